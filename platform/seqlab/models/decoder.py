@@ -1,0 +1,109 @@
+"""The decoder language model: embed, mix, predict the next token.
+
+B batch, T length, D d_model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqlab.attention import Attention
+from seqlab.mixer import Mixer, State, count_real, real_positions
+from seqlab.nn import Block, Stack
+from seqlab.nn.init import init_gpt2
+from seqlab.positions import PositionalEncoding, RoPE
+
+
+class DecoderLM(nn.Module):
+    """A causal language model over any mixer and any positional encoding.
+
+    Its state is `position (B,)`, the real tokens read so far; `key_mask (B, S)` where a layer caches keys; then the
+    layers' entries, prefixed `0_`, `1_`, ...
+
+    Args:
+        vocab_size: number of tokens V.
+        max_seq_len: the training length; encodings with a limit reach this far.
+        mixer: called with d_model and the layer's index; a list is repeated over the layers.
+        positions: called with d_model and max_seq_len.
+        block: called with d_model and the layer's mixer.
+        tie_embeddings: the output layer is the token embedding.
+        dropout: on the embeddings, in training.
+
+    Raises:
+        ValueError: a mixer that is not causal, or one that the positions do not fit.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        max_seq_len: int,
+        *,
+        d_model: int = 128,
+        num_layers: int = 2,
+        mixer: Callable[[int, int], Mixer] | list[Callable[[int, int], Mixer]] = Attention,
+        positions: Callable[[int, int], PositionalEncoding] = RoPE,
+        block: Callable[[int, Mixer], Block] = Block,
+        tie_embeddings: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.vocab_size = vocab_size
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.positions = positions(d_model, max_seq_len)
+        self.dropout = nn.Dropout(dropout)
+        self.stack = Stack(
+            d_model, num_layers, mixer=mixer, positions=self.positions, block=block, causal=True
+        )
+        self.head = None if tie_embeddings else nn.Linear(d_model, vocab_size, bias=False)
+        self.max_seq_len = self.positions.max_seq_len
+        self._state_names = list(self.init_state(0))
+        init_gpt2(self, num_layers)
+
+    def forward(
+        self, tokens: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """Scores of the next token after each position.
+
+        Args:
+            tokens: (B, T) int64.
+            state: where an earlier call ended; None starts afresh.
+            pad_mask: (B, T) bool, True = a real token; padding is leading or trailing.
+
+        Returns:
+            logits (B, T, V) and the state to continue from.
+
+        Raises:
+            ValueError: the input is longer than the positions reach, or the state is another model's.
+        """
+        start = None if state is None else self._checked(state)["position"]
+        x = self.positions.embed(self.embedding(tokens), real_positions(start, pad_mask, tokens))
+        x, layer_state = self.stack(self.dropout(x), state, pad_mask=pad_mask)
+        count = count_real(pad_mask, tokens)
+        return self._logits(x), {"position": count if start is None else start + count} | layer_state
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """One position: tokens (B,) and a state give logits (B, V) and the next state."""
+        position = self._checked(state)["position"]
+        x = self.positions.embed(self.embedding(tokens).unsqueeze(1), position.unsqueeze(1)).squeeze(1)
+        x, layer_state = self.stack.step(self.dropout(x), state)
+        return self._logits(x), {"position": position + 1} | layer_state
+
+    def init_state(self, batch_size: int) -> State:
+        """The state before the first token."""
+        position = self.embedding.weight.new_zeros(batch_size).long()
+        return {"position": position} | self.stack.init_state(batch_size)
+
+    def state_size(self, seq_len: int) -> int:
+        """How many numbers decoding must remember of one sequence after `seq_len` tokens."""
+        return self.stack.state_size(seq_len)
+
+    def _logits(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.embedding.weight) if self.head is None else self.head(x)
+
+    def _checked(self, state: State) -> State:
+        if list(state) != self._state_names:
+            raise ValueError(f"the state has entries {list(state)}, this model's has {self._state_names}")
+        return state

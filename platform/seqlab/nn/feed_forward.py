@@ -1,0 +1,50 @@
+"""Position-wise feed-forward layers. A model's feed-forward is a factory called with d_model."""
+
+from __future__ import annotations
+
+from abc import ABC
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class FeedForward(nn.Module, ABC):
+    """Acts on each position alone: (..., D) to (..., D)."""
+
+
+class GELU(FeedForward):
+    """down(gelu(up(x))), the tanh approximation of GPT-2 (Hendrycks & Gimpel 2016).
+
+    Args:
+        d_ff: inner width; None = 4 d_model.
+        bias: whether both layers have biases.
+    """
+
+    def __init__(self, d_model: int, *, d_ff: int | None = None, bias: bool = True) -> None:
+        super().__init__()
+        d_ff = 4 * d_model if d_ff is None else d_ff
+        self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
+        self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.down_proj(F.gelu(self.up_proj(x), approximate="tanh"))
+        return y
+
+
+class SwiGLU(FeedForward):
+    """down(silu(gate(x)) * up(x)), without biases (Shazeer 2020).
+
+    Args:
+        d_ff: inner width; None = 8/3 d_model rounded up to a multiple of 8, as many parameters as GELU at 4 d_model.
+    """
+
+    def __init__(self, d_model: int, *, d_ff: int | None = None) -> None:
+        super().__init__()
+        d_ff = -(-8 * d_model // 24) * 8 if d_ff is None else d_ff
+        self.gate_proj = nn.Linear(d_model, d_ff, bias=False)
+        self.up_proj = nn.Linear(d_model, d_ff, bias=False)
+        self.down_proj = nn.Linear(d_ff, d_model, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+        return y

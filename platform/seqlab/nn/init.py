@@ -1,0 +1,20 @@
+"""Weight initialisation (Radford et al. 2019, section 2.3)."""
+
+from __future__ import annotations
+
+import math
+
+from torch import nn
+
+
+def init_gpt2(model: nn.Module, num_layers: int) -> None:
+    """Linear and embedding weights from N(0, 0.02), biases zero; what writes to the residual stream (`out_proj`,
+    `down_proj`) is scaled by 1/sqrt(2 num_layers). Recurrent cells keep PyTorch's own initialisation.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear | nn.Embedding):
+            writes_residual = name.endswith(("out_proj", "down_proj"))
+            std = 0.02 / math.sqrt(2 * num_layers) if writes_residual else 0.02
+            nn.init.normal_(module.weight, std=std)
+        if isinstance(module, nn.Linear) and module.bias is not None:
+            nn.init.zeros_(module.bias)

@@ -1,0 +1,94 @@
+"""A stack of blocks whose states are one flat state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor, nn
+
+from seqlab.mixer import SHARED_STATE, Mixer, State
+from seqlab.nn.block import Block
+from seqlab.positions.base import PositionalEncoding
+
+MixerFactory = Callable[[int, int], Mixer]
+
+
+class Stack(nn.Module):
+    """num_layers blocks. Layer k's state entries are prefixed `k_`; those that count tokens are stored once.
+
+    Args:
+        mixer: called with d_model and the layer's index; a list is repeated over the layers (a hybrid stack).
+        positions: attached to every mixer.
+        block: called with d_model and the layer's mixer.
+        causal: whether every mixer must be causal.
+
+    Raises:
+        ValueError: a mixer that is not causal in a causal stack, a list longer than the stack, or a mixer that the
+            positions do not fit.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        num_layers: int,
+        *,
+        mixer: MixerFactory | Sequence[MixerFactory],
+        positions: PositionalEncoding,
+        block: Callable[[int, Mixer], Block],
+        causal: bool,
+    ) -> None:
+        super().__init__()
+        pattern = list(mixer) if isinstance(mixer, Sequence) else [mixer]
+        if num_layers < 1 or not 1 <= len(pattern) <= num_layers:
+            raise ValueError(f"num_layers is {num_layers}, but the list of mixers has {len(pattern)} entries")
+        mixers = [pattern[k % len(pattern)](d_model, k) for k in range(num_layers)]
+        for k, layer in enumerate(mixers):
+            if causal and not layer.causal:
+                raise ValueError(
+                    f"layer {k} is {type(layer).__name__}(causal=False), but this model is causal; set causal=True"
+                )
+            layer.attach_positions(positions)
+        self.blocks = nn.ModuleList(block(d_model, layer) for layer in mixers)
+        self.norm = self.blocks[-1].final_norm()
+
+    def forward(
+        self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """x (B, T, D) to (B, T, D), and the new state."""
+        new_state: State = {}
+        for k, block in enumerate(self.blocks):
+            x, layer_state = block(x, None if state is None else _select(state, k), pad_mask=pad_mask)
+            _merge(new_state, layer_state, k)
+        return self.norm(x), new_state
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        """One position: x_t (B, D)."""
+        new_state: State = {}
+        for k, block in enumerate(self.blocks):
+            x_t, layer_state = block.step(x_t, _select(state, k))
+            _merge(new_state, layer_state, k)
+        return self.norm(x_t), new_state
+
+    def init_state(self, batch_size: int) -> State:
+        state: State = {}
+        for k, block in enumerate(self.blocks):
+            _merge(state, block.mixer.init_state(batch_size), k)
+        return state
+
+    def state_size(self, seq_len: int) -> int:
+        return sum(block.mixer.state_size(seq_len) for block in self.blocks)
+
+
+def _select(state: State, k: int) -> State:
+    prefix = f"{k}_"
+    shared = {name: state[name] for name in SHARED_STATE if name in state}
+    own = {name.removeprefix(prefix): entry for name, entry in state.items() if name.startswith(prefix)}
+    return shared | own
+
+
+def _merge(state: State, layer_state: State, k: int) -> None:
+    for name, entry in layer_state.items():
+        if name in SHARED_STATE:
+            state.setdefault(name, entry)
+        else:
+            state[f"{k}_{name}"] = entry

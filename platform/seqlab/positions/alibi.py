@@ -1,0 +1,29 @@
+"""Attention with linear biases (Press et al. 2022, "Train short, test long")."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from seqlab.positions.base import PositionalEncoding
+
+
+def alibi_slopes(num_heads: int) -> list[float]:
+    """One slope a head: 2^(-8h/n), h = 1..n; for n no power of two, the paper's interleaving of the next one's."""
+    power = 2 ** math.floor(math.log2(num_heads))
+    slopes = [2.0 ** (-8.0 * (h + 1) / power) for h in range(power)]
+    between = [2.0 ** (-4.0 * (h + 1) / power) for h in range(0, 2 * (num_heads - power), 2)]
+    return slopes + between
+
+
+class ALiBi(PositionalEncoding):
+    """Subtracts slope * |q - k| from the score of each pair (section 3). No parameters, no limit."""
+
+    acts_on = "attention scores"
+
+    def bias(self, q_positions: Tensor, k_positions: Tensor, num_heads: int) -> Tensor:
+        slopes = torch.tensor(alibi_slopes(num_heads), device=q_positions.device, dtype=torch.float32)
+        distance = (q_positions[:, None, :, None] - k_positions[:, None, None, :]).abs()
+        return -slopes[:, None, None] * distance

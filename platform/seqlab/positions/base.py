@@ -1,0 +1,62 @@
+"""The positional-encoding contract: one argument of a model, three places to act.
+
+B batch, T query length, S key length, D d_model, H heads, K head_dim.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+
+class PositionalEncoding(nn.Module, ABC):
+    """Tells a model where each token stands.
+
+    A model builds one encoding as `Encoding(d_model, max_seq_len, *, options)` and attaches it to every mixer. An
+    encoding overrides the one method that its place calls for. Positions count real tokens only, from 0.
+
+    Attributes:
+        acts_on: where it acts: the embeddings (`embed`), queries and keys (`rotate`) or attention scores (`bias`).
+        max_seq_len: the longest length it can encode, in tokens; None = no limit.
+    """
+
+    acts_on: Literal["embeddings", "queries and keys", "attention scores"] = "embeddings"
+    max_seq_len: int | None = None
+
+    def __init__(self, d_model: int, max_seq_len: int) -> None:
+        super().__init__()
+
+    def attach(self, num_heads: int, head_dim: int) -> None:  # noqa: B027
+        """Called once by each attention mixer that takes this encoding.
+
+        Raises:
+            ValueError: the encoding does not fit these heads.
+        """
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Embeddings x (B, T, D) at positions (B or 1, T) int64, with the positions told."""
+        return x
+
+    def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries (B, H, T, K) and keys (B, num_kv_heads, T, K) at positions (B or 1, T) int64, rotated."""
+        return q, k
+
+    def bias(self, q_positions: Tensor, k_positions: Tensor, num_heads: int) -> Tensor | None:
+        """What to add to the scores: (B, H, T, S) for positions (B, T) and (B, S), or None."""
+        return None
+
+
+def angles(positions: Tensor, width: int, base: float, dtype: torch.dtype) -> Tensor:
+    """p * base^(-2i/width) modulo 2 pi, i = 0..width/2 - 1, for positions (B, T): (B, T, width/2) radians.
+
+    The product is taken in float64: in float32 an angle at position 10,000 is off by 1e-3. The result has at least
+    float32's precision.
+    """
+    channel = torch.arange(width // 2, device=positions.device, dtype=torch.float64)
+    frequency = torch.exp(channel * (-2.0 * math.log(base) / width))
+    angle = torch.remainder(positions.unsqueeze(-1) * frequency, 2.0 * math.pi)
+    return angle.to(torch.promote_types(dtype, torch.float32))

@@ -1,0 +1,45 @@
+"""AdamW with decay groups, and warm-up followed by a cosine."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+from torch.optim import AdamW
+from torch.optim.lr_scheduler import LambdaLR
+
+
+def adamw(
+    model: nn.Module, *, lr: float, weight_decay: float, betas: tuple[float, float]
+) -> torch.optim.Optimizer:
+    """AdamW (Loshchilov & Hutter 2019) that decays matrices and embeddings, not biases, gains and other vectors."""
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    fused = all(p.dtype in (torch.float32, torch.float64, torch.bfloat16) for p in parameters)
+    return AdamW(groups, lr=lr, betas=betas, fused=fused)
+
+
+def warmup_cosine(step: int, *, warmup_steps: int, total_steps: int | None, min_ratio: float) -> float:
+    """The factor on the learning rate at `step`: linear up to 1, then a cosine (Loshchilov & Hutter 2017) down to
+    `min_ratio` at total_steps; constant after the warm-up where the end is unknown (None)."""
+    if step < warmup_steps:
+        return (step + 1) / (warmup_steps + 1)
+    if total_steps is None:
+        return 1.0
+    progress = min(1.0, (step - warmup_steps) / max(1, total_steps - warmup_steps))
+    return min_ratio + (1 - min_ratio) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def scheduled(
+    optimizer: torch.optim.Optimizer, *, warmup_steps: int, total_steps: int | None, min_ratio: float
+) -> LambdaLR:
+    """`optimizer` under `warmup_cosine`, one step an optimiser step."""
+
+    def factor(step: int) -> float:
+        return warmup_cosine(step, warmup_steps=warmup_steps, total_steps=total_steps, min_ratio=min_ratio)
+
+    return LambdaLR(optimizer, factor)

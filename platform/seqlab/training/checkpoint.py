@@ -1,0 +1,137 @@
+"""When checkpoints are written, and what seqlab adds to them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import Tensor
+
+
+class Checkpoints(ModelCheckpoint):
+    """Keeps `best.ckpt`, by the monitored metric, and `last.ckpt`, from which a fit resumes exactly.
+
+    `last` is written every N optimiser steps and at each epoch's end. Not on an epoch's last batch, whose epoch end
+    follows, and not before a validation, but after it, so that a resumed fit neither misses nor repeats one. `best`
+    is written after a validation. Both go to the logger's `checkpoint_dir`, or where Lightning would put them.
+
+    A checkpoint holds `checkpoint["seqlab"] = {"config", "tokenizer", "run_id"}`: the resolved configuration, the
+    datamodule's tokenizer (None if it has none) and the logger's run (None if it has none).
+
+    Args:
+        config: the resolved configuration, JSON values only.
+        every_n_steps: optimiser steps between writes of `last`.
+        monitor: the logged metric of which the least is best.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: dict[str, Any] | None = None,
+        every_n_steps: int = 500,
+        monitor: str = "val/loss",
+    ) -> None:
+        if every_n_steps < 1:
+            raise ValueError(f"every_n_steps must be at least 1, got {every_n_steps}")
+        super().__init__(monitor=monitor, filename="best", save_last=True, enable_version_counter=False)
+        self.every_n_steps = every_n_steps
+        self.config = config or {}
+        json.dumps(self.config)
+        self._saved_step = 0
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        folder = getattr(trainer.logger, "checkpoint_dir", None)
+        if isinstance(folder, str | Path):
+            self.dirpath = str(folder)
+        super().setup(trainer, pl_module, stage)
+
+    def on_save_checkpoint(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
+    ) -> None:
+        tokenizer = getattr(_datamodule(trainer), "tokenizer", None)
+        run_id = getattr(trainer.logger, "run_id", None)
+        checkpoint["seqlab"] = {
+            "config": self.config,
+            "tokenizer": None if tokenizer is None else tokenizer.to_dict(),
+            "run_id": run_id,
+        }
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._saved_step = trainer.global_step
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if not _ends_epoch(trainer) and not _validation_follows(trainer):
+            self._save_last_if_due(trainer)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.state.fn == "fit" and not trainer.sanity_checking and not _ends_epoch(trainer):
+            self._save_best_if_better(trainer)
+            self._save_last_if_due(trainer)
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._save_best_if_better(trainer)
+        self._save_last(trainer)
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Nothing: the last epoch's end has saved."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best score; the paths follow from the folder, so that a run can be moved."""
+        return {"best_model_score": self.best_model_score}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes on from the best score, if its checkpoint is in this folder: a new run has its own best."""
+        if state_dict["best_model_score"] is not None and Path(self._path("best")).exists():
+            self._set_best(state_dict["best_model_score"])
+
+    def _save_best_if_better(self, trainer: L.Trainer) -> None:
+        assert self.monitor is not None
+        score = trainer.callback_metrics.get(self.monitor)
+        better = score is not None and (self.best_model_score is None or bool(score < self.best_model_score))
+        # All ranks save together, and some metrics are logged on the first alone.
+        better, score = trainer.strategy.broadcast((better, score))
+        if better and not trainer.fast_dev_run:
+            assert score is not None
+            self._set_best(score)
+            self._save_checkpoint(trainer, self.best_model_path)
+
+    def _set_best(self, score: Tensor) -> None:
+        path = self._path("best")
+        self.best_model_path = self.kth_best_model_path = path
+        self.best_model_score = self.current_score = self.kth_value = score
+        self.best_k_models = {path: score}
+
+    def _save_last_if_due(self, trainer: L.Trainer) -> None:
+        if trainer.global_step > self._saved_step and trainer.global_step % self.every_n_steps == 0:
+            self._save_last(trainer)
+
+    def _save_last(self, trainer: L.Trainer) -> None:
+        self._saved_step = trainer.global_step
+        if not trainer.fast_dev_run:
+            self.last_model_path = self._path("last")
+            self._save_checkpoint(trainer, self.last_model_path)
+
+    def _path(self, name: str) -> str:
+        assert self.dirpath is not None, "setup comes first"
+        return str(Path(self.dirpath) / f"{name}{self.FILE_EXTENSION}")
+
+
+def _datamodule(trainer: L.Trainer) -> L.LightningDataModule | None:
+    datamodule: L.LightningDataModule | None = trainer.datamodule  # type: ignore[attr-defined]
+    return datamodule
+
+
+def _ends_epoch(trainer: L.Trainer) -> bool:
+    progress = trainer.fit_loop.epoch_loop.batch_progress
+    return progress.is_last_batch or progress.current.ready >= trainer.num_training_batches
+
+
+def _validation_follows(trainer: L.Trainer) -> bool:
+    fetcher = trainer.fit_loop._data_fetcher
+    assert fetcher is not None
+    return trainer.fit_loop.epoch_loop._should_check_val_fx(fetcher)
