@@ -72,9 +72,7 @@ class Mixer(nn.Module, ABC):
         """One position: x_t (B, D) and a state give y_t (B, D) and the next state, with no recomputation."""
 
     @abstractmethod
-    def init_state(
-        self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None
-    ) -> State:
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
         """The state before the first token."""
 
     @abstractmethod

@@ -94,9 +94,7 @@ class Attention(Mixer):
         y, new_state = self.forward(x_t.unsqueeze(1), state)
         return y.squeeze(1), new_state
 
-    def attention_weights(
-        self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None
-    ) -> Tensor:
+    def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
         """(B, H, T, S): how much each query of x (B, T, D) attends to each key, rows summing to 1."""
         q, k, _, new_state = self._project(x, state, pad_mask)
         k = k.repeat_interleave(self.num_heads // self.num_kv_heads, dim=1)
@@ -107,9 +105,7 @@ class Attention(Mixer):
             return scores.masked_fill(~attn_mask, -torch.inf).softmax(dim=-1)
         return (scores + attn_mask).softmax(dim=-1)
 
-    def init_state(
-        self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None
-    ) -> State:
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
         """Raises ValueError where the attention is not causal: it has no state."""
         if not self.causal:
             raise ValueError("Attention(causal=False) has no state and no step; use causal=True to decode")
@@ -125,9 +121,7 @@ class Attention(Mixer):
     def state_size(self, seq_len: int) -> int:
         return 2 * seq_len * self.num_kv_heads * self.head_dim if self.causal else 0
 
-    def _project(
-        self, x: Tensor, state: State | None, pad_mask: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, State]:
+    def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, State]:
         """Queries (B, H, T, K), keys and values (B, num_kv_heads, S, K) with those of the state before them."""
         batch_size, length, _ = x.shape
         start = None if state is None else state["position"]
@@ -145,9 +139,7 @@ class Attention(Mixer):
         position = count if start is None else start + count
         return q, k, v, {"position": position, "key_mask": key_mask, "k": k, "v": v}
 
-    def _attn_mask(
-        self, x: Tensor, new_state: State, pad_mask: Tensor | None, *, unpadded: bool
-    ) -> Tensor | None:
+    def _attn_mask(self, x: Tensor, new_state: State, pad_mask: Tensor | None, *, unpadded: bool) -> Tensor | None:
         """(B, 1 or H, T, S): bool (True = may attend) or, with a score bias, float. None where causality is all.
 
         `unpadded` says that nothing but causality can mask: neither a state nor a pad. A pad attends to itself, so

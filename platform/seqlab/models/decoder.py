@@ -54,9 +54,7 @@ class DecoderLM(nn.Module):
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.positions = positions(d_model, max_seq_len)
         self.dropout = nn.Dropout(dropout)
-        self.stack = Stack(
-            d_model, num_layers, mixer=mixer, positions=self.positions, block=block, causal=True
-        )
+        self.stack = Stack(d_model, num_layers, mixer=mixer, positions=self.positions, block=block, causal=True)
         self.head = None if tie_embeddings else nn.Linear(d_model, vocab_size, bias=False)
         self.max_seq_len = self.positions.max_seq_len
         self._state_names = list(self.init_state(0))

@@ -46,9 +46,7 @@ class Block(nn.Module):
         """What must follow the last block: a norm for pre-norm, nothing for post-norm."""
         return self._norm(self.mixer.d_model) if self.norm_place == "pre" else nn.Identity()
 
-    def forward(
-        self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None
-    ) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, D) to (B, T, D), and the mixer's new state."""
         mixed, new_state = self.mixer(self._before(self.mixer_norm, x), state, pad_mask=pad_mask)
         return self._finish(x, mixed), new_state

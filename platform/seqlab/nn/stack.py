@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 from torch import Tensor, nn
 
@@ -48,15 +49,14 @@ class Stack(nn.Module):
                     f"layer {k} is {type(layer).__name__}(causal=False), but this model is causal; set causal=True"
                 )
             layer.attach_positions(positions)
-        self.blocks = nn.ModuleList(block(d_model, layer) for layer in mixers)
-        self.norm = self.blocks[-1].final_norm()
+        blocks = [block(d_model, layer) for layer in mixers]
+        self.blocks = nn.ModuleList(blocks)
+        self.norm = blocks[-1].final_norm()
 
-    def forward(
-        self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None
-    ) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, D) to (B, T, D), and the new state."""
         new_state: State = {}
-        for k, block in enumerate(self.blocks):
+        for k, block in enumerate(self._blocks()):
             x, layer_state = block(x, None if state is None else _select(state, k), pad_mask=pad_mask)
             _merge(new_state, layer_state, k)
         return self.norm(x), new_state
@@ -64,19 +64,22 @@ class Stack(nn.Module):
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         """One position: x_t (B, D)."""
         new_state: State = {}
-        for k, block in enumerate(self.blocks):
+        for k, block in enumerate(self._blocks()):
             x_t, layer_state = block.step(x_t, _select(state, k))
             _merge(new_state, layer_state, k)
         return self.norm(x_t), new_state
 
     def init_state(self, batch_size: int) -> State:
         state: State = {}
-        for k, block in enumerate(self.blocks):
+        for k, block in enumerate(self._blocks()):
             _merge(state, block.mixer.init_state(batch_size), k)
         return state
 
     def state_size(self, seq_len: int) -> int:
-        return sum(block.mixer.state_size(seq_len) for block in self.blocks)
+        return sum(block.mixer.state_size(seq_len) for block in self._blocks())
+
+    def _blocks(self) -> Iterator[Block]:
+        return cast(Iterator[Block], iter(self.blocks))
 
 
 def _select(state: State, k: int) -> State:

@@ -30,7 +30,7 @@ class PositionalEncoding(nn.Module, ABC):
     def __init__(self, d_model: int, max_seq_len: int) -> None:
         super().__init__()
 
-    def attach(self, num_heads: int, head_dim: int) -> None:  # noqa: B027
+    def attach(self, num_heads: int, head_dim: int) -> None:
         """Called once by each attention mixer that takes this encoding.
 
         Raises:

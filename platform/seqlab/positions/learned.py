@@ -26,4 +26,5 @@ class Learned(PositionalEncoding):
                 f"Learned positions reach {self.max_seq_len} tokens, the input reaches {longest}; shorten it or use "
                 "an encoding without a limit (NoPositions, Sinusoidal, RoPE, ALiBi)"
             )
-        return x + self.table(positions)
+        table: Tensor = self.table(positions)
+        return x + table

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from seqlab.mixer import Mixer, State
+from seqlab.recurrence.onnx_cell import emitting, forward_onnx
 
 
 class FusedRecurrence(Mixer):
@@ -37,6 +38,10 @@ class FusedRecurrence(Mixer):
         memory_mask: Tensor | None = None,
     ) -> tuple[Tensor, State]:
         state = self.init_state(x.shape[0]) if state is None else state
+        if emitting():
+            entries = tuple(state[name] for name in self.state_names)
+            y, new_entries = forward_onnx(self.cell.mode, self._weights(), x, entries, pad_mask)
+            return y, dict(zip(self.state_names, new_entries, strict=True))
         if pad_mask is None:
             y, last = self.cell(x, self._to_cell(state))
             return y, self._from_cell(last)
@@ -44,9 +49,7 @@ class FusedRecurrence(Mixer):
         order = torch.argsort(pad_mask.logical_not().to(torch.uint8), dim=1, stable=True)
         length = pad_mask.sum(dim=1)
         aligned = x.gather(1, order.unsqueeze(-1).expand_as(x))
-        packed = pack_padded_sequence(
-            aligned, length.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
-        )
+        packed = pack_padded_sequence(aligned, length.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
         packed_y, last = self.cell(packed, self._to_cell(state))
         assert isinstance(packed_y, PackedSequence)
         y, _ = pad_packed_sequence(packed_y, batch_first=True, total_length=x.shape[1])
@@ -59,9 +62,7 @@ class FusedRecurrence(Mixer):
         new_state = self.cell_step(x_t, state)
         return new_state["h"], new_state
 
-    def init_state(
-        self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None
-    ) -> State:
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
         return {name: self.cell.weight_hh_l0.new_zeros(batch_size, self.d_model) for name in self.state_names}
 
     def state_size(self, seq_len: int) -> int:

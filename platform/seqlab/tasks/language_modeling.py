@@ -79,9 +79,7 @@ class LanguageModeling(L.LightningModule):
     def predict_step(self, batch: TokenBatch, batch_idx: int) -> Tensor:
         """(B, T) float32: the surprise of each target in nats, 0 where it is ignored."""
         logits, _ = self.model(batch.tokens)
-        return F.cross_entropy(
-            logits.float().transpose(1, 2), batch.targets, ignore_index=IGNORE, reduction="none"
-        )
+        return F.cross_entropy(logits.float().transpose(1, 2), batch.targets, ignore_index=IGNORE, reduction="none")
 
     def configure_optimizers(self) -> Any:
         optimizer = adamw(self.model, lr=self.lr, weight_decay=self.weight_decay, betas=self.betas)

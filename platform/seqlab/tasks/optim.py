@@ -10,9 +10,7 @@ from torch.optim import AdamW
 from torch.optim.lr_scheduler import LambdaLR
 
 
-def adamw(
-    model: nn.Module, *, lr: float, weight_decay: float, betas: tuple[float, float]
-) -> torch.optim.Optimizer:
+def adamw(model: nn.Module, *, lr: float, weight_decay: float, betas: tuple[float, float]) -> torch.optim.Optimizer:
     """AdamW (Loshchilov & Hutter 2019) that decays matrices and embeddings, not biases, gains and other vectors."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     groups = [

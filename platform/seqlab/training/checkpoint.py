@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import lightning as L
+import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
@@ -48,9 +50,7 @@ class Checkpoints(ModelCheckpoint):
             self.dirpath = str(folder)
         super().setup(trainer, pl_module, stage)
 
-    def on_save_checkpoint(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         tokenizer = getattr(_datamodule(trainer), "tokenizer", None)
         run_id = getattr(trainer.logger, "run_id", None)
         checkpoint["seqlab"] = {
@@ -91,14 +91,12 @@ class Checkpoints(ModelCheckpoint):
 
     def _save_best_if_better(self, trainer: L.Trainer) -> None:
         assert self.monitor is not None
-        score = trainer.callback_metrics.get(self.monitor)
-        better = score is not None and (self.best_model_score is None or bool(score < self.best_model_score))
-        # All ranks save together, and some metrics are logged on the first alone.
-        better, score = trainer.strategy.broadcast((better, score))
-        if better and not trainer.fast_dev_run:
-            assert score is not None
-            self._set_best(score)
-            self._save_checkpoint(trainer, self.best_model_path)
+        score = float(trainer.callback_metrics.get(self.monitor, math.inf))
+        # All ranks save together, but a metric may be logged on the first alone.
+        score = trainer.strategy.broadcast(score)
+        if math.isfinite(score) and (self.best_model_score is None or score < float(self.best_model_score)):
+            self._set_best(torch.tensor(score))
+            self._save(trainer, "best")
 
     def _set_best(self, score: Tensor) -> None:
         path = self._path("best")
@@ -112,9 +110,12 @@ class Checkpoints(ModelCheckpoint):
 
     def _save_last(self, trainer: L.Trainer) -> None:
         self._saved_step = trainer.global_step
+        self.last_model_path = self._path("last")
+        self._save(trainer, "last")
+
+    def _save(self, trainer: L.Trainer, name: str) -> None:
         if not trainer.fast_dev_run:
-            self.last_model_path = self._path("last")
-            self._save_checkpoint(trainer, self.last_model_path)
+            self._save_checkpoint(trainer, self._path(name))
 
     def _path(self, name: str) -> str:
         assert self.dirpath is not None, "setup comes first"

@@ -28,9 +28,7 @@ class AtomicCheckpointIO(CheckpointIO):
     ordinary torch file, which `torch.load` reads too.
     """
 
-    def save_checkpoint(
-        self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None
-    ) -> None:
+    def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         """Writes the checkpoint, replacing an older one of that name.
 
         Raises:

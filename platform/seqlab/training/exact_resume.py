@@ -40,9 +40,7 @@ class ExactResume(Callback):
         np.random.seed(for_numpy)
         random.seed(for_random)
 
-    def on_save_checkpoint(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
+    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         """Rewrites the loops' counters where Lightning would not continue at the next micro-batch.
 
         At an epoch's end it would train one batch too many or skip an epoch, depending on `max_steps`; and it takes

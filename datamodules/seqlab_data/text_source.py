@@ -1,0 +1,102 @@
+"""Where text comes from: files, globs, folders, or CPython's own documentation."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Document:
+    """One UTF-8 text: a file, or (path None) a topic of CPython's documentation."""
+
+    name: str
+    path: Path | None
+
+    def read_bytes(self) -> bytes:
+        """The whole document.
+
+        Raises:
+            ValueError: it is empty.
+        """
+        if self.path is None:
+            from pydoc_data.topics import topics
+
+            data = topics[self.name].encode("utf-8")
+        else:
+            data = self.path.read_bytes()
+        if not data:
+            raise ValueError(f"{self.name} is empty, it ends at byte 0; give a file with UTF-8 text")
+        return data
+
+    def read(self) -> str:
+        """The whole document, its line ends as they are.
+
+        Raises:
+            ValueError: it is empty, or not UTF-8.
+        """
+        data = self.read_bytes()
+        try:
+            return data.decode("utf-8")
+        except UnicodeDecodeError as error:
+            wrong = f"byte {error.start} is 0x{data[error.start]:02x} ({error.reason})"
+            raise ValueError(f"{self.name} is not UTF-8 text: {wrong}") from error
+
+
+def find_documents(path: str | Sequence[str] | None) -> list[Document]:
+    """The documents of a path, in the order in which they are read.
+
+    Args:
+        path: a file; a glob (`**` = any folders); a folder, of which every file is read, in subfolders too, sorted
+            by path, except those hidden by a leading dot; a list of these, in its order; or None for CPython's
+            documentation (`pydoc_data.topics`), each topic a document, sorted by name.
+
+    Raises:
+        ValueError: there is no such file, or nothing matches.
+    """
+    if path is None:
+        from pydoc_data.topics import topics
+
+        return [Document(topic, None) for topic in sorted(topics)]
+    patterns = [path] if isinstance(path, str) else list(path)
+    if not patterns:
+        raise ValueError("data.path is an empty list; name a file, glob or folder, or leave it out")
+    return [Document(str(file), file) for pattern in patterns for file in _files(pattern)]
+
+
+def source_name(path: str | Sequence[str] | None) -> str:
+    """What to call the source in a report."""
+    if path is None:
+        return f"pydoc_data.topics of CPython {platform.python_version()}"
+    return path if isinstance(path, str) else ", ".join(path)
+
+
+def content_digest(documents: Sequence[Document]) -> str:
+    """sha256 over the sha256 of each document in order: names and folders do not matter, boundaries do."""
+    digest = hashlib.sha256()
+    for document in documents:
+        digest.update(hashlib.sha256(document.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _files(pattern: str) -> list[Path]:
+    path = Path(pattern).expanduser()
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        files = [file for file in path.rglob("*") if file.is_file() and not _hidden(file.relative_to(path))]
+    elif glob.has_magic(pattern):
+        files = [Path(match) for match in glob.glob(str(path), recursive=True) if Path(match).is_file()]
+    else:
+        raise ValueError(f"{pattern} does not exist; give a file, glob or folder of UTF-8 text")
+    if not files:
+        raise ValueError(f"{pattern} matches no file; give a file, glob or folder of UTF-8 text")
+    return sorted(files)
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)

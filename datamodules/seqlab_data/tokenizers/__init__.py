@@ -1,0 +1,16 @@
+"""Tokenizers, one idea a file. No torch and no Lightning here: deployment machines import this package."""
+
+from seqlab_data.tokenizers.base import StreamDecoder, Tokenizer, load_tokenizer, tokenizer_from_dict
+from seqlab_data.tokenizers.byte import ByteTokenizer
+from seqlab_data.tokenizers.char import CharTokenizer
+from seqlab_data.tokenizers.subword import SubwordTokenizer
+
+__all__ = [
+    "ByteTokenizer",
+    "CharTokenizer",
+    "StreamDecoder",
+    "SubwordTokenizer",
+    "Tokenizer",
+    "load_tokenizer",
+    "tokenizer_from_dict",
+]

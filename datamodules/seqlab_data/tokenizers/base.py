@@ -1,0 +1,185 @@
+"""The Tokenizer contract. Every token stands for fixed bytes, so decoding and counting are table look-ups."""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FILE_NAME = "tokenizer.json"
+
+
+class Tokenizer(ABC):
+    """Turns text into token ids and back.
+
+    A subclass is constructed as `Tokenizer(text, *, options)`, where `text` is what it may learn from.
+    `decode(encode(text)) == text` for every text that the tokenizer has tokens for.
+
+    Attributes:
+        pad_id, bos_id, eos_id: the special tokens, the same in every tokenizer. They decode to nothing.
+        token_bytes: the UTF-8 bytes that each id stands for; some stand for a part of a character.
+    """
+
+    pad_id = 0
+    bos_id = 1
+    eos_id = 2
+
+    def __init__(self, token_bytes: Iterable[bytes]) -> None:
+        self.token_bytes = tuple(token_bytes)
+        self._char_counts = np.array([_count_chars(token) for token in self.token_bytes], dtype=np.int64)
+
+    @property
+    def vocab_size(self) -> int:
+        return len(self.token_bytes)
+
+    @abstractmethod
+    def encode_array(self, text: str) -> NDArray[np.int32]:
+        """The ids of a text, without special tokens, as an array (T,).
+
+        Raises:
+            ValueError: the text holds a lone surrogate, which UTF-8 cannot hold.
+        """
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, without special tokens."""
+        ids: list[int] = self.encode_array(text).tolist()
+        return ids
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of a sequence of ids. Special tokens vanish; bytes that are not UTF-8 show as U+FFFD.
+
+        Raises:
+            ValueError: an id is outside the vocabulary.
+        """
+        return b"".join(map(self._bytes_of, ids)).decode("utf-8", errors="replace")
+
+    def stream_decoder(self) -> StreamDecoder:
+        """Decodes one id at a time: what it returns, joined, is what `decode` returns."""
+        return StreamDecoder(self)
+
+    def char_counts(self, ids: ArrayLike) -> NDArray[np.int64]:
+        """How many characters of text each id stands for, in the shape of `ids`.
+
+        A character in several tokens counts in its first one. The sum over `encode(text)` is `len(text)`.
+        """
+        counts: NDArray[np.int64] = self._char_counts[np.asarray(ids, dtype=np.int64)]
+        return counts
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything needed to rebuild this tokenizer, as plain JSON values."""
+        assets = {name: base64.b64encode(data).decode("ascii") for name, data in self._assets().items()}
+        return {**self._header(), "assets": assets}
+
+    def save(self, folder: str | Path) -> None:
+        """Writes `tokenizer.json`, and beside it the files that it names with their sha256."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        assets = self._assets()
+        for name, data in assets.items():
+            (folder / name).write_bytes(data)
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in assets.items()}
+        content = {**self._header(), "assets": hashes}
+        (folder / FILE_NAME).write_text(json.dumps(content, ensure_ascii=False) + "\n", encoding="utf-8")
+
+    def _header(self) -> dict[str, Any]:
+        ids = {"pad_id": self.pad_id, "bos_id": self.bos_id, "eos_id": self.eos_id}
+        return {"class": type(self).__name__, "vocab_size": self.vocab_size, **ids, **self._settings()}
+
+    def _settings(self) -> dict[str, Any]:
+        """Plain values that `_restore` needs."""
+        return {}
+
+    def _assets(self) -> dict[str, bytes]:
+        """Files that `_restore` needs, by name."""
+        return {}
+
+    @classmethod
+    @abstractmethod
+    def _restore(cls, settings: dict[str, Any], assets: dict[str, bytes]) -> Self:
+        """The tokenizer whose `_settings` and `_assets` these are."""
+
+    def _bytes_of(self, token_id: int) -> bytes:
+        if not 0 <= token_id < self.vocab_size:
+            raise ValueError(f"token id {token_id} is outside the vocabulary, ids run from 0 to {self.vocab_size - 1}")
+        return self.token_bytes[token_id]
+
+
+class StreamDecoder:
+    """Turns ids into text as they come, holding back the bytes of an unfinished character."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._bytes_of = tokenizer._bytes_of
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, token_id: int) -> str:
+        """The text that this id completes; empty inside a character."""
+        return self._decoder.decode(self._bytes_of(token_id))
+
+    def finish(self) -> str:
+        """U+FFFD if the last character was left unfinished, else nothing."""
+        return self._decoder.decode(b"", final=True)
+
+
+def load_tokenizer(folder: str | Path) -> Tokenizer:
+    """Reads what `Tokenizer.save` wrote.
+
+    Raises:
+        OSError: a file is missing.
+        ValueError: a file is damaged, or names a tokenizer class that is not imported.
+    """
+    folder = Path(folder)
+    path = folder / FILE_NAME
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        hashes = content["assets"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is not a tokenizer file: {error!r}") from error
+    assets = {name: (folder / Path(name).name).read_bytes() for name in hashes}
+    for name, data in assets.items():
+        if hashlib.sha256(data).hexdigest() != hashes[name]:
+            raise ValueError(f"{folder / name} is damaged: its sha256 is not the one in {FILE_NAME}")
+    return _restore(content, assets)
+
+
+def tokenizer_from_dict(content: dict[str, Any]) -> Tokenizer:
+    """Rebuilds what `Tokenizer.to_dict` described.
+
+    Raises:
+        ValueError: it is no such description, or names a tokenizer class that is not imported.
+    """
+    return _restore(content, {name: base64.b64decode(data) for name, data in content["assets"].items()})
+
+
+def _restore(content: dict[str, Any], assets: dict[str, bytes]) -> Tokenizer:
+    classes = {cls.__name__: cls for cls in _subclasses(Tokenizer)}
+    name = content.get("class")
+    if name not in classes:
+        raise ValueError(f"unknown tokenizer class {name!r}, known are {', '.join(sorted(classes))}")
+    try:
+        tokenizer = classes[name]._restore(content, assets)
+    except KeyError as error:
+        raise ValueError(f"the description of this {name} lacks {error}") from error
+    if tokenizer.vocab_size != content.get("vocab_size"):
+        raise ValueError(
+            f"this {name} has {tokenizer.vocab_size} tokens, its description says {content.get('vocab_size')}"
+        )
+    return tokenizer
+
+
+def _subclasses(base: Any) -> Iterator[type[Tokenizer]]:
+    for cls in base.__subclasses__():
+        yield cls
+        yield from _subclasses(cls)
+
+
+def _count_chars(token: bytes) -> int:
+    """Bytes that start a character: all but UTF-8's continuation bytes, 0b10xxxxxx."""
+    return sum(byte & 0xC0 != 0x80 for byte in token)

@@ -1,0 +1,128 @@
+"""Lossless byte-pair encoding by sentencepiece (Kudo and Richardson 2018), which is imported when used."""
+
+from __future__ import annotations
+
+import io
+import re
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab_data.tokenizers.base import Tokenizer
+
+if TYPE_CHECKING:
+    from sentencepiece import SentencePieceProcessor
+
+MODEL_NAME = "tokenizer.model"
+SPACE = "\u2581"
+"""What sentencepiece writes for a space in a piece. In a text it is spelt in bytes, not to become a space."""
+
+
+class SubwordTokenizer(Tokenizer):
+    """Pieces learnt from `text`, and 256 bytes for the characters that have no piece.
+
+    Text is not normalised, no space is added or removed. No piece holds a newline, so lines are encoded one by
+    one. `save` also writes sentencepiece's own `tokenizer.model`, for its C++ library.
+
+    Args:
+        vocab_size: all tokens together: specials, bytes and pieces.
+
+    Raises:
+        ValueError: the text is too small for so many pieces, or has too many characters for so few.
+    """
+
+    unk_id = 3
+
+    def __init__(self, text: str, *, vocab_size: int = 2000) -> None:
+        self._open(_train(text, vocab_size))
+
+    def _open(self, model: bytes) -> None:
+        self._model = model
+        processor = self._processor
+        pieces = range(processor.vocab_size())
+        super().__init__(_piece_bytes(processor, piece) for piece in pieces)
+        self._separators = {
+            separator: [processor.piece_to_id(f"<0x{byte:02X}>") for byte in separator.encode()]
+            for separator in ("\n", SPACE)
+        }
+
+    @cached_property
+    def _processor(self) -> SentencePieceProcessor:
+        from sentencepiece import SentencePieceProcessor
+
+        return SentencePieceProcessor(model_proto=self._model)
+
+    def encode_array(self, text: str) -> NDArray[np.int32]:
+        text.encode("utf-8")
+        parts = re.split(f"([\n{SPACE}])", text)
+        first, *others = self._processor.encode(parts[::2], out_type=int)
+        ids = list(first)
+        for separator, more in zip(parts[1::2], others, strict=True):
+            ids += self._separators[separator]
+            ids += more
+        return np.array(ids, dtype=np.int32)
+
+    def _assets(self) -> dict[str, bytes]:
+        return {MODEL_NAME: self._model}
+
+    @classmethod
+    def _restore(cls, settings: dict[str, Any], assets: dict[str, bytes]) -> Self:
+        tokenizer = cls.__new__(cls)
+        tokenizer._open(assets[MODEL_NAME])
+        return tokenizer
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_processor"}
+
+
+def _train(text: str, vocab_size: int) -> bytes:
+    from sentencepiece import SentencePieceTrainer
+
+    text.encode("utf-8")
+    model = io.BytesIO()
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=iter([part for part in re.split(f"[\n{SPACE}]", text) if part]),
+            model_writer=model,
+            vocab_size=vocab_size,
+            model_type="bpe",
+            byte_fallback=True,
+            normalization_rule_name="identity",
+            add_dummy_prefix=False,
+            remove_extra_whitespaces=False,
+            allow_whitespace_only_pieces=True,
+            max_sentence_length=2**30,
+            pad_id=Tokenizer.pad_id,
+            bos_id=Tokenizer.bos_id,
+            eos_id=Tokenizer.eos_id,
+            unk_id=SubwordTokenizer.unk_id,
+            num_threads=1,
+            minloglevel=2,
+        )
+    except RuntimeError as error:
+        raise ValueError(f"cannot train a SubwordTokenizer: {_reason(str(error), vocab_size)}") from error
+    return model.getvalue()
+
+
+def _reason(message: str, vocab_size: int) -> str:
+    """sentencepiece's refusal in a user's words."""
+    if least := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
+        return f"vocab_size {vocab_size} is too small for this text's characters, it needs at least {least[1]}"
+    if most := re.search(r"too high \(\d+\)\. Please set it to a value <= (\d+)", message):
+        return f"vocab_size {vocab_size} is too large for so little text, it yields at most {most[1]}"
+    if "sentences_.empty()" in message:
+        return "the training text is empty"
+    return message
+
+
+def _piece_bytes(processor: SentencePieceProcessor, piece: int) -> bytes:
+    if processor.is_control(piece):
+        return b""
+    if processor.is_unknown(piece):
+        return "\N{REPLACEMENT CHARACTER}".encode()
+    name = processor.id_to_piece(piece)
+    if processor.is_byte(piece):
+        return bytes([int(name[1:-1], base=16)])
+    return name.replace(SPACE, " ").encode()

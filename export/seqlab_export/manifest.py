@@ -1,0 +1,186 @@
+"""What a bundle says about itself: `manifest.json`, checked when it is read. Needs nothing but Python."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path, PurePosixPath
+from typing import Any, get_type_hints
+
+FILE_NAME = "manifest.json"
+FORMAT = "seqlab-bundle"
+VERSION = 1
+DTYPES = ("bool", "int64", "float32")
+
+
+class BundleError(ValueError):
+    """A folder is not a bundle, or not a whole one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TensorInfo:
+    """An input or output of a graph.
+
+    Attributes:
+        dtype: one of `DTYPES`.
+        dims: a number is fixed; "B", "T", "S", "S+T" and "S+1" are the batch, the tokens given, those before, and
+            both together.
+    """
+
+    name: str
+    dtype: str
+    dims: tuple[str | int, ...]
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise BundleError(f"{self.name} has dtype {self.dtype!r}, accepted are {', '.join(DTYPES)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StateInfo(TensorInfo):
+    """An entry of the state: input `state_<name>` and output `new_state_<name>` of both graphs.
+
+    Attributes:
+        dims: as of the input. "S" is 0 before the first token.
+        initial: the value of every element before the first token.
+    """
+
+    initial: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphInfo:
+    """An ONNX file, with its inputs and outputs in their order."""
+
+    file: str
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """Where a bundle comes from: the run, the commit it was trained at, and the versions that exported it."""
+
+    run_id: str
+    commit: str
+    seqlab: str
+    torch: str
+    onnxruntime: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """All that a runner must know; docs/bundle.md explains it.
+
+    Attributes:
+        precision: of the weights and the arithmetic.
+        max_seq_len: the longest sequence that the model can read; None = no limit.
+        traced_len: the length that the model graph was captured with.
+        tokenizer: the folder of the tokenizer.
+        golden: the file of reference inputs and outputs.
+        files: the sha256 of every file but this one, by its path in the bundle.
+    """
+
+    opset: int
+    min_onnxruntime: str
+    precision: str
+    vocab_size: int
+    max_seq_len: int | None
+    traced_len: int
+    model: GraphInfo
+    step: GraphInfo
+    state: tuple[StateInfo, ...]
+    tokenizer: str
+    golden: str
+    files: dict[str, str]
+    provenance: Provenance
+
+    def __post_init__(self) -> None:
+        for name in (*self.files, self.tokenizer):
+            path = PurePosixPath(name)
+            if not path.parts or path.is_absolute() or ".." in path.parts or "\\" in name:
+                raise BundleError(f"{name!r} is not a path inside the bundle")
+        for name, digest in self.files.items():
+            if not re.fullmatch("[0-9a-f]{64}", digest):
+                raise BundleError(f"the sha256 of {name} is {digest!r}")
+        for name in (self.model.file, self.step.file, self.golden):
+            if name not in self.files:
+                raise BundleError(f"it gives no sha256 of {name}")
+
+    def save(self, folder: Path) -> None:
+        """Writes `manifest.json`."""
+        content = {"format": FORMAT, "version": VERSION, **asdict(self)}
+        (folder / FILE_NAME).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def load_manifest(folder: Path) -> Manifest:
+    """Reads and checks `manifest.json`, not the files that it names.
+
+    Raises:
+        BundleError: there is none, or it is not as this version writes it.
+    """
+    path = folder / FILE_NAME
+    if not path.is_file():
+        raise BundleError(f"{folder} is not a bundle: it has no {FILE_NAME}")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise BundleError(f"{path} is not JSON: {error}") from error
+    if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+        raise BundleError(f'{path} is not a bundle\'s manifest: it lacks "format": "{FORMAT}"')
+    version = content.pop("version", None)
+    if version != VERSION:
+        raise BundleError(f"{path} has version {version!r}, this program reads version {VERSION}")
+    try:
+        manifest: Manifest = _read(Manifest, content, "the manifest")
+    except BundleError as error:
+        raise BundleError(f"{path}: {error}") from error
+    return manifest
+
+
+def hash_files(folder: Path) -> dict[str, str]:
+    """The sha256 of every file in a folder but the manifest, by its path."""
+    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    return {name: _sha256(paths[name]) for name in sorted(paths) if name != FILE_NAME}
+
+
+def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
+    """What is wrong with each file that is not as the manifest says; empty = all is well."""
+    damage = {}
+    for name, digest in manifest.files.items():
+        path = folder / name
+        if not path.is_file():
+            damage[name] = "it is missing"
+        elif not path.resolve().is_relative_to(folder.resolve()):
+            damage[name] = "it is a link out of the bundle"
+        elif _sha256(path) != digest:
+            damage[name] = "its sha256 is not the manifest's"
+    return damage
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read(kind: Any, content: Any, place: str) -> Any:
+    """`content`, as JSON gave it, turned into `kind`: a dataclass, tuple, dict, union or plain type."""
+    origin, arguments = getattr(kind, "__origin__", None), getattr(kind, "__args__", ())
+    if hasattr(kind, "__dataclass_fields__"):
+        names = [field.name for field in fields(kind)]
+        if not isinstance(content, dict) or set(content) != set(names):
+            found = ", ".join(content) if isinstance(content, dict) else repr(content)
+            raise BundleError(f"{place} must have exactly {', '.join(names)}; it has {found}")
+        kinds = get_type_hints(kind)
+        return kind(**{name: _read(kinds[name], content[name], f"{place}.{name}") for name in names})
+    if origin is tuple and isinstance(content, list):
+        return tuple(_read(arguments[0], item, f"{place}[{k}]") for k, item in enumerate(content))
+    if origin is dict and isinstance(content, dict):
+        return {name: _read(arguments[1], item, f"{place}.{name}") for name, item in content.items()}
+    if kind is float and type(content) is int:
+        return float(content)
+    if origin is not None or type(content) not in (arguments or (kind,)):
+        raise BundleError(f"{place} must be {getattr(kind, '__name__', kind)}, got {content!r}")
+    return content

@@ -1,0 +1,7 @@
+"""Decoding: one loop for every model. NumPy only; `torch_model` is the adapter for PyTorch."""
+
+from seqlab.decoding.generate import Decoder, generate
+from seqlab.decoding.sampling import GREEDY, Sampling, choose
+from seqlab.decoding.text import generate_text
+
+__all__ = ["GREEDY", "Decoder", "Sampling", "choose", "generate", "generate_text"]

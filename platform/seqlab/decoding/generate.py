@@ -1,0 +1,108 @@
+"""The decoding loop: prefill, then one step a token, for every model and every runtime.
+
+B batch, T length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab.decoding.sampling import GREEDY, Sampling, choose
+
+
+class Decoder(Protocol):
+    """What the loop needs of a model. The state is the decoder's own and opaque to the loop."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def max_seq_len(self) -> int | None:
+        """The longest sequence it can read, in tokens; None = no limit."""
+
+    def prefill(self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.floating], Any]:
+        """Reads tokens (B, T), left-padded where pad_mask (B, T) is False.
+
+        Returns:
+            Logits (B, V) after the last token, and the state.
+        """
+
+    def step(self, tokens: NDArray[np.int64], state: Any) -> tuple[NDArray[np.floating], Any]:
+        """Reads one token a row, tokens (B,): logits (B, V) and the next state."""
+
+
+def generate(
+    model: Decoder,
+    prompts: Sequence[Sequence[int]],
+    *,
+    max_new_tokens: int,
+    sampling: Sampling = GREEDY,
+    eos_id: int | None = None,
+    on_token: Callable[[int, int], None] | None = None,
+) -> list[list[int]]:
+    """Continues each prompt. Prompts of different lengths are decoded together, padded on the left.
+
+    Args:
+        prompts: token ids, one list a row.
+        max_new_tokens: most tokens to add to a prompt.
+        sampling: how a token is chosen; the default is greedy. Row r draws the numbers of row r.
+        eos_id: a row ends with this token, which it keeps.
+        on_token: called with (row, token) as each token is chosen.
+
+    Returns:
+        The new tokens of each row, without the prompt.
+
+    Raises:
+        ValueError: no prompt or an empty one, an id outside the vocabulary, or a length past `max_seq_len`.
+    """
+    lengths = _checked_lengths(model, prompts, max_new_tokens)
+    width = max(lengths)
+    tokens = np.zeros((len(prompts), width), dtype=np.int64)
+    for row, prompt in enumerate(prompts):
+        tokens[row, width - lengths[row] :] = prompt
+    pad_mask = np.arange(width) >= width - np.array(lengths)[:, None]
+
+    chosen: list[list[int]] = [[] for _ in prompts]
+    running = list(range(len(prompts)))
+    # A row that has ended is fed token 0 until the others end; nothing reads what it gives.
+    last = np.zeros(len(prompts), dtype=np.int64)
+    logits, state = model.prefill(tokens, pad_mask)
+    for step in range(max_new_tokens):
+        if step > 0:
+            logits, state = model.step(last, state)
+        for row in running:
+            last[row] = choose(logits[row], sampling, step=step, row=row)
+            chosen[row].append(int(last[row]))
+            if on_token is not None:
+                on_token(row, chosen[row][-1])
+        running = [row for row in running if chosen[row][-1] != eos_id]
+        if not running:
+            break
+        last[[row for row in range(len(prompts)) if row not in running]] = 0
+    return chosen
+
+
+def _checked_lengths(model: Decoder, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[int]:
+    if max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
+    if not prompts:
+        raise ValueError("there is no prompt to continue; give at least one")
+    for row, prompt in enumerate(prompts):
+        if not prompt:
+            raise ValueError(f"prompt {row} is empty; it needs at least one token")
+        outside = [token for token in prompt if not 0 <= token < model.vocab_size]
+        if outside:
+            raise ValueError(f"prompt {row} has token {outside[0]}, outside the vocabulary 0..{model.vocab_size - 1}")
+    lengths = [len(prompt) for prompt in prompts]
+    # The last new token is never read.
+    needed = max(lengths) + max_new_tokens - 1
+    if model.max_seq_len is not None and needed > model.max_seq_len:
+        raise ValueError(
+            f"a prompt of {max(lengths)} tokens and {max_new_tokens} new ones need {needed} positions, "
+            f"the model has {model.max_seq_len}; shorten the prompt or ask for fewer tokens"
+        )
+    return lengths

@@ -1,0 +1,68 @@
+"""A run's model, tokenizer and data module, rebuilt from the run alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from torch import nn
+
+from seqlab.tracking.runs import find_run
+from seqlab.training.checkpoint_io import AtomicCheckpointIO
+from seqlab.training.config import build, check_trust
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """What a run trained.
+
+    Attributes:
+        run_id: the MLflow run; None for a checkpoint of an untracked fit.
+        commit: the git commit it was trained at, if known.
+        config: its resolved configuration.
+        task: the LightningModule around the model, in eval mode.
+        model: the trained model.
+        tokenizer: its tokenizer.
+        datamodule: its data module; its text is read only when it is used.
+    """
+
+    run_id: str | None
+    commit: str | None
+    config: dict[str, Any]
+    task: L.LightningModule
+    model: nn.Module
+    tokenizer: Any
+    datamodule: L.LightningDataModule
+
+
+def load_run(run: str, *, trust: Sequence[str] = ()) -> LoadedRun:
+    """Rebuilds a run from its best checkpoint, or from the checkpoint whose path is given.
+
+    Args:
+        run: an id, a unique prefix of one, a run name or a checkpoint path.
+        trust: modules outside seqlab, torch and lightning that the stored config may import.
+
+    Raises:
+        ValueError: no such run, a run without a checkpoint, or a class path that nobody vouched for.
+    """
+    from seqlab_data.tokenizers import tokenizer_from_dict
+
+    path, commit = Path(run), None
+    if not path.is_file():
+        tracked = find_run(run)
+        if tracked.best_checkpoint is None:
+            raise ValueError(f"run {tracked.name} has no checkpoint yet")
+        path, commit = tracked.best_checkpoint, tracked.tags.get("git.commit")
+    checkpoint = AtomicCheckpointIO().load_checkpoint(path)
+    if "seqlab" not in checkpoint:
+        raise ValueError(f"{path} is a checkpoint, but not one of seqlab's: it embeds no config")
+    stored = checkpoint["seqlab"]
+    check_trust(stored["config"], trust)
+    tokenizer = tokenizer_from_dict(stored["tokenizer"])
+    task, datamodule = build(stored["config"], tokenizer.vocab_size)
+    task.load_state_dict(checkpoint["state_dict"])
+    task.eval()
+    return LoadedRun(stored["run_id"], commit, stored["config"], task, task.model, tokenizer, datamodule)

@@ -1,0 +1,234 @@
+"""The logger of a fit: one MLflow run, its metrics in batches and its checkpoints among its artifacts."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from argparse import Namespace
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lightning.fabric.loggers.logger import rank_zero_experiment
+from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.loggers import Logger
+from lightning.pytorch.utilities import rank_zero_only
+
+from seqlab.tracking.journal import Journal, now
+from seqlab.tracking.params import flatten
+from seqlab.tracking.provenance import process_tags
+from seqlab.tracking.runs import settle
+from seqlab.tracking.store import DEFAULT_ROOT, Store, Unreachable
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
+
+FEWEST_STEPS, MOST_STEPS, SECONDS = 10, 50, 5.0
+"""Points are sent every 50 steps, or every 10 where those take over 5 s: a call costs 10 ms whatever it holds."""
+
+MAX_DIGEST_LENGTH = 36
+
+
+class RunLogger(Logger):
+    """Logs a fit as one run of the tracking store (`seqlab.tracking.store`).
+
+    The run is created when it is first needed, on rank 0 only. A server that does not answer neither stops nor
+    delays the fit: what it misses is sent later. What Lightning writes to a logger's folder becomes an artifact of
+    the run; with a server it stays on this machine, and checkpoints are uploaded when the fit ends.
+
+    Args:
+        experiment: name of the experiment, created if it is missing.
+        name: name of the run; None lets MLflow make one up.
+        root: folder of the default store, and of local files when a server is used.
+        run_id: a run to continue; what is already stored of it is not logged again.
+
+    Attributes:
+        status: how the run ends, FINISHED unless something else is set.
+    """
+
+    def __init__(
+        self,
+        experiment: str = "seqlab",
+        *,
+        name: str | None = None,
+        root: str = DEFAULT_ROOT,
+        run_id: str | None = None,
+    ) -> None:
+        super().__init__()
+        if not experiment:
+            raise ValueError("experiment is empty: it is the name that runs are grouped by")
+        self.store = Store(root)
+        self.status = "FINISHED"
+        self._experiment, self._name, self._resumed_id = experiment, name, run_id
+        self._journal: Journal | None = None
+        self._artifacts = Path()
+        self._points: list[tuple[str, float, int, int]] = []
+        self._sent_step, self._sent_at, self._send_next = 0, time.monotonic(), False
+        self._uploaded: dict[Path, float] = {}
+        self._tags: dict[str, str] = {}
+
+    @property
+    @rank_zero_experiment
+    def experiment(self) -> MlflowClient:
+        """MLflow's client, once the run exists."""
+        _ = self.run_id
+        return self.store.client
+
+    @property
+    def run_id(self) -> str | None:
+        """The run, created if need be; None on other ranks than 0.
+
+        Raises:
+            ValueError: the run to continue is not in the store, or the store cannot be used.
+        """
+        return None if rank_zero_only.rank > 0 else self._open().run_id
+
+    @property
+    def run_name(self) -> str:
+        """The run's name; where a server has not given it one yet, the beginning of its id."""
+        return self._name or self._open().run_id[:8]
+
+    @property
+    def artifacts(self) -> Path | None:
+        """The folder of the run's artifacts on this machine; None on other ranks than 0."""
+        return None if self.run_id is None else self._artifacts
+
+    @property
+    def checkpoint_dir(self) -> Path | None:
+        """Where checkpoints go; None on other ranks than 0."""
+        return None if self.artifacts is None else self.artifacts / "checkpoints"
+
+    @property
+    def save_dir(self) -> str | None:
+        """The artifacts' folder: with an empty name and version, all that Lightning writes goes there."""
+        return None if self.artifacts is None else str(self.artifacts)
+
+    @property
+    def name(self) -> str:
+        return ""
+
+    @property
+    def version(self) -> str:
+        return ""
+
+    @rank_zero_only
+    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
+        """Takes the values of a step; they are sent in batches."""
+        step, milliseconds = step or 0, now()
+        self._points += [(_metric_name(key), float(v), milliseconds, step) for key, v in metrics.items()]
+        steps, seconds = step - self._sent_step, time.monotonic() - self._sent_at
+        if steps >= MOST_STEPS or (steps >= FEWEST_STEPS and seconds >= SECONDS) or self._send_next:
+            self.flush()
+
+    @rank_zero_only
+    def flush(self) -> None:
+        """Sends the points that have not been sent."""
+        if self._points:
+            points, self._points = self._points, []
+            self._sent_step, self._sent_at, self._send_next = points[-1][-1], time.monotonic(), False
+            self._open().write({"op": "points", "points": points})
+
+    @rank_zero_only
+    def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
+        """Stores nested values as flat parameters; of a run that is continued, changed ones become a tag."""
+        params = vars(params) if isinstance(params, Namespace) else params
+        if params:
+            self._open().write({"op": "params", "params": flatten(params)})
+
+    @rank_zero_only
+    def log_tags(self, tags: dict[str, str]) -> None:
+        """Stores or replaces tags."""
+        new = {key: value for key, value in tags.items() if self._tags.get(key) != value}
+        if new:
+            self._tags |= new
+            self._open().write({"op": "tags", "tags": new})
+
+    @rank_zero_only
+    def log_text(self, text: str, name: str) -> None:
+        """Stores an artifact."""
+        journal = self._open()
+        path = self._artifacts / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        if self.store.remote:
+            journal.write({"op": "upload", "source": str(path), "folder": ""})
+
+    @rank_zero_only
+    def log_dataset(self, description: dict[str, Any]) -> None:
+        """Stores what a datamodule says of its data, as an MLflow dataset."""
+        self._open().write({"op": "dataset", "dataset": _dataset(description)})
+
+    def after_save_checkpoint(self, checkpoint_callback: ModelCheckpoint) -> None:
+        """Notes the best and the last checkpoint, and sends the next points at once.
+
+        Lightning logs the checkpoint's own step after it: a run resumed from there would not log that step again.
+        """
+        self._send_next = True
+        paths = {"best": checkpoint_callback.best_model_path, "last": checkpoint_callback.last_model_path}
+        if rank_zero_only.rank == 0:
+            self.log_tags({f"checkpoint.{which}": self._relative(path) for which, path in paths.items() if path})
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        """Sends what is left and ends the run: as `self.status`, or FAILED if Lightning says so."""
+        if self._journal is None:
+            return
+        self.flush()
+        if self.store.remote:
+            self._upload_checkpoints(self._journal)
+        if status != "success" and self.status == "FINISHED":
+            self.status = "FAILED"
+        self._journal.write({"op": "status", "status": self.status, "time": now()})
+        self._journal.replay()
+
+    def _open(self) -> Journal:
+        if self._journal is None:
+            settle(self.store)
+            journal = Journal(self.store, self._resumed_id)
+            if self._resumed_id is None:
+                journal.create(self._experiment, self._name, process_tags())
+            self._artifacts = self.store.root / journal.run_id / "artifacts"
+            try:
+                with self.store.calls() as client:
+                    from mlflow.exceptions import MlflowException
+
+                    run = client.get_run(journal.run_id)
+                self._name, self._artifacts = run.info.run_name, self.store.artifacts(run.info)
+            except Unreachable:
+                pass
+            except MlflowException as error:
+                raise ValueError(f"run {journal.run_id} cannot be continued: {error.message}") from error
+            if self._resumed_id is not None:
+                # In this order: a run that is RUNNING in a process that is gone would be marked KILLED.
+                journal.write({"op": "tags", "tags": process_tags()})
+                journal.write({"op": "status", "status": "RUNNING", "time": None})
+            self._journal = journal
+        return self._journal
+
+    def _upload_checkpoints(self, journal: Journal) -> None:
+        for path in sorted((self._artifacts / "checkpoints").glob("*.ckpt")):
+            changed = path.stat().st_mtime
+            if self._uploaded.get(path) != changed:
+                self._uploaded[path] = changed
+                journal.write({"op": "upload", "source": str(path), "folder": "checkpoints"})
+
+    def _relative(self, path: str) -> str:
+        absolute = Path(path).resolve()
+        inside = absolute.is_relative_to(self._artifacts.resolve())
+        return str(absolute.relative_to(self._artifacts.resolve()) if inside else absolute)
+
+
+def _metric_name(key: str) -> str:
+    return re.sub(r"[^\w .:/-]", "_", key)
+
+
+def _dataset(description: dict[str, Any]) -> dict[str, str]:
+    digest = str(description.get("digest", ""))
+    return {
+        "name": str(description.get("name", "data")),
+        "digest": digest[:MAX_DIGEST_LENGTH],
+        "source_type": "local",
+        "source": json.dumps({"uri": str(description.get("source", ""))}),
+        "profile": json.dumps(description, default=str),
+    }

@@ -1,0 +1,71 @@
+"""A resolved configuration as MLflow's flat parameters, as YAML and as a hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from typing import Any
+
+import yaml
+
+MAX_VALUE_LENGTH = 6000
+MAX_KEY_LENGTH = 250
+RUN_SPECIFIC = ("ckpt_path", "config", "experiment", "print_config", "run_name", "trust")
+
+
+def flatten(config: dict[str, Any]) -> dict[str, str]:
+    """Leaves by dotted path, as YAML scalars: `{"a": {"b": [None, 1]}}` gives `{"a.b.0": "null", "a.b.1": "1"}`.
+
+    A value that MLflow would refuse for its length is cut, and says so.
+    """
+    return {_key(key): _cut(value) for key, value in _leaves(config, "")}
+
+
+def to_yaml(config: dict[str, Any]) -> str:
+    """The configuration as YAML, in its own order."""
+    text: str = yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100)
+    return text
+
+
+def config_hash(config: dict[str, Any]) -> str:
+    """sha256 of the configuration without what tells runs of it apart: `RUN_SPECIFIC` keys, and `run_id` anywhere."""
+    kept = {key: value for key, value in config.items() if key not in RUN_SPECIFIC}
+    canonical = json.dumps(_without_run_id(kept), sort_keys=True, default=str)
+    return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _leaves(value: Any, path: str) -> list[tuple[str, str]]:
+    children: list[tuple[Any, Any]] = []
+    if isinstance(value, dict):
+        children = list(value.items())
+    elif isinstance(value, list | tuple):
+        children = list(enumerate(value))
+    if not children:
+        return [(path, _scalar(value))]
+    return [leaf for key, child in children for leaf in _leaves(child, f"{path}.{key}" if path else str(key))]
+
+
+def _scalar(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    return str(value)
+
+
+def _key(key: str) -> str:
+    return re.sub(r"[^\w .:/-]", "_", key)[:MAX_KEY_LENGTH]
+
+
+def _cut(value: str) -> str:
+    if len(value) <= MAX_VALUE_LENGTH:
+        return value
+    marker = f" ... [cut from {len(value)} characters, see config.yaml]"
+    return value[: MAX_VALUE_LENGTH - len(marker)] + marker
+
+
+def _without_run_id(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_without_run_id(entry) for entry in value]
+    if isinstance(value, dict):
+        return {str(key): _without_run_id(entry) for key, entry in value.items() if key != "run_id"}
+    return value

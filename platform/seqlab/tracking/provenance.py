@@ -1,0 +1,114 @@
+"""Where a run comes from: code, packages, machine and process."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shlex
+import socket
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import distributions
+from pathlib import Path
+
+import psutil
+
+MAIN_PACKAGES = ("seqlab", "torch", "lightning", "torchmetrics", "mlflow", "numpy", "onnx", "onnxruntime-gpu", "onnxruntime")
+START_TOLERANCE = 2.0
+"""Seconds. A process start is computed from the time of boot, which moves when the clock is set."""
+
+
+def process_tags() -> dict[str, str]:
+    """This process, so that another one can tell whether it is still there."""
+    process = psutil.Process()
+    return {
+        "host": socket.gethostname(),
+        "host.id": host_id(),
+        "process.id": str(process.pid),
+        "process.start": repr(process.create_time()),
+    }
+
+
+def is_gone(tags: dict[str, str]) -> bool:
+    """Whether a process of this host, by its `process_tags`, has ended."""
+    try:
+        process = psutil.Process(int(tags["process.id"]))
+        same = abs(process.create_time() - float(tags["process.start"])) < START_TOLERANCE
+        return not same or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@cache
+def host_id() -> str:
+    """Tells hosts of one name apart: a hash of the name and, where there is one, of the machine's id."""
+    machine = Path("/etc/machine-id")
+    text = socket.gethostname() + (machine.read_text() if machine.exists() else "")
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def provenance() -> dict[str, str]:
+    """Code, command, packages and hardware of this process, as tags."""
+    versions = package_versions()
+    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    return {
+        **_git_tags("git", Path.cwd()),
+        **_git_tags("seqlab.git", Path(__file__).parent),
+        "command": command,
+        "mlflow.source.name": command,
+        "mlflow.source.type": "LOCAL",
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        **{f"package.{name}": versions[name] for name in MAIN_PACKAGES if name in versions},
+        **_hardware(),
+    }
+
+
+def package_versions() -> dict[str, str]:
+    """Every installed package and its version."""
+    return dict(sorted((package.metadata["Name"], package.version) for package in distributions()))
+
+
+def _hardware() -> dict[str, str]:
+    import torch
+
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {
+        "hardware.cpu": _cpu_model(),
+        "hardware.cores": str(os.cpu_count()),
+        "hardware.memory_gb": f"{psutil.virtual_memory().total / 1e9:.0f}",
+        "hardware.gpus": ", ".join(gpus) or "none",
+        "hardware.threads": str(torch.get_num_threads()),
+    }
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _git_tags(prefix: str, folder: Path) -> dict[str, str]:
+    """Commit and dirty flag (tracked files only) of the checkout that holds a folder; nothing outside of one."""
+    commit = _git(folder, "rev-parse", "HEAD")
+    if not commit:
+        return {}
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    dirty = "unknown" if changes is None else str(bool(changes)).lower()
+    tags = {f"{prefix}.commit": commit, f"{prefix}.dirty": dirty}
+    return tags | ({"mlflow.source.git.commit": commit} if prefix == "git" else {})
+
+
+def _git(folder: Path, *args: str) -> str | None:
+    try:
+        result = subprocess.run(
+            ["git", "-C", str(folder), *args], capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return result.stdout.strip()

@@ -1,0 +1,232 @@
+"""Finding runs: by id, name or checkpoint, and those whose process is gone."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from seqlab.tracking.journal import replay_all
+from seqlab.tracking.provenance import host_id, is_gone
+from seqlab.tracking.store import Store, Unreachable
+from seqlab.tracking.writes import OFFLINE_TAG
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+MOST_LISTED = 10
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """A run as the store has it.
+
+    Attributes:
+        id: MLflow's id of the run.
+        name: not unique.
+        experiment: the experiment's name.
+        status: RUNNING, FINISHED, FAILED or KILLED.
+        started: milliseconds since 1970.
+        params: the configuration, flat.
+        metrics: each metric's last value.
+        tags: provenance and the rest.
+        artifacts: folder of the artifacts; with a server, of those that are on this machine.
+        found_by: the checkpoint that the run was found by.
+    """
+
+    id: str
+    name: str
+    experiment: str
+    status: str
+    started: int
+    params: dict[str, str]
+    metrics: dict[str, float]
+    tags: dict[str, str]
+    artifacts: Path
+    store: Store = field(repr=False)
+    found_by: Path | None = None
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """The full configuration.
+
+        Raises:
+            ValueError: the run has none.
+        """
+        path = self.artifact("config.yaml")
+        if path is None:
+            raise ValueError(f"run {self.name} ({self.id}) has no config.yaml: it was not made by `seqlab fit`")
+        config: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        return config
+
+    @property
+    def best_checkpoint(self) -> Path | None:
+        """The checkpoint of the best validation."""
+        return self._checkpoint("best")
+
+    @property
+    def last_checkpoint(self) -> Path | None:
+        """The checkpoint to continue from."""
+        return self._checkpoint("last")
+
+    @property
+    def checkpoint(self) -> Path | None:
+        """The checkpoint that the run was named by, or its best, or its last."""
+        return self.found_by or self.best_checkpoint or self.last_checkpoint
+
+    def artifact(self, name: str) -> Path | None:
+        """An artifact's file, fetched from the server if it is not on this machine; None if there is none."""
+        path = self.artifacts / name
+        if path.exists() or not self.store.remote:
+            return path if path.exists() else None
+        with self.store.calls() as client:
+            from mlflow.exceptions import MlflowException
+
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                return Path(client.download_artifacts(self.id, name, str(self.artifacts)))
+            except MlflowException:
+                return None
+
+    def history(self, metric: str) -> list[tuple[int, float]]:
+        """(step, value) of every point of a metric, by step."""
+        with self.store.calls() as client:
+            points = client.get_metric_history(self.id, metric)
+        return sorted((point.step, point.value) for point in points)
+
+    def attach(self, file: Path, folder: str = "") -> None:
+        """Adds a file to the artifacts."""
+        with self.store.calls() as client:
+            client.log_artifact(self.id, str(file), folder or None)
+
+    def _checkpoint(self, which: str) -> Path | None:
+        name = self.tags.get(f"checkpoint.{which}")
+        return None if name is None else self.artifact(name)
+
+
+def find_run(text: str, store: Store | None = None) -> TrackedRun:
+    """The run of an id, a unique beginning of one, a name, or a checkpoint's path.
+
+    Raises:
+        ValueError: there is no such run, or more than one; the message lists them.
+        Unreachable: the server does not answer.
+    """
+    store = store or Store()
+    if Path(text).is_file():
+        return _run_of_checkpoint(Path(text), store)
+    _require(store)
+    settle(store)
+    for condition in _conditions(text):
+        runs = search(store, condition)
+        if len(runs) > 1:
+            raise ValueError(f"{text!r} names more than one run: {listed(runs)}; give the id")
+        if runs:
+            return runs[0]
+    raise ValueError(f"no run has the id, the name or the checkpoint {text!r} in {store.uri}; seqlab compare lists runs")
+
+
+def unfinished_runs(experiment: str, config_hash: str, store: Store | None = None) -> list[TrackedRun]:
+    """Runs of an experiment with this configuration that failed or were killed, newest first."""
+    store = store or Store()
+    if not store.exists:
+        return []
+    settle(store)
+    runs = search(store, f"tags.config_hash = '{config_hash}'", experiment)
+    return [run for run in runs if run.status in ("FAILED", "KILLED")]
+
+
+def search(store: Store, condition: str = "", experiment: str | None = None) -> list[TrackedRun]:
+    """The runs that meet a condition in MLflow's filter language, newest first.
+
+    Raises:
+        ValueError: there is no such experiment.
+    """
+    with store.calls() as client:
+        experiments = {e.experiment_id: e.name for e in client.search_experiments()}
+        chosen = [key for key, name in experiments.items() if experiment in (None, name)]
+        if not chosen:
+            raise ValueError(f"no experiment {experiment!r} in {store.uri}; there are {', '.join(experiments.values())}")
+        runs: list[Run] = []
+        token: str | None = None
+        while token is None or token:
+            page = client.search_runs(chosen, condition, order_by=["attributes.start_time DESC"], page_token=token)
+            runs += page
+            token = page.token or ""
+        return [_tracked(run, experiments[run.info.experiment_id], store) for run in runs]
+
+
+def settle(store: Store) -> None:
+    """What every command does first: sends what a server missed, and marks runs KILLED whose process is gone.
+
+    A process that was killed outright cannot say so itself. A server that does not answer is left alone.
+    """
+    if not store.exists:
+        return
+    try:
+        if replay_all(store):
+            _mark_killed(store)
+    except Unreachable:
+        pass
+
+
+def listed(runs: list[TrackedRun]) -> str:
+    """Runs in one line, for a message."""
+    texts = [f"{run.name} ({run.id[:8]}, {run.status}, {run.experiment})" for run in runs[:MOST_LISTED]]
+    more = len(runs) - len(texts)
+    return ", ".join(texts) + (f" and {more} more" if more else "")
+
+
+def _mark_killed(store: Store) -> None:
+    running = search(store, f"attributes.status = 'RUNNING' and tags.`host.id` = '{host_id()}'")
+    for run in running:
+        if is_gone(run.tags):
+            with store.calls() as client:
+                client.set_tag(run.id, "failure", "the process was gone: killed outright, or the machine stopped")
+                client.set_terminated(run.id, "KILLED")
+
+
+def _run_of_checkpoint(path: Path, store: Store) -> TrackedRun:
+    from seqlab.training.checkpoint_io import read_checkpoint
+
+    run_id = read_checkpoint(path).get("seqlab", {}).get("run_id")
+    if run_id is None:
+        raise ValueError(f"checkpoint {path} belongs to no run: it was saved by an untracked fit")
+    return replace(find_run(run_id, store), found_by=path)
+
+
+def _conditions(text: str) -> list[str]:
+    """Filters for a run by id, name and beginning of an id, the surest first."""
+    conditions = []
+    if re.fullmatch(r"[0-9a-f]{32}", text):
+        conditions += [f"attributes.run_id = '{text}'", f"tags.`{OFFLINE_TAG}` = '{text}'"]
+    if "'" not in text or '"' not in text:
+        quote = '"' if "'" in text else "'"
+        conditions.append(f"attributes.run_name = {quote}{text}{quote}")
+    if re.fullmatch(r"[0-9a-f]{1,31}", text):
+        conditions.append(f"attributes.run_id LIKE '{text}%'")
+    return conditions
+
+
+def _require(store: Store) -> None:
+    if not store.exists:
+        raise ValueError(f"there are no runs yet: {store.uri} does not exist; seqlab fit makes the first")
+
+
+def _tracked(run: Run, experiment: str, store: Store) -> TrackedRun:
+    info, data = run.info, run.data
+    return TrackedRun(
+        id=info.run_id,
+        name=info.run_name or info.run_id[:8],
+        experiment=experiment,
+        status=info.status,
+        started=info.start_time,
+        params=data.params,
+        metrics=data.metrics,
+        tags=data.tags,
+        artifacts=store.artifacts(info),
+        store=store,
+    )

@@ -1,0 +1,196 @@
+"""Where runs are stored: a SQLite file beside the artifacts, or an MLflow server."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from filelock import FileLock
+
+if TYPE_CHECKING:
+    from mlflow.entities import RunInfo
+    from mlflow.tracking import MlflowClient
+
+DEFAULT_ROOT = "mlruns"
+SQLITE = "sqlite:///"
+
+# A server that is down must not hold up training: one attempt, and what it misses is sent later (see journal.py).
+ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+}
+TEMPORARY = ("INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "DEADLINE_EXCEEDED")
+
+
+class Unreachable(OSError):
+    """The store does not answer now; it may later."""
+
+
+class Store:
+    """Where runs are stored.
+
+    `MLFLOW_TRACKING_URI` names the store. Without it, runs are in `<root>/mlflow.db`. Artifacts lie beside a SQLite
+    file, in `<experiment>/<run id>/artifacts`; a server keeps its own, and `<root>/<run id>/artifacts` holds what is
+    on this machine.
+
+    Args:
+        root: folder of the default store, and of local files when a server is used; relative to the working folder.
+
+    Attributes:
+        uri: MLflow's address of the store, absolute.
+        root: the folder, absolute.
+        remote: whether the store is a server.
+
+    Raises:
+        ValueError: `MLFLOW_TRACKING_URI` names neither a SQLite file nor a server.
+    """
+
+    def __init__(self, root: str | Path = DEFAULT_ROOT) -> None:
+        uri = os.environ.get("MLFLOW_TRACKING_URI") or f"{SQLITE}{Path(root).resolve() / 'mlflow.db'}"
+        self.remote = uri.startswith(("http://", "https://"))
+        self._database: Path | None = None
+        if self.remote:
+            self.uri, self.root = uri.rstrip("/"), Path(root).resolve()
+        elif uri.startswith(SQLITE) and len(uri) > len(SQLITE):
+            self._database = Path(uri.removeprefix(SQLITE)).resolve()
+            self.uri, self.root = f"{SQLITE}{self._database}", self._database.parent
+        else:
+            raise ValueError(
+                f"MLFLOW_TRACKING_URI is {uri!r}; accepted: sqlite:///PATH, http://HOST:PORT, https://HOST"
+            )
+
+    @contextmanager
+    def calls(self) -> Iterator[MlflowClient]:
+        """MLflow's client for a few calls, its errors translated and its random draws hidden.
+
+        Raises:
+            Unreachable: the store does not answer now.
+        """
+        with rng_untouched():
+            client = self.client
+            from mlflow.exceptions import MlflowException
+            from requests import RequestException
+
+            try:
+                yield client
+            except MlflowException as error:
+                if error.error_code in TEMPORARY:
+                    raise Unreachable(f"MLflow at {self.uri} does not answer: {error.message}") from error
+                raise
+            except RequestException as error:
+                if error.response is None or error.response.status_code >= 500:
+                    raise Unreachable(f"MLflow at {self.uri} does not answer: {error}") from error
+                raise
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is anything to open: a server is taken to be there."""
+        return self._database is None or self._database.exists()
+
+    @cached_property
+    def client(self) -> MlflowClient:
+        """MLflow's client, the store created if it is missing; `calls` is the way to use it.
+
+        Raises:
+            ValueError: the store was written by an MLflow of another version, or is not a store.
+        """
+        with rng_untouched():
+            _prepare_mlflow()
+            from mlflow.exceptions import MlflowException
+            from mlflow.tracking import MlflowClient
+
+            if self._database is not None and not self._database.exists():
+                _create_database(self._database)
+            try:
+                return MlflowClient(self.uri)
+            except MlflowException as error:
+                raise ValueError(f"the tracking store {self.uri} cannot be opened: {error.message}") from error
+
+    def experiment_id(self, name: str) -> str:
+        """The experiment of that name, created if it is missing.
+
+        Raises:
+            ValueError: it was deleted, and not yet for good.
+            Unreachable: the store does not answer now.
+        """
+        with self.calls() as client:
+            from mlflow.exceptions import MlflowException
+
+            location = None if self.remote else str(self.root / _folder_name(name))
+            experiment = client.get_experiment_by_name(name)
+            if experiment is None:
+                try:
+                    return str(client.create_experiment(name, artifact_location=location))
+                except MlflowException as error:
+                    if error.error_code != "RESOURCE_ALREADY_EXISTS":
+                        raise
+                    experiment = client.get_experiment_by_name(name)  # another process was quicker
+                    assert experiment is not None
+        if experiment.lifecycle_stage != "active":
+            raise ValueError(
+                f"experiment {name!r} is deleted; restore it with `mlflow experiments restore "
+                f"--experiment-id {experiment.experiment_id}` or name another one"
+            )
+        return str(experiment.experiment_id)
+
+    def artifacts(self, info: RunInfo) -> Path:
+        """The folder of a run's artifacts, or, with a server, of those that are on this machine."""
+        if self.remote:
+            return self.root / info.run_id / "artifacts"
+        from mlflow.utils.file_utils import local_file_uri_to_path
+
+        stored = Path(local_file_uri_to_path(info.artifact_uri))
+        beside = self.root.joinpath(*stored.parts[-3:])
+        # MLflow stores absolute paths: they are wrong once the store has been moved.
+        return stored if stored.parents[1].exists() and not beside.exists() else beside
+
+
+@contextmanager
+def rng_untouched() -> Iterator[None]:
+    """Hides MLflow's draws (run names, retries) from Python's and NumPy's generators.
+
+    A logged run equals an unlogged one bit by bit, and runs of one seed do not all get the same name.
+    """
+    python_state, numpy_state = random.getstate(), np.random.get_state()
+    random.seed()
+    try:
+        yield
+    finally:
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)
+
+
+def _prepare_mlflow() -> None:
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    import mlflow  # noqa: F401  # configures its logger when imported
+
+    for logger in ("mlflow", "alembic"):
+        logging.getLogger(logger).setLevel(logging.WARNING)
+
+
+def _create_database(path: Path) -> None:
+    """Creates an empty store, whole or not at all: MLflow's migrations fail when two processes run them at once."""
+    from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{path.name}.lock")):
+        if path.exists():
+            return
+        partial = path.with_name(f".{path.name}.partial")
+        partial.unlink(missing_ok=True)
+        SqlAlchemyStore(f"{SQLITE}{partial}", str(path.parent)).engine.dispose()
+        os.replace(partial, path)
+
+
+def _folder_name(experiment: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", experiment).strip("-") or "experiment"

@@ -1,0 +1,165 @@
+"""The writes of a run, as JSON objects `{"op": ...}`, and how each is sent to MLflow.
+
+Sending a write twice does no harm: points that are already there are left out, everything else is overwritten.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqlab.tracking.store import Store
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
+
+Write = dict[str, Any]
+
+OFFLINE_TAG = "seqlab.offline_id"
+CHANGED_TAG = "seqlab.changed_params"
+PARAMS_A_CALL, POINTS_A_CALL = 100, 1000
+MAX_TAG_LENGTH = 5000
+UPLOAD_TIMEOUT = "600"
+
+log = logging.getLogger("seqlab")
+
+
+class Sender:
+    """Sends the writes of one run.
+
+    Args:
+        store: where to.
+        run_id: the run; for one that could not be created at once, the id that it was given on this machine.
+
+    Attributes:
+        stored_id: the run's id in the store; None while it is not known.
+    """
+
+    def __init__(self, store: Store, run_id: str) -> None:
+        self.store = store
+        self.run_id = run_id
+        self.stored_id: str | None = None
+        self._last_steps: dict[str, int] | None = None
+
+    def send(self, write: Write) -> None:
+        """Sends one write.
+
+        Raises:
+            Unreachable: the store does not answer now.
+            ValueError: it cannot create the run.
+            MlflowException: it refuses.
+        """
+        with self.store.calls() as client:
+            if self.stored_id is None and self.store.remote:
+                self.stored_id = offline_run(client, self.run_id)
+            if write["op"] == "create":
+                self.stored_id = self.stored_id or _create(self.store, client, write)
+                return
+            run_id = self.stored_id or self.run_id
+            match write["op"]:
+                case "points":
+                    self._send_points(client, run_id, write["points"])
+                case "params":
+                    _send_params(client, run_id, write["params"])
+                case "tags":
+                    _send_tags(client, run_id, write["tags"])
+                case "dataset":
+                    _send_dataset(client, run_id, write["dataset"])
+                case "text":
+                    client.log_text(run_id, write["text"], write["path"])
+                case "upload":
+                    _upload(client, run_id, Path(write["source"]), write["folder"])
+                case "status" if write["status"] == "RUNNING":
+                    client.update_run(run_id, status="RUNNING")
+                case "status":
+                    client.set_terminated(run_id, write["status"], write["time"])
+
+    def _send_points(self, client: MlflowClient, run_id: str, points: list[tuple[str, float, int, int]]) -> None:
+        from mlflow.entities import Metric
+
+        if self._last_steps is None:
+            stored = client.get_run(run_id).data._metric_objs
+            self._last_steps = {metric.key: metric.step for metric in stored}
+        last_steps = self._last_steps
+        new = []
+        for key, value, milliseconds, step in points:
+            # A resumed run repeats steps, exactly: what is stored stays.
+            if step > last_steps.get(key, -1):
+                last_steps[key] = step
+                new.append(Metric(key, value, milliseconds, step))
+        try:
+            for start in range(0, len(new), POINTS_A_CALL):
+                client.log_batch(run_id, metrics=new[start : start + POINTS_A_CALL], synchronous=True)
+        except BaseException:
+            self._last_steps = None
+            raise
+
+
+def offline_run(client: MlflowClient, offline_id: str) -> str | None:
+    """The id in the store of a run that was created while the server did not answer."""
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    runs = client.search_runs(experiments, f"tags.`{OFFLINE_TAG}` = '{offline_id}'", max_results=1)
+    return runs[0].info.run_id if runs else None
+
+
+def _create(store: Store, client: MlflowClient, write: Write) -> str:
+    run = client.create_run(
+        store.experiment_id(write["experiment"]),
+        start_time=write["time"],
+        tags=_cut(write["tags"]),
+        run_name=write["name"],
+    )
+    return str(run.info.run_id)
+
+
+def _send_params(client: MlflowClient, run_id: str, params: dict[str, str]) -> None:
+    """Parameters cannot be changed in MLflow: what a resumed run changed becomes a tag."""
+    from mlflow.entities import Param
+
+    stored = client.get_run(run_id).data.params
+    changed = [f"{k}: {stored[k]} -> {v}" for k, v in params.items() if k in stored and stored[k] != v]
+    new = [Param(key, value) for key, value in params.items() if key not in stored]
+    for start in range(0, len(new), PARAMS_A_CALL):
+        client.log_batch(run_id, params=new[start : start + PARAMS_A_CALL], synchronous=True)
+    if changed:
+        _send_tags(client, run_id, {CHANGED_TAG: "; ".join(changed)})
+
+
+def _send_tags(client: MlflowClient, run_id: str, tags: dict[str, str]) -> None:
+    from mlflow.entities import RunTag
+
+    client.log_batch(run_id, tags=[RunTag(key, value) for key, value in _cut(tags).items()], synchronous=True)
+
+
+def _send_dataset(client: MlflowClient, run_id: str, dataset: dict[str, str]) -> None:
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    client.log_inputs(run_id, [DatasetInput(Dataset(**dataset), [InputTag("mlflow.data.context", "training")])])
+
+
+def _upload(client: MlflowClient, run_id: str, source: Path, folder: str) -> None:
+    if not source.exists():
+        log.warning("%s is gone and is not uploaded to run %s", source, run_id)
+        return
+    client.get_run(run_id)  # the server answers: now it may take its time
+    with _timeout(UPLOAD_TIMEOUT):
+        client.log_artifact(run_id, str(source), folder or None)
+
+
+@contextmanager
+def _timeout(seconds: str) -> Iterator[None]:
+    name = "MLFLOW_HTTP_REQUEST_TIMEOUT"
+    before = os.environ[name]
+    os.environ[name] = seconds
+    try:
+        yield
+    finally:
+        os.environ[name] = before
+
+
+def _cut(tags: dict[str, str]) -> dict[str, str]:
+    return {key: value[:MAX_TAG_LENGTH] for key, value in tags.items()}

@@ -1,0 +1,148 @@
+"""Configs: finding them by name, their short form, and building objects from one.
+
+The class path is the registry: a block is named by its class, with options beside `class_path`. There is no other list.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import ArgumentParser, get_loader, set_loader
+
+PACKAGED = Path(__file__).parent.parent / "configs"
+BLOCK_MODULES = (
+    "seqlab.attention",
+    "seqlab.models",
+    "seqlab.nn",
+    "seqlab.positions",
+    "seqlab.recurrence",
+    "seqlab.tasks",
+    "seqlab_data",
+    "seqlab_data.tokenizers",
+)
+TRUSTED_ROOTS = ("seqlab", "seqlab_data", "torch", "lightning", "pytorch_lightning")
+LINKS = ("vocab_size", "seq_len")
+"""What the data module tells the task, so that a config never repeats a number."""
+
+
+def config_names() -> list[str]:
+    """The packaged configs, as `--config` takes them."""
+    return sorted(path.relative_to(PACKAGED).with_suffix("").as_posix() for path in PACKAGED.rglob("*.yaml"))
+
+
+def config_path(name: str) -> Path:
+    """The file of a packaged config's name or of a path.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if Path(name).is_file():
+        return Path(name)
+    packaged = PACKAGED / f"{name}.yaml"
+    if name in config_names():
+        return packaged
+    close = difflib.get_close_matches(name, config_names(), n=1)
+    hint = f" (did you mean {close[0]}?)" if close else ""
+    raise ValueError(
+        f"--config {name}: neither a file nor a packaged config{hint}; packaged: {', '.join(config_names())}"
+    )
+
+
+def resolve_names(args: list[str]) -> list[str]:
+    """A command line whose `--config` values are files."""
+    resolved: list[str] = []
+    for arg in args:
+        option, equals, value = arg.partition("=")
+        if resolved and resolved[-1] in ("--config", "-c"):
+            resolved.append(str(config_path(arg)))
+        elif option == "--config" and equals and not value.startswith("{"):
+            resolved.append(f"--config={config_path(value)}")
+        else:
+            resolved.append(arg)
+    return resolved
+
+
+def config_summary(name: str) -> str:
+    """The second comment line of a packaged config: what it is."""
+    lines = config_path(name).read_text(encoding="utf-8").splitlines()
+    return lines[1].removeprefix("#").strip()
+
+
+def load_short_yaml(text: str) -> Any:
+    """YAML in which options may stand beside `class_path`: they are moved into its `init_args`."""
+    return _canonical(get_loader("yaml")(text))
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_canonical(entry) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    value = {key: _canonical(entry) for key, entry in value.items()}
+    if "class_path" not in value:
+        return value
+    kept = {key: value.pop(key) for key in ("class_path", "init_args", "dict_kwargs") if key in value}
+    return kept | ({"init_args": value | kept.get("init_args", {})} if value or "init_args" in kept else {})
+
+
+set_loader("seqlab", load_short_yaml, exceptions=(yaml.YAMLError,))
+
+
+def import_blocks() -> None:
+    """Imports every block module, so that short class names resolve."""
+    for name in BLOCK_MODULES:
+        importlib.import_module(name)
+
+
+def class_paths(config: Any) -> Iterator[str]:
+    """Every class path that a config names."""
+    if isinstance(config, dict):
+        if isinstance(config.get("class_path"), str):
+            yield config["class_path"]
+        config = list(config.values())
+    if isinstance(config, list):
+        for entry in config:
+            yield from class_paths(entry)
+
+
+def check_trust(config: dict[str, Any], trust: Sequence[str]) -> None:
+    """Refuses a stored config that would import what nobody vouched for.
+
+    Raises:
+        ValueError: a class path outside seqlab, seqlab_data, torch and lightning that `trust` does not name.
+    """
+    for path in class_paths(config):
+        root = path.split(".")[0]
+        vouched = any(path == module or path.startswith(f"{module}.") for module in trust)
+        if "." in path and root not in TRUSTED_ROOTS and not vouched:
+            raise ValueError(
+                f"the stored config names {path}, which would import the module {root}; add --trust {root} if you trust it"
+            )
+
+
+def build(config: dict[str, Any], vocab_size: int) -> tuple[Any, Any]:
+    """The task and the data module of a stored config, without reading any data.
+
+    Args:
+        config: what a run stored.
+        vocab_size: of the tokenizer that the run stored; the data module would have to read its text to tell.
+    """
+    import lightning as L
+
+    import_blocks()
+    data = _instantiate(L.LightningDataModule, config["data"])
+    told = {"vocab_size": vocab_size, "seq_len": data.seq_len}
+    task_config = config["model"]
+    init_args = task_config.get("init_args", {}) | {name: told[name] for name in LINKS}
+    return _instantiate(L.LightningModule, {**task_config, "init_args": init_args}), data
+
+
+def _instantiate(base: type, config: dict[str, Any]) -> Any:
+    parser = ArgumentParser(exit_on_error=False, parser_mode="seqlab")
+    parser.add_subclass_arguments(base, "object", required=True)
+    return parser.instantiate_classes(parser.parse_object({"object": config})).object

@@ -1,0 +1,131 @@
+"""LightningCLI as seqlab uses it: short configs, tracked runs, exact resume, errors of one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NoReturn
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from seqlab.training.progress import Progress
+from seqlab.training.summary import Summary
+
+from seqlab.tracking import RunLogger, config_hash, find_run, unfinished_runs
+from seqlab.training.checkpoint import Checkpoints
+from seqlab.training.checkpoint_io import AtomicCheckpointIO
+from seqlab.training.config import LINKS, import_blocks
+from seqlab.training.exact_resume import ExactResume
+
+
+class ShortParser(LightningArgumentParser):
+    """Raises its errors, for the command line to put in one sentence."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:  # type: ignore[override]
+        raise ValueError(message) from ex
+
+
+class SeqlabCLI(LightningCLI):
+    """Runs one of Lightning's verbs with seqlab's tracking, checkpoints and exact resume around it.
+
+    Args:
+        verb: fit, validate, test or predict.
+        args: what follows the verb on the command line.
+        run_id: the run to continue, for a resumed fit; its last checkpoint is where it continues.
+    """
+
+    def __init__(self, verb: str, args: list[str], *, run_id: str | None = None) -> None:
+        self.verb = verb
+        self.run_id = run_id
+        import_blocks()
+        super().__init__(
+            L.LightningModule,
+            L.LightningDataModule,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            save_config_callback=None,
+            seed_everything_default=0,
+            parser_class=ShortParser,
+            parser_kwargs={"parser_mode": "seqlab"},
+            load_from_checkpoint_support=False,
+            auto_configure_optimizers=False,
+            args=[verb, *args],
+        )
+
+    def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
+        return {self.verb: LightningCLI.subcommands()[self.verb]}
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        parser.add_argument("--experiment", type=str, default="seqlab", help="MLflow experiment of the run.")
+        parser.add_argument("--run_name", type=str | None, default=None, help="Name of the run; None = a new one.")
+        parser.add_argument("--compile", type=bool, default=False, help="Compile the inner model.")
+        parser.add_argument(
+            "--checkpoint_every", type=int, default=500, help="Optimiser steps between writes of last.ckpt."
+        )
+        if self.verb == "predict":
+            parser.add_argument("--out", type=str, default="predictions.pt", help="File for the predictions.")
+        parser.set_defaults({"trainer.use_distributed_sampler": False, "trainer.log_every_n_steps": 10})
+        for name in LINKS:
+            parser.link_arguments(f"data.{name}", f"model.init_args.{name}", apply_on="instantiate")
+
+    def _parse_ckpt_path(self) -> None:
+        """Lightning would override the command line with what the checkpoint says, and import what it names."""
+
+    def before_instantiate_classes(self) -> None:
+        self._dump_config()
+        options = self.config[self.verb]
+        if options.ckpt_path is None:
+            return
+        if self.verb == "fit" and options.ckpt_path == "last":
+            self.run_id = _only_unfinished(options.experiment, self.config_dump)
+            options.ckpt_path = str(find_run(self.run_id).last_checkpoint)
+        elif not Path(options.ckpt_path).is_file():
+            run = find_run(options.ckpt_path)
+            options.ckpt_path = str(run.last_checkpoint if self.verb == "fit" else run.best_checkpoint)
+
+    def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
+        options = self.config_init[self.verb]
+        trainer = options.trainer
+        if self.verb == "fit":
+            if trainer.logger is None or trainer.logger is True:
+                kwargs["logger"] = RunLogger(options.experiment, name=options.run_name, run_id=self.run_id)
+            kwargs["callbacks"] = [*(trainer.callbacks or []), *self._fit_callbacks(options)]
+        elif trainer.logger is None:
+            kwargs["logger"] = False
+        kwargs["plugins"] = [*_as_list(trainer.plugins), AtomicCheckpointIO()]
+        return super().instantiate_trainer(**kwargs)
+
+    def after_instantiate_classes(self) -> None:
+        if self.config[self.verb].compile:
+            self.model.model.compile()
+
+    def after_predict(self) -> None:
+        out = Path(self.config["predict"].out)
+        torch.save(self.trainer.predict_loop.predictions, out)
+        print(f"Predictions: {out}")
+
+    def _fit_callbacks(self, options: Any) -> list[Callback]:
+        callbacks: list[Callback] = [
+            ExactResume(int(options.seed_everything)),
+            Checkpoints(config=self.config_dump, every_n_steps=options.checkpoint_every),
+            Summary(),
+            Progress(),
+        ]
+        return callbacks
+
+
+def _only_unfinished(experiment: str, config: dict[str, Any]) -> str:
+    """The id of the experiment's one unfinished run with this config."""
+    runs = unfinished_runs(experiment, config_hash(config))
+    if len(runs) != 1:
+        listed = ", ".join(f"{run.name} ({run.id[:8]})" for run in runs) or "none"
+        raise ValueError(
+            f"--ckpt_path last needs exactly one unfinished run of experiment {experiment} with this config; "
+            f"found {listed}"
+        )
+    return runs[0].id
+
+
+def _as_list(value: Any) -> list[Any]:
+    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]

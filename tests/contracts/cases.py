@@ -1,0 +1,87 @@
+"""Every concrete mixer and every positional encoding. A new one is one line here, and is held to all the laws."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from references.attention import softmax_attention
+from references.positions import NaiveALiBi, NaiveEncoding, NaiveLearned, NaiveRoPE, NaiveSinusoidal
+from references.recurrence import gru, lstm, rnn
+from seqlab.attention import Attention
+from seqlab.mixer import Mixer
+from seqlab.positions import ALiBi, Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
+from seqlab.recurrence import GRU, LSTM, RNN
+from torch import Tensor
+
+D_MODEL = 16
+MAX_SEQ_LEN = 256
+LENGTHS = (1, 2, 7, 63, 64, 129)
+
+
+@dataclass(frozen=True)
+class MixerCase:
+    """A mixer under the laws.
+
+    Attributes:
+        reference: called with the mixer's parameters, x, which tokens are real, and the naive encoding.
+        attends: whether it has queries, keys and scores for an encoding to act on.
+    """
+
+    name: str
+    factory: Callable[[int, int], Mixer]
+    reference: Callable[..., Tensor]
+    attends: bool = True
+    causal: bool = True
+
+
+@dataclass(frozen=True)
+class PositionCase:
+    """A positional encoding under the laws."""
+
+    name: str
+    factory: Callable[[int, int], PositionalEncoding]
+    reference: NaiveEncoding
+    acts_on: str = "embeddings"
+
+
+def _attention(name: str, *, num_heads: int, num_kv_heads: int, causal: bool = True, bias: bool = True) -> MixerCase:
+    heads = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "causal": causal}
+    return MixerCase(
+        name, partial(Attention, **heads, bias=bias), partial(softmax_attention, **heads), causal=causal
+    )
+
+
+MIXERS = [
+    _attention("attention", num_heads=2, num_kv_heads=2),
+    _attention("attention-grouped", num_heads=4, num_kv_heads=2),
+    _attention("attention-multi-query", num_heads=2, num_kv_heads=1, bias=False),
+    _attention("attention-both-ways", num_heads=2, num_kv_heads=2, causal=False),
+    _attention("attention-both-ways-grouped", num_heads=4, num_kv_heads=2, causal=False),
+    MixerCase("gru", GRU, gru, attends=False),
+    MixerCase("lstm", LSTM, lstm, attends=False),
+    MixerCase("rnn", RNN, rnn, attends=False),
+]
+
+POSITIONS = [
+    PositionCase("none", NoPositions, NaiveEncoding()),
+    PositionCase("sinusoidal", Sinusoidal, NaiveSinusoidal()),
+    PositionCase("learned", Learned, NaiveLearned()),
+    PositionCase("rope", RoPE, NaiveRoPE(), "queries and keys"),
+    PositionCase("alibi", ALiBi, NaiveALiBi(), "attention scores"),
+]
+
+
+def fits(mixer: MixerCase, positions: PositionCase) -> bool:
+    """Whether the pair is possible: every mixer has embeddings, only some have queries, keys and scores."""
+    return mixer.attends or positions.acts_on == "embeddings"
+
+
+PAIRS = [(mixer, positions) for mixer in MIXERS for positions in POSITIONS if fits(mixer, positions)]
+CAUSAL_PAIRS = [(mixer, positions) for mixer, positions in PAIRS if mixer.causal]
+BOTH_WAYS = [mixer for mixer in MIXERS if not mixer.causal]
+
+
+def pair_name(pair: tuple[MixerCase, PositionCase]) -> str:
+    return f"{pair[0].name}-{pair[1].name}"

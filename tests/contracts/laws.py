@@ -1,0 +1,209 @@
+"""The laws of a causal mixer, each a function of a subject and a length. DecoderLM keeps the same ones.
+
+B batch, T length.
+"""
+
+from __future__ import annotations
+
+from itertools import cycle
+
+import torch
+from contracts.subjects import VOCAB_SIZE, Subject
+from seqlab.mixer import SHARED_STATE, State
+from tolerances import assert_close
+from torch import Tensor
+
+BATCH = 3
+AFTER = 4  # tokens read to see where a state continues
+GARBAGE = 50.0
+
+
+def forward_is_the_unrolled_step(subject: Subject, length: int) -> None:
+    x = subject.draw(BATCH, length)
+    y, state = subject.module(x)
+    stepped, stepped_state = _steps(subject, x, subject.module.init_state(BATCH))
+    assert_close(stepped, y, "the unrolled step")
+    _assert_same_state(subject, stepped_state, state)
+
+
+def forward_is_forward_in_chunks(subject: Subject, length: int) -> None:
+    x = subject.draw(BATCH, length)
+    y, state = subject.module(x)
+    for sizes in ([1], [3, 1, 5], [max(1, length - 1), 1]):
+        chunked, chunked_state = _chunks(subject, x, sizes)
+        assert_close(chunked, y, f"forward in chunks of {sizes}")
+        _assert_same_state(subject, chunked_state, state)
+
+
+def no_state_is_the_initial_state(subject: Subject, length: int) -> None:
+    x = subject.draw(BATCH, length)
+    y, state = subject.module(x)
+    from_initial, after_initial = subject.module(x, subject.module.init_state(BATCH))
+    assert_close(from_initial, y, "forward from init_state")
+    _assert_same_state(subject, after_initial, state)
+
+
+def later_inputs_move_no_earlier_output(subject: Subject, length: int) -> None:
+    x = subject.draw(BATCH, length)
+    y, _ = subject.module(x)
+    for t in {0, length // 2, length - 1}:
+        changed = x.clone()
+        changed[:, t:] = _different(subject, x[:, t:])
+        moved, _ = subject.module(changed)
+        assert torch.equal(moved[:, :t], y[:, :t]), f"a change of the input at {t} moved an earlier output"
+        assert not torch.equal(moved[:, t], y[:, t]), f"the output at {t} does not depend on its own input"
+
+
+def padding_changes_nothing(subject: Subject, length: int) -> None:
+    """Whatever its side, its amount and its content, row by row."""
+    lengths = (length, max(1, length // 2), 1)
+    x, after = subject.draw(BATCH, length), subject.draw(BATCH, AFTER)
+    alone = [_alone(subject, x[row, :n], after[row]) for row, n in enumerate(lengths)]
+    for sides, extra in (("left", "left", "left"), 0), (("right", "right", "right"), 3), (("left", "right", "left"), 5):
+        pad_mask = torch.stack([_mask(length + extra, n, side) for n, side in zip(lengths, sides, strict=True)])
+        padded = _garbage(subject, *pad_mask.shape)
+        for row, n in enumerate(lengths):
+            padded[row, pad_mask[row]] = x[row, :n]
+        y, state = subject.module(padded, pad_mask=pad_mask)
+        continued, _ = subject.module(after, state)
+        stepped, _ = _steps(subject, after, state)
+        for row, (expected, expected_after) in enumerate(alone):
+            where = f"row {row} of {lengths}, padded on the {sides[row]}"
+            assert_close(y[row, pad_mask[row]], expected, where)
+            assert_close(continued[row], expected_after, f"{where}, continued")
+            assert_close(stepped[row], expected_after, f"{where}, continued by step")
+
+
+def padding_changes_nothing_in_chunks(subject: Subject, length: int) -> None:
+    """Chunks padded on either side, some of whose rows, or all, are pads only."""
+    half = (length + 1) // 2
+    counts = [(length, 0, half), (0, half, length), (0, 0, 0), (half, length, 1)]
+    tokens = [subject.draw(1, sum(chunk[row] for chunk in counts))[0] for row in range(BATCH)]
+    after = subject.draw(BATCH, AFTER)
+    alone = [_alone(subject, tokens[row], after[row]) for row in range(BATCH)]
+    state, read, outputs = None, [0] * BATCH, [[] for _ in range(BATCH)]
+    for number, chunk in enumerate(counts):
+        sides = ["left" if (row + number) % 2 else "right" for row in range(BATCH)]
+        pad_mask = torch.stack([_mask(length + 1, n, side) for n, side in zip(chunk, sides, strict=True)])
+        padded = _garbage(subject, *pad_mask.shape)
+        for row, n in enumerate(chunk):
+            padded[row, pad_mask[row]] = tokens[row][read[row] : read[row] + n]
+            read[row] += n
+        y, state = subject.module(padded, state, pad_mask=pad_mask)
+        for row in range(BATCH):
+            outputs[row].append(y[row, pad_mask[row]])
+    continued, _ = subject.module(after, state)
+    for row, (expected, expected_after) in enumerate(alone):
+        assert_close(torch.cat(outputs[row]), expected, f"row {row} in padded chunks")
+        assert_close(continued[row], expected_after, f"row {row} in padded chunks, continued")
+
+
+def rows_do_not_see_each_other(subject: Subject, length: int) -> None:
+    x, after = subject.draw(BATCH, length), subject.draw(BATCH, AFTER)
+    y, state = subject.module(x)
+    continued, _ = _steps(subject, after, state)
+    for row in range(BATCH):
+        expected, expected_after = _alone(subject, x[row], after[row])
+        assert_close(y[row], expected, f"row {row} in a batch")
+        assert_close(continued[row], expected_after, f"row {row} in a batch, continued")
+
+
+def state_is_flat_ordered_and_never_changed(subject: Subject, length: int) -> None:
+    x = subject.draw(BATCH, length)
+    initial = subject.module.init_state(BATCH)
+    state: State = subject.module(x)[1]
+    for start in (initial, state):
+        before = {name: entry.clone() for name, entry in start.items()}
+        for new in (subject.module(x[:, :1], start)[1], subject.module.step(x[:, 0], start)[1]):
+            assert list(new) == list(initial), "the entries or their order changed"
+            for name, entry in new.items():
+                assert entry.shape[0] == BATCH, f"{name} is not batch first: {tuple(entry.shape)}"
+                assert entry.dtype == initial[name].dtype, f"{name} became {entry.dtype}"
+        assert list(start) == list(before), "the given state got other entries"
+        for name, entry in start.items():
+            assert torch.equal(entry, before[name]), f"{name} was changed in place"
+
+
+def state_size_is_what_the_state_holds(subject: Subject, length: int) -> None:
+    x = subject.draw(1, length)
+    for seq_len, state in ((0, subject.module.init_state(1)), (length, subject.module(x)[1])):
+        held = sum(entry.numel() for name, entry in state.items() if name not in SHARED_STATE)
+        assert subject.module.state_size(seq_len) == held
+
+
+def gradients_flow_through_the_state(subject: Subject, length: int) -> None:
+    x = subject.draw(BATCH, length + 1)
+    cut = (length + 1) // 2
+    leaves = [*subject.module.parameters(), *([x.requires_grad_()] if x.is_floating_point() else [])]
+
+    def gradients(y: Tensor) -> tuple[Tensor, ...]:
+        ramp = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)
+        return torch.autograd.grad((ramp * y).sum(), leaves, materialize_grads=True)
+
+    whole = gradients(subject.module(x)[0][:, cut:])
+    _, state = subject.module(x[:, :cut])
+    chunked = gradients(subject.module(x[:, cut:], state)[0])
+    for ours, expected in zip(chunked, whole, strict=True):
+        assert_close(ours, expected, "a gradient through the state")
+
+
+CAUSAL = (
+    forward_is_the_unrolled_step,
+    forward_is_forward_in_chunks,
+    no_state_is_the_initial_state,
+    later_inputs_move_no_earlier_output,
+    padding_changes_nothing,
+    padding_changes_nothing_in_chunks,
+    rows_do_not_see_each_other,
+    state_is_flat_ordered_and_never_changed,
+    state_size_is_what_the_state_holds,
+    gradients_flow_through_the_state,
+)
+
+
+def _steps(subject: Subject, x: Tensor, state: State) -> tuple[Tensor, State]:
+    outputs = []
+    for t in range(x.shape[1]):
+        y_t, state = subject.module.step(x[:, t], state)
+        outputs.append(y_t)
+    return torch.stack(outputs, dim=1), state
+
+
+def _chunks(subject: Subject, x: Tensor, sizes: list[int]) -> tuple[Tensor, State]:
+    outputs, state, start = [], None, 0
+    for size in cycle(sizes):
+        y, state = subject.module(x[:, start : start + size], state)
+        outputs.append(y)
+        start += size
+        if start >= x.shape[1]:
+            return torch.cat(outputs, dim=1), state
+    raise AssertionError
+
+
+def _assert_same_state(subject: Subject, state: State, expected: State) -> None:
+    """The same entries, and the same outputs from there on."""
+    assert list(state) == list(expected)
+    after = subject.draw(BATCH, AFTER)
+    assert_close(subject.module(after, state)[0], subject.module(after, expected)[0], "the continuation")
+
+
+def _alone(subject: Subject, tokens: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
+    """The outputs of one row (T, ...) without padding or company, and of what comes after it."""
+    y, state = subject.module(tokens.unsqueeze(0))
+    return y[0], subject.module(after.unsqueeze(0), state)[0][0]
+
+
+def _mask(length: int, num_real: int, side: str) -> Tensor:
+    """(length,) bool with `num_real` real tokens, and the padding on `side`."""
+    index = torch.arange(length)
+    return index >= length - num_real if side == "left" else index < num_real
+
+
+def _garbage(subject: Subject, batch: int, length: int) -> Tensor:
+    """Something else than zeros for pads to hold."""
+    x = subject.draw(batch, length)
+    return GARBAGE * x if x.is_floating_point() else x
+
+
+def _different(subject: Subject, x: Tensor) -> Tensor:
+    return GARBAGE - x if x.is_floating_point() else (x + 1) % VOCAB_SIZE

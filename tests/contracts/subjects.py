@@ -1,0 +1,61 @@
+"""What is held to the laws: a bare mixer, or a decoder around one, with random inputs and telling weights."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from contracts.cases import D_MODEL, MAX_SEQ_LEN, MixerCase, PositionCase
+from seqlab.models import DecoderLM
+from torch import Tensor, nn
+
+VOCAB_SIZE = 11
+
+
+class Subject(NamedTuple):
+    """A module with `forward`, `step`, `init_state` and `state_size`, and a way to draw its inputs.
+
+    Attributes:
+        module: a Mixer or a DecoderLM.
+        draw: (B, T) to an input: vectors (B, T, D) for a mixer, tokens (B, T) for a model.
+    """
+
+    module: Any
+    draw: Callable[[int, int], Tensor]
+
+
+def randomized(module: nn.Module) -> Any:
+    """`module` in float64 with weights that matter: attention far from uniform, no bias at 0."""
+    module.double().eval()
+    for parameter in module.parameters():
+        if parameter.dim() > 1:
+            nn.init.normal_(parameter, std=1 / math.sqrt(parameter.shape[-1]))
+        else:
+            nn.init.normal_(parameter, std=0.5)
+    return module
+
+
+def mixer_subject(mixer: MixerCase, positions: PositionCase) -> Subject:
+    """The bare mixer with the encoding attached as a model attaches it."""
+    module = mixer.factory(D_MODEL, 0)
+    module.attach_positions(positions.factory(D_MODEL, MAX_SEQ_LEN))
+    return Subject(
+        randomized(module), lambda batch, length: torch.randn(batch, length, D_MODEL, dtype=torch.float64)
+    )
+
+
+def decoder_subject(mixer: Any, positions: Any, **options: Any) -> Subject:
+    """A small decoder over factories of a mixer (or a list of them) and an encoding."""
+    model = DecoderLM(
+        VOCAB_SIZE, MAX_SEQ_LEN, d_model=D_MODEL, mixer=mixer, positions=positions, **options
+    )
+    return Subject(randomized(model), lambda batch, length: torch.randint(VOCAB_SIZE, (batch, length)))
+
+
+def causal_subject(mixer: MixerCase, positions: PositionCase) -> Subject:
+    """The bare mixer; where the encoding acts on embeddings, which a mixer never sees, a decoder of one layer."""
+    if positions.acts_on == "embeddings" and positions.name != "none":
+        return decoder_subject(mixer.factory, positions.factory, num_layers=1)
+    return mixer_subject(mixer, positions)

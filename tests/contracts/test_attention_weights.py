@@ -1,0 +1,60 @@
+"""`attention_weights` against `forward`, for every mixer that has them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from contracts.cases import MIXERS, POSITIONS, MixerCase, PositionCase
+from contracts.subjects import mixer_subject
+from tolerances import assert_close
+from torch import Tensor
+
+ATTENDING = [
+    (mixer, positions)
+    for mixer in MIXERS
+    for positions in POSITIONS
+    if mixer.attends and (positions.acts_on != "embeddings" or positions.name == "none")
+]
+pairs = pytest.mark.parametrize(
+    "pair", ATTENDING, ids=lambda pair: f"{pair[0].name}-{pair[1].name}"
+)
+Pair = tuple[MixerCase, PositionCase]
+
+
+def _mixed(module: torch.nn.Module, weights: Tensor, x: Tensor) -> Tensor:
+    """(B, T, D): the projected values of x (B, S, D), averaged by the weights (B, H, T, S) and projected out."""
+    values = module.v_proj(x).unflatten(-1, (module.num_kv_heads, -1)).transpose(1, 2)
+    group = weights.shape[1] // module.num_kv_heads
+    heads = torch.stack([weights[:, head] @ values[:, head // group] for head in range(weights.shape[1])], dim=2)
+    return module.out_proj(heads.flatten(2))
+
+
+@pairs
+def test_weights_are_what_forward_mixes_with(pair: Pair) -> None:
+    module, draw = mixer_subject(*pair)
+    x = draw(3, 9)
+    pad_mask = torch.ones(3, 9, dtype=torch.bool)
+    pad_mask[1, :4] = False
+    pad_mask[2, 5:] = False
+    weights = module.attention_weights(x, pad_mask=pad_mask)
+    assert weights.shape == (3, module.num_heads, 9, 9)
+    assert_close(weights.sum(-1), torch.ones(3, module.num_heads, 9, dtype=torch.float64), "the sum of a row")
+    real = weights.transpose(1, 2)[pad_mask]
+    real_keys = pad_mask[:, None, :].expand(3, 9, 9)[pad_mask][:, None, :].expand_as(real)
+    assert (real[~real_keys] == 0).all(), "a pad has weight"
+    if module.causal:
+        assert (weights.triu(diagonal=1) == 0).all(), "a later key has weight"
+    y, _ = module(x, pad_mask=pad_mask)
+    assert_close(_mixed(module, weights, x)[pad_mask], y[pad_mask], "weights times values")
+    plain = module.attention_weights(x)
+    assert_close(_mixed(module, plain, x), module(x)[0], "weights times values without padding")
+
+
+@pytest.mark.parametrize(
+    "pair", [pair for pair in ATTENDING if pair[0].causal], ids=lambda pair: f"{pair[0].name}-{pair[1].name}"
+)
+def test_weights_of_a_continued_call_are_the_last_rows(pair: Pair) -> None:
+    module, draw = mixer_subject(*pair)
+    x = draw(2, 9)
+    _, state = module(x[:, :5])
+    assert_close(module.attention_weights(x[:, 5:], state), module.attention_weights(x)[:, :, 5:])

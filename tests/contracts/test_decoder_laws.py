@@ -1,0 +1,108 @@
+"""DecoderLM keeps the laws of its mixers, whatever it is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from contracts.cases import CAUSAL_PAIRS, D_MODEL, MixerCase, PositionCase, pair_name
+from contracts.laws import CAUSAL
+from contracts.subjects import Subject, decoder_subject
+from seqlab.attention import Attention
+from seqlab.nn import GELU, Block, LayerNorm, RMSNorm, SwiGLU
+from seqlab.positions import ALiBi, Learned, NoPositions, RoPE, Sinusoidal
+from seqlab.recurrence import GRU, LSTM, RNN
+
+LENGTH = 7
+laws = pytest.mark.parametrize("law", CAUSAL, ids=lambda law: law.__name__)
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "pre-norm": {"mixer": Attention, "positions": RoPE, "block": partial(Block, norm=RMSNorm, ffn=SwiGLU)},
+    "post-norm": {"mixer": Attention, "positions": Sinusoidal, "block": partial(Block, norm_place="post")},
+    "post-norm-rms": {"mixer": GRU, "positions": Learned, "block": partial(Block, norm=RMSNorm, norm_place="post")},
+    "untied": {"mixer": LSTM, "positions": NoPositions, "tie_embeddings": False},
+    "no-biases": {
+        "mixer": partial(Attention, bias=False),
+        "positions": ALiBi,
+        "block": partial(Block, norm=partial(LayerNorm, bias=False), ffn=partial(GELU, bias=False)),
+    },
+    "hybrid": {"mixer": [GRU, Attention], "positions": Learned, "num_layers": 3},
+    "hybrid-attention-first": {"mixer": [partial(Attention, num_kv_heads=1), RNN, LSTM], "positions": Sinusoidal, "num_layers": 4},
+    "eleven-layers": {"mixer": [GRU, LSTM], "positions": NoPositions, "num_layers": 11},
+}
+
+
+@laws
+@pytest.mark.parametrize("pair", CAUSAL_PAIRS, ids=pair_name)
+def test_pairs(law: Callable[[Subject, int], None], pair: tuple[MixerCase, PositionCase]) -> None:
+    torch.manual_seed(0)
+    law(decoder_subject(pair[0].factory, pair[1].factory, num_layers=2), LENGTH)
+
+
+@laws
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_variants(law: Callable[[Subject, int], None], variant: str) -> None:
+    torch.manual_seed(0)
+    law(decoder_subject(**VARIANTS[variant]), LENGTH)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_state_is_position_then_key_mask_then_the_layers_in_order(variant: str) -> None:
+    model, draw = decoder_subject(**VARIANTS[variant])
+    names = list(model(draw(2, 3))[1])
+    assert names[0] == "position"
+    cached = any(name.endswith("_k") for name in names)
+    assert ("key_mask" in names) == cached
+    layers = names[2:] if cached else names[1:]
+    assert "key_mask" not in layers
+    numbers = [int(name.partition("_")[0]) for name in layers]
+    assert numbers == sorted(numbers)
+    assert set(numbers) == set(range(VARIANTS[variant].get("num_layers", 2)))
+
+
+def test_position_counts_real_tokens() -> None:
+    model, draw = decoder_subject([GRU, Attention], Learned)
+    pad_mask = torch.tensor([[False, True, True], [True, False, False], [False, False, False]])
+    _, state = model(draw(3, 3), pad_mask=pad_mask)
+    assert state["position"].tolist() == [2, 1, 0]
+    _, state = model(draw(3, 2), state)
+    assert state["position"].tolist() == [4, 3, 2]
+    _, state = model.step(draw(3, 1)[:, 0], state)
+    assert state["position"].tolist() == [5, 4, 3]
+
+
+def test_state_of_another_model_is_refused() -> None:
+    model, draw = decoder_subject(GRU, NoPositions)
+    other, _ = decoder_subject(LSTM, NoPositions)
+    with pytest.raises(ValueError, match="1_c"):
+        model(draw(1, 2), other.init_state(1))
+    with pytest.raises(ValueError, match="1_c"):
+        model.step(draw(1, 1)[:, 0], other.init_state(1))
+
+
+@pytest.mark.parametrize(("positions", "limit"), [(Learned, 256), (RoPE, None), (NoPositions, None)])
+def test_max_seq_len_is_how_far_the_positions_reach(positions: Any, limit: int | None) -> None:
+    model, draw = decoder_subject(Attention, positions)
+    assert model.max_seq_len == limit
+    if limit is not None:
+        _, state = model(draw(1, limit))
+        with pytest.raises(ValueError, match="256 tokens"):
+            model.step(draw(1, 1)[:, 0], state)
+        with pytest.raises(ValueError, match="256 tokens"):
+            model(draw(1, limit + 1))
+
+
+@pytest.mark.parametrize("positions", [RoPE, ALiBi])
+def test_a_recurrence_refuses_positions_it_cannot_use(positions: Any) -> None:
+    with pytest.raises(ValueError, match=f"{positions.__name__}.*LSTM"):
+        decoder_subject([Attention, LSTM], positions)
+
+
+def test_an_encoding_is_built_once_and_its_parameters_are_the_models() -> None:
+    model, _ = decoder_subject(Attention, Learned, num_layers=3)
+    assert all(block.mixer.positions is model.positions for block in model.stack.blocks)
+    assert [name for name, _ in model.named_parameters() if "table" in name] == ["positions.table.weight"]
+    assert model.positions.table.weight.shape == (256, D_MODEL)

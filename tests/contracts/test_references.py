@@ -1,0 +1,63 @@
+"""Outputs and gradients of every mixer with every encoding that fits it, against the papers' equations."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from contracts.cases import D_MODEL, LENGTHS, MAX_SEQ_LEN, PAIRS, MixerCase, PositionCase, pair_name
+from contracts.subjects import randomized
+from seqlab.positions import PositionalEncoding
+from tolerances import assert_close
+from torch import Tensor
+
+Pair = tuple[MixerCase, PositionCase]
+
+
+def _build(pair: Pair) -> tuple[torch.nn.Module, PositionalEncoding]:
+    mixer, encoding = pair[0].factory(D_MODEL, 0), pair[1].factory(D_MODEL, MAX_SEQ_LEN)
+    mixer.attach_positions(encoding)
+    return randomized(mixer), randomized(encoding)
+
+
+def _inputs(length: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Two rows, one of them padded, and the positions of their tokens."""
+    x = torch.randn(2, length, D_MODEL, dtype=torch.float64, requires_grad=True)
+    real = torch.ones(2, length, dtype=torch.bool)
+    real[1, : length // 3] = False
+    return x, real, (real.cumsum(1) - 1).clamp(min=0)
+
+
+def _reference(pair: Pair, mixer: torch.nn.Module, encoding: torch.nn.Module, x: Tensor, real: Tensor) -> Tensor:
+    weights, naive = dict(encoding.named_parameters()), pair[1].reference
+    counts = real.cumsum(1)
+    rows = [
+        torch.stack(
+            [naive.embed(x[row, t], max(0, int(counts[row, t]) - 1), weights) for t in range(x.shape[1])]
+        )
+        for row in range(len(x))
+    ]
+    return pair[0].reference(dict(mixer.named_parameters()), torch.stack(rows), real, naive)
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("pair", PAIRS, ids=pair_name)
+def test_outputs_and_gradients(pair: Pair, length: int) -> None:
+    torch.manual_seed(length)
+    mixer, encoding = _build(pair)
+    x, real, positions = _inputs(length)
+    expected = _reference(pair, mixer, encoding, x, real)
+    y, _ = mixer(encoding.embed(x, positions), pad_mask=real)
+    assert_close(y[real], expected[real], "the output")
+
+    names = ["x", *(name for part in (mixer, encoding) for name, _ in part.named_parameters())]
+    leaves = [x, *mixer.parameters(), *encoding.parameters()]
+    weight = torch.randn_like(y) * real.unsqueeze(-1)
+    ours = torch.autograd.grad((weight * y).sum(), leaves)
+    theirs = torch.autograd.grad((weight * expected).sum(), leaves, allow_unused=True, materialize_grads=True)
+    for name, gradient, reference in zip(names, ours, theirs, strict=True):
+        assert_close(gradient, reference, f"the gradient of {name}")
+
+    mixer.float(), encoding.float()
+    single, _ = mixer(encoding.embed(x.detach().float(), positions), pad_mask=real)
+    assert single.dtype == torch.float32
+    assert_close(single[real], expected[real], "the output in float32")

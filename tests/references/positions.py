@@ -1,0 +1,78 @@
+"""Positional encodings as their papers write them, one vector and one position at a time, in float64."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+Weights = Mapping[str, Tensor]
+
+
+class NaiveEncoding:
+    """No positions. An encoding overrides the one place where it acts."""
+
+    def embed(self, x: Tensor, position: int, weights: Weights) -> Tensor:
+        """The embedding x (D,) of the token at `position`."""
+        return x
+
+    def rotate(self, x: Tensor, position: int) -> Tensor:
+        """The query or key x (K,) of one head at `position`."""
+        return x
+
+    def bias(self, head: int, num_heads: int, q_position: int, k_position: int) -> float:
+        """What is added to the score of one pair in head 0, 1, ..."""
+        return 0.0
+
+
+class NaiveSinusoidal(NaiveEncoding):
+    """Vaswani et al. 2017, section 3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i + 1) = cos(the same)."""
+
+    def embed(self, x: Tensor, position: int, weights: Weights) -> Tensor:
+        d_model = len(x)
+        encoding = []
+        for channel in range(d_model):
+            angle = position / 10000 ** (2 * (channel // 2) / d_model)
+            encoding.append(math.sin(angle) if channel % 2 == 0 else math.cos(angle))
+        return x + torch.tensor(encoding, dtype=torch.float64)
+
+
+class NaiveLearned(NaiveEncoding):
+    """Gehring et al. 2017, section 3.1: e = w + p."""
+
+    def embed(self, x: Tensor, position: int, weights: Weights) -> Tensor:
+        return x + weights["table.weight"][position]
+
+
+class NaiveRoPE(NaiveEncoding):
+    """Su et al. 2021, section 3.2.2: a pair of channels is a complex number times e^(j m theta_i), with
+    theta_i = 10000^(-2i/d). The paper pairs (2i, 2i + 1), the library (i, i + d/2): the channels are permuted.
+    """
+
+    def rotate(self, x: Tensor, position: int) -> Tensor:
+        half = len(x) // 2
+        turns = [cmath.exp(1j * position * 10000 ** (-2 * i / len(x))) for i in range(half)]
+        turned = torch.complex(x[:half], x[half:]) * torch.tensor(turns, dtype=torch.complex128)
+        return torch.cat((turned.real, turned.imag))
+
+
+class NaiveALiBi(NaiveEncoding):
+    """Press et al. 2022, section 3: score - m * distance. For n = 2^a heads the slopes m are the geometric sequence
+    that starts at 2^(-8/n) with that ratio; other n (the authors' code) take the sequence of the power below n, and
+    then every other slope, from the first, of the power above n.
+    """
+
+    def bias(self, head: int, num_heads: int, q_position: int, k_position: int) -> float:
+        return -self.slope(head, num_heads) * abs(q_position - k_position)
+
+    def slope(self, head: int, num_heads: int) -> float:
+        below = 1
+        while 2 * below <= num_heads:
+            below *= 2
+        if head < below:
+            return float((2 ** (-8 / below)) ** (head + 1))
+        above = 2 * below
+        return float((2 ** (-8 / above)) ** (2 * (head - below) + 1))

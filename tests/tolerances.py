@@ -1,0 +1,35 @@
+"""The one table of tolerances: how far two computations of one thing may lie apart.
+
+An error is the largest difference, relative to the largest expected value or to 1 where that is larger.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+TOLERANCE = {
+    torch.float64: 1e-12,
+    torch.float32: 1e-5,
+    torch.float16: 5e-3,
+    torch.bfloat16: 4e-2,
+}
+
+# Wider ones, each with its reason.
+FLOAT32_ANGLES = 2e-6  # in float64: transformers takes the angles of its rotary embedding in float32
+
+
+def error(actual: Tensor, expected: Tensor) -> float:
+    """The largest difference, relative to the largest expected value or to 1 where that is larger."""
+    assert actual.shape == expected.shape, f"shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"
+    if not expected.numel():
+        return 0.0
+    actual, expected = actual.detach().double(), expected.detach().double()
+    return float((actual - expected).abs().max() / expected.abs().max().clamp(min=1.0))
+
+
+def assert_close(actual: Tensor, expected: Tensor, what: str = "", *, tolerance: float | None = None) -> None:
+    """Fails where `actual` differs from `expected` by more than the tolerance of its own dtype."""
+    tolerance = TOLERANCE[actual.dtype] if tolerance is None else tolerance
+    found = error(actual, expected)
+    assert found <= tolerance, f"{what or 'the result'} is off by {found:.1e}, the tolerance is {tolerance:.0e}"

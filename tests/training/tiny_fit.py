@@ -1,0 +1,195 @@
+"""A fit of a second, with all that makes resuming hard: dropout, noise in the data, accumulation, a schedule."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers.logger import Logger, rank_zero_experiment
+from seqlab.training.checkpoint import Checkpoints
+from seqlab.training.checkpoint_io import AtomicCheckpointIO
+from seqlab.training.exact_resume import ExactResume
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+SEED = 7
+NUM_SAMPLES, BATCH_SIZE = 28, 4
+BATCHES_AN_EPOCH = NUM_SAMPLES // BATCH_SIZE
+
+
+class NoisySamples(Dataset[Tensor]):
+    """Sample (epoch, index): its noise is a function of both, whichever process draws it."""
+
+    def __getitem__(self, key: tuple[int, int]) -> Tensor:
+        epoch, index = key
+        noise = np.random.default_rng((SEED, epoch, index)).normal(scale=0.1, size=8)
+        return torch.linspace(-1, index / NUM_SAMPLES, 8) + torch.from_numpy(noise).float()
+
+
+class PureBatches(Sampler[list[tuple[int, int]]]):
+    """Batch b of epoch e is a function of (seed, e, b, rank, world)."""
+
+    def __init__(self, epoch: int, start: int, rank: int, world: int) -> None:
+        self.epoch, self.start, self.rank, self.world = epoch, start, rank, world
+
+    @property
+    def sampler(self) -> PureBatches:
+        """Lightning announces epochs to a batch sampler's sampler only."""
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            self.epoch, self.start = epoch, 0
+
+    def __len__(self) -> int:
+        return BATCHES_AN_EPOCH // self.world
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        order = np.random.default_rng((SEED, self.epoch)).permutation(NUM_SAMPLES).tolist()
+        mine = order[self.rank :: self.world]
+        for batch in range(self.start, len(self)):
+            yield [(self.epoch, k) for k in mine[batch * BATCH_SIZE : (batch + 1) * BATCH_SIZE]]
+
+
+class TinyData(L.LightningDataModule):
+    def __init__(self, num_workers: int = 0) -> None:
+        super().__init__()
+        self.num_workers = num_workers
+        self.position = (0, 0)
+
+    def train_dataloader(self) -> DataLoader[Tensor]:
+        assert self.trainer is not None
+        batches = PureBatches(*self.position, self.trainer.global_rank, self.trainer.world_size)
+        return DataLoader(
+            NoisySamples(), batch_sampler=batches, num_workers=self.num_workers, collate_fn=torch.stack
+        )
+
+    def val_dataloader(self) -> DataLoader[Tensor]:
+        return DataLoader(NoisySamples(), batch_sampler=[[(0, 0), (0, 1)]] * 2, collate_fn=torch.stack)
+
+    def state_dict(self) -> dict[str, int]:
+        assert self.trainer is not None
+        loop = self.trainer.fit_loop
+        epoch = loop.epoch_progress.current.ready - 1
+        batch = loop.epoch_loop.batch_progress.current.ready
+        if batch >= self.trainer.num_training_batches:
+            epoch, batch = epoch + 1, 0
+        return {"epoch": epoch, "batch": batch}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        self.position = state_dict["epoch"], state_dict["batch"]
+
+
+class TinyTask(L.LightningModule):
+    """Dropout in training; validation draws from every generator, as it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(SEED)
+        self.model = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.3), nn.Tanh(), nn.Linear(16, 1))
+
+    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        jitter = float(np.random.normal(scale=0.01))
+        loss = (self.model(batch + jitter).squeeze(1) - batch.sum(dim=1)).square().mean()
+        self.log("train/loss", loss.detach())
+        return loss
+
+    def validation_step(self, batch: Tensor, batch_idx: int) -> None:
+        torch.rand(3), np.random.rand(2)
+        self.log("val/loss", (self.model(batch).squeeze(1) - batch.sum(dim=1)).square().mean(), sync_dist=True)
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.AdamW(self.parameters(), lr=1e-2)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+class Diary(Logger):
+    """What the fit logged, as `kind epoch batch step loss` lines, so that nothing is lost with the process."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+
+    name = version = "diary"
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        for key in ("train/loss", "val/loss"):
+            if key in metrics:
+                with self.path.open("a") as file:
+                    file.write(json.dumps([key, step, metrics[key].hex()]) + "\n")
+
+    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing to keep."""
+
+    @property
+    @rank_zero_experiment
+    def experiment(self) -> None:
+        return None
+
+    def read(self) -> dict[tuple[str, int], set[str]]:
+        """(metric, step): the values logged for it, by however many processes."""
+        entries: dict[tuple[str, int], set[str]] = {}
+        for line in self.path.read_text().splitlines():
+            key, step, value = json.loads(line)
+            entries.setdefault((key, step), set()).add(value)
+        return entries
+
+
+class Losses(Callback):
+    """Appends `epoch batch loss` to a file after each micro-batch."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        with self.path.open("a") as file:
+            file.write(f"{trainer.current_epoch} {batch_idx} {outputs['loss'].item().hex()}\n")
+
+
+def trainer_for(
+    folder: Path, *, callbacks: list[Callback] | None = None, every_n_steps: int = 2, **flags: Any
+) -> L.Trainer:
+    folder.mkdir(exist_ok=True)
+    defaults: dict[str, Any] = {"max_epochs": 3, "accelerator": "cpu", "use_distributed_sampler": False}
+    checkpoints = Checkpoints(every_n_steps=every_n_steps)
+    checkpoints.dirpath = str(folder / "checkpoints")
+    return L.Trainer(
+        logger=Diary(folder / "diary"),
+        callbacks=[*(callbacks or []), ExactResume(SEED), Losses(folder / "losses"), checkpoints],
+        plugins=[AtomicCheckpointIO()],
+        log_every_n_steps=1,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **{**defaults, **flags},
+    )
+
+
+def fit(folder: Path, *, num_workers: int = 0, **kwargs: Any) -> str:
+    """Fits, from `last` if there is one, and returns the sha256 of the weights."""
+    torch.set_num_threads(1)
+    trainer, task = trainer_for(folder, **kwargs), TinyTask()
+    last = folder / "checkpoints" / "last.ckpt"
+    trainer.fit(task, datamodule=TinyData(num_workers), ckpt_path=str(last) if last.exists() else None)
+    digest = hashlib.sha256()
+    for weight in task.state_dict().values():
+        digest.update(weight.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def losses(folder: Path) -> dict[tuple[int, int], set[str]]:
+    """(epoch, batch): the losses recorded for it, by however many processes."""
+    entries: dict[tuple[int, int], set[str]] = {}
+    for line in (folder / "losses").read_text().splitlines():
+        epoch, batch, loss = line.split()
+        entries.setdefault((int(epoch), int(batch)), set()).add(loss)
+    return entries
