@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from seqlab.batch import TokenBatch
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from seqlab.batch import TokenBatch
 from seqlab_data.windows import Windows
 
 

@@ -12,9 +12,9 @@ import lightning as L
 import numpy as np
 import torch
 from lightning.pytorch.trainer.states import TrainerFn
-from seqlab.batch import TokenBatch
 from torch.utils.data import DataLoader, Sampler
 
+from seqlab.batch import TokenBatch
 from seqlab_data.batch_order import Batches, FromNext, TrainLoader
 from seqlab_data.text_source import find_documents, source_name
 from seqlab_data.token_cache import SPLITS, TokenCache, open_token_cache
@@ -197,7 +197,8 @@ class TextDataModule(L.LightningDataModule):
         """Over all epochs. Lightning's epochs are not asked: after a resume they may be cut or counted twice."""
         if self.trainer is None:
             return 0
-        return self.trainer.fit_loop.epoch_loop.batch_progress.total.processed  # type: ignore[attr-defined]
+        total: Any = self.trainer.fit_loop.epoch_loop.batch_progress.total
+        return int(total.processed)
 
     def _rank_and_world(self) -> tuple[int, int]:
         share = self.trainer.distributed_sampler_kwargs if self.trainer is not None else None

@@ -83,7 +83,11 @@ def open_token_cache(
             if not _intact(folder):
                 _make(folder, documents, fractions, make_tokenizer)
     described = json.loads((folder / "splits.json").read_text())
-    splits = {name: TokenFile(name, str(folder / f"{name}.bin"), **described[name]) for name in SPLITS}
+    splits = {}
+    for name in SPLITS:
+        document, byte = described[name].pop("begins")
+        begins = f"{documents[document].name}, byte {byte}"
+        splits[name] = TokenFile(name, str(folder / f"{name}.bin"), begins=begins, **described[name])
     return TokenCache(digest, load_tokenizer(folder), splits)
 
 
@@ -130,13 +134,8 @@ def _make(
                     num_tokens += len(ids)
                     num_chars += stop - start
             i, start, _ = pieces[name][0] if pieces[name] else (len(texts) - 1, len(texts[-1]), 0)
-            begins = f"{documents[i].name}, byte {len(texts[i][:start].encode())}"
-            splits[name] = {
-                "dtype": dtype,
-                "num_tokens": num_tokens,
-                "num_chars": num_chars,
-                "begins": begins,
-            }
+            begins = i, len(texts[i][:start].encode())
+            splits[name] = {"dtype": dtype, "num_tokens": num_tokens, "num_chars": num_chars, "begins": begins}
         tokenizer.save(temporary)
         (temporary / "splits.json").write_text(json.dumps(splits))
         sums = {file.name: [file.stat().st_size, _file_sha256(file)] for file in temporary.iterdir()}

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from seqlab.batch import IGNORE, TokenBatch
 
+from seqlab.batch import IGNORE, TokenBatch
 from seqlab_data.token_cache import TokenFile
 
 

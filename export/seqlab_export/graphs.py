@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import onnxscript.optimizer
 import torch
 from onnxscript import ir
+from onnxscript.optimizer import optimize_ir
 from torch import Tensor, nn
 from torch.export import Dim
 
@@ -145,9 +145,7 @@ def _signature(model: DecoderLM, state: tuple[StateInfo, ...], file: str, *, ste
     return GraphInfo(file=file, inputs=tuple(inputs), outputs=tuple(outputs))
 
 
-def _capture(
-    form: SequenceForm | StepForm, length: int, state: tuple[StateInfo, ...], info: GraphInfo
-) -> ir.Model:
+def _capture(form: SequenceForm | StepForm, length: int, state: tuple[StateInfo, ...], info: GraphInfo) -> ir.Model:
     sizes = {"B": _TRACED_BATCH, "T": length, "S": _TRACED_CACHE}
     symbols = {"B": Dim("B"), "T": Dim("T", max=form.model.max_seq_len), "S": Dim("S")}
 
@@ -159,7 +157,6 @@ def _capture(
         return {axis: symbols[dim] for axis, dim in enumerate(tensor.dims) if isinstance(dim, str)}
 
     tokens, pad_mask = info.inputs[:2]
-    names = [entry.name for entry in state]
     try:
         with emit_onnx_cells():
             program = torch.export.export(
@@ -179,17 +176,21 @@ def _capture(
             verbose=False,
             optimize=False,
         )
-        assert exported is not None and len(names) == len(info.inputs) - 2
+        assert exported is not None
         graph: ir.Model = exported.model
-        onnxscript.optimizer.optimize(graph, input_size_limit=SMALLEST_BYTES)
+        optimize_ir(graph, should_fold=_may_fold)
     return graph
+
+
+def _may_fold(node: ir.Node) -> bool | None:
+    """False where a weight would be rewritten (transposed, say): both graphs share it as the model has it."""
+    constants = [value.const_value for value in node.inputs if value is not None]
+    return False if any(tensor is not None and tensor.nbytes >= SMALLEST_BYTES for tensor in constants) else None
 
 
 def _declare(graph: ir.Model, info: GraphInfo) -> None:
     """Gives the dimensions of inputs and outputs our names, where they are as free as they should be."""
-    for value, tensor in zip(
-        [*graph.graph.inputs, *graph.graph.outputs], [*info.inputs, *info.outputs], strict=True
-    ):
+    for value, tensor in zip([*graph.graph.inputs, *graph.graph.outputs], [*info.inputs, *info.outputs], strict=True):
         assert value.name == tensor.name and value.shape is not None, (value, tensor)
         found = [dim if isinstance(dim, int) else str(dim) for dim in value.shape]
         for dim, expected in zip(found, tensor.dims, strict=True):

@@ -7,7 +7,7 @@ import json
 import re
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path, PurePosixPath
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
 FILE_NAME = "manifest.json"
 FORMAT = "seqlab-bundle"
@@ -167,7 +167,7 @@ def _sha256(path: Path) -> str:
 
 def _read(kind: Any, content: Any, place: str) -> Any:
     """`content`, as JSON gave it, turned into `kind`: a dataclass, tuple, dict, union or plain type."""
-    origin, arguments = getattr(kind, "__origin__", None), getattr(kind, "__args__", ())
+    origin, arguments = get_origin(kind), get_args(kind)
     if hasattr(kind, "__dataclass_fields__"):
         names = [field.name for field in fields(kind)]
         if not isinstance(content, dict) or set(content) != set(names):
@@ -181,6 +181,6 @@ def _read(kind: Any, content: Any, place: str) -> Any:
         return {name: _read(arguments[1], item, f"{place}.{name}") for name, item in content.items()}
     if kind is float and type(content) is int:
         return float(content)
-    if origin is not None or type(content) not in (arguments or (kind,)):
+    if type(content) not in (arguments or (kind,)):
         raise BundleError(f"{place} must be {getattr(kind, '__name__', kind)}, got {content!r}")
     return content

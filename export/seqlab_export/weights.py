@@ -45,7 +45,7 @@ class WeightFile:
                 self._place(data),
                 len(data),
                 tensor.dtype,
-                shape=ir.Shape(tensor.shape),
+                shape=ir.Shape(tensor.shape.numpy()),
                 name=value.name or "",
                 base_dir=self._path.parent,
             )

@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from seqlab import __version__
@@ -26,11 +27,10 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if args and args[0] in LIGHTNING_VERBS:
             return _lightning(args[0], args[1:])
-        options, options.overrides = _parser().parse_known_args(args)
-        if options.overrides and options.verb != "resume":
-            raise ValueError(
-                f"seqlab {options.verb} has no option {options.overrides[0]}; see seqlab {options.verb} --help"
-            )
+        options, overrides = _parser().parse_known_args(args)
+        if overrides and options.verb != "resume":
+            raise ValueError(f"{options.verb} has no option {overrides[0]}; see seqlab {options.verb} --help")
+        options.overrides = overrides
         code: int = options.run(options)
         return code
     except (ValueError, OSError) as error:
@@ -49,9 +49,9 @@ def _lightning(verb: str, args: list[str], *, run_id: str | None = None) -> int:
     from seqlab.training.quiet import quiet
 
     args = resolve_names(args)
-    quiet()
     from seqlab.training.fit import SeqlabCLI
 
+    quiet()
     SeqlabCLI(verb, args, run_id=run_id)
     return 0
 
@@ -69,7 +69,7 @@ def _configs(options: argparse.Namespace) -> int:
 
 
 def _resume(options: argparse.Namespace) -> int:
-    from seqlab.tracking import find_run
+    from seqlab.tracking.runs import find_run
     from seqlab.training.config import check_trust
 
     run = find_run(options.target)
@@ -84,7 +84,7 @@ def _resume(options: argparse.Namespace) -> int:
 def _compare(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from seqlab.tracking import compare
+    from seqlab.tracking.comparison import compare
 
     result = compare(
         options.runs or None,
@@ -104,7 +104,7 @@ def _compare(options: argparse.Namespace) -> int:
 
 
 def _ui(options: argparse.Namespace) -> int:
-    from seqlab.tracking import ui
+    from seqlab.tracking.server import ui
 
     return ui(port=options.port)
 
@@ -112,9 +112,9 @@ def _ui(options: argparse.Namespace) -> int:
 def _export(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from seqlab.tracking import attach_report
     from seqlab.tracking.load import load_run
-    from seqlab_export import export_bundle
+    from seqlab.tracking.runs import find_run
+    from seqlab_export.bundle import export_bundle
 
     loaded = load_run(options.target, trust=options.trust)
     out = Path(options.out)
@@ -122,12 +122,16 @@ def _export(options: argparse.Namespace) -> int:
         loaded.model,
         loaded.tokenizer,
         out,
-        run_id=loaded.run_id,
-        commit=loaded.commit,
+        run_id=loaded.run_id or "",
+        commit=loaded.commit or "",
         provider=options.provider,
         precision=options.precision,
     )
-    attach_report(loaded.run_id, report.to_dict())
+    if loaded.run_id is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "parity.json"
+            path.write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
+            find_run(loaded.run_id).attach(path)
     Console().print(report.table())
     print(f'Bundle {out} · next: seqlab generate {out} --prompt "..."')
     return 0
@@ -136,7 +140,7 @@ def _export(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from seqlab_export import verify_bundle
+    from seqlab_export.verify import verify_bundle
 
     report = verify_bundle(Path(options.bundle), provider=options.provider)
     if options.json:
@@ -214,7 +218,7 @@ def _parser() -> argparse.ArgumentParser:
     verb = verbs.add_parser("export", help="write a run as an ONNX bundle that is proven equal to it")
     verb.add_argument("target", metavar="RUN")
     verb.add_argument("--out", required=True, metavar="DIR")
-    verb.add_argument("--precision", default="fp32", choices=["fp32"])
+    verb.add_argument("--precision", default="fp32", choices=["fp32", "fp16", "bf16"])
     _add_provider(verb)
     _add_trust(verb)
     verb.set_defaults(run=_export)
@@ -231,7 +235,7 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--max-new-tokens", type=int, default=200, metavar="N")
     verb.add_argument("--temperature", type=float, default=1.0, metavar="X", help="0 is greedy; default: 1")
     verb.add_argument("--top-k", type=int, metavar="K", help="choose among the K likeliest")
-    verb.add_argument("--top-p", type=float, metavar="P", help="choose among the likeliest that make up P")
+    verb.add_argument("--top-p", type=float, default=1.0, metavar="P", help="choose among the likeliest that make up P")
     verb.add_argument("--seed", type=int, default=0, metavar="N")
     _add_provider(verb)
     _add_trust(verb)

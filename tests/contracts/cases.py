@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from torch import Tensor
+
 from references.attention import softmax_attention
 from references.positions import NaiveALiBi, NaiveEncoding, NaiveLearned, NaiveRoPE, NaiveSinusoidal
 from references.recurrence import gru, lstm, rnn
@@ -13,7 +15,6 @@ from seqlab.attention import Attention
 from seqlab.mixer import Mixer
 from seqlab.positions import ALiBi, Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
 from seqlab.recurrence import GRU, LSTM, RNN
-from torch import Tensor
 
 D_MODEL = 16
 MAX_SEQ_LEN = 256
@@ -48,9 +49,7 @@ class PositionCase:
 
 def _attention(name: str, *, num_heads: int, num_kv_heads: int, causal: bool = True, bias: bool = True) -> MixerCase:
     heads = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "causal": causal}
-    return MixerCase(
-        name, partial(Attention, **heads, bias=bias), partial(softmax_attention, **heads), causal=causal
-    )
+    return MixerCase(name, partial(Attention, **heads, bias=bias), partial(softmax_attention, **heads), causal=causal)
 
 
 MIXERS = [

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor, nn
+
 from contracts.cases import D_MODEL, MAX_SEQ_LEN, MixerCase, PositionCase
 from seqlab.models import DecoderLM
-from torch import Tensor, nn
 
 VOCAB_SIZE = 11
 
@@ -41,16 +42,12 @@ def mixer_subject(mixer: MixerCase, positions: PositionCase) -> Subject:
     """The bare mixer with the encoding attached as a model attaches it."""
     module = mixer.factory(D_MODEL, 0)
     module.attach_positions(positions.factory(D_MODEL, MAX_SEQ_LEN))
-    return Subject(
-        randomized(module), lambda batch, length: torch.randn(batch, length, D_MODEL, dtype=torch.float64)
-    )
+    return Subject(randomized(module), lambda batch, length: torch.randn(batch, length, D_MODEL, dtype=torch.float64))
 
 
 def decoder_subject(mixer: Any, positions: Any, **options: Any) -> Subject:
     """A small decoder over factories of a mixer (or a list of them) and an encoding."""
-    model = DecoderLM(
-        VOCAB_SIZE, MAX_SEQ_LEN, d_model=D_MODEL, mixer=mixer, positions=positions, **options
-    )
+    model = DecoderLM(VOCAB_SIZE, MAX_SEQ_LEN, d_model=D_MODEL, mixer=mixer, positions=positions, **options)
     return Subject(randomized(model), lambda batch, length: torch.randint(VOCAB_SIZE, (batch, length)))
 
 

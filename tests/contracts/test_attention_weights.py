@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
+
 from contracts.cases import MIXERS, POSITIONS, MixerCase, PositionCase
 from contracts.subjects import mixer_subject
 from tolerances import assert_close
-from torch import Tensor
 
 ATTENDING = [
     (mixer, positions)
@@ -15,9 +16,7 @@ ATTENDING = [
     for positions in POSITIONS
     if mixer.attends and (positions.acts_on != "embeddings" or positions.name == "none")
 ]
-pairs = pytest.mark.parametrize(
-    "pair", ATTENDING, ids=lambda pair: f"{pair[0].name}-{pair[1].name}"
-)
+pairs = pytest.mark.parametrize("pair", ATTENDING, ids=lambda pair: f"{pair[0].name}-{pair[1].name}")
 Pair = tuple[MixerCase, PositionCase]
 
 

@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 
 import pytest
+
 import seqlab
 from contracts.cases import D_MODEL, MAX_SEQ_LEN, MIXERS, POSITIONS
 from seqlab.mixer import Mixer
@@ -30,9 +31,7 @@ def concrete_subclasses(base: type) -> set[type]:
     return {cls for cls in found if cls.__module__.startswith("seqlab.")}
 
 
-@pytest.mark.parametrize(
-    ("base", "cases", "size"), [(Mixer, MIXERS, 0), (PositionalEncoding, POSITIONS, MAX_SEQ_LEN)]
-)
+@pytest.mark.parametrize(("base", "cases", "size"), [(Mixer, MIXERS, 0), (PositionalEncoding, POSITIONS, MAX_SEQ_LEN)])
 def test_every_concrete_class_has_a_case(base: type, cases: list, size: int) -> None:
     tested = {type(case.factory(D_MODEL, size)) for case in cases}
     missing = {cls.__qualname__ for cls in concrete_subclasses(base) - tested}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+
 from contracts.cases import CAUSAL_PAIRS, D_MODEL, MixerCase, PositionCase, pair_name
 from contracts.laws import CAUSAL
 from contracts.subjects import Subject, decoder_subject
@@ -30,7 +31,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "block": partial(Block, norm=partial(LayerNorm, bias=False), ffn=partial(GELU, bias=False)),
     },
     "hybrid": {"mixer": [GRU, Attention], "positions": Learned, "num_layers": 3},
-    "hybrid-attention-first": {"mixer": [partial(Attention, num_kv_heads=1), RNN, LSTM], "positions": Sinusoidal, "num_layers": 4},
+    "hybrid-of-three": {
+        "mixer": [partial(Attention, num_kv_heads=1), RNN, LSTM],
+        "positions": Sinusoidal,
+        "num_layers": 4,
+    },
     "eleven-layers": {"mixer": [GRU, LSTM], "positions": NoPositions, "num_layers": 11},
 }
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+
 from contracts.cases import CAUSAL_PAIRS, LENGTHS, MixerCase, PositionCase, pair_name
 from contracts.laws import CAUSAL
 from contracts.subjects import Subject, causal_subject

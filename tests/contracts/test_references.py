@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor
+
 from contracts.cases import D_MODEL, LENGTHS, MAX_SEQ_LEN, PAIRS, MixerCase, PositionCase, pair_name
 from contracts.subjects import randomized
 from seqlab.positions import PositionalEncoding
 from tolerances import assert_close
-from torch import Tensor
 
 Pair = tuple[MixerCase, PositionCase]
 
@@ -31,9 +32,7 @@ def _reference(pair: Pair, mixer: torch.nn.Module, encoding: torch.nn.Module, x:
     weights, naive = dict(encoding.named_parameters()), pair[1].reference
     counts = real.cumsum(1)
     rows = [
-        torch.stack(
-            [naive.embed(x[row, t], max(0, int(counts[row, t]) - 1), weights) for t in range(x.shape[1])]
-        )
+        torch.stack([naive.embed(x[row, t], max(0, int(counts[row, t]) - 1), weights) for t in range(x.shape[1])])
         for row in range(len(x))
     ]
     return pair[0].reference(dict(mixer.named_parameters()), torch.stack(rows), real, naive)

@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping
 
 import torch
-from references.positions import NaiveEncoding
 from torch import Tensor
+
+from references.positions import NaiveEncoding
 
 
 def softmax_attention(
@@ -34,26 +35,28 @@ def softmax_attention(
         (B, T, D), zeros at pads.
     """
     head_dim = x.shape[-1] // num_heads
-    rows = []
+    y = torch.zeros_like(x)
     for row in range(len(x)):
-        tokens = [t for t in range(x.shape[1]) if real[row, t]]
-        q, k, v = (_project(weights, name, x[row], head_dim) for name in ("q_proj", "k_proj", "v_proj"))
-        rotated_q = _rotate(q, tokens, encoding)
-        rotated_k = _rotate(k, tokens, encoding)
-        outputs = [torch.zeros_like(x[row, 0])] * x.shape[1]
-        for position, t in enumerate(tokens):
-            seen = position + 1 if causal else len(tokens)
+        vectors = x[row, real[row]]
+        length = len(vectors)
+        q, k, v = (_project(weights, name, vectors, head_dim) for name in ("q_proj", "k_proj", "v_proj"))
+        q, k = (
+            [torch.stack([encoding.rotate(head[t], t) for t in range(length)]) for head in heads] for heads in (q, k)
+        )
+        outputs = []
+        for t in range(length):
+            seen = t + 1 if causal else length
             heads = []
             for head in range(num_heads):
                 kv_head = head // (num_heads // num_kv_heads)
-                bias = [encoding.bias(head, num_heads, position, j) for j in range(seen)]
-                scores = rotated_k[kv_head][:seen] @ rotated_q[head][position] / math.sqrt(head_dim)
+                bias = [encoding.bias(head, num_heads, t, j) for j in range(seen)]
+                scores = k[kv_head][:seen] @ q[head][t] / math.sqrt(head_dim)
                 exp = torch.exp(scores + torch.tensor(bias, dtype=torch.float64))
-                values = v[tokens[:seen], kv_head]
-                heads.append((exp / exp.sum()) @ values)
-            outputs[t] = _linear(weights, "out_proj", torch.cat(heads))
-        rows.append(torch.stack(outputs))
-    return torch.stack(rows)
+                heads.append((exp / exp.sum()) @ v[kv_head][:seen])
+            outputs.append(torch.cat(heads))
+        places = (torch.tensor(row), real[row].nonzero()[:, 0])
+        y = y.index_put(places, _linear(weights, "out_proj", torch.stack(outputs)))
+    return y
 
 
 def _linear(weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
@@ -61,14 +64,6 @@ def _linear(weights: Mapping[str, Tensor], name: str, x: Tensor) -> Tensor:
     return y + weights[f"{name}.bias"] if f"{name}.bias" in weights else y
 
 
-def _project(weights: Mapping[str, Tensor], name: str, x: Tensor, head_dim: int) -> Tensor:
-    """(T, heads, K)"""
-    return _linear(weights, name, x).unflatten(-1, (-1, head_dim))
-
-
-def _rotate(x: Tensor, tokens: list[int], encoding: NaiveEncoding) -> list[Tensor]:
-    """For each head, (number of real tokens, K): the vectors of x (T, heads, K) at positions 0, 1, ..."""
-    return [
-        torch.stack([encoding.rotate(x[t, head], position) for position, t in enumerate(tokens)])
-        for head in range(x.shape[1])
-    ]
+def _project(weights: Mapping[str, Tensor], name: str, x: Tensor, head_dim: int) -> tuple[Tensor, ...]:
+    """x (T, D) as one (T, K) a head."""
+    return _linear(weights, name, x).split(head_dim, dim=-1)

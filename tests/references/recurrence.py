@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import torch
-from references.positions import NaiveEncoding
 from torch import Tensor
+
+from references.positions import NaiveEncoding
 
 Weights = Mapping[str, Tensor]
 Carry = tuple[Tensor, ...]
@@ -45,9 +46,7 @@ def lstm(weights: Weights, x: Tensor, real: Tensor, encoding: NaiveEncoding) -> 
 
     def step(x_t: Tensor, carry: Carry) -> Carry:
         h, c = carry
-        i, f, g, o = (
-            _gate(weights, "ih", x_t, gate, 4) + _gate(weights, "hh", h, gate, 4) for gate in range(4)
-        )
+        i, f, g, o = (_gate(weights, "ih", x_t, gate, 4) + _gate(weights, "hh", h, gate, 4) for gate in range(4))
         c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
         return torch.sigmoid(o) * torch.tanh(c), c
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,16 @@ class PureBatches(Sampler[list[tuple[int, int]]]):
             yield [(self.epoch, k) for k in mine[batch * BATCH_SIZE : (batch + 1) * BATCH_SIZE]]
 
 
+class ResumableLoader(DataLoader[Tensor]):
+    """Tells Lightning that it resumes; its place is the datamodule's to keep."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        pass
+
+
 class TinyData(L.LightningDataModule):
     def __init__(self, num_workers: int = 0) -> None:
         super().__init__()
@@ -67,7 +77,7 @@ class TinyData(L.LightningDataModule):
     def train_dataloader(self) -> DataLoader[Tensor]:
         assert self.trainer is not None
         batches = PureBatches(*self.position, self.trainer.global_rank, self.trainer.world_size)
-        return DataLoader(
+        return ResumableLoader(
             NoisySamples(), batch_sampler=batches, num_workers=self.num_workers, collate_fn=torch.stack
         )
 
@@ -112,13 +122,16 @@ class TinyTask(L.LightningModule):
 
 
 class Diary(Logger):
-    """What the fit logged, as `kind epoch batch step loss` lines, so that nothing is lost with the process."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = path
+    """What the fit logged, a line each, so that nothing is lost with the process."""
 
     name = version = "diary"
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        folder.mkdir(exist_ok=True)
+        self.path = folder / "diary"
+        self.checkpoint_dir = folder / "checkpoints"
+        self.run_id = "1f2e"
 
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         for key in ("train/loss", "val/loss"):
@@ -134,14 +147,6 @@ class Diary(Logger):
     def experiment(self) -> None:
         return None
 
-    def read(self) -> dict[tuple[str, int], set[str]]:
-        """(metric, step): the values logged for it, by however many processes."""
-        entries: dict[tuple[str, int], set[str]] = {}
-        for line in self.path.read_text().splitlines():
-            key, step, value = json.loads(line)
-            entries.setdefault((key, step), set()).add(value)
-        return entries
-
 
 class Losses(Callback):
     """Appends `epoch batch loss` to a file after each micro-batch."""
@@ -156,16 +161,12 @@ class Losses(Callback):
             file.write(f"{trainer.current_epoch} {batch_idx} {outputs['loss'].item().hex()}\n")
 
 
-def trainer_for(
-    folder: Path, *, callbacks: list[Callback] | None = None, every_n_steps: int = 2, **flags: Any
-) -> L.Trainer:
-    folder.mkdir(exist_ok=True)
+def tiny_trainer(folder: Path, callbacks: Sequence[Callback] = (), **flags: Any) -> L.Trainer:
+    """Its checkpoints, losses and diary are in the folder."""
     defaults: dict[str, Any] = {"max_epochs": 3, "accelerator": "cpu", "use_distributed_sampler": False}
-    checkpoints = Checkpoints(every_n_steps=every_n_steps)
-    checkpoints.dirpath = str(folder / "checkpoints")
     return L.Trainer(
-        logger=Diary(folder / "diary"),
-        callbacks=[*(callbacks or []), ExactResume(SEED), Losses(folder / "losses"), checkpoints],
+        logger=Diary(folder),
+        callbacks=[ExactResume(SEED), Losses(folder / "losses"), Checkpoints(every_n_steps=2), *callbacks],
         plugins=[AtomicCheckpointIO()],
         log_every_n_steps=1,
         enable_progress_bar=False,
@@ -174,16 +175,18 @@ def trainer_for(
     )
 
 
-def fit(folder: Path, *, num_workers: int = 0, **kwargs: Any) -> str:
+def fit(folder: Path, callbacks: Sequence[Callback] = (), *, num_workers: int = 0, **flags: Any) -> str:
     """Fits, from `last` if there is one, and returns the sha256 of the weights."""
     torch.set_num_threads(1)
-    trainer, task = trainer_for(folder, **kwargs), TinyTask()
+    trainer, task = tiny_trainer(folder, callbacks, **flags), TinyTask()
     last = folder / "checkpoints" / "last.ckpt"
     trainer.fit(task, datamodule=TinyData(num_workers), ckpt_path=str(last) if last.exists() else None)
-    digest = hashlib.sha256()
-    for weight in task.state_dict().values():
-        digest.update(weight.numpy().tobytes())
-    return digest.hexdigest()
+    return digest(task)
+
+
+def digest(module: nn.Module) -> str:
+    """The sha256 of the weights."""
+    return hashlib.sha256(b"".join(w.numpy().tobytes() for w in module.state_dict().values())).hexdigest()
 
 
 def losses(folder: Path) -> dict[tuple[int, int], set[str]]:
@@ -192,4 +195,13 @@ def losses(folder: Path) -> dict[tuple[int, int], set[str]]:
     for line in (folder / "losses").read_text().splitlines():
         epoch, batch, loss = line.split()
         entries.setdefault((int(epoch), int(batch)), set()).add(loss)
+    return entries
+
+
+def diary(folder: Path) -> dict[tuple[str, int], set[str]]:
+    """(metric, step): the values logged for it, by however many processes."""
+    entries: dict[tuple[str, int], set[str]] = {}
+    for line in (folder / "diary").read_text().splitlines():
+        key, step, value = json.loads(line)
+        entries.setdefault((key, step), set()).add(value)
     return entries

@@ -76,6 +76,8 @@ class Attention(Mixer):
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
     ) -> tuple[Tensor, State]:
+        if state is not None:
+            self._check_causal()
         q, k, v, new_state = self._project(x, state, pad_mask)
         attn_mask = self._attn_mask(x, new_state, pad_mask, unpadded=state is None and pad_mask is None)
         heads = F.scaled_dot_product_attention(
@@ -101,14 +103,14 @@ class Attention(Mixer):
         scores = q @ k.transpose(-2, -1) * self.head_dim**-0.5
         attn_mask = self._attn_mask(x, new_state, pad_mask, unpadded=False)
         assert attn_mask is not None
-        if attn_mask.dtype == torch.bool:
-            return scores.masked_fill(~attn_mask, -torch.inf).softmax(dim=-1)
-        return (scores + attn_mask).softmax(dim=-1)
+        is_bool = attn_mask.dtype == torch.bool
+        scores = scores.masked_fill(~attn_mask, -torch.inf) if is_bool else scores + attn_mask
+        weights: Tensor = scores.softmax(dim=-1)
+        return weights
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
         """Raises ValueError where the attention is not causal: it has no state."""
-        if not self.causal:
-            raise ValueError("Attention(causal=False) has no state and no step; use causal=True to decode")
+        self._check_causal()
         weight = self.k_proj.weight
         cache = weight.new_zeros(batch_size, self.num_kv_heads, 0, self.head_dim)
         return {
@@ -120,6 +122,10 @@ class Attention(Mixer):
 
     def state_size(self, seq_len: int) -> int:
         return 2 * seq_len * self.num_kv_heads * self.head_dim if self.causal else 0
+
+    def _check_causal(self) -> None:
+        if not self.causal:
+            raise ValueError("Attention(causal=False) has no state and no step; use causal=True to decode")
 
     def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, State]:
         """Queries (B, H, T, K), keys and values (B, num_kv_heads, S, K) with those of the state before them."""

@@ -55,25 +55,22 @@ class Stack(nn.Module):
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, D) to (B, T, D), and the new state."""
-        new_state: State = {}
+        layer_states: list[State] = []
         for k, block in enumerate(self._blocks()):
             x, layer_state = block(x, None if state is None else _select(state, k), pad_mask=pad_mask)
-            _merge(new_state, layer_state, k)
-        return self.norm(x), new_state
+            layer_states.append(layer_state)
+        return self.norm(x), _flat(layer_states)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         """One position: x_t (B, D)."""
-        new_state: State = {}
+        layer_states: list[State] = []
         for k, block in enumerate(self._blocks()):
             x_t, layer_state = block.step(x_t, _select(state, k))
-            _merge(new_state, layer_state, k)
-        return self.norm(x_t), new_state
+            layer_states.append(layer_state)
+        return self.norm(x_t), _flat(layer_states)
 
     def init_state(self, batch_size: int) -> State:
-        state: State = {}
-        for k, block in enumerate(self._blocks()):
-            _merge(state, block.mixer.init_state(batch_size), k)
-        return state
+        return _flat([block.mixer.init_state(batch_size) for block in self._blocks()])
 
     def state_size(self, seq_len: int) -> int:
         return sum(block.mixer.state_size(seq_len) for block in self._blocks())
@@ -89,9 +86,13 @@ def _select(state: State, k: int) -> State:
     return shared | own
 
 
-def _merge(state: State, layer_state: State, k: int) -> None:
-    for name, entry in layer_state.items():
-        if name in SHARED_STATE:
-            state.setdefault(name, entry)
-        else:
-            state[f"{k}_{name}"] = entry
+def _flat(layer_states: list[State]) -> State:
+    """One state of all layers: what they share first, then theirs in order."""
+    shared = {name: state[name] for name in SHARED_STATE for state in layer_states if name in state}
+    own = {
+        f"{k}_{name}": entry
+        for k, state in enumerate(layer_states)
+        for name, entry in state.items()
+        if name not in SHARED_STATE
+    }
+    return shared | own

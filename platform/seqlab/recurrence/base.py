@@ -42,6 +42,25 @@ class FusedRecurrence(Mixer):
             entries = tuple(state[name] for name in self.state_names)
             y, new_entries = forward_onnx(self.cell.mode, self._weights(), x, entries, pad_mask)
             return y, dict(zip(self.state_names, new_entries, strict=True))
+        if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
+            # Autocast asks oneDNN for a bfloat16 LSTM, which it has on few CPUs.
+            dtype = self._weights()[0].dtype
+            with torch.autocast("cpu", enabled=False):
+                return self._run(x.to(dtype), {name: entry.to(dtype) for name, entry in state.items()}, pad_mask)
+        return self._run(x, state, pad_mask)
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        new_state = self.cell_step(x_t, state)
+        return new_state["h"], new_state
+
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
+        weight = self._weights()[0]
+        return {name: weight.new_zeros(batch_size, self.d_model) for name in self.state_names}
+
+    def state_size(self, seq_len: int) -> int:
+        return len(self.state_names) * self.d_model
+
+    def _run(self, x: Tensor, state: State, pad_mask: Tensor | None) -> tuple[Tensor, State]:
         if pad_mask is None:
             y, last = self.cell(x, self._to_cell(state))
             return y, self._from_cell(last)
@@ -58,18 +77,9 @@ class FusedRecurrence(Mixer):
         ended = {name: torch.where(empty, state[name], new) for name, new in self._from_cell(last).items()}
         return y, ended
 
-    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        new_state = self.cell_step(x_t, state)
-        return new_state["h"], new_state
-
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        return {name: self.cell.weight_hh_l0.new_zeros(batch_size, self.d_model) for name in self.state_names}
-
-    def state_size(self, seq_len: int) -> int:
-        return len(self.state_names) * self.d_model
-
     def _weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return self.cell.weight_ih_l0, self.cell.weight_hh_l0, self.cell.bias_ih_l0, self.cell.bias_hh_l0
+        weight_ih, weight_hh, bias_ih, bias_hh = self.cell.all_weights[0]
+        return weight_ih, weight_hh, bias_ih, bias_hh
 
     def _to_cell(self, state: State) -> Tensor | tuple[Tensor, ...]:
         """(B, D) entries as the fused layer takes them: (1, B, D), a pair for the LSTM."""

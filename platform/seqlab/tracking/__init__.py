@@ -35,7 +35,7 @@ _MODULES = {
     "unfinished_runs": "runs",
 }
 
-__all__ = list(_MODULES)  # noqa: PLE0605
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:

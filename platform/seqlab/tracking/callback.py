@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import resource
-import sys
 import time
 from typing import Any
 
@@ -18,7 +16,8 @@ from seqlab.batch import IGNORE
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash, to_yaml
 from seqlab.tracking.provenance import package_versions, provenance
-from seqlab.tracking.system import SystemMetrics
+from seqlab.tracking.speed import Speed
+from seqlab.tracking.system import SystemMetrics, peak_memory_mb
 
 
 class DivergedError(ValueError):
@@ -28,36 +27,138 @@ class DivergedError(ValueError):
 class RunTracker(Callback):
     """Stores in the run of a `RunLogger` where it comes from, how fast it trains and how it ends.
 
-    docs/tracking.md lists what is stored. Without a `RunLogger` it only watches the loss. It works on rank 0, where
-    it takes the other ranks' batches to be of its own size.
+    docs/tracking.md lists what is stored. Without a `RunLogger` this only watches the loss.
 
     Args:
         config: the resolved configuration, nested, of plain values.
 
     Raises:
-        DivergedError: in the fit, when the training loss becomes NaN or infinite.
+        DivergedError: from the fit, when the training loss becomes NaN or infinite.
     """
 
     def __init__(self, config: dict[str, Any] | None = None) -> None:
         self.config = config or {}
-        self.num_tokens = 0
-        self.train_seconds = 0.0
-        self._clock = Stopwatch()
+        self.speed = Speed()
+        self._started_at = time.monotonic()
+        self._lr = 0.0
+        self._loss_sum = torch.zeros(())
+        self._checked_step = 0
         self._system: SystemMetrics | None = None
 
-    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         logger = _run_logger(trainer)
-        if logger is None:
+        if stage != "fit" or logger is None:
             return
+        self._started_at = time.monotonic()
+        self._system = SystemMetrics()
         if self.config:
             logger.log_text(to_yaml(self.config), "config.yaml")
             logger.log_hyperparams(self.config)
             logger.log_tags({"config_hash": config_hash(self.config)})
         logger.log_text("".join(f"{k}=={v}\n" for k, v in package_versions().items()), "packages.txt")
         logger.log_tags(provenance())
-        describe = getattr(trainer.datamodule, "describe", None)  # type: ignore[attr-defined]
-        if describe is not None:
-            logger.log_dataset(describe())
-        logger.log_metrics(_sizes(pl_module), step=0)
+        datamodule = trainer.datamodule  # type: ignore[attr-defined]
+        if hasattr(datamodule, "describe"):
+            logger.log_dataset(datamodule.describe())
+        sizes = _sizes(pl_module, datamodule) | {"num_devices": float(trainer.world_size)}
+        logger.log_metrics(sizes, step=0)
         logger.flush()
-        self._system = SystemMetrics()
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._checked_step = trainer.global_step
+        self._loss_sum = torch.zeros((), device=pl_module.device)
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.optimizers:
+            self._lr = float(trainer.optimizers[0].param_groups[0]["lr"])
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self.speed.count(_num_tokens(batch), trainer.world_size)
+        if isinstance(outputs, dict):
+            self._loss_sum += outputs["loss"].detach()
+        step = trainer.global_step
+        due = step != self._checked_step and step % trainer.log_every_n_steps == 0  # type: ignore[attr-defined]
+        # Reading a number off a GPU waits for it: there, the loss is looked at only when a step is logged.
+        if due or self._loss_sum.device.type == "cpu":
+            self._check_loss(trainer)
+        if due:
+            self._checked_step = step
+            self._log(trainer, pl_module)
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.speed.pause()
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.speed.resume()
+
+    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Sends the points first: a fit that resumes from the checkpoint will not log these steps again."""
+        if logger := _run_logger(trainer):
+            logger.flush()
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._check_loss(trainer)
+        self._log(trainer, pl_module)
+        if logger := _run_logger(trainer):
+            wall_seconds = time.monotonic() - self._started_at
+            logger.log_metrics({"perf/wall_seconds": wall_seconds}, step=_logged_step(trainer))
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        if logger := _run_logger(trainer):
+            killed = isinstance(exception, KeyboardInterrupt | SIGTERMException)
+            logger.status = "KILLED" if killed else "FAILED"
+            reason = f"{type(exception).__name__}: {exception}" if str(exception) else type(exception).__name__
+            logger.log_tags({"failure": reason})
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.speed.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.speed.load_state_dict(state_dict)
+
+    def _check_loss(self, trainer: L.Trainer) -> None:
+        loss = self._loss_sum.item()
+        self._loss_sum.zero_()
+        if not math.isfinite(loss):
+            raise DivergedError(
+                f"the training loss is {loss} at step {trainer.global_step} (epoch {trainer.current_epoch}): the "
+                "fit has diverged; a lower learning rate, a longer warm-up or gradient clipping may help"
+            )
+
+    def _log(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        metrics = self.speed.metrics()
+        if logger := _run_logger(trainer):
+            metrics |= {"lr": self._lr, "perf/peak_memory_mb": peak_memory_mb(pl_module.device)}
+            if self._system is not None:
+                metrics |= self._system.sample()
+            logger.log_metrics(metrics, step=_logged_step(trainer))
+
+
+def _run_logger(trainer: L.Trainer) -> RunLogger | None:
+    if not trainer.is_global_zero:
+        return None
+    return next((logger for logger in trainer.loggers if isinstance(logger, RunLogger)), None)
+
+
+def _logged_step(trainer: L.Trainer) -> int:
+    """The step that Lightning logs a batch's metrics at: the first is 0."""
+    return max(trainer.global_step - 1, 0)
+
+
+def _num_tokens(batch: Any) -> Tensor:
+    """How many tokens a batch predicts, (): 0 for a batch without targets."""
+    targets = getattr(batch, "targets", None)
+    return (targets != IGNORE).sum() if isinstance(targets, Tensor) else torch.zeros((), dtype=torch.int64)
+
+
+def _sizes(pl_module: L.LightningModule, datamodule: Any) -> dict[str, float]:
+    sizes = {"num_params": float(sum(parameter.numel() for parameter in pl_module.parameters()))}
+    state_size = getattr(getattr(pl_module, "model", None), "state_size", None)
+    seq_len = getattr(datamodule, "seq_len", None)
+    if state_size is not None and seq_len is not None:
+        sizes["state_size"] = float(state_size(seq_len))
+    return sizes

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from seqlab.tracking.store import Store, Unreachable
+from seqlab.tracking.store import Store, UnreachableError
 from seqlab.tracking.writes import OFFLINE_TAG, Sender, Write
 
 FIRST_WAIT, LONGEST_WAIT = 30.0, 600.0
@@ -53,7 +53,7 @@ class Journal:
         write = {"op": "create", "experiment": experiment, "name": name, "tags": tags, "time": now()}
         try:
             self._sender.send(write)
-        except Unreachable as error:
+        except UnreachableError as error:
             if not self.store.remote:
                 raise
             self._keep(write, error)
@@ -68,19 +68,21 @@ class Journal:
                 self._keep(write)
             else:
                 self._sender.send(write)
-        except Unreachable as error:
+        except UnreachableError as error:
             self._keep(write, error)
         except Exception as error:
             self._warn_refused(write, error)
 
     def replay(self) -> bool:
         """Sends what was kept; False if the store still does not answer."""
+        if not self.pending.exists():
+            return True
         with _lock(self.store):
             writes = _read(self.pending)
             while writes:
                 try:
                     self._sender.send(writes[0])
-                except Unreachable:
+                except UnreachableError:
                     self._postpone()
                     break
                 except Exception as error:
@@ -93,7 +95,7 @@ class Journal:
             self._wait, self._retry_at = FIRST_WAIT, 0.0
         return not writes
 
-    def _keep(self, write: Write, error: Unreachable | None = None) -> None:
+    def _keep(self, write: Write, error: UnreachableError | None = None) -> None:
         if error is not None:
             if self._retry_at == 0:
                 log.warning("%s; what it misses is kept in %s and sent when it is back", error, self.pending)

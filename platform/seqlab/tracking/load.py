@@ -11,7 +11,7 @@ import lightning as L
 from torch import nn
 
 from seqlab.tracking.runs import find_run
-from seqlab.training.checkpoint_io import AtomicCheckpointIO
+from seqlab.training.checkpoint_io import read_checkpoint
 from seqlab.training.config import build, check_trust
 
 
@@ -53,10 +53,10 @@ def load_run(run: str, *, trust: Sequence[str] = ()) -> LoadedRun:
     path, commit = Path(run), None
     if not path.is_file():
         tracked = find_run(run)
-        if tracked.best_checkpoint is None:
-            raise ValueError(f"run {tracked.name} has no checkpoint yet")
-        path, commit = tracked.best_checkpoint, tracked.tags.get("git.commit")
-    checkpoint = AtomicCheckpointIO().load_checkpoint(path)
+        if tracked.checkpoint is None:
+            raise ValueError(f"run {tracked.name} ({tracked.id}) has no checkpoint")
+        path, commit = tracked.checkpoint, tracked.tags.get("git.commit")
+    checkpoint = read_checkpoint(path)
     if "seqlab" not in checkpoint:
         raise ValueError(f"{path} is a checkpoint, but not one of seqlab's: it embeds no config")
     stored = checkpoint["seqlab"]

@@ -19,7 +19,7 @@ from seqlab.tracking.journal import Journal, now
 from seqlab.tracking.params import flatten
 from seqlab.tracking.provenance import process_tags
 from seqlab.tracking.runs import settle
-from seqlab.tracking.store import DEFAULT_ROOT, Store, Unreachable
+from seqlab.tracking.store import DEFAULT_ROOT, Store, UnreachableError
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -82,7 +82,7 @@ class RunLogger(Logger):
         Raises:
             ValueError: the run to continue is not in the store, or the store cannot be used.
         """
-        return None if rank_zero_only.rank > 0 else self._open().run_id
+        return self._open().run_id if _is_first_rank() else None
 
     @property
     def run_name(self) -> str:
@@ -157,7 +157,9 @@ class RunLogger(Logger):
     @rank_zero_only
     def log_dataset(self, description: dict[str, Any]) -> None:
         """Stores what a datamodule says of its data, as an MLflow dataset."""
-        self._open().write({"op": "dataset", "dataset": _dataset(description)})
+        dataset = _dataset(description)
+        self._open().write({"op": "dataset", "dataset": dataset})
+        self.log_tags({"dataset": f"{dataset['name']} {dataset['digest'][:12]}"})
 
     def after_save_checkpoint(self, checkpoint_callback: ModelCheckpoint) -> None:
         """Notes the best and the last checkpoint, and sends the next points at once.
@@ -166,7 +168,7 @@ class RunLogger(Logger):
         """
         self._send_next = True
         paths = {"best": checkpoint_callback.best_model_path, "last": checkpoint_callback.last_model_path}
-        if rank_zero_only.rank == 0:
+        if _is_first_rank():
             self.log_tags({f"checkpoint.{which}": self._relative(path) for which, path in paths.items() if path})
 
     @rank_zero_only
@@ -195,7 +197,7 @@ class RunLogger(Logger):
 
                     run = client.get_run(journal.run_id)
                 self._name, self._artifacts = run.info.run_name, self.store.artifacts(run.info)
-            except Unreachable:
+            except UnreachableError:
                 pass
             except MlflowException as error:
                 raise ValueError(f"run {journal.run_id} cannot be continued: {error.message}") from error
@@ -217,6 +219,10 @@ class RunLogger(Logger):
         absolute = Path(path).resolve()
         inside = absolute.is_relative_to(self._artifacts.resolve())
         return str(absolute.relative_to(self._artifacts.resolve()) if inside else absolute)
+
+
+def _is_first_rank() -> bool:
+    return getattr(rank_zero_only, "rank", 0) == 0
 
 
 def _metric_name(key: str) -> str:

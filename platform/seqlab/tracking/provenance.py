@@ -13,9 +13,19 @@ from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 
-MAIN_PACKAGES = ("seqlab", "torch", "lightning", "torchmetrics", "mlflow", "numpy", "onnx", "onnxruntime-gpu", "onnxruntime")
+MAIN_PACKAGES = (
+    "seqlab",
+    "torch",
+    "lightning",
+    "torchmetrics",
+    "mlflow",
+    "numpy",
+    "onnx",
+    "onnxruntime-gpu",
+    "onnxruntime",
+)
 START_TOLERANCE = 2.0
 """Seconds. A process start is computed from the time of boot, which moves when the clock is set."""
 

@@ -12,7 +12,7 @@ import yaml
 
 from seqlab.tracking.journal import replay_all
 from seqlab.tracking.provenance import host_id, is_gone
-from seqlab.tracking.store import Store, Unreachable
+from seqlab.tracking.store import Store, UnreachableError
 from seqlab.tracking.writes import OFFLINE_TAG
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def find_run(text: str, store: Store | None = None) -> TrackedRun:
 
     Raises:
         ValueError: there is no such run, or more than one; the message lists them.
-        Unreachable: the server does not answer.
+        UnreachableError: the server does not answer.
     """
     store = store or Store()
     if Path(text).is_file():
@@ -126,7 +126,9 @@ def find_run(text: str, store: Store | None = None) -> TrackedRun:
             raise ValueError(f"{text!r} names more than one run: {listed(runs)}; give the id")
         if runs:
             return runs[0]
-    raise ValueError(f"no run has the id, the name or the checkpoint {text!r} in {store.uri}; seqlab compare lists runs")
+    raise ValueError(
+        f"no run has the id, the name or the checkpoint {text!r} in {store.uri}; seqlab compare lists runs"
+    )
 
 
 def unfinished_runs(experiment: str, config_hash: str, store: Store | None = None) -> list[TrackedRun]:
@@ -149,7 +151,9 @@ def search(store: Store, condition: str = "", experiment: str | None = None) -> 
         experiments = {e.experiment_id: e.name for e in client.search_experiments()}
         chosen = [key for key, name in experiments.items() if experiment in (None, name)]
         if not chosen:
-            raise ValueError(f"no experiment {experiment!r} in {store.uri}; there are {', '.join(experiments.values())}")
+            raise ValueError(
+                f"no experiment {experiment!r} in {store.uri}; there are {', '.join(experiments.values())}"
+            )
         runs: list[Run] = []
         token: str | None = None
         while token is None or token:
@@ -169,7 +173,7 @@ def settle(store: Store) -> None:
     try:
         if replay_all(store):
             _mark_killed(store)
-    except Unreachable:
+    except UnreachableError:
         pass
 
 

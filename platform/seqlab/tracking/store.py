@@ -31,7 +31,7 @@ ENVIRONMENT = {
 TEMPORARY = ("INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "DEADLINE_EXCEEDED")
 
 
-class Unreachable(OSError):
+class UnreachableError(OSError):
     """The store does not answer now; it may later."""
 
 
@@ -73,7 +73,7 @@ class Store:
         """MLflow's client for a few calls, its errors translated and its random draws hidden.
 
         Raises:
-            Unreachable: the store does not answer now.
+            UnreachableError: the store does not answer now.
         """
         with rng_untouched():
             client = self.client
@@ -84,11 +84,11 @@ class Store:
                 yield client
             except MlflowException as error:
                 if error.error_code in TEMPORARY:
-                    raise Unreachable(f"MLflow at {self.uri} does not answer: {error.message}") from error
+                    raise UnreachableError(f"MLflow at {self.uri} does not answer: {error.message}") from error
                 raise
             except RequestException as error:
                 if error.response is None or error.response.status_code >= 500:
-                    raise Unreachable(f"MLflow at {self.uri} does not answer: {error}") from error
+                    raise UnreachableError(f"MLflow at {self.uri} does not answer: {error}") from error
                 raise
 
     @property
@@ -120,7 +120,7 @@ class Store:
 
         Raises:
             ValueError: it was deleted, and not yet for good.
-            Unreachable: the store does not answer now.
+            UnreachableError: the store does not answer now.
         """
         with self.calls() as client:
             from mlflow.exceptions import MlflowException
@@ -129,7 +129,7 @@ class Store:
             experiment = client.get_experiment_by_name(name)
             if experiment is None:
                 try:
-                    return str(client.create_experiment(name, artifact_location=location))
+                    return str(client.create_experiment(name, location))
                 except MlflowException as error:
                     if error.error_code != "RESOURCE_ALREADY_EXISTS":
                         raise
@@ -145,10 +145,10 @@ class Store:
     def artifacts(self, info: RunInfo) -> Path:
         """The folder of a run's artifacts, or, with a server, of those that are on this machine."""
         if self.remote:
-            return self.root / info.run_id / "artifacts"
+            return self.root / str(info.run_id) / "artifacts"
         from mlflow.utils.file_utils import local_file_uri_to_path
 
-        stored = Path(local_file_uri_to_path(info.artifact_uri))
+        stored = Path(local_file_uri_to_path(info.artifact_uri))  # type: ignore[no-untyped-call]
         beside = self.root.joinpath(*stored.parts[-3:])
         # MLflow stores absolute paths: they are wrong once the store has been moved.
         return stored if stored.parents[1].exists() and not beside.exists() else beside
@@ -188,7 +188,7 @@ def _create_database(path: Path) -> None:
             return
         partial = path.with_name(f".{path.name}.partial")
         partial.unlink(missing_ok=True)
-        SqlAlchemyStore(f"{SQLITE}{partial}", str(path.parent)).engine.dispose()
+        SqlAlchemyStore(f"{SQLITE}{partial}", str(path.parent)).engine.dispose()  # type: ignore[no-untyped-call]
         os.replace(partial, path)
 
 

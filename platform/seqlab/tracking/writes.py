@@ -49,7 +49,7 @@ class Sender:
         """Sends one write.
 
         Raises:
-            Unreachable: the store does not answer now.
+            UnreachableError: the store does not answer now.
             ValueError: it cannot create the run.
             MlflowException: it refuses.
         """

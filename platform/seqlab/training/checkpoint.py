@@ -45,10 +45,11 @@ class Checkpoints(ModelCheckpoint):
         self._saved_step = 0
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        folder = getattr(trainer.logger, "checkpoint_dir", None)
-        if isinstance(folder, str | Path):
-            self.dirpath = str(folder)
-        super().setup(trainer, pl_module, stage)
+        if stage == "fit":
+            folder = getattr(trainer.logger, "checkpoint_dir", None)
+            if isinstance(folder, str | Path):
+                self.dirpath = str(folder)
+            super().setup(trainer, pl_module, stage)
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         tokenizer = getattr(_datamodule(trainer), "tokenizer", None)

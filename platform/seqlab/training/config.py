@@ -22,7 +22,7 @@ BLOCK_MODULES = (
     "seqlab.positions",
     "seqlab.recurrence",
     "seqlab.tasks",
-    "seqlab_data",
+    "seqlab_data.text",
     "seqlab_data.tokenizers",
 )
 TRUSTED_ROOTS = ("seqlab", "seqlab_data", "torch", "lightning", "pytorch_lightning")
@@ -121,7 +121,7 @@ def check_trust(config: dict[str, Any], trust: Sequence[str]) -> None:
         vouched = any(path == module or path.startswith(f"{module}.") for module in trust)
         if "." in path and root not in TRUSTED_ROOTS and not vouched:
             raise ValueError(
-                f"the stored config names {path}, which would import the module {root}; add --trust {root} if you trust it"
+                f"the stored config names {path}, which would import the module {root}; --trust {root} allows it"
             )
 
 

@@ -9,14 +9,20 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
-from seqlab.training.progress import Progress
-from seqlab.training.summary import Summary
 
-from seqlab.tracking import RunLogger, config_hash, find_run, unfinished_runs
+from seqlab.tracking.callback import RunTracker
+from seqlab.tracking.logger import RunLogger
+from seqlab.tracking.params import config_hash
+from seqlab.tracking.runs import find_run, listed, unfinished_runs
 from seqlab.training.checkpoint import Checkpoints
 from seqlab.training.checkpoint_io import AtomicCheckpointIO
+from seqlab.training.compile import Compile
 from seqlab.training.config import LINKS, import_blocks
 from seqlab.training.exact_resume import ExactResume
+from seqlab.training.precision import check_precision
+from seqlab.training.progress import FitProgress
+from seqlab.training.summary import ModelTable
+from seqlab.training.where_next import WhereNext
 
 
 class ShortParser(LightningArgumentParser):
@@ -65,7 +71,13 @@ class SeqlabCLI(LightningCLI):
         )
         if self.verb == "predict":
             parser.add_argument("--out", type=str, default="predictions.pt", help="File for the predictions.")
-        parser.set_defaults({"trainer.use_distributed_sampler": False, "trainer.log_every_n_steps": 10})
+        parser.set_defaults(
+            {
+                # The data module splits the windows over the ranks itself.
+                "trainer.use_distributed_sampler": False,
+                "trainer.log_every_n_steps": 10,
+            }
+        )
         for name in LINKS:
             parser.link_arguments(f"data.{name}", f"model.init_args.{name}", apply_on="instantiate")
 
@@ -75,57 +87,64 @@ class SeqlabCLI(LightningCLI):
     def before_instantiate_classes(self) -> None:
         self._dump_config()
         options = self.config[self.verb]
-        if options.ckpt_path is None:
+        if options.ckpt_path is None or Path(options.ckpt_path).is_file():
             return
         if self.verb == "fit" and options.ckpt_path == "last":
             self.run_id = _only_unfinished(options.experiment, self.config_dump)
-            options.ckpt_path = str(find_run(self.run_id).last_checkpoint)
-        elif not Path(options.ckpt_path).is_file():
-            run = find_run(options.ckpt_path)
-            options.ckpt_path = str(run.last_checkpoint if self.verb == "fit" else run.best_checkpoint)
+        run = find_run(self.run_id or options.ckpt_path)
+        checkpoint = run.last_checkpoint if self.verb == "fit" else run.checkpoint
+        if checkpoint is None:
+            raise ValueError(f"--ckpt_path {options.ckpt_path}: run {run.name} ({run.id}) has no checkpoint")
+        options.ckpt_path = str(checkpoint)
 
     def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
         options = self.config_init[self.verb]
-        trainer = options.trainer
+        given = options.trainer
+        callbacks = [FitProgress()] if given.enable_progress_bar is not False else []
         if self.verb == "fit":
-            if trainer.logger is None or trainer.logger is True:
+            callbacks += self._fit_callbacks(options)
+            if given.logger in (None, True):
                 kwargs["logger"] = RunLogger(options.experiment, name=options.run_name, run_id=self.run_id)
-            kwargs["callbacks"] = [*(trainer.callbacks or []), *self._fit_callbacks(options)]
-        elif trainer.logger is None:
+        elif given.logger is None:
             kwargs["logger"] = False
-        kwargs["plugins"] = [*_as_list(trainer.plugins), AtomicCheckpointIO()]
-        return super().instantiate_trainer(**kwargs)
-
-    def after_instantiate_classes(self) -> None:
-        if self.config[self.verb].compile:
-            self.model.model.compile()
+        trainer = super().instantiate_trainer(
+            callbacks=[*_as_list(given.callbacks), *callbacks],
+            plugins=[*_as_list(given.plugins), AtomicCheckpointIO()],
+            enable_model_summary=False,
+            **kwargs,
+        )
+        check_precision(trainer, given.precision)
+        return trainer
 
     def after_predict(self) -> None:
         out = Path(self.config["predict"].out)
         torch.save(self.trainer.predict_loop.predictions, out)
-        print(f"Predictions: {out}")
+        print(f"Predictions {out}")
 
     def _fit_callbacks(self, options: Any) -> list[Callback]:
         callbacks: list[Callback] = [
             ExactResume(int(options.seed_everything)),
-            Checkpoints(config=self.config_dump, every_n_steps=options.checkpoint_every),
-            Summary(),
-            Progress(),
+            RunTracker(self.config_dump),
+            ModelTable(),
+            WhereNext(),
         ]
-        return callbacks
+        if options.trainer.enable_checkpointing is not False:
+            callbacks.append(Checkpoints(config=self.config_dump, every_n_steps=options.checkpoint_every))
+        return [*callbacks, Compile()] if options.compile else callbacks
 
 
 def _only_unfinished(experiment: str, config: dict[str, Any]) -> str:
     """The id of the experiment's one unfinished run with this config."""
     runs = unfinished_runs(experiment, config_hash(config))
     if len(runs) != 1:
-        listed = ", ".join(f"{run.name} ({run.id[:8]})" for run in runs) or "none"
         raise ValueError(
-            f"--ckpt_path last needs exactly one unfinished run of experiment {experiment} with this config; "
-            f"found {listed}"
+            f"--ckpt_path last needs one unfinished run of experiment {experiment} with this config, "
+            f"there {f'are {len(runs)}: {listed(runs)}' if runs else 'is none'}"
         )
     return runs[0].id
 
 
 def _as_list(value: Any) -> list[Any]:
-    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]

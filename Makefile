@@ -1,0 +1,32 @@
+# Two commands: `make quickstart` runs the main job, `make test` runs the tests. Each sets everything up.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: quickstart test test-all lint benchmarks clean
+.DEFAULT_GOAL := quickstart
+
+quickstart: .venv/installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" bash scripts/quickstart.sh
+
+test: .venv/installed
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-all: .venv/installed
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/installed
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+benchmarks: .venv/installed
+	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit("seqlab needs Python 3.11 or later") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch==2.13.0 --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv mlruns bundles

@@ -1,0 +1,77 @@
+"""Greedy text and the logits behind it, to compare a runtime with the float64 reference. NumPy only.
+
+R rows, N new tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab.decoding import Decoder, generate
+
+
+@dataclass(frozen=True)
+class GreedyTrace:
+    """Tokens (R, N) int64, and the logits (R, N, V) that each was chosen from."""
+
+    tokens: NDArray[np.int64]
+    logits: NDArray[np.floating]
+
+
+def trace(model: Decoder, prompts: Sequence[Sequence[int]], num_tokens: int) -> GreedyTrace:
+    """Decodes greedily, past any end of text."""
+    recorder = _Recorder(model)
+    tokens = generate(recorder, prompts, max_new_tokens=num_tokens)
+    return GreedyTrace(np.array(tokens, dtype=np.int64), np.stack(recorder.logits, axis=1))
+
+
+def compare(actual: GreedyTrace, expected: GreedyTrace) -> list[tuple[bool, str]]:
+    """For each row, whether it is as it should be, and in words what it is.
+
+    It should be identical, or first differ where the reference's two best logits are closer than twice the error
+    of the logits there: such a difference is the rounding's.
+    """
+    results = []
+    for ours, theirs, our_logits, their_logits in zip(
+        actual.tokens, expected.tokens, actual.logits, expected.logits, strict=True
+    ):
+        different = np.flatnonzero(ours != theirs)
+        if not different.size:
+            results.append((True, f"{ours.size} tokens identical"))
+            continue
+        first = int(different[0])
+        second, best = np.sort(their_logits[first].astype(np.float64))[-2:]
+        largest = float(np.abs(our_logits[first].astype(np.float64) - their_logits[first]).max())
+        results.append(
+            (
+                bool(best - second < 2 * largest),
+                f"differs from token {first} on, where the float64 margin is {best - second:.2e} and the largest "
+                f"logit error {largest:.2e}",
+            )
+        )
+    return results
+
+
+class _Recorder:
+    """A decoder that keeps the logits that it gives."""
+
+    def __init__(self, model: Decoder) -> None:
+        self.model = model
+        self.vocab_size = model.vocab_size
+        self.max_seq_len = model.max_seq_len
+        self.logits: list[NDArray[np.floating]] = []
+
+    def prefill(self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.floating], Any]:
+        logits, state = self.model.prefill(tokens, pad_mask)
+        self.logits.append(logits)
+        return logits, state
+
+    def step(self, tokens: NDArray[np.int64], state: Any) -> tuple[NDArray[np.floating], Any]:
+        logits, state = self.model.step(tokens, state)
+        self.logits.append(logits)
+        return logits, state

@@ -1,0 +1,224 @@
+"""Comparing runs: a table sorted by a metric, with what a larger fit would take at each run's measured speed."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seqlab.tracking.runs import TrackedRun, find_run, search, settle
+from seqlab.tracking.store import Store
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+MORE_IS_BETTER = re.compile(r"acc|bleu|chrf|exact|f1|per_s|precision|recall")
+BITS_PER_CHAR = "val/bits_per_char"
+SECONDS_A_DAY = 86400
+TEXT_COLUMNS = ("run", "status", "run id")
+STATUS_STYLES = {"FINISHED": "green", "RUNNING": "cyan", "FAILED": "red", "KILLED": "yellow"}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A run's line in a comparison; None where the run does not say.
+
+    Attributes:
+        run: the run.
+        value: of the metric that is compared. A validation metric's best, as the best checkpoint has it, or else the
+            last.
+        bits_per_char: in validation, at the same step.
+        num_params: parameters.
+        state_size: numbers that decoding must remember of one sequence, at the training length.
+        tokens_per_s: measured speed of training, of all devices together.
+        days: to train on the asked number of tokens at that speed.
+        cost: of those days, for all devices.
+    """
+
+    run: TrackedRun
+    value: float | None
+    bits_per_char: float | None
+    num_params: int | None
+    state_size: int | None
+    tokens_per_s: float | None
+    days: float | None = None
+    cost: float | None = None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Runs, the best first.
+
+    Attributes:
+        rows: a line a run.
+        metric: what they are sorted by.
+        tokens: that `days` and `cost` are for, or None.
+        price: of one device for an hour, or None.
+    """
+
+    rows: list[Row]
+    metric: str
+    tokens: float | None = None
+    price: float | None = None
+
+    @property
+    def runs(self) -> list[TrackedRun]:
+        return [row.run for row in self.rows]
+
+    @cached_property
+    def header(self) -> list[str]:
+        """The titles of the columns, with units and line breaks: all columns fit into 80 characters."""
+        titles = ["#", "run", self.metric.replace("/", "/\n")]
+        titles += ["bits/\nchar"] if self.metric != BITS_PER_CHAR else []
+        titles += ["params", "state", "tokens\n/s"]
+        if self.tokens is not None:
+            titles.append(f"days for\n{short(self.tokens)}\ntokens")
+        if self.price is not None:
+            titles.append(f"cost at\n{self.price:g}/h")
+        return [*titles, "status", "run id"]
+
+    def cells(self, row: Row) -> list[str]:
+        """A row's texts, by `header`."""
+        texts = [str(self.rows.index(row) + 1), row.run.name, _fixed(row.value)]
+        texts += [_fixed(row.bits_per_char)] if self.metric != BITS_PER_CHAR else []
+        texts += [short(row.num_params), short(row.state_size), short(row.tokens_per_s)]
+        texts += [_rounded(row.days)] if self.tokens is not None else []
+        texts += [_rounded(row.cost)] if self.price is not None else []
+        return [*texts, row.run.status, row.run.id[:8]]
+
+    def table(self) -> Table:
+        """The comparison for a terminal."""
+        from rich import box
+        from rich.table import Table
+        from rich.text import Text
+
+        gap = 1 if self.price is None else 0
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False, show_edge=False)
+        widths = [max(map(len, column)) for column in zip(*map(self.cells, self.rows), strict=True)]
+        for title, width in zip(self.header, widths, strict=True):
+            if title == "run":
+                table.add_column(title, overflow="fold")
+            else:
+                least = max(width, *map(len, title.split("\n")))
+                table.add_column(Text(title), justify="left" if title in TEXT_COLUMNS else "right", min_width=least)
+        for row in self.rows:
+            cells = [Text(cell) for cell in self.cells(row)]
+            cells[-2].stylize(STATUS_STYLES.get(row.run.status, ""))
+            table.add_row(*cells, style="bold" if row is self.rows[0] else None)
+        return table
+
+    def write_report(self, path: str | Path) -> None:
+        """Writes the comparison as one HTML page that needs nothing else.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        from seqlab.tracking.report import write_report
+
+        write_report(self, Path(path))
+
+
+def compare(
+    runs: list[str] | None = None,
+    *,
+    experiment: str | None = None,
+    metric: str = "val/loss",
+    tokens: float | None = None,
+    price: float | None = None,
+    store: Store | None = None,
+) -> Comparison:
+    """Compares runs by a metric: the least is the best, unless its name says otherwise (accuracy, BLEU, speed).
+
+    Args:
+        runs: what `find_run` takes; None = all.
+        experiment: only runs of this experiment.
+        metric: a logged metric.
+        tokens: adds the days that training on so many would take.
+        price: of one device for an hour; adds what those days would cost.
+        store: where the runs are.
+
+    Raises:
+        ValueError: there is no such run or experiment, no run has the metric, or a number makes no sense.
+    """
+    if tokens is not None and not (tokens > 0 and math.isfinite(tokens)):
+        raise ValueError(f"tokens must be a positive number, got {tokens:g}")
+    if price is not None and not (price >= 0 and math.isfinite(price)):
+        raise ValueError(f"price must be a number of at least 0, got {price:g}")
+    if price is not None and tokens is None:
+        raise ValueError("a price needs tokens: the cost is that of training on so many")
+    store = store or Store()
+    if not store.exists:
+        raise ValueError(f"there are no runs yet: {store.uri} does not exist; seqlab fit makes the first")
+    settle(store)
+    if runs is None:
+        found = search(store, experiment=experiment)
+    else:
+        found = list({run.id: run for run in (find_run(text, store) for text in runs)}.values())
+        found = [run for run in found if experiment in (None, run.experiment)]
+    if not found:
+        raise ValueError(f"no runs to compare in {store.uri}")
+    logged = sorted({name for run in found for name in run.metrics})
+    if metric not in logged:
+        raise ValueError(f"no run has the metric {metric!r}; there are {', '.join(logged) or 'none'}")
+    sign = -1 if more_is_better(metric) else 1
+    rows = [_row(run, metric, sign, tokens, price) for run in found]
+    rows.sort(key=lambda row: (row.value is None, 0 if row.value is None else sign * row.value))
+    return Comparison(rows, metric, tokens, price)
+
+
+def more_is_better(metric: str) -> bool:
+    """Whether a larger value of the metric is better, by its name."""
+    return MORE_IS_BETTER.search(metric.lower()) is not None
+
+
+def short(number: float | None) -> str:
+    """A number in about four characters: 271360 is 271.4k."""
+    if number is None or not math.isfinite(number):
+        return "-"
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(number) >= 0.99995 * size:
+            return f"{number / size:.4g}{unit}"
+    return f"{number:.4g}"
+
+
+def _row(run: TrackedRun, metric: str, sign: int, tokens: float | None, price: float | None) -> Row:
+    step, value = _value(run, metric, sign)
+    bits = dict(run.history(BITS_PER_CHAR)) if BITS_PER_CHAR in run.metrics else {}
+    speed = run.metrics.get("perf/tokens_per_s")
+    days = tokens / speed / SECONDS_A_DAY if tokens and speed else None
+    devices = run.metrics.get("num_devices", 1)
+    return Row(
+        run,
+        value,
+        bits.get(step, run.metrics.get(BITS_PER_CHAR)),
+        _count(run, "num_params"),
+        _count(run, "state_size"),
+        speed,
+        days,
+        days * 24 * price * devices if days is not None and price is not None else None,
+    )
+
+
+def _value(run: TrackedRun, metric: str, sign: int) -> tuple[int, float | None]:
+    """The step and the value to compare a run by; of a validation metric the best."""
+    points = (
+        [(step, value) for step, value in run.history(metric) if math.isfinite(value)] if metric in run.metrics else []
+    )
+    if not points:
+        return -1, None
+    return min(points, key=lambda point: sign * point[1]) if metric.startswith("val/") else points[-1]
+
+
+def _count(run: TrackedRun, metric: str) -> int | None:
+    return int(run.metrics[metric]) if metric in run.metrics else None
+
+
+def _fixed(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
+
+
+def _rounded(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.2f}"

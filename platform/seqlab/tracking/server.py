@@ -1,0 +1,46 @@
+"""MLflow's own pages on the store."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+from seqlab.tracking.runs import settle
+from seqlab.tracking.store import ENVIRONMENT, Store
+
+# Without the workers for evaluating chats, which are six processes of 400 MB.
+UI_ENVIRONMENT = {**ENVIRONMENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+
+TRAINING_PAGE = "#/experiments?workflowType=machine_learning"
+
+
+def ui_command(store: Store, port: int) -> list[str]:
+    """The command that serves MLflow's pages on a store, to this machine only.
+
+    Raises:
+        ValueError: the store is a server, which has its own pages, or there is none yet.
+    """
+    if store.remote:
+        raise ValueError(f"the store is a server: open {store.uri} in a browser")
+    if not store.exists:
+        raise ValueError(f"there are no runs yet: {store.uri} does not exist; seqlab fit makes the first")
+    return [
+        *(sys.executable, "-m", "mlflow", "ui"),
+        *("--backend-store-uri", store.uri, "--default-artifact-root", str(store.root)),
+        *("--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
+        *("--uvicorn-opts", "--log-level=warning"),
+    ]
+
+
+def ui(port: int = 5000, store: Store | None = None) -> NoReturn:
+    """Becomes a process that serves MLflow's pages until it is interrupted.
+
+    Raises:
+        ValueError: as `ui_command`.
+    """
+    store = store or Store()
+    command = ui_command(store, port)
+    settle(store)
+    print(f"http://127.0.0.1:{port}/{TRAINING_PAGE} (Ctrl-C ends it)", flush=True)
+    os.execve(sys.executable, command, {**UI_ENVIRONMENT, **os.environ})

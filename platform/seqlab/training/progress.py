@@ -1,0 +1,159 @@
+"""The progress of a fit: metrics, tokens a second and the time left."""
+
+from __future__ import annotations
+
+import sys
+import time
+from datetime import timedelta
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import ProgressBar
+
+from seqlab.training.display import Display, display
+
+
+class FitProgress(ProgressBar):
+    """Shows on stderr how far a fit is, or a validation, test or prediction.
+
+    A fit is counted in optimiser steps, all epochs together. Shown are the metrics logged with `prog_bar=True`, the
+    tokens a second of training alone, over all ranks, and the time left, validations included. Metrics are read only
+    when they are shown, a few times a second: reading one waits for the GPU.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._enabled = True
+        self._display: Display | None = None
+        self._speed = _Speed()
+        self._start = (0.0, 0)
+
+    def enable(self) -> None:
+        self._enabled = True
+
+    def disable(self) -> None:
+        self._enabled = False
+
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        print(*args, **{"file": sys.stderr, **kwargs})
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        self._display = display() if self._enabled else None
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._start = time.monotonic(), trainer.global_step
+
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._speed.pause()
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._speed.count(num_tokens(batch) * trainer.world_size)
+        if self._display is not None and self._display.due():
+            self._show_fit(trainer, self._display)
+
+    def on_validation_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int, *args: Any
+    ) -> None:
+        if not trainer.sanity_checking:
+            self._show_evaluation("validate", batch_idx, trainer.num_val_batches)
+
+    def on_test_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int, *args: Any
+    ) -> None:
+        self._show_evaluation("test", batch_idx, trainer.num_test_batches)
+
+    def on_predict_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int, *args: Any
+    ) -> None:
+        self._show_evaluation("predict", batch_idx, trainer.num_predict_batches)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._speed.pause()
+        if trainer.state.fn != "fit":
+            self._close()
+        elif self._display is not None:
+            self._display.finish("validate")
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self._display is not None:
+            self._show_fit(trainer, self._display)
+        self._close()
+
+    def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._close()
+
+    def on_predict_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._close()
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        self._close()
+
+    def on_exception(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
+    ) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._display is not None:
+            self._display.close()
+            self._display = None
+
+    def _show_fit(self, trainer: L.Trainer, display: Display) -> None:
+        step, total = trainer.global_step, trainer.estimated_stepping_batches
+        news = [
+            f"{name.removeprefix('train/')} {float(value):.4g}"
+            for name, value in trainer.progress_bar_metrics.items()
+        ]
+        if self._speed.rate:
+            news.append(f"{_short(self._speed.rate)} tokens/s")
+        started_at, first_step = self._start
+        if first_step < step < total < float("inf"):
+            seconds = (time.monotonic() - started_at) / (step - first_step) * (total - step)
+            news.append(f"{timedelta(seconds=round(seconds))} left")
+        display.show("fit", step, total, " · ".join(news))
+
+    def _show_evaluation(self, name: str, batch_idx: int, num_batches: float | list[int | float]) -> None:
+        if self._display is not None and self._display.due():
+            total = sum(num_batches) if isinstance(num_batches, list) else num_batches
+            self._display.show(name, batch_idx + 1, total, "")
+
+
+class _Speed:
+    """Tokens a second over the last 10 to 20 seconds of counting."""
+
+    def __init__(self) -> None:
+        self._tokens, self._seconds = 0.0, 0.0
+        self._last: float | None = None
+
+    def count(self, tokens: int) -> None:
+        """These tokens took the time since the last count, unless there was a pause."""
+        now = time.perf_counter()
+        if self._last is not None:
+            self._tokens += tokens
+            self._seconds += now - self._last
+            if self._seconds > 20:
+                self._tokens, self._seconds = self._tokens / 2, self._seconds / 2
+        self._last = now
+
+    def pause(self) -> None:
+        self._last = None
+
+    @property
+    def rate(self) -> float:
+        return self._tokens / self._seconds if self._seconds else 0.0
+
+
+def num_tokens(batch: Any) -> int:
+    """How many tokens a model reads of a batch that has `tokens`; 0 of another."""
+    tokens = getattr(batch, "tokens", None)
+    return 0 if tokens is None else int(tokens.numel())
+
+
+def _short(number: float) -> str:
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:.0f}"

@@ -1,0 +1,104 @@
+"""The model as a table: what each block mixes with, its parameters and its state."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+import lightning as L
+from lightning.pytorch.callbacks import ModelSummary
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+from seqlab.mixer import Mixer
+from seqlab.nn.feed_forward import FeedForward
+from seqlab.nn.norm import Norm
+from seqlab.positions.base import PositionalEncoding
+
+DEFAULT_SEQ_LEN = 1024
+
+
+class ModelTable(ModelSummary):
+    """Prints the table on stderr when a fit starts."""
+
+    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.is_global_zero:
+            model = getattr(pl_module, "model", pl_module)
+            Console(stderr=True).print(model_table(model, getattr(pl_module, "seq_len", DEFAULT_SEQ_LEN)))
+
+
+def model_table(model: nn.Module, seq_len: int) -> Table:
+    """One row for each part of the model; consecutive blocks that are alike share one.
+
+    A block is a module that has a mixer. Its state is the numbers that one sequence must remember after `seq_len`
+    tokens.
+    """
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("part", no_wrap=True)
+    table.add_column(type(model).__name__)
+    table.add_column("parameters", justify="right", no_wrap=True)
+    table.add_column(f"state at {seq_len} tokens", justify="right")
+    parts = [
+        (name, describe(part), sum(p.numel() for p in part.parameters()), _state_size(part, seq_len))
+        for name, part in _parts(model)
+    ]
+    for (description, parameters, state), group in groupby(parts, key=lambda part: part[1:]):
+        names = [name for name, *_ in group]
+        count = f"{len(names)} x " if len(names) > 1 else ""
+        table.add_row(
+            _range(names), description, f"{count}{parameters:,}", f"{count}{state:,}" if state else ""
+        )
+    total = sum(p.numel() for p in model.parameters())
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    note = "" if trained == total else f"{trained:,} of the parameters are trained"
+    table.add_row("total", note, f"{total:,}", f"{sum(state for *_, state in parts):,}", style="bold")
+    return table
+
+
+def describe(part: nn.Module) -> str:
+    """What a part of a model is; of a block, what it mixes with, its feed-forward and its norm."""
+    if isinstance(part, PositionalEncoding):
+        return f"{type(part).__name__} on {part.acts_on}"
+    if (mixer := _mixer(part)) is None:
+        return str(part) if isinstance(part, nn.Embedding | nn.Linear) else type(part).__name__
+    details = [type(mixer).__name__ + _heads(mixer)]
+    for kind in (FeedForward, Norm):
+        details += dict.fromkeys(type(child).__name__ for child in part.children() if isinstance(child, kind))
+    place = getattr(part, "norm_place", None)
+    return " · ".join(details) + (f" ({place})" if place else "")
+
+
+def _parts(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    for name, child in module.named_children():
+        has_mixer = any(isinstance(inner, Mixer) for inner in child.modules())
+        if has_mixer and _mixer(child) is None and not isinstance(child, Mixer):
+            yield from _parts(child, f"{prefix}{name}.")
+        elif isinstance(child, PositionalEncoding) or any(True for _ in child.parameters()):
+            yield prefix + name, child
+
+
+def _mixer(part: nn.Module) -> Mixer | None:
+    if isinstance(part, Mixer):
+        return part
+    return next((child for child in part.children() if isinstance(child, Mixer)), None)
+
+
+def _heads(mixer: Mixer) -> str:
+    heads, kv_heads = getattr(mixer, "num_heads", None), getattr(mixer, "num_kv_heads", None)
+    details = [] if heads is None else [f"{heads} heads"]
+    if kv_heads not in (None, heads):
+        details.append(f"{kv_heads} for keys and values")
+    if not mixer.causal:
+        details.append("not causal")
+    return f" ({', '.join(details)})" if details else ""
+
+
+def _state_size(part: nn.Module, seq_len: int) -> int:
+    mixer = _mixer(part)
+    return mixer.state_size(seq_len) if mixer is not None and mixer.causal else 0
+
+
+def _range(names: list[str]) -> str:
+    """blocks.0, blocks.1, blocks.2 are blocks.0-2."""
+    return names[0] if len(names) == 1 else f"{names[0]}-{names[-1].rpartition('.')[2]}"

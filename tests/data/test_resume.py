@@ -1,0 +1,170 @@
+"""A fit that stops and resumes trains on the same batches as one that does not, with Lightning's own loops."""
+
+from __future__ import annotations
+
+import hashlib
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from lightning.pytorch.strategies import SingleDeviceStrategy
+from torch import Tensor
+
+from seqlab.batch import TokenBatch
+from seqlab_data import TextDataModule
+from seqlab_data.tokenizers import ByteTokenizer
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*does not have many workers.*"),
+    pytest.mark.filterwarnings("ignore:.*smaller than the logging interval.*"),
+]
+SEQ_LEN, BATCH_SIZE, NUM_BATCHES = 16, 4, 7
+
+
+class Recorder(L.LightningModule):
+    """A model of one weight, which notes the hash of each micro-batch and the optimiser steps before it."""
+
+    def __init__(self, plan_steps: bool = False) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+        self.plan_steps = plan_steps
+        self.seen: list[tuple[int, str]] = []
+
+    def training_step(self, batch: TokenBatch, batch_idx: int) -> Tensor:
+        digest = hashlib.sha256(batch.tokens.numpy().tobytes() + batch.targets.numpy().tobytes()).hexdigest()
+        self.seen.append((self.trainer.global_step, digest[:16]))
+        return self.weight * batch.tokens.float().mean()
+
+    def validation_step(self, batch: TokenBatch, batch_idx: int) -> None:
+        self.log("val/loss", self.weight.detach(), batch_size=1)
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        if self.plan_steps:  # it makes Lightning set up the loader before it has read the checkpoint
+            assert self.trainer.estimated_stepping_batches > 0
+        return torch.optim.SGD(self.parameters(), lr=0.01)
+
+
+class SaveAfter(L.Callback):
+    """Saves a checkpoint in one hook, once `batches` micro-batches are done."""
+
+    def __init__(self, path: Path, hook: str, batches: int) -> None:
+        self.path, self.batches = path, batches
+        setattr(self, hook, self._save)
+
+    def _save(self, trainer: L.Trainer, *_: Any) -> None:
+        done = trainer.fit_loop.epoch_loop.batch_progress.total.processed
+        if done == self.batches and not trainer.sanity_checking and not self.path.exists():
+            trainer.save_checkpoint(self.path)
+
+
+@pytest.fixture
+def text_file(tmp_path: Path) -> str:
+    # 90% of it, the train split, is 431 bytes; with bos 26 full windows and a rest: 27 in batches of 4.
+    path = tmp_path / "text.txt"
+    path.write_bytes(bytes(32 + (7 * i * i + i) % 95 for i in range(479)))
+    return str(path)
+
+
+def fit(text_file: str, ckpt_path: Path | None = None, *callbacks: L.Callback, **options: Any) -> Recorder:
+    workers = options.pop("num_workers", 0)
+    model = Recorder(options.pop("plan_steps", False))
+    data = options.pop("data", None) or TextDataModule(
+        text_file,
+        tokenizer=ByteTokenizer,
+        seq_len=SEQ_LEN,
+        batch_size=BATCH_SIZE,
+        num_workers=workers,
+        cache_dir=str(Path(text_file).parent / "cache"),
+    )
+    defaults = {"max_epochs": 3, "accelerator": "cpu", "use_distributed_sampler": False, "callbacks": list(callbacks)}
+    quiet = {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
+    trainer = L.Trainer(**{**defaults, **quiet, **options})
+    trainer.fit(model, data, ckpt_path=ckpt_path, weights_only=True)
+    return model
+
+
+def test_an_uninterrupted_fit_shuffles_each_epoch_anew(text_file: str) -> None:
+    seen = [digest for _, digest in fit(text_file).seen]
+    assert len(seen) == 3 * NUM_BATCHES
+    epochs = [seen[i : i + NUM_BATCHES] for i in range(0, len(seen), NUM_BATCHES)]
+    assert all(one != other for one, other in pairwise(epochs))
+    assert len(set(seen)) == len(seen)
+
+
+def test_workers_change_nothing(text_file: str) -> None:
+    assert fit(text_file, num_workers=2).seen == fit(text_file).seen
+
+
+MID_EPOCH = ("on_train_batch_end", NUM_BATCHES + 4)
+LAST_BATCH = ("on_train_batch_end", 2 * NUM_BATCHES)
+LAST_VALIDATION = ("on_validation_end", 2 * NUM_BATCHES)
+MID_VALIDATION = ("on_validation_end", NUM_BATCHES + 4)
+EPOCH_END = ("on_train_epoch_end", 2 * NUM_BATCHES)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"accumulate_grad_batches": 2}, {"max_steps": 20, "max_epochs": -1}, {"plan_steps": True}], ids=str
+)
+@pytest.mark.parametrize("hook, batches", [MID_EPOCH, LAST_BATCH, LAST_VALIDATION, EPOCH_END])
+def test_a_resumed_fit_sees_the_same_batches(
+    text_file: str, tmp_path: Path, hook: str, batches: int, options: dict[str, Any]
+) -> None:
+    path = tmp_path / "some.ckpt"
+    whole = fit(text_file, None, SaveAfter(path, hook, batches), **options).seen
+    assert fit(text_file, path, **options).seen == whole[batches:]
+    state = torch.load(path, weights_only=True)["TextDataModule"]
+    assert (state["epoch"], state["batch"]) == divmod(batches, NUM_BATCHES)
+
+
+def test_a_fit_resumed_with_workers_sees_the_same_batches(text_file: str, tmp_path: Path) -> None:
+    path = tmp_path / "some.ckpt"
+    whole = fit(text_file, None, SaveAfter(path, *MID_EPOCH), plan_steps=True).seen
+    assert fit(text_file, path, plan_steps=True, num_workers=2).seen == whole[NUM_BATCHES + 4 :]
+
+
+def test_resuming_from_a_validation_within_an_epoch(text_file: str, tmp_path: Path) -> None:
+    path = tmp_path / "some.ckpt"
+    whole = fit(text_file, None, SaveAfter(path, *MID_VALIDATION), val_check_interval=4).seen
+    assert fit(text_file, path, val_check_interval=4).seen == whole[NUM_BATCHES + 4 :]
+
+
+def test_a_fit_that_max_steps_ended_goes_on_where_it_ended(text_file: str, tmp_path: Path) -> None:
+    path = tmp_path / "some.ckpt"
+    whole = fit(text_file, max_steps=18, max_epochs=-1).seen
+    first = fit(text_file, None, SaveAfter(path, "on_train_epoch_end", 10), max_steps=10, max_epochs=-1).seen
+    assert first + fit(text_file, path, max_steps=18, max_epochs=-1).seen == whole
+
+
+class RestoresLate(SingleDeviceStrategy):
+    """Reads the checkpoint after it has set the optimisers up, as the strategies that shard a model do."""
+
+    restore_checkpoint_after_setup = True
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_a_loader_set_up_before_the_checkpoint_is_read_begins_where_it_says(
+    text_file: str, tmp_path: Path, num_workers: int
+) -> None:
+    path = tmp_path / "some.ckpt"
+    whole = fit(text_file, None, SaveAfter(path, *MID_EPOCH)).seen
+    strategy = RestoresLate(device="cpu")
+    resumed = fit(text_file, path, plan_steps=True, strategy=strategy, num_workers=num_workers)
+    assert resumed.seen == whole[NUM_BATCHES + 4 :]
+
+
+def test_a_datamodule_that_resumed_begins_again_in_a_new_fit(text_file: str, tmp_path: Path) -> None:
+    path = tmp_path / "some.ckpt"
+    whole = fit(text_file, None, SaveAfter(path, *MID_EPOCH)).seen
+    cache = str(Path(text_file).parent / "cache")
+    data = TextDataModule(text_file, tokenizer=ByteTokenizer, seq_len=SEQ_LEN, batch_size=BATCH_SIZE, cache_dir=cache)
+    assert fit(text_file, path, data=data).seen == whole[NUM_BATCHES + 4 :]
+    assert fit(text_file, data=data).seen == whole

@@ -1,0 +1,234 @@
+"""Laws of every tokenizer, and what is particular to each."""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentencepiece import SentencePieceProcessor
+
+from seqlab_data.tokenizers import (
+    ByteTokenizer,
+    CharTokenizer,
+    SubwordTokenizer,
+    Tokenizer,
+    load_tokenizer,
+    tokenizer_from_dict,
+)
+
+CORPUS = "It was the best of times, it was the worst of times,\nit was the age of wisdom — é, ß.\n\n  The end.\t" * 20
+NASTY = [
+    *("", "\0", "\n", "\n\n", "\r\n", " ", "   a  b ", "\t", "\ufeff", "\ufffd", "e\u0301", "\U0001f600", "\U0010ffff"),
+    *(
+        "\u2581",
+        "a\u2581b \u2581\u2581",
+        "\u2585",
+        " \u2047 ",
+        "<s></s><unk><pad>",
+        "<0x41><0x0A>",
+        "\u3000\u00a0\u2028",
+    ),
+]
+
+
+def random_texts(count: int = 1500) -> list[str]:
+    """Texts over every plane of Unicode, mixed with pieces that a tokenizer may take for something else."""
+    rng = random.Random(0)
+
+    def piece() -> str:
+        top = rng.choice((0x80, 0x800, 0x3000, 0x10000, 0x110000))
+        code = rng.choice((rng.randrange(top), *(ord(c) for c in " \n\u2581")))
+        return rng.choice((chr(code), " the", *NASTY)) if not 0xD800 <= code < 0xE000 else " "
+
+    return NASTY + ["".join(piece() for _ in range(rng.randrange(30))) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def subword() -> SubwordTokenizer:
+    return SubwordTokenizer(CORPUS, vocab_size=340)
+
+
+@pytest.fixture(params=["byte", "char", "subword"])
+def tokenizer(request: pytest.FixtureRequest, subword: SubwordTokenizer) -> Tokenizer:
+    every = CORPUS + "".join(random_texts())
+    return {"byte": ByteTokenizer(), "char": CharTokenizer(every), "subword": subword}[request.param]
+
+
+def test_decode_inverts_encode(tokenizer: Tokenizer) -> None:
+    for text in [CORPUS, *random_texts()]:
+        ids = tokenizer.encode(text)
+        assert tokenizer.decode(ids) == text
+        assert all(2 < i < tokenizer.vocab_size for i in ids)
+
+
+def test_char_counts_say_which_characters_a_prefix_has_begun(tokenizer: Tokenizer) -> None:
+    for text in [CORPUS[:200], *random_texts(100)]:
+        ids = tokenizer.encode(text)
+        begins = np.cumsum([0, *(len(c.encode()) for c in text)])[:-1]
+        counts = tokenizer.char_counts(ids)
+        for length in range(len(ids) + 1):
+            num_bytes = sum(len(tokenizer.token_bytes[i]) for i in ids[:length])
+            assert counts[:length].sum() == (begins < num_bytes).sum()
+        assert counts.sum() == len(text)
+
+
+def test_char_counts_keep_the_shape_and_give_specials_none(tokenizer: Tokenizer) -> None:
+    assert tokenizer.char_counts([[0, 1], [2, 2]]).tolist() == [[0, 0], [0, 0]]
+
+
+def test_specials_are_distinct_and_decode_to_nothing(tokenizer: Tokenizer) -> None:
+    specials = [tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id]
+    assert len(set(specials)) == 3
+    a, b = tokenizer.encode("a"), tokenizer.encode("b")
+    assert tokenizer.decode([specials[1], *a, specials[2], *b, specials[0]]) == "ab"
+
+
+def test_streaming_any_ids_gives_what_decode_gives(tokenizer: Tokenizer) -> None:
+    rng = random.Random(1)
+    for _ in range(300):
+        ids = [rng.randrange(tokenizer.vocab_size) for _ in range(rng.randrange(20))]
+        stream = tokenizer.stream_decoder()
+        assert "".join(map(stream.push, ids)) + stream.finish() == tokenizer.decode(ids)
+
+
+@pytest.mark.parametrize("wrong", [-1, 10**6])
+def test_an_id_outside_the_vocabulary_is_refused(tokenizer: Tokenizer, wrong: int) -> None:
+    with pytest.raises(ValueError, match=rf"token id {wrong} .* 0 to {tokenizer.vocab_size - 1}"):
+        tokenizer.decode([3, wrong])
+
+
+def test_a_lone_surrogate_is_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(ValueError, match="surrogates not allowed"):
+        tokenizer.encode("a\ud800")
+
+
+def test_save_load_dict_and_pickle_keep_everything(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    tokenizer.save(tmp_path / "new" / "folder")
+    described = json.loads(json.dumps(tokenizer.to_dict()))
+    for copy in (
+        load_tokenizer(tmp_path / "new" / "folder"),
+        tokenizer_from_dict(described),
+        pickle.loads(pickle.dumps(tokenizer)),
+    ):
+        assert type(copy) is type(tokenizer)
+        assert copy.token_bytes == tokenizer.token_bytes
+        assert copy.encode(CORPUS) == tokenizer.encode(CORPUS)
+        assert copy.to_dict() == tokenizer.to_dict()
+
+
+def test_its_description_loads_with_weights_only(tokenizer: Tokenizer) -> None:
+    file = io.BytesIO()
+    torch.save({"tokenizer": tokenizer.to_dict()}, file)
+    file.seek(0)
+    assert torch.load(file, weights_only=True) == {"tokenizer": tokenizer.to_dict()}
+
+
+def test_bytes_by_hand() -> None:
+    tokenizer = ByteTokenizer("ignored")
+    assert tokenizer.vocab_size == 259
+    assert tokenizer.encode("aé") == [3 + 0x61, 3 + 0xC3, 3 + 0xA9]
+    assert tokenizer.char_counts(tokenizer.encode("aé€😀")).tolist() == [1, 1, 0, 1, 0, 0, 1, 0, 0, 0]
+    assert tokenizer.decode([3 + 0xC3, 3 + 0x61, 3 + 0xFF]) == "\ufffda\ufffd"
+
+
+def test_a_stream_holds_back_an_unfinished_character() -> None:
+    stream = ByteTokenizer().stream_decoder()
+    assert [stream.push(i) for i in ByteTokenizer().encode("é€")] == ["", "é", "", "", "€"]
+    assert stream.push(3 + 0xE2) == ""
+    assert stream.finish() == "\ufffd"
+
+
+def test_characters_by_hand() -> None:
+    tokenizer = CharTokenizer("banana é")
+    assert tokenizer.alphabet == " abné"
+    assert tokenizer.vocab_size == 9
+    assert tokenizer.encode("ban é") == [6, 5, 7, 4, 8]
+    assert tokenizer.encode("xa\0\U0010ffff") == [3, 5, 3, 3]
+    assert tokenizer.decode(tokenizer.encode("xa")) == "\ufffda"
+    assert tokenizer.char_counts([3, 5]).tolist() == [1, 1]
+    assert CharTokenizer("").encode("ab") == [3, 3]
+
+
+def test_subwords_shorten_what_they_were_trained_on_and_spell_the_rest_in_bytes(subword: SubwordTokenizer) -> None:
+    assert subword.vocab_size == 340
+    assert len(subword.encode(CORPUS)) < len(CORPUS) / 2
+    assert [subword.token_bytes[i] for i in subword.encode("\U0001f600\n")] == [
+        b"\xf0",
+        b"\x9f",
+        b"\x98",
+        b"\x80",
+        b"\n",
+    ]
+
+
+def test_subword_training_is_deterministic(subword: SubwordTokenizer) -> None:
+    assert SubwordTokenizer(CORPUS, vocab_size=340).to_dict() == subword.to_dict()
+
+
+def test_the_saved_model_is_sentencepieces_own(subword: SubwordTokenizer, tmp_path: Path) -> None:
+    subword.save(tmp_path)
+    processor = SentencePieceProcessor(model_file=str(tmp_path / "tokenizer.model"))
+    for text in [CORPUS, *random_texts(300)]:
+        if "\u2581" not in text:
+            assert processor.encode(text, out_type=int) == subword.encode(text)
+            assert processor.decode(subword.encode(text)) == text
+
+
+@pytest.mark.parametrize(
+    "text, vocab_size, message",
+    [
+        (CORPUS, 100, "vocab_size 100 is too small .* at least 2[0-9][0-9]$"),
+        (CORPUS, 10**5, "vocab_size 100000 is too large .* at most [0-9]+$"),
+        ("\n\n", 300, "the training text is empty"),
+    ],
+)
+def test_a_vocabulary_that_does_not_fit_the_text_is_refused(text: str, vocab_size: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SubwordTokenizer(text, vocab_size=vocab_size)
+
+
+def test_the_size_that_a_refusal_names_is_accepted() -> None:
+    for wrong in (100, 10**5):
+        with pytest.raises(ValueError) as refusal:
+            SubwordTokenizer(CORPUS, vocab_size=wrong)
+        named = int(str(refusal.value).split()[-1])
+        assert SubwordTokenizer(CORPUS, vocab_size=named).vocab_size == named
+
+
+def test_damage_is_noticed(subword: SubwordTokenizer, tmp_path: Path) -> None:
+    subword.save(tmp_path)
+    model = tmp_path / "tokenizer.model"
+    content = bytearray(model.read_bytes())
+    content[100] ^= 1
+    model.write_bytes(content)
+    with pytest.raises(ValueError, match=r"tokenizer\.model is damaged"):
+        load_tokenizer(tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{")
+    with pytest.raises(ValueError, match="not a tokenizer file"):
+        load_tokenizer(tmp_path)
+
+
+def test_an_unknown_class_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"'WordTokenizer', known are .*ByteTokenizer, CharTokenizer"):
+        tokenizer_from_dict({"class": "WordTokenizer", "assets": {}})
+    with pytest.raises(ValueError, match="lacks 'alphabet'"):
+        tokenizer_from_dict({"class": "CharTokenizer", "assets": {}})
+    with pytest.raises(ValueError, match="has 259 tokens, its description says 9"):
+        tokenizer_from_dict({"class": "ByteTokenizer", "vocab_size": 9, "assets": {}})
+
+
+def test_importing_them_loads_neither_torch_nor_lightning_nor_sentencepiece() -> None:
+    code = (
+        "import sys, seqlab_data.tokenizers as t; t.CharTokenizer('a').encode('a'); "
+        "print(sorted({'torch', 'lightning', 'sentencepiece', 'filelock'} & set(sys.modules)))"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"

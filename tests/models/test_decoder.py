@@ -1,0 +1,130 @@
+"""What DecoderLM promises beyond the laws: initialisation, dropout, precision, copies."""
+
+from __future__ import annotations
+
+import copy
+import math
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from contracts.cases import CAUSAL_PAIRS, MixerCase, PositionCase, pair_name
+from seqlab.attention import Attention
+from seqlab.models import DecoderLM
+from seqlab.nn import Block
+from seqlab.positions import Learned, NoPositions
+from seqlab.recurrence import GRU
+from tolerances import TOLERANCE, assert_close
+
+pairs = pytest.mark.parametrize("pair", CAUSAL_PAIRS, ids=pair_name)
+
+
+def _model(pair: tuple[MixerCase, PositionCase], **options: Any) -> DecoderLM:
+    torch.manual_seed(0)
+    return DecoderLM(11, 16, d_model=16, num_layers=2, mixer=pair[0].factory, positions=pair[1].factory, **options)
+
+
+@pairs
+def test_trains_in_mixed_precision(pair: tuple[MixerCase, PositionCase]) -> None:
+    model, tokens = _model(pair), torch.randint(11, (2, 9))
+    expected, _ = model(tokens)
+    with torch.autocast("cpu", torch.bfloat16):
+        logits, state = model(tokens)
+        stepped, _ = model.step(tokens[:, 0], state)
+        F.cross_entropy(logits.float().flatten(0, 1), tokens.flatten()).backward()
+    assert_close(logits, expected, tolerance=TOLERANCE[torch.bfloat16])
+    assert stepped.isfinite().all()
+    for name, parameter in model.named_parameters():
+        if parameter.grad is None:
+            assert name == "positions.table.weight"
+        else:
+            assert parameter.grad.isfinite().all()
+
+
+@pairs
+def test_runs_in_bfloat16(pair: tuple[MixerCase, PositionCase]) -> None:
+    model, tokens = _model(pair), torch.randint(11, (2, 9))
+    expected, _ = model(tokens)
+    model = model.bfloat16()
+    logits, state = model(tokens[:, :8])
+    last, new_state = model.step(tokens[:, 8], state)
+    assert logits.dtype == last.dtype == torch.bfloat16
+    assert_close(torch.cat((logits, last[:, None]), dim=1), expected)
+    assert {name: entry.dtype for name, entry in new_state.items()} == {
+        name: entry.dtype for name, entry in model.init_state(1).items()
+    }
+
+
+def test_initialisation_is_gpt2s() -> None:
+    torch.manual_seed(0)
+    model = DecoderLM(500, 64, d_model=128, num_layers=8, positions=Learned)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            assert not parameter.any(), name
+        elif "norm" in name:
+            assert (parameter == 1).all(), name
+        else:
+            residual = "out_proj" in name or "down_proj" in name
+            expected = 0.02 / math.sqrt(2 * 8) if residual else 0.02
+            assert parameter.std().item() == pytest.approx(expected, rel=0.05), name
+
+
+def test_the_first_loss_is_that_of_guessing() -> None:
+    torch.manual_seed(0)
+    model = DecoderLM(64, 32, d_model=32)
+    tokens, targets = torch.randint(64, (2, 16, 32))
+    loss = F.cross_entropy(model(tokens)[0].flatten(0, 1), targets.flatten())
+    assert loss.item() == pytest.approx(math.log(64), abs=0.05)
+
+
+def test_dropout_is_for_training_only() -> None:
+    torch.manual_seed(0)
+    tokens = torch.randint(11, (2, 9))
+    for options in (
+        {"dropout": 0.5},
+        {"block": partial(Block, dropout=0.5)},
+        {"mixer": partial(Attention, dropout=0.5)},
+    ):
+        model = DecoderLM(11, 16, d_model=16, **options)
+        assert not torch.equal(model(tokens)[0], model(tokens)[0])
+        model.eval()
+        assert torch.equal(model(tokens)[0], model(tokens)[0])
+
+
+def test_tied_embeddings_are_one_parameter() -> None:
+    tied, untied = (DecoderLM(11, 16, d_model=16, tie_embeddings=tie) for tie in (True, False))
+    sizes = [sum(p.numel() for p in model.parameters()) for model in (tied, untied)]
+    assert sizes[1] - sizes[0] == 11 * 16
+
+
+def test_a_copy_shares_nothing_with_its_original() -> None:
+    model = DecoderLM(11, 16, d_model=16, mixer=[Attention, GRU], positions=Learned)
+    tokens = torch.randint(11, (1, 5))
+    before = model(tokens)[0].detach()
+    other = copy.deepcopy(model)
+    assert other.stack.blocks[0].mixer.positions is other.positions
+    assert torch.equal(other(tokens)[0], before)
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.zero_()
+    assert torch.equal(model(tokens)[0], before)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mixer": partial(Attention, num_heads=3)}, "num_heads must divide d_model, got num_heads 3 and d_model 16"),
+        ({"mixer": partial(Attention, num_kv_heads=3)}, "num_kv_heads must divide num_heads"),
+        ({"mixer": partial(Attention, causal=False)}, "layer 0 is Attention"),
+        ({"mixer": [GRU, GRU, GRU]}, "num_layers is 2, but the list of mixers has 3"),
+        ({"mixer": []}, "has 0 entries"),
+        ({"num_layers": 0}, "num_layers is 0"),
+        ({"d_model": 0}, "d_model must be at least 1"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DecoderLM(11, 16, **({"d_model": 16, "positions": NoPositions} | options))

@@ -1,0 +1,76 @@
+"""Our mixers with the weights of PyTorch's own layers give the same outputs, states and gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seqlab.attention import Attention
+from seqlab.recurrence import GRU, LSTM, RNN
+from tolerances import assert_close
+
+D_MODEL = 12
+dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+
+
+def _gradients(module: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+    ramp = torch.linspace(-1, 1, y.numel(), dtype=y.dtype).view_as(y)
+    names = ["x", *(name for name, _ in module.named_parameters())]
+    return dict(zip(names, torch.autograd.grad((ramp * y).sum(), [x, *module.parameters()]), strict=True))
+
+
+@dtypes
+@pytest.mark.parametrize("causal", [True, False])
+def test_multi_head_attention(causal: bool, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    theirs = nn.MultiheadAttention(D_MODEL, 3, batch_first=True, dtype=dtype)
+    nn.init.normal_(theirs.in_proj_bias)
+    nn.init.normal_(theirs.out_proj.bias)
+    ours = Attention(D_MODEL, num_heads=3, causal=causal).to(dtype)
+    names = ("q_proj", "k_proj", "v_proj")
+    weights = dict(zip(names, theirs.in_proj_weight.chunk(3), strict=True))
+    biases = dict(zip(names, theirs.in_proj_bias.chunk(3), strict=True))
+    state = {f"{name}.weight": weights[name] for name in names} | {f"{name}.bias": biases[name] for name in names}
+    ours.load_state_dict(state | {f"out_proj.{name}": p for name, p in theirs.out_proj.named_parameters()})
+
+    x = torch.randn(2, 9, D_MODEL, dtype=dtype, requires_grad=True)
+    pad_mask = torch.ones(2, 9, dtype=torch.bool)
+    pad_mask[1, 6:] = False
+    future = ~torch.ones(9, 9, dtype=torch.bool).tril() if causal else None
+    expected, expected_weights = theirs(
+        x, x, x, key_padding_mask=~pad_mask, attn_mask=future, average_attn_weights=False
+    )
+    y, _ = ours(x, pad_mask=pad_mask)
+    assert_close(y[pad_mask], expected[pad_mask])
+    weights_ours = ours.attention_weights(x, pad_mask=pad_mask)
+    assert_close(weights_ours.transpose(1, 2)[pad_mask], expected_weights.transpose(1, 2)[pad_mask])
+
+    real = pad_mask.unsqueeze(-1)
+    gradients, their_gradients = _gradients(ours, x, y * real), _gradients(theirs, x, expected * real)
+    assert_close(gradients["x"], their_gradients["x"])
+    for part in ("weight", "bias"):
+        stacked = torch.cat([gradients[f"{name}.{part}"] for name in names])
+        assert_close(stacked, their_gradients[f"in_proj_{part}"])
+
+
+@dtypes
+@pytest.mark.parametrize(("ours_type", "theirs_type"), [(GRU, nn.GRU), (LSTM, nn.LSTM), (RNN, nn.RNN)])
+def test_recurrences(ours_type: Any, theirs_type: Any, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    theirs = theirs_type(D_MODEL, D_MODEL, batch_first=True).to(dtype)
+    ours = ours_type(D_MODEL).to(dtype)
+    ours.cell.load_state_dict(theirs.state_dict())
+    x = torch.randn(2, 9, D_MODEL, dtype=dtype, requires_grad=True)
+    start = {name: torch.randn(2, D_MODEL, dtype=dtype) for name in ours.state_names}
+    first = tuple(entry.unsqueeze(0) for entry in start.values())
+    expected, last = theirs(x, first if len(first) > 1 else first[0])
+    y, state = ours(x, start)
+    assert_close(y, expected)
+    for ours_entry, entry in zip(state.values(), (last,) if isinstance(last, Tensor) else last, strict=True):
+        assert_close(ours_entry, entry[0])
+    pairs = zip(_gradients(ours, x, y).values(), _gradients(theirs, x, expected).values(), strict=True)
+    for gradient, reference in pairs:
+        assert_close(gradient, reference)

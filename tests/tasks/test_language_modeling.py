@@ -1,0 +1,178 @@
+"""The language-modelling task: its loss, its metrics through a fit, and that a model can learn by it."""
+
+from __future__ import annotations
+
+import math
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from seqlab.attention import Attention
+from seqlab.batch import IGNORE, TokenBatch
+from seqlab.models import DecoderLM
+from seqlab.positions import Learned
+from seqlab.recurrence import GRU
+from seqlab.tasks import LanguageModeling
+
+VOCAB_SIZE, SEQ_LEN = 7, 8
+
+# Lightning's advice for longer fits: more workers, a validation loader, a finer logging interval.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
+]
+
+
+class Fixed(nn.Module):
+    """A model whose logits are a table looked up by the token read."""
+
+    def __init__(self, vocab_size: int, seq_len: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, vocab_size)
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        return self.table(tokens), {}
+
+
+def _task(monkeypatch: pytest.MonkeyPatch | None = None, **options: Any) -> LanguageModeling:
+    torch.manual_seed(0)
+    task = LanguageModeling(VOCAB_SIZE, SEQ_LEN, **options)
+    if monkeypatch is not None:
+        monkeypatch.setattr(task, "log", lambda *args, **kwargs: None, raising=False)
+    return task
+
+
+def _batch(batch_size: int = 3) -> TokenBatch:
+    tokens = torch.randint(VOCAB_SIZE, (batch_size, SEQ_LEN + 1))
+    return TokenBatch(tokens[:, :-1], tokens[:, 1:].clone(), torch.full((batch_size,), 2 * SEQ_LEN))
+
+
+def _trainer(folder: Path, **options: Any) -> L.Trainer:
+    return L.Trainer(
+        default_root_dir=folder,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        **options,
+    )
+
+
+def test_the_loss_is_the_mean_over_counted_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, batch = _task(monkeypatch, model=Fixed), _batch()
+    batch.targets[0, 2:] = IGNORE
+    batch.targets[2, 0] = IGNORE
+    log_probs = task.model(batch.tokens)[0].log_softmax(-1)
+    nats = [
+        -log_probs[b, t, batch.targets[b, t]].item()
+        for b in range(3)
+        for t in range(SEQ_LEN)
+        if batch.targets[b, t] != IGNORE
+    ]
+    assert len(nats) == 3 * SEQ_LEN - 7
+    assert task.training_step(batch, 0).item() == pytest.approx(sum(nats) / len(nats), rel=1e-5)
+
+
+def test_nothing_to_predict_is_a_finite_loss_without_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, batch = _task(monkeypatch), _batch()
+    batch.targets.fill_(IGNORE)
+    loss = task.training_step(batch, 0)
+    loss.backward()
+    assert loss.item() == 0.0
+    gradients = [parameter.grad for parameter in task.parameters() if parameter.grad is not None]
+    assert gradients
+    assert not any(gradient.any() for gradient in gradients)
+
+
+def test_validation_is_the_corpus(tmp_path: Path) -> None:
+    """Batches of different sizes, ignored targets, and more characters than tokens."""
+    task = _task(model=Fixed)
+    batches = [_batch(2), _batch(5)]
+    batches[1].targets[:, :3] = IGNORE
+    trainer = _trainer(tmp_path)
+    for stage in ("val", "test"):
+        run = trainer.validate if stage == "val" else trainer.test
+        (result,) = run(task, DataLoader(batches, batch_size=None), verbose=False)
+        log_probs = [task.model(batch.tokens)[0].double().log_softmax(-1) for batch in batches]
+        nats = [
+            -log_prob.gather(-1, batch.targets.clamp(min=0).unsqueeze(-1)).squeeze(-1)[batch.targets != IGNORE]
+            for log_prob, batch in zip(log_probs, batches, strict=True)
+        ]
+        total, count = float(torch.cat(nats).sum()), len(torch.cat(nats))
+        assert count == 2 * 8 + 5 * 5
+        assert result[f"{stage}/loss"] == pytest.approx(total / count, rel=1e-5)
+        assert result[f"{stage}/perplexity"] == pytest.approx(math.exp(total / count), rel=1e-5)
+        assert result[f"{stage}/bits_per_char"] == pytest.approx(total / math.log(2) / (7 * 2 * SEQ_LEN), rel=1e-5)
+
+
+def test_prediction_is_the_surprise_of_each_target(tmp_path: Path) -> None:
+    task, batch = _task(model=Fixed), _batch()
+    batch.targets[0, 0] = IGNORE
+    (nats,) = _trainer(tmp_path).predict(task, DataLoader([batch], batch_size=None))
+    log_probs = task.model(batch.tokens)[0].log_softmax(-1)
+    assert nats.shape == (3, SEQ_LEN)
+    assert nats[0, 0] == 0
+    assert nats[1, 2].item() == pytest.approx(-log_probs[1, 2, batch.targets[1, 2]].item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("mixer", [Attention, GRU])
+def test_a_small_model_learns_a_sequence_by_heart(mixer: Any, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    tokens = torch.randint(16, (1, 65))
+    batch = TokenBatch(tokens[:, :-1], tokens[:, 1:], torch.tensor([64]))
+    model = partial(DecoderLM, d_model=32, mixer=mixer, positions=Learned)
+    task = LanguageModeling(16, 64, model=model, lr=1e-2, warmup_steps=10, weight_decay=0.0)
+    trainer = _trainer(tmp_path, max_steps=150)
+    trainer.fit(task, DataLoader([batch], batch_size=None))
+    assert trainer.callback_metrics["train/loss"] < 0.01
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [
+        ({"max_steps": 3}, 3),
+        ({"max_epochs": 2}, 2 * 5),
+        ({"max_epochs": 2, "accumulate_grad_batches": 2}, 2 * 3),
+        ({"max_epochs": 2, "limit_train_batches": 4}, 2 * 4),
+        ({"max_epochs": 2, "limit_train_batches": 0.4}, 2 * 2),
+        ({"max_epochs": 1, "max_steps": 100}, 5),
+    ],
+)
+def test_the_cosine_ends_with_the_fit(options: dict[str, Any], steps: int, tmp_path: Path) -> None:
+    class Batches(L.LightningDataModule):
+        def train_dataloader(self) -> DataLoader[TokenBatch]:
+            return DataLoader([_batch(1) for _ in range(5)], batch_size=None)
+
+    task = _task(model=Fixed, lr=0.5, warmup_steps=1, min_lr_ratio=0.125)
+    rates = []
+    task.on_before_optimizer_step = lambda optimizer: rates.append(optimizer.param_groups[0]["lr"])
+    trainer = _trainer(tmp_path, **options)
+    trainer.fit(task, datamodule=Batches())
+    assert trainer.global_step == len(rates) == steps
+    assert rates[0] == pytest.approx(0.25)
+    assert rates[1] == pytest.approx(0.5)
+    assert task.lr_schedulers().get_last_lr()[0] == pytest.approx(0.5 * 0.125)
+
+
+def test_an_end_that_is_not_known_keeps_the_peak(tmp_path: Path) -> None:
+    task = _task(model=Fixed, lr=0.5, warmup_steps=1)
+    trainer = _trainer(tmp_path, max_epochs=-1, max_time=timedelta(seconds=2))
+    trainer.fit(task, DataLoader([_batch(1)] * 5, batch_size=None))
+    assert task.lr_schedulers().get_last_lr() == [0.5, 0.5]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"lr": 0.0}, "got 0.0"), ({"warmup_steps": -1}, "-1"), ({"min_lr_ratio": 1.5}, "1.5")],
+)
+def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        _task(**options)

@@ -1,0 +1,59 @@
+"""Language-modelling metrics by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from seqlab.tasks.metrics import LanguageModelingMetrics
+
+
+def _update(metrics: LanguageModelingMetrics, nats: float, num_tokens: int, num_chars: int) -> None:
+    metrics.update(torch.tensor(nats), torch.tensor(num_tokens), torch.tensor(num_chars))
+
+
+def test_by_hand() -> None:
+    """Four tokens guessed among two and four among eight: 4 + 12 bits over 8 tokens and 20 characters."""
+    metrics = LanguageModelingMetrics()
+    _update(metrics, 4 * math.log(2), 4, 8)
+    _update(metrics, 4 * math.log(8), 4, 12)
+    result = metrics.compute()
+    assert result["loss"].item() == pytest.approx(2 * math.log(2), rel=1e-6)
+    assert result["perplexity"].item() == pytest.approx(4, rel=1e-6)
+    assert result["bits_per_char"].item() == pytest.approx(16 / 20, rel=1e-6)
+
+
+def test_it_is_the_corpus_that_counts_not_the_mean_of_batches() -> None:
+    metrics = LanguageModelingMetrics()
+    _update(metrics, 10.0, 1, 1)
+    _update(metrics, 0.0, 99, 99)
+    assert metrics.compute()["loss"].item() == pytest.approx(0.1)
+
+
+def test_sums_are_float64() -> None:
+    """In float32, 2^24 and then ones would stand still."""
+    metrics = LanguageModelingMetrics()
+    _update(metrics, 2.0**24, 2**24, 2**24)
+    for _ in range(8):
+        _update(metrics, 1.0, 1, 1)
+    assert metrics.nats.item() == 2**24 + 8
+    assert metrics.num_tokens.item() == metrics.num_chars.item() == 2**24 + 8
+
+
+def test_sums_stay_float64_in_a_half_precision_module() -> None:
+    module = torch.nn.Module()
+    module.metrics = LanguageModelingMetrics()
+    module.half()
+    _update(module.metrics, 4097.0, 4097, 4097)
+    assert module.metrics.nats.dtype == torch.float64
+    assert module.metrics.nats.item() == 4097
+
+
+def test_reset_forgets() -> None:
+    metrics = LanguageModelingMetrics()
+    _update(metrics, 5.0, 1, 1)
+    metrics.reset()
+    _update(metrics, 1.0, 1, 2)
+    assert metrics.compute()["loss"].item() == 1.0
