@@ -17,7 +17,7 @@ from seqlab_export.golden import write_golden
 from seqlab_export.graphs import OPSET, describe_state, export_graphs, traced_len
 from seqlab_export.manifest import Manifest, Provenance, hash_files
 from seqlab_export.report import Report
-from seqlab_export.runner import Provider
+from seqlab_export.runner import Provider, check_provider
 from seqlab_export.verify import verify_bundle
 
 MIN_ONNXRUNTIME = "1.30"
@@ -70,7 +70,12 @@ def export_bundle(
             f"the tokenizer has {tokenizer.vocab_size} tokens and the model {model.vocab_size}; "
             "they do not belong together"
         )
-    _check_precision(precision, provider)
+    check_provider(provider)
+    if precision != "fp32":
+        raise ValueError(
+            f"precision {precision} is refused: no provider here can prove it (onnxruntime's CPU provider does not "
+            "load bf16 and computes fp16 in fp32, and bundles for CUDA are fp32 so far); use fp32"
+        )
     model = deepcopy(model).cpu().float().eval()
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
@@ -82,14 +87,6 @@ def export_bundle(
             raise ParityError(report)
         folder.replace(out)
     return report
-
-
-def _check_precision(precision: Precision, provider: Provider) -> None:
-    if precision != "fp32":
-        raise ValueError(
-            f"precision {precision} is not available: no provider of this release runs it "
-            f"(asked for {provider}); use fp32"
-        )
 
 
 def _write(

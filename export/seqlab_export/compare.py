@@ -1,42 +1,62 @@
 """What is compared between a runtime and the float64 reference, and what an error is. NumPy only.
 
-B batch, T tokens given, N numbers compared.
+B batch, T tokens given.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqlab_export.manifest import TensorInfo
+from seqlab_export.manifest import GraphInfo, TensorInfo
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
-FORMS = ("prefill", "chunks", "step")
-"""One call; two calls, each with half of the tokens; one call a token."""
+MOST_NUMBERS = 4096
+"""Of an output with more numbers so many are compared, so that golden files stay small."""
 
-LOGIT_COLUMNS = 128
-STATE_COLUMNS = 4
-"""Of longer last dimensions, so many places are compared, evenly spaced, so that golden files stay small."""
+_GOLDEN_RATIO = 0.6180339887498949
+
+
+def groups(info: GraphInfo) -> dict[str, list[str]]:
+    """The outputs whose errors are judged together: "logits", "state" (floating-point entries) and "counters" (the
+    others, which must be equal).
+    """
+    named: dict[str, list[str]] = {"logits": [], "state": [], "counters": []}
+    for output in info.outputs:
+        group = "counters" if output.dtype in ("bool", "int64") else "state"
+        named["logits" if output.name == "logits" else group].append(output.name)
+    return {group: names for group, names in named.items() if names}
 
 
 def select(array: NDArray[np.generic], info: TensorInfo, pad_mask: NDArray[np.bool_]) -> NDArray[np.generic]:
-    """What counts of an output that started from no state: real positions, and a subset of the last dimension.
+    """What counts of an output that started from no state, in one row: real positions, spread-out numbers.
 
     Args:
-        array: float, or compared whole.
+        array: float; others are compared whole.
         info: its description, which says where its time dimension is.
         pad_mask: (B, T) bool, True = a real token.
     """
     if not np.issubdtype(array.dtype, np.floating):
         return array
-    if isinstance(size := info.dims[-1], int):
-        limit = LOGIT_COLUMNS if info.name == "logits" else STATE_COLUMNS
-        array = array[..., np.linspace(0, size - 1, min(size, limit)).round().astype(np.int64)]
     times = [axis for axis, dim in enumerate(info.dims) if dim in ("T", "S+T")]
-    return np.moveaxis(array, times[0], 1)[pad_mask] if times else array
+    row = (np.moveaxis(array, times[0], 1)[pad_mask] if times else array).ravel()
+    if row.size <= MOST_NUMBERS:
+        return row
+    # Multiples of the golden ratio modulo 1 leave no gap and, unlike equal steps, favour no column.
+    place = np.arange(MOST_NUMBERS) * _GOLDEN_RATIO % 1.0
+    return row[(place * row.size).astype(np.int64)]
+
+
+def relative_errors(actual: Arrays, expected: Arrays, names: Sequence[str]) -> NDArray[np.float64]:
+    """The differences of the named arrays in one row, each array's in units of its RMS in `expected`."""
+    rows = []
+    for name in names:
+        difference = actual[name].astype(np.float64) - expected[name].astype(np.float64)
+        rows.append(difference.ravel() / (rms(expected[name]) or 1.0))
+    return np.concatenate(rows)
 
 
 def rms(values: NDArray[np.generic]) -> float:
@@ -44,6 +64,9 @@ def rms(values: NDArray[np.generic]) -> float:
     return float(np.sqrt(np.mean(np.square(values.astype(np.float64)))))
 
 
-def error(actual: NDArray[np.generic], expected: NDArray[np.generic]) -> NDArray[np.float64]:
-    """The difference in float64."""
-    return actual.astype(np.float64) - expected.astype(np.float64)
+def limit(torch_rms: float) -> float:
+    """What a runtime's RMS error may be in fp32, relative to the reference, where PyTorch's is `torch_rms`.
+
+    Twice PyTorch's, but at least 4 eps: at small shapes a correct runtime's error is often over twice PyTorch's.
+    """
+    return max(2 * torch_rms, 4 * float(np.finfo(np.float32).eps))

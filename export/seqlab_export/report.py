@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -17,13 +17,13 @@ class Check:
 
     Attributes:
         kind: what was checked, such as "files" or "prefill".
-        subject: on what: a file, or a cell and an output.
+        subject: on what, such as a file or a cell.
         ok: whether it is as it should be.
-        note: in words, what was found.
-        error: RMS error against float64, where numbers were compared.
-        torch_error: the same of PyTorch in this precision.
+        note: what was found, where there is something to say.
+        error: RMS error against float64, relative to the RMS of the reference, where numbers were compared.
+        torch_error: PyTorch's own, in this precision.
         limit: what `error` may be at most.
-        largest: the largest single error, which is not gated.
+        largest: the largest single error, relative too, which is not gated.
     """
 
     kind: str
@@ -38,16 +38,23 @@ class Check:
 
 @dataclass
 class Report:
-    """The checks of one bundle with one provider."""
+    """The checks of one bundle with one provider.
+
+    Attributes:
+        provider: "cpu" or "cuda".
+        options: what the provider was told.
+        onnxruntime: its version.
+    """
 
     provider: str
+    options: dict[str, str]
     onnxruntime: str
     checks: list[Check] = field(default_factory=list)
 
     @property
     def ok(self) -> bool:
-        """Whether everything was checked and is as it should be."""
-        return bool(self.checks) and all(check.ok for check in self.checks)
+        """Whether something was checked and everything is as it should be."""
+        return bool(self.checks) and not self.failures
 
     @property
     def failures(self) -> list[Check]:
@@ -58,45 +65,38 @@ class Report:
         return {"ok": self.ok, **asdict(self)}
 
     def table(self) -> Table:
-        """A line a kind of check; the failures one by one below."""
+        """A line a kind of check, with the cell that is nearest to its limit; the failures below."""
         from rich.table import Table
 
-        table = Table(title=f"Parity with float64, onnxruntime {self.onnxruntime} on {self.provider}")
+        options = "".join(f", {name} {value}" for name, value in self.options.items())
+        table = Table(title=f"Parity with float64: onnxruntime {self.onnxruntime}, {self.provider}{options}")
         table.add_column("check")
-        table.add_column("compared", justify="right")
-        table.add_column("worst RMS error", justify="right")
-        table.add_column("PyTorch's there", justify="right")
-        table.add_column("of its limit", justify="right")
-        table.add_column("largest error", justify="right")
+        for heading in ("compared", "RMS error", "PyTorch's", "of limit", "largest"):
+            table.add_column(heading, justify="right")
         table.add_column("result")
         for kind, group in groupby(self.checks, key=lambda check: check.kind):
             table.add_row(kind, *_summary(list(group)))
-        for check in self.failures[:10]:
-            table.caption = f"{table.caption or ''}\n{check.kind}: {check.subject}: {check.note}".strip()
+        lines = [f"{check.kind}: {check.subject}: {check.note}" for check in self.failures]
+        more = [f"and {len(lines) - 10} more"] if len(lines) > 10 else []
+        notes = [f"{check.kind}: {check.subject}: {check.note}" for check in self.checks if check.ok and check.note]
+        table.caption = "\n".join([*lines[:10], *more, *notes, "Errors are relative to the RMS of the reference."])
+        table.caption_justify = "left"
         return table
 
 
-def _summary(checks: list[Check]) -> Iterable[str]:
+def _summary(checks: list[Check]) -> tuple[str, ...]:
     failed = sum(not check.ok for check in checks)
     result = f"[red]{failed} failed[/red]" if failed else "[green]ok[/green]"
-    measured = [check for check in checks if check.error is not None and check.limit is not None]
+    measured = [check for check in checks if check.error is not None and check.limit]
     if not measured:
         return str(len(checks)), "", "", "", "", result
-    worst = max(measured, key=_share)
+    nearest = max(measured, key=_share)
     largest = max(check.largest or 0.0 for check in measured)
-    return (
-        str(len(checks)),
-        f"{worst.error:.1e}",
-        f"{worst.torch_error:.1e}",
-        f"{_share(worst):.0%}",
-        f"{largest:.1e}",
-        result,
-    )
+    numbers = (f"{nearest.error:.1e}", f"{nearest.torch_error:.1e}", f"{_share(nearest):.0%}", f"{largest:.1e}")
+    return str(len(checks)), *numbers, result
 
 
 def _share(check: Check) -> float:
     """The error as a share of its limit; infinite where it is not a number."""
-    assert check.error is not None and check.limit is not None
-    if check.error == 0:
-        return 0.0
-    return check.error / check.limit if check.limit > 0 and check.error == check.error else float("inf")
+    assert check.error is not None and check.limit
+    return math.inf if math.isnan(check.error) else check.error / check.limit

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import onnxruntime as ort  # type: ignore[import-untyped]
@@ -19,14 +19,14 @@ from seqlab_data.tokenizers import Tokenizer, load_tokenizer
 from seqlab_export.manifest import BundleError, find_damage, load_manifest
 
 State = dict[str, NDArray[np.generic]]
-"""Graph inputs, by name: `state_<name>`."""
+"""Graph inputs by name, `state_<name>`."""
 
 Provider = Literal["cpu", "cuda"]
 
-_PROVIDERS: dict[str, tuple[str, dict[str, Any]]] = {
-    "cpu": ("CPUExecutionProvider", {}),
-    # TF32 is onnxruntime's default and not PyTorch's.
-    "cuda": ("CUDAExecutionProvider", {"use_tf32": 0}),
+# The options are as onnxruntime takes them. TF32 is its default and not PyTorch's.
+PROVIDERS: dict[str, list[tuple[str, dict[str, str]]]] = {
+    "cpu": [("CPUExecutionProvider", {})],
+    "cuda": [("CUDAExecutionProvider", {"use_tf32": "0"}), ("CPUExecutionProvider", {})],
 }
 
 
@@ -36,7 +36,7 @@ class BundleRunner:
     Args:
         folder: the bundle; nothing outside it is read.
         provider: "cpu" or "cuda".
-        threads: for one operator; None = onnxruntime's choice, a thread a core.
+        threads: how many; None = onnxruntime's choice, one a core.
 
     Raises:
         ValueError: the folder is not a whole bundle, onnxruntime is too old, or the provider is not there.
@@ -46,7 +46,7 @@ class BundleRunner:
         self.folder = Path(folder)
         self.manifest = load_manifest(self.folder)
         for name, damage in find_damage(self.folder, self.manifest).items():
-            raise BundleError(f"{self.folder / name} cannot be trusted: {damage}")
+            raise BundleError(f"{self.folder} is not as it was written: {name}: {damage}")
         if _version(ort.__version__) < _version(self.manifest.min_onnxruntime):
             raise ValueError(
                 f"this bundle needs onnxruntime {self.manifest.min_onnxruntime}, here is {ort.__version__}"
@@ -108,11 +108,7 @@ def open_session(path: Path, provider: Provider, threads: int | None = None) -> 
     Raises:
         ValueError: the provider is unknown or not on this machine, or onnxruntime cannot load the file.
     """
-    if provider not in _PROVIDERS:
-        raise ValueError(f"provider must be one of {', '.join(_PROVIDERS)}, got {provider!r}")
-    name, options = _PROVIDERS[provider]
-    if name not in ort.get_available_providers():
-        raise ValueError(f"this machine's onnxruntime has no {name}; use another provider than {provider!r}")
+    check_provider(provider)
     settings = ort.SessionOptions()
     settings.log_severity_level = 3
     # Threads that wait by spinning halve the speed where another program is busy.
@@ -120,12 +116,20 @@ def open_session(path: Path, provider: Provider, threads: int | None = None) -> 
     if threads is not None:
         settings.intra_op_num_threads = threads
     try:
-        session = ort.InferenceSession(path, settings, providers=[(name, options), "CPUExecutionProvider"])
+        session = ort.InferenceSession(path, settings, providers=PROVIDERS[provider])
     except Exception as error:
         raise ValueError(f"onnxruntime cannot load {path}: {error}") from error
-    if session.get_providers()[0] != name:
-        raise ValueError(f"onnxruntime found no device for {name}; use another provider than {provider!r}")
+    if session.get_providers()[0] != PROVIDERS[provider][0][0]:
+        raise ValueError(f"onnxruntime found no device for provider {provider!r}; use another one")
     return session
+
+
+def check_provider(provider: str) -> None:
+    """Raises ValueError where the provider is unknown, or not in this onnxruntime. (A device may still be missing.)"""
+    if provider not in PROVIDERS:
+        raise ValueError(f"provider must be one of {', '.join(PROVIDERS)}, got {provider!r}")
+    if PROVIDERS[provider][0][0] not in ort.get_available_providers():
+        raise ValueError(f"this onnxruntime has no provider {provider!r}; use another one")
 
 
 def _version(text: str) -> tuple[int, ...]:

@@ -43,14 +43,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
 @laws
 @pytest.mark.parametrize("pair", CAUSAL_PAIRS, ids=pair_name)
 def test_pairs(law: Callable[[Subject, int], None], pair: tuple[MixerCase, PositionCase]) -> None:
-    torch.manual_seed(0)
     law(decoder_subject(pair[0].factory, pair[1].factory, num_layers=2), LENGTH)
 
 
 @laws
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_variants(law: Callable[[Subject, int], None], variant: str) -> None:
-    torch.manual_seed(0)
     law(decoder_subject(**VARIANTS[variant]), LENGTH)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-import torch
 
 from contracts.cases import CAUSAL_PAIRS, LENGTHS, MixerCase, PositionCase, pair_name
 from contracts.laws import CAUSAL
@@ -16,5 +15,4 @@ from contracts.subjects import Subject, causal_subject
 @pytest.mark.parametrize("pair", CAUSAL_PAIRS, ids=pair_name)
 @pytest.mark.parametrize("law", CAUSAL, ids=lambda law: law.__name__)
 def test_law(law: Callable[[Subject, int], None], pair: tuple[MixerCase, PositionCase], length: int) -> None:
-    torch.manual_seed(length)
     law(causal_subject(*pair), length)

@@ -41,7 +41,7 @@ def test_rotate_is_the_papers(case: PositionCase) -> None:
 @pytest.mark.parametrize("num_heads", [1, 2, 3, 4, 6, 8, 12, 16, 20])
 def test_bias_is_the_papers(case: PositionCase, num_heads: int) -> None:
     queries, keys = torch.tensor([[2, 3], [7, 8]]), torch.tensor([[0, 1, 2, 3], [2, 6, 7, 8]])
-    bias = case.factory(D_MODEL, MAX_SEQ_LEN).bias(queries, keys, num_heads)
+    bias = case.factory(D_MODEL, MAX_SEQ_LEN).bias(queries, keys, num_heads, torch.float64)
     expected = torch.tensor(
         [
             [
@@ -61,9 +61,9 @@ def test_bias_is_the_papers(case: PositionCase, num_heads: int) -> None:
 def test_alibi_slopes_of_the_paper() -> None:
     """Section 3: for 8 heads 1/2, 1/4, ..., 1/256; for 16 the same ratio's square root."""
     one, zero = torch.tensor([[1]]), torch.tensor([[0]])
-    eight = -ALiBi(8, 8).bias(one, zero, 8).flatten()
+    eight = -ALiBi(8, 8).bias(one, zero, 8, torch.float64).flatten()
     assert eight.tolist() == [2.0**-i for i in range(1, 9)]
-    sixteen = -ALiBi(8, 8).bias(one, zero, 16).flatten()
+    sixteen = -ALiBi(8, 8).bias(one, zero, 16, torch.float64).flatten()
     assert sixteen.tolist() == pytest.approx([2 ** (-i / 2) for i in range(1, 17)])
 
 
@@ -90,8 +90,8 @@ def test_an_encoding_tells_positions_apart(case: PositionCase) -> None:
     moved = (
         not torch.equal(encoding.embed(x, here), encoding.embed(x, there)),
         not torch.equal(encoding.rotate(q, q, here)[0], encoding.rotate(q, q, there)[0]),
-        encoding.bias(here, zero, 2) is not None
-        and not torch.equal(encoding.bias(here, zero, 2), encoding.bias(there, zero, 2)),
+        encoding.bias(here, zero, 2, torch.float64) is not None
+        and not torch.equal(encoding.bias(here, zero, 2, torch.float64), encoding.bias(there, zero, 2, torch.float64)),
     )
     places = ("embeddings", "queries and keys", "attention scores")
     assert encoding.acts_on == case.acts_on

@@ -41,7 +41,6 @@ def _reference(pair: Pair, mixer: torch.nn.Module, encoding: torch.nn.Module, x:
 @pytest.mark.parametrize("length", LENGTHS)
 @pytest.mark.parametrize("pair", PAIRS, ids=pair_name)
 def test_outputs_and_gradients(pair: Pair, length: int) -> None:
-    torch.manual_seed(length)
     mixer, encoding = _build(pair)
     x, real, positions = _inputs(length)
     expected = _reference(pair, mixer, encoding, x, real)

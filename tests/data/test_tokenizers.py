@@ -154,7 +154,7 @@ def test_characters_by_hand() -> None:
     assert tokenizer.encode("xa\0\U0010ffff") == [3, 5, 3, 3]
     assert tokenizer.decode(tokenizer.encode("xa")) == "\ufffda"
     assert tokenizer.char_counts([3, 5]).tolist() == [1, 1]
-    assert CharTokenizer("").encode("ab") == [3, 3]
+    assert CharTokenizer("").encode("ab\0") == [3, 3, 3]
 
 
 def test_subwords_shorten_what_they_were_trained_on_and_spell_the_rest_in_bytes(subword: SubwordTokenizer) -> None:

@@ -23,7 +23,6 @@ pairs = pytest.mark.parametrize("pair", CAUSAL_PAIRS, ids=pair_name)
 
 
 def _model(pair: tuple[MixerCase, PositionCase], **options: Any) -> DecoderLM:
-    torch.manual_seed(0)
     return DecoderLM(11, 16, d_model=16, num_layers=2, mixer=pair[0].factory, positions=pair[1].factory, **options)
 
 
@@ -59,7 +58,6 @@ def test_runs_in_bfloat16(pair: tuple[MixerCase, PositionCase]) -> None:
 
 
 def test_initialisation_is_gpt2s() -> None:
-    torch.manual_seed(0)
     model = DecoderLM(500, 64, d_model=128, num_layers=8, positions=Learned)
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
@@ -73,7 +71,6 @@ def test_initialisation_is_gpt2s() -> None:
 
 
 def test_the_first_loss_is_that_of_guessing() -> None:
-    torch.manual_seed(0)
     model = DecoderLM(64, 32, d_model=32)
     tokens, targets = torch.randint(64, (2, 16, 32))
     loss = F.cross_entropy(model(tokens)[0].flatten(0, 1), targets.flatten())
@@ -81,7 +78,6 @@ def test_the_first_loss_is_that_of_guessing() -> None:
 
 
 def test_dropout_is_for_training_only() -> None:
-    torch.manual_seed(0)
     tokens = torch.randint(11, (2, 9))
     for options in (
         {"dropout": 0.5},

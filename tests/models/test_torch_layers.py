@@ -25,7 +25,6 @@ def _gradients(module: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
 @dtypes
 @pytest.mark.parametrize("causal", [True, False])
 def test_multi_head_attention(causal: bool, dtype: torch.dtype) -> None:
-    torch.manual_seed(0)
     theirs = nn.MultiheadAttention(D_MODEL, 3, batch_first=True, dtype=dtype)
     nn.init.normal_(theirs.in_proj_bias)
     nn.init.normal_(theirs.out_proj.bias)
@@ -59,7 +58,6 @@ def test_multi_head_attention(causal: bool, dtype: torch.dtype) -> None:
 @dtypes
 @pytest.mark.parametrize(("ours_type", "theirs_type"), [(GRU, nn.GRU), (LSTM, nn.LSTM), (RNN, nn.RNN)])
 def test_recurrences(ours_type: Any, theirs_type: Any, dtype: torch.dtype) -> None:
-    torch.manual_seed(0)
     theirs = theirs_type(D_MODEL, D_MODEL, batch_first=True).to(dtype)
     ours = ours_type(D_MODEL).to(dtype)
     ours.cell.load_state_dict(theirs.state_dict())

@@ -11,10 +11,10 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from seqlab.training.checkpoint import Checkpoints
-from seqlab.training.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from torch import Tensor
 
+from seqlab.training.checkpoint import Checkpoints
+from seqlab.training.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from training.tiny_fit import BATCHES_AN_EPOCH, Diary, TinyData, TinyTask, tiny_trainer
 
 
@@ -132,6 +132,13 @@ def test_a_new_run_from_an_old_checkpoint_has_its_own_best(tmp_path: Path) -> No
     last = str(tmp_path / "old" / "checkpoints" / "last.ckpt")
     trainer.fit(Scored([1.5]), datamodule=TinyData(), ckpt_path=last)
     assert sorted(os.listdir(tmp_path / "new" / "checkpoints")) == ["best.ckpt", "last.ckpt"]
+
+
+def test_a_checkpoint_can_be_validated_and_tested(tmp_path: Path) -> None:
+    """With this callback, as in a script that goes on after the fit."""
+    recorder(tmp_path, Checkpoints(), max_epochs=1).fit(TinyTask(), datamodule=TinyData())
+    last = str(tmp_path / "checkpoints" / "last.ckpt")
+    recorder(tmp_path, Checkpoints()).validate(TinyTask(), datamodule=TinyData(), ckpt_path=last, verbose=False)
 
 
 def test_a_fast_run_and_a_validation_leave_nothing(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+
 from seqlab.training.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 
 IO = AtomicCheckpointIO()

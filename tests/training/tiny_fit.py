@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,16 @@ import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.loggers.logger import Logger, rank_zero_experiment
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset, Sampler
+
+from seqlab.models import DecoderLM
+from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.training.checkpoint import Checkpoints
 from seqlab.training.checkpoint_io import AtomicCheckpointIO
 from seqlab.training.exact_resume import ExactResume
-from torch import Tensor, nn
-from torch.utils.data import DataLoader, Dataset, Sampler
+from seqlab.training.quiet import quiet
+from seqlab_data.text import TextDataModule
 
 SEED = 7
 NUM_SAMPLES, BATCH_SIZE = 28, 4
@@ -163,24 +169,52 @@ class Losses(Callback):
 
 def tiny_trainer(folder: Path, callbacks: Sequence[Callback] = (), **flags: Any) -> L.Trainer:
     """Its checkpoints, losses and diary are in the folder."""
-    defaults: dict[str, Any] = {"max_epochs": 3, "accelerator": "cpu", "use_distributed_sampler": False}
+    defaults: dict[str, Any] = {
+        "max_epochs": 3,
+        "accelerator": "cpu",
+        "use_distributed_sampler": False,
+        "log_every_n_steps": 1,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
     return L.Trainer(
         logger=Diary(folder),
         callbacks=[ExactResume(SEED), Losses(folder / "losses"), Checkpoints(every_n_steps=2), *callbacks],
         plugins=[AtomicCheckpointIO()],
-        log_every_n_steps=1,
-        enable_progress_bar=False,
-        enable_model_summary=False,
         **{**defaults, **flags},
     )
 
 
 def fit(folder: Path, callbacks: Sequence[Callback] = (), *, num_workers: int = 0, **flags: Any) -> str:
     """Fits, from `last` if there is one, and returns the sha256 of the weights."""
+    quiet()
     torch.set_num_threads(1)
-    trainer, task = tiny_trainer(folder, callbacks, **flags), TinyTask()
+    return _fit(tiny_trainer(folder, callbacks, **flags), TinyTask(), TinyData(num_workers), folder)
+
+
+def fit_text(folder: Path, callbacks: Sequence[Callback] = (), *, num_workers: int = 0, **flags: Any) -> str:
+    """As `fit`, with seqlab's own model, task and data."""
+    quiet()
+    torch.set_num_threads(1)
+    data = text_data(folder.parent, num_workers)
+    data.setup("fit")
+    torch.manual_seed(SEED)
+    model = partial(DecoderLM, d_model=8, num_layers=1, dropout=0.2)
+    task = LanguageModeling(data.vocab_size, data.seq_len, model=model, warmup_steps=3)
+    return _fit(tiny_trainer(folder, callbacks, **flags), task, data, folder)
+
+
+def text_data(folder: Path, num_workers: int = 0) -> TextDataModule:
+    """Windows that are all different."""
+    path = folder / "text.txt"
+    if not path.exists():
+        path.write_text(" ".join(f"{k * k}" for k in range(100)))
+    return TextDataModule(str(path), seq_len=8, batch_size=8, num_workers=num_workers, seed=SEED, cache_dir=str(folder))
+
+
+def _fit(trainer: L.Trainer, task: L.LightningModule, data: L.LightningDataModule, folder: Path) -> str:
     last = folder / "checkpoints" / "last.ckpt"
-    trainer.fit(task, datamodule=TinyData(num_workers), ckpt_path=str(last) if last.exists() else None)
+    trainer.fit(task, datamodule=data, ckpt_path=str(last) if last.exists() else None)
     return digest(task)
 
 

@@ -21,13 +21,13 @@ class CharTokenizer(Tokenizer):
     def __init__(self, text: str) -> None:
         self.alphabet = "".join(sorted(set(text)))
         super().__init__([b"", b"", b"", "\N{REPLACEMENT CHARACTER}".encode(), *(c.encode() for c in self.alphabet)])
-        self._code_points = _code_points(self.alphabet)
+        # The last one, past all of Unicode, is where a search ends that finds nothing.
+        self._code_points = np.append(_code_points(self.alphabet), np.uint32(0x110000))
 
     def encode_array(self, text: str) -> NDArray[np.int32]:
         code_points = _code_points(text)
         place = np.searchsorted(self._code_points, code_points)
-        known = np.append(self._code_points, np.uint32(0))[place] == code_points
-        known &= place < len(self.alphabet)
+        known = self._code_points[place] == code_points
         return np.where(known, place + 4, self.unk_id).astype(np.int32)
 
     def _settings(self) -> dict[str, Any]:

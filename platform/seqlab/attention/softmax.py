@@ -165,6 +165,6 @@ class Attention(Mixer):
         if not biased:
             return allowed
         key_positions = (key_mask.cumsum(dim=1) - 1).clamp(min=0)
-        bias = self.positions.bias(key_positions[:, s - t :], key_positions, self.num_heads)
+        bias = self.positions.bias(key_positions[:, s - t :], key_positions, self.num_heads, x.dtype)
         assert bias is not None
-        return bias.to(x.dtype).masked_fill(~allowed, -torch.inf)
+        return bias.masked_fill(~allowed, -torch.inf)

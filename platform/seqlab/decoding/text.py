@@ -40,7 +40,7 @@ def generate_text(
     sampling: Sampling = GREEDY,
     on_text: Callable[[str], None] | None = None,
 ) -> str:
-    """What the model writes after `prompt`, up to the end of the document. An empty prompt starts a document.
+    """What the model writes after `prompt`, until it ends the text. An empty prompt starts a document.
 
     Args:
         on_text: called with each piece of new text as it is complete; the pieces join to what is returned.

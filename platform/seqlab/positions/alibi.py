@@ -23,7 +23,8 @@ class ALiBi(PositionalEncoding):
 
     acts_on = "attention scores"
 
-    def bias(self, q_positions: Tensor, k_positions: Tensor, num_heads: int) -> Tensor:
-        slopes = torch.tensor(alibi_slopes(num_heads), device=q_positions.device, dtype=torch.float32)
+    def bias(self, q_positions: Tensor, k_positions: Tensor, num_heads: int, dtype: torch.dtype) -> Tensor:
+        precise = torch.promote_types(dtype, torch.float32)
+        slopes = torch.tensor(alibi_slopes(num_heads), device=q_positions.device, dtype=precise)
         distance = (q_positions[:, None, :, None] - k_positions[:, None, None, :]).abs()
-        return -slopes[:, None, None] * distance
+        return (-slopes[:, None, None] * distance).to(dtype)

@@ -45,8 +45,8 @@ class PositionalEncoding(nn.Module, ABC):
         """Queries (B, H, T, K) and keys (B, num_kv_heads, T, K) at positions (B or 1, T) int64, rotated."""
         return q, k
 
-    def bias(self, q_positions: Tensor, k_positions: Tensor, num_heads: int) -> Tensor | None:
-        """What to add to the scores: (B, H, T, S) for positions (B, T) and (B, S), or None."""
+    def bias(self, q_positions: Tensor, k_positions: Tensor, num_heads: int, dtype: torch.dtype) -> Tensor | None:
+        """What to add to the scores, (B, H, T, S) of this dtype, for positions (B, T) and (B, S); or None."""
         return None
 
 

@@ -110,12 +110,12 @@ class LanguageModeling(L.LightningModule):
         Lightning's `estimated_stepping_batches` would build the data loaders before their state is restored.
         """
         trainer = self.trainer
-        if trainer.max_steps != -1:
-            return trainer.max_steps
+        max_steps = None if trainer.max_steps == -1 else trainer.max_steps
         if trainer.max_epochs in (None, -1) or trainer.datamodule is None:  # type: ignore[attr-defined]
-            return None
+            return max_steps
         num_batches = len(trainer.datamodule.train_dataloader())  # type: ignore[attr-defined]
         limit = trainer.limit_train_batches
         num_batches = min(num_batches, limit) if isinstance(limit, int) else int(num_batches * limit)
         assert trainer.max_epochs is not None
-        return trainer.max_epochs * math.ceil(num_batches / trainer.accumulate_grad_batches)
+        in_epochs = trainer.max_epochs * math.ceil(num_batches / trainer.accumulate_grad_batches)
+        return in_epochs if max_steps is None else min(in_epochs, max_steps)

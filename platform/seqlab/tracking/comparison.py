@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqlab.tracking.runs import TrackedRun, find_run, search, settle
+from seqlab.tracking.runs import TrackedRun, experiment_names, find_run, search, settle
 from seqlab.tracking.store import Store
 
 if TYPE_CHECKING:
@@ -159,7 +159,9 @@ def compare(
         found = list({run.id: run for run in (find_run(text, store) for text in runs)}.values())
         found = [run for run in found if experiment in (None, run.experiment)]
     if not found:
-        raise ValueError(f"no runs to compare in {store.uri}")
+        place = f"experiment {experiment!r}" if experiment else store.uri
+        names = ", ".join(sorted(experiment_names(store).values()))
+        raise ValueError(f"no runs to compare in {place}; the experiments are {names}")
     logged = sorted({name for run in found for name in run.metrics})
     if metric not in logged:
         raise ValueError(f"no run has the metric {metric!r}; there are {', '.join(logged) or 'none'}")

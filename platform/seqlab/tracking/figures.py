@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import warnings
 from itertools import cycle
 from typing import Any
 
@@ -33,7 +34,7 @@ STYLE: Any = {
     "axes.axisbelow": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "svg.fonttype": "path",
+    "svg.fonttype": "none",  # text stays text, in the font of the page
     "text.parse_math": False,  # a run's name is not a formula
 }
 
@@ -140,7 +141,8 @@ def _name(run: TrackedRun) -> str:
 def _svg(figure: Figure, salt: str) -> str:
     """The figure as an element to put into a page; the same figure always gives the same text."""
     buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": salt}):
+    with matplotlib.rc_context({"svg.hashsalt": salt}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the page's font may have it
         figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
     text = buffer.getvalue()
     return text[text.index("<svg") :]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from seqlab.tracking.store import Store, UnreachableError
-from seqlab.tracking.writes import OFFLINE_TAG, Sender, Write
+from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
+from seqlab.tracking.writes import Sender, Write
 
 FIRST_WAIT, LONGEST_WAIT = 30.0, 600.0
 """Seconds of training between attempts to reach a store that did not answer: each wait is twice the last."""

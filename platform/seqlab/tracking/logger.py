@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from argparse import Namespace
@@ -127,7 +128,11 @@ class RunLogger(Logger):
         if self._points:
             points, self._points = self._points, []
             self._sent_step, self._sent_at, self._send_next = points[-1][-1], time.monotonic(), False
-            self._open().write({"op": "points", "points": points})
+            try:
+                self._open().write({"op": "points", "points": points})
+            except BaseException:  # Ctrl-C: the end of the fit sends them
+                self._points = points + self._points
+                raise
 
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
@@ -150,7 +155,9 @@ class RunLogger(Logger):
         journal = self._open()
         path = self._artifacts / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        partial = path.with_name(f".{path.name}.partial")
+        partial.write_text(text, encoding="utf-8")
+        os.replace(partial, path)
         if self.store.remote:
             journal.write({"op": "upload", "source": str(path), "folder": ""})
 
@@ -174,15 +181,16 @@ class RunLogger(Logger):
     @rank_zero_only
     def finalize(self, status: str) -> None:
         """Sends what is left and ends the run: as `self.status`, or FAILED if Lightning says so."""
-        if self._journal is None:
+        if self._journal is None and not self._points:
             return
         self.flush()
+        journal = self._open()
         if self.store.remote:
-            self._upload_checkpoints(self._journal)
+            self._upload_checkpoints(journal)
         if status != "success" and self.status == "FINISHED":
             self.status = "FAILED"
-        self._journal.write({"op": "status", "status": self.status, "time": now()})
-        self._journal.replay()
+        journal.write({"op": "status", "status": self.status, "time": now()})
+        journal.replay()
 
     def _open(self) -> Journal:
         if self._journal is None:
@@ -191,22 +199,27 @@ class RunLogger(Logger):
             if self._resumed_id is None:
                 journal.create(self._experiment, self._name, process_tags())
             self._artifacts = self.store.root / journal.run_id / "artifacts"
-            try:
-                with self.store.calls() as client:
-                    from mlflow.exceptions import MlflowException
-
-                    run = client.get_run(journal.run_id)
-                self._name, self._artifacts = run.info.run_name, self.store.artifacts(run.info)
-            except UnreachableError:
-                pass
-            except MlflowException as error:
-                raise ValueError(f"run {journal.run_id} cannot be continued: {error.message}") from error
+            if not journal.pending.exists():
+                self._look_up(journal.run_id)
             if self._resumed_id is not None:
                 # In this order: a run that is RUNNING in a process that is gone would be marked KILLED.
                 journal.write({"op": "tags", "tags": process_tags()})
                 journal.write({"op": "status", "status": "RUNNING", "time": None})
             self._journal = journal
         return self._journal
+
+    def _look_up(self, run_id: str) -> None:
+        """Takes the run's name and folder from the store, if it answers."""
+        try:
+            with self.store.calls() as client:
+                from mlflow.exceptions import MlflowException
+
+                run = client.get_run(run_id)
+        except UnreachableError:
+            return
+        except MlflowException as error:
+            raise ValueError(f"run {run_id} cannot be continued: {error.message}") from error
+        self._name, self._artifacts = run.info.run_name, self.store.artifacts(run)
 
     def _upload_checkpoints(self, journal: Journal) -> None:
         for path in sorted((self._artifacts / "checkpoints").glob("*.ckpt")):

@@ -29,7 +29,7 @@ td { border-bottom: 1px solid #e4e7eb; }
 .dot { display: inline-block; width: .65rem; height: .65rem; border-radius: 50%; margin-right: .5rem; }
 .FAILED { color: #b42318; } .KILLED { color: #92600a; } .RUNNING { color: #0b6e99; } .FINISHED { color: #1f7a4d; }
 code { font: .85em ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
-figure { margin: 0; } svg { max-width: 100%; height: auto; }
+figure { margin: 0; } svg { max-width: 100%; height: auto; } svg text { font-family: inherit !important; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(25rem, 1fr)); gap: 1.5rem; }
 figcaption { font-size: .88rem; color: #52606d; }
 .origins table { font-size: .82rem; } .origins td:nth-child(2) { font: .85em ui-monospace, monospace; }

@@ -12,8 +12,7 @@ import yaml
 
 from seqlab.tracking.journal import replay_all
 from seqlab.tracking.provenance import host_id, is_gone
-from seqlab.tracking.store import Store, UnreachableError
-from seqlab.tracking.writes import OFFLINE_TAG
+from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -132,35 +131,36 @@ def find_run(text: str, store: Store | None = None) -> TrackedRun:
 
 
 def unfinished_runs(experiment: str, config_hash: str, store: Store | None = None) -> list[TrackedRun]:
-    """Runs of an experiment with this configuration that failed or were killed, newest first."""
+    """Runs of an experiment with this configuration that failed or were killed, newest first.
+
+    Only those that have a checkpoint to continue from.
+    """
     store = store or Store()
     if not store.exists:
         return []
     settle(store)
     runs = search(store, f"tags.config_hash = '{config_hash}'", experiment)
-    return [run for run in runs if run.status in ("FAILED", "KILLED")]
+    return [run for run in runs if run.status in ("FAILED", "KILLED") and "checkpoint.last" in run.tags]
 
 
 def search(store: Store, condition: str = "", experiment: str | None = None) -> list[TrackedRun]:
-    """The runs that meet a condition in MLflow's filter language, newest first.
-
-    Raises:
-        ValueError: there is no such experiment.
-    """
-    with store.calls() as client:
-        experiments = {e.experiment_id: e.name for e in client.search_experiments()}
-        chosen = [key for key, name in experiments.items() if experiment in (None, name)]
-        if not chosen:
-            raise ValueError(
-                f"no experiment {experiment!r} in {store.uri}; there are {', '.join(experiments.values())}"
-            )
-        runs: list[Run] = []
-        token: str | None = None
-        while token is None or token:
+    """The runs that meet a condition in MLflow's filter language, newest first."""
+    names = experiment_names(store)
+    chosen = [key for key, name in names.items() if experiment in (None, name)]
+    runs: list[Run] = []
+    token: str | None = None
+    while chosen and (token is None or token):
+        with store.calls() as client:
             page = client.search_runs(chosen, condition, order_by=["attributes.start_time DESC"], page_token=token)
-            runs += page
-            token = page.token or ""
-        return [_tracked(run, experiments[run.info.experiment_id], store) for run in runs]
+        runs += page
+        token = page.token or ""
+    return [_tracked(run, names[run.info.experiment_id], store) for run in runs]
+
+
+def experiment_names(store: Store) -> dict[str, str]:
+    """The experiments' names by id."""
+    with store.calls() as client:
+        return {experiment.experiment_id: experiment.name for experiment in client.search_experiments()}
 
 
 def settle(store: Store) -> None:
@@ -231,6 +231,6 @@ def _tracked(run: Run, experiment: str, store: Store) -> TrackedRun:
         params=data.params,
         metrics=data.metrics,
         tags=data.tags,
-        artifacts=store.artifacts(info),
+        artifacts=store.artifacts(run),
         store=store,
     )

@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -16,11 +17,13 @@ import numpy as np
 from filelock import FileLock
 
 if TYPE_CHECKING:
-    from mlflow.entities import RunInfo
+    from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
 
 DEFAULT_ROOT = "mlruns"
 SQLITE = "sqlite:///"
+OFFLINE_TAG = "seqlab.offline_id"
+"""The id by which a run was known here before its server had given it one."""
 
 # A server that is down must not hold up training: one attempt, and what it misses is sent later (see journal.py).
 ENVIRONMENT = {
@@ -75,7 +78,7 @@ class Store:
         Raises:
             UnreachableError: the store does not answer now.
         """
-        with rng_untouched():
+        with aside():
             client = self.client
             from mlflow.exceptions import MlflowException
             from requests import RequestException
@@ -103,17 +106,20 @@ class Store:
         Raises:
             ValueError: the store was written by an MLflow of another version, or is not a store.
         """
-        with rng_untouched():
+        with aside(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of what newer libraries deprecate and MLflow uses
             _prepare_mlflow()
             from mlflow.exceptions import MlflowException
             from mlflow.tracking import MlflowClient
+            from sqlalchemy.exc import DatabaseError
 
             if self._database is not None and not self._database.exists():
                 _create_database(self._database)
             try:
                 return MlflowClient(self.uri)
-            except MlflowException as error:
-                raise ValueError(f"the tracking store {self.uri} cannot be opened: {error.message}") from error
+            except (MlflowException, DatabaseError) as error:
+                reason = str(error).partition("\n")[0]
+                raise ValueError(f"the tracking store {self.uri} cannot be opened: {reason}") from error
 
     def experiment_id(self, name: str) -> str:
         """The experiment of that name, created if it is missing.
@@ -142,21 +148,22 @@ class Store:
             )
         return str(experiment.experiment_id)
 
-    def artifacts(self, info: RunInfo) -> Path:
+    def artifacts(self, run: Run) -> Path:
         """The folder of a run's artifacts, or, with a server, of those that are on this machine."""
         if self.remote:
-            return self.root / str(info.run_id) / "artifacts"
+            begun_offline = self.root / run.data.tags.get(OFFLINE_TAG, "") / "artifacts"
+            return begun_offline if begun_offline.exists() else self.root / run.info.run_id / "artifacts"
         from mlflow.utils.file_utils import local_file_uri_to_path
 
-        stored = Path(local_file_uri_to_path(info.artifact_uri))  # type: ignore[no-untyped-call]
+        stored = Path(local_file_uri_to_path(run.info.artifact_uri))  # type: ignore[no-untyped-call]
         beside = self.root.joinpath(*stored.parts[-3:])
         # MLflow stores absolute paths: they are wrong once the store has been moved.
         return stored if stored.parents[1].exists() and not beside.exists() else beside
 
 
 @contextmanager
-def rng_untouched() -> Iterator[None]:
-    """Hides MLflow's draws (run names, retries) from Python's and NumPy's generators.
+def aside() -> Iterator[None]:
+    """Keeps MLflow's draws (run names, retries) from Python's and NumPy's generators.
 
     A logged run equals an unlogged one bit by bit, and runs of one seed do not all get the same name.
     """

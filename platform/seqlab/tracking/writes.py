@@ -12,14 +12,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqlab.tracking.store import Store
+from seqlab.tracking.store import OFFLINE_TAG, Store
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 Write = dict[str, Any]
 
-OFFLINE_TAG = "seqlab.offline_id"
 CHANGED_TAG = "seqlab.changed_params"
 PARAMS_A_CALL, POINTS_A_CALL = 100, 1000
 MAX_TAG_LENGTH = 5000

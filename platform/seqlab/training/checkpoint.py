@@ -66,13 +66,14 @@ class Checkpoints(ModelCheckpoint):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if not _ends_epoch(trainer) and not _validation_follows(trainer):
-            self._save_last_if_due(trainer)
+        if self._is_due(trainer) and not _ends_epoch(trainer) and not _validation_follows(trainer):
+            self._save_last(trainer)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.state.fn == "fit" and not trainer.sanity_checking and not _ends_epoch(trainer):
             self._save_best_if_better(trainer)
-            self._save_last_if_due(trainer)
+            if self._is_due(trainer):
+                self._save_last(trainer)
 
     def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._save_best_if_better(trainer)
@@ -87,17 +88,21 @@ class Checkpoints(ModelCheckpoint):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Goes on from the best score, if its checkpoint is in this folder: a new run has its own best."""
-        if state_dict["best_model_score"] is not None and Path(self._path("best")).exists():
+        fitting = self.dirpath is not None
+        if fitting and state_dict["best_model_score"] is not None and Path(self._path("best")).exists():
             self._set_best(state_dict["best_model_score"])
 
     def _save_best_if_better(self, trainer: L.Trainer) -> None:
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
         assert self.monitor is not None
-        score = float(trainer.callback_metrics.get(self.monitor, math.inf))
+        score = float(trainer.callback_metrics.get(self.monitor, math.nan))
+        best = math.inf if self.best_model_score is None else float(self.best_model_score)
         # All ranks save together, but a metric may be logged on the first alone.
-        score = trainer.strategy.broadcast(score)
-        if math.isfinite(score) and (self.best_model_score is None or score < float(self.best_model_score)):
-            self._set_best(torch.tensor(score))
-            self._save(trainer, "best")
+        better, score = trainer.strategy.broadcast((score < best, score))
+        if better:
+            self._set_best(torch.tensor(score, dtype=torch.float64))
+            self._save_checkpoint(trainer, self.best_model_path)
 
     def _set_best(self, score: Tensor) -> None:
         path = self._path("best")
@@ -105,18 +110,16 @@ class Checkpoints(ModelCheckpoint):
         self.best_model_score = self.current_score = self.kth_value = score
         self.best_k_models = {path: score}
 
-    def _save_last_if_due(self, trainer: L.Trainer) -> None:
-        if trainer.global_step > self._saved_step and trainer.global_step % self.every_n_steps == 0:
-            self._save_last(trainer)
+    def _is_due(self, trainer: L.Trainer) -> bool:
+        step = trainer.global_step
+        return step > self._saved_step and step % self.every_n_steps == 0
 
     def _save_last(self, trainer: L.Trainer) -> None:
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
         self._saved_step = trainer.global_step
         self.last_model_path = self._path("last")
-        self._save(trainer, "last")
-
-    def _save(self, trainer: L.Trainer, name: str) -> None:
-        if not trainer.fast_dev_run:
-            self._save_checkpoint(trainer, self._path(name))
+        self._save_checkpoint(trainer, self.last_model_path)
 
     def _path(self, name: str) -> str:
         assert self.dirpath is not None, "setup comes first"

@@ -87,7 +87,7 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
 
 def _refuse_objects(file: IO[bytes], path: Path) -> None:
     file.seek(0)
-    if objects := torch.serialization.get_unsafe_globals_in_checkpoint(file):  # type: ignore[arg-type]
+    if objects := torch.serialization.get_unsafe_globals_in_checkpoint(file):
         raise ValueError(
             f"checkpoint {path} would hold {', '.join(sorted(objects))}, and could not be loaded again; state and "
             "hyper-parameters may hold tensors, numbers, strings, lists and dicts"

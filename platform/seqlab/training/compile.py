@@ -13,4 +13,4 @@ class Compile(Callback):
     """
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        pl_module.model.compile()  # type: ignore[operator, union-attr]
+        pl_module.model.compile()  # type: ignore[union-attr]

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
+from rich.table import Column
 
 
 class Display(ABC):
@@ -32,11 +33,13 @@ class Display(ABC):
     def show(self, name: str, done: int, total: float, text: str) -> None:
         """Shows that `done` of `total` are done; a total may be infinite."""
 
+    @abstractmethod
     def finish(self, name: str) -> None:
         """No more of this count."""
 
+    @abstractmethod
     def close(self) -> None:
-        """Nothing more to show."""
+        """No more of any."""
 
 
 class Bars(Display):
@@ -48,7 +51,7 @@ class Bars(Display):
         # which is not redirected, or they would end up on stderr.
         self._progress = Progress(
             TextColumn("{task.description}"),
-            MofNCompleteColumn(),
+            MofNCompleteColumn(table_column=Column(no_wrap=True)),
             BarColumn(bar_width=None),
             TextColumn("{task.fields[text]}"),
             console=Console(stderr=True),
@@ -59,12 +62,13 @@ class Bars(Display):
         self._tasks: dict[str, TaskID] = {}
 
     def show(self, name: str, done: int, total: float, text: str) -> None:
-        if name not in self._tasks:
+        if name in self._tasks:
+            self._progress.update(self._tasks[name], completed=done, text=text)
+            self._progress.refresh()
+        else:
             self._progress.start()
-            self._tasks[name] = self._progress.add_task(name, text="")
-        limit = None if total == float("inf") else total
-        self._progress.update(self._tasks[name], completed=done, total=limit, text=text)
-        self._progress.refresh()
+            limit = None if total == float("inf") else total
+            self._tasks[name] = self._progress.add_task(name, completed=done, total=limit, text=text)
 
     def finish(self, name: str) -> None:
         if name in self._tasks:
@@ -84,6 +88,12 @@ class Lines(Display):
     def show(self, name: str, done: int, total: float, text: str) -> None:
         count = f"{done}" if total == float("inf") else f"{done}/{total:.0f}"
         print(" · ".join(filter(None, (f"{name} {count}", text))), file=sys.stderr, flush=True)
+
+    def finish(self, name: str) -> None:
+        """What is printed stays."""
+
+    def close(self) -> None:
+        """What is printed stays."""
 
 
 def display() -> Display:

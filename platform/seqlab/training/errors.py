@@ -16,7 +16,7 @@ from seqlab.training.config import LINKS
 
 _NESTED = re.compile(r'^Parser key "([^"]+)":|Does not validate against|expects a function or a callable')
 _NOT_AN_OPTION = re.compile(r"^(?:Option '([^']+)' is not accepted|unrecognized arguments: --([\w.]+))")
-_NOT_OPTIONS = ("help", "config", "print_config", "print_shtab", *LINKS)
+_NOT_OPTIONS = ("help", "config", "print_config", "print_shtab")
 _NOT_A_CLASS = re.compile(r"(?:import path string: |does not correspond to a subclass.*?: |^No module named '?)(\S+)")
 
 
@@ -64,6 +64,8 @@ def _options(chain: list[BaseException], option: str) -> list[str]:
             if isinstance(parser, ArgumentParser) and not parser._subcommands_action:
                 names = [action.dest for action in parser._actions if action.option_strings]
                 names = [name for name in names if name.split(".")[-1] not in _NOT_OPTIONS]
+                if set(LINKS) <= set(names):
+                    names = [name for name in names if name not in LINKS]
                 siblings = [name for name in names if name.rpartition(".")[0] == option.rpartition(".")[0]]
                 return siblings or names
     return []

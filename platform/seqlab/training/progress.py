@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from datetime import timedelta
 from typing import Any
 
 import lightning as L
@@ -91,9 +90,7 @@ class FitProgress(ProgressBar):
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         self._close()
 
-    def on_exception(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
-    ) -> None:
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         self._close()
 
     def _close(self) -> None:
@@ -104,15 +101,14 @@ class FitProgress(ProgressBar):
     def _show_fit(self, trainer: L.Trainer, display: Display) -> None:
         step, total = trainer.global_step, trainer.estimated_stepping_batches
         news = [
-            f"{name.removeprefix('train/')} {float(value):.4g}"
-            for name, value in trainer.progress_bar_metrics.items()
+            f"{name.removeprefix('train/')} {float(value):.4g}" for name, value in trainer.progress_bar_metrics.items()
         ]
         if self._speed.rate:
             news.append(f"{_short(self._speed.rate)} tokens/s")
         started_at, first_step = self._start
         if first_step < step < total < float("inf"):
             seconds = (time.monotonic() - started_at) / (step - first_step) * (total - step)
-            news.append(f"{timedelta(seconds=round(seconds))} left")
+            news.append(f"{_clock(seconds)} left")
         display.show("fit", step, total, " · ".join(news))
 
     def _show_evaluation(self, name: str, batch_idx: int, num_batches: float | list[int | float]) -> None:
@@ -157,3 +153,9 @@ def _short(number: float) -> str:
         if number >= size:
             return f"{number / size:.3g}{unit}"
     return f"{number:.0f}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, second = divmod(round(seconds), 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 
 IGNORED = (
@@ -31,5 +32,7 @@ def quiet() -> None:
     """
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
+    # Lightning calls jsonargparse by names that a later version drops.
+    os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
     for message in IGNORED:
         warnings.filterwarnings("ignore", message=message)

@@ -46,9 +46,7 @@ def model_table(model: nn.Module, seq_len: int) -> Table:
     for (description, parameters, state), group in groupby(parts, key=lambda part: part[1:]):
         names = [name for name, *_ in group]
         count = f"{len(names)} x " if len(names) > 1 else ""
-        table.add_row(
-            _range(names), description, f"{count}{parameters:,}", f"{count}{state:,}" if state else ""
-        )
+        table.add_row(_range(names), description, f"{count}{parameters:,}", f"{count}{state:,}" if state else "")
     total = sum(p.numel() for p in model.parameters())
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     note = "" if trained == total else f"{trained:,} of the parameters are trained"

@@ -1,0 +1,1 @@
+"""What a fit needs besides the model: configs, checkpoints, exact resume, progress."""

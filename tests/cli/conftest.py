@@ -1,0 +1,62 @@
+"""The command as the user types it, in a folder of its own, and one small run that the tests share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+Seqlab = Callable[..., subprocess.CompletedProcess[str]]
+
+TINY = [
+    "--data.path=text.txt",
+    "--data.seq_len=16",
+    "--data.batch_size=4",
+    "--model.model.d_model=16",
+    "--model.model.num_layers=1",
+    "--trainer.max_steps=4",
+    "--trainer.val_check_interval=2",
+    "--trainer.limit_val_batches=2",
+    "--experiment=tiny",
+]
+
+
+def command(folder: Path) -> Seqlab:
+    def seqlab(*args: str, code: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [str(Path(sys.executable).with_name("seqlab")), *args],
+            cwd=folder,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "SEQLAB_CACHE": str(folder / "cache"), **env},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    return seqlab
+
+
+def write_text(folder: Path) -> None:
+    words = "the quick brown fox jumps over a lazy dog while seven wizards box".split()
+    lines = (" ".join(words[(i * k) % len(words)] for k in range(1, 9)) for i in range(1, 120))
+    (folder / "text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.fixture
+def seqlab(tmp_path: Path) -> Seqlab:
+    write_text(tmp_path)
+    return command(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Seqlab]]:
+    """A folder with one finished run named `first`, an attention model with RoPE."""
+    folder = tmp_path_factory.mktemp("fitted")
+    write_text(folder)
+    seqlab = command(folder)
+    seqlab("fit", "--config", "lm/attention-rope", *TINY, "--run_name=first")
+    yield folder, seqlab

@@ -1,0 +1,79 @@
+"""Bad input: one clear sentence, exit code 2, no traceback, nothing half-written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Seqlab, write_text
+from seqlab.cli import main
+
+CASES = [
+    (["--model.model.num_layer=3"], ["model.model.num_layer", "num_layers"]),
+    (["--model.modle.d_model=3"], ["model.modle.d_model", "accepted: model, lr"]),
+    (["--trainer.max_stepz=3"], ["trainer.max_stepz", "did you mean trainer.max_steps?"]),
+    (["--data.seq_lenn=3"], ["data.seq_lenn", "did you mean seq_len?"]),
+    (["--model.model.positions=RoPE"], ["RoPE", "GRU"]),
+    (["--model.model.mixer=Attentoin"], ["Attentoin", "did you mean Attention?", "LSTM"]),
+    (["--model.model.mixer=Attention", "--model.model.mixer.num_heads=5"], ["num_heads 5", "d_model 128"]),
+    (["--model.model.d_model=abc"], ["model.model.d_model", "int", "abc"]),
+    (["--model.model.block.norm_place=middle"], ["norm_place", "pre", "post", "middle"]),
+    (["--data.path=missing.txt"], ["missing.txt"]),
+    (["--data.path=empty.txt"], ["empty.txt", "empty"]),
+    (["--data.path=latin1.txt"], ["latin1.txt", "byte 3"]),
+    (["--data.path=short.txt"], ["128"]),
+    (["--trainer.precision=16-mixed", "--data.path=text.txt", "--data.seq_len=16"], ["16-mixed"]),
+    (["--ckpt_path=nowhere"], ["no runs yet"]),
+    (["--ckpt_path=last"], ["unfinished", "none"]),
+]
+
+
+@pytest.mark.parametrize(("args", "said"), CASES, ids=[case[0][-1] for case in CASES])
+def test_fit_says_in_one_sentence_what_is_wrong(
+    args: list[str],
+    said: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "cache"))
+    write_text(tmp_path)
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "latin1.txt").write_bytes("caf\xe9 au lait".encode("latin-1"))
+    (tmp_path / "short.txt").write_text("too short")
+    assert main(["fit", "--config", "lm/gru", *args]) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("seqlab: "), lines
+    for text in said:
+        assert text in lines[0]
+    assert not list(tmp_path.glob("mlruns/*/*")), "a refused fit leaves no run"
+
+
+def test_as_typed_there_is_one_sentence_and_the_traceback_only_for_debugging(seqlab: Seqlab) -> None:
+    args = ("fit", "--config", "lm/gru", "--model.model.positions", "RoPE")
+    assert len(seqlab(*args, code=2).stderr.strip().splitlines()) == 1
+    assert "Traceback" in seqlab(*args, code=1, SEQLAB_DEBUG="1").stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["fit", "--config", "lm/gruu"], "did you mean lm/gru?"),
+        (["configs", "lm/gruu"], "did you mean lm/gru?"),
+        (["generate", "nobody"], "no runs yet"),
+        (["compare", "--metrik", "val/loss"], "--metrik"),
+        (["compare", "--experiment", "none"], "no runs yet"),
+        (["verify", "nothing"], "nothing"),
+        (["generate", "nobody", "--temperature", "-1"], "temperature"),
+        (["generate", "nobody", "--top-p", "2"], "top_p"),
+    ],
+)
+def test_other_verbs(
+    args: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(args) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1 and said in lines[0], lines

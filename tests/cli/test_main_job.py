@@ -1,0 +1,102 @@
+"""The main job on a tiny text: every verb, as it is typed."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cli.conftest import TINY, Seqlab
+
+Fitted = tuple[Path, Seqlab]
+
+
+def test_compare_reads_the_run_back_from_the_store(fitted: Fitted) -> None:
+    _, seqlab = fitted
+    table = seqlab("compare", "--experiment", "tiny", COLUMNS="160").stdout
+    assert "first" in table and "FINISHED" in table
+    (run_id,) = seqlab("compare", "--experiment", "tiny", "--quiet").stdout.split()
+    assert re.fullmatch("[0-9a-f]{32}", run_id)
+
+
+def test_compare_adds_days_and_cost(fitted: Fitted) -> None:
+    folder, seqlab = fitted
+    done = seqlab("compare", "--tokens", "1e9", "--price", "2.5", "--out", "report.html", COLUMNS="160")
+    assert "days" in done.stdout and "cost" in done.stdout
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "first" in page and "<svg" in page and "http-equiv" not in page
+
+
+def test_export_verify_and_generate_agree(fitted: Fitted) -> None:
+    folder, seqlab = fitted
+    done = seqlab("export", "first", "--out", "bundle")
+    assert "prefill" in done.stdout and "ok" in done.stdout
+    assert seqlab("verify", "bundle").returncode == 0
+    report = json.loads(seqlab("verify", "bundle", "--json").stdout)
+    assert report["ok"] is True
+
+    options = ("--prompt", "the ", "--max-new-tokens", "20", "--seed", "7")
+    from_run, from_bundle = seqlab("generate", "first", *options), seqlab("generate", "bundle", *options)
+    assert from_run.stdout == from_bundle.stdout and len(from_run.stdout) > 1
+    assert seqlab("generate", "bundle", *options[:-1], "8").stdout != from_bundle.stdout
+    greedy = seqlab("generate", "first", "--temperature", "0", "--prompt", "the ", "--max-new-tokens", "20")
+    again = seqlab("generate", "bundle", "--temperature", "0", "--prompt", "the ", "--max-new-tokens", "20")
+    assert greedy.stdout == again.stdout
+
+    weights = folder / "bundle" / "weights.bin"
+    spoiled = bytearray(weights.read_bytes())
+    spoiled[100] ^= 1
+    weights.write_bytes(spoiled)
+    assert "weights.bin" in seqlab("verify", "bundle", code=1).stdout
+
+
+def test_a_run_is_named_by_id_prefix_name_or_checkpoint(fitted: Fitted) -> None:
+    folder, seqlab = fitted
+    run_id = seqlab("compare", "--experiment", "tiny", "--quiet").stdout.split()[0]
+    (checkpoint,) = folder.glob(f"mlruns/*/{run_id}/artifacts/checkpoints/best.ckpt")
+    options = ("--prompt", "a", "--max-new-tokens", "5")
+    texts = {seqlab("generate", run, *options).stdout for run in (run_id, run_id[:8], "first", str(checkpoint))}
+    assert len(texts) == 1
+    assert "no run" in seqlab("generate", "nobody", code=2).stderr
+
+
+def test_resume_continues_the_same_run(seqlab: Seqlab) -> None:
+    seqlab("fit", "--config", "lm/gru", *TINY, "--run_name=short")
+    run_id = seqlab("compare", "--quiet").stdout.split()
+    seqlab("resume", "short", "--trainer.max_steps=6")
+    assert seqlab("compare", "--quiet").stdout.split() == run_id
+
+
+def test_print_config_round_trips(seqlab: Seqlab, tmp_path: Path) -> None:
+    first = seqlab("fit", "--config", "lm/gru", *TINY, "--print_config").stdout
+    (tmp_path / "printed.yaml").write_text(first, encoding="utf-8")
+    assert seqlab("fit", "--config", "printed.yaml", "--print_config").stdout == first
+    assert yaml.safe_load(first)["model"]["init_args"]["model"]["init_args"]["d_model"] == 16
+
+
+@pytest.mark.parametrize("verb", ["validate", "test"])
+def test_evaluation_of_a_run(verb: str, fitted: Fitted) -> None:
+    _, seqlab = fitted
+    done = seqlab(verb, "--config", "lm/attention-rope", *TINY[:5], "--ckpt_path", "first")
+    assert "bits_per_char" in done.stdout
+
+
+def test_predict_writes_a_file(fitted: Fitted) -> None:
+    import torch
+
+    folder, seqlab = fitted
+    seqlab("predict", "--config", "lm/attention-rope", *TINY[:5], "--ckpt_path", "first", "--out", "surprise.pt")
+    batches = torch.load(folder / "surprise.pt", weights_only=True)
+    assert batches[0].shape[1] == 16 and (batches[0] >= 0).all()
+
+
+def test_configs_are_listed_and_printed(fitted: Fitted) -> None:
+    _, seqlab = fitted
+    listed = seqlab("configs").stdout
+    for name in ("lm/gru", "lm/attention-nope", "lm/attention-rope", "presets/gpt2-xl"):
+        assert name in listed
+    shown = seqlab("configs", "lm/gru").stdout
+    assert shown.startswith("# seqlab fit --config lm/gru") and len(shown.splitlines()) <= 40

@@ -1,0 +1,119 @@
+"""The decoding loop over a real model: the cache, the batch and the padding change nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from contracts.cases import D_MODEL
+from contracts.subjects import VOCAB_SIZE, decoder_subject
+from seqlab.attention import Attention
+from seqlab.decoding import GREEDY, Sampling, choose, generate
+from seqlab.decoding.torch_model import TorchDecoder
+from seqlab.models import DecoderLM
+from seqlab.positions import Learned, NoPositions, RoPE
+from seqlab.recurrence import GRU
+
+MODELS = {"attention": (Attention, RoPE), "learned": (Attention, Learned), "gru": (GRU, NoPositions)}
+PROMPTS = [[1, 2, 3], [4], [5, 6, 7, 8, 9, 1, 2], [3, 3]]
+SAMPLINGS = [GREEDY, Sampling(temperature=1.3, seed=4), Sampling(top_k=4, top_p=0.9, seed=2**63 + 5)]
+
+
+@pytest.fixture(params=MODELS, name="model")
+def _model(request: pytest.FixtureRequest) -> DecoderLM:
+    mixer, positions = MODELS[request.param]
+    module: DecoderLM = decoder_subject(mixer, positions).module
+    return module
+
+
+def whole_sequences(model: DecoderLM, prompt: list[int], count: int, sampling: Sampling, row: int) -> list[int]:
+    """Decoding without a cache, a state or a batch."""
+    tokens = list(prompt)
+    for step in range(count):
+        with torch.no_grad():
+            logits, _ = model(torch.tensor([tokens]))
+        tokens.append(choose(logits[0, -1].numpy(), sampling, step=step, row=row))
+    return tokens[len(prompt) :]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=["greedy", "sampled", "cut"])
+def test_batched_and_cached_equals_one_by_one_and_uncached(model: DecoderLM, sampling: Sampling) -> None:
+    batched = generate(TorchDecoder(model), PROMPTS, max_new_tokens=12, sampling=sampling)
+    assert batched == [whole_sequences(model, prompt, 12, sampling, row) for row, prompt in enumerate(PROMPTS)]
+
+
+def test_seeds_reproduce_and_differ(model: DecoderLM) -> None:
+    def text(seed: int) -> list[list[int]]:
+        return generate(TorchDecoder(model), PROMPTS, max_new_tokens=20, sampling=Sampling(seed=seed))
+
+    assert text(1) == text(1)
+    assert text(1) != text(2)
+
+
+def test_rows_end_with_their_own_eos(model: DecoderLM) -> None:
+    decoder = TorchDecoder(model)
+    free = generate(decoder, PROMPTS, max_new_tokens=15, sampling=Sampling(seed=3))
+    eos_id = free[0][4]
+    ended = generate(decoder, PROMPTS, max_new_tokens=15, sampling=Sampling(seed=3), eos_id=eos_id)
+    for tokens, whole in zip(ended, free, strict=True):
+        assert tokens == (whole[: whole.index(eos_id) + 1] if eos_id in whole else whole)
+    assert len({len(tokens) for tokens in ended}) > 1
+
+
+def test_on_token_sees_each_token_as_it_is_chosen(model: DecoderLM) -> None:
+    seen: list[tuple[int, int]] = []
+    tokens = generate(
+        TorchDecoder(model), PROMPTS[:2], max_new_tokens=4, on_token=lambda row, token: seen.append((row, token))
+    )
+    assert seen == [(row, tokens[row][step]) for step in range(4) for row in range(2)]
+
+
+def test_it_stops_calling_the_model_when_all_rows_have_ended() -> None:
+    class Counting:
+        vocab_size, max_seq_len, steps = 3, None, 0
+
+        def prefill(self, tokens: np.ndarray, pad_mask: np.ndarray) -> tuple[np.ndarray, None]:
+            return np.array([[0.0, 1.0, 0.0]]), None
+
+        def step(self, tokens: np.ndarray, state: None) -> tuple[np.ndarray, None]:
+            self.steps += 1
+            return np.array([[0.0, 0.0, 1.0]]), None
+
+    model = Counting()
+    assert generate(model, [[0]], max_new_tokens=50, eos_id=2) == [[1, 2]]
+    assert model.steps == 1
+    assert generate(model, [[0]], max_new_tokens=1) == [[1]]
+    assert model.steps == 1
+
+
+def test_the_last_position_is_used_and_no_more() -> None:
+    model = DecoderLM(VOCAB_SIZE, 8, d_model=D_MODEL, mixer=Attention, positions=Learned)
+    decoder = TorchDecoder(model)
+    assert len(generate(decoder, [[1, 2, 3]], max_new_tokens=6)[0]) == 6  # the sixth new token is never read
+    with pytest.raises(ValueError, match="3 tokens and 7 new ones need 9 positions, the model has 8"):
+        generate(decoder, [[1, 2, 3]], max_new_tokens=7)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "count", "message"),
+    [
+        ([], 1, "there is no prompt"),
+        ([[1], []], 1, "prompt 1 is empty"),
+        ([[1, VOCAB_SIZE]], 1, f"prompt 0 has token {VOCAB_SIZE}, outside the vocabulary"),
+        ([[-1]], 1, "prompt 0 has token -1"),
+        ([[1]], 0, "max_new_tokens must be at least 1, got 0"),
+    ],
+)
+def test_bad_requests_are_refused(prompts: list, count: int, message: str) -> None:
+    model = DecoderLM(VOCAB_SIZE, 8, d_model=D_MODEL, mixer=GRU, positions=NoPositions)
+    with pytest.raises(ValueError, match=message):
+        generate(TorchDecoder(model), prompts, max_new_tokens=count)
+
+
+def test_decoding_needs_no_torch() -> None:
+    program = "import sys, seqlab.decoding; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

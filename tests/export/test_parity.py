@@ -1,0 +1,141 @@
+"""A bundle computes what its model does: every mixer with its default encoding, every encoding on one mixer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+import torch
+
+from contracts.cases import CAUSAL_PAIRS, MixerCase, PositionCase, pair_name
+from export.toys import Export, Exported, Shared
+from seqlab.attention import Attention
+from seqlab.models import DecoderLM
+from seqlab.positions import RoPE, Sinusoidal
+from seqlab.recurrence import GRU, LSTM, RNN
+from tolerances import TOLERANCE
+
+Pair = tuple[MixerCase, PositionCase]
+
+
+def in_every_run(pair: Pair) -> bool:
+    mixer, positions = pair
+    return positions.name == ("rope" if mixer.attends else "none") or mixer.name == "attention"
+
+
+PAIRS = [pytest.param(p, id=pair_name(p), marks=[] if in_every_run(p) else pytest.mark.slow) for p in CAUSAL_PAIRS]
+
+
+def untested_shape(model: DecoderLM, folder: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Outputs of onnxruntime and of PyTorch for a batch and lengths that no other test has, from a non-empty state.
+
+    Rows: unpadded, padded on the left, on the right, and all pad.
+    """
+    tokens = torch.randint(model.vocab_size, (4, 29))
+    pad_mask = torch.ones(4, 29, dtype=torch.bool)
+    pad_mask[1, :20] = False
+    pad_mask[2, 11:] = False
+    pad_mask[3] = False
+    with torch.no_grad():
+        _, state = model(torch.randint(model.vocab_size, (4, 23)))
+        logits, new_state = model(tokens, state, pad_mask=pad_mask)
+    session = ort.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    feeds = {"tokens": tokens.numpy(), "pad_mask": pad_mask.numpy()}
+    feeds |= {f"state_{name}": entry.numpy() for name, entry in state.items()}
+    names = ["logits", *(f"new_state_{name}" for name in new_state)]
+    found = session.run(names, feeds)
+    expected = [logits.numpy(), *(entry.numpy() for entry in new_state.values())]
+    real = pad_mask.numpy()
+    return [found[0][real], *found[1:]], [expected[0][real], *expected[1:]]
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_onnxruntime_computes_what_the_model_does(pair: Pair, export: Export) -> None:
+    mixer, positions = pair
+    exported = export(mixer.factory, positions.factory)
+    check_report(exported)
+    check_declared(exported)
+    for actual, expected in zip(*untested_shape(exported.model, exported.folder), strict=True):
+        assert actual.shape == expected.shape
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE[torch.float32])
+
+
+def check_report(exported: Exported) -> None:
+    """Every batch size with every length, padded or not, in each way of reading."""
+    assert exported.report.ok
+    cells = {(check.kind, check.subject) for check in exported.report.checks}
+    for kind in ("prefill", "chunks", "step"):
+        for batch_size in (1, 2, 5):
+            for length in (1, 2, 16, 17, 64):
+                for padding in ["", ", padded"] if length > 1 else [""]:
+                    for group in ("logits", "state", "counters"):
+                        assert (kind, f"batch {batch_size}, length {length}{padding}, {group}") in cells
+    assert {"files", "signature", "greedy"} <= {kind for kind, _ in cells}
+    # Rounding is never nothing: a report of zeros would be one of nothing compared.
+    measured = [check for check in exported.report.checks if check.error is not None]
+    assert all(check.error and check.torch_error for check in measured if check.subject.endswith("logits"))
+
+
+def check_declared(exported: Exported) -> None:
+    """The files say what DESIGN says, with no length frozen and one signature for both graphs."""
+    declared = []
+    for name, length, longer in (("model.onnx", "T", "S+T"), ("step.onnx", 1, "S+1")):
+        graph = onnx.load(exported.folder / name, load_external_data=False).graph
+        inputs, outputs = ([(v.name, *dims(v)) for v in values] for values in (graph.input, graph.output))
+        assert inputs[:2] == [("tokens", "B", length), ("pad_mask", "B", length)]
+        assert outputs[0] == ("logits", "B", length, exported.model.vocab_size)
+        state = [f"state_{entry}" for entry in exported.model.init_state(1)]
+        assert [entry[0] for entry in inputs[2:]] == state
+        assert outputs[1:] == [
+            (f"new_{entry[0]}", *(longer if dim == "S" else dim for dim in entry[1:])) for entry in inputs[2:]
+        ]
+        declared.append((inputs[2:], [v.type.tensor_type.elem_type for v in (*graph.input, *graph.output)]))
+    assert declared[0] == declared[1]
+
+
+def dims(value: onnx.ValueInfoProto) -> list[str | int]:
+    return [dim.dim_param or dim.dim_value for dim in value.type.tensor_type.shape.dim]
+
+
+@pytest.mark.slow
+def test_a_stack_of_different_mixers(export: Export) -> None:
+    exported = export([Attention, GRU, LSTM, RNN], Sinusoidal, num_layers=4)
+    check_declared(exported)
+    for actual, expected in zip(*untested_shape(exported.model, exported.folder), strict=True):
+        np.testing.assert_allclose(actual, expected, rtol=0, atol=TOLERANCE[torch.float32])
+    nodes = Counter(
+        node.op_type for node in onnx.load(exported.folder / "model.onnx", load_external_data=False).graph.node
+    )
+    assert [nodes[name] for name in ("Attention", "GRU", "LSTM", "RNN", "Loop", "Scan")] == [1, 1, 1, 1, 0, 0]
+
+
+def test_a_pad_is_the_identity_of_the_step_graph(shared: Shared) -> None:
+    model, folder, _ = shared("gru")
+    session = ort.InferenceSession(folder / "step.onnx", providers=["CPUExecutionProvider"])
+    with torch.no_grad():
+        _, state = model(torch.tensor([[1, 2], [3, 4]]))
+    feeds = {f"state_{name}": entry.numpy() for name, entry in state.items()}
+    names = [f"new_{name}" for name in feeds]
+    column = {"tokens": np.array([[5], [6]]), "pad_mask": np.array([[True], [False]])}
+    new_state = dict(zip(feeds, session.run(names, feeds | column), strict=True))
+    for name, entry in new_state.items():
+        assert np.array_equal(entry[1], feeds[name][1]) and not np.array_equal(entry[0], feeds[name][0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("positions", [RoPE, Sinusoidal])
+def test_angles_stay_exact_far_out(positions: type, export: Export) -> None:
+    """The exporter rounds Python numbers to float32: with such constants, positions of thousands would be wrong."""
+    model, folder, _ = export(Attention, positions, num_layers=1)
+    tokens = torch.randint(model.vocab_size, (1, 5000))
+    with torch.no_grad():
+        _, expected = model(tokens)
+    session = ort.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    feeds = {"tokens": tokens.numpy(), "pad_mask": np.ones((1, 5000), dtype=np.bool_)}
+    feeds |= {f"state_{name}": entry.numpy() for name, entry in model.init_state(1).items()}
+    [keys] = session.run(["new_state_0_k"], feeds)
+    np.testing.assert_allclose(keys, expected["0_k"].numpy(), rtol=0, atol=TOLERANCE[torch.float32])

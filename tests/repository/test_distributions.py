@@ -1,0 +1,60 @@
+"""What the wheel and the sdist hold."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from repository.source_tree import PACKAGES, ROOT
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of both, built from a copy of the sources in which runs have left their traces."""
+    copy = tmp_path_factory.mktemp("copy")
+    for name in ("platform", "datamodules", "export", "tests"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "build", "mlruns"))
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore", "constraints.txt"):
+        shutil.copy(ROOT / name, copy / name)
+    for trace in ("mlruns/mlflow.db", "mlruns/1/abc/artifacts/last.ckpt", ".venv/pyvenv.cfg", "bundles/a/model.onnx"):
+        (copy / trace).parent.mkdir(parents=True, exist_ok=True)
+        (copy / trace).write_text("trace")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-t", "wheel", "-d", str(copy / "dist")]
+    run = subprocess.run(command, cwd=copy, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return copy / "dist"
+
+
+def test_the_wheel_holds_the_packages_and_their_configs(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for package, folder in PACKAGES.items():
+        kept = {".py", ".yaml", ".typed"}
+        files = [path for path in folder.rglob("*") if path.suffix in kept and "build" not in path.parts]
+        expected = {f"{package}/{path.relative_to(folder)}" for path in files}
+        assert f"{package}/__init__.py" in expected
+        assert expected <= names
+    assert {"seqlab/configs/lm/gru.yaml", "seqlab/configs/presets/gpt2.yaml"} <= names
+    tops = {name.partition("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
+
+
+def test_the_wheel_has_the_command(built: Path) -> None:
+    (wheel,) = built.glob("*.whl")
+    archive = zipfile.ZipFile(wheel)
+    (entry_points,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+    assert "seqlab = seqlab.cli:main" in archive.read(entry_points).decode()
+
+
+def test_the_sdist_holds_no_traces_of_runs(built: Path) -> None:
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    assert {"pyproject.toml", "README.md", "LICENSE", "platform/seqlab/__init__.py"} <= names
+    assert not {name for name in names if name.startswith(("mlruns", ".venv", "bundles", "dist"))}

@@ -1,0 +1,85 @@
+"""Who may import whom, and what may be loaded when."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from repository.source_tree import PACKAGES, all_imports, imports_when_loaded, python_files, within
+
+SEQLAB, DATA, EXPORT = PACKAGES.values()
+LAYERS = ("mixer.py", "batch.py", "attention", "positions", "recurrence", "nn", "models")
+HEAVY = ("torch", "numpy", "lightning", "mlflow", "onnx", "onnxruntime", "matplotlib", "jsonargparse", "rich")
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(SEQLAB.parents[1]))
+
+
+@pytest.mark.parametrize("path", python_files(SEQLAB), ids=_name)
+def test_seqlab_loads_neither_of_the_others(path: Path) -> None:
+    assert not {name for name in imports_when_loaded(path) if within(name, "seqlab_data", "seqlab_export")}
+
+
+@pytest.mark.parametrize("path", python_files(DATA), ids=_name)
+def test_data_knows_the_batch_types_only(path: Path) -> None:
+    imports = all_imports(path)
+    assert not {
+        name for name in imports if within(name, "seqlab", "seqlab_export") and not within(name, "seqlab.batch")
+    }
+
+
+@pytest.mark.parametrize("path", python_files(EXPORT), ids=_name)
+def test_export_does_not_load_data_but_tokenizers(path: Path) -> None:
+    loaded = {name for name in imports_when_loaded(path) if within(name, "seqlab_data")}
+    assert not {name for name in loaded if not within(name, "seqlab_data.tokenizers")}
+
+
+@pytest.mark.parametrize("path", [file for part in LAYERS for file in python_files(SEQLAB / part)], ids=_name)
+def test_layers_know_neither_lightning_nor_mlflow(path: Path) -> None:
+    forbidden = ("lightning", "pytorch_lightning", "torchmetrics", "mlflow")
+    assert not {name for name in all_imports(path) if within(name, *forbidden)}
+
+
+def _loaded_by(module: str) -> set[str]:
+    """The top-level packages in a fresh interpreter after it imports `module`."""
+    code = f"import json, sys, {module}; print(json.dumps(sorted({{n.partition('.')[0] for n in sys.modules}})))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    return set(json.loads(run.stdout))
+
+
+def test_import_seqlab_is_light() -> None:
+    assert not _loaded_by("seqlab") & set(HEAVY)
+
+
+@pytest.mark.parametrize("module", ["seqlab_data.tokenizers", "seqlab.decoding", "seqlab_export.runner"])
+def test_a_deployment_machine_needs_no_torch(module: str) -> None:
+    """NumPy, onnxruntime and, for subword bundles, sentencepiece are all it has."""
+    assert not _loaded_by(module) & (set(HEAVY) - {"numpy", "onnxruntime"})
+
+
+def test_models_load_neither_lightning_nor_mlflow() -> None:
+    loaded = _loaded_by("seqlab.models")
+    assert "torch" in loaded
+    assert not loaded & {"lightning", "mlflow", "torchmetrics"}
+
+
+def test_help_is_quick() -> None:
+    """In under one second of processor time, the best of three."""
+    command = [str(Path(sys.executable).with_name("seqlab")), "--help"]
+    seconds = []
+    for _ in range(3):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        run = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"COLUMNS": "100"})
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        assert run.returncode == 0, run.stderr
+        assert "fit" in run.stdout
+        seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    assert min(seconds) < 1.0

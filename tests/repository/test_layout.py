@@ -1,0 +1,104 @@
+"""The layout that the design fixes."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from repository.source_tree import PACKAGES, ROOT, python_files
+
+SOURCES = ("platform", "datamodules", "export")
+LONGEST_FILE = 320
+
+
+@pytest.fixture(scope="module")
+def pyproject() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def test_three_source_roots_that_are_no_packages() -> None:
+    """`platform/__init__.py` would shadow the standard library's module."""
+    for root in SOURCES:
+        assert (ROOT / root).is_dir()
+        assert not (ROOT / root / "__init__.py").exists()
+    for folder in PACKAGES.values():
+        assert (folder / "__init__.py").is_file()
+
+
+def test_every_folder_of_code_is_a_package() -> None:
+    """A folder without `__init__.py` is left out of walks over the package."""
+    for package in PACKAGES.values():
+        for path in python_files(package):
+            assert (path.parent / "__init__.py").is_file(), f"{path.parent} has code but no __init__.py"
+
+
+def test_tests_are_no_packages() -> None:
+    assert not list((ROOT / "tests").rglob("__init__.py"))
+    assert not [path for path in (ROOT / "tests").rglob("platform") if path.is_dir()]
+
+
+def test_files_are_short() -> None:
+    suffixes = {".py", ".yaml", ".cc", ".h", ".cmake"}
+    files = [path for root in SOURCES for path in (ROOT / root).rglob("*") if path.suffix in suffixes]
+    files = [path for path in files if "build" not in path.parts]
+    assert len(files) > 30
+    lengths = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in files}
+    assert not {str(path): length for path, length in lengths.items() if length > LONGEST_FILE}
+
+
+def test_packaging(pyproject: dict) -> None:
+    assert pyproject["build-system"]["build-backend"] == "hatchling.build"
+    hatch = pyproject["tool"]["hatch"]["build"]
+    assert hatch["dev-mode-dirs"] == list(SOURCES)
+    packages = [str(folder.relative_to(ROOT)) for folder in PACKAGES.values()]
+    assert hatch["targets"]["wheel"]["packages"] == packages
+    assert pyproject["project"]["requires-python"] == ">=3.11"
+
+
+# What must be allowed, and what must not.
+FLOORS = [
+    ("lightning", ["2.6.6", "2.6.9"], ["2.6.3", "2.7.0"]),
+    ("torch", ["2.11.0", "2.13.0"], ["2.10.0"]),
+    ("torchmetrics", ["1.9.0"], []),
+    ("onnx", ["1.21.0", "1.23.2"], ["1.20.1"]),
+    ("onnxscript", ["0.7.1", "0.7.2"], ["0.7.0"]),
+    ("mlflow", ["3.17.2", "3.18.1"], ["3.17.1", "3.18.0", "4.0.0"]),
+    ("jsonargparse", ["4.53.0"], ["4.52.0", "5.0.0"]),
+]
+
+
+@pytest.mark.parametrize(("name", "allowed", "refused"), FLOORS, ids=[floor[0] for floor in FLOORS])
+def test_dependency_floors(pyproject: dict, name: str, allowed: list[str], refused: list[str]) -> None:
+    requirements = [Requirement(text) for text in pyproject["project"]["dependencies"]]
+    (requirement,) = [requirement for requirement in requirements if requirement.name == name]
+    assert all(requirement.specifier.contains(version) for version in allowed)
+    assert not any(requirement.specifier.contains(version) for version in refused)
+    assert name != "jsonargparse" or requirement.extras == {"signatures"}
+
+
+def test_one_onnxruntime_a_platform(pyproject: dict) -> None:
+    """Two of them in one environment overwrite each other; the GPU build holds the CPU provider too."""
+    requirements = [Requirement(text) for text in pyproject["project"]["dependencies"]]
+    runtimes = {r.name: r.marker for r in requirements if r.name.startswith("onnxruntime")}
+    for system, expected in (("linux", "onnxruntime-gpu"), ("win32", "onnxruntime-gpu"), ("darwin", "onnxruntime")):
+        chosen = [
+            name for name, marker in runtimes.items() if marker is None or marker.evaluate({"sys_platform": system})
+        ]
+        assert chosen == [expected]
+
+
+def test_the_constraints_pin_every_dependency_within_its_bounds(pyproject: dict) -> None:
+    lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and line[0] != "#"]
+    pins = {pin.name.lower().replace("_", "-"): str(pin.specifier) for pin in map(Requirement, lines)}
+    assert pins["torch"] == "==2.13.0"
+    for requirement in map(Requirement, pyproject["project"]["dependencies"]):
+        if requirement.marker is None or requirement.marker.evaluate():
+            assert requirement.specifier.contains(pins[requirement.name.lower()].removeprefix("=="))
+
+
+def test_runs_are_ignored() -> None:
+    """Or the sdist would hold them."""
+    assert "/mlruns/*" in Path(ROOT / ".gitignore").read_text().splitlines()

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import io
+import math
+
+import pytest
+from rich.console import Console
+
+from seqlab.tracking.comparison import Comparison, compare, more_is_better, short
+from seqlab.tracking.store import Store
+from tracking.tiny import make_run
+
+SPEED = 50_000.0
+
+
+def text(comparison: Comparison, width: int = 80) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    console.print(comparison.table())
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def names(comparison: Comparison) -> list[str]:
+    return [run.name for run in comparison.runs]
+
+
+@pytest.fixture
+def runs(store: Store) -> dict[str, str]:
+    """Three runs: the second overfits, the third has not been validated."""
+    return {
+        "gru": make_run(
+            store,
+            "gru",
+            {
+                "val/loss": [(9, 2.0), (19, 1.5)],
+                "val/bits_per_char": [(9, 2.9), (19, 2.2)],
+                "val/accuracy": [(19, 0.5)],
+                "num_params": [(0, 271360)],
+                "state_size": [(0, 256)],
+                "perf/tokens_per_s": [(9, 1.0), (19, SPEED)],
+            },
+        ),
+        "attention": make_run(
+            store,
+            "attention",
+            {
+                "val/loss": [(9, 1.25), (19, 3.0)],
+                "val/bits_per_char": [(9, 1.8), (19, 4.3)],
+                "val/accuracy": [(19, 0.4)],
+                "perf/tokens_per_s": [(19, 2 * SPEED)],
+                "num_devices": [(0, 4)],
+            },
+            status="KILLED",
+        ),
+        "unborn": make_run(store, "unborn", {"train/loss": [(3, 1.0)]}, status="FAILED", experiment="others"),
+    }
+
+
+def test_the_least_is_the_best_and_who_has_no_value_comes_last(store: Store, runs: dict[str, str]) -> None:
+    comparison = compare(store=store)
+    assert names(comparison) == ["attention", "gru", "unborn"]
+    attention, gru, unborn = comparison.rows
+    assert (attention.value, attention.bits_per_char) == (1.25, 1.8), "of its best validation"
+    assert (gru.value, gru.bits_per_char, gru.num_params, gru.state_size) == (1.5, 2.2, 271360, 256)
+    assert gru.tokens_per_s == SPEED
+    assert (unborn.value, unborn.num_params, unborn.tokens_per_s) == (None, None, None)
+
+
+def test_more_is_better_where_the_name_says_so(store: Store, runs: dict[str, str]) -> None:
+    assert names(compare(store=store, metric="val/accuracy")) == ["gru", "attention", "unborn"]
+    assert [more_is_better(name) for name in ("test/bleu", "val/exact_match", "perf/tokens_per_s")] == [True] * 3
+    assert [more_is_better(name) for name in ("val/loss", "val/perplexity", "val/bits_per_char", "lr")] == [False] * 4
+
+
+def test_runs_are_chosen_by_name_and_by_experiment(store: Store, runs: dict[str, str]) -> None:
+    assert names(compare(["gru", runs["attention"][:12], runs["gru"]], store=store)) == ["attention", "gru"]
+    assert names(compare(experiment="others", metric="train/loss", store=store)) == ["unborn"]
+
+
+def test_days_and_cost_follow_from_the_measured_speed(store: Store, runs: dict[str, str]) -> None:
+    attention, gru, unborn = compare(store=store, tokens=43.2e9, price=2.5).rows
+    assert gru.days == 10  # 43.2e9 / 50,000 = 864,000 s
+    assert gru.cost == 600  # 240 h at 2.5
+    assert attention.days == 5
+    assert attention.cost == 1200  # 120 h on 4 devices at 2.5
+    assert (unborn.days, unborn.cost) == (None, None)
+
+
+def test_days_alone(store: Store, runs: dict[str, str]) -> None:
+    comparison = compare(store=store, tokens=43.2e9)
+    assert [row.cost for row in comparison.rows] == [None] * 3
+    assert not any("cost" in title for title in comparison.header)
+    assert any("days" in title for title in comparison.header)
+
+
+def test_the_table_fits_into_80_columns_and_cuts_nothing(store: Store, runs: dict[str, str]) -> None:
+    for comparison in (compare(store=store), compare(store=store, tokens=100e9, price=2.5)):
+        shown = text(comparison)
+        assert "…" not in shown
+        for run in comparison.runs:
+            assert run.id[:8] in shown
+            assert run.status in shown
+        for cell in ("1.2500", "1.8000", "271.4k", "256", "50k"):
+            assert cell in shown
+    for cell in ("days for", "100B", "cost at", "2.5/h", "11.57", "2,778", "23.15", "1,389"):
+        assert cell in shown
+
+
+def test_a_name_is_no_markup(store: Store) -> None:
+    make_run(store, "[red]x[/red]", {"val/loss": [(0, 1.0)]})
+    assert "[red]x[/red]" in text(compare(store=store), width=120)
+
+
+def test_a_nan_is_not_the_best(store: Store) -> None:
+    make_run(store, "nan", {"val/loss": [(0, math.nan)]})
+    make_run(store, "recovered", {"val/loss": [(0, math.nan), (1, 3.0)]})
+    comparison = compare(store=store)
+    assert [(row.run.name, row.value) for row in comparison.rows] == [("recovered", 3.0), ("nan", None)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"tokens": 0.0}, "tokens must be a positive number, got 0"),
+        ({"tokens": math.inf}, "tokens must be"),
+        ({"tokens": 1.0, "price": -1.0}, "price must be a number of at least 0, got -1"),
+        ({"price": 1.0}, "a price needs tokens"),
+        ({"metric": "val/los"}, "no run has the metric 'val/los'; there are num_devices, num_params"),
+        ({"experiment": "nope"}, "no runs to compare in experiment 'nope'; the experiments are Default, others, tests"),
+        ({"runs": ["nope"]}, "no run has the id"),
+        ({"runs": []}, "no runs to compare"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    store: Store, runs: dict[str, str], arguments: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        compare(store=store, **arguments)  # type: ignore[arg-type]
+
+
+def test_short_numbers() -> None:
+    numbers = [None, math.nan, 0, 256, 999.96, 1000, 271360, 999_990, 124_439_808, 1e11, 1.746e11]
+    texts = ["-", "-", "0", "256", "1k", "1k", "271.4k", "1M", "124.4M", "100B", "174.6B"]
+    assert [short(number) for number in numbers] == texts

@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import json
+import logging
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from seqlab.tracking import journal as journal_module
+from seqlab.tracking.callback import RunTracker
+from seqlab.tracking.journal import Journal, replay_all
+from seqlab.tracking.logger import RunLogger
+from seqlab.tracking.runs import TrackedRun, find_run, search
+from seqlab.tracking.store import Store, UnreachableError
+from tracking.tiny import fit
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
+
+
+class Outage:
+    """A store that can be made not to answer, and a clock."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.down = False
+        self.now = 0.0
+        self.attempts = 0
+        calls = Store.calls
+
+        @contextmanager
+        def failing(store: Store) -> Iterator[MlflowClient]:
+            self.attempts += 1
+            if self.down:
+                raise UnreachableError("the line is dead")
+            with calls(store) as client:
+                yield client
+
+        monkeypatch.setattr(Store, "calls", failing)
+        monkeypatch.setattr(journal_module.time, "monotonic", lambda: self.now)
+
+
+@pytest.fixture
+def outage(monkeypatch: pytest.MonkeyPatch) -> Outage:
+    return Outage(monkeypatch)
+
+
+def point(step: int) -> dict[str, Any]:
+    return {"op": "points", "points": [["x", step, 0, step]]}
+
+
+def steps(store: Store, run_id: str) -> list[int]:
+    return [step for step, _ in find_run(run_id, store).history("x")]
+
+
+def test_what_an_outage_kept_is_sent_in_order_when_the_store_is_back(
+    store: Store, outage: Outage, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = Journal(store)
+    journal.create("tests", "cut", {})
+    journal.write(point(0))
+    outage.down = True
+    for step in (1, 2, 3):
+        journal.write(point(step))
+    outage.down = False
+    outage.now += 29
+    journal.write(point(4))
+    assert [json.loads(line)["points"][0][-1] for line in journal.pending.read_text().splitlines()] == [1, 2, 3, 4]
+    outage.now += 2
+    journal.write(point(5))
+    assert not journal.pending.exists()
+    assert steps(store, journal.run_id) == [0, 1, 2, 3, 4, 5]
+    assert len(caplog.records) == 1, "one warning an outage"
+
+
+def test_attempts_grow_rarer_while_the_store_is_down(store: Store, outage: Outage) -> None:
+    journal = Journal(store)
+    journal.create("tests", "long", {})
+    outage.down = True
+    outage.attempts = 0
+    for step in range(3600):
+        outage.now += 1
+        journal.write(point(step))
+    assert outage.attempts <= 3600 / 600 + 6
+    assert len(journal.pending.read_text().splitlines()) == 3600
+
+
+def test_the_next_command_sends_what_a_process_that_is_gone_kept(store: Store, outage: Outage) -> None:
+    journal = Journal(store)
+    journal.create("tests", "left", {})
+    outage.down = True
+    journal.write(point(7))
+    journal.write({"op": "tags", "tags": {"a": "b"}})
+    journal.write({"op": "status", "status": "FAILED", "time": 5})
+    outage.down = False
+    run = find_run("left", store)
+    assert (run.status, run.metrics, run.tags["a"]) == ("FAILED", {"x": 7}, "b")
+    assert not journal.pending.exists()
+
+
+def test_a_replay_that_is_cut_off_goes_on_and_repeats_nothing(
+    store: Store, outage: Outage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(store)
+    journal.create("tests", "twice", {})
+    outage.down = True
+    for step in range(6):
+        journal.write(point(step))
+    kept = journal.pending.read_text()
+    outage.down = False
+    send = journal_module.Sender.send
+
+    def dies_at_three(sender: Any, write: dict[str, Any]) -> None:
+        if write["points"][0][-1] == 3:
+            raise UnreachableError("again")
+        send(sender, write)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_module.Sender, "send", dies_at_three)
+        assert not replay_all(store)
+    assert len(journal.pending.read_text().splitlines()) == 3
+    journal.pending.write_text(kept + '{"op": "points", "poi')  # as if killed before it was rewritten, in a write
+    assert replay_all(store)
+    assert steps(store, journal.run_id) == list(range(6))
+
+
+def test_a_refusal_is_a_warning_and_holds_nothing_up(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal(store)
+    journal.create("tests", "refused", {})
+    journal.write({"op": "tags", "tags": {"": "no name"}})
+    journal.write(point(1))
+    assert steps(store, journal.run_id) == [1]
+    assert "MLflow refuses tags" in caplog.text
+
+
+def test_a_disk_that_is_full_is_a_warning_too(
+    store: Store, outage: Outage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(store)
+    journal.create("tests", "full", {})
+    outage.down = True
+
+    def full(*args: Any, **kwargs: Any) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "open", full)
+    journal.write(point(1))
+    assert f"points of run {journal.run_id} is lost: no space left" in caplog.text
+
+
+@pytest.fixture
+def dead_server(monkeypatch: pytest.MonkeyPatch) -> str:
+    """A port of this machine on which nothing listens."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        uri = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
+    return uri
+
+
+def test_a_dead_server_neither_stops_a_fit_nor_loses_any_of_it(
+    dead_server: str, tmp_path: Path, template: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logger = RunLogger("remote", name="offline")
+    with caplog.at_level(logging.WARNING, "seqlab"):
+        fit(logger, [RunTracker({"lr": 0.1})])
+    assert [
+        record.message for record in caplog.records if dead_server in record.message and "is kept" in record.message
+    ]
+    assert len([record for record in caplog.records if record.name == "seqlab"]) == 1
+
+    assert logger.checkpoint_dir == tmp_path / "mlruns" / str(logger.run_id) / "artifacts" / "checkpoints"
+    assert sorted(path.name for path in logger.checkpoint_dir.iterdir()) == ["best.ckpt", "last.ckpt"]
+
+    # A write does not say where to: what the server missed makes the same run of another store.
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    shutil.copy(template, tmp_path / "mlruns" / "mlflow.db")
+    run = find_run("offline")
+    check_whole(run)
+    assert find_run(str(logger.run_id)).id == run.id, "a checkpoint knows the run by its first id"
+
+
+def check_whole(run: TrackedRun) -> None:
+    assert (run.experiment, run.status) == ("remote", "FINISHED")
+    assert run.params == {"lr": "0.1"}
+    assert run.config == {"lr": 0.1}
+    assert [step for step, _ in run.history("train/loss")] == list(range(1, 16, 2))
+    assert run.best_checkpoint is not None and run.best_checkpoint.name == "best.ckpt"
+
+
+def test_a_dead_server_is_one_clear_error_to_who_asks_it(dead_server: str) -> None:
+    with pytest.raises(UnreachableError, match=f"MLflow at {dead_server} does not answer"):
+        search(Store())

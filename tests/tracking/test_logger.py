@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lightning.pytorch.utilities import rank_zero_only
+
+from seqlab.tracking.journal import Journal
+from seqlab.tracking.logger import FEWEST_STEPS, MOST_STEPS, RunLogger
+from seqlab.tracking.provenance import process_tags
+from seqlab.tracking.runs import TrackedRun, find_run, search
+from seqlab.tracking.store import Store
+
+
+def stored(logger: RunLogger) -> TrackedRun:
+    assert logger.run_id is not None
+    return find_run(logger.run_id, logger.store)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """The steps of the points in each call."""
+    calls: list[list[int]] = []
+    write = Journal.write
+
+    def counted(self: Journal, what: dict[str, Any]) -> None:
+        if what["op"] == "points":
+            calls.append([point[-1] for point in what["points"]])
+        write(self, what)
+
+    monkeypatch.setattr(Journal, "write", counted)
+    return calls
+
+
+def test_points_are_sent_in_batches_and_none_is_lost(root: Path, calls: list[list[int]]) -> None:
+    logger = RunLogger()
+    for step in range(173):
+        logger.log_metrics({"train/loss": step / 4}, step)
+    logger.finalize("success")
+    spans = [steps[-1] - steps[0] + 1 for steps in calls]
+    assert all(FEWEST_STEPS <= span <= MOST_STEPS + 1 for span in spans[:-1])
+    assert len(calls) <= 173 / FEWEST_STEPS
+    assert stored(logger).history("train/loss") == [(step, step / 4) for step in range(173)]
+
+
+def test_long_steps_are_sent_after_ten(root: Path, calls: list[list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = RunLogger()
+    monkeypatch.setattr("seqlab.tracking.logger.SECONDS", 0.0)
+    for step in range(1, 32):
+        logger.log_metrics({"x": 0}, step)
+    assert [steps[-1] for steps in calls] == [10, 20, 30]
+
+
+def test_a_run_that_is_continued_logs_no_step_twice_and_misses_none(root: Path) -> None:
+    first = RunLogger(name="cut off")
+    for step in range(60):
+        first.log_metrics({"train/loss": step, "lr": 1}, step)
+    first.flush()
+    second = RunLogger(run_id=first.run_id)
+    for step in range(40, 100):
+        second.log_metrics({"train/loss": -1 if step < 60 else step, "val/loss": step}, step)
+    second.finalize("success")
+    run = stored(second)
+    assert run.id == first.run_id
+    assert run.name == "cut off"
+    assert run.history("train/loss") == [(step, step) for step in range(100)]
+    assert run.history("val/loss") == [(step, step) for step in range(40, 100)]
+    assert run.history("lr") == [(step, 1) for step in range(60)]
+
+
+def test_a_run_that_is_continued_is_running_again_in_this_process(root: Path) -> None:
+    first = RunLogger()
+    first.log_tags({"process.id": "1", "process.start": "0"})
+    first.finalize("failed")
+    assert stored(first).status == "FAILED"
+    second = RunLogger(run_id=first.run_id)
+    assert stored(second).status == "RUNNING"
+    assert process_tags().items() <= stored(second).tags.items()
+
+
+def test_a_changed_parameter_keeps_its_first_value_and_becomes_a_tag(root: Path) -> None:
+    first = RunLogger()
+    first.log_hyperparams({"trainer": {"max_steps": 10}, "lr": 0.1})
+    first.finalize("success")
+    second = RunLogger(run_id=first.run_id)
+    second.log_hyperparams({"trainer": {"max_steps": 20}, "lr": 0.1, "new": None})
+    run = stored(second)
+    assert run.params == {"trainer.max_steps": "10", "lr": "0.1", "new": "null"}
+    assert run.tags["seqlab.changed_params"] == "trainer.max_steps: 10 -> 20"
+
+
+def test_parameters_of_any_length_and_number_are_stored(root: Path) -> None:
+    logger = RunLogger()
+    params = {f"p{i}": "v" for i in range(250)} | {"long": "x" * 5999, "longer": "y" * 9999}
+    logger.log_hyperparams(params)
+    stored_params = stored(logger).params
+    assert len(stored_params) == 252
+    assert stored_params["long"] == "x" * 5999
+    assert stored_params["longer"].endswith("[cut from 9999 characters, see config.yaml]")
+
+
+def test_a_run_that_is_not_there_cannot_be_continued(root: Path) -> None:
+    with pytest.raises(ValueError, match="run 0123456789abcdef0123456789abcdef cannot be continued"):
+        _ = RunLogger(run_id="0123456789abcdef0123456789abcdef").run_id
+
+
+def test_a_deleted_experiment_is_refused(root: Path) -> None:
+    with Store().calls() as client:
+        client.delete_experiment(client.create_experiment("gone"))
+    with pytest.raises(ValueError, match="experiment 'gone' is deleted"):
+        _ = RunLogger("gone").run_id
+
+
+def test_an_experiment_needs_a_name() -> None:
+    with pytest.raises(ValueError, match="experiment is empty"):
+        RunLogger("")
+
+
+def test_other_ranks_make_no_run_and_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rank_zero_only, "rank", 1)
+    logger = RunLogger()
+    logger.log_metrics({"x": 1}, 0)
+    logger.log_hyperparams({"a": 1})
+    logger.log_text("text", "file.txt")
+    logger.finalize("success")
+    assert logger.run_id is logger.artifacts is logger.checkpoint_dir is logger.save_dir is None
+    assert not (tmp_path / "mlruns").exists()
+
+
+def test_metrics_of_any_name_and_value_are_stored(root: Path) -> None:
+    logger = RunLogger()
+    logger.log_metrics({"a(b)": 1.0, "nan": float("nan"), "inf": float("inf"), "ok/x_y.z-1": 2})
+    logger.finalize("success")
+    metrics = stored(logger).metrics
+    assert metrics["a_b_"] == 1
+    assert metrics["nan"] != metrics["nan"]
+    assert metrics["inf"] > 1e300
+    assert metrics["ok/x_y.z-1"] == 2
+
+
+def test_a_logger_that_nothing_was_logged_to_leaves_nothing(tmp_path: Path) -> None:
+    RunLogger().finalize("success")
+    assert not (tmp_path / "mlruns").exists()
+
+
+def test_runs_of_other_experiments_do_not_mix(root: Path) -> None:
+    for experiment in ("a", "b", "a"):
+        RunLogger(experiment, name=experiment).finalize("success")
+        _ = RunLogger(experiment, name=experiment).run_id
+    assert sorted(run.name for run in search(Store())) == ["a", "a", "b"]
+    assert [run.name for run in search(Store(), experiment="b")] == ["b"]

@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from seqlab.tracking.params import MAX_KEY_LENGTH, MAX_VALUE_LENGTH, config_hash, flatten, to_yaml
+
+CONFIG = {
+    "model": {"class_path": "Task", "init_args": {"lr": 1e-3, "betas": (0.9, 0.99), "mixers": [{"heads": 4}, None]}},
+    "compile": False,
+    "callbacks": [],
+}
+
+
+def test_flat_parameters_are_the_leaves_by_dotted_path() -> None:
+    assert flatten(CONFIG) == {
+        "model.class_path": "Task",
+        "model.init_args.lr": "0.001",
+        "model.init_args.betas.0": "0.9",
+        "model.init_args.betas.1": "0.99",
+        "model.init_args.mixers.0.heads": "4",
+        "model.init_args.mixers.1": "null",
+        "compile": "false",
+        "callbacks": "[]",
+    }
+
+
+def test_a_value_is_cut_only_where_mlflow_would_refuse_it_and_says_so() -> None:
+    longest = "x" * MAX_VALUE_LENGTH
+    assert flatten({"a": longest}) == {"a": longest}
+    cut = flatten({"a": longest + "y"})["a"]
+    assert len(cut) == MAX_VALUE_LENGTH
+    assert cut.endswith("[cut from 6001 characters, see config.yaml]")
+
+
+def test_keys_are_ones_that_mlflow_takes() -> None:
+    (key,) = flatten({"a$b?": {"k" * 300: 1}})
+    assert key.startswith("a_b_.kkk")
+    assert len(key) == MAX_KEY_LENGTH
+
+
+def test_yaml_gives_the_configuration_back() -> None:
+    config = {"b": {"ä": [1, None, "x: y", 1e-3]}, "a": True}
+    assert yaml.safe_load(to_yaml(config)) == config
+    assert to_yaml(config).startswith("b:")
+
+
+def test_the_hash_is_of_the_configuration_alone() -> None:
+    same = {**CONFIG, "ckpt_path": "x.ckpt", "run_name": "a", "experiment": "b", "trainer": {"logger": {"run_id": "1"}}}
+    assert config_hash(same) == config_hash({"trainer": {"logger": {"run_id": "2"}}, **dict(reversed(CONFIG.items()))})
+    assert config_hash(CONFIG) == config_hash(yaml.safe_load(to_yaml({**CONFIG, "model": _listed(CONFIG["model"])})))
+
+
+@pytest.mark.parametrize("key", ["compile", "callbacks"])
+def test_the_hash_is_of_all_of_it(key: str) -> None:
+    assert config_hash(CONFIG) != config_hash({**CONFIG, key: "changed"})
+
+
+def _listed(model: object) -> object:
+    """Tuples come back from YAML as lists."""
+    assert isinstance(model, dict)
+    return {**model, "init_args": {**model["init_args"], "betas": [0.9, 0.99]}}

@@ -1,0 +1,137 @@
+"""With a real MLflow server, which takes its time to start."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import lightning as L
+import pytest
+from lightning.pytorch.callbacks import Callback
+
+from seqlab.tracking.callback import RunTracker
+from seqlab.tracking.logger import RunLogger
+from seqlab.tracking.runs import find_run
+from seqlab.tracking.server import UI_ENVIRONMENT
+from seqlab.tracking.store import Store
+from tracking.tiny import fit
+
+pytestmark = pytest.mark.slow
+CONFIG = {"lr": 0.1}
+
+
+class Server:
+    """An MLflow server of this machine that can be stopped and started again."""
+
+    def __init__(self, folder: Path, template: Path) -> None:
+        folder.mkdir()
+        (folder / "mlflow.db").write_bytes(template.read_bytes())
+        with socket.socket() as listener:
+            listener.bind(("127.0.0.1", 0))
+            self.port = listener.getsockname()[1]
+        self.uri = f"http://127.0.0.1:{self.port}"
+        self.folder = folder
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [
+            *(sys.executable, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(self.port)),
+            *("--backend-store-uri", f"sqlite:///{self.folder}/mlflow.db", "--workers", "1"),
+            *("--artifacts-destination", str(self.folder / "artifacts")),
+        ]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, env={**os.environ, **UI_ENVIRONMENT}, stdout=log, stderr=log)
+        for _ in range(600):
+            try:
+                with urllib.request.urlopen(f"{self.uri}/health"):
+                    return
+            except OSError:
+                time.sleep(0.2)
+        raise TimeoutError((self.folder / "log").read_text())
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.terminate()
+            self.process.wait()
+            self.process = None
+
+
+@pytest.fixture
+def server(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    server = Server(tmp_path / "server", template)
+    server.start()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
+    yield server
+    server.stop()
+
+
+class At(Callback):
+    """Does something after the first epoch."""
+
+    def __init__(self, action: object) -> None:
+        self.action = action
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.current_epoch == 0:
+            assert callable(self.action)
+            self.action()
+
+
+def check(run_name: str, root: str = "mlruns") -> None:
+    run = find_run(run_name, Store(root))
+    assert (run.status, run.experiment, run.config, run.params) == ("FINISHED", "remote", CONFIG, {"lr": "0.1"})
+    assert [step for step, _ in run.history("train/loss")] == list(range(1, 16, 2))
+    assert [step for step, _ in run.history("val/loss")] == [7, 15]
+    for checkpoint in (run.best_checkpoint, run.last_checkpoint):
+        assert checkpoint is not None and checkpoint.is_relative_to(Path(root).resolve())
+        assert checkpoint.stat().st_size > 1000
+
+
+def test_checkpoints_stay_here_and_are_uploaded(server: Server, tmp_path: Path) -> None:
+    logger = RunLogger("remote", name="there")
+    fit(logger, [RunTracker(CONFIG)])
+    assert logger.checkpoint_dir == tmp_path / "mlruns" / str(logger.run_id) / "artifacts" / "checkpoints"
+    assert sorted(path.name for path in logger.checkpoint_dir.iterdir()) == ["best.ckpt", "last.ckpt"]
+    check("there")
+    check("there", root="another machine")
+    uploaded = sorted(path.name for path in (server.folder / "artifacts").rglob("*.ckpt"))
+    assert uploaded == ["best.ckpt", "last.ckpt"]
+    run = find_run("there", Store("a third"))
+    assert run.artifact("nothing.txt") is None
+    attached = tmp_path / "parity.json"
+    attached.write_text("{}")
+    run.attach(attached)
+    assert run.artifact("parity.json") is not None
+
+
+def test_a_server_that_goes_away_gets_the_rest_when_it_is_back(server: Server, tmp_path: Path) -> None:
+    fit(RunLogger("remote", name="cut"), [RunTracker(CONFIG), At(server.stop)])
+    assert list((tmp_path / "mlruns" / ".pending").glob("*.jsonl"))
+    server.start()
+    check("cut")
+    check("cut", root="another machine")
+    assert not list((tmp_path / "mlruns" / ".pending").glob("*.jsonl"))
+
+
+def test_a_fit_may_begin_before_its_server(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.stop()
+    monkeypatch.setattr("seqlab.tracking.journal.FIRST_WAIT", 0.0)
+    logger = RunLogger("remote", name="early")
+    fit(logger, [RunTracker(CONFIG), At(server.start)])
+    check("early")
+    check("early", root="another machine")
+    run = find_run(str(logger.run_id))
+    assert run.id != logger.run_id, "the server gave it another id"
+    assert run.best_checkpoint is not None
+    assert run.best_checkpoint.parent == logger.checkpoint_dir
+
+    again = RunLogger(run_id=run.id)
+    again.log_metrics({"val/loss": 9.0}, 99)
+    again.finalize("success")
+    assert find_run(run.id).history("val/loss")[-1] == (99, 9.0)

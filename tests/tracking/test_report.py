@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from seqlab.tracking import report
+from seqlab.tracking.comparison import compare
+from seqlab.tracking.figures import learning_curves, quality_against_cost
+from seqlab.tracking.store import Store
+from tracking.tiny import make_run
+
+EVIL = "<script>alert('x')</script> $\\frac{1}{0}$ --> &amp;"
+LOADING = {"src", "href", "action", "data", "poster", "srcset"}
+
+
+class Page(HTMLParser):
+    """The page's elements and what they would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.loads: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name.removeprefix("xlink:") in LOADING and not (value or "").startswith("#"):
+                self.loads.append(f"{tag} {name}={value}")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture
+def evil_store(store: Store) -> Store:
+    for number, name in enumerate((EVIL, "plain")):
+        make_run(
+            store,
+            name,
+            {
+                EVIL_METRIC: [(0, 1.0 + number), (9, 0.5 + number)],
+                "val/loss": [(0, 3.0 + number), (9, 2.0 + number)],
+                "train/loss": [(step, 4.0 - step / 9) for step in range(10)],
+                "num_tokens": [(step, 100.0 * (step + 1)) for step in range(10)],
+                "perf/tokens_per_s": [(9, 1000.0 * (number + 1))],
+            },
+            experiment=EVIL,
+            params={"same": "1", "model.name": f"{EVIL}{number}"},
+            tags={"git.commit": EVIL, "dataset": EVIL, "hardware.cpu": EVIL},
+        )
+    return store
+
+
+EVIL_METRIC = "val/a b"
+
+
+def test_the_page_escapes_what_users_name(evil_store: Store) -> None:
+    text = report.page(compare(store=evil_store))
+    page = Page(text)
+    assert "script" not in page.tags
+    assert page.text.count("<script>alert('x')</script> $\\frac{1}{0}$ --> &amp;") >= 6
+    assert page.tags.count("svg") == 2
+    assert page.tags.count("html") == page.tags.count("body") == 1
+
+
+def test_the_page_loads_nothing(evil_store: Store) -> None:
+    text = report.page(compare(store=evil_store, tokens=1e9, price=1))
+    page = Page(text)
+    assert page.loads == []
+    assert not {"script", "link", "iframe", "img", "object"} & set(page.tags)
+    assert not re.search(r"@import|url\((?!#)", text)
+
+
+def test_the_page_says_what_differs_and_what_is_best(evil_store: Store) -> None:
+    page = Page(report.page(compare(store=evil_store, tokens=1e9, price=2)))
+    assert "model.name" in page.text
+    assert "same" not in page.text
+    assert "2 runs by val/loss" in page.text
+    for number in ("2.0000", "3.0000", "11.57", "556"):
+        assert number in page.text
+
+
+def test_the_report_is_whole_or_absent(evil_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "report.html"
+    comparison = compare(store=evil_store)
+    comparison.write_report(path)
+    assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
+    path.write_text("old")
+
+    def fails(*args: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr(report.os, "replace", fails)
+    with pytest.raises(OSError, match="no space left"):
+        comparison.write_report(path)
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir() if "report" in entry.name] == ["report.html"]
+
+
+def test_a_folder_that_is_not_there_is_refused(evil_store: Store, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="nowhere"):
+        compare(store=evil_store).write_report(tmp_path / "nowhere" / "report.html")
+
+
+def test_figures_are_the_same_each_time(evil_store: Store) -> None:
+    comparison = compare(store=evil_store)
+    assert learning_curves(comparison) == learning_curves(comparison)
+    assert quality_against_cost(comparison) == quality_against_cost(comparison)
+
+
+def test_runs_without_speed_or_tokens_have_a_page(store: Store) -> None:
+    make_run(store, "bare", {"val/loss": [(0, 1.0)]})
+    make_run(store, "nothing")
+    page = Page(report.page(compare(store=store)))
+    assert page.tags.count("svg") == 1
+    assert "bare" in page.text
+
+
+def test_long_runs_are_thinned_to_means(store: Store) -> None:
+    make_run(store, "long", {"val/loss": [(step, float(step % 2)) for step in range(5000)]})
+    assert len(learning_curves(compare(store=store))) < 300_000
+
+
+@pytest.mark.parametrize("name", ["$\\frac{$", "--> <!-- ]]>", "名前", "x" * 200])
+def test_a_name_is_neither_formula_nor_markup_in_figures(store: Store, name: str) -> None:
+    make_run(store, name, {"val/loss": [(0, 1.0), (1, 0.5)], "perf/tokens_per_s": [(0, 10.0)]})
+    comparison = compare(store=store)
+    for figure in (learning_curves(comparison), quality_against_cost(comparison)):
+        assert figure is not None
+        ElementTree.fromstring(figure)
+
+
+def test_many_runs_have_a_page(store: Store) -> None:
+    for number in range(20):
+        make_run(store, f"run {number}", {"val/loss": [(0, 1.0 + number)], "perf/tokens_per_s": [(0, 10.0 + number)]})
+    page = Page(report.page(compare(store=store)))
+    assert "20 runs by val/loss" in page.text
+    assert page.tags.count("svg") == 2

@@ -1,0 +1,45 @@
+"""`python -m training.ddp_fit FOLDER [STEP]`: a fit in two processes, which kill themselves before the step."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.strategies import DDPStrategy
+
+from seqlab.batch import TokenBatch
+from training.tiny_fit import digest, fit_text
+
+
+class Windows(Callback):
+    """Appends the epoch and the windows of each batch to a file of this rank, and at the end the weights."""
+
+    def __init__(self, folder: Path, kill_before: int | None) -> None:
+        self.folder, self.kill_before = folder, kill_before
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: TokenBatch, batch_idx: int
+    ) -> None:
+        if trainer.global_step == self.kill_before:
+            os.kill(os.getpid(), signal.SIGKILL)
+        self._write(trainer, [trainer.current_epoch, batch.tokens.tolist()])
+
+    def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._write(trainer, digest(pl_module))
+
+    def _write(self, trainer: L.Trainer, value: Any) -> None:
+        with (self.folder / f"rank-{trainer.global_rank}").open("a") as file:
+            file.write(json.dumps(value) + "\n")
+
+
+if __name__ == "__main__":
+    folder, kill_before = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else None
+    strategy = DDPStrategy(process_group_backend="gloo", timeout=timedelta(seconds=30))
+    fit_text(folder, [Windows(folder, kill_before)], strategy=strategy, devices=2, max_epochs=-1, max_steps=8)
