@@ -49,7 +49,8 @@ class SequenceForm(nn.Module):
     def forward(self, tokens: Tensor, pad_mask: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens and pad_mask (B, T) to logits (B, T, V), and the new state."""
         logits, new_state = self.model(tokens, state, pad_mask=pad_mask)
-        return logits, {name: new_state[name] for name in state}
+        # An input that is also an output as it stands would lose its name.
+        return logits, {name: new.clone() if new is state[name] else new for name, new in new_state.items()}
 
 
 class StepForm(nn.Module):

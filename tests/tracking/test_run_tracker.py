@@ -10,7 +10,7 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
@@ -200,22 +200,28 @@ def test_the_tracker_goes_on_from_a_checkpoint(root: Path) -> None:
     assert [step for step, _ in run.history("train/loss")] == list(range(1, 16, 2))
 
 
-class Looks(Callback):
-    """Reads the store, as it is after the first epoch."""
+def test_a_checkpoint_has_its_points_in_the_store(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of its own step too, which Lightning logs just after it."""
+    seen: dict[str, list[list[int]]] = {"written": [], "trained on": []}
 
-    def __init__(self) -> None:
-        self.seen: dict[str, list[int]] = {}
+    def look(when: str) -> None:
+        (run,) = search(Store())
+        seen[when] += [[step for step, _ in run.history(name)] for name in ("train/loss", "lr")]
 
-    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.current_epoch == 1:
-            (run,) = search(Store())
-            self.seen = {name: [step for step, _ in run.history(name)] for name in ("train/loss", "val/loss", "lr")}
+    class Looks(Callback):
+        def on_train_batch_start(self, trainer: L.Trainer, *args: Any) -> None:
+            if trainer.global_step == 4:
+                look("trained on")
 
+    class Logger(RunLogger):
+        def after_save_checkpoint(self, checkpoint_callback: ModelCheckpoint) -> None:
+            look("written")
+            super().after_save_checkpoint(checkpoint_callback)
 
-def test_a_checkpoint_has_its_points_in_the_store(root: Path) -> None:
-    looks = Looks()
-    fit(RunLogger(), [RunTracker(), looks])
-    assert looks.seen == {"train/loss": [1, 3, 5, 7], "val/loss": [7], "lr": [1, 3, 5, 7]}
+    fourth = ModelCheckpoint(every_n_train_steps=4, filename="fourth")
+    fit(Logger(), [RunTracker(), Looks(), fourth])
+    assert seen["written"][:2] == [[1], [1, 3]]
+    assert seen["trained on"] == [[1, 3], [1, 3]]
 
 
 def test_a_fit_without_a_run_logger_is_only_watched(tmp_path: Path) -> None:

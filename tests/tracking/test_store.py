@@ -87,12 +87,15 @@ def test_mlflow_draws_from_nobody(store: Store) -> None:
 
 def test_the_generators_are_restored_after_an_error() -> None:
     random.seed(0)
-    expected = random.random()
+    np.random.seed(0)
+    expected = random.random(), np.random.random()
     random.seed(0)
+    np.random.seed(0)
     with pytest.raises(KeyError), aside():
         random.random()
+        np.random.random()
         raise KeyError
-    assert random.random() == expected
+    assert (random.random(), np.random.random()) == expected
 
 
 def test_six_processes_open_a_missing_store_at_once(tmp_path: Path) -> None:

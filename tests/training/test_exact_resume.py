@@ -18,7 +18,18 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 from seqlab.training.exact_resume import ExactResume
-from training.tiny_fit import BATCHES_AN_EPOCH, TinyData, TinyTask, diary, digest, fit, fit_text, losses, tiny_trainer
+from training.tiny_fit import (
+    BATCHES_AN_EPOCH,
+    TinyData,
+    TinyTask,
+    diary,
+    digest,
+    fit,
+    fit_in_process,
+    fit_text,
+    losses,
+    tiny_trainer,
+)
 
 
 class KilledError(BaseException):
@@ -149,13 +160,12 @@ def test_sigkill_at_any_moment(tmp_path: Path, fit: Callable[..., str], name: st
 
     What was logged at the very step of a checkpoint may be lost: Lightning logs it just after.
     """
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["training.tiny_fit"])
+    processes = multiprocessing.get_context("spawn")
     flags = {**FLAGS[name], "num_workers": num_workers}
     whole_weights = fit(tmp_path / "whole", **flags)
     folder, moment, num_kills = tmp_path / "killed", random.Random(name), 5
     for _ in range(num_kills):
-        process = processes.Process(target=fit, args=(folder,), kwargs=flags)
+        process = processes.Process(target=fit_in_process, args=(fit, folder, flags))
         process.start()
         path = folder / "losses"
         seen = path.stat().st_size if path.exists() else 0

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,12 @@ def text_data(folder: Path, num_workers: int = 0) -> TextDataModule:
     if not path.exists():
         path.write_text(" ".join(f"{k * k}" for k in range(100)))
     return TextDataModule(str(path), seq_len=8, batch_size=8, num_workers=num_workers, seed=SEED, cache_dir=str(folder))
+
+
+def fit_in_process(fit: Callable[..., str], folder: Path, flags: dict[str, Any]) -> None:
+    """The target of a process that will be killed. Its workers are its own children, which notice its end."""
+    multiprocessing.set_start_method("fork", force=True)
+    fit(folder, **flags)
 
 
 def _fit(trainer: L.Trainer, task: L.LightningModule, data: L.LightningDataModule, folder: Path) -> str:

@@ -86,7 +86,7 @@ def _hardware() -> dict[str, str]:
 
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {
-        "hardware.cpu": _cpu_model(),
+        "hardware.cpu": cpu_model(),
         "hardware.cores": str(os.cpu_count()),
         "hardware.memory_gb": f"{psutil.virtual_memory().total / 1e9:.0f}",
         "hardware.gpus": ", ".join(gpus) or "none",
@@ -94,7 +94,7 @@ def _hardware() -> dict[str, str]:
     }
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text().splitlines():

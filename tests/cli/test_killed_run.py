@@ -1,0 +1,53 @@
+"""A fit that is killed outright: it is marked KILLED by the next command, and continued with `--ckpt_path last`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from cli.conftest import TINY, Seqlab
+
+LONG = [*TINY, "--trainer.max_steps=100000", "--trainer.val_check_interval=100000", "--checkpoint_every=5"]
+FIT = ("fit", "--config", "lm/gru", *LONG)
+
+
+def kill_a_fit(folder: Path) -> None:
+    """Starts a fit and sends SIGKILL when it has written a checkpoint."""
+    fit = subprocess.Popen(
+        [str(Path(sys.executable).with_name("seqlab")), *FIT],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "SEQLAB_CACHE": str(folder / "cache")},
+        stderr=subprocess.PIPE,
+    )
+    before = set(folder.glob("mlruns/*/*/artifacts/checkpoints/last.ckpt"))
+    try:
+        deadline = time.monotonic() + 120
+        while not set(folder.glob("mlruns/*/*/artifacts/checkpoints/last.ckpt")) - before:
+            assert fit.poll() is None and time.monotonic() < deadline, fit.communicate()[1].decode()
+            time.sleep(0.05)
+    finally:
+        fit.send_signal(signal.SIGKILL)
+        fit.communicate()
+
+
+def test_a_killed_fit_is_marked_and_continued(seqlab: Seqlab, tmp_path: Path) -> None:
+    kill_a_fit(tmp_path)
+    assert "KILLED" in seqlab("compare", "--metric", "train/loss", COLUMNS="160").stdout
+    run_id = seqlab("compare", "--metric", "train/loss", "--quiet").stdout
+
+    seqlab("resume", run_id.strip()[:8], "--trainer.max_steps=20", "--trainer.val_check_interval=10")
+    assert "FINISHED" in seqlab("compare", COLUMNS="160").stdout
+    assert seqlab("compare", "--quiet").stdout == run_id
+
+
+def test_last_means_the_one_unfinished_run_of_this_config(seqlab: Seqlab, tmp_path: Path) -> None:
+    kill_a_fit(tmp_path)
+    other = seqlab(*FIT, "--model.lr=0.5", "--ckpt_path=last", code=2).stderr
+    assert "there is none" in other
+    kill_a_fit(tmp_path)
+    refused = seqlab(*FIT, "--ckpt_path=last", code=2).stderr
+    assert "there are 2" in refused and refused.count("KILLED") == 2

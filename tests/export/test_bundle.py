@@ -1,0 +1,149 @@
+"""A bundle is whole and proven, or absent, and says nothing of the machine it was made on."""
+
+from __future__ import annotations
+
+import getpass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from export.toys import TOKENIZER, Shared, export_toy, toy
+from seqlab.attention import Attention
+from seqlab.mixer import Mixer, State
+from seqlab.positions import Learned, NoPositions
+from seqlab.recurrence import GRU, onnx_cell
+from seqlab_data.tokenizers import ByteTokenizer
+from seqlab_export.bundle import ParityError, export_bundle
+from seqlab_export.manifest import load_manifest
+
+
+def test_two_exports_are_equal_in_every_byte(shared: Shared, tmp_path: Path) -> None:
+    model, folder, _ = shared("attention")
+    again = export_toy(model, tmp_path / "again").folder
+    names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    assert len(names) == 6
+    assert names == sorted(path.relative_to(again) for path in again.rglob("*") if path.is_file())
+    for name in names:
+        assert (folder / name).read_bytes() == (again / name).read_bytes(), name
+
+
+def test_no_file_tells_of_the_machine(shared: Shared) -> None:
+    model, folder, _ = shared("gru")
+    telling = [str(folder.parent), str(Path.home()), "site-packages", ".py", "Traceback", type(model).__name__]
+    telling += [getpass.getuser()] if len(getpass.getuser()) > 4 else []
+    for path in folder.rglob("*"):
+        data = path.read_bytes() if path.is_file() else b""
+        assert not [word for word in telling if word.encode() in data], path
+
+
+def test_weights_are_stored_once(shared: Shared) -> None:
+    for name in ("attention", "gru"):
+        model, folder, _ = shared(name)
+        size = sum(parameter.numel() * 4 for parameter in model.parameters())
+        assert (folder / "weights.bin").stat().st_size <= size
+
+
+def test_the_model_stays_as_it_was(tmp_path: Path) -> None:
+    model = toy(GRU, NoPositions, num_layers=1).double().train()
+    export_toy(model, tmp_path / "bundle")
+    assert model.training and model.embedding.weight.dtype == torch.float64
+
+
+def test_what_exists_is_not_overwritten(shared: Shared, tmp_path: Path) -> None:
+    (tmp_path / "precious").write_text("text")
+    for out in (tmp_path, tmp_path / "precious"):
+        with pytest.raises(ValueError, match="exists and is not an empty folder; give a new one"):
+            export_bundle(shared("gru").model, TOKENIZER, out, run_id="", commit="")
+    assert [path.name for path in tmp_path.iterdir()] == ["precious"]
+
+
+def test_a_bundle_that_fails_its_proof_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator, gates, _ = onnx_cell._OPERATORS["GRU"]
+    monkeypatch.setitem(onnx_cell._OPERATORS, "GRU", (operator, gates, {"linear_before_reset": 0}))
+    with pytest.raises(
+        ParityError, match=r"the bundle was not written: .* checks failed, the first in prefill"
+    ) as error:
+        export_toy(toy(GRU, NoPositions, num_layers=1), tmp_path / "bundle")
+    assert {check.kind for check in error.value.report.failures} == {"prefill", "chunks"}
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_empty_folder_will_do_and_the_shortest_reach_is_proven(tmp_path: Path) -> None:
+    model = toy(Attention, lambda d_model, _: Learned(d_model, 6), num_layers=1)
+    folder = tmp_path / "bundle"
+    folder.mkdir()
+    report = export_toy(model, folder).report
+    manifest = load_manifest(folder)
+    assert report.ok and (manifest.max_seq_len, manifest.traced_len) == (6, 2)
+    lengths = {int(check.subject.split()[3].rstrip(",")) for check in report.checks if check.kind == "step"}
+    assert lengths == {1, 2, 3}  # four times 2 is out of reach
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"precision": "bf16"}, "precision bf16 is refused: no provider here can prove it"),
+        ({"precision": "fp16"}, "precision fp16 is refused"),
+        ({"provider": "tpu"}, "provider must be one of cpu, cuda, got 'tpu'"),
+        ({"tokenizer": ByteTokenizer()}, "the tokenizer has 259 tokens and the model 11"),
+    ],
+)
+def test_what_is_refused(options: dict, message: str, tmp_path: Path) -> None:
+    tokenizer = options.pop("tokenizer", TOKENIZER)
+    with pytest.raises(ValueError, match=message):
+        export_bundle(toy(GRU, NoPositions), tokenizer, tmp_path / "bundle", run_id="", commit="", **options)
+    assert not list(tmp_path.iterdir())
+
+
+class Plain(Mixer):
+    """Passes x on; its state is whatever a test makes of it."""
+
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> tuple[Tensor, State]:  # fmt: skip  # noqa: E501
+        return x, self.init_state(x.shape[0]) if state is None else state
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        return x_t, state
+
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
+        return {"h": torch.ones(batch_size, 2)}
+
+    def state_size(self, seq_len: int) -> int:
+        return 2
+
+
+class Unrolled(Plain):
+    """A Python loop over time, which a capture unrolls to the length it sees."""
+
+    def forward(self, x: Tensor, state: State | None = None, **_: Tensor | None) -> tuple[Tensor, State]:  # type: ignore[override]
+        return torch.stack([x[:, t] for t in range(x.shape[1])], dim=1), {} if state is None else state
+
+
+class Uneven(Plain):
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
+        return {"h": torch.arange(2.0).expand(batch_size, 2)}
+
+
+class Doubling(Plain):
+    def forward(self, x: Tensor, state: State | None = None, **_: Tensor | None) -> tuple[Tensor, State]:  # type: ignore[override]
+        return x, {"h": torch.ones(x.shape[0], 2 ** (1 + x.shape[1]))}
+
+
+@pytest.mark.parametrize(
+    ("mixer", "message"),
+    [
+        (Unrolled, r"this model cannot be captured as model.onnx"),
+        (Uneven, "state entry 0_h does not start as one constant"),
+        (Doubling, "state entry 0_h has a dimension of 2, 4 and 8 after 0, 1 and 2 tokens"),
+    ],
+)
+def test_a_mixer_that_a_bundle_cannot_hold_is_refused(mixer: type, message: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=message):
+        export_toy(toy(mixer, NoPositions, num_layers=1), tmp_path / "bundle")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_state_may_start_at_any_constant(tmp_path: Path) -> None:
+    folder = export_toy(toy(Plain, NoPositions, num_layers=1), tmp_path / "bundle").folder
+    assert load_manifest(folder).state[1].initial == 1.0

@@ -1,0 +1,213 @@
+"""The proof can fail: each defect, planted in a bundle that was good, is found."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, helper
+
+from export.toys import Exported, Shared
+from seqlab_export.manifest import BundleError, hash_files, load_manifest
+from seqlab_export.report import Report
+from seqlab_export.verify import verify_bundle
+
+Edit = Callable[[ModelProto], None]
+
+
+@pytest.fixture(name="copy")
+def _copy(shared: Shared, tmp_path: Path) -> Callable[[str], Path]:
+    """A bundle of "attention" or "gru" that a test may spoil."""
+
+    def copy(name: str) -> Path:
+        return Path(shutil.copytree(shared(name).folder, tmp_path / "bundle"))
+
+    return copy
+
+
+def edited(folder: Path, file: str, edit: Edit) -> Report:
+    """The report on a bundle whose graph was changed, its hashes being those of the changed files."""
+    model = onnx.load(folder / file, load_external_data=False)
+    before = model.SerializeToString()
+    edit(model)
+    assert model.SerializeToString() != before
+    (folder / file).write_bytes(model.SerializeToString())
+    return resealed(folder)
+
+
+def resealed(folder: Path) -> Report:
+    replace(load_manifest(folder), files=hash_files(folder)).save(folder)
+    return verify_bundle(folder)
+
+
+def failed(report: Report) -> set[str]:
+    assert report.ok == (not report.failures)
+    return {check.kind for check in report.failures}
+
+
+def read_in_place_of(model: ModelProto, name: str, nodes: list[onnx.NodeProto], new_name: str) -> None:
+    """Whatever reads `name` reads `new_name`, which `nodes` compute from it."""
+    for node in model.graph.node:
+        for k, value in enumerate(node.input):
+            if value == name:
+                node.input[k] = new_name
+    for node in reversed(nodes):
+        model.graph.node.insert(0, node)
+
+
+def ignore_padding(model: ModelProto) -> None:
+    nodes = [
+        helper.make_node("Not", ["pad_mask"], ["padding"]),
+        helper.make_node("Or", ["pad_mask", "padding"], ["all_real"]),
+    ]
+    read_in_place_of(model, "pad_mask", nodes, "all_real")
+
+
+def start_one_later(model: ModelProto) -> None:
+    model.graph.initializer.append(helper.make_tensor("one", onnx.TensorProto.INT64, [1], [1]))
+    add = helper.make_node("Add", ["state_position", "one"], ["later"])
+    read_in_place_of(model, "state_position", [add], "later")
+
+
+def forget_the_cache_mask(model: ModelProto) -> None:
+    nodes = [
+        helper.make_node("Not", ["state_key_mask"], ["padding"]),
+        helper.make_node("Or", ["state_key_mask", "padding"], ["all_keys"]),
+    ]
+    read_in_place_of(model, "state_key_mask", nodes, "all_keys")
+
+
+def swap_outputs(model: ModelProto) -> None:
+    names = {"new_state_0_k": "new_state_1_k", "new_state_1_k": "new_state_0_k"}
+    for node in model.graph.node:
+        for values in (node.input, node.output):
+            values[:] = [names.get(value, value) for value in values]
+
+
+def reset_before_the_product(model: ModelProto) -> None:
+    for node in model.graph.node:
+        for attribute in node.attribute:
+            if attribute.name == "linear_before_reset":
+                attribute.i = 0
+
+
+def forget_lengths(model: ModelProto) -> None:
+    for node in model.graph.node:
+        if node.op_type == "GRU":
+            node.input[4] = ""
+
+
+def with_attribute(op_type: str, name: str, value: float) -> Edit:
+    def edit(model: ModelProto) -> None:
+        for node in model.graph.node:
+            if node.op_type == op_type:
+                kept = [attribute for attribute in node.attribute if attribute.name != name]
+                del node.attribute[:]
+                node.attribute.extend([*kept, helper.make_attribute(name, value)])
+
+    return edit
+
+
+def freeze_length(model: ModelProto) -> None:
+    model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 16
+
+
+@pytest.mark.parametrize(
+    ("bundle", "file", "edit", "expected"),
+    [
+        ("attention", "model.onnx", ignore_padding, {"prefill", "chunks"}),
+        ("attention", "step.onnx", ignore_padding, {"step"}),
+        ("attention", "model.onnx", forget_the_cache_mask, {"chunks"}),
+        ("attention", "step.onnx", start_one_later, {"step"}),
+        ("attention", "model.onnx", start_one_later, {"prefill", "chunks"}),
+        ("attention", "model.onnx", swap_outputs, {"prefill", "chunks"}),
+        ("attention", "model.onnx", with_attribute("Attention", "scale", 0.51), {"prefill", "chunks"}),
+        ("attention", "model.onnx", with_attribute("LayerNormalization", "epsilon", 2e-5), {"prefill", "chunks"}),
+        ("attention", "model.onnx", freeze_length, {"signature"}),
+        ("gru", "model.onnx", reset_before_the_product, {"prefill", "chunks"}),
+        ("gru", "model.onnx", forget_lengths, {"prefill", "chunks"}),
+        ("gru", "step.onnx", ignore_padding, {"step"}),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else None,
+)
+def test_a_wrong_graph_is_found(
+    copy: Callable[[str], Path], bundle: str, file: str, edit: Edit, expected: set[str]
+) -> None:
+    assert failed(edited(copy(bundle), file, edit)) == expected
+
+
+def test_the_graphs_share_their_weights_and_a_wrong_one_is_found_in_both(copy: Callable[[str], Path]) -> None:
+    folder = copy("attention")
+    model = onnx.load(folder / "model.onnx", load_external_data=False)
+    [weight] = [tensor for tensor in model.graph.initializer if tensor.name.endswith("blocks.0.mixer.q_proj.weight")]
+    place = {entry.key: entry.value for entry in weight.external_data}
+    weights = np.fromfile(folder / "weights.bin", dtype=np.float32)
+    start = int(place["offset"]) // 4
+    square = weights[start : start + weight.dims[0] * weight.dims[1]].reshape(tuple(weight.dims))
+    square[:] = square.T.copy()
+    weights.tofile(folder / "weights.bin")
+    assert failed(resealed(folder)) == {"prefill", "chunks", "step"}
+
+
+def test_weights_rounded_to_half_precision_are_found(copy: Callable[[str], Path]) -> None:
+    folder = copy("gru")
+    weights = np.fromfile(folder / "weights.bin", dtype=np.float32)
+    weights.astype(np.float16).astype(np.float32).tofile(folder / "weights.bin")
+    assert failed(resealed(folder)) == {"prefill", "chunks", "step"}
+
+
+@pytest.mark.parametrize("file", ["model.onnx", "step.onnx", "weights.bin", "golden.npz", "tokenizer/tokenizer.json"])
+def test_one_flipped_bit_is_found_in_any_file(copy: Callable[[str], Path], file: str) -> None:
+    folder = copy("attention")
+    data = bytearray((folder / file).read_bytes())
+    data[len(data) // 2] ^= 1
+    (folder / file).write_bytes(data)
+    report = verify_bundle(folder)
+    assert [(check.kind, check.subject) for check in report.failures] == [("files", file)]
+
+
+@pytest.mark.parametrize("file", ["step.onnx", "weights.bin", "tokenizer/tokenizer.json"])
+def test_a_missing_file_is_found(copy: Callable[[str], Path], file: str) -> None:
+    folder = copy("attention")
+    (folder / file).unlink()
+    assert [(check.subject, check.note) for check in verify_bundle(folder).failures] == [(file, "it is missing")]
+
+
+def test_a_link_out_of_the_bundle_is_found(copy: Callable[[str], Path]) -> None:
+    folder = copy("attention")
+    (folder / "weights.bin").rename(folder.parent / "weights.bin")
+    (folder / "weights.bin").symlink_to("../weights.bin")
+    [failure] = verify_bundle(folder).failures
+    assert failure.note == "it is a link out of the bundle"
+
+
+@pytest.mark.parametrize("size", [0, 100, -3])
+def test_a_truncated_manifest_is_found(copy: Callable[[str], Path], size: int) -> None:
+    path = copy("attention") / "manifest.json"
+    path.write_bytes(path.read_bytes()[:size])
+    with pytest.raises(BundleError, match=r"manifest.json is not JSON"):
+        verify_bundle(path.parent)
+
+
+def test_a_wrong_start_of_the_state_is_found(copy: Callable[[str], Path]) -> None:
+    folder = copy("gru")
+    content = json.loads((folder / "manifest.json").read_text())
+    content["state"][1]["initial"] = 0.5
+    (folder / "manifest.json").write_text(json.dumps(content))
+    assert failed(verify_bundle(folder)) == {"prefill", "chunks", "step"}
+
+
+def test_verify_changes_nothing(shared: Shared) -> None:
+    def content(exported: Exported) -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in exported.folder.rglob("*") if path.is_file()}
+
+    exported = shared("attention")
+    before = content(exported)
+    assert verify_bundle(exported.folder).ok
+    assert content(exported) == before

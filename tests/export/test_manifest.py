@@ -1,0 +1,94 @@
+"""The manifest says what it must, and is refused in one sentence where it does not."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from export.toys import Shared
+from seqlab_export.manifest import FORMAT, BundleError, load_manifest
+
+
+@pytest.fixture(name="content")
+def _content(shared: Shared) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((shared("attention").folder / "manifest.json").read_text())
+    return content
+
+
+def load(content: Any, folder: Path) -> Any:
+    (folder / "manifest.json").write_text(json.dumps(content))
+    return load_manifest(folder)
+
+
+def test_it_comes_back_as_it_was_written(shared: Shared, tmp_path: Path) -> None:
+    folder = shared("attention").folder
+    load_manifest(folder).save(tmp_path)
+    assert (tmp_path / "manifest.json").read_bytes() == (folder / "manifest.json").read_bytes()
+
+
+def test_what_it_says(shared: Shared, content: dict[str, Any]) -> None:
+    model, folder, _ = shared("attention")
+    assert (content["format"], content["version"], content["opset"]) == (FORMAT, 1, 23)
+    assert (content["precision"], content["vocab_size"], content["max_seq_len"]) == ("fp32", model.vocab_size, None)
+    assert content["provenance"]["run_id"] == "a run" and content["provenance"]["commit"] == "a commit"
+    assert content["model"]["inputs"][0] == {"name": "tokens", "dtype": "int64", "dims": ["B", "T"]}
+    assert content["step"]["outputs"][0] == {"name": "logits", "dtype": "float32", "dims": ["B", 1, model.vocab_size]}
+    assert content["state"][2] == {"name": "0_k", "dtype": "float32", "dims": ["B", 4, "S", 4], "initial": 0.0}
+    files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
+    del files["manifest.json"]
+    assert content["files"] == {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+
+
+def change(content: dict[str, Any], path: str, value: Any) -> None:
+    place: Any = content
+    *parents, last = [int(name) if name.isdigit() else name for name in path.split("/")]
+    for name in parents:
+        place = place[name]
+    place[last] = value
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("format", "other", f'it lacks "format": "{FORMAT}"'),
+        ("version", 2, "has version 2, this program reads version 1"),
+        ("vocab_size", "11", "the manifest.vocab_size must be int, got '11'"),
+        ("vocab_size", True, "the manifest.vocab_size must be int, got True"),
+        ("max_seq_len", 1.5, "the manifest.max_seq_len must be .*None, got 1.5"),
+        ("model/inputs/0/dtype", "float8", "tokens has dtype 'float8', accepted are bool, int64, float32"),
+        ("model/inputs/0/dims", "BT", "the manifest.model.inputs.0..dims must be tuple, got 'BT'"),
+        ("model/inputs/0/more", 1, "must have exactly name, dtype, dims; it has name, dtype, dims, more"),
+        ("state/0", 7, "the manifest.state.0. must have exactly name, dtype, dims, initial; it has 7"),
+        ("state/0/initial", None, "the manifest.state.0..initial must be float, got None"),
+        ("files", [], "the manifest.files must be dict, got "),
+        ("files/step.onnx", "abc", "the sha256 of step.onnx is 'abc'"),
+        ("tokenizer", "../tokenizer", "'../tokenizer' is not a path inside the bundle"),
+        ("model/file", "other.onnx", "it gives no sha256 of other.onnx"),
+    ],
+)
+def test_what_is_refused(content: dict[str, Any], path: str, value: Any, message: str, tmp_path: Path) -> None:
+    change(content, path, value)
+    with pytest.raises(BundleError, match=message):
+        load(content, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../weights.bin", "a/../../b", "", "..\\weights.bin"])
+def test_files_outside_are_refused(content: dict[str, Any], name: str, tmp_path: Path) -> None:
+    content["files"][name] = "0" * 64
+    with pytest.raises(BundleError, match="is not a path inside the bundle"):
+        load(content, tmp_path)
+
+
+def test_a_missing_field_is_named(content: dict[str, Any], tmp_path: Path) -> None:
+    del content["golden"]
+    with pytest.raises(BundleError, match=r"the manifest must have exactly .*golden"):
+        load(content, tmp_path)
+
+
+def test_a_folder_without_manifest_is_no_bundle(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match=r"is not a bundle: it has no manifest.json"):
+        load_manifest(tmp_path)

@@ -1,0 +1,106 @@
+"""A bundle runs without PyTorch, from its own folder alone, and writes the model's text."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from export.toys import Shared
+from seqlab.decoding import Sampling, generate
+from seqlab.decoding.torch_model import TorchDecoder
+from seqlab_export.runner import BundleRunner
+from seqlab_export.verify import verify_bundle
+
+BARE = """
+import sys
+
+class Blocker:
+    ABSENT = {"torch", "lightning", "mlflow", "onnx", "onnxscript", "rich", "sentencepiece", "torchmetrics", "yaml"}
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.ABSENT:
+            raise ModuleNotFoundError(f"a deployment machine has no {name}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+from seqlab.decoding import Sampling
+from seqlab_export.runner import BundleRunner
+from seqlab_export.verify import verify_bundle
+
+pieces = []
+runner = BundleRunner(sys.argv[1], threads=1)
+print(runner.generate_text("abc", max_new_tokens=20, sampling=Sampling(seed=5), on_text=pieces.append), end="|")
+print("".join(pieces), end="|")
+print(verify_bundle(sys.argv[1]).ok, end="")
+"""
+
+SAMPLINGS = [Sampling(temperature=0.0), Sampling(seed=5), Sampling(temperature=0.7, top_k=5, top_p=0.9, seed=9)]
+PROMPTS = [[4, 5, 6], [7], [8, 9, 10, 4, 5, 6, 7]]
+
+
+def test_it_runs_where_only_numpy_and_onnxruntime_are(shared: Shared, tmp_path: Path) -> None:
+    folder = shutil.copytree(shared("attention").folder, tmp_path / "elsewhere")
+    command = [sys.executable, "-W", "error", "-c", BARE, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    text, pieces, ok = done.stdout.split("|")
+    runner = BundleRunner(folder)
+    assert text == pieces == runner.generate_text("abc", max_new_tokens=20, sampling=Sampling(seed=5))
+    assert text and ok == "True" and not done.stderr
+
+
+@pytest.mark.parametrize("name", ["attention", "gru"])
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=["greedy", "sampled", "cut"])
+def test_it_writes_what_the_model_writes(shared: Shared, name: str, sampling: Sampling) -> None:
+    model, folder, _ = shared(name)
+    expected = generate(TorchDecoder(model), PROMPTS, max_new_tokens=40, sampling=sampling)
+    assert generate(BundleRunner(folder), PROMPTS, max_new_tokens=40, sampling=sampling) == expected
+
+
+def test_a_batch_of_prompts_is_each_prompt(shared: Shared) -> None:
+    runner = BundleRunner(shared("gru").folder)
+    together = generate(runner, PROMPTS, max_new_tokens=10)
+    assert together == [generate(runner, [prompt], max_new_tokens=10)[0] for prompt in PROMPTS]
+
+
+def test_a_damaged_bundle_is_refused_before_it_runs(shared: Shared, tmp_path: Path) -> None:
+    folder = shutil.copytree(shared("gru").folder, tmp_path / "bundle")
+    with (folder / "weights.bin").open("r+b") as file:
+        file.write(b"\x00\x01")
+    with pytest.raises(ValueError, match=r"weights.bin: its sha256 is not the manifest's"):
+        BundleRunner(folder)
+
+
+def test_an_old_onnxruntime_is_refused(shared: Shared, tmp_path: Path) -> None:
+    folder = shutil.copytree(shared("gru").folder, tmp_path / "bundle")
+    content = json.loads((folder / "manifest.json").read_text())
+    content["min_onnxruntime"] = "99.0"
+    (folder / "manifest.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"this bundle needs onnxruntime 99.0, here is"):
+        BundleRunner(folder)
+
+
+def test_a_provider_that_is_not_there_is_refused(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = shared("gru").folder
+    for run in (BundleRunner, verify_bundle):
+        with pytest.raises(ValueError, match="provider must be one of cpu, cuda, got 'tpu'"):
+            run(folder, provider="tpu")  # type: ignore[arg-type]
+        with monkeypatch.context() as patch:
+            patch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
+            with pytest.raises(ValueError, match="this onnxruntime has no provider 'cuda'"):
+                run(folder, provider="cuda")
+
+
+def test_the_state_starts_as_the_manifest_says(shared: Shared) -> None:
+    model, folder, _ = shared("attention")
+    state = BundleRunner(folder).init_state(3)
+    expected = model.init_state(3)
+    assert list(state) == [f"state_{name}" for name in expected]
+    for name, entry in expected.items():
+        assert np.array_equal(state[f"state_{name}"], entry.numpy())
+        assert state[f"state_{name}"].dtype == entry.numpy().dtype
