@@ -18,10 +18,10 @@ import torch
 import torch.nn.functional as F
 import yaml
 from lightning.pytorch.callbacks import Callback
-from seqlab_data import TextDataModule
 
 from seqlab.cli import main as seqlab
 from seqlab.tasks import LanguageModeling
+from seqlab_data import TextDataModule
 
 STEPS, ROUNDS, WARM_UP = 40, 3, 10
 CONFIG = {

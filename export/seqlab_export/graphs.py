@@ -50,7 +50,9 @@ class SequenceForm(nn.Module):
         """tokens and pad_mask (B, T) to logits (B, T, V), and the new state."""
         logits, new_state = self.model(tokens, state, pad_mask=pad_mask)
         # An input that is also an output as it stands would lose its name.
-        return logits, {name: new.clone() if new is state[name] else new for name, new in new_state.items()}
+        return logits, {
+            name: new_state[name].clone() if new_state[name] is old else new_state[name] for name, old in state.items()
+        }
 
 
 class StepForm(nn.Module):
@@ -59,7 +61,7 @@ class StepForm(nn.Module):
     def __init__(self, model: DecoderLM) -> None:
         super().__init__()
         self.model = model
-        self.fixed = {entry.name for entry in describe_state(model) if "S" not in entry.dims}
+        self.fixed = [entry.name for entry in describe_state(model) if "S" not in entry.dims]
 
     def forward(self, tokens: Tensor, pad_mask: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens and pad_mask (B, 1) to logits (B, 1, V), and the new state."""
@@ -79,10 +81,9 @@ def describe_state(model: DecoderLM) -> tuple[StateInfo, ...]:
         ValueError: an entry grows otherwise than from 0 by one a token, or does not start as one constant.
     """
     batch_size = 3
-    device = next(model.parameters()).device
     start = model.init_state(batch_size)
     with torch.no_grad():
-        ends = [model(torch.zeros(batch_size, n, dtype=torch.int64, device=device), start)[1] for n in (1, 2)]
+        ends = [model(torch.zeros(batch_size, n, dtype=torch.int64), start)[1] for n in (1, 2)]
     entries = []
     for name, entry in start.items():
         dims: list[str | int] = ["B"]

@@ -151,14 +151,15 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _generate(options: argparse.Namespace) -> int:
-    from seqlab.decoding import Sampling, generate_text
+    from seqlab.decoding import Decoder, Sampling, generate_text
 
     sampling = Sampling(temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed)
+    decoder: Decoder
     if (Path(options.target) / "manifest.json").is_file():
         from seqlab_export.runner import BundleRunner
 
-        decoder = BundleRunner(Path(options.target), provider=options.provider)
-        tokenizer = decoder.tokenizer
+        decoder = runner = BundleRunner(Path(options.target), provider=options.provider)
+        tokenizer = runner.tokenizer
     else:
         from seqlab.decoding.torch_model import TorchDecoder
         from seqlab.tracking.load import load_run

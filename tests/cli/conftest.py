@@ -41,7 +41,7 @@ def command(folder: Path) -> Seqlab:
 
 
 def write_text(folder: Path) -> None:
-    words = "the quick brown fox jumps over a lazy dog while seven wizards box".split()
+    words = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while", "seven", "wizards", "box"]
     lines = (" ".join(words[(i * k) % len(words)] for k in range(1, 9)) for i in range(1, 120))
     (folder / "text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -36,5 +36,7 @@ def test_compile(seqlab: Seqlab) -> None:
 
 
 def test_ddp_makes_one_run(seqlab: Seqlab) -> None:
-    seqlab("fit", "--config", "lm/gru", *TINY, "--trainer.strategy=ddp", "--trainer.devices=2", "--trainer.accelerator=cpu")
+    seqlab(
+        "fit", "--config", "lm/gru", *TINY, "--trainer.strategy=ddp", "--trainer.devices=2", "--trainer.accelerator=cpu"
+    )
     assert len(seqlab("compare", "--quiet").stdout.split()) == 1

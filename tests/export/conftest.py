@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from typing import Any
 
@@ -11,6 +12,9 @@ from export.toys import Export, Exported, Shared, export_toy, toy
 from seqlab.attention import Attention
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU
+
+# A capture writes thousands of records there for pytest to keep.
+logging.getLogger("torch.__trace").setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session", name="export")

@@ -36,7 +36,9 @@ def test_every_verb_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
     verbs = set(re.findall(r"^    (\w+)  +\w", capsys.readouterr().out, flags=re.MULTILINE))
-    listed = {verb for row in re.findall(r"^\| `seqlab ([\w\\|]+)", README, flags=re.MULTILINE) for verb in row.split("\\|")}
+    listed = {
+        verb for row in re.findall(r"^\| `seqlab ([\w\\|]+)", README, flags=re.MULTILINE) for verb in row.split("\\|")
+    }
     assert verbs == listed
 
 

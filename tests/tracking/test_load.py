@@ -30,4 +30,3 @@ def test_rebuild_from_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert second.run_id == first.run_id and second.config == first.config
     with torch.inference_mode():
         assert torch.equal(first.model(batch.tokens)[0], second.model(batch.tokens)[0])
-

@@ -101,7 +101,7 @@ class LanguageModeling(L.LightningModule):
 
     def _log_metrics(self, stage: str, metrics: LanguageModelingMetrics) -> None:
         for name, value in metrics.compute().items():
-            self.log(f"{stage}/{name}", value.float(), prog_bar=name == "loss", rank_zero_only=True)
+            self.log(f"{stage}/{name}", value.float(), prog_bar=name == "loss")
         metrics.reset()
 
     def _total_steps(self) -> int | None:

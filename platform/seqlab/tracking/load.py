@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
-from torch import nn
 
+from seqlab.models import DecoderLM
 from seqlab.tracking.runs import find_run
 from seqlab.training.checkpoint_io import read_checkpoint
 from seqlab.training.config import build, check_trust
@@ -33,7 +33,7 @@ class LoadedRun:
     commit: str | None
     config: dict[str, Any]
     task: L.LightningModule
-    model: nn.Module
+    model: DecoderLM
     tokenizer: Any
     datamodule: L.LightningDataModule
 

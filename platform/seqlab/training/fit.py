@@ -28,7 +28,7 @@ from seqlab.training.where_next import WhereNext
 class ShortParser(LightningArgumentParser):
     """Raises its errors, for the command line to put in one sentence."""
 
-    def error(self, message: str, ex: Exception | None = None) -> NoReturn:  # type: ignore[override]
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         raise ValueError(message) from ex
 
 
@@ -100,7 +100,7 @@ class SeqlabCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
         options = self.config_init[self.verb]
         given = options.trainer
-        callbacks = [FitProgress()] if given.enable_progress_bar is not False else []
+        callbacks: list[Callback] = [FitProgress()] if given.enable_progress_bar is not False else []
         if self.verb == "fit":
             callbacks += self._fit_callbacks(options)
             if given.logger in (None, True):
