@@ -58,7 +58,7 @@ def test_rows_end_with_their_own_eos(model: DecoderLM) -> None:
     decoder = TorchDecoder(model)
     free = generate(decoder, PROMPTS, max_new_tokens=15, sampling=Sampling(seed=3))
     eos_id = free[0][4]
-    ended = generate(decoder, PROMPTS, max_new_tokens=15, sampling=Sampling(seed=3), eos_id=eos_id)
+    ended = generate(decoder, PROMPTS, max_new_tokens=15, sampling=Sampling(seed=3), stop_ids=[eos_id])
     for tokens, whole in zip(ended, free, strict=True):
         assert tokens == (whole[: whole.index(eos_id) + 1] if eos_id in whole else whole)
     assert len({len(tokens) for tokens in ended}) > 1
@@ -84,7 +84,7 @@ def test_it_stops_calling_the_model_when_all_rows_have_ended() -> None:
             return np.array([[0.0, 0.0, 1.0]]), None
 
     model = Counting()
-    assert generate(model, [[0]], max_new_tokens=50, eos_id=2) == [[1, 2]]
+    assert generate(model, [[0]], max_new_tokens=50, stop_ids=[2]) == [[1, 2]]
     assert model.steps == 1
     assert generate(model, [[0]], max_new_tokens=1) == [[1]]
     assert model.steps == 1

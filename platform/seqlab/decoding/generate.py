@@ -5,7 +5,7 @@ B batch, T length, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,7 +41,7 @@ def generate(
     *,
     max_new_tokens: int,
     sampling: Sampling = GREEDY,
-    eos_id: int | None = None,
+    stop_ids: Collection[int] = (),
     on_token: Callable[[int, int], None] | None = None,
 ) -> list[list[int]]:
     """Continues each prompt. Prompts of different lengths are decoded together, padded on the left.
@@ -50,7 +50,7 @@ def generate(
         prompts: token ids, one list a row.
         max_new_tokens: most tokens to add to a prompt.
         sampling: how a token is chosen; the default is greedy. Row r draws the numbers of row r.
-        eos_id: a row ends with this token, which it keeps.
+        stop_ids: a row ends with any of these tokens, which it keeps.
         on_token: called with (row, token) as each token is chosen.
 
     Returns:
@@ -79,7 +79,7 @@ def generate(
             chosen[row].append(int(last[row]))
             if on_token is not None:
                 on_token(row, chosen[row][-1])
-        running = [row for row in running if chosen[row][-1] != eos_id]
+        running = [row for row in running if chosen[row][-1] not in stop_ids]
         if not running:
             break
         last[[row for row in range(len(prompts)) if row not in running]] = 0

@@ -59,7 +59,8 @@ def generate_text(
         [tokenizer.encode(prompt) or [tokenizer.bos_id]],
         max_new_tokens=max_new_tokens,
         sampling=sampling,
-        eos_id=tokenizer.eos_id,
+        # Packed documents end where the next begins.
+        stop_ids=(tokenizer.eos_id, tokenizer.bos_id),
         on_token=show,
     )
     if on_text is not None and (rest := stream.finish()):
