@@ -71,22 +71,23 @@ def test_a_run_that_is_continued_logs_no_step_twice_and_misses_none(root: Path) 
 
 def test_a_run_that_is_continued_is_running_again_in_this_process(root: Path) -> None:
     first = RunLogger()
-    first.log_tags({"process.id": "1", "process.start": "0"})
+    first.log_tags({"process.id": "1", "process.start": "0", "failure": "out of luck"})
     first.finalize("failed")
     assert stored(first).status == "FAILED"
     second = RunLogger(run_id=first.run_id)
     assert stored(second).status == "RUNNING"
     assert process_tags().items() <= stored(second).tags.items()
+    assert "failure" not in stored(second).tags
 
 
 def test_a_changed_parameter_keeps_its_first_value_and_becomes_a_tag(root: Path) -> None:
     first = RunLogger()
-    first.log_hyperparams({"trainer": {"max_steps": 10}, "lr": 0.1})
+    first.log_hyperparams({"trainer": {"max_steps": 10}, "lr": 0.1, "ckpt_path": None})
     first.finalize("success")
     second = RunLogger(run_id=first.run_id)
-    second.log_hyperparams({"trainer": {"max_steps": 20}, "lr": 0.1, "new": None})
+    second.log_hyperparams({"trainer": {"max_steps": 20}, "lr": 0.1, "ckpt_path": "last.ckpt", "new": None})
     run = stored(second)
-    assert run.params == {"trainer.max_steps": "10", "lr": "0.1", "new": "null"}
+    assert run.params == {"trainer.max_steps": "10", "lr": "0.1", "ckpt_path": "null", "new": "null"}
     assert run.tags["seqlab.changed_params"] == "trainer.max_steps: 10 -> 20"
 
 
@@ -110,6 +111,11 @@ def test_a_deleted_experiment_is_refused(root: Path) -> None:
         client.delete_experiment(client.create_experiment("gone"))
     with pytest.raises(ValueError, match="experiment 'gone' is deleted"):
         _ = RunLogger("gone").run_id
+
+
+def test_what_mlflow_refuses_is_one_clear_error(root: Path) -> None:
+    with pytest.raises(ValueError, match="MLflow refuses the run"):
+        _ = RunLogger("x" * 501).run_id
 
 
 def test_an_experiment_needs_a_name() -> None:

@@ -54,6 +54,27 @@ def test_something_else_than_a_store_is_refused_and_kept(tmp_path: Path) -> None
     assert file.read_text().startswith("my diary")
 
 
+def test_a_folder_in_its_place_is_refused_at_once(tmp_path: Path) -> None:
+    (tmp_path / "mlruns" / "mlflow.db").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError):
+        _ = Store().client
+
+
+def test_a_store_may_lie_in_a_folder_of_any_name(tmp_path: Path, template: Path) -> None:
+    folder = tmp_path / "a b ç#1 名"
+    folder.mkdir()
+    shutil.copy(template, folder / "mlflow.db")
+    run = find_run(make_run(Store(folder), "x"), Store(folder))
+    assert run.artifacts.is_relative_to(folder)
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+
+
+@pytest.mark.parametrize("name", ["100%", "a%20b", "what?"])
+def test_but_not_of_one_that_mlflow_would_take_for_another(name: str) -> None:
+    with pytest.raises(ValueError, match="MLflow takes no path with % or"):
+        Store(name)
+
+
 def test_experiments_of_any_name_keep_their_artifacts_in_the_store(store: Store) -> None:
     for name in ("plain", "../../up", "mlflow.db", "ä/ö ü", "."):
         run = find_run(make_run(store, "x", experiment=name), store)

@@ -17,8 +17,7 @@ def adamw(model: nn.Module, *, lr: float, weight_decay: float, betas: tuple[floa
         {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
         {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
     ]
-    fused = all(p.dtype in (torch.float32, torch.float64, torch.bfloat16) for p in parameters)
-    return AdamW(groups, lr=lr, betas=betas, fused=fused)
+    return AdamW(groups, lr=lr, betas=betas)
 
 
 def warmup_cosine(step: int, *, warmup_steps: int, total_steps: int | None, min_ratio: float) -> float:

@@ -18,6 +18,7 @@ from seqlab.tracking.params import config_hash, to_yaml
 from seqlab.tracking.provenance import package_versions, provenance
 from seqlab.tracking.speed import Speed
 from seqlab.tracking.system import SystemMetrics, peak_memory_mb
+from seqlab.tracking.writes import FAILURE_TAG
 
 
 class DivergedError(ValueError):
@@ -78,12 +79,12 @@ class RunTracker(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         self.speed.count(_num_tokens(batch), trainer.world_size)
-        if isinstance(outputs, dict):
+        if isinstance(outputs, dict) and isinstance(outputs.get("loss"), Tensor):
             self._loss_sum += outputs["loss"].detach()
         step = trainer.global_step
         due = step != self._checked_step and step % trainer.log_every_n_steps == 0  # type: ignore[attr-defined]
-        # Reading a number off a GPU waits for it: there, the loss is looked at only when a step is logged.
-        if due or self._loss_sum.device.type == "cpu":
+        # Reading a number off a GPU waits for it, and ranks must stop together: there, only when a step is logged.
+        if due or (self._loss_sum.device.type == "cpu" and trainer.world_size == 1):
             self._check_loss(trainer)
         if due:
             self._checked_step = step
@@ -112,7 +113,7 @@ class RunTracker(Callback):
             killed = isinstance(exception, KeyboardInterrupt | SIGTERMException)
             logger.status = "KILLED" if killed else "FAILED"
             reason = f"{type(exception).__name__}: {exception}" if str(exception) else type(exception).__name__
-            logger.log_tags({"failure": reason})
+            logger.log_tags({FAILURE_TAG: reason})
 
     def state_dict(self) -> dict[str, Any]:
         return self.speed.state_dict()
@@ -123,9 +124,11 @@ class RunTracker(Callback):
     def _check_loss(self, trainer: L.Trainer) -> None:
         loss = self._loss_sum.item()
         self._loss_sum.zero_()
-        if not math.isfinite(loss):
+        finite = math.isfinite(loss)
+        if trainer.strategy.reduce_boolean_decision(not finite, all=False):
+            shown = "not finite on another rank" if finite else loss
             raise DivergedError(
-                f"the training loss is {loss} at step {trainer.global_step} (epoch {trainer.current_epoch}): the "
+                f"the training loss is {shown} at step {trainer.global_step} (epoch {trainer.current_epoch}): the "
                 "fit has diverged; a lower learning rate, a longer warm-up or gradient clipping may help"
             )
 

@@ -219,7 +219,7 @@ def _count(run: TrackedRun, metric: str) -> int | None:
 
 
 def _fixed(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+    return f"{value:.4f}" if value is not None and abs(value) < 1000 else short(value)
 
 
 def _rounded(value: float | None) -> str:

@@ -51,12 +51,17 @@ class Journal:
         """
         tags = {**tags, OFFLINE_TAG: self.run_id} if self.store.remote else tags
         write = {"op": "create", "experiment": experiment, "name": name, "tags": tags, "time": now()}
+        _ = self.store.client
+        from mlflow.exceptions import MlflowException
+
         try:
             self._sender.send(write)
         except UnreachableError as error:
             if not self.store.remote:
                 raise
             self._keep(write, error)
+        except MlflowException as error:
+            raise ValueError(f"MLflow refuses the run: {error.message}") from error
         else:
             assert self._sender.stored_id is not None
             self.run_id = self._sender.stored_id

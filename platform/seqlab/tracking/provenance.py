@@ -76,6 +76,7 @@ def provenance() -> dict[str, str]:
     }
 
 
+@cache
 def package_versions() -> dict[str, str]:
     """Every installed package and its version."""
     return dict(sorted((package.metadata["Name"], package.version) for package in distributions()))

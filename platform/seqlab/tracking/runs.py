@@ -13,6 +13,7 @@ import yaml
 from seqlab.tracking.journal import replay_all
 from seqlab.tracking.provenance import host_id, is_gone
 from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
+from seqlab.tracking.writes import FAILURE_TAG
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -189,7 +190,7 @@ def _mark_killed(store: Store) -> None:
     for run in running:
         if is_gone(run.tags):
             with store.calls() as client:
-                client.set_tag(run.id, "failure", "the process was gone: killed outright, or the machine stopped")
+                client.set_tag(run.id, FAILURE_TAG, "the process was gone: killed outright, or the machine stopped")
                 client.set_terminated(run.id, "KILLED")
 
 

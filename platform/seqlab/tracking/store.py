@@ -54,7 +54,7 @@ class Store:
         remote: whether the store is a server.
 
     Raises:
-        ValueError: `MLFLOW_TRACKING_URI` names neither a SQLite file nor a server.
+        ValueError: `MLFLOW_TRACKING_URI` names neither a SQLite file nor a server, or the path holds % or ?.
     """
 
     def __init__(self, root: str | Path = DEFAULT_ROOT) -> None:
@@ -70,6 +70,8 @@ class Store:
             raise ValueError(
                 f"MLFLOW_TRACKING_URI is {uri!r}; accepted: sqlite:///PATH, http://HOST:PORT, https://HOST"
             )
+        if not self.remote and set("%?") & set(self.uri):
+            raise ValueError(f"the tracking store cannot be {self.uri}: MLflow takes no path with % or ? in it")
 
     @contextmanager
     def calls(self) -> Iterator[MlflowClient]:
@@ -105,6 +107,7 @@ class Store:
 
         Raises:
             ValueError: the store was written by an MLflow of another version, or is not a store.
+            OSError: the file cannot be read, or not be created.
         """
         with aside(), warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of what newer libraries deprecate and MLflow uses
@@ -113,8 +116,10 @@ class Store:
             from mlflow.tracking import MlflowClient
             from sqlalchemy.exc import DatabaseError
 
-            if self._database is not None and not self._database.exists():
-                _create_database(self._database)
+            if self._database is not None:
+                if not self._database.exists():
+                    _create_database(self._database)
+                self._database.open("rb").close()  # MLflow would try for 100 s
             try:
                 return MlflowClient(self.uri)
             except (MlflowException, DatabaseError) as error:

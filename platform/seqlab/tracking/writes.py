@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqlab.tracking.params import RUN_SPECIFIC
 from seqlab.tracking.store import OFFLINE_TAG, Store
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 Write = dict[str, Any]
 
 CHANGED_TAG = "seqlab.changed_params"
+FAILURE_TAG = "failure"
 PARAMS_A_CALL, POINTS_A_CALL = 100, 1000
 MAX_TAG_LENGTH = 5000
 UPLOAD_TIMEOUT = "600"
@@ -73,7 +75,7 @@ class Sender:
                 case "upload":
                     _upload(client, run_id, Path(write["source"]), write["folder"])
                 case "status" if write["status"] == "RUNNING":
-                    client.update_run(run_id, status="RUNNING")
+                    _start_again(client, run_id)
                 case "status":
                     client.set_terminated(run_id, write["status"], write["time"])
 
@@ -120,12 +122,19 @@ def _send_params(client: MlflowClient, run_id: str, params: dict[str, str]) -> N
     from mlflow.entities import Param
 
     stored = client.get_run(run_id).data.params
-    changed = [f"{k}: {stored[k]} -> {v}" for k, v in params.items() if k in stored and stored[k] != v]
+    comparable = {key: value for key, value in params.items() if key in stored and key not in RUN_SPECIFIC}
+    changed = [f"{key}: {stored[key]} -> {new}" for key, new in comparable.items() if stored[key] != new]
     new = [Param(key, value) for key, value in params.items() if key not in stored]
     for start in range(0, len(new), PARAMS_A_CALL):
         client.log_batch(run_id, params=new[start : start + PARAMS_A_CALL], synchronous=True)
     if changed:
         _send_tags(client, run_id, {CHANGED_TAG: "; ".join(changed)})
+
+
+def _start_again(client: MlflowClient, run_id: str) -> None:
+    if FAILURE_TAG in client.get_run(run_id).data.tags:
+        client.delete_tag(run_id, FAILURE_TAG)
+    client.update_run(run_id, status="RUNNING")
 
 
 def _send_tags(client: MlflowClient, run_id: str, tags: dict[str, str]) -> None:
