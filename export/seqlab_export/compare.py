@@ -1,11 +1,11 @@
 """What is compared between a runtime and the float64 reference, and what an error is. NumPy only.
 
-B batch, T tokens given.
+B batch, T tokens given, R rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,29 @@ from seqlab_export.manifest import GraphInfo, TensorInfo
 
 Arrays = Mapping[str, NDArray[np.generic]]
 
+ROWS = 10
+"""Rows of each case, read in batches of every size."""
+
 MOST_NUMBERS = 4096
 """Of an output with more numbers so many are compared, so that golden files stay small."""
 
 _GOLDEN_RATIO = 0.6180339887498949
+
+
+def cases(traced_len: int, max_seq_len: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Names and pad masks (R, T): lengths 1, 2, as traced, one more and four times it, as far as the model reads.
+
+    Each length comes unpadded and padded: left, right, all, all but the last token, and not at all, in turns.
+    """
+    for length in sorted({1, 2, traced_len, traced_len + 1, 4 * traced_len}):
+        if max_seq_len is not None and length > max_seq_len:
+            continue
+        yield f"length {length}", np.ones((ROWS, length), dtype=np.bool_)
+        if length > 1:
+            place, half = np.arange(length), length // 2
+            spans = [(half, length), (0, half), (0, 0), (length - 1, length), (0, length)]
+            masks = [(first <= place) & (place < end) for first, end in spans]
+            yield f"length {length}, padded", np.array([masks[row % len(masks)] for row in range(ROWS)])
 
 
 def groups(info: GraphInfo) -> dict[str, list[str]]:

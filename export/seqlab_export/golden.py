@@ -5,7 +5,6 @@ T length, R rows, N new tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
 
@@ -16,12 +15,11 @@ from torch import Tensor
 
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models import DecoderLM
-from seqlab_export.compare import Arrays, groups, relative_errors, rms, select
+from seqlab_export.compare import Arrays, cases, groups, relative_errors, rms, select
 from seqlab_export.graphs import SequenceForm, StepForm
 from seqlab_export.greedy import trace
 from seqlab_export.manifest import GraphInfo
 
-ROWS = 10
 PROMPT_LENGTHS = (1, 4)
 NEW_TOKENS = 12
 _SEED = 20
@@ -30,7 +28,7 @@ _SEED = 20
 def write_golden(model: DecoderLM, info: GraphInfo, traced_len: int, path: Path) -> None:
     """Writes, as .npz:
 
-    - `CASE/tokens` and `CASE/pad_mask` (R, T), for each length, padded and not;
+    - `CASE/tokens` (R, T), for each of `compare.cases`;
     - `CASE/OUTPUT`, what `compare.select` takes of each output of the float64 model;
     - `CASE/torch/FORM/GROUP`, the relative RMS error of this model in PyTorch for each of `compare.groups`, where
       FORM is "sequence" (all tokens at once) and "step" (one by one);
@@ -44,10 +42,10 @@ def write_golden(model: DecoderLM, info: GraphInfo, traced_len: int, path: Path)
     forms: dict[str, SequenceForm | StepForm] = {"sequence": SequenceForm(model), "step": StepForm(model)}
     generator = np.random.default_rng(_SEED)
     arrays: dict[str, NDArray[np.generic]] = {}
-    for case, pad_mask in _cases(traced_len, model.max_seq_len):
+    for case, pad_mask in cases(traced_len, model.max_seq_len):
         tokens = generator.integers(model.vocab_size, size=pad_mask.shape, dtype=np.int64)
         expected = _outputs(SequenceForm(reference), tokens, pad_mask, info)
-        arrays |= {f"{case}/tokens": tokens, f"{case}/pad_mask": pad_mask}
+        arrays[f"{case}/tokens"] = tokens
         arrays |= {f"{case}/{name}": values for name, values in expected.items()}
         for name, form in forms.items():
             actual = _outputs(form, tokens, pad_mask, info)
@@ -62,19 +60,6 @@ def write_golden(model: DecoderLM, info: GraphInfo, traced_len: int, path: Path)
     arrays |= {f"greedy/prompt_{row}": prompt for row, prompt in enumerate(prompts)}
     arrays |= {"greedy/tokens": greedy.tokens, "greedy/logits": greedy.logits}
     np.savez(path, allow_pickle=False, **arrays)
-
-
-def _cases(traced_len: int, max_seq_len: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
-    """Names and pad masks (R, T): lengths 1, 2, as traced, one more and four times it, as far as the model reads."""
-    for length in sorted({1, 2, traced_len, traced_len + 1, 4 * traced_len}):
-        if max_seq_len is not None and length > max_seq_len:
-            continue
-        yield f"length {length}", np.ones((ROWS, length), dtype=np.bool_)
-        if length > 1:
-            place, half = np.arange(length), length // 2
-            spans = [(half, length), (0, half), (0, 0), (length - 1, length), (0, length)]
-            masks = [(first <= place) & (place < end) for first, end in spans]
-            yield f"length {length}, padded", np.array([masks[row % len(masks)] for row in range(ROWS)])
 
 
 @torch.no_grad()

@@ -105,6 +105,9 @@ class Manifest:
         for name, digest in self.files.items():
             if not re.fullmatch("[0-9a-f]{64}", digest):
                 raise BundleError(f"the sha256 of {name} is {digest!r}")
+        for graph in (self.model, self.step):
+            if [output.dims[-1] for output in graph.outputs if output.name == "logits"] != [self.vocab_size]:
+                raise BundleError(f"{graph.file} gives no logits of vocab_size {self.vocab_size}")
         for name in (self.model.file, self.step.file, self.golden):
             if name not in self.files:
                 raise BundleError(f"it gives no sha256 of {name}")

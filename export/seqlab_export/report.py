@@ -61,8 +61,13 @@ class Report:
         return [check for check in self.checks if not check.ok]
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-safe."""
-        return {"ok": self.ok, **asdict(self)}
+        """JSON-safe: numbers that are not finite are null."""
+        content = {"ok": self.ok, **asdict(self)}
+        for check in content["checks"]:
+            for name, value in check.items():
+                if isinstance(value, float) and not math.isfinite(value):
+                    check[name] = None
+        return content
 
     def table(self) -> Table:
         """A line a kind of check, with the cell that is nearest to its limit; the failures below."""

@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime as ort  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from seqlab_export.compare import Arrays, groups, limit, relative_errors, rms, select
+from seqlab_export.compare import Arrays, cases, groups, limit, relative_errors, rms, select
 from seqlab_export.greedy import GreedyTrace, compare, trace
 from seqlab_export.manifest import GraphInfo, find_damage, load_manifest
 from seqlab_export.report import Check, Report
@@ -72,12 +72,15 @@ def _check_signature(info: GraphInfo, session: ort.InferenceSession) -> Iterator
 
 
 def _check_values(runner: BundleRunner, form: str, golden: Arrays) -> Iterator[Check]:
-    """One check for each cell (a batch size and a case of the golden file) and group of outputs."""
-    graph = runner.manifest.model
-    cases = [name.removesuffix("/pad_mask") for name in golden if name.endswith("/pad_mask")]
-    for batch_size, case in product(BATCH_SIZES, cases):
-        tokens, pad_mask = golden[f"{case}/tokens"].astype(np.int64), golden[f"{case}/pad_mask"].astype(np.bool_)
+    """One check for each cell (a batch size and a case) and group of outputs."""
+    manifest = runner.manifest
+    graph = manifest.model
+    for batch_size, (case, pad_mask) in product(BATCH_SIZES, cases(manifest.traced_len, manifest.max_seq_len)):
         cell = f"batch {batch_size}, {case}"
+        if f"{case}/tokens" not in golden:
+            yield Check(kind=form, subject=cell, ok=False, note=f"{manifest.golden} does not have it")
+            continue
+        tokens = golden[f"{case}/tokens"].astype(np.int64)
         try:
             found = _read(runner, form, tokens, pad_mask, batch_size)
             actual = {output.name: select(found[output.name], output, pad_mask) for output in graph.outputs}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from seqlab import __version__
 
@@ -113,25 +115,25 @@ def _export(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from seqlab.tracking.load import load_run
-    from seqlab.tracking.runs import find_run
-    from seqlab_export.bundle import export_bundle
+    from seqlab_export.bundle import ParityError, export_bundle
 
     loaded = load_run(options.target, trust=options.trust)
     out = Path(options.out)
-    report = export_bundle(
-        loaded.model,
-        loaded.tokenizer,
-        out,
-        run_id=loaded.run_id or "",
-        commit=loaded.commit or "",
-        provider=options.provider,
-        precision=options.precision,
-    )
-    if loaded.run_id is not None:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "parity.json"
-            path.write_text(json.dumps(report.to_dict(), indent=2) + "\n", encoding="utf-8")
-            find_run(loaded.run_id).attach(path)
+    try:
+        report = export_bundle(
+            loaded.model,
+            loaded.tokenizer,
+            out,
+            run_id=loaded.run_id or "",
+            commit=loaded.commit or "",
+            provider=options.provider,
+            precision=options.precision,
+        )
+    except ParityError as error:
+        Console().print(error.report.table())
+        print(f"seqlab: {error}", file=sys.stderr)
+        return 1
+    _attach(report.to_dict(), loaded.run_id)
     Console().print(report.table())
     print(f'Bundle {out} · next: seqlab generate {out} --prompt "..."')
     return 0
@@ -140,14 +142,29 @@ def _export(options: argparse.Namespace) -> int:
 def _verify(options: argparse.Namespace) -> int:
     from rich.console import Console
 
+    from seqlab_export.manifest import load_manifest
     from seqlab_export.verify import verify_bundle
 
     report = verify_bundle(Path(options.bundle), provider=options.provider)
+    _attach(report.to_dict(), load_manifest(Path(options.bundle)).provenance.run_id)
     if options.json:
         print(json.dumps(report.to_dict(), indent=2))
     else:
         Console().print(report.table())
     return 0 if report.ok else 1
+
+
+def _attach(report: dict[str, Any], run_id: str | None) -> None:
+    """Adds a parity report to the run's artifacts, where the run is in this store."""
+    from seqlab.tracking.runs import find_run
+    from seqlab.tracking.store import Store
+
+    if not run_id or not Store().exists:
+        return
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(ValueError):
+        path = Path(folder) / "parity.json"
+        path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        find_run(run_id).attach(path)
 
 
 def _generate(options: argparse.Namespace) -> int:

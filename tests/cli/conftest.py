@@ -33,6 +33,7 @@ def command(folder: Path) -> Seqlab:
             env={**os.environ, "OMP_NUM_THREADS": "1", "SEQLAB_CACHE": str(folder / "cache"), **env},
             capture_output=True,
             text=True,
+            timeout=300,
         )
         assert done.returncode == code, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done

@@ -16,17 +16,22 @@ FIT = ("fit", "--config", "lm/gru", *LONG)
 
 
 def kill_a_fit(folder: Path) -> None:
-    """Starts a fit and sends SIGKILL when it has written a checkpoint."""
+    """Starts a fit and sends SIGKILL when it has written its second checkpoint: then the store knows of the first."""
     fit = subprocess.Popen(
         [str(Path(sys.executable).with_name("seqlab")), *FIT],
         cwd=folder,
         env={**os.environ, "OMP_NUM_THREADS": "1", "SEQLAB_CACHE": str(folder / "cache")},
         stderr=subprocess.PIPE,
     )
-    before = set(folder.glob("mlruns/*/*/artifacts/checkpoints/last.ckpt"))
+
+    def written() -> set[tuple[Path, int]]:
+        return {(path, path.stat().st_mtime_ns) for path in folder.glob("mlruns/*/*/artifacts/checkpoints/last.ckpt")}
+
+    before, seen = written(), set[tuple[Path, int]]()
     try:
         deadline = time.monotonic() + 120
-        while not set(folder.glob("mlruns/*/*/artifacts/checkpoints/last.ckpt")) - before:
+        while len(seen) < 2:
+            seen |= written() - before
             assert fit.poll() is None and time.monotonic() < deadline, fit.communicate()[1].decode()
             time.sleep(0.05)
     finally:

@@ -20,7 +20,7 @@ from seqlab_export.manifest import load_manifest
 
 
 def test_two_exports_are_equal_in_every_byte(shared: Shared, tmp_path: Path) -> None:
-    model, folder, _ = shared("attention")
+    model, folder, _ = shared("gru")
     again = export_toy(model, tmp_path / "again").folder
     names = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
     assert len(names) == 6

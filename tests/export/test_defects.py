@@ -203,6 +203,15 @@ def test_a_wrong_start_of_the_state_is_found(copy: Callable[[str], Path]) -> Non
     assert failed(verify_bundle(folder)) == {"prefill", "chunks", "step"}
 
 
+def test_a_golden_file_that_proves_less_is_found(copy: Callable[[str], Path]) -> None:
+    folder = copy("gru")
+    with np.load(folder / "golden.npz") as file:
+        arrays = {name: file[name] for name in file if not name.startswith("length 17/")}
+        assert len(arrays) < len(file.files)
+    np.savez(folder / "golden.npz", **arrays)
+    assert {check.subject for check in resealed(folder).failures} == {f"batch {size}, length 17" for size in (1, 2, 5)}
+
+
 def test_verify_changes_nothing(shared: Shared) -> None:
     def content(exported: Exported) -> dict[Path, bytes]:
         return {path: path.read_bytes() for path in exported.folder.rglob("*") if path.is_file()}

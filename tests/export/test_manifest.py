@@ -58,6 +58,7 @@ def change(content: dict[str, Any], path: str, value: Any) -> None:
         ("version", 2, "has version 2, this program reads version 1"),
         ("vocab_size", "11", "the manifest.vocab_size must be int, got '11'"),
         ("vocab_size", True, "the manifest.vocab_size must be int, got True"),
+        ("vocab_size", 12, "model.onnx gives no logits of vocab_size 12"),
         ("max_seq_len", 1.5, "the manifest.max_seq_len must be .*None, got 1.5"),
         ("model/inputs/0/dtype", "float8", "tokens has dtype 'float8', accepted are bool, int64, float32"),
         ("model/inputs/0/dims", "BT", "the manifest.model.inputs.0..dims must be tuple, got 'BT'"),

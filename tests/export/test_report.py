@@ -43,6 +43,7 @@ def test_failures_are_named(error: float) -> None:
     report = Report("cpu", {}, "1.0", [check])
     assert not report.ok and report.failures == [check]
     assert "1 failed" in printed(report) and "step: here: too far" in printed(report)
+    json.dumps(report.to_dict(), allow_nan=False)
 
 
 def test_a_report_of_nothing_proves_nothing() -> None:

@@ -56,7 +56,9 @@ def angles(positions: Tensor, width: int, base: float, dtype: torch.dtype) -> Te
     The product is taken in float64: in float32 an angle at position 10,000 is off by 1e-3. The result has at least
     float32's precision.
     """
-    channel = torch.arange(width // 2, device=positions.device, dtype=torch.float64)
-    frequency = torch.exp(channel * (-2.0 * math.log(base) / width))
-    angle = torch.remainder(positions.unsqueeze(-1) * frequency, 2.0 * math.pi)
+    # Constants are tensors: the ONNX exporter rounds Python numbers to float32.
+    frequencies = [base ** (-2.0 * i / width) for i in range(width // 2)]
+    frequency = torch.tensor(frequencies, device=positions.device, dtype=torch.float64)
+    turn = torch.tensor(2.0 * math.pi, device=positions.device, dtype=torch.float64)
+    angle = torch.remainder(positions.unsqueeze(-1) * frequency, turn)
     return angle.to(torch.promote_types(dtype, torch.float32))
