@@ -9,10 +9,10 @@ quickstart: .venv/installed
 	PATH="$(CURDIR)/$(BIN):$$PATH" bash scripts/quickstart.sh
 
 test: .venv/installed
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-all: .venv/installed
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: .venv/installed
 	$(BIN)/ruff check

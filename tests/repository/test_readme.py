@@ -44,7 +44,7 @@ def test_every_verb_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for target in re.findall(r"`?make ([a-z-]+)", README):
+    for target in re.findall(r"(?:`|\$ )make ([a-z-]+)", README):
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE), target
 
 
