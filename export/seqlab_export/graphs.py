@@ -23,7 +23,7 @@ from torch.export import Dim
 
 from seqlab.mixer import State
 from seqlab.models import DecoderLM
-from seqlab.recurrence.onnx_cell import emit_onnx_cells
+from seqlab.nn.onnx_mode import emit_onnx
 from seqlab_export.manifest import GraphInfo, StateInfo, TensorInfo
 from seqlab_export.weights import SMALLEST_BYTES, WeightFile
 
@@ -160,7 +160,7 @@ def _capture(form: SequenceForm | StepForm, length: int, state: tuple[StateInfo,
 
     tokens, pad_mask = info.inputs[:2]
     try:
-        with emit_onnx_cells():
+        with emit_onnx():
             program = torch.export.export(
                 form,
                 (example(tokens), example(pad_mask), {entry.name: example(entry) for entry in state}),

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from seqlab.mixer import Mixer, State
-from seqlab.recurrence.onnx_cell import emitting, forward_onnx
+from seqlab.nn.onnx_mode import emitting
+from seqlab.nn.padding import leading_pads, rotate_rows
+from seqlab.recurrence.onnx_cell import forward_onnx
 
 
 class FusedRecurrence(Mixer):
@@ -64,15 +66,14 @@ class FusedRecurrence(Mixer):
         if pad_mask is None:
             y, last = self.cell(x, self._to_cell(state))
             return y, self._from_cell(last)
-        # Rows aligned left, so that the cell ends each row at its length: a pad is the identity.
-        order = torch.argsort(pad_mask.logical_not().to(torch.uint8), dim=1, stable=True)
-        length = pad_mask.sum(dim=1)
-        aligned = x.gather(1, order.unsqueeze(-1).expand_as(x))
+        # Rows begin with their real tokens, so that the cell ends each at its length: a pad is the identity.
+        lead, length = leading_pads(pad_mask), pad_mask.sum(dim=1)
+        aligned = rotate_rows(x, lead)
         packed = pack_padded_sequence(aligned, length.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
         packed_y, last = self.cell(packed, self._to_cell(state))
         assert isinstance(packed_y, PackedSequence)
         y, _ = pad_packed_sequence(packed_y, batch_first=True, total_length=x.shape[1])
-        y = torch.zeros_like(y).scatter(1, order.unsqueeze(-1).expand_as(y), y)
+        y = rotate_rows(y, -lead)
         empty = (length == 0).unsqueeze(-1)
         ended = {name: torch.where(empty, state[name], new) for name, new in self._from_cell(last).items()}
         return y, ended

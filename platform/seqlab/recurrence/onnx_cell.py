@@ -1,21 +1,17 @@
 """RNN, GRU and LSTM layers as single ONNX nodes, dynamic in batch and length.
 
-PyTorch's own export of these layers freezes the length it was traced with. Inside `emit_onnx_cells()` a
-recurrence calls `forward_onnx` in place of its fused kernel. The result can be exported, and only exported.
+PyTorch's own export of these layers freezes the length it was traced with. Inside `emit_onnx()` a recurrence calls
+`forward_onnx` in place of its fused kernel.
 
 B batch, T length, D d_model, G gates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-
 import torch
 from torch import Tensor
 
-_emitting = ContextVar("_emitting", default=False)
+from seqlab.nn.padding import leading_pads, rotate_rows
 
 # PyTorch's mode: the ONNX operator, the place of its gates among PyTorch's, the attributes of its own.
 _OPERATORS: dict[str, tuple[str, tuple[int, ...], dict[str, int]]] = {
@@ -23,25 +19,6 @@ _OPERATORS: dict[str, tuple[str, tuple[int, ...], dict[str, int]]] = {
     "GRU": ("GRU", (1, 0, 2), {"linear_before_reset": 1}),  # z, r, h among r, z, n
     "LSTM": ("LSTM", (0, 3, 1, 2), {}),  # i, o, f, c among i, f, g, o
 }
-
-
-@contextmanager
-def emit_onnx_cells() -> Iterator[None]:
-    """While open, `torch.export` captures recurrences as ONNX nodes.
-
-    `torch.onnx.is_in_onnx_export()` says as much inside `torch.onnx.export`, but not where a program is
-    captured first and handed to it afterwards.
-    """
-    token = _emitting.set(True)
-    try:
-        yield
-    finally:
-        _emitting.reset(token)
-
-
-def emitting() -> bool:
-    """Whether a recurrence must emit its ONNX node."""
-    return _emitting.get() or torch.onnx.is_in_onnx_export()
 
 
 def forward_onnx(
@@ -64,20 +41,15 @@ def forward_onnx(
     """
     if pad_mask is None:
         pad_mask = x.new_ones(x.shape[:2], dtype=torch.bool)
-    # Rows rotated left past their leading pads, so that the node ends each at its length.
-    size = x.shape[1]
-    index = torch.arange(size, device=x.device)
-    lead = (pad_mask.cumsum(dim=1) == 0).sum(dim=1, keepdim=True)
-    source, back = index + lead, index - lead
-    source = torch.where(source < size, source, source - size)
-    back = torch.where(back >= 0, back, back + size)
-    aligned = x.gather(1, source.unsqueeze(-1).expand_as(x))
+    # Rows begin with their real tokens, so that the node ends each at its length.
+    lead = leading_pads(pad_mask)
+    aligned = rotate_rows(x, lead)
     length = pad_mask.sum(dim=1)
 
     y, *last = _node(mode, weights, aligned, length.clamp(min=1), state)
     empty = (length == 0).unsqueeze(-1)
     new_state = tuple(torch.where(empty, old, new) for old, new in zip(state, last, strict=True))
-    return y.gather(1, back.unsqueeze(-1).expand_as(y)), new_state
+    return rotate_rows(y, -lead), new_state
 
 
 def _node(

@@ -1,0 +1,49 @@
+"""The short causal convolution in front of a linear recurrence.
+
+B batch, T length, D channels, W kernel width.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+class ShortConv(nn.Module):
+    """A depthwise causal convolution over time (Fu et al. 2023, "H3"; Mamba, DeltaNet): output t is a weighted sum of
+    inputs t - W + 1 .. t, channel by channel.
+
+    Its state is the last W - 1 inputs, (B, W - 1, D), at first zeros.
+
+    Args:
+        channels: D.
+        width: W, at least 2.
+        bias: whether each channel has a bias.
+    """
+
+    def __init__(self, channels: int, width: int = 4, *, bias: bool = True) -> None:
+        super().__init__()
+        if width < 2:
+            raise ValueError(f"the width of a short convolution must be at least 2, got {width}")
+        self.width = width
+        self.conv = nn.Conv1d(channels, channels, width, groups=channels, bias=bias)
+
+    def forward(self, x: Tensor, state: Tensor, length: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """x (B, T, D) whose rows begin with their real inputs, `length` (B,) of them or all: y (B, T, D) and the
+        next state."""
+        history = torch.cat((state, x), dim=1)
+        y: Tensor = self.conv(history.transpose(1, 2)).transpose(1, 2)
+        if length is None:
+            return y, history[:, -(self.width - 1) :]
+        last = length.unsqueeze(1) + torch.arange(self.width - 1, device=x.device)
+        return y, history.gather(1, last.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+
+    def step(self, x_t: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """One input: x_t (B, D) and the state give y_t (B, D) and the next state."""
+        window = torch.cat((state, x_t.unsqueeze(1)), dim=1)
+        y_t = (window.transpose(1, 2) * self.conv.weight.squeeze(1)).sum(dim=-1)
+        return y_t if self.conv.bias is None else y_t + self.conv.bias, window[:, 1:]
+
+    def init_state(self, batch_size: int) -> Tensor:
+        """(B, W - 1, D) zeros."""
+        return self.conv.weight.new_zeros(batch_size, self.width - 1, self.conv.weight.shape[0])
