@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from torch import Tensor
 
-from references.attention import softmax_attention
+from references.attention import soft_capped, softmax_attention, top_k
 from references.positions import NaiveALiBi, NaiveEncoding, NaiveLearned, NaiveRoPE, NaiveSinusoidal
 from references.recurrence import gru, lstm, rnn
-from seqlab.attention import Attention
+from seqlab.attention import (
+    Attention,
+    AttentionSink,
+    Bidirectional,
+    LogitSoftCap,
+    OutputGate,
+    PrefixCausal,
+    QueryKeyNorm,
+    SlidingWindow,
+    TopK,
+)
 from seqlab.mixer import Mixer
 from seqlab.positions import ALiBi, Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
 from seqlab.recurrence import GRU, LSTM, RNN
@@ -26,8 +37,10 @@ class MixerCase:
     """A mixer under the laws.
 
     Attributes:
-        reference: called with the mixer's parameters, x, which tokens are real, and the naive encoding.
+        reference: called with the mixer's parameters, x, which tokens are real, the naive encoding and its parameters.
         attends: whether it has queries, keys and scores for an encoding to act on.
+        first: tokens that its first call must hold, if there are as many.
+        every_encoding: whether it is tested with every encoding that fits, or with none and one that acts on scores.
     """
 
     name: str
@@ -35,6 +48,8 @@ class MixerCase:
     reference: Callable[..., Tensor]
     attends: bool = True
     causal: bool = True
+    first: int = 1
+    every_encoding: bool = True
 
 
 @dataclass(frozen=True)
@@ -47,17 +62,66 @@ class PositionCase:
     acts_on: str = "embeddings"
 
 
-def _attention(name: str, *, num_heads: int, num_kv_heads: int, causal: bool = True, bias: bool = True) -> MixerCase:
-    heads = {"num_heads": num_heads, "num_kv_heads": num_kv_heads, "causal": causal}
-    return MixerCase(name, partial(Attention, **heads, bias=bias), partial(softmax_attention, **heads), causal=causal)
+def _attention(
+    name: str,
+    *,
+    num_heads: int = 2,
+    num_kv_heads: int = 2,
+    seen: dict[str, Any] | None = None,
+    every_encoding: bool = True,
+    first: int = 1,
+    causal: bool = True,
+    **options: Any,
+) -> MixerCase:
+    """`options` are the mixer's, `seen` what the reference is told of them."""
+    heads = {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
+    return MixerCase(
+        name,
+        partial(Attention, **heads, **options),
+        partial(softmax_attention, **heads, **(seen or {})),
+        causal=causal,
+        first=first,
+        every_encoding=every_encoding,
+    )
 
+
+def _everything(t: int, j: int) -> bool:
+    return True
+
+
+_variant = partial(_attention, every_encoding=False)
+_both_ways: dict[str, Any] = {"pattern": Bidirectional, "causal": False, "seen": {"sees": _everything}}
 
 MIXERS = [
-    _attention("attention", num_heads=2, num_kv_heads=2),
-    _attention("attention-grouped", num_heads=4, num_kv_heads=2),
-    _attention("attention-multi-query", num_heads=2, num_kv_heads=1, bias=False),
-    _attention("attention-both-ways", num_heads=2, num_kv_heads=2, causal=False),
-    _attention("attention-both-ways-grouped", num_heads=4, num_kv_heads=2, causal=False),
+    _attention("attention"),
+    _attention("attention-grouped", num_heads=4),
+    _attention("attention-multi-query", num_kv_heads=1, bias=False),
+    _attention("attention-both-ways", **_both_ways),
+    _attention("attention-both-ways-grouped", num_heads=4, **_both_ways),
+    _attention(
+        "attention-window",
+        num_heads=4,
+        pattern=partial(SlidingWindow, window=5),
+        seen={"sees": lambda t, j: t - 5 < j <= t},
+    ),
+    _variant(
+        "attention-prefix",
+        pattern=partial(PrefixCausal, prefix_len=3),
+        seen={"sees": lambda t, j: j <= t or j < 3},
+        first=3,
+    ),
+    _variant("attention-unscaled", head_dim=6, scale=1.0, seen={"scale": 1.0}),
+    _variant("attention-query-key-norm", parts=[QueryKeyNorm]),
+    _variant("attention-soft-cap", parts=[partial(LogitSoftCap, cap=2.0)], seen={"change": soft_capped(2.0)}),
+    _variant("attention-sink", num_heads=4, parts=[AttentionSink]),
+    _variant("attention-output-gate", parts=[OutputGate]),
+    _variant("attention-top-k", parts=[partial(TopK, k=3)], seen={"change": top_k(3)}),
+    _variant(
+        "attention-parts",
+        parts=[QueryKeyNorm, AttentionSink, OutputGate],
+        pattern=partial(SlidingWindow, window=5),
+        seen={"sees": lambda t, j: t - 5 < j <= t},
+    ),
     MixerCase("gru", GRU, gru, attends=False),
     MixerCase("lstm", LSTM, lstm, attends=False),
     MixerCase("rnn", RNN, rnn, attends=False),
@@ -77,7 +141,11 @@ def fits(mixer: MixerCase, positions: PositionCase) -> bool:
     return mixer.attends or positions.acts_on == "embeddings"
 
 
-PAIRS = [(mixer, positions) for mixer in MIXERS for positions in POSITIONS if fits(mixer, positions)]
+def tested(mixer: MixerCase, positions: PositionCase) -> bool:
+    return fits(mixer, positions) and (mixer.every_encoding or positions.name in ("none", "alibi"))
+
+
+PAIRS = [(mixer, positions) for mixer in MIXERS for positions in POSITIONS if tested(mixer, positions)]
 CAUSAL_PAIRS = [(mixer, positions) for mixer, positions in PAIRS if mixer.causal]
 BOTH_WAYS = [mixer for mixer in MIXERS if not mixer.causal]
 

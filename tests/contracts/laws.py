@@ -23,8 +23,14 @@ GARBAGE = 50.0
 def forward_is_the_unrolled_step(subject: Subject, length: int) -> None:
     x = subject.draw(BATCH, length)
     y, state = subject.module(x)
-    stepped, stepped_state = _steps(subject, x, subject.module.init_state(BATCH))
-    assert_close(stepped, y, "the unrolled step")
+    stepped_state, outputs = subject.module.init_state(BATCH), []
+    if subject.first > 1:
+        begun, stepped_state = subject.module(x[:, : subject.first], stepped_state)
+        outputs, x = [begun], x[:, subject.first :]
+    if x.shape[1]:
+        stepped, stepped_state = _steps(subject, x, stepped_state)
+        outputs.append(stepped)
+    assert_close(torch.cat(outputs, dim=1), y, "the unrolled step")
     _assert_same_state(subject, stepped_state, state)
 
 
@@ -32,7 +38,7 @@ def forward_is_the_unrolled_step(subject: Subject, length: int) -> None:
 def forward_is_forward_in_chunks(subject: Subject, length: int) -> None:
     x = subject.draw(BATCH, length)
     y, state = subject.module(x)
-    for sizes in ([1, 3, 1, 5], [max(1, length - 1), 1]):
+    for sizes in ([subject.first, 3, 1, 5], [max(subject.first, length - 1), 1]):
         chunked, chunked_state = _chunks(subject, x, sizes)
         assert_close(chunked, y, f"forward in chunks of {sizes}")
         _assert_same_state(subject, chunked_state, state)
@@ -51,7 +57,7 @@ def no_state_is_the_initial_state(subject: Subject, length: int) -> None:
 def later_inputs_move_no_earlier_output(subject: Subject, length: int) -> None:
     x = subject.draw(BATCH, length)
     y, _ = subject.module(x)
-    for t in {0, length // 2, length - 1}:
+    for t in {0} | {t for t in (length // 2, length - 1) if t >= subject.first}:
         changed = x.clone()
         changed[:, t:] = _different(subject, x[:, t:])
         moved, _ = subject.module(changed)
@@ -62,7 +68,8 @@ def later_inputs_move_no_earlier_output(subject: Subject, length: int) -> None:
 @torch.no_grad()
 def padding_changes_nothing(subject: Subject, length: int) -> None:
     """Whatever its side, its amount and its content, row by row."""
-    lengths = (length, max(1, length // 2), 1)
+    length = max(length, subject.first)
+    lengths = (length, max(subject.first, length // 2), subject.first)
     x, after = subject.draw(BATCH, length), subject.draw(BATCH, AFTER)
     alone = [_alone(subject, x[row, :n], after[row]) for row, n in enumerate(lengths)]
     for sides, extra in (("left", "left", "left"), 0), (("right", "right", "right"), 3), (("left", "right", "left"), 5):
@@ -83,7 +90,8 @@ def padding_changes_nothing(subject: Subject, length: int) -> None:
 @torch.no_grad()
 def padding_changes_nothing_in_chunks(subject: Subject, length: int) -> None:
     """Chunks padded on either side, some of whose rows, or all, are pads only."""
-    half = (length + 1) // 2
+    length = max(length, subject.first)
+    half = max((length + 1) // 2, subject.first)
     counts = [(length, 0, half), (0, half, length), (0, 0, 0), (half, length, 1)]
     tokens = [subject.draw(1, sum(chunk[row] for chunk in counts))[0] for row in range(BATCH)]
     after = subject.draw(BATCH, AFTER)
@@ -107,7 +115,7 @@ def padding_changes_nothing_in_chunks(subject: Subject, length: int) -> None:
 
 @torch.no_grad()
 def rows_do_not_see_each_other(subject: Subject, length: int) -> None:
-    x, after = subject.draw(BATCH, length), subject.draw(BATCH, AFTER)
+    x, after = subject.draw(BATCH, max(length, subject.first)), subject.draw(BATCH, AFTER)
     y, state = subject.module(x)
     continued, _ = _steps(subject, after, state)
     for row in range(BATCH):
@@ -142,8 +150,8 @@ def state_size_is_what_the_state_holds(subject: Subject, length: int) -> None:
 
 
 def gradients_flow_through_the_state(subject: Subject, length: int) -> None:
-    x = subject.draw(BATCH, length + 1)
-    cut = (length + 1) // 2
+    x = subject.draw(BATCH, max(length, subject.first) + 1)
+    cut = max((length + 1) // 2, subject.first)
     leaves = [*subject.module.parameters(), *([x.requires_grad_()] if x.is_floating_point() else [])]
 
     def gradients(y: Tensor) -> tuple[Tensor, ...]:

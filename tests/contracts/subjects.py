@@ -21,10 +21,12 @@ class Subject(NamedTuple):
     Attributes:
         module: a Mixer or a DecoderLM.
         draw: (B, T) to an input: vectors (B, T, D) for a mixer, tokens (B, T) for a model.
+        first: tokens that the first call must hold, if there are as many.
     """
 
     module: Any
     draw: Callable[[int, int], Tensor]
+    first: int = 1
 
 
 def randomized(module: nn.Module) -> Any:
@@ -42,7 +44,9 @@ def mixer_subject(mixer: MixerCase, positions: PositionCase) -> Subject:
     """The bare mixer with the encoding attached as a model attaches it."""
     module = mixer.factory(D_MODEL, 0)
     module.attach_positions(positions.factory(D_MODEL, MAX_SEQ_LEN))
-    return Subject(randomized(module), lambda batch, length: torch.randn(batch, length, D_MODEL, dtype=torch.float64))
+    return Subject(
+        randomized(module), lambda batch, length: torch.randn(batch, length, D_MODEL, dtype=torch.float64), mixer.first
+    )
 
 
 def decoder_subject(mixer: Any, positions: Any, **options: Any) -> Subject:
@@ -54,5 +58,5 @@ def decoder_subject(mixer: Any, positions: Any, **options: Any) -> Subject:
 def causal_subject(mixer: MixerCase, positions: PositionCase) -> Subject:
     """The bare mixer; where the encoding acts on embeddings, which a mixer never sees, a decoder of one layer."""
     if positions.acts_on == "embeddings" and positions.name != "none":
-        return decoder_subject(mixer.factory, positions.factory, num_layers=1)
+        return decoder_subject(mixer.factory, positions.factory, num_layers=1)._replace(first=mixer.first)
     return mixer_subject(mixer, positions)

@@ -21,7 +21,7 @@ IN_MIXER = [case for case in POSITIONS if case.acts_on != "embeddings" or case i
 @pytest.mark.parametrize("positions", IN_MIXER, ids=lambda case: case.name)
 @mixers
 def test_padding_changes_nothing(mixer: MixerCase, positions: PositionCase, length: int) -> None:
-    module, draw = mixer_subject(mixer, positions)
+    module, draw, _ = mixer_subject(mixer, positions)
     x = draw(2, length)
     expected, _ = module(x)
     for before, after in ((3, 0), (0, 5), (2, 2)):
@@ -36,14 +36,14 @@ def test_padding_changes_nothing(mixer: MixerCase, positions: PositionCase, leng
 @lengths
 @mixers
 def test_a_permutation_goes_through(mixer: MixerCase, length: int) -> None:
-    module, draw = mixer_subject(mixer, NONE)
+    module, draw, _ = mixer_subject(mixer, NONE)
     x, order = draw(2, length), torch.randperm(length)
     assert_close(module(x[:, order])[0], module(x)[0][:, order])
 
 
 @mixers
 def test_every_output_sees_every_input(mixer: MixerCase) -> None:
-    module, draw = mixer_subject(mixer, NONE)
+    module, draw, _ = mixer_subject(mixer, NONE)
     x = draw(1, 7).requires_grad_()
     for t in range(7):
         (gradient,) = torch.autograd.grad(module(x)[0][0, t].sum(), x)
@@ -52,7 +52,7 @@ def test_every_output_sees_every_input(mixer: MixerCase) -> None:
 
 @mixers
 def test_no_state_and_no_step(mixer: MixerCase) -> None:
-    module, draw = mixer_subject(mixer, NONE)
+    module, draw, _ = mixer_subject(mixer, NONE)
     assert not module.causal
     assert module.state_size(7) == 0
     with pytest.raises(ValueError, match="no state and no step"):

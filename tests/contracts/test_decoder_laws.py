@@ -43,7 +43,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 @laws
 @pytest.mark.parametrize("pair", CAUSAL_PAIRS, ids=pair_name)
 def test_pairs(law: Callable[[Subject, int], None], pair: tuple[MixerCase, PositionCase]) -> None:
-    law(decoder_subject(pair[0].factory, pair[1].factory, num_layers=2), LENGTH)
+    law(decoder_subject(pair[0].factory, pair[1].factory, num_layers=2)._replace(first=pair[0].first), LENGTH)
 
 
 @laws
@@ -54,7 +54,7 @@ def test_variants(law: Callable[[Subject, int], None], variant: str) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_state_is_position_then_key_mask_then_the_layers_in_order(variant: str) -> None:
-    model, draw = decoder_subject(**VARIANTS[variant])
+    model, draw, _ = decoder_subject(**VARIANTS[variant])
     names = list(model(draw(2, 3))[1])
     assert names[0] == "position"
     cached = any(name.endswith("_k") for name in names)
@@ -67,7 +67,7 @@ def test_state_is_position_then_key_mask_then_the_layers_in_order(variant: str) 
 
 
 def test_position_counts_real_tokens() -> None:
-    model, draw = decoder_subject([GRU, Attention], Learned)
+    model, draw, _ = decoder_subject([GRU, Attention], Learned)
     pad_mask = torch.tensor([[False, True, True], [True, False, False], [False, False, False]])
     _, state = model(draw(3, 3), pad_mask=pad_mask)
     assert state["position"].tolist() == [2, 1, 0]
@@ -78,8 +78,8 @@ def test_position_counts_real_tokens() -> None:
 
 
 def test_state_of_another_model_is_refused() -> None:
-    model, draw = decoder_subject(GRU, NoPositions)
-    other, _ = decoder_subject(LSTM, NoPositions)
+    model, draw, _ = decoder_subject(GRU, NoPositions)
+    other, *_ = decoder_subject(LSTM, NoPositions)
     with pytest.raises(ValueError, match="1_c"):
         model(draw(1, 2), other.init_state(1))
     with pytest.raises(ValueError, match="1_c"):
@@ -88,7 +88,7 @@ def test_state_of_another_model_is_refused() -> None:
 
 @pytest.mark.parametrize(("positions", "limit"), [(Learned, 256), (RoPE, None), (NoPositions, None)])
 def test_max_seq_len_is_how_far_the_positions_reach(positions: Any, limit: int | None) -> None:
-    model, draw = decoder_subject(Attention, positions)
+    model, draw, _ = decoder_subject(Attention, positions)
     assert model.max_seq_len == limit
     if limit is not None:
         _, state = model(draw(1, limit))
@@ -105,7 +105,7 @@ def test_a_recurrence_refuses_positions_it_cannot_use(positions: Any) -> None:
 
 
 def test_an_encoding_is_built_once_and_its_parameters_are_the_models() -> None:
-    model, _ = decoder_subject(Attention, Learned, num_layers=3)
+    model, *_ = decoder_subject(Attention, Learned, num_layers=3)
     assert all(block.mixer.positions is model.positions for block in model.stack.blocks)
     assert [name for name, _ in model.named_parameters() if "table" in name] == ["positions.table.weight"]
     assert model.positions.table.weight.shape == (256, D_MODEL)

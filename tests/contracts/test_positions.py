@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -30,9 +32,10 @@ def test_rotate_is_the_papers(case: PositionCase) -> None:
     encoding = case.factory(D_MODEL, MAX_SEQ_LEN)
     q, k = torch.randn(2, 4, 3, 6, dtype=torch.float64), torch.randn(2, 2, 3, 6, dtype=torch.float64)
     positions = torch.tensor([[0, 1, 129], [100_000, 7, 2]])
-    for ours, vectors in zip(encoding.rotate(q, k, positions), (q, k), strict=True):
+    naive_forms = (case.reference.query, case.reference.key)
+    for ours, vectors, naive in zip(encoding.rotate(q, k, positions), (q, k), naive_forms, strict=True):
         for row, head, t in [(0, 0, 0), (0, 1, 1), (0, 0, 2), (1, 1, 0), (1, 0, 1)]:
-            expected = case.reference.rotate(vectors[row, head, t], int(positions[row, t]))
+            expected = naive(vectors[row, head, t], int(positions[row, t]))
             # 1e5 radians are known to 1e5 eps only.
             assert_close(ours[row, head, t], expected, tolerance=1e-10)
 
@@ -40,31 +43,33 @@ def test_rotate_is_the_papers(case: PositionCase) -> None:
 @encodings
 @pytest.mark.parametrize("num_heads", [1, 2, 3, 4, 6, 8, 12, 16, 20])
 def test_bias_is_the_papers(case: PositionCase, num_heads: int) -> None:
-    queries, keys = torch.tensor([[2, 3], [7, 8]]), torch.tensor([[0, 1, 2, 3], [2, 6, 7, 8]])
-    bias = case.factory(D_MODEL, MAX_SEQ_LEN).bias(queries, keys, num_heads, torch.float64)
-    expected = torch.tensor(
-        [
-            [
-                [[case.reference.bias(head, num_heads, int(q), int(k)) for k in keys[row]] for q in queries[row]]
-                for head in range(num_heads)
-            ]
-            for row in range(2)
-        ],
-        dtype=torch.float64,
-    )
+    encoding = case.factory(D_MODEL, MAX_SEQ_LEN)
+    encoding.attach(num_heads, 6)
+    randomized(encoding)
+    q_at, k_at = torch.tensor([[2, 3], [7, 8]]), torch.tensor([[0, 1, 2, 3], [5, 6, 7, 8]])
+    q, k = torch.randn(2, num_heads, 2, 6, dtype=torch.float64), torch.randn(2, 1, 4, 6, dtype=torch.float64)
+    allowed = k_at[:, None, None, :] <= q_at[:, None, :, None]
+    bias = encoding.bias(q, k, q_at, k_at, allowed)
     if bias is None:
-        assert not expected.any()
-    else:
-        assert_close(bias, expected)
+        bias = torch.zeros(2, num_heads, 2, 4, dtype=torch.float64)
+    weights = dict(encoding.named_parameters())
+    for row, head, t in itertools.product(range(2), range(num_heads), range(2)):
+        seen = allowed[row, 0, t]
+        at = [*k_at[row, seen].tolist(), int(q_at[row, t])]
+        expected = case.reference.bias(head, num_heads, q[row, head, t], k[row, 0, seen], at, weights)
+        assert_close(bias[row, head, t, seen], expected)
+
+
+def _alibi(num_heads: int, distance: int) -> torch.Tensor:
+    q, k = torch.zeros(1, num_heads, 1, 2, dtype=torch.float64), torch.zeros(1, 1, 1, 2, dtype=torch.float64)
+    at, zero, allowed = torch.tensor([[distance]]), torch.tensor([[0]]), torch.ones(1, 1, 1, 1, dtype=torch.bool)
+    return ALiBi(8, 8).bias(q, k, at, zero, allowed)
 
 
 def test_alibi_slopes_of_the_paper() -> None:
     """Section 3: for 8 heads 1/2, 1/4, ..., 1/256; for 16 the same ratio's square root."""
-    one, zero = torch.tensor([[1]]), torch.tensor([[0]])
-    eight = -ALiBi(8, 8).bias(one, zero, 8, torch.float64).flatten()
-    assert eight.tolist() == [2.0**-i for i in range(1, 9)]
-    sixteen = -ALiBi(8, 8).bias(one, zero, 16, torch.float64).flatten()
-    assert sixteen.tolist() == pytest.approx([2 ** (-i / 2) for i in range(1, 17)])
+    assert (-_alibi(8, 1)).flatten().tolist() == [2.0**-i for i in range(1, 9)]
+    assert (-_alibi(16, 1)).flatten().tolist() == pytest.approx([2 ** (-i / 2) for i in range(1, 17)])
 
 
 def test_rope_scores_depend_on_the_distance_only() -> None:
@@ -82,16 +87,19 @@ def test_rope_scores_depend_on_the_distance_only() -> None:
 
 @encodings
 def test_an_encoding_tells_positions_apart(case: PositionCase) -> None:
-    encoding = randomized(case.factory(D_MODEL, MAX_SEQ_LEN))
+    encoding = case.factory(D_MODEL, MAX_SEQ_LEN)
+    encoding.attach(2, D_MODEL // 2)
+    randomized(encoding)
     x = torch.ones(1, 1, D_MODEL, dtype=torch.float64)
     q = x.view(1, 2, 1, D_MODEL // 2)
     here, there = torch.tensor([[3]]), torch.tensor([[4]])
-    zero = torch.tensor([[0]])
+    keys, allowed = torch.tensor([[0, 1, 2, 3]]), torch.ones(1, 1, 1, 4, dtype=torch.bool)
+    k = torch.randn(1, 2, 4, D_MODEL // 2, dtype=torch.float64)
+    near, far = (encoding.bias(q, k, at, keys, allowed) for at in (here, there))
     moved = (
         not torch.equal(encoding.embed(x, here), encoding.embed(x, there)),
         not torch.equal(encoding.rotate(q, q, here)[0], encoding.rotate(q, q, there)[0]),
-        encoding.bias(here, zero, 2, torch.float64) is not None
-        and not torch.equal(encoding.bias(here, zero, 2, torch.float64), encoding.bias(there, zero, 2, torch.float64)),
+        near is not None and far is not None and not torch.equal(near, far),
     )
     places = ("embeddings", "queries and keys", "attention scores")
     assert encoding.acts_on == case.acts_on

@@ -35,7 +35,7 @@ def _reference(pair: Pair, mixer: torch.nn.Module, encoding: torch.nn.Module, x:
         torch.stack([naive.embed(x[row, t], max(0, int(counts[row, t]) - 1), weights) for t in range(x.shape[1])])
         for row in range(len(x))
     ]
-    return pair[0].reference(dict(mixer.named_parameters()), torch.stack(rows), real, naive)
+    return pair[0].reference(dict(mixer.named_parameters()), torch.stack(rows), real, naive, weights)
 
 
 @pytest.mark.parametrize("length", LENGTHS)

@@ -12,7 +12,7 @@ import torch
 from torch.nn import functional as F
 
 from contracts.cases import CAUSAL_PAIRS, MixerCase, PositionCase, pair_name
-from seqlab.attention import Attention
+from seqlab.attention import Attention, Bidirectional
 from seqlab.models import DecoderLM
 from seqlab.nn import Block
 from seqlab.positions import Learned, NoPositions
@@ -114,7 +114,7 @@ def test_a_copy_shares_nothing_with_its_original() -> None:
     [
         ({"mixer": partial(Attention, num_heads=3)}, "num_heads must divide d_model, got num_heads 3 and d_model 16"),
         ({"mixer": partial(Attention, num_kv_heads=3)}, "num_kv_heads must divide num_heads"),
-        ({"mixer": partial(Attention, causal=False)}, "layer 0 is Attention"),
+        ({"mixer": partial(Attention, pattern=Bidirectional)}, "layer 0 is Attention"),
         ({"mixer": [GRU, GRU, GRU]}, "num_layers is 2, but the list of mixers has 3"),
         ({"mixer": []}, "has 0 entries"),
         ({"num_layers": 0}, "num_layers is 0"),

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqlab.attention import Attention
+from seqlab.attention import Attention, Bidirectional, Causal
 from seqlab.recurrence import GRU, LSTM, RNN
 from tolerances import assert_close
 
@@ -28,7 +28,7 @@ def test_multi_head_attention(causal: bool, dtype: torch.dtype) -> None:
     theirs = nn.MultiheadAttention(D_MODEL, 3, batch_first=True, dtype=dtype)
     nn.init.normal_(theirs.in_proj_bias)
     nn.init.normal_(theirs.out_proj.bias)
-    ours = Attention(D_MODEL, num_heads=3, causal=causal).to(dtype)
+    ours = Attention(D_MODEL, num_heads=3, pattern=Causal if causal else Bidirectional).to(dtype)
     names = ("q_proj", "k_proj", "v_proj")
     weights = dict(zip(names, theirs.in_proj_weight.chunk(3), strict=True))
     biases = dict(zip(names, theirs.in_proj_bias.chunk(3), strict=True))

@@ -19,12 +19,23 @@ class NaiveEncoding:
         """The embedding x (D,) of the token at `position`."""
         return x
 
-    def rotate(self, x: Tensor, position: int) -> Tensor:
-        """The query or key x (K,) of one head at `position`."""
+    def query(self, x: Tensor, position: int) -> Tensor:
+        """The query x (K,) of one head at `position`, rotated."""
         return x
 
-    def bias(self, head: int, num_heads: int, q_position: int, k_position: int) -> float:
-        """What is added to the score of one pair in head 0, 1, ..."""
+    def key(self, x: Tensor, position: int) -> Tensor:
+        """The key x (K,) of one head at `position`, rotated."""
+        return x
+
+    def bias(self, head: int, num_heads: int, query: Tensor, keys: Tensor, at: list[int], weights: Weights) -> Tensor:
+        """(S,): what is added to the scores of a query (K,) in head 0, 1, ... with the keys (S, K) that it sees.
+
+        `at` are the positions of the keys, and last the query's own.
+        """
+        return torch.zeros(len(keys), dtype=torch.float64)
+
+    def value(self, q_position: int, k_position: int, weights: Weights) -> Tensor | float:
+        """(K,): what is added to the value at k_position, as seen from q_position."""
         return 0.0
 
 
@@ -52,11 +63,14 @@ class NaiveRoPE(NaiveEncoding):
     theta_i = 10000^(-2i/d). The paper pairs (2i, 2i + 1), the library (i, i + d/2): the channels are permuted.
     """
 
-    def rotate(self, x: Tensor, position: int) -> Tensor:
+    def query(self, x: Tensor, position: int) -> Tensor:
         half = len(x) // 2
         turns = [cmath.exp(1j * position * 10000 ** (-2 * i / len(x))) for i in range(half)]
         turned = torch.complex(x[:half], x[half:]) * torch.tensor(turns, dtype=torch.complex128)
         return torch.cat((turned.real, turned.imag))
+
+    def key(self, x: Tensor, position: int) -> Tensor:
+        return self.query(x, position)
 
 
 class NaiveALiBi(NaiveEncoding):
@@ -65,8 +79,10 @@ class NaiveALiBi(NaiveEncoding):
     then every other slope, from the first, of the power above n.
     """
 
-    def bias(self, head: int, num_heads: int, q_position: int, k_position: int) -> float:
-        return -self.slope(head, num_heads) * abs(q_position - k_position)
+    def bias(self, head: int, num_heads: int, query: Tensor, keys: Tensor, at: list[int], weights: Weights) -> Tensor:
+        *k_positions, q_position = at
+        slope = self.slope(head, num_heads)
+        return torch.tensor([-slope * abs(q_position - p) for p in k_positions], dtype=torch.float64)
 
     def slope(self, head: int, num_heads: int) -> float:
         below = 1

@@ -10,13 +10,11 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from references.positions import NaiveEncoding
-
 Weights = Mapping[str, Tensor]
 Carry = tuple[Tensor, ...]
 
 
-def rnn(weights: Weights, x: Tensor, real: Tensor, encoding: NaiveEncoding) -> Tensor:
+def rnn(weights: Weights, x: Tensor, real: Tensor, *_: object) -> Tensor:
     """Elman 1990: h_t = tanh(W x_t + b + U h_{t-1} + c). x (B, T, D), real (B, T); zeros at pads."""
 
     def step(x_t: Tensor, carry: Carry) -> Carry:
@@ -26,7 +24,7 @@ def rnn(weights: Weights, x: Tensor, real: Tensor, encoding: NaiveEncoding) -> T
     return _unroll(step, x, real, 1)
 
 
-def gru(weights: Weights, x: Tensor, real: Tensor, encoding: NaiveEncoding) -> Tensor:
+def gru(weights: Weights, x: Tensor, real: Tensor, *_: object) -> Tensor:
     """Cho et al. 2014, with the reset gate after the recurrent product (as cuDNN): n_t = tanh(W_n x_t + b_n +
     r_t * (U_n h_{t-1} + c_n)), h_t = (1 - z_t) * n_t + z_t * h_{t-1}. x (B, T, D), real (B, T); zeros at pads."""
 
@@ -40,7 +38,7 @@ def gru(weights: Weights, x: Tensor, real: Tensor, encoding: NaiveEncoding) -> T
     return _unroll(step, x, real, 1)
 
 
-def lstm(weights: Weights, x: Tensor, real: Tensor, encoding: NaiveEncoding) -> Tensor:
+def lstm(weights: Weights, x: Tensor, real: Tensor, *_: object) -> Tensor:
     """Gers et al. 2000: c_t = f_t * c_{t-1} + i_t * g_t, h_t = o_t * tanh(c_t). x (B, T, D), real (B, T); zeros at
     pads."""
 

@@ -1,5 +1,20 @@
 """Softmax attention and its relatives, one idea a file."""
 
+from seqlab.attention.parts import AttentionPart, AttentionSink, LogitSoftCap, OutputGate, QueryKeyNorm, TopK
+from seqlab.attention.patterns import Bidirectional, Causal, Pattern, PrefixCausal, SlidingWindow
 from seqlab.attention.softmax import Attention
 
-__all__ = ["Attention"]
+__all__ = [
+    "Attention",
+    "AttentionPart",
+    "AttentionSink",
+    "Bidirectional",
+    "Causal",
+    "LogitSoftCap",
+    "OutputGate",
+    "Pattern",
+    "PrefixCausal",
+    "QueryKeyNorm",
+    "SlidingWindow",
+    "TopK",
+]

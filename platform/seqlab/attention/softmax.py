@@ -5,11 +5,16 @@ B batch, T query length, S key length, D d_model, H heads, K head_dim.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import Mixer, State, count_real, real_positions
+from seqlab.attention.cache import Keys, append, empty_cache
+from seqlab.attention.parts import AttentionPart
+from seqlab.attention.patterns import Causal, Pattern
+from seqlab.mixer import Mixer, State, real_positions
 from seqlab.positions.base import PositionalEncoding
 from seqlab.positions.none import NoPositions
 
@@ -19,12 +24,15 @@ class Attention(Mixer):
     (Ainslie et al. 2023).
 
     The state is the cache: `position (B,)`, `key_mask (B, S)`, `k` and `v (B, num_kv_heads, S, K)`; it grows by T
-    positions a call. Not causal, it has no state.
+    positions a call. With a window it is `position`, `k` and `v` of the last window keys. Not causal, it has no state.
 
     Args:
-        num_heads: query heads; must divide d_model.
+        num_heads: query heads.
         num_kv_heads: key and value heads; must divide num_heads. None = num_heads, 1 = multi-query.
-        causal: position t sees positions up to t only.
+        head_dim: K; None = d_model / num_heads, which must divide.
+        pattern: which keys a query may attend to.
+        parts: what else is different, applied in this order; each is called with d_model, num_heads and head_dim.
+        scale: on the scores; None = 1 / sqrt(K).
         bias: whether the projections have biases.
         dropout: on the attention weights, in training.
     """
@@ -38,13 +46,16 @@ class Attention(Mixer):
         *,
         num_heads: int = 4,
         num_kv_heads: int | None = None,
-        causal: bool = True,
+        head_dim: int | None = None,
+        pattern: Callable[[], Pattern] = Causal,
+        parts: Sequence[Callable[[int, int, int], AttentionPart]] = (),
+        scale: float | None = None,
         bias: bool = True,
         dropout: float = 0.0,
     ) -> None:
         super().__init__(d_model, layer)
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        if num_heads < 1 or d_model % num_heads:
+        if num_heads < 1 or (head_dim is None and d_model % num_heads):
             raise ValueError(f"num_heads must divide d_model, got num_heads {num_heads} and d_model {d_model}")
         if num_kv_heads < 1 or num_heads % num_kv_heads:
             raise ValueError(
@@ -52,14 +63,16 @@ class Attention(Mixer):
             )
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
-        self.head_dim = d_model // num_heads
-        self.causal = causal
+        self.head_dim = d_model // num_heads if head_dim is None else head_dim
+        self.pattern = pattern()
+        self.causal = self.pattern.causal
+        self.scale = self.head_dim**-0.5 if scale is None else scale
         self.dropout = dropout
-        kv_width = num_kv_heads * self.head_dim
-        self.q_proj = nn.Linear(d_model, d_model, bias=bias)
-        self.k_proj = nn.Linear(d_model, kv_width, bias=bias)
-        self.v_proj = nn.Linear(d_model, kv_width, bias=bias)
-        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.q_proj = nn.Linear(d_model, num_heads * self.head_dim, bias=bias)
+        self.k_proj = nn.Linear(d_model, num_kv_heads * self.head_dim, bias=bias)
+        self.v_proj = nn.Linear(d_model, num_kv_heads * self.head_dim, bias=bias)
+        self.out_proj = nn.Linear(num_heads * self.head_dim, d_model, bias=bias)
+        self.parts = nn.ModuleList(part(d_model, num_heads, self.head_dim) for part in parts)
         self.attach_positions(NoPositions(d_model, 0))
 
     def attach_positions(self, positions: PositionalEncoding) -> None:
@@ -78,93 +91,113 @@ class Attention(Mixer):
     ) -> tuple[Tensor, State]:
         if state is not None:
             self._check_causal()
-        q, k, v, new_state = self._project(x, state, pad_mask)
-        attn_mask = self._attn_mask(x, new_state, pad_mask, unpadded=state is None and pad_mask is None)
-        heads = F.scaled_dot_product_attention(
-            q,
-            k,
-            v,
-            attn_mask=attn_mask,
-            dropout_p=self.dropout if self.training else 0.0,
-            is_causal=self.causal and attn_mask is None,
-            enable_gqa=self.num_kv_heads != self.num_heads,
-        )
-        y: Tensor = self.out_proj(heads.transpose(1, 2).flatten(2))
-        return y, new_state if self.causal else {}
+        q, keys = self._project(x, state, pad_mask)
+        if self._sees_scores():
+            weights = self._weights(q, keys)
+            heads = F.dropout(weights, self.dropout, self.training) @ self._grouped(keys.entries["v"])
+            relative = self.positions.values(weights, keys.q_positions, keys.k_positions)
+            heads = heads if relative is None else heads + relative
+        else:
+            attn_mask = self._attn_mask(q, keys)
+            heads = F.scaled_dot_product_attention(
+                q,
+                keys.entries["k"],
+                keys.entries["v"],
+                attn_mask=attn_mask,
+                dropout_p=self.dropout if self.training else 0.0,
+                is_causal=self.causal and attn_mask is None,
+                scale=self.scale,
+                enable_gqa=self.num_kv_heads != self.num_heads,
+            )
+        heads = heads.transpose(1, 2).flatten(2)
+        for part in self._parts():
+            heads = part.output(heads, x)
+        y: Tensor = self.out_proj(heads)
+        return y, keys.state if self.causal else {}
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         y, new_state = self.forward(x_t.unsqueeze(1), state)
         return y.squeeze(1), new_state
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
-        """(B, H, T, S): how much each query of x (B, T, D) attends to each key, rows summing to 1."""
-        q, k, _, new_state = self._project(x, state, pad_mask)
-        k = k.repeat_interleave(self.num_heads // self.num_kv_heads, dim=1)
-        scores = q @ k.transpose(-2, -1) * self.head_dim**-0.5
-        attn_mask = self._attn_mask(x, new_state, pad_mask, unpadded=False)
-        assert attn_mask is not None
-        is_bool = attn_mask.dtype == torch.bool
-        scores = scores.masked_fill(~attn_mask, -torch.inf) if is_bool else scores + attn_mask
-        weights: Tensor = scores.softmax(dim=-1)
-        return weights
+        """(B, H, T, S): how much each query of x (B, T, D) attends to each key. Rows sum to 1, to less with a sink."""
+        return self._weights(*self._project(x, state, pad_mask))
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
         """Raises ValueError where the attention is not causal: it has no state."""
         self._check_causal()
-        weight = self.k_proj.weight
-        cache = weight.new_zeros(batch_size, self.num_kv_heads, 0, self.head_dim)
-        return {
-            "position": weight.new_zeros(batch_size, dtype=torch.int64),
-            "key_mask": weight.new_ones(batch_size, 0, dtype=torch.bool),
-            "k": cache,
-            "v": cache.clone(),
-        }
+        shape = (self.num_kv_heads, self.head_dim)
+        return empty_cache(batch_size, {"k": shape, "v": shape}, self.pattern.window, self.k_proj.weight)
 
     def state_size(self, seq_len: int) -> int:
-        return 2 * seq_len * self.num_kv_heads * self.head_dim if self.causal else 0
+        if not self.causal:
+            return 0
+        num_keys = seq_len if self.pattern.window is None else self.pattern.window
+        return 2 * num_keys * self.num_kv_heads * self.head_dim
 
     def _check_causal(self) -> None:
         if not self.causal:
-            raise ValueError("Attention(causal=False) has no state and no step; use causal=True to decode")
+            pattern = type(self.pattern).__name__
+            raise ValueError(f"{pattern} attention has no state and no step; use the pattern Causal to decode")
 
-    def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor, State]:
-        """Queries (B, H, T, K), keys and values (B, num_kv_heads, S, K) with those of the state before them."""
-        batch_size, length, _ = x.shape
-        start = None if state is None else state["position"]
-        q = self.q_proj(x).view(batch_size, length, self.num_heads, self.head_dim).transpose(1, 2)
-        k = self.k_proj(x).view(batch_size, length, self.num_kv_heads, self.head_dim).transpose(1, 2)
-        v = self.v_proj(x).view(batch_size, length, self.num_kv_heads, self.head_dim).transpose(1, 2)
+    def _parts(self) -> list[AttentionPart]:
+        return list(self.parts)  # type: ignore[arg-type]
+
+    def _sees_scores(self) -> bool:
+        return self.positions.weighs_values or any(part.sees_scores for part in self._parts())
+
+    def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Keys]:
+        """Queries (B, H, T, K), and all keys and values that they may see."""
+        q, k, v = (proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for proj in self._projections())
+        for part in self._parts():
+            q, k = part.queries_keys(q, k)
         if self.positions.acts_on == "queries and keys":
-            positions = real_positions(start, pad_mask, x)
-            q, k = self.positions.rotate(q, k, positions)
-        key_mask = x.new_ones(batch_size, length, dtype=torch.bool) if pad_mask is None else pad_mask
-        if state is not None:
-            k, v = torch.cat((state["k"], k), dim=2), torch.cat((state["v"], v), dim=2)
-            key_mask = torch.cat((state["key_mask"], key_mask), dim=1)
-        count = count_real(pad_mask, x)
-        position = count if start is None else start + count
-        return q, k, v, {"position": position, "key_mask": key_mask, "k": k, "v": v}
+            start = None if state is None else state["position"]
+            q, k = self.positions.rotate(q, k, real_positions(start, pad_mask, x))
+        return q, append(x, {"k": k, "v": v}, state, pad_mask, self.pattern.window)
 
-    def _attn_mask(self, x: Tensor, new_state: State, pad_mask: Tensor | None, *, unpadded: bool) -> Tensor | None:
-        """(B, 1 or H, T, S): bool (True = may attend) or, with a score bias, float. None where causality is all.
+    def _projections(self) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
+        return self.q_proj, self.k_proj, self.v_proj
 
-        `unpadded` says that nothing but causality can mask: neither a state nor a pad. A pad attends to itself, so
-        that no row is empty.
-        """
-        biased = self.positions.acts_on == "attention scores"
-        if unpadded and not biased:
+    def _grouped(self, kv: Tensor) -> Tensor:
+        """Keys or values (B, num_kv_heads, S, K) as one a query head."""
+        group = self.num_heads // self.num_kv_heads
+        return kv if group == 1 else kv.repeat_interleave(group, dim=1)
+
+    def _weights(self, q: Tensor, keys: Keys) -> Tensor:
+        """(B, H, T, S): the attention weights, written out."""
+        scores = q @ self._grouped(keys.entries["k"]).transpose(-2, -1) * self.scale
+        allowed = self._allowed(keys)
+        bias = self._bias(q, keys, allowed)
+        scores = scores if bias is None else scores + bias
+        for part in self._parts():
+            scores = part.scores(scores, allowed)
+        scores = scores.masked_fill(~allowed, -torch.inf)
+        sinks = [sink for part in self._parts() if (sink := part.sink()) is not None]
+        columns = [sink.view(1, -1, 1, 1).expand(*scores.shape[:3], 1).to(scores.dtype) for sink in sinks]
+        weights: Tensor = torch.cat((scores, *columns), dim=-1).softmax(dim=-1)
+        return weights[..., : scores.shape[-1]]
+
+    def _attn_mask(self, q: Tensor, keys: Keys) -> Tensor | None:
+        """(B, 1 or H, T, S): bool (True = may attend) or, with a score bias, float. None where causality is all, or
+        nothing is masked."""
+        plain = keys.mask is None and (type(self.pattern) is Causal or not self.causal)
+        if plain and self.positions.acts_on != "attention scores":
             return None
-        key_mask = new_state["key_mask"]
-        t, s = x.shape[1], key_mask.shape[1]
-        query_index = torch.arange(s - t, s, device=x.device)[:, None]
-        key_index = torch.arange(s, device=x.device)
-        allowed = key_mask[:, None, None, :]
-        if self.causal:
-            allowed = allowed & (key_index <= query_index)
-        allowed = allowed | (key_index == query_index)
-        if not biased:
-            return allowed
-        key_positions = (key_mask.cumsum(dim=1) - 1).clamp(min=0)
-        bias = self.positions.bias(key_positions[:, s - t :], key_positions, self.num_heads, x.dtype)
-        assert bias is not None
-        return bias.masked_fill(~allowed, -torch.inf)
+        allowed = self._allowed(keys)
+        bias = self._bias(q, keys, allowed)
+        return allowed if bias is None else bias.masked_fill(~allowed, -torch.inf)
+
+    def _bias(self, q: Tensor, keys: Keys, allowed: Tensor) -> Tensor | None:
+        if self.positions.acts_on != "attention scores":
+            return None
+        return self.positions.bias(q, keys.entries["k"], keys.q_positions, keys.k_positions, allowed)
+
+    def _allowed(self, keys: Keys) -> Tensor:
+        """(B or 1, 1, T, S) bool. A pad attends to itself, so that no row is empty."""
+        allowed = self.pattern.allows(keys.q_positions, keys.k_positions)
+        if keys.mask is not None:
+            t, s = keys.q_positions.shape[1], keys.mask.shape[1]
+            own = torch.arange(s, device=keys.mask.device) == torch.arange(s - t, s, device=keys.mask.device)[:, None]
+            allowed = (allowed & keys.mask[:, None, :]) | own
+        return allowed.unsqueeze(1)

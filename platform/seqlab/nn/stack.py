@@ -46,7 +46,8 @@ class Stack(nn.Module):
         for k, layer in enumerate(mixers):
             if causal and not layer.causal:
                 raise ValueError(
-                    f"layer {k} is {type(layer).__name__}(causal=False), but this model is causal; set causal=True"
+                    f"layer {k} is {type(layer).__name__}, which is not causal as it is set, but this model is; "
+                    "give it a causal mixer or pattern"
                 )
             layer.attach_positions(positions)
         blocks = [block(d_model, layer) for layer in mixers]

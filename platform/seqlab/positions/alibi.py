@@ -23,8 +23,8 @@ class ALiBi(PositionalEncoding):
 
     acts_on = "attention scores"
 
-    def bias(self, q_positions: Tensor, k_positions: Tensor, num_heads: int, dtype: torch.dtype) -> Tensor:
-        precise = torch.promote_types(dtype, torch.float32)
-        slopes = torch.tensor(alibi_slopes(num_heads), device=q_positions.device, dtype=precise)
+    def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
+        precise = torch.promote_types(q.dtype, torch.float32)
+        slopes = torch.tensor(alibi_slopes(q.shape[1]), device=q.device, dtype=precise)
         distance = (q_positions[:, None, :, None] - k_positions[:, None, None, :]).abs()
-        return (-slopes[:, None, None] * distance).to(dtype)
+        return (-slopes[:, None, None] * distance).to(q.dtype)

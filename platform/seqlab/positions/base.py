@@ -21,10 +21,12 @@ class PositionalEncoding(nn.Module, ABC):
 
     Attributes:
         acts_on: where it acts: the embeddings (`embed`), queries and keys (`rotate`) or attention scores (`bias`).
+        weighs_values: whether it overrides `values`, which needs the attention weights: no fused kernel can be used.
         max_seq_len: the longest length it can encode, in tokens; None = no limit.
     """
 
     acts_on: Literal["embeddings", "queries and keys", "attention scores"] = "embeddings"
+    weighs_values: bool = False
     max_seq_len: int | None = None
 
     def __init__(self, d_model: int, max_seq_len: int) -> None:
@@ -45,8 +47,20 @@ class PositionalEncoding(nn.Module, ABC):
         """Queries (B, H, T, K) and keys (B, num_kv_heads, T, K) at positions (B or 1, T) int64, rotated."""
         return q, k
 
-    def bias(self, q_positions: Tensor, k_positions: Tensor, num_heads: int, dtype: torch.dtype) -> Tensor | None:
-        """What to add to the scores, (B, H, T, S) of this dtype, for positions (B, T) and (B, S); or None."""
+    def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor | None:
+        """What to add to the scores, (B or 1, H, T, S), of the dtype of q; or None.
+
+        Args:
+            q: (B, H, T, K).
+            k: (B, num_kv_heads, S, K).
+            q_positions: (B or 1, T) int64.
+            k_positions: (B or 1, S) int64.
+            allowed: (B or 1, 1, T, S) bool, True = may attend.
+        """
+        return None
+
+    def values(self, weights: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
+        """What to add to the heads' outputs (B, H, T, K) for attention weights (B, H, T, S); or None."""
         return None
 
 

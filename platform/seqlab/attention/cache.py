@@ -1,0 +1,106 @@
+"""The state of attention: what is kept of each key, in two kinds of cache.
+
+One grows by T keys a call, pads among them, and remembers which were real. One holds the last W real keys, the latest
+last; how many of its places are taken follows from `position`.
+
+B batch, T query length, S key length, W window.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seqlab.mixer import State, count_real, real_positions
+from seqlab.nn.padding import leading_pads
+
+
+class Keys(NamedTuple):
+    """All keys that the queries of one call could attend to.
+
+    Attributes:
+        entries: what the cache keeps of each, (B, ..., S, K), those of earlier calls first.
+        q_positions: (B or 1, T), the positions of the queries, counting real tokens.
+        k_positions: (B or 1, S).
+        mask: (B, S) bool, True = a real token; None where all are.
+        state: the new state.
+    """
+
+    entries: dict[str, Tensor]
+    q_positions: Tensor
+    k_positions: Tensor
+    mask: Tensor | None
+    state: State
+
+
+def empty_cache(batch_size: int, shapes: dict[str, tuple[int, ...]], window: int | None, like: Tensor) -> State:
+    """The state before the first key.
+
+    Args:
+        shapes: of one key's entries, without batch and time: (..., K).
+        window: W; None = a cache that grows.
+        like: gives dtype and device.
+    """
+    length = 0 if window is None else window
+    state = {"position": like.new_zeros(batch_size, dtype=torch.int64)}
+    if window is None:
+        state["key_mask"] = like.new_ones(batch_size, 0, dtype=torch.bool)
+    return state | {name: like.new_zeros(batch_size, *shape[:-1], length, shape[-1]) for name, shape in shapes.items()}
+
+
+def append(x: Tensor, new: dict[str, Tensor], state: State | None, pad_mask: Tensor | None, window: int | None) -> Keys:
+    """The keys of a state and those of x (B, T, D), whose entries are `new` (B, ..., T, K)."""
+    start = None if state is None else state["position"]
+    q_positions = real_positions(start, pad_mask, x)
+    count = count_real(pad_mask, x)
+    position = {"position": count if start is None else start + count}
+    if window is not None:
+        return _in_window(x, new, state, pad_mask, window, q_positions, position)
+    mask = x.new_ones(x.shape[:2], dtype=torch.bool) if pad_mask is None else pad_mask
+    if state is None:
+        entries, k_positions = new, q_positions
+    else:
+        entries = {name: torch.cat((state[name], entry), dim=-2) for name, entry in new.items()}
+        mask = torch.cat((state["key_mask"], mask), dim=1)
+        k_positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+    seen = None if state is None and pad_mask is None else mask
+    return Keys(entries, q_positions, k_positions, seen, position | {"key_mask": mask} | entries)
+
+
+def _in_window(
+    x: Tensor,
+    new: dict[str, Tensor],
+    state: State | None,
+    pad_mask: Tensor | None,
+    window: int,
+    q_positions: Tensor,
+    position: State,
+) -> Keys:
+    place = torch.arange(window, device=x.device)
+    if state is None:
+        entries = {name: F.pad(entry, (0, 0, window, 0)) for name, entry in new.items()}
+        seen = Keys(new, q_positions, q_positions, pad_mask, {})
+    else:
+        entries = {name: torch.cat((state[name], entry), dim=-2) for name, entry in new.items()}
+        before = state["position"][:, None] - window + place
+        k_positions = torch.cat((before, q_positions.expand(x.shape[0], -1)), dim=1)
+        now = x.new_ones(x.shape[:2], dtype=torch.bool) if pad_mask is None else pad_mask
+        seen = Keys(entries, q_positions, k_positions, torch.cat((before >= 0, now), dim=1), {})
+    if pad_mask is None:
+        kept = {name: entry[..., -window:, :] for name, entry in entries.items()}
+    else:
+        # The last W real keys: old ones move up by as many places as new ones come.
+        count = count_real(pad_mask, x)[:, None]
+        from_new = count - window + place
+        source = torch.where(from_new >= 0, window + leading_pads(pad_mask)[:, None] + from_new, count + place)
+        kept = {name: _take(entry, source) for name, entry in entries.items()}
+    return seen._replace(state=position | kept)
+
+
+def _take(entry: Tensor, source: Tensor) -> Tensor:
+    """entry (B, ..., S, K) at times `source` (B, W)."""
+    index = source.view(source.shape[0], *[1] * (entry.dim() - 3), source.shape[1], 1)
+    return entry.gather(-2, index.expand(*entry.shape[:-2], -1, entry.shape[-1]))

@@ -1,0 +1,124 @@
+"""Small changes to softmax attention, each a part that `Attention(parts=[...])` is composed of.
+
+B batch, T query length, S key length, D d_model, H heads, K head_dim.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+
+import torch
+from torch import Tensor, nn
+
+
+class AttentionPart(nn.Module, ABC):
+    """Changes attention in the one or two places whose methods it overrides.
+
+    An attention constructs each as `Part(d_model, num_heads, head_dim, *, options)`.
+
+    Attributes:
+        sees_scores: whether it overrides `scores` or `sink`, so that no fused kernel can be used.
+    """
+
+    sees_scores: bool = False
+
+    def __init__(self, d_model: int, num_heads: int, head_dim: int) -> None:
+        super().__init__()
+
+    def queries_keys(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries (B, H, T, K) and keys (B, num_kv_heads, T, K), before they are rotated."""
+        return q, k
+
+    def scores(self, scores: Tensor, allowed: Tensor) -> Tensor:
+        """Scores (B, H, T, S), scaled and not yet masked; `allowed` (B or 1, 1, T, S) is the mask to come."""
+        return scores
+
+    def sink(self) -> Tensor | None:
+        """(H,): one more score for each head's softmax, which attends to nothing."""
+        return None
+
+    def output(self, heads: Tensor, x: Tensor) -> Tensor:
+        """The heads' outputs (B, T, H K), before `out_proj`; x (B, T, D) is what attention has read."""
+        return heads
+
+
+class QueryKeyNorm(AttentionPart):
+    """Root mean square norm of each query and key head (Dehghani et al. 2023, "ViT-22B"; Qwen3, Gemma 3)."""
+
+    def __init__(self, d_model: int, num_heads: int, head_dim: int, *, eps: float = 1e-6) -> None:
+        super().__init__(d_model, num_heads, head_dim)
+        self.q_norm = nn.RMSNorm(head_dim, eps=eps)
+        self.k_norm = nn.RMSNorm(head_dim, eps=eps)
+
+    def queries_keys(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        # In mixed precision the gains are float32, and the norm is computed as they are.
+        precise = self.q_norm.weight.dtype
+        return self.q_norm(q.to(precise)).to(q.dtype), self.k_norm(k.to(precise)).to(k.dtype)
+
+
+class LogitSoftCap(AttentionPart):
+    """Scores within +-cap: cap tanh(scores / cap) (Bello et al. 2017; Gemma 2, section 2).
+
+    Args:
+        cap: positive.
+    """
+
+    sees_scores = True
+
+    def __init__(self, d_model: int, num_heads: int, head_dim: int, *, cap: float = 50.0) -> None:
+        super().__init__(d_model, num_heads, head_dim)
+        if cap <= 0:
+            raise ValueError(f"the cap of LogitSoftCap must be positive, got {cap}")
+        self.cap = cap
+
+    def scores(self, scores: Tensor, allowed: Tensor) -> Tensor:
+        return self.cap * torch.tanh(scores / self.cap)
+
+
+class AttentionSink(AttentionPart):
+    """A learned score a head that takes its share of the softmax and gives nothing, so that a head may attend to
+    little (Miller 2023, "softmax1"; gpt-oss)."""
+
+    sees_scores = True
+
+    def __init__(self, d_model: int, num_heads: int, head_dim: int) -> None:
+        super().__init__(d_model, num_heads, head_dim)
+        self.logit = nn.Parameter(torch.zeros(num_heads))
+
+    def sink(self) -> Tensor:
+        return self.logit
+
+
+class OutputGate(AttentionPart):
+    """The heads' outputs times sigmoid(gate_proj(x)) (Qiu et al. 2025, "Gated attention for LLMs", equation 5)."""
+
+    def __init__(self, d_model: int, num_heads: int, head_dim: int) -> None:
+        super().__init__(d_model, num_heads, head_dim)
+        self.gate_proj = nn.Linear(d_model, num_heads * head_dim, bias=False)
+
+    def output(self, heads: Tensor, x: Tensor) -> Tensor:
+        return heads * torch.sigmoid(self.gate_proj(x))
+
+
+class TopK(AttentionPart):
+    """Each query attends to the k keys of the highest scores only (Zhao et al. 2019, "Explicit sparse transformer",
+    equation 3). Keys that tie with the k-th are kept.
+
+    Args:
+        k: at least 1.
+    """
+
+    sees_scores = True
+
+    def __init__(self, d_model: int, num_heads: int, head_dim: int, *, k: int = 8) -> None:
+        super().__init__(d_model, num_heads, head_dim)
+        if k < 1:
+            raise ValueError(f"the k of TopK must be at least 1, got {k}")
+        self.k = k
+
+    def scores(self, scores: Tensor, allowed: Tensor) -> Tensor:
+        masked = scores.masked_fill(~allowed, -torch.inf)
+        # Padded to k columns, so that a row of fewer has a k-th score.
+        padded = torch.cat((masked, masked.new_full((*masked.shape[:-1], self.k), -torch.inf)), dim=-1)
+        threshold = padded.topk(self.k, dim=-1).values[..., -1:]
+        return scores.masked_fill(masked < threshold, -torch.inf)
