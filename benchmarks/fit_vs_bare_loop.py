@@ -21,6 +21,7 @@ from lightning.pytorch.callbacks import Callback
 
 from seqlab.cli import main as seqlab
 from seqlab.tasks import LanguageModeling
+from seqlab.tasks.optim import adamw
 from seqlab_data import TextDataModule
 
 STEPS, ROUNDS, WARM_UP = 40, 3, 10
@@ -70,11 +71,11 @@ def fit(folder: str) -> list[float]:
 def bare() -> list[float]:
     """Seconds of each step of a loop over the same model, batches and optimiser."""
     model = task.model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    optimizer = adamw(model, lr=task.lr, weight_decay=task.weight_decay, betas=task.betas)
     data = TextDataModule(seq_len=256, batch_size=8)
-    data.setup("validate")
+    data.setup("fit")
     ends = []
-    for batch in itertools.islice(itertools.cycle(data.val_dataloader()), STEPS):
+    for batch in itertools.islice(data.train_dataloader(), STEPS):
         logits, _ = model(batch.tokens)
         F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=-100).backward()
         optimizer.step()

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # The main job on CPython's own documentation: fit three models, compare them, export the best, prove it, run it.
 set -euo pipefail
-cd "$(dirname "$0")/.."
 experiment="quickstart-$(date +%Y%m%d-%H%M%S)"
 
 step() { printf '\n\033[1m$ %s\033[0m\n' "$*"; "$@"; }

@@ -51,10 +51,15 @@ def _lightning(verb: str, args: list[str], *, run_id: str | None = None) -> int:
     from seqlab.training.quiet import quiet
 
     args = resolve_names(args)
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
+
     from seqlab.training.fit import SeqlabCLI
 
     quiet()
-    SeqlabCLI(verb, args, run_id=run_id)
+    try:
+        SeqlabCLI(verb, args, run_id=run_id)
+    except MisconfigurationException as error:
+        raise ValueError(str(error)) from error
     return 0
 
 

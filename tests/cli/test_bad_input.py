@@ -24,6 +24,8 @@ CASES = [
     (["--data.path=latin1.txt"], ["latin1.txt", "byte 3"]),
     (["--data.path=short.txt"], ["128"]),
     (["--trainer.precision=16-mixed", "--data.path=text.txt", "--data.seq_len=16"], ["16-mixed"]),
+    (["--trainer.val_check_interval=0.5"], ["val_check_interval", "check_val_every_n_epoch"]),
+    (["--trainer.accelerator=cuda"], ["accelerator", "cpu"]),
     (["--ckpt_path=nowhere"], ["no runs yet"]),
     (["--ckpt_path=last"], ["unfinished", "none"]),
 ]

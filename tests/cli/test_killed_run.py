@@ -9,9 +9,11 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from cli.conftest import TINY, Seqlab
 
-LONG = [*TINY, "--trainer.max_steps=100000", "--trainer.val_check_interval=100000", "--checkpoint_every=5"]
+LONG = [*TINY, "--trainer.max_steps=1500", "--trainer.val_check_interval=1500", "--checkpoint_every=5"]
 FIT = ("fit", "--config", "lm/gru", *LONG)
 
 
@@ -49,10 +51,18 @@ def test_a_killed_fit_is_marked_and_continued(seqlab: Seqlab, tmp_path: Path) ->
     assert seqlab("compare", "--quiet").stdout == run_id
 
 
+@pytest.mark.slow
 def test_last_means_the_one_unfinished_run_of_this_config(seqlab: Seqlab, tmp_path: Path) -> None:
     kill_a_fit(tmp_path)
     other = seqlab(*FIT, "--model.lr=0.5", "--ckpt_path=last", code=2).stderr
     assert "there is none" in other
+
+    run_id = seqlab("compare", "--metric", "train/loss", "--quiet").stdout
+    seqlab(*FIT, "--ckpt_path=last")
+    assert seqlab("compare", "--quiet").stdout == run_id
+    assert "FINISHED" in seqlab("compare", COLUMNS="160").stdout
+
+    kill_a_fit(tmp_path)
     kill_a_fit(tmp_path)
     refused = seqlab(*FIT, "--ckpt_path=last", code=2).stderr
     assert "there are 2" in refused and refused.count("KILLED") == 2

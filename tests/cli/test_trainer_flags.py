@@ -35,8 +35,30 @@ def test_compile(seqlab: Seqlab) -> None:
     assert seqlab("generate", "compiled", "--max-new-tokens", "3").stdout
 
 
-def test_ddp_makes_one_run(seqlab: Seqlab) -> None:
-    seqlab(
-        "fit", "--config", "lm/gru", *TINY, "--trainer.strategy=ddp", "--trainer.devices=2", "--trainer.accelerator=cpu"
-    )
-    assert len(seqlab("compare", "--quiet").stdout.split()) == 1
+NOTES = '''
+import json
+from pathlib import Path
+from lightning.pytorch.callbacks import Callback
+
+
+class Notes(Callback):
+    """Appends the windows of each training batch to a file of this rank."""
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        with Path(f"rank-{trainer.global_rank}").open("a") as file:
+            file.writelines(json.dumps(window) + "\\n" for window in batch.tokens.tolist())
+'''
+
+
+def test_ddp_makes_one_run_and_sees_each_window_once(seqlab: Seqlab, tmp_path: Path) -> None:
+    (tmp_path / "notes.py").write_text(NOTES, encoding="utf-8")
+    fit = ["fit", "--config", "lm/gru", *TINY, "--trainer.max_epochs=1", "--trainer.max_steps=-1"]
+    one_epoch = [*fit, "--trainer.val_check_interval=1000", "--trainer.callbacks=notes.Notes"]
+    seqlab(*one_epoch)
+    alone = sorted((tmp_path / "rank-0").read_text().splitlines())
+    (tmp_path / "rank-0").unlink()
+
+    seqlab(*one_epoch, "--trainer.strategy=ddp", "--trainer.devices=2", "--trainer.accelerator=cpu")
+    ranks = [(tmp_path / f"rank-{rank}").read_text().splitlines() for rank in (0, 1)]
+    assert min(map(len, ranks)) > 0 and sorted(ranks[0] + ranks[1]) == alone
+    assert len(seqlab("compare", "--metric", "train/loss", "--quiet").stdout.split()) == 2

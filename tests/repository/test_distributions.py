@@ -58,3 +58,12 @@ def test_the_sdist_holds_no_traces_of_runs(built: Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "platform/seqlab/__init__.py"} <= names
     assert not {name for name in names if name.startswith(("mlruns", ".venv", "bundles", "dist"))}
+
+
+def test_pip_installs_a_clean_clone(built: Path, tmp_path: Path) -> None:
+    install = ["pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(tmp_path)]
+    done = subprocess.run([sys.executable, "-m", *install, str(built.parent)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    command = [sys.executable, str(tmp_path / "bin" / "seqlab"), "configs", "lm/gru"]
+    shown = subprocess.run(command, env={"PYTHONPATH": str(tmp_path)}, cwd=tmp_path, capture_output=True, text=True)
+    assert shown.stdout == (tmp_path / "seqlab/configs/lm/gru.yaml").read_text(encoding="utf-8"), shown.stderr

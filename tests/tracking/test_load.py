@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,12 +14,17 @@ from seqlab.cli import main
 from seqlab.tracking.load import load_run
 
 
-def test_rebuild_from_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rebuild_from_a_run_as_the_readme_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "cache"))
     write_text(tmp_path)
-    assert main(["fit", "--config", "lm/attention-rope", *TINY, "--run_name=one"]) == 0
-    first = load_run("one")
+    assert main(["fit", "--config", "lm/attention-rope", *TINY, "--run_name=attention-rope"]) == 0
+    shown: dict[str, Any] = {}
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    exec(re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)[0], shown)
+    assert shown["logits"].shape == (1, 4, shown["run"].tokenizer.vocab_size)
+
+    first = load_run("attention-rope")
     first.datamodule.setup("fit")
     batch = next(iter(first.datamodule.val_dataloader()))
     assert first.tokenizer.decode(first.tokenizer.encode("the quick")) == "the quick"

@@ -145,4 +145,4 @@ def build(config: dict[str, Any], vocab_size: int) -> tuple[Any, Any]:
 def _instantiate(base: type, config: dict[str, Any]) -> Any:
     parser = ArgumentParser(exit_on_error=False, parser_mode="seqlab")
     parser.add_subclass_arguments(base, "object", required=True)
-    return parser.instantiate_classes(parser.parse_object({"object": config})).object
+    return parser.instantiate(parser.parse_object({"object": config})).object
