@@ -13,7 +13,19 @@ from contracts.cases import CAUSAL_PAIRS, D_MODEL, MixerCase, PositionCase, pair
 from contracts.laws import CAUSAL
 from contracts.subjects import Subject, decoder_subject
 from seqlab.attention import Attention
-from seqlab.nn import GELU, Block, LayerNorm, RMSNorm, SwiGLU
+from seqlab.nn import (
+    GELU,
+    Block,
+    LayerNorm,
+    LayerScale,
+    NoFeedForward,
+    NoResidual,
+    ReLU,
+    RMSNorm,
+    SquaredReLU,
+    Sum,
+    SwiGLU,
+)
 from seqlab.positions import ALiBi, Learned, NoPositions, RoPE, Sinusoidal
 from seqlab.recurrence import GRU, LSTM, RNN
 
@@ -24,6 +36,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "pre-norm": {"mixer": Attention, "positions": RoPE, "block": partial(Block, norm=RMSNorm, ffn=SwiGLU)},
     "post-norm": {"mixer": Attention, "positions": Sinusoidal, "block": partial(Block, norm_place="post")},
     "post-norm-rms": {"mixer": GRU, "positions": Learned, "block": partial(Block, norm=RMSNorm, norm_place="post")},
+    "sandwich": {"mixer": Attention, "positions": RoPE, "block": partial(Block, norm_place="sandwich")},
+    "no-norm-scaled": {
+        "mixer": Attention,
+        "positions": ALiBi,
+        "block": partial(Block, norm_place="none", residual=partial(Sum, scale=0.5), ffn=ReLU),
+    },
+    "parallel": {"mixer": Attention, "positions": RoPE, "block": partial(Block, parallel=True, ffn=SquaredReLU)},
+    "no-feed-forward": {"mixer": GRU, "positions": NoPositions, "block": partial(Block, ffn=NoFeedForward)},
+    "no-residual": {"mixer": LSTM, "positions": Learned, "block": partial(Block, residual=NoResidual)},
+    "layer-scale": {"mixer": Attention, "positions": RoPE, "block": partial(Block, residual=LayerScale)},
     "untied": {"mixer": LSTM, "positions": NoPositions, "tie_embeddings": False},
     "no-biases": {
         "mixer": partial(Attention, bias=False),

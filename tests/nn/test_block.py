@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from seqlab.attention import Attention, Bidirectional
-from seqlab.nn import Block, RMSNorm, Stack
+from seqlab.nn import Block, LayerScale, NoFeedForward, NoResidual, RMSNorm, Stack, Sum
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU
 from tolerances import assert_close
 
 
-def _block(norm_place: str) -> Block:
-    block = Block(8, GRU(8), norm_place=norm_place)
+def _block(norm_place: str, **options: Any) -> Block:
+    block = Block(8, GRU(8), norm_place=norm_place, **options)
     for parameter in block.double().parameters():
         nn.init.normal_(parameter)
     return block
@@ -36,6 +37,65 @@ def test_post_norm() -> None:
     mixed = block.mixer_norm(x + block.mixer(x)[0])
     assert_close(block(x)[0], block.ffn_norm(mixed + block.ffn(mixed)))
     assert isinstance(block.final_norm(), nn.Identity)
+
+
+def test_sandwich_norm() -> None:
+    """Ding et al. 2021: a norm before and after each branch, none on the stream."""
+    block, x = _block("sandwich"), torch.randn(2, 5, 8, dtype=torch.float64)
+    mixed = x + block.mixer_out_norm(block.mixer(block.mixer_norm(x))[0])
+    assert_close(block(x)[0], mixed + block.ffn_out_norm(block.ffn(block.ffn_norm(mixed))))
+    assert isinstance(block.final_norm(), type(block.mixer_norm))
+
+
+def test_no_norm() -> None:
+    block, x = _block("none"), torch.randn(2, 5, 8, dtype=torch.float64)
+    mixed = x + block.mixer(x)[0]
+    assert_close(block(x)[0], mixed + block.ffn(mixed))
+    assert not any("norm" in name for name, _ in block.named_parameters())
+    assert isinstance(block.final_norm(), nn.Identity)
+
+
+def test_parallel_branches() -> None:
+    """Wang & Komatsuzaki 2021: x + attention(norm(x)) + ffn(norm(x)), one norm."""
+    block, x = _block("pre", parallel=True), torch.randn(2, 5, 8, dtype=torch.float64)
+    entered = block.mixer_norm(x)
+    assert_close(block(x)[0], x + block.mixer(entered)[0] + block.ffn(entered))
+    assert not any(name.startswith("ffn_norm") for name, _ in block.named_parameters())
+    with pytest.raises(ValueError, match='norm_place "pre" or "none", got "post"'):
+        _block("post", parallel=True)
+
+
+@pytest.mark.parametrize("norm_place", ["pre", "post"])
+def test_no_feed_forward(norm_place: str) -> None:
+    block, x = _block(norm_place, ffn=NoFeedForward), torch.randn(2, 5, 8, dtype=torch.float64)
+    pre = x + block.mixer(block.mixer_norm(x))[0]
+    assert_close(block(x)[0], pre if norm_place == "pre" else block.mixer_norm(x + block.mixer(x)[0]))
+    assert not any("ffn" in name for name, _ in block.named_parameters())
+
+
+def test_residuals() -> None:
+    x, y = torch.randn(2, 2, 5, 8, dtype=torch.float64)
+    assert_close(Sum(8)(x, y), x + y)
+    assert_close(Sum(8, scale=0.5)(x, y), x + y / 2)
+    assert_close(NoResidual(8)(x, y), y)
+    scaled = LayerScale(8, initial=0.25).double()
+    assert_close(scaled(x, y), x + y / 4)
+    assert scaled.gain.requires_grad
+    block = _block("pre", residual=NoResidual)
+    mixed = block.mixer(block.mixer_norm(x))[0]
+    assert_close(block(x)[0], block.ffn(block.ffn_norm(mixed)))
+
+
+def test_stochastic_depth_drops_whole_rows_and_keeps_the_mean() -> None:
+    block, x = _block("pre", stochastic_depth=0.25), torch.randn(4000, 1, 8, dtype=torch.float64)
+    drop, y = block.drop.train(), torch.ones_like(x)
+    kept = drop(y).flatten(1)
+    assert set(kept.unique().tolist()) == {0.0, 1 / 0.75}
+    assert (kept == kept[:, :1]).all(), "a row is dropped whole"
+    assert abs(float(kept.mean()) - 1) < 4 * (0.25 / 0.75 / 4000) ** 0.5
+    assert_close(drop.eval()(y), y)
+    with pytest.raises(ValueError, match=r"in \[0, 1\), got 1"):
+        _block("pre", stochastic_depth=1.0)
 
 
 def _stack(mixer: object, num_layers: int, *, causal: bool = True) -> Stack:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from seqlab.nn import GELU, LayerNorm, RMSNorm, SwiGLU
+from seqlab.nn import GELU, LayerNorm, ReLU, RMSNorm, SquaredReLU, SwiGLU
 from tolerances import assert_close
 
 
@@ -35,6 +36,21 @@ def test_layer_norm(x: Tensor, bias: bool) -> None:
 def test_rms_norm(x: Tensor) -> None:
     norm = _randomized(RMSNorm(8, eps=0.1))
     assert_close(norm(x), x / (x.pow(2).mean(dim=-1, keepdim=True) + 0.1).sqrt() * norm.weight)
+
+
+def _outer(ffn: nn.Module, inner: Tensor) -> Tensor:
+    return inner @ ffn.down_proj.weight.T + ffn.down_proj.bias
+
+
+def test_relu_squared_relu_and_exact_gelu(x: Tensor) -> None:
+    for kind, activation in (
+        (ReLU, lambda h: h * (h > 0)),
+        (SquaredReLU, lambda h: h * h * (h > 0)),
+        (partial(GELU, exact=True), lambda h: h * 0.5 * (1 + torch.erf(h / math.sqrt(2)))),
+    ):
+        ffn = _randomized(kind(8))
+        inner = x @ ffn.up_proj.weight.T + ffn.up_proj.bias
+        assert_close(ffn(x), _outer(ffn, activation(inner)))
 
 
 @pytest.mark.parametrize("bias", [True, False])

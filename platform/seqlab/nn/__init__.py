@@ -1,8 +1,26 @@
 """Parts that every model shares."""
 
 from seqlab.nn.block import Block
-from seqlab.nn.feed_forward import GELU, FeedForward, SwiGLU
+from seqlab.nn.feed_forward import GELU, FeedForward, NoFeedForward, ReLU, SquaredReLU, SwiGLU
 from seqlab.nn.norm import LayerNorm, Norm, RMSNorm
+from seqlab.nn.residual import LayerScale, NoResidual, Residual, Sum
 from seqlab.nn.stack import MixerFactory, Stack
 
-__all__ = ["GELU", "Block", "FeedForward", "LayerNorm", "MixerFactory", "Norm", "RMSNorm", "Stack", "SwiGLU"]
+__all__ = [
+    "GELU",
+    "Block",
+    "FeedForward",
+    "LayerNorm",
+    "LayerScale",
+    "MixerFactory",
+    "NoFeedForward",
+    "NoResidual",
+    "Norm",
+    "RMSNorm",
+    "ReLU",
+    "Residual",
+    "SquaredReLU",
+    "Stack",
+    "Sum",
+    "SwiGLU",
+]

@@ -8,19 +8,29 @@ from typing import Literal
 from torch import Tensor, nn
 
 from seqlab.mixer import Mixer, State
-from seqlab.nn.feed_forward import GELU, FeedForward
+from seqlab.nn.feed_forward import GELU, FeedForward, NoFeedForward
 from seqlab.nn.norm import LayerNorm, Norm
+from seqlab.nn.residual import Residual, StochasticDepth, Sum
 
 
 class Block(nn.Module):
-    """x + mixer(norm(x)), then x + ffn(norm(x)) (pre-norm, Xiong et al. 2020); or norm(x + mixer(x)) and
-    norm(x + ffn(x)) (post-norm, Vaswani et al. 2017).
+    """Two branches f, the mixer and then the feed-forward, each joined to the stream x with its norms.
+
+    "pre": x + f(norm(x)) (Xiong et al. 2020). "post": norm(x + f(x)) (Vaswani et al. 2017). "sandwich": x +
+    norm(f(norm(x))) (Ding et al. 2021, "CogView"). "none": x + f(x).
 
     Args:
-        norm: called with d_model, once for each of `mixer_norm` and `ffn_norm`.
-        norm_place: "pre" or "post".
-        ffn: called with d_model.
-        dropout: on both residual branches, in training.
+        norm: called with d_model, once for each of `mixer_norm` and `ffn_norm`, and their `out` norms in a sandwich.
+        norm_place: where the norms stand.
+        ffn: called with d_model; `NoFeedForward` leaves the branch out.
+        parallel: both branches read the same norm and are added together, x + mixer(norm(x)) + ffn(norm(x)) (Wang &
+            Komatsuzaki 2021, "GPT-J"; PaLM).
+        residual: called with d_model, once for each branch.
+        dropout: on both branches, in training.
+        stochastic_depth: the probability that a branch is left out for one row, in training.
+
+    Raises:
+        ValueError: parallel branches with norms after them.
     """
 
     def __init__(
@@ -29,39 +39,56 @@ class Block(nn.Module):
         mixer: Mixer,
         *,
         norm: Callable[[int], Norm] = LayerNorm,
-        norm_place: Literal["pre", "post"] = "pre",
+        norm_place: Literal["pre", "post", "sandwich", "none"] = "pre",
         ffn: Callable[[int], FeedForward] = GELU,
+        parallel: bool = False,
+        residual: Callable[[int], Residual] = Sum,
         dropout: float = 0.0,
+        stochastic_depth: float = 0.0,
     ) -> None:
         super().__init__()
+        if parallel and norm_place not in ("pre", "none"):
+            raise ValueError(f'parallel branches need norm_place "pre" or "none", got "{norm_place}"')
+        made = norm if norm_place != "none" else lambda _: nn.Identity()
+        out = norm if norm_place == "sandwich" else lambda _: nn.Identity()
         self.norm_place = norm_place
-        self.mixer_norm = norm(d_model)
+        self.parallel = parallel
+        self.mixer_norm, self.mixer_out_norm = made(d_model), out(d_model)
         self.mixer = mixer
-        self.ffn_norm = norm(d_model)
+        self.mixer_residual = residual(d_model)
         self.ffn = ffn(d_model)
-        self.dropout = nn.Dropout(dropout)
+        self.has_ffn = not isinstance(self.ffn, NoFeedForward)
+        if self.has_ffn:
+            self.ffn_norm = nn.Identity() if parallel else made(d_model)
+            self.ffn_out_norm, self.ffn_residual = out(d_model), residual(d_model)
+        self.drop = nn.Sequential(nn.Dropout(dropout), StochasticDepth(stochastic_depth))
         self._norm = norm
 
     def final_norm(self) -> nn.Module:
-        """What must follow the last block: a norm for pre-norm, nothing for post-norm."""
-        return self._norm(self.mixer.d_model) if self.norm_place == "pre" else nn.Identity()
+        """What must follow the last block: a norm where the stream itself has had none."""
+        return self._norm(self.mixer.d_model) if self.norm_place in ("pre", "sandwich") else nn.Identity()
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, D) to (B, T, D), and the mixer's new state."""
-        mixed, new_state = self.mixer(self._before(self.mixer_norm, x), state, pad_mask=pad_mask)
-        return self._finish(x, mixed), new_state
+        entered = self._before(self.mixer_norm, x)
+        mixed, new_state = self.mixer(entered, state, pad_mask=pad_mask)
+        return self._finish(x, entered, mixed), new_state
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         """One position: x_t (B, D)."""
-        mixed, new_state = self.mixer.step(self._before(self.mixer_norm, x_t), state)
-        return self._finish(x_t, mixed), new_state
+        entered = self._before(self.mixer_norm, x_t)
+        mixed, new_state = self.mixer.step(entered, state)
+        return self._finish(x_t, entered, mixed), new_state
 
-    def _finish(self, x: Tensor, mixed: Tensor) -> Tensor:
-        x = self._after(self.mixer_norm, x + self.dropout(mixed))
-        return self._after(self.ffn_norm, x + self.dropout(self.ffn(self._before(self.ffn_norm, x))))
+    def _finish(self, x: Tensor, entered: Tensor, mixed: Tensor) -> Tensor:
+        x = self._after(self.mixer_norm, self.mixer_residual(x, self.drop(self.mixer_out_norm(mixed))))
+        if not self.has_ffn:
+            return x
+        y = self.ffn(entered if self.parallel else self._before(self.ffn_norm, x))
+        return self._after(self.ffn_norm, self.ffn_residual(x, self.drop(self.ffn_out_norm(y))))
 
     def _before(self, norm: nn.Module, x: Tensor) -> Tensor:
-        y: Tensor = norm(x) if self.norm_place == "pre" else x
+        y: Tensor = x if self.norm_place == "post" else norm(x)
         return y
 
     def _after(self, norm: nn.Module, x: Tensor) -> Tensor:

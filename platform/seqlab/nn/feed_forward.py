@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC
+from abc import ABC, abstractmethod
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -12,8 +12,15 @@ class FeedForward(nn.Module, ABC):
     """Acts on each position alone: (..., D) to (..., D)."""
 
 
-class GELU(FeedForward):
-    """down(gelu(up(x))), the tanh approximation of GPT-2 (Hendrycks & Gimpel 2016).
+class NoFeedForward(FeedForward):
+    """A block that only mixes. The block leaves the whole branch out, its norm and residual too."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+
+
+class TwoLayers(FeedForward):
+    """down(activation(up(x))) (Vaswani et al. 2017, equation 2).
 
     Args:
         d_ff: inner width; None = 4 d_model.
@@ -26,9 +33,43 @@ class GELU(FeedForward):
         self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
         self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
 
+    @abstractmethod
+    def activation(self, x: Tensor) -> Tensor: ...
+
     def forward(self, x: Tensor) -> Tensor:
-        y: Tensor = self.down_proj(F.gelu(self.up_proj(x), approximate="tanh"))
+        y: Tensor = self.down_proj(self.activation(self.up_proj(x)))
         return y
+
+
+class ReLU(TwoLayers):
+    """max(0, x), as in the first Transformer."""
+
+    def activation(self, x: Tensor) -> Tensor:
+        return F.relu(x)
+
+
+class SquaredReLU(TwoLayers):
+    """max(0, x)^2 (So et al. 2021, "Primer")."""
+
+    def activation(self, x: Tensor) -> Tensor:
+        return F.relu(x).square()
+
+
+class GELU(TwoLayers):
+    """gelu(x) (Hendrycks & Gimpel 2016).
+
+    Args:
+        d_ff: inner width; None = 4 d_model.
+        bias: whether both layers have biases.
+        exact: x Phi(x) as in BERT; False is the tanh approximation of GPT-2.
+    """
+
+    def __init__(self, d_model: int, *, d_ff: int | None = None, bias: bool = True, exact: bool = False) -> None:
+        super().__init__(d_model, d_ff=d_ff, bias=bias)
+        self.exact = exact
+
+    def activation(self, x: Tensor) -> Tensor:
+        return F.gelu(x, approximate="none" if self.exact else "tanh")
 
 
 class SwiGLU(FeedForward):

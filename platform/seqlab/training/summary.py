@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
+from seqlab.attention.patterns import Causal
 from seqlab.mixer import Mixer
 from seqlab.nn.feed_forward import FeedForward
 from seqlab.nn.norm import Norm
@@ -87,8 +88,10 @@ def _heads(mixer: Mixer) -> str:
     details = [] if heads is None else [f"{heads} heads"]
     if kv_heads not in (None, heads):
         details.append(f"{kv_heads} for keys and values")
-    if not mixer.causal:
-        details.append("not causal")
+    pattern = getattr(mixer, "pattern", None)
+    if pattern is not None and not isinstance(pattern, Causal):
+        details.append(type(pattern).__name__)
+    details += [type(part).__name__ for part in getattr(mixer, "parts", [])]
     return f" ({', '.join(details)})" if details else ""
 
 
