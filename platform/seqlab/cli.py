@@ -116,6 +116,14 @@ def _ui(options: argparse.Namespace) -> int:
     return ui(port=options.port)
 
 
+def _import_hf(options: argparse.Namespace) -> int:
+    from seqlab.training.import_hf import import_hf
+
+    name = import_hf(Path(options.folder), experiment=options.experiment, run_name=options.run_name)
+    print(f'Run {name} · next: seqlab generate {name} --prompt "..."')
+    return 0
+
+
 def _export(options: argparse.Namespace) -> int:
     from rich.console import Console
 
@@ -237,6 +245,12 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("target", metavar="RUN")
     _add_trust(verb)
     verb.set_defaults(run=_resume)
+
+    verb = verbs.add_parser("import-hf", help="make a run of a GPT-2 or Llama checkpoint folder of transformers")
+    verb.add_argument("folder", metavar="PATH")
+    verb.add_argument("--experiment", default="imported", metavar="NAME")
+    verb.add_argument("--run_name", metavar="NAME", help="default: the folder's name")
+    verb.set_defaults(run=_import_hf)
 
     verb = verbs.add_parser("export", help="write a run as an ONNX bundle that is proven equal to it")
     verb.add_argument("target", metavar="RUN")

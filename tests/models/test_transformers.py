@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from seqlab.attention import Attention
 from seqlab.models import DecoderLM
+from seqlab.models.pretrained import read_pretrained
 from seqlab.nn import Block, RMSNorm, SwiGLU
 from seqlab.positions import Learned, RoPE
 from tolerances import FLOAT32_ANGLES, TOLERANCE, assert_close
@@ -28,34 +30,23 @@ def _randomize(model: nn.Module) -> None:
         nn.init.normal_(parameter, std=0.4)
 
 
-def _gpt2(dtype: torch.dtype) -> tuple[DecoderLM, nn.Module]:
+def _saved_and_read(model: nn.Module, folder: Path) -> dict[str, Tensor]:
+    model.save_pretrained(folder)
+    return read_pretrained(folder).weights
+
+
+def _gpt2(dtype: torch.dtype, folder: Path) -> tuple[DecoderLM, nn.Module]:
     config = transformers.GPT2Config(
         vocab_size=VOCAB_SIZE, n_positions=SEQ_LEN, n_embd=D_MODEL, n_layer=NUM_LAYERS, n_head=4, **NO_TOKENS
     )
     theirs = transformers.GPT2LMHeadModel(config).to(dtype).eval()
     _randomize(theirs)
     ours = DecoderLM(VOCAB_SIZE, SEQ_LEN, d_model=D_MODEL, num_layers=NUM_LAYERS, positions=Learned).to(dtype)
-    source, weights = theirs.state_dict(), {}
-    weights["embedding.weight"] = source["transformer.wte.weight"]
-    weights["positions.table.weight"] = source["transformer.wpe.weight"]
-    for part in ("weight", "bias"):
-        weights[f"stack.norm.{part}"] = source[f"transformer.ln_f.{part}"]
-        for layer in range(NUM_LAYERS):
-            theirs_at, ours_at = f"transformer.h.{layer}", f"stack.blocks.{layer}"
-            # GPT-2 stores its linear weights transposed, with queries, keys and values in one.
-            projections = source[f"{theirs_at}.attn.c_attn.{part}"].chunk(3, dim=-1)
-            for name, weight in zip(("q_proj", "k_proj", "v_proj"), projections, strict=True):
-                weights[f"{ours_at}.mixer.{name}.{part}"] = weight.t()
-            weights[f"{ours_at}.mixer.out_proj.{part}"] = source[f"{theirs_at}.attn.c_proj.{part}"].t()
-            weights[f"{ours_at}.ffn.up_proj.{part}"] = source[f"{theirs_at}.mlp.c_fc.{part}"].t()
-            weights[f"{ours_at}.ffn.down_proj.{part}"] = source[f"{theirs_at}.mlp.c_proj.{part}"].t()
-            weights[f"{ours_at}.mixer_norm.{part}"] = source[f"{theirs_at}.ln_1.{part}"]
-            weights[f"{ours_at}.ffn_norm.{part}"] = source[f"{theirs_at}.ln_2.{part}"]
-    ours.load_state_dict(weights)
+    ours.load_state_dict(_saved_and_read(theirs, folder))
     return ours, theirs
 
 
-def _llama(dtype: torch.dtype) -> tuple[DecoderLM, nn.Module]:
+def _llama(dtype: torch.dtype, folder: Path) -> tuple[DecoderLM, nn.Module]:
     config = transformers.LlamaConfig(
         vocab_size=VOCAB_SIZE,
         max_position_embeddings=SEQ_LEN,
@@ -80,31 +71,15 @@ def _llama(dtype: torch.dtype) -> tuple[DecoderLM, nn.Module]:
         block=partial(Block, norm=RMSNorm, ffn=partial(SwiGLU, d_ff=40)),
         tie_embeddings=False,
     ).to(dtype)
-    renamed = {
-        "model.embed_tokens": "embedding",
-        "lm_head": "head",
-        "model.layers": "stack.blocks",
-        "model.norm": "stack.norm",
-        "self_attn.o_proj": "mixer.out_proj",
-        "self_attn": "mixer",
-        "mlp": "ffn",
-        "input_layernorm": "mixer_norm",
-        "post_attention_layernorm": "ffn_norm",
-    }
-    weights = {}
-    for name, weight in theirs.state_dict().items():
-        for old, new in renamed.items():
-            name = name.replace(old, new)
-        weights[name] = weight
-    ours.load_state_dict(weights)
+    ours.load_state_dict(_saved_and_read(theirs, folder))
     return ours, theirs
 
 
 @dtypes
 @pytest.mark.parametrize("build", [_gpt2, _llama], ids=["gpt2", "llama"])
-def test_logits_steps_and_gradients(build: object, dtype: torch.dtype) -> None:
+def test_logits_steps_and_gradients(build: object, dtype: torch.dtype, tmp_path: Path) -> None:
     assert callable(build)
-    ours, theirs = build(dtype)
+    ours, theirs = build(dtype, tmp_path)
     tolerance = max(TOLERANCE[dtype], FLOAT32_ANGLES if build is _llama else 0.0)
     tokens = torch.randint(VOCAB_SIZE, (3, SEQ_LEN))
     expected = theirs(tokens).logits

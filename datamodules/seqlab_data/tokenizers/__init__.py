@@ -3,11 +3,13 @@
 from seqlab_data.tokenizers.base import StreamDecoder, Tokenizer, load_tokenizer, tokenizer_from_dict
 from seqlab_data.tokenizers.byte import ByteTokenizer
 from seqlab_data.tokenizers.char import CharTokenizer
+from seqlab_data.tokenizers.pretrained import PretrainedTokenizer
 from seqlab_data.tokenizers.subword import SubwordTokenizer
 
 __all__ = [
     "ByteTokenizer",
     "CharTokenizer",
+    "PretrainedTokenizer",
     "StreamDecoder",
     "SubwordTokenizer",
     "Tokenizer",

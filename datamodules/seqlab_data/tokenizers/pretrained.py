@@ -1,0 +1,98 @@
+"""A byte-level BPE tokenizer made elsewhere, run by the `tokenizers` library, which is imported when used."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab_data.tokenizers.base import Tokenizer
+
+if TYPE_CHECKING:
+    import tokenizers
+
+FILE_NAME = "pretrained.json"
+
+
+class PretrainedTokenizer(Tokenizer):
+    """The byte-level BPE of a `tokenizer.json` (GPT-2, Llama 3; Radford et al. 2019, section 2.2).
+
+    Its ids are the file's own. No special token is added, and special tokens in a text are spelt out.
+
+    Args:
+        text: nothing is learnt from it.
+        file: a `tokenizer.json`.
+        vocab_size: of the model, which may have more tokens than the file; None = the file's.
+
+    Raises:
+        ValueError: there is no such file, or it is not a byte-level BPE.
+    """
+
+    def __init__(self, text: str = "", *, file: str, vocab_size: int | None = None) -> None:
+        path = Path(file)
+        if not path.is_file():
+            raise ValueError(f"{path} does not exist; a PretrainedTokenizer needs a tokenizer.json")
+        self._open(path.read_bytes(), vocab_size)
+
+    def _open(self, content: bytes, vocab_size: int | None) -> None:
+        described = json.loads(content)
+        kind = described.get("model", {}).get("type")
+        if kind != "BPE" or not _is_byte_level(described.get("pre_tokenizer") or {}):
+            raise ValueError(f"this tokenizer.json is a {kind} model that is not byte-level; accepted: byte-level BPE")
+        self._content = content
+        special = {token["id"]: token["content"] for token in described["added_tokens"] if token["special"]}
+        vocab: dict[str, int] = described["model"]["vocab"]
+        plain = {token["id"]: token["content"] for token in described["added_tokens"] if not token["special"]}
+        size = max([vocab_size or 0, *(i + 1 for i in (*vocab.values(), *special, *plain))])
+        byte_of = {letter: byte for byte, letter in enumerate(_letters())}
+        token_bytes = [b""] * size
+        for piece, token_id in vocab.items():
+            if token_id not in special:
+                token_bytes[token_id] = bytes(byte_of[letter] for letter in piece)
+        for token_id, text in plain.items():
+            token_bytes[token_id] = text.encode()
+        super().__init__(token_bytes)
+        named = {text: token_id for token_id, text in special.items()}
+        ends = [i for name, i in named.items() if "end" in name or name == "</s>"] or [0]
+        begins = [i for name, i in named.items() if "begin" in name or name == "<s>"] or ends
+        self.bos_id, self.eos_id, self.pad_id = begins[0], ends[0], ends[0]
+
+    @cached_property
+    def _library(self) -> tokenizers.Tokenizer:
+        import tokenizers
+
+        loaded = tokenizers.Tokenizer.from_buffer(self._content)
+        loaded.encode_special_tokens = True
+        return loaded
+
+    def encode_array(self, text: str) -> NDArray[np.int32]:
+        text.encode("utf-8")
+        return np.array(self._library.encode(text, add_special_tokens=False).ids, dtype=np.int32)
+
+    def _assets(self) -> dict[str, bytes]:
+        return {FILE_NAME: self._content}
+
+    @classmethod
+    def _restore(cls, settings: dict[str, Any], assets: dict[str, bytes]) -> Self:
+        tokenizer = cls.__new__(cls)
+        tokenizer._open(assets[FILE_NAME], settings["vocab_size"])
+        return tokenizer
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_library"}
+
+
+def _is_byte_level(pre_tokenizer: dict[str, Any]) -> bool:
+    parts = pre_tokenizer.get("pretokenizers", [pre_tokenizer])
+    return any(part.get("type") == "ByteLevel" for part in parts)
+
+
+def _letters() -> list[str]:
+    """The letter that stands for each byte: itself where it is printable, else one from U+0100 on (GPT-2's table)."""
+    printable = {*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return [chr(byte) if byte in printable else chr(next(others)) for byte in range(256)]

@@ -1,0 +1,129 @@
+"""A checkpoint of `transformers` becomes a run: made here, with random weights and a tokenizer of a few words."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cli.conftest import TINY, Seqlab
+from seqlab.cli import main
+from seqlab.tracking.load import load_run
+from seqlab_data.tokenizers import PretrainedTokenizer
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+transformers = pytest.importorskip("transformers")
+tokenizers = pytest.importorskip("tokenizers")
+
+KINDS = ["gpt2", "llama"]
+
+
+def save(kind: str, folder: Path) -> Any:
+    """A small model with its tokenizer, as `save_pretrained` writes them."""
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(["the quick brown fox jumps over the lazy dog"] * 20, trainer)
+    shape: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "vocab_size": tokenizer.get_vocab_size()}
+    if kind == "gpt2":
+        config = transformers.GPT2Config(n_positions=32, n_embd=24, n_layer=2, n_head=4, **shape)
+    else:
+        config = transformers.LlamaConfig(
+            max_position_embeddings=32,
+            hidden_size=24,
+            intermediate_size=40,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            **shape,
+        )
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(folder)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return model
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_imported_model_is_a_run_with_the_same_logits(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    theirs = save(kind, tmp_path / "small")
+    assert main(["import-hf", "small"]) == 0
+    run = load_run("small")
+    text = "the quick fox, naïve 日本 <|endoftext|>\n"
+    ids = run.tokenizer.encode(text)
+    assert run.tokenizer.decode(ids) == text
+    tokens = torch.tensor([ids[:32]])
+    with torch.inference_mode():
+        assert (run.model(tokens)[0] - theirs(tokens).logits).abs().max() < 1e-4
+    options = ["--prompt", "the", "--max-new-tokens", "5"]
+    assert main(["generate", "small", *options]) == 0
+    assert main(["export", "small", "--out", "bundle"]) == 0
+    assert main(["generate", "bundle", *options]) == 0
+
+
+def test_a_fit_begins_with_its_weights(seqlab: Seqlab, tmp_path: Path) -> None:
+    save("llama", tmp_path / "small")
+    seqlab("import-hf", "small", "--run_name=base")
+    config = next(tmp_path.glob("mlruns/imported/*/artifacts/config.yaml"))
+    flags = [flag for flag in TINY if "d_model" not in flag and "num_layers" not in flag]
+    seqlab("fit", "--config", str(config), *flags, "--init_from=base", "--run_name=tuned", "--model.lr=1e-9")
+    base, tuned = (
+        torch.load(next(tmp_path.glob(f"mlruns/{name}/*/artifacts/checkpoints/best.ckpt")), weights_only=True)
+        for name in ("imported", "tiny")
+    )
+    for name, weight in base["state_dict"].items():
+        torch.testing.assert_close(tuned["state_dict"][name], weight, rtol=0, atol=1e-7)
+    refused = seqlab("fit", "--config", "lm/gru", *TINY, "--init_from=base", code=2).stderr
+    assert "--init_from base" in refused and "not this one" in refused
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), "config.json"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors"),
+        (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json"),
+        (lambda folder: edit(folder / "config.json", model_type="mamba"), "'mamba' model; accepted: gpt2, llama"),
+        (lambda folder: edit(folder / "config.json", activation_function="relu"), "activation_function 'relu'"),
+        (lambda folder: edit(folder / "tokenizer.json", pre_tokenizer=None), "not byte-level"),
+    ],
+)
+def test_what_cannot_be_imported_leaves_no_run(
+    spoil: Any, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save("gpt2", tmp_path / "small")
+    spoil(tmp_path / "small")
+    capsys.readouterr()
+    assert main(["import-hf", "small"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert said in line
+    assert not list(tmp_path.glob("mlruns/*/*"))
+
+
+def edit(path: Path, **values: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+def test_the_tokenizer_encodes_as_the_library_does(tmp_path: Path) -> None:
+    save("gpt2", tmp_path)
+    ours = PretrainedTokenizer(file=str(tmp_path / "tokenizer.json"))
+    theirs = tokenizers.Tokenizer.from_file(str(tmp_path / "tokenizer.json"))
+    for text in ("the quick brown fox", "  dogs\tjump\n", "ünïcödé 🦊", ""):
+        assert ours.encode(text) == theirs.encode(text).ids
+        assert ours.decode(ours.encode(text)) == text
+    assert ours.decode([ours.eos_id]) == "" and ours.eos_id == theirs.token_to_id("<|endoftext|>")
