@@ -180,6 +180,37 @@ def _attach(report: dict[str, Any], run_id: str | None) -> None:
         find_run(run_id).attach(path)
 
 
+def _conformance(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from seqlab.training.quiet import quiet
+    from seqlab_export.conformance import Row, all_mixers, all_positions, conformance, to_json, to_markdown
+
+    quiet()
+    chosen = _chosen(options.mixers, all_mixers()), _chosen(options.positions, all_positions())
+    console = Console(stderr=True)
+
+    def show(row: Row) -> None:
+        cells = [str(cell) for cell in row.cells.values()]
+        shown = cells[:1] if len(set(cells)) == 1 else [f"{name} {cell}" for name, cell in row.cells.items()]
+        console.print(f"{row.mixer} with {row.positions}: {', '.join(shown)}", soft_wrap=True)
+
+    rows = conformance(*chosen, on_row=show)
+    out = Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "conformance.md").write_text(to_markdown(rows), encoding="utf-8")
+    (out / "conformance.json").write_text(json.dumps(to_json(rows), indent=1) + "\n", encoding="utf-8")
+    print(f"{len(rows)} pairs: {out / 'conformance.md'}, {out / 'conformance.json'}")
+    return 0
+
+
+def _chosen(names: list[str] | None, known: dict[str, Any]) -> dict[str, Any]:
+    unknown = [name for name in names or [] if name not in known]
+    if unknown:
+        raise ValueError(f"there is no {unknown[0]}; accepted: {'; '.join(known)}")
+    return {name: known[name] for name in names or known}
+
+
 def _generate(options: argparse.Namespace) -> int:
     from seqlab.decoding import Decoder, Sampling, generate_text
 
@@ -265,6 +296,12 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--json", action="store_true", help="print the report as JSON")
     _add_provider(verb)
     verb.set_defaults(run=_verify)
+
+    verb = verbs.add_parser("conformance", help="measure every mixer with every positional encoding")
+    verb.add_argument("--mixers", nargs="+", metavar="NAME", help="default: all")
+    verb.add_argument("--positions", nargs="+", metavar="NAME", help="default: all")
+    verb.add_argument("--out", default="docs", metavar="DIR", help="folder of conformance.md and .json; default: docs")
+    verb.set_defaults(run=_conformance)
 
     verb = verbs.add_parser("generate", help="continue a prompt with a run or a bundle")
     verb.add_argument("target", metavar="RUN|BUNDLE")

@@ -33,9 +33,11 @@ class Mixer(nn.Module, ABC):
     Attributes:
         d_model: width of the input and of the output.
         causal: whether output t depends on inputs up to t only. Only a causal mixer has a state and `step`.
+        needs_memory: whether it attends to an encoder's memory, which `forward` or `init_state` must be given.
     """
 
     causal: bool = True
+    needs_memory: bool = False
 
     def __init__(self, d_model: int, layer: int = 0) -> None:
         super().__init__()

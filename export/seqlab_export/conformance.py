@@ -1,0 +1,250 @@
+"""What every mixer does with every positional encoding, measured: the laws, three precisions, and both ONNX graphs.
+
+B batch, T length, D d_model.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from seqlab import attention, positions, recurrence
+from seqlab.attention import Attention, AttentionPart, Causal, Pattern
+from seqlab.mixer import Mixer, State
+from seqlab.models import DecoderLM
+from seqlab.nn import Block, NoFeedForward
+from seqlab.positions import PositionalEncoding
+from seqlab_data.tokenizers import CharTokenizer
+from seqlab_export.bundle import ParityError, export_bundle
+from seqlab_export.report import Report
+
+CHECKS = ("laws", "fp32", "bf16", "fp16", "ONNX full", "ONNX step")
+D_MODEL, LENGTH, MAX_SEQ_LEN = 32, 37, 128
+
+MixerFactory = Callable[[int, int], Mixer]
+PositionsFactory = Callable[[int, int], PositionalEncoding]
+
+
+class Cell(NamedTuple):
+    """What was measured: a relative error, or why there is none."""
+
+    error: float | None = None
+    unsupported: str | None = None
+
+    def __str__(self) -> str:
+        return f"unsupported: {self.unsupported}" if self.error is None else f"{self.error:.1e}"
+
+
+class Row(NamedTuple):
+    """One mixer with one encoding, and its cells by the names of `CHECKS`."""
+
+    mixer: str
+    positions: str
+    cells: dict[str, Cell]
+
+
+def all_mixers() -> dict[str, MixerFactory]:
+    """Every mixer of the library by name, and attention with each pattern and each part."""
+    named: dict[str, MixerFactory] = {}
+    for room in (attention, recurrence):
+        classes = [getattr(room, name) for name in room.__all__]
+        for cls in classes:
+            if isinstance(cls, type) and issubclass(cls, Mixer):
+                named[cls.__name__] = cls
+            elif issubclass(cls, Pattern) and cls not in (Pattern, Causal):
+                named[f"Attention, {cls.__name__}"] = partial(Attention, pattern=cls)
+            elif issubclass(cls, AttentionPart) and cls is not AttentionPart:
+                named[f"Attention, {cls.__name__}"] = partial(Attention, parts=[cls])
+    return dict(sorted(named.items()))
+
+
+def all_positions() -> dict[str, PositionsFactory]:
+    """Every positional encoding of the library by name."""
+    classes = [getattr(positions, name) for name in positions.__all__]
+    encodings = [cls for cls in classes if isinstance(cls, type) and issubclass(cls, PositionalEncoding)]
+    return {cls.__name__: cls for cls in encodings if cls is not PositionalEncoding}
+
+
+def conformance(
+    mixers: dict[str, MixerFactory], encodings: dict[str, PositionsFactory], on_row: Callable[[Row], None]
+) -> list[Row]:
+    """Measures each mixer with each encoding."""
+    rows = []
+    for (mixer_name, mixer), (name, encoding) in ((m, p) for m in mixers.items() for p in encodings.items()):
+        rows.append(Row(mixer_name, name, _measure(mixer, encoding)))
+        on_row(rows[-1])
+    return rows
+
+
+def _measure(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, Cell]:
+    try:
+        probe = _Probe(mixer, encoding)
+    except ValueError as error:
+        return dict.fromkeys(CHECKS, Cell(unsupported=str(error)))
+    cells = {"laws": _cell(lambda: max(_law_errors(probe)))}
+    for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)):
+        cells[name] = _cell(partial(_precision_error, probe, dtype))
+    try:
+        report = _parity(mixer, encoding)
+    except ValueError as error:
+        return cells | dict.fromkeys(("ONNX full", "ONNX step"), Cell(unsupported=_sentence(error)))
+    for name, kind in (("ONNX full", "prefill"), ("ONNX step", "step")):
+        errors = [check.error for check in report.checks if check.kind == kind and check.error is not None]
+        wrong = [check.note for check in report.checks if not check.ok]
+        cells[name] = Cell(unsupported=wrong[0]) if wrong else Cell(max(errors))
+    return cells
+
+
+class _Probe(nn.Module):
+    """A mixer on embeddings that have been told their positions, in float64, with weights that matter."""
+
+    def __init__(self, mixer: MixerFactory, encoding: PositionsFactory) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.positions = encoding(D_MODEL, MAX_SEQ_LEN)
+        self.mixer = mixer(D_MODEL, 0)
+        self.mixer.attach_positions(self.positions)
+        telling(self)
+        self.double().eval()
+        self.memory = torch.randn(2, 5, D_MODEL, dtype=torch.float64) if self.mixer.needs_memory else None
+
+    def forward(
+        self, x: Tensor, state: State | None = None, pad_mask: Tensor | None = None, start: int = 0
+    ) -> tuple[Tensor, State]:
+        at = torch.arange(start, start + x.shape[1])[None, :]
+        if pad_mask is not None:
+            at = (pad_mask.cumsum(dim=1) - 1).clamp(min=0)
+        memory = None if self.memory is None else self.memory.to(x.dtype)
+        return self.mixer(self.positions.embed(x, at), state, pad_mask=pad_mask, memory=memory)  # type: ignore[no-any-return]
+
+
+def telling(module: nn.Module) -> None:
+    """Draws the matrices of a module from N(0, 1/fan-in): what it mixes is then not lost in what it passes on."""
+    for parameter in module.parameters():
+        if parameter.dim() == 2:
+            nn.init.normal_(parameter, std=1 / math.sqrt(parameter.shape[-1]))
+
+
+def _inputs() -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(2, LENGTH, D_MODEL, dtype=torch.float64, generator=generator)
+
+
+@torch.no_grad()
+def _law_errors(probe: _Probe) -> Iterator[float]:
+    """Padding; and for a causal mixer, steps and chunks against the whole."""
+    x = _inputs()
+    y, _ = probe(x)
+    padded = torch.cat((50 * torch.ones(2, 5, D_MODEL, dtype=x.dtype), x), dim=1)
+    pad_mask = torch.arange(LENGTH + 5).expand(2, -1) >= 5
+    yield _relative(probe(padded, pad_mask=pad_mask)[0][:, 5:], y)
+    if not probe.mixer.causal:
+        return
+    cut = LENGTH // 2
+    begun, state = probe(x[:, :cut])
+    rest, _ = probe(x[:, cut:], state, start=cut)
+    yield _relative(torch.cat((begun, rest), dim=1), y)
+    stepped = []
+    for t in range(cut, LENGTH):
+        y_t, state = probe.mixer.step(probe.positions.embed(x[:, t : t + 1], torch.tensor([[t]])).squeeze(1), state)
+        stepped.append(y_t)
+    yield _relative(torch.stack(stepped, dim=1), y[:, cut:])
+
+
+@torch.no_grad()
+def _precision_error(probe: _Probe, dtype: torch.dtype) -> float:
+    """Of the outputs in `dtype`, against float64 on the same rounded weights and inputs."""
+    try:
+        low, _ = probe.to(dtype)(_inputs().to(dtype))
+        expected, _ = probe.double()(_inputs().to(dtype).double())
+    finally:
+        probe.double()
+    if not low.isfinite().all():
+        raise ValueError("overflows")
+    return _relative(low, expected)
+
+
+def _parity(mixer: MixerFactory, encoding: PositionsFactory) -> Report:
+    """Of a bundle of a decoder of one layer."""
+    tokenizer = CharTokenizer("abcdefgh")
+    torch.manual_seed(0)
+    block = partial(Block, ffn=NoFeedForward)
+    model = DecoderLM(
+        tokenizer.vocab_size, MAX_SEQ_LEN, d_model=D_MODEL, num_layers=1, mixer=mixer, positions=encoding, block=block
+    )
+    telling(model)
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return export_bundle(model.eval(), tokenizer, Path(folder) / "bundle", run_id="", commit="")
+        except ParityError as error:
+            return error.report
+
+
+def _relative(actual: Tensor, expected: Tensor) -> float:
+    """The RMS of the difference over the RMS of the expected values."""
+    return float((actual.double() - expected).square().mean().sqrt() / expected.square().mean().sqrt())
+
+
+def _cell(measure: Callable[[], float]) -> Cell:
+    try:
+        return Cell(measure())
+    except (ValueError, RuntimeError, NotImplementedError) as error:
+        return Cell(unsupported=_sentence(error))
+
+
+def _sentence(error: BaseException) -> str:
+    first: str = " ".join(str(error).split(". ")[0].split())
+    return first[:160]
+
+
+def to_json(rows: list[Row]) -> list[dict[str, Any]]:
+    """The rows as plain values, cells as `{"error": x}` or `{"unsupported": reason}`."""
+    return [
+        {
+            "mixer": row.mixer,
+            "positions": row.positions,
+            **{
+                name: {"unsupported": cell.unsupported} if cell.error is None else {"error": float(f"{cell.error:.3g}")}
+                for name, cell in row.cells.items()
+            },
+        }
+        for row in rows
+    ]
+
+
+def to_markdown(rows: list[Row]) -> str:
+    """The rows as a page: what is possible with its errors, then what is not with its reasons."""
+    possible = [row for row in rows if any(cell.error is not None for cell in row.cells.values())]
+    lines = [
+        PAGE.format(torch=torch.__version__),
+        "",
+        f"| mixer | positions | {' | '.join(CHECKS)} |",
+        "|---" * 8 + "|",
+    ]
+    for row in possible:
+        lines.append(f"| {row.mixer} | {row.positions} | {' | '.join(str(row.cells[name]) for name in CHECKS)} |")
+    lines += ["", "## Pairs that are refused", "", "| mixer | positions | reason |", "|---|---|---|"]
+    for row in rows:
+        if row not in possible:
+            lines.append(f"| {row.mixer} | {row.positions} | {row.cells['laws']} |")
+    return "\n".join(lines) + "\n"
+
+
+PAGE = f"""# The conformance matrix
+
+Made by `seqlab conformance`. Every cell is a measured error, relative to the RMS of the reference, or says why there
+is none.
+
+- **laws**: the largest error of step, chunks and padding against the whole sequence, in float64.
+- **fp32, bf16, fp16**: the mixer in this precision on the CPU against float64.
+- **ONNX full, ONNX step**: both graphs of a decoder of one layer in onnxruntime, fp32, against float64; the parity
+  gate holds.
+
+{D_MODEL} channels, {LENGTH} tokens, default options, torch {{torch}}, CPU. CUDA: not run, no CUDA device."""
