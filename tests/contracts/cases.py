@@ -9,12 +9,13 @@ from functools import partial
 from torch import Tensor
 
 from references.attention import softmax_attention
+from references.linear_recurrence import lru, min_gru, min_lstm
 from references.positions import NaiveALiBi, NaiveEncoding, NaiveLearned, NaiveRoPE, NaiveSinusoidal
 from references.recurrence import gru, lstm, rnn
 from seqlab.attention import Attention
 from seqlab.mixer import Mixer
 from seqlab.positions import ALiBi, Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
-from seqlab.recurrence import GRU, LSTM, RNN
+from seqlab.recurrence import GRU, LRU, LSTM, RNN, MinGRU, MinLSTM
 
 D_MODEL = 16
 MAX_SEQ_LEN = 256
@@ -61,6 +62,10 @@ MIXERS = [
     MixerCase("gru", GRU, gru, attends=False),
     MixerCase("lstm", LSTM, lstm, attends=False),
     MixerCase("rnn", RNN, rnn, attends=False),
+    MixerCase("lru", LRU, lru, attends=False),
+    MixerCase("min-gru", MinGRU, min_gru, attends=False),
+    MixerCase("min-gru-wide", partial(MinGRU, expand=2), min_gru, attends=False),
+    MixerCase("min-lstm", MinLSTM, min_lstm, attends=False),
 ]
 
 POSITIONS = [
