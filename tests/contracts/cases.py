@@ -9,13 +9,13 @@ from functools import partial
 from torch import Tensor
 
 from references.attention import softmax_attention
-from references.linear_recurrence import lru, min_gru, min_lstm
+from references.linear_recurrence import lru, mamba, min_gru, min_lstm, rg_lru, s4d
 from references.positions import NaiveALiBi, NaiveEncoding, NaiveLearned, NaiveRoPE, NaiveSinusoidal
 from references.recurrence import gru, lstm, rnn
 from seqlab.attention import Attention
 from seqlab.mixer import Mixer
 from seqlab.positions import ALiBi, Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
-from seqlab.recurrence import GRU, LRU, LSTM, RNN, MinGRU, MinLSTM
+from seqlab.recurrence import GRU, LRU, LSTM, RGLRU, RNN, S4D, Mamba, MinGRU, MinLSTM
 
 D_MODEL = 16
 MAX_SEQ_LEN = 256
@@ -65,6 +65,9 @@ MIXERS = [
     MixerCase("lru", LRU, lru, attends=False),
     MixerCase("min-gru", MinGRU, min_gru, attends=False),
     MixerCase("min-gru-wide", partial(MinGRU, expand=2), min_gru, attends=False),
+    MixerCase("s4d", partial(S4D, d_state=6), s4d, attends=False),
+    MixerCase("rg-lru", partial(RGLRU, d_state=24, num_heads=3), rg_lru, attends=False),
+    MixerCase("mamba", partial(Mamba, d_state=3), mamba, attends=False),
     MixerCase("min-lstm", MinLSTM, min_lstm, attends=False),
 ]
 

@@ -63,7 +63,13 @@ def complex_scan(a: Pair, b: Pair, h0: Pair) -> Pair:
 
 def complex_step(a: Pair, b: Pair, h: Pair) -> Pair:
     """a * h + b of complex numbers."""
-    return a[0] * h[0] - a[1] * h[1] + b[0], a[0] * h[1] + a[1] * h[0] + b[1]
+    real, imag = complex_product(a, h)
+    return real + b[0], imag + b[1]
+
+
+def complex_product(a: Pair, b: Pair) -> Pair:
+    """a * b of complex numbers."""
+    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
 
 def _at_least_float32(*tensors: Tensor) -> torch.dtype:
