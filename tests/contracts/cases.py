@@ -9,13 +9,13 @@ from functools import partial
 from torch import Tensor
 
 from references.attention import softmax_attention
-from references.linear_recurrence import lru, mamba, min_gru, min_lstm, rg_lru, s4d
+from references.linear_recurrence import causal_conv, cbow, lru, mamba, min_gru, min_lstm, ngram_window, rg_lru, s4d
 from references.positions import NaiveALiBi, NaiveEncoding, NaiveLearned, NaiveRoPE, NaiveSinusoidal
 from references.recurrence import gru, lstm, rnn
 from seqlab.attention import Attention
 from seqlab.mixer import Mixer
 from seqlab.positions import ALiBi, Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
-from seqlab.recurrence import GRU, LRU, LSTM, RGLRU, RNN, S4D, Mamba, MinGRU, MinLSTM
+from seqlab.recurrence import CBOW, GRU, LRU, LSTM, RGLRU, RNN, S4D, CausalConv, Mamba, MinGRU, MinLSTM, NGramWindow
 
 D_MODEL = 16
 MAX_SEQ_LEN = 256
@@ -53,6 +53,10 @@ def _attention(name: str, *, num_heads: int, num_kv_heads: int, causal: bool = T
     return MixerCase(name, partial(Attention, **heads, bias=bias), partial(softmax_attention, **heads), causal=causal)
 
 
+def _second_layer_conv(d_model: int, layer: int) -> Mixer:
+    return CausalConv(d_model, layer + 1, width=2, dilation_growth=3)
+
+
 MIXERS = [
     _attention("attention", num_heads=2, num_kv_heads=2),
     _attention("attention-grouped", num_heads=4, num_kv_heads=2),
@@ -68,6 +72,10 @@ MIXERS = [
     MixerCase("s4d", partial(S4D, d_state=6), s4d, attends=False),
     MixerCase("rg-lru", partial(RGLRU, d_state=24, num_heads=3), rg_lru, attends=False),
     MixerCase("mamba", partial(Mamba, d_state=3), mamba, attends=False),
+    MixerCase("ngram-window", partial(NGramWindow, window=3), partial(ngram_window, window=3), attends=False),
+    MixerCase("cbow", partial(CBOW, window=3), partial(cbow, window=3), attends=False),
+    MixerCase("causal-conv", CausalConv, partial(causal_conv, dilation=1), attends=False),
+    MixerCase("causal-conv-dilated", _second_layer_conv, partial(causal_conv, dilation=3), attends=False),
     MixerCase("min-lstm", MinLSTM, min_lstm, attends=False),
 ]
 

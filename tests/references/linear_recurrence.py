@@ -138,6 +138,50 @@ def mamba(weights: Weights, x: Tensor, real: Tensor, encoding: NaiveEncoding) ->
     return _by_row(row, x, real)
 
 
+def ngram_window(weights: Weights, x: Tensor, real: Tensor, encoding: NaiveEncoding, *, window: int) -> Tensor:
+    """Bengio et al. 2003, equation 1: y = b + U tanh(d + H x), x the concatenation of the last `window` inputs, the
+    oldest first. x (B, T, D), real (B, T)."""
+
+    def row(tokens: Tensor) -> list[Tensor]:
+        outputs = []
+        for t in range(len(tokens)):
+            seen = [tokens[s] if s >= 0 else torch.zeros_like(tokens[0]) for s in range(t - window + 1, t + 1)]
+            outputs.append(_linear(weights, "out_proj", torch.tanh(_linear(weights, "in_proj", torch.cat(seen)))))
+        return outputs
+
+    return _by_row(row, x, real)
+
+
+def cbow(weights: Weights, x: Tensor, real: Tensor, encoding: NaiveEncoding, *, window: int) -> Tensor:
+    """Mikolov et al. 2013, section 3.1: the words in the window are averaged, and projected. x (B, T, D), real
+    (B, T)."""
+
+    def row(tokens: Tensor) -> list[Tensor]:
+        means = [tokens[max(0, t - window + 1) : t + 1].mean(dim=0) for t in range(len(tokens))]
+        return [_linear(weights, "out_proj", mean) for mean in means]
+
+    return _by_row(row, x, real)
+
+
+def causal_conv(weights: Weights, x: Tensor, real: Tensor, encoding: NaiveEncoding, *, dilation: int) -> Tensor:
+    """Bai et al. 2018, section 3.2: F(s) = sum_i f(i) x_{s - d i}, then ReLU; here also projected. x (B, T, D), real
+    (B, T)."""
+    kernel = weights["conv.weight"]
+    width = kernel.shape[2]
+
+    def row(tokens: Tensor) -> list[Tensor]:
+        outputs = []
+        for t in range(len(tokens)):
+            y = weights["conv.bias"]
+            for i in range(width):
+                if t - dilation * i >= 0:
+                    y = y + kernel[:, :, width - 1 - i] @ tokens[t - dilation * i]
+            outputs.append(_linear(weights, "out_proj", torch.clamp(y, min=0)))
+        return outputs
+
+    return _by_row(row, x, real)
+
+
 def _convolve(weights: Weights, inputs: list[Tensor]) -> list[Tensor]:
     """Each channel's causal convolution with zeros before the first input."""
     kernel, bias = weights["conv.conv.weight"][:, 0], weights["conv.conv.bias"]

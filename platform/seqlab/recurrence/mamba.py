@@ -115,7 +115,7 @@ class Mamba(AlignedMixer):
         frugal = torch.is_grad_enabled() and u.shape[1] > _CHUNK
         run = partial(checkpoint, _chunk, use_reentrant=False, preserve_rng_state=False) if frugal else _chunk
         for begin in range(0, u.shape[1], _CHUNK):
-            y, h = run(h, *(part[:, begin : begin + _CHUNK] for part in (u, dt, b, c)), decay)
+            y, h = run(h, decay, *(part[:, begin : begin + _CHUNK] for part in (u, dt, b, c)))
             outputs.append(y)
         return torch.cat(outputs, dim=1), h
 
@@ -132,7 +132,7 @@ def _advance(carry: Carry, now: tuple[Tensor, ...], decay: Tensor) -> tuple[Carr
     return (h,), (h * c.unsqueeze(1)).sum(dim=-1)
 
 
-def _chunk(h: Tensor, u: Tensor, dt: Tensor, b: Tensor, c: Tensor, decay: Tensor) -> tuple[Tensor, Tensor]:
+def _chunk(h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """All steps of a chunk, its states (B, L, E, N) at once: C h_t (B, L, E) and the last h (B, E, N)."""
     factors = torch.exp(dt.unsqueeze(-1) * decay)
     inputs = (dt * u).unsqueeze(-1) * b.unsqueeze(2)
