@@ -45,9 +45,7 @@ class Stack(nn.Module):
         mixers = [pattern[k % len(pattern)](d_model, k) for k in range(num_layers)]
         for k, layer in enumerate(mixers):
             if causal and not layer.causal:
-                raise ValueError(
-                    f"layer {k} is {type(layer).__name__}(causal=False), but this model is causal; set causal=True"
-                )
+                raise ValueError(f"layer {k} is {type(layer).__name__}, not causal as built, but this model is causal")
             layer.attach_positions(positions)
         blocks = [block(d_model, layer) for layer in mixers]
         self.blocks = nn.ModuleList(blocks)

@@ -15,13 +15,14 @@ from seqlab.nn.padding import leading_pads, rotate_rows
 
 
 class AlignedMixer(Mixer):
-    """A causal mixer that sees no leading pads: its rows are rotated past them, and the outputs back."""
+    """A mixer that sees no leading pads: its rows are rotated past them, and the outputs back."""
 
     @abstractmethod
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         """`forward` of x (B, T, D) whose rows begin with their real tokens: `length` (B,) int64 of them, or all.
 
-        Outputs at pads may be anything; the new state is the one after the last real token.
+        Outputs at pads may be anything; the new state is the one after the last real token. Where the mixer is not
+        causal, both states are empty.
         """
 
     def forward(
@@ -33,7 +34,8 @@ class AlignedMixer(Mixer):
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
     ) -> tuple[Tensor, State]:
-        state = self.init_state(x.shape[0]) if state is None else state
+        if state is None:
+            state = self.init_state(x.shape[0]) if self.causal else {}
         if pad_mask is None:
             return self.run(x, state, None)
         lead = leading_pads(pad_mask)
