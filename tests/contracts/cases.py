@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from references.attention import soft_capped, softmax_attention, top_k
+from references.linear_recurrence import causal_conv, cbow, lru, mamba, min_gru, min_lstm, ngram_window, rg_lru, s4d
 from references.positions import NaiveALiBi, NaiveEncoding, NaiveLearned, NaiveRoPE, NaiveSinusoidal
 from references.recurrence import gru, lstm, rnn
 from seqlab.attention import (
@@ -25,7 +26,7 @@ from seqlab.attention import (
 )
 from seqlab.mixer import Mixer
 from seqlab.positions import ALiBi, Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
-from seqlab.recurrence import GRU, LSTM, RNN
+from seqlab.recurrence import CBOW, GRU, LRU, LSTM, RGLRU, RNN, S4D, CausalConv, Mamba, MinGRU, MinLSTM, NGramWindow
 
 D_MODEL = 16
 MAX_SEQ_LEN = 256
@@ -92,6 +93,11 @@ def _everything(t: int, j: int) -> bool:
 _variant = partial(_attention, every_encoding=False)
 _both_ways: dict[str, Any] = {"pattern": Bidirectional, "causal": False, "seen": {"sees": _everything}}
 
+
+def _second_layer_conv(d_model: int, layer: int) -> Mixer:
+    return CausalConv(d_model, layer + 1, width=2, dilation_growth=3)
+
+
 MIXERS = [
     _attention("attention"),
     _attention("attention-grouped", num_heads=4),
@@ -125,6 +131,24 @@ MIXERS = [
     MixerCase("gru", GRU, gru, attends=False),
     MixerCase("lstm", LSTM, lstm, attends=False),
     MixerCase("rnn", RNN, rnn, attends=False),
+    MixerCase("gru-stacked", partial(GRU, num_layers=2), gru, attends=False),
+    MixerCase("lstm-stacked", partial(LSTM, num_layers=3, forget_bias=1.0), lstm, attends=False),
+    MixerCase("rnn-relu", partial(RNN, nonlinearity="relu"), partial(rnn, relu=True), attends=False),
+    MixerCase("rnn-looped", partial(RNN, num_layers=2, looped=True), rnn, attends=False),
+    MixerCase("gru-both-ways", partial(GRU, bidirectional=True), gru, attends=False, causal=False),
+    MixerCase("lstm-both-ways", partial(LSTM, num_layers=2, bidirectional=True), lstm, attends=False, causal=False),
+    MixerCase("rnn-both-ways", partial(RNN, bidirectional=True), rnn, attends=False, causal=False),
+    MixerCase("lru", LRU, lru, attends=False),
+    MixerCase("min-gru", MinGRU, min_gru, attends=False),
+    MixerCase("min-gru-wide", partial(MinGRU, expand=2), min_gru, attends=False),
+    MixerCase("s4d", partial(S4D, d_state=6), s4d, attends=False),
+    MixerCase("rg-lru", partial(RGLRU, d_state=24, num_heads=3), rg_lru, attends=False),
+    MixerCase("mamba", partial(Mamba, d_state=3), mamba, attends=False),
+    MixerCase("ngram-window", partial(NGramWindow, window=3), partial(ngram_window, window=3), attends=False),
+    MixerCase("cbow", partial(CBOW, window=3), partial(cbow, window=3), attends=False),
+    MixerCase("causal-conv", CausalConv, partial(causal_conv, dilation=1), attends=False),
+    MixerCase("causal-conv-dilated", _second_layer_conv, partial(causal_conv, dilation=3), attends=False),
+    MixerCase("min-lstm", MinLSTM, min_lstm, attends=False),
 ]
 
 POSITIONS = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from contracts.cases import BOTH_WAYS, LENGTHS, POSITIONS, MixerCase, PositionCase
+from contracts.cases import BOTH_WAYS, LENGTHS, POSITIONS, MixerCase, PositionCase, fits
 from contracts.laws import GARBAGE
 from contracts.subjects import decoder_subject, mixer_subject
 from seqlab.positions import NoPositions
@@ -14,12 +14,16 @@ from tolerances import assert_close
 mixers = pytest.mark.parametrize("mixer", BOTH_WAYS, ids=lambda mixer: mixer.name)
 lengths = pytest.mark.parametrize("length", LENGTHS)
 NONE, *_ = POSITIONS
-IN_MIXER = [case for case in POSITIONS if case.acts_on != "embeddings" or case is NONE]
+IN_MIXER = [
+    pytest.param(mixer, case, id=f"{mixer.name}-{case.name}")
+    for mixer in BOTH_WAYS
+    for case in POSITIONS
+    if fits(mixer, case) and (case.acts_on != "embeddings" or case is NONE)
+]
 
 
 @lengths
-@pytest.mark.parametrize("positions", IN_MIXER, ids=lambda case: case.name)
-@mixers
+@pytest.mark.parametrize(("mixer", "positions"), IN_MIXER)
 def test_padding_changes_nothing(mixer: MixerCase, positions: PositionCase, length: int) -> None:
     module, draw, _ = mixer_subject(mixer, positions)
     x = draw(2, length)
@@ -34,7 +38,7 @@ def test_padding_changes_nothing(mixer: MixerCase, positions: PositionCase, leng
 
 
 @lengths
-@mixers
+@pytest.mark.parametrize("mixer", [case for case in BOTH_WAYS if case.attends], ids=lambda mixer: mixer.name)
 def test_a_permutation_goes_through(mixer: MixerCase, length: int) -> None:
     module, draw, _ = mixer_subject(mixer, NONE)
     x, order = draw(2, length), torch.randperm(length)

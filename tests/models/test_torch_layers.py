@@ -55,20 +55,46 @@ def test_multi_head_attention(causal: bool, dtype: torch.dtype) -> None:
         assert_close(stacked, their_gradients[f"in_proj_{part}"])
 
 
+RECURRENCES = [(GRU, nn.GRU, {}), (LSTM, nn.LSTM, {}), (RNN, nn.RNN, {}), (RNN, nn.RNN, {"nonlinearity": "relu"})]
+
+
 @dtypes
-@pytest.mark.parametrize(("ours_type", "theirs_type"), [(GRU, nn.GRU), (LSTM, nn.LSTM), (RNN, nn.RNN)])
-def test_recurrences(ours_type: Any, theirs_type: Any, dtype: torch.dtype) -> None:
-    theirs = theirs_type(D_MODEL, D_MODEL, batch_first=True).to(dtype)
-    ours = ours_type(D_MODEL).to(dtype)
+@pytest.mark.parametrize("looped", [False, True], ids=["fused", "looped"])
+@pytest.mark.parametrize("num_layers", [1, 3])
+@pytest.mark.parametrize(("ours_type", "theirs_type", "options"), RECURRENCES)
+def test_recurrences(
+    ours_type: Any, theirs_type: Any, options: dict[str, Any], num_layers: int, looped: bool, dtype: torch.dtype
+) -> None:
+    theirs = theirs_type(D_MODEL, D_MODEL, num_layers, batch_first=True, **options).to(dtype)
+    ours = ours_type(D_MODEL, num_layers=num_layers, looped=looped, **options).to(dtype)
     ours.cell.load_state_dict(theirs.state_dict())
     x = torch.randn(2, 9, D_MODEL, dtype=dtype, requires_grad=True)
-    start = {name: torch.randn(2, D_MODEL, dtype=dtype) for name in ours.state_names}
-    first = tuple(entry.unsqueeze(0) for entry in start.values())
+    start = {name: torch.randn(2, num_layers, D_MODEL, dtype=dtype) for name in ours.state_names}
+    first = tuple(entry.transpose(0, 1).contiguous() for entry in start.values())
     expected, last = theirs(x, first if len(first) > 1 else first[0])
     y, state = ours(x, start)
     assert_close(y, expected)
     for ours_entry, entry in zip(state.values(), (last,) if isinstance(last, Tensor) else last, strict=True):
-        assert_close(ours_entry, entry[0])
+        assert_close(ours_entry, entry.transpose(0, 1))
+    pairs = zip(_gradients(ours, x, y).values(), _gradients(theirs, x, expected).values(), strict=True)
+    for gradient, reference in pairs:
+        assert_close(gradient, reference)
+
+
+@dtypes
+@pytest.mark.parametrize("num_layers", [1, 2])
+@pytest.mark.parametrize(("ours_type", "theirs_type", "options"), RECURRENCES)
+def test_recurrences_both_ways(
+    ours_type: Any, theirs_type: Any, options: dict[str, Any], num_layers: int, dtype: torch.dtype
+) -> None:
+    both = {"num_layers": num_layers, "bidirectional": True, **options}
+    theirs = theirs_type(D_MODEL, D_MODEL // 2, batch_first=True, **both).to(dtype)
+    ours = ours_type(D_MODEL, **both).to(dtype)
+    ours.cell.load_state_dict(theirs.state_dict())
+    x = torch.randn(2, 9, D_MODEL, dtype=dtype, requires_grad=True)
+    (y, state), (expected, _) = ours(x), theirs(x)
+    assert_close(y, expected)
+    assert state == {}
     pairs = zip(_gradients(ours, x, y).values(), _gradients(theirs, x, expected).values(), strict=True)
     for gradient, reference in pairs:
         assert_close(gradient, reference)

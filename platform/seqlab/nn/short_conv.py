@@ -9,6 +9,22 @@ import torch
 from torch import Tensor, nn
 
 
+def extend_history(state: Tensor, x: Tensor, length: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """What can be seen from x (B, T, D): itself after the inputs before it, `state` (B, R, D).
+
+    Args:
+        length: (B,) int64, how many inputs of each row of x are real, the first ones; None = all.
+
+    Returns:
+        history (B, R + T, D), and the next state, the last R real inputs.
+    """
+    history = torch.cat((state, x), dim=1)
+    if length is None:
+        return history, history[:, x.shape[1] :]
+    last = length.unsqueeze(1) + torch.arange(state.shape[1], device=x.device)
+    return history, history.gather(1, last.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+
+
 class ShortConv(nn.Module):
     """A depthwise causal convolution over time (Fu et al. 2023, "H3"; Mamba, DeltaNet): output t is a weighted sum of
     inputs t - W + 1 .. t, channel by channel.
@@ -31,12 +47,9 @@ class ShortConv(nn.Module):
     def forward(self, x: Tensor, state: Tensor, length: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """x (B, T, D) whose rows begin with their real inputs, `length` (B,) of them or all: y (B, T, D) and the
         next state."""
-        history = torch.cat((state, x), dim=1)
+        history, new_state = extend_history(state, x, length)
         y: Tensor = self.conv(history.transpose(1, 2)).transpose(1, 2)
-        if length is None:
-            return y, history[:, -(self.width - 1) :]
-        last = length.unsqueeze(1) + torch.arange(self.width - 1, device=x.device)
-        return y, history.gather(1, last.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+        return y, new_state
 
     def step(self, x_t: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
         """One input: x_t (B, D) and the state give y_t (B, D) and the next state."""

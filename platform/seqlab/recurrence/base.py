@@ -1,92 +1,177 @@
-"""What RNN, GRU and LSTM share: a fused cell over time, and padding as the identity.
+"""What RNN, GRU and LSTM share: fused layers over time, and their cells in `step`.
 
-B batch, T length, D d_model.
+B batch, T length, D d_model, L layers.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from seqlab.mixer import Mixer, State
+from seqlab.mixer import State
 from seqlab.nn.onnx_mode import emitting
-from seqlab.nn.padding import leading_pads, rotate_rows
-from seqlab.recurrence.onnx_cell import forward_onnx
+from seqlab.nn.scan import Carry
+from seqlab.recurrence.aligned import AlignedMixer, is_real
+from seqlab.recurrence.onnx_cell import Weights, forward_onnx
 
 
-class FusedRecurrence(Mixer):
-    """One recurrent layer of width d_model, run by PyTorch's fused kernel over time and by its cell in `step`.
+class FusedRecurrence(AlignedMixer):
+    """Layers of PyTorch's own, run by its fused kernels over time and by their cells in `step`.
 
-    A subclass names its state entries and gives the fused layer (`cell`) and the function of one step.
+    A subclass names its state entries, each (B, L, D), and gives the function of one step.
+
+    Args:
+        build: PyTorch's class of the layers (`cell`).
+        num_layers: L, stacked inside the mixer.
+        dropout: between the layers, in training.
+        bidirectional: a second pass from the end, each of width d_model/2, side by side in the output: not causal.
+        looped: a Python loop over `cell_step` in the fused kernels' place, with the same numbers: what those are
+            measured against.
+
+    Raises:
+        ValueError: dropout without a second layer, bidirectional with an odd d_model or looped.
     """
 
     state_names: tuple[str, ...]
     cell: nn.RNNBase
 
-    @abstractmethod
-    def cell_step(self, x_t: Tensor, state: State) -> State:
-        """The state after x_t (B, D): the equations of one step. Entry `h` is the output."""
-
-    def forward(
+    def __init__(
         self,
-        x: Tensor,
-        state: State | None = None,
+        d_model: int,
+        layer: int,
+        build: Callable[..., nn.RNNBase],
         *,
-        pad_mask: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-    ) -> tuple[Tensor, State]:
-        state = self.init_state(x.shape[0]) if state is None else state
-        if emitting():
-            entries = tuple(state[name] for name in self.state_names)
-            y, new_entries = forward_onnx(self.cell.mode, self._weights(), x, entries, pad_mask)
-            return y, dict(zip(self.state_names, new_entries, strict=True))
-        if x.device.type == "cpu" and torch.is_autocast_enabled("cpu"):
-            # Autocast asks oneDNN for a bfloat16 LSTM, which it has on few CPUs.
-            dtype = self._weights()[0].dtype
+        num_layers: int,
+        dropout: float,
+        bidirectional: bool,
+        looped: bool,
+    ) -> None:
+        super().__init__(d_model, layer)
+        if num_layers < 1:
+            raise ValueError(f"num_layers must be at least 1, got {num_layers}")
+        if dropout and num_layers == 1:
+            raise ValueError(
+                f"dropout acts between layers: with dropout {dropout}, num_layers must be at least 2, got 1"
+            )
+        if bidirectional and d_model % 2:
+            raise ValueError(f"bidirectional needs an even d_model, half for each direction, got {d_model}")
+        if bidirectional and looped:
+            raise ValueError("looped has one direction; leave out looped or bidirectional")
+        width = d_model // 2 if bidirectional else d_model
+        self.causal = not bidirectional
+        self.looped = looped
+        self.cell = build(d_model, width, num_layers, dropout=dropout, bidirectional=bidirectional, batch_first=True)
+
+    @abstractmethod
+    def cell_step(self, x_t: Tensor, carry: Carry, weights: Weights) -> Carry:
+        """One layer's state entries (B, D) after x_t (B, D): the equations of one step. The first is the output."""
+
+    def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
+        if not self.causal and state:
+            self._refuse()
+        if _autocast_on_cpu(x):
             with torch.autocast("cpu", enabled=False):
-                return self._run(x.to(dtype), {name: entry.to(dtype) for name, entry in state.items()}, pad_mask)
-        return self._run(x, state, pad_mask)
+                return self.run(x.to(self._any_weight().dtype), state, length)
+        entries = tuple(state[name].transpose(0, 1) for name in self.state_names) if self.causal else ()
+        run = self._run_onnx if emitting() else self._run_looped if self.looped else self._run_fused
+        y, last = run(x, entries, length)
+        if not self.causal:
+            return y, {}
+        if length is not None:
+            empty = (length == 0).unsqueeze(-1)
+            last = tuple(torch.where(empty, old, new) for old, new in zip(entries, last, strict=True))
+        return y, self._to_state(last)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        new_state = self.cell_step(x_t, state)
-        return new_state["h"], new_state
+        if not self.causal:
+            self._refuse()
+        if _autocast_on_cpu(x_t):
+            with torch.autocast("cpu", enabled=False):
+                return self.step(x_t.to(self._any_weight().dtype), state)
+        carries: list[Carry] = []
+        for k, (weights,) in enumerate(self._weights()):
+            carry = tuple(state[name][:, k] for name in self.state_names)
+            carries.append(self.cell_step(self._dropped(x_t, k), carry, weights))
+            x_t = carries[-1][0]
+        return x_t, self._to_state(tuple(torch.stack(entry) for entry in zip(*carries, strict=True)))
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        weight = self._weights()[0]
-        return {name: weight.new_zeros(batch_size, self.d_model) for name in self.state_names}
+        """Raises ValueError where the mixer is bidirectional: it has no state."""
+        if not self.causal:
+            self._refuse()
+        zeros = self._any_weight().new_zeros(batch_size, self.cell.num_layers, self.d_model)
+        return {name: zeros.clone() for name in self.state_names}
 
     def state_size(self, seq_len: int) -> int:
-        return len(self.state_names) * self.d_model
+        return len(self.state_names) * self.cell.num_layers * self.d_model if self.causal else 0
 
-    def _run(self, x: Tensor, state: State, pad_mask: Tensor | None) -> tuple[Tensor, State]:
-        if pad_mask is None:
-            y, last = self.cell(x, self._to_cell(state))
-            return y, self._from_cell(last)
-        # Rows begin with their real tokens, so that the cell ends each at its length: a pad is the identity.
-        lead, length = leading_pads(pad_mask), pad_mask.sum(dim=1)
-        aligned = rotate_rows(x, lead)
-        packed = pack_padded_sequence(aligned, length.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
-        packed_y, last = self.cell(packed, self._to_cell(state))
-        assert isinstance(packed_y, PackedSequence)
-        y, _ = pad_packed_sequence(packed_y, batch_first=True, total_length=x.shape[1])
-        y = rotate_rows(y, -lead)
-        empty = (length == 0).unsqueeze(-1)
-        ended = {name: torch.where(empty, state[name], new) for name, new in self._from_cell(last).items()}
-        return y, ended
+    def _run_fused(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:
+        """y (B, T, D), and the last entries, (L, B, D) as those given; none given means zeros."""
+        start = tuple(entry.contiguous() for entry in entries)
+        start_of_cell = None if not start else start[0] if len(start) == 1 else start
+        if length is None:
+            y, last = self.cell(x, start_of_cell)
+        else:
+            # The cell ends each row at its length: a pad is the identity.
+            packed = pack_padded_sequence(x, length.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
+            packed_y, last = self.cell(packed, start_of_cell)
+            assert isinstance(packed_y, PackedSequence)
+            y, _ = pad_packed_sequence(packed_y, batch_first=True, total_length=x.shape[1])
+        return y, (last,) if isinstance(last, Tensor) else last
 
-    def _weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        weight_ih, weight_hh, bias_ih, bias_hh = self.cell.all_weights[0]
-        return weight_ih, weight_hh, bias_ih, bias_hh
+    def _run_onnx(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:
+        """`_run_fused` as one ONNX node a layer."""
+        if length is None:
+            length = x.new_ones(x.shape[:2], dtype=torch.int64).sum(dim=1)
+        layers: list[Carry] = []
+        for k, weights in enumerate(self._weights()):
+            start = tuple(entry[k : k + 1] for entry in entries)
+            x, last = forward_onnx(self.cell.mode, weights, x, length.clamp(min=1), start)
+            layers.append(last)
+        return x, tuple(torch.cat(entry) for entry in zip(*layers, strict=True))
 
-    def _to_cell(self, state: State) -> Tensor | tuple[Tensor, ...]:
-        """(B, D) entries as the fused layer takes them: (1, B, D), a pair for the LSTM."""
-        entries = tuple(state[name].unsqueeze(0) for name in self.state_names)
-        return entries[0] if len(entries) == 1 else entries
+    def _run_looped(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:
+        """`_run_fused` as a Python loop over layers and steps."""
+        real = None if length is None else is_real(x, length).unbind(dim=1)
+        layers: list[Carry] = []
+        for k, (weights,) in enumerate(self._weights()):
+            carry, outputs = tuple(entry[k] for entry in entries), []
+            for t, x_t in enumerate(self._dropped(x, k).unbind(dim=1)):
+                new = self.cell_step(x_t, carry, weights)
+                outputs.append(new[0])
+                if real is not None:
+                    new = tuple(torch.where(real[t], n, old) for n, old in zip(new, carry, strict=True))
+                carry = new
+            layers.append(carry)
+            x = torch.stack(outputs, dim=1)
+        return x, tuple(torch.stack(entry) for entry in zip(*layers, strict=True))
 
-    def _from_cell(self, last: Tensor | tuple[Tensor, ...]) -> State:
-        entries = (last,) if isinstance(last, Tensor) else last
-        return {name: entry.squeeze(0) for name, entry in zip(self.state_names, entries, strict=True)}
+    def _dropped(self, x: Tensor, k: int) -> Tensor:
+        """What layer k reads."""
+        return F.dropout(x, self.cell.dropout, self.training) if k else x
+
+    def _weights(self) -> list[tuple[Weights, ...]]:
+        """Those of each layer, one or two directions."""
+        directions = 1 if self.causal else 2
+        weights = [(w_ih, w_hh, b_ih, b_hh) for w_ih, w_hh, b_ih, b_hh in self.cell.all_weights]
+        return [tuple(weights[k : k + directions]) for k in range(0, len(weights), directions)]
+
+    def _any_weight(self) -> Tensor:
+        return self._weights()[0][0][0]
+
+    def _to_state(self, last: Carry) -> State:
+        dtype = self._any_weight().dtype
+        return {n: entry.transpose(0, 1).to(dtype) for n, entry in zip(self.state_names, last, strict=True)}
+
+    def _refuse(self) -> None:
+        raise ValueError(f"{type(self).__name__}(bidirectional=True) has no state and no step; it cannot decode")
+
+
+def _autocast_on_cpu(x: Tensor) -> bool:
+    """Autocast asks oneDNN for a bfloat16 LSTM, which it has on few CPUs."""
+    return x.device.type == "cpu" and torch.is_autocast_enabled("cpu")

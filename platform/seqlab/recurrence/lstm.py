@@ -5,22 +5,52 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from seqlab.mixer import State
+from seqlab.nn.scan import Carry
 from seqlab.recurrence.base import FusedRecurrence
+from seqlab.recurrence.onnx_cell import Weights
 
 
 class LSTM(FusedRecurrence):
     """PyTorch's LSTM layer: c' = f * c + i * g, h' = o * tanh(c'), gates i, f, o sigmoid and g tanh of W x + U h.
 
-    The state is `h (B, D)` and `c (B, D)`.
+    The state is `h (B, num_layers, D)` and `c (B, num_layers, D)`; bidirectional, it has none.
+
+    Args:
+        forget_bias: where the forget gate's bias begins; 1 remembers from the start (Jozefowicz et al. 2015). None =
+            PyTorch's uniform draw around 0.
+        num_layers: stacked inside the mixer.
+        dropout: between those, in training.
+        bidirectional: both ways, half of d_model each: not causal.
+        looped: a Python loop in the fused kernel's place, to measure it against.
     """
 
     state_names = ("h", "c")
 
-    def __init__(self, d_model: int, layer: int = 0) -> None:
-        super().__init__(d_model, layer)
-        self.cell = nn.LSTM(d_model, d_model, batch_first=True)
+    def __init__(
+        self,
+        d_model: int,
+        layer: int = 0,
+        *,
+        forget_bias: float | None = None,
+        num_layers: int = 1,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        looped: bool = False,
+    ) -> None:
+        super().__init__(
+            d_model,
+            layer,
+            nn.LSTM,
+            num_layers=num_layers,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            looped=looped,
+        )
+        if forget_bias is not None:
+            for name, parameter in self.cell.named_parameters():
+                if "bias" in name:  # two of them, which are added
+                    forget = parameter.detach().chunk(4)[1]
+                    forget.fill_(forget_bias if "bias_ih" in name else 0.0)
 
-    def cell_step(self, x_t: Tensor, state: State) -> State:
-        h, c = torch.lstm_cell(x_t, (state["h"], state["c"]), *self._weights())
-        return {"h": h, "c": c}
+    def cell_step(self, x_t: Tensor, carry: Carry, weights: Weights) -> Carry:
+        return torch.lstm_cell(x_t, carry, *weights)

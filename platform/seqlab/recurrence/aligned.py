@@ -1,0 +1,56 @@
+"""Padding, once for all recurrences: rows begin with their real tokens, and what follows is the identity.
+
+B batch, T length, D d_model.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from seqlab.mixer import Mixer, State
+from seqlab.nn.padding import leading_pads, rotate_rows
+
+
+class AlignedMixer(Mixer):
+    """A mixer that sees no leading pads: its rows are rotated past them, and the outputs back."""
+
+    @abstractmethod
+    def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
+        """`forward` of x (B, T, D) whose rows begin with their real tokens: `length` (B,) int64 of them, or all.
+
+        Outputs at pads may be anything; the new state is the one after the last real token. Where the mixer is not
+        causal, both states are empty.
+        """
+
+    def forward(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        pad_mask: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
+        if state is None:
+            state = self.init_state(x.shape[0]) if self.causal else {}
+        if pad_mask is None:
+            return self.run(x, state, None)
+        lead = leading_pads(pad_mask)
+        y, new_state = self.run(rotate_rows(x, lead), state, pad_mask.sum(dim=1))
+        return rotate_rows(y, -lead), new_state
+
+
+def is_real(x: Tensor, length: Tensor) -> Tensor:
+    """(B, T, 1) bool: which of x (B, T, ...) are among the first `length` (B,) of their row."""
+    return (torch.arange(x.shape[1], device=x.device) < length.unsqueeze(1)).unsqueeze(-1)
+
+
+def identity_at_pads(a: Tensor, b: Tensor, length: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The factors and inputs (B, T, D) of h' = a h + b, 1 and 0 where a row has ended."""
+    if length is None:
+        return a, b
+    real = is_real(b, length)
+    return torch.where(real, a, 1.0), torch.where(real, b, 0.0)

@@ -1,0 +1,132 @@
+"""The first-order diagonal recurrence h_t = a_t * h_{t-1} + b_t over whole sequences.
+
+Chunks of about sqrt(T/2) steps advance side by side (Blelloch 1990): a sequence costs O(T) work in about 2 sqrt(2 T)
+vector operations. It multiplies and adds, and never divides or takes a logarithm: it is exact for any a, 0 and
+negative ones too.
+
+B batch, T length, D channels, C chunks, L steps of a chunk.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from seqlab.nn.onnx_mode import emitting
+from seqlab.nn.scan import Carry, scan_over_time
+
+Pair = tuple[Tensor, Tensor]
+"""A complex number as its real and its imaginary part."""
+
+
+def linear_scan(a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
+    """Every h_t of h_t = a_t * h_{t-1} + b_t, in at least float32.
+
+    Args:
+        a: (B, T, D) factors; 1, with b = 0, makes a step the identity.
+        b: (B, T, D) inputs.
+        h0: (B, D), before the first step.
+
+    Returns:
+        (B, T, D); gradients reach all three.
+    """
+    dtype = _at_least_float32(a, b, h0)
+    a, b, h0 = a.to(dtype), b.to(dtype), h0.to(dtype)
+    if emitting():
+
+        def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
+            h = now[0] * carry[0] + now[1]
+            return (h,), h
+
+        return scan_over_time(step, (h0,), (a, b))[0]
+    return _apply(a, b, h0)
+
+
+def complex_scan(a: Pair, b: Pair, h0: Pair) -> Pair:
+    """`linear_scan` of complex numbers, each a pair of real tensors of its shapes."""
+    if emitting():
+
+        def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
+            h = complex_step((now[0], now[1]), (now[2], now[3]), (carry[0], carry[1]))
+            return h, torch.cat(h, dim=-1)
+
+        real, imag = scan_over_time(step, h0, (*a, *b))[0].chunk(2, dim=-1)
+        return real, imag
+    dtype = _at_least_float32(*a, *b, *h0)
+    h = _apply(*(torch.complex(pair[0].to(dtype), pair[1].to(dtype)) for pair in (a, b, h0)))
+    return h.real, h.imag
+
+
+def complex_step(a: Pair, b: Pair, h: Pair) -> Pair:
+    """a * h + b of complex numbers."""
+    real, imag = complex_product(a, h)
+    return real + b[0], imag + b[1]
+
+
+def complex_product(a: Pair, b: Pair) -> Pair:
+    """a * b of complex numbers."""
+    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
+
+
+def _at_least_float32(*tensors: Tensor) -> torch.dtype:
+    dtype = torch.float32
+    for tensor in tensors:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    return dtype
+
+
+class _LinearScan(torch.autograd.Function):
+    """The scan and its gradient: g_t = dy_t + a_{t+1} * g_{t+1}, the same scan from the end."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
+        h = _scan(a, b, h0)
+        ctx.save_for_backward(a, h0, h)
+        return h
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
+        a, h0, h = ctx.saved_tensors
+        wants_a, wants_b, wants_h0 = ctx.needs_input_grad
+        a_next = torch.cat((a[:, 1:], torch.ones_like(a[:, :1])), dim=1).conj().resolve_conj()
+        g = _scan(a_next, dy, torch.zeros_like(h0), reverse=True)
+        da = g * torch.cat((h0.unsqueeze(1), h[:, :-1]), dim=1).conj() if wants_a else None
+        return da, g if wants_b else None, a[:, 0].conj() * g[:, 0] if wants_h0 else None
+
+
+def _apply(a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
+    h: Tensor = _LinearScan.apply(a, b, h0)  # type: ignore[no-untyped-call]
+    return h
+
+
+def _scan(a: Tensor, b: Tensor, h0: Tensor, *, reverse: bool = False) -> Tensor:
+    """(B, T, D): every h_t, from the first step on or, reversed, from the last."""
+    batch_size, length, width = b.shape
+    size = math.isqrt(max(length // 2, 1))
+    chunks = -(-length // size)
+    if chunks * size != length:
+        missing = (batch_size, chunks * size - length, width)
+        a, b = torch.cat((a, a.new_ones(missing)), dim=1), torch.cat((b, b.new_zeros(missing)), dim=1)
+    a, b = (x.reshape(batch_size, chunks, size, width) for x in (a, b))
+    steps = range(size - 1, -1, -1) if reverse else range(size)
+
+    # What each chunk makes of a state of zeros; with the product of its factors, of any state.
+    ends = torch.zeros_like(b[:, :, 0])
+    for t in steps:
+        ends = torch.addcmul(b[:, :, t], a[:, :, t], ends)
+    factors = a.prod(dim=2)
+    starts = torch.empty_like(ends)
+    for chunk in range(chunks - 1, -1, -1) if reverse else range(chunks):
+        starts[:, chunk] = h0
+        h0 = torch.addcmul(ends[:, chunk], factors[:, chunk], h0)
+
+    h, state = torch.empty_like(b), starts
+    for t in steps:
+        state = torch.addcmul(b[:, :, t], a[:, :, t], state)
+        h[:, :, t] = state
+    return h.view(batch_size, chunks * size, width)[:, :length]

@@ -1,0 +1,55 @@
+"""What minGRU and minLSTM share: gates that see the input only, so that the state is a linear scan (Feng et al. 2024,
+"Were RNNs All We Needed?").
+
+B batch, T length, D d_model, N state.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from torch import Tensor, nn
+
+from seqlab.mixer import State
+from seqlab.recurrence.aligned import AlignedMixer, identity_at_pads
+from seqlab.recurrence.linear_scan import linear_scan
+
+
+class MinimalRNN(AlignedMixer):
+    """h_t = a_t * h_{t-1} + b_t with a_t and b_t functions of x_t alone, projected down to d_model.
+
+    The state is `h (B, expand D)`.
+
+    Args:
+        num_projections: how many of its width a subclass needs of x_t.
+        expand: the state's width in multiples of d_model (the paper's alpha).
+    """
+
+    def __init__(self, d_model: int, layer: int, *, num_projections: int, expand: int) -> None:
+        super().__init__(d_model, layer)
+        if expand < 1:
+            raise ValueError(f"expand must be at least 1, got {expand}")
+        self.d_state = expand * d_model
+        self.in_proj = nn.Linear(d_model, num_projections * self.d_state)
+        self.out_proj = nn.Linear(self.d_state, d_model)
+
+    @abstractmethod
+    def coefficients(self, projected: Tensor) -> tuple[Tensor, Tensor]:
+        """Factors and inputs (..., N) from the projected input (..., num_projections N)."""
+
+    def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
+        start = state["h"]
+        a, b = identity_at_pads(*self.coefficients(self.in_proj(x).to(start.dtype)), length)
+        h = linear_scan(a, b, start).to(start.dtype)
+        return self.out_proj(h), {"h": h[:, -1]}
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        a, b = self.coefficients(self.in_proj(x_t).to(state["h"].dtype))
+        h = a * state["h"] + b
+        return self.out_proj(h), {"h": h}
+
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
+        return {"h": self.in_proj.weight.new_zeros(batch_size, self.d_state)}
+
+    def state_size(self, seq_len: int) -> int:
+        return self.d_state

@@ -1,0 +1,172 @@
+"""The diagonal structured state space model (Gu et al. 2022, "On the Parameterization and Initialization of Diagonal
+State Space Models").
+
+B batch, T length, D d_model, N complex states of a channel, C chunks, L steps of a chunk.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqlab.mixer import State
+from seqlab.nn.numerics import expm1
+from seqlab.nn.onnx_mode import emitting
+from seqlab.nn.scan import Carry, scan_over_time
+from seqlab.recurrence.aligned import AlignedMixer, is_real
+from seqlab.recurrence.linear_scan import Pair, complex_product, complex_scan, complex_step
+
+_CHUNK = 64
+
+
+class S4D(AlignedMixer):
+    """Per channel, h' = A h + B x with a diagonal complex A, discretised with step dt by zero-order hold (equation 2):
+    h_t = exp(dt A) h_{t-1} + (exp(dt A) - 1)/A x_t, y_t = 2 Re(C h_t) + skip * x_t; then out = GLU(W gelu(y)), which
+    mixes the channels, as in the authors' code. A channel's other N states are the conjugates; B is 1 (section 3.2).
+
+    Training is chunked: inside a chunk the convolution with 2 Re(C exp(k dt A) B) as one matrix product a channel,
+    between chunks the recurrence. No power of exp(dt A) exceeds 1.
+
+    The state is `h_real (B, D, N)` and `h_imag (B, D, N)`.
+
+    Args:
+        d_state: states of a channel with their conjugates, even (ValueError); N is half of it.
+        init: "lin": A_n = -1/2 + i pi n; "inv": A_n = -1/2 + i (d_state/pi) (d_state/(2n + 1) - 1) (section 4.2).
+        dt_min: dt begins log-uniform from here, above 0 (ValueError),
+        dt_max: to here.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        layer: int = 0,
+        *,
+        d_state: int = 64,
+        init: Literal["lin", "inv"] = "lin",
+        dt_min: float = 0.001,
+        dt_max: float = 0.1,
+    ) -> None:
+        super().__init__(d_model, layer)
+        if d_state < 2 or d_state % 2:
+            raise ValueError(f"d_state counts pairs of conjugates and must be even and positive, got {d_state}")
+        if init not in ("lin", "inv"):
+            raise ValueError(f'init must be "lin" or "inv", got {init!r}')
+        if not 0 < dt_min <= dt_max:
+            raise ValueError(f"0 < dt_min <= dt_max must hold, got dt_min {dt_min} and dt_max {dt_max}")
+        self.d_state = d_state
+        n = torch.arange(d_state // 2)
+        frequency = math.pi * n if init == "lin" else d_state / math.pi * (d_state / (2 * n + 1) - 1)
+        log_dt = math.log(dt_min) + torch.rand(d_model) * (math.log(dt_max) - math.log(dt_min))
+        self.log_dt = nn.Parameter(log_dt)
+        self.log_decay = nn.Parameter(torch.full((d_model, d_state // 2), math.log(0.5)))
+        self.frequency = nn.Parameter(frequency.float().expand(d_model, -1).clone())
+        # A complex standard normal.
+        self.c_real = nn.Parameter(torch.randn(d_model, d_state // 2) / math.sqrt(2))
+        self.c_imag = nn.Parameter(torch.randn(d_model, d_state // 2) / math.sqrt(2))
+        self.skip = nn.Parameter(torch.randn(d_model))
+        self.out_proj = nn.Linear(d_model, 2 * d_model)
+
+    def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
+        with torch.autocast(x.device.type, enabled=False):
+            inputs = x.to(self.skip.dtype)
+            y, h = (self._scan if emitting() else self._chunked)(inputs, (state["h_real"], state["h_imag"]), length)
+        return self._output(y, x), {"h_real": h[0], "h_imag": h[1]}
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        with torch.autocast(x_t.device.type, enabled=False):
+            h = self._advance(x_t.to(self.skip.dtype), (state["h_real"], state["h_imag"]), self._power(1))
+            return self._output(self._read(h), x_t), {"h_real": h[0], "h_imag": h[1]}
+
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
+        zeros = self.skip.new_zeros(batch_size, self.d_model, self.d_state // 2)
+        return {"h_real": zeros, "h_imag": zeros.clone()}
+
+    def state_size(self, seq_len: int) -> int:
+        return self.d_model * self.d_state
+
+    def _power(self, steps: Tensor | int) -> Pair:
+        """exp(steps dt A): (D, N) each part, after the dimensions of `steps` (..., 1, 1)."""
+        dt = self.log_dt.exp().unsqueeze(-1)
+        radius, angle = torch.exp(-steps * dt * self.log_decay.exp()), steps * dt * self.frequency
+        return radius * angle.cos(), radius * angle.sin()
+
+    def _gain(self) -> Pair:
+        """(exp(dt A) - 1)/A, (D, N) each part; near 0 the difference would cancel."""
+        dt, decay = self.log_dt.exp().unsqueeze(-1), self.log_decay.exp()
+        angle, shrink = dt * self.frequency, expm1(-dt * decay)
+        real, imag = shrink * angle.cos() - 2 * (angle / 2).sin() ** 2, (shrink + 1) * angle.sin()
+        square = decay**2 + self.frequency**2
+        return (imag * self.frequency - real * decay) / square, (-real * self.frequency - imag * decay) / square
+
+    def _advance(self, x_t: Tensor, h: Pair, power: Pair) -> Pair:
+        """The state (B, D, N) after x_t (B, D)."""
+        real, imag = self._gain()
+        return complex_step(power, (real * x_t.unsqueeze(-1), imag * x_t.unsqueeze(-1)), h)
+
+    def _read(self, h: Pair) -> Tensor:
+        """2 Re(C h): (..., D, N) to (..., D)."""
+        return 2 * (self.c_real * h[0] - self.c_imag * h[1]).sum(dim=-1)
+
+    def _output(self, y: Tensor, x: Tensor) -> Tensor:
+        mixed: Tensor = self.out_proj(F.gelu(y.to(x.dtype) + self.skip * x))
+        return F.glu(mixed, dim=-1)
+
+    def _scan(self, x: Tensor, h: Pair, length: Tensor | None) -> tuple[Tensor, Pair]:
+        """y (B, T, D) and the last state, a step after the other."""
+        real = torch.ones_like(x[..., :1], dtype=torch.bool) if length is None else is_real(x, length)
+        power = self._power(1)
+
+        def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
+            x_t, real_t = now
+            new = self._advance(x_t, (carry[0], carry[1]), power)
+            kept = (torch.where(real_t.unsqueeze(-1), n, old) for n, old in zip(new, carry, strict=True))
+            return tuple(kept), self._read(new)
+
+        y, last = scan_over_time(step, h, (x, real))
+        return y, (last[0], last[1])
+
+    def _chunked(self, x: Tensor, h0: Pair, length: Tensor | None) -> tuple[Tensor, Pair]:
+        """y (B, T, D) and the last state, chunk by chunk."""
+        batch_size, total, width = x.shape
+        size = min(_CHUNK, total)
+        chunks = -(-total // size)
+        if length is None:
+            length = torch.full((batch_size,), total, device=x.device)
+        x = F.pad(torch.where(is_real(x, length), x, 0.0), (0, 0, 0, chunks * size - total))
+        by_channel = x.view(batch_size * chunks, size, width).permute(2, 0, 1)  # (D, B C, L)
+        power = self._power(torch.arange(size + 1, device=x.device).view(-1, 1, 1))
+        # What an input adds to the state k steps later; with C, to the output.
+        response = complex_product(self._gain(), (power[0][:-1], power[1][:-1]))
+        to_end = torch.cat(response, dim=-1).flip(0).transpose(0, 1)  # (D, L, 2 N)
+
+        ends = torch.bmm(by_channel, to_end).view(width, batch_size, chunks, -1).permute(1, 2, 0, 3)
+        real, imag = (part.flatten(2) for part in ends.chunk(2, dim=-1))
+        decay = (power[0][-1].flatten().expand_as(real), power[1][-1].flatten().expand_as(imag))
+        after = complex_scan(decay, (real, imag), (h0[0].flatten(1), h0[1].flatten(1)))
+        starts = [
+            torch.cat((first.unsqueeze(1), later[:, :-1].view(batch_size, chunks - 1, width, -1)), dim=1)
+            for first, later in zip(h0, after, strict=True)
+        ]  # (B, C, D, N) each part
+
+        past = torch.arange(size, device=x.device) - torch.arange(size, device=x.device).unsqueeze(1)
+        inside = torch.where(past >= 0, self._read(response).t()[:, past.clamp(min=0)], 0.0)  # (D, L from, L to)
+        before = torch.cat(starts, dim=-1).permute(2, 0, 1, 3).reshape(width, batch_size * chunks, -1)
+        c_power = complex_product((self.c_real, self.c_imag), (power[0][1:], power[1][1:]))
+        y = torch.bmm(by_channel, inside)
+        y = y + torch.bmm(before, 2 * torch.cat((c_power[0], -c_power[1]), dim=-1).permute(1, 2, 0))
+        y = y.permute(1, 2, 0).reshape(batch_size, chunks * size, width)[:, :total]
+
+        # Where a row ends: the start of its last chunk, and the inputs since then.
+        chunk = (length - 1).clamp(min=0) // size
+        since = length - chunk * size
+        place = torch.arange(-size, 0, device=x.device) + length.unsqueeze(1)  # (B, L)
+        last = x.gather(1, place.clamp(min=0).unsqueeze(-1).expand(-1, -1, width))
+        last = torch.where((place >= (chunk * size).unsqueeze(1)).unsqueeze(-1), last, 0.0)
+        added = torch.einsum("bld,dln->bdn", last, to_end).chunk(2, dim=-1)
+        row = torch.arange(batch_size, device=x.device)
+        start = (starts[0][row, chunk], starts[1][row, chunk])
+        return y, complex_step(self._power(since.view(-1, 1, 1)), (added[0], added[1]), start)

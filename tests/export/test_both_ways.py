@@ -1,0 +1,51 @@
+"""Recurrences that read both ways, as ONNX nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from contracts.subjects import randomized
+from seqlab.nn.onnx_mode import emit_onnx
+from seqlab.recurrence import GRU, LSTM, RNN
+from seqlab_export.graphs import OPSET
+from tolerances import TOLERANCE
+
+D_MODEL = 6
+
+
+class _Outputs(nn.Module):
+    def __init__(self, mixer: nn.Module) -> None:
+        super().__init__()
+        self.mixer = mixer
+
+    def forward(self, x: Tensor, pad_mask: Tensor) -> Tensor:
+        y: Tensor = self.mixer(x, pad_mask=pad_mask)[0]
+        return y
+
+
+# torch's exporter uses what its own version deprecates.
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+@pytest.mark.parametrize(
+    ("build", "options"), [(RNN, {}), (RNN, {"nonlinearity": "relu"}), (LSTM, {}), (GRU, {})], ids=str
+)
+def test_onnxruntime_computes_what_the_mixer_does(build: Any, options: dict[str, Any]) -> None:
+    mixer = randomized(build(D_MODEL, num_layers=2, bidirectional=True, **options)).float()
+    dims = {0: Dim("B"), 1: Dim("T")}
+    example = (torch.zeros(17, 13, D_MODEL), torch.ones(17, 13, dtype=torch.bool))
+    with emit_onnx(), torch.no_grad():
+        program = torch.export.export(_Outputs(mixer), example, dynamic_shapes=(dims, dims), strict=False)
+    model = torch.onnx.export(program, opset_version=OPSET, input_names=["x", "pad_mask"], verbose=False)
+    session = ort.InferenceSession(model.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    x, pad_mask = torch.randn(3, 29, D_MODEL), torch.ones(3, 29, dtype=torch.bool)
+    pad_mask[0, :7], pad_mask[1, 9:] = False, False
+    (found,) = session.run(None, {"x": x.numpy(), "pad_mask": pad_mask.numpy()})
+    expected = mixer(x, pad_mask=pad_mask)[0].detach().numpy()
+    real = pad_mask.numpy()
+    np.testing.assert_allclose(found[real], expected[real], rtol=0, atol=TOLERANCE[torch.float32])

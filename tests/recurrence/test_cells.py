@@ -1,0 +1,77 @@
+"""The options of RNN, LSTM and GRU: how they begin, what they refuse, and the loop that equals the fused kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from seqlab.recurrence import GRU, LSTM, RNN
+from tolerances import assert_close
+
+D_MODEL = 6
+cells = pytest.mark.parametrize("build", [RNN, LSTM, GRU])
+
+
+def test_an_irnn_begins_as_a_sum() -> None:
+    """Le et al. 2015: with positive inputs, the state is the sum of what was put in."""
+    rnn = RNN(D_MODEL, nonlinearity="relu", identity_init=True, num_layers=2)
+    torch.nn.init.eye_(rnn.cell.weight_ih_l0)
+    torch.nn.init.eye_(rnn.cell.weight_ih_l1)
+    x = torch.rand(2, 9, D_MODEL)
+    assert_close(rnn(x)[0], x.cumsum(dim=1).cumsum(dim=1))
+
+
+def test_forget_bias_is_the_sum_of_both_biases() -> None:
+    torch.manual_seed(1)
+    plain = LSTM(D_MODEL, num_layers=2)
+    torch.manual_seed(1)
+    remembering = LSTM(D_MODEL, num_layers=2, forget_bias=1.5)
+    for layer in (0, 1):
+        parts = [getattr(remembering.cell, f"bias_{side}_l{layer}").chunk(4) for side in ("ih", "hh")]
+        assert (parts[0][1] + parts[1][1]).tolist() == [1.5] * D_MODEL
+        for gate in (0, 2, 3):
+            assert torch.equal(parts[0][gate], getattr(plain.cell, f"bias_ih_l{layer}").chunk(4)[gate])
+
+
+@cells
+def test_the_loop_is_the_fused_kernel(build: Any) -> None:
+    fused = build(D_MODEL, num_layers=2).double()
+    looped = build(D_MODEL, num_layers=2, looped=True).double()
+    looped.load_state_dict(fused.state_dict())
+    x = torch.randn(3, 9, D_MODEL, dtype=torch.float64)
+    pad_mask = torch.ones(3, 9, dtype=torch.bool)
+    pad_mask[0, :4], pad_mask[1, 5:], pad_mask[2] = False, False, False
+    state = {name: torch.randn_like(entry) for name, entry in fused.init_state(3).items()}
+    (y, new), (expected, expected_new) = looped(x, state, pad_mask=pad_mask), fused(x, state, pad_mask=pad_mask)
+    assert_close(y[pad_mask], expected[pad_mask])
+    for name, entry in expected_new.items():
+        assert_close(new[name], entry)
+        assert torch.equal(new[name][2], state[name][2])
+
+
+@cells
+def test_dropout_acts_between_layers_in_training_only(build: Any) -> None:
+    x, width = torch.randn(400, 3, 64), 64
+    for mixer in (build(width, num_layers=2, dropout=0.5), build(width, num_layers=2, dropout=0.5, looped=True)):
+        assert not torch.equal(mixer(x)[0], mixer(x)[0])
+        (one,), (two,) = ([mixer(x)[1]["h"][:, layer]] for layer in (0, 0))
+        assert torch.equal(one, two), "the first layer is not dropped"
+        mixer.eval()
+        assert torch.equal(mixer(x)[0], mixer(x)[0])
+
+
+@cells
+def test_what_is_refused(build: Any) -> None:
+    with pytest.raises(ValueError, match="num_layers must be at least 1, got 0"):
+        build(D_MODEL, num_layers=0)
+    with pytest.raises(ValueError, match="dropout acts between layers"):
+        build(D_MODEL, dropout=0.1)
+    with pytest.raises(ValueError, match="even d_model, half for each direction, got 5"):
+        build(5, bidirectional=True)
+    with pytest.raises(ValueError, match="leave out looped or bidirectional"):
+        build(D_MODEL, bidirectional=True, looped=True)
+    both_ways = build(D_MODEL, bidirectional=True)
+    with pytest.raises(ValueError, match="no state and no step"):
+        both_ways(torch.randn(1, 2, D_MODEL), build(D_MODEL).init_state(1))
