@@ -160,7 +160,7 @@ def _capture(form: SequenceForm | StepForm, length: int, state: tuple[StateInfo,
 
     tokens, pad_mask = info.inputs[:2]
     try:
-        with emit_onnx():
+        with emit_onnx(), torch.no_grad():
             program = torch.export.export(
                 form,
                 (example(tokens), example(pad_mask), {entry.name: example(entry) for entry in state}),

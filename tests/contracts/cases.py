@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from torch import Tensor
 
 from references.attention import softmax_attention
+from references.linear_attention import delta_net, gated_linear_attention, linear_attention, mamba2, retention
 from references.positions import NaiveALiBi, NaiveEncoding, NaiveLearned, NaiveRoPE, NaiveSinusoidal
 from references.recurrence import gru, lstm, rnn
-from seqlab.attention import Attention
+from seqlab.attention import (
+    Attention,
+    DeltaNet,
+    GatedDeltaNet,
+    GatedLinearAttention,
+    LinearAttention,
+    Mamba2,
+    Retention,
+)
 from seqlab.mixer import Mixer
 from seqlab.positions import ALiBi, Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
 from seqlab.recurrence import GRU, LSTM, RNN
@@ -52,12 +62,34 @@ def _attention(name: str, *, num_heads: int, num_kv_heads: int, causal: bool = T
     return MixerCase(name, partial(Attention, **heads, bias=bias), partial(softmax_attention, **heads), causal=causal)
 
 
+def _recurrent(name: str, mixer: Callable[..., Mixer], reference: Callable[..., Tensor], **options: Any) -> MixerCase:
+    """A mixer whose reference takes its options."""
+    return MixerCase(name, partial(mixer, **options), partial(reference, **options), attends=False)
+
+
+_MAMBA2 = {"d_state": 6, "head_dim": 8, "expand": 2}
+
 MIXERS = [
     _attention("attention", num_heads=2, num_kv_heads=2),
     _attention("attention-grouped", num_heads=4, num_kv_heads=2),
     _attention("attention-multi-query", num_heads=2, num_kv_heads=1, bias=False),
     _attention("attention-both-ways", num_heads=2, num_kv_heads=2, causal=False),
     _attention("attention-both-ways-grouped", num_heads=4, num_kv_heads=2, causal=False),
+    _recurrent("linear-elu", LinearAttention, linear_attention, num_heads=2, feature_map="elu"),
+    _recurrent("linear-relu", LinearAttention, linear_attention, num_heads=2, feature_map="relu"),
+    _recurrent("linear-softmax", LinearAttention, linear_attention, num_heads=2, feature_map="softmax"),
+    _recurrent("retention", Retention, retention, num_heads=2),
+    _recurrent("gated-linear", GatedLinearAttention, gated_linear_attention, num_heads=2),
+    _recurrent("delta-net", DeltaNet, delta_net, num_heads=2),
+    _recurrent("delta-net-negative", DeltaNet, delta_net, num_heads=2, negative_eigenvalues=True),
+    MixerCase(
+        "gated-delta-net",
+        partial(GatedDeltaNet, num_heads=2),
+        partial(delta_net, num_heads=2, gated=True),
+        attends=False,
+    ),
+    _recurrent("mamba2", Mamba2, mamba2, **_MAMBA2, num_groups=1),
+    _recurrent("mamba2-groups", Mamba2, mamba2, **_MAMBA2, num_groups=2),
     MixerCase("gru", GRU, gru, attends=False),
     MixerCase("lstm", LSTM, lstm, attends=False),
     MixerCase("rnn", RNN, rnn, attends=False),

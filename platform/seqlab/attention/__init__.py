@@ -1,5 +1,19 @@
 """Softmax attention and its relatives, one idea a file."""
 
+from seqlab.attention.delta_net import DeltaNet
+from seqlab.attention.gated_delta_net import GatedDeltaNet
+from seqlab.attention.gated_linear import GatedLinearAttention
+from seqlab.attention.linear import LinearAttention
+from seqlab.attention.mamba2 import Mamba2
+from seqlab.attention.retention import Retention
 from seqlab.attention.softmax import Attention
 
-__all__ = ["Attention"]
+__all__ = [
+    "Attention",
+    "DeltaNet",
+    "GatedDeltaNet",
+    "GatedLinearAttention",
+    "LinearAttention",
+    "Mamba2",
+    "Retention",
+]
