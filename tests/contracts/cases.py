@@ -13,6 +13,8 @@ from references.attention import softmax_attention
 from references.linear_attention import delta_net, gated_linear_attention, linear_attention, mamba2, retention
 from references.positions import NaiveALiBi, NaiveEncoding, NaiveLearned, NaiveRoPE, NaiveSinusoidal
 from references.recurrence import gru, lstm, rnn
+from references.rwkv import rwkv7
+from references.xlstm import mlstm, slstm
 from seqlab.attention import (
     Attention,
     DeltaNet,
@@ -24,7 +26,7 @@ from seqlab.attention import (
 )
 from seqlab.mixer import Mixer
 from seqlab.positions import ALiBi, Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
-from seqlab.recurrence import GRU, LSTM, RNN
+from seqlab.recurrence import GRU, LSTM, MLSTM, RNN, RWKV7, SLSTM
 
 D_MODEL = 16
 MAX_SEQ_LEN = 256
@@ -93,6 +95,9 @@ MIXERS = [
     MixerCase("gru", GRU, gru, attends=False),
     MixerCase("lstm", LSTM, lstm, attends=False),
     MixerCase("rnn", RNN, rnn, attends=False),
+    _recurrent("mlstm", MLSTM, mlstm, num_heads=2),
+    _recurrent("slstm", SLSTM, slstm, num_heads=2),
+    _recurrent("rwkv7", RWKV7, rwkv7, head_dim=8),
 ]
 
 POSITIONS = [

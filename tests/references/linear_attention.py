@@ -7,15 +7,12 @@ A pad is the identity. Every reference is called with the mixer's parameters, x 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
+from references.naive import Weights, group_norm, in_rows, linear, sigmoid, swish
 from references.positions import NaiveEncoding
-
-Weights = Mapping[str, Tensor]
-Row = Callable[[list[Tensor]], list[Tensor]]
 
 
 def linear_attention(
@@ -32,17 +29,17 @@ def linear_attention(
         outputs = []
         states: dict[int, tuple[Tensor, Tensor]] = {}
         for x_t in vectors:
-            q, k, v = (_heads(_linear(weights, name, x_t), num_heads) for name in ("q_proj", "k_proj", "v_proj"))
+            q, k, v = (heads_of(linear(weights, name, x_t), num_heads) for name in ("q_proj", "k_proj", "v_proj"))
             y = []
             for h in range(num_heads):
                 s, z = states.get(h, (torch.zeros(len(k[h]), len(v[h]), dtype=x.dtype), torch.zeros_like(k[h])))
                 s, z = s + torch.outer(phi(k[h]), v[h]), z + phi(k[h])
                 states[h] = s, z
                 y.append(phi(q[h]) @ s / (phi(q[h]) @ z + 1e-6))
-            outputs.append(_linear(weights, "out_proj", torch.cat(y)))
+            outputs.append(linear(weights, "out_proj", torch.cat(y)))
         return outputs
 
-    return _rows(row, x, real)
+    return in_rows(row, x, real)
 
 
 def retention(weights: Weights, x: Tensor, real: Tensor, encoding: NaiveEncoding, *, num_heads: int) -> Tensor:
@@ -51,21 +48,21 @@ def retention(weights: Weights, x: Tensor, real: Tensor, encoding: NaiveEncoding
     def row(vectors: list[Tensor]) -> list[Tensor]:
         outputs = []
         for t, x_t in enumerate(vectors):
-            q = _heads(_linear(weights, "q_proj", x_t), num_heads)
+            q = heads_of(linear(weights, "q_proj", x_t), num_heads)
             heads = []
             for h in range(num_heads):
                 gamma = 1 - 2.0 ** (-5 - h)
                 o = torch.zeros(1, dtype=x.dtype)
                 for i in range(t + 1):  # the parallel form: (Q K^T * D) V with D_ti = gamma^(t - i)
-                    k = _heads(_linear(weights, "k_proj", vectors[i]), num_heads)[h]
-                    v = _heads(_linear(weights, "v_proj", vectors[i]), num_heads)[h]
+                    k = heads_of(linear(weights, "k_proj", vectors[i]), num_heads)[h]
+                    v = heads_of(linear(weights, "v_proj", vectors[i]), num_heads)[h]
                     o = o + gamma ** (t - i) * (q[h] @ k) / math.sqrt(len(k)) * v
-                heads.append(_group_norm(weights, o, h))
-            gate = _swish(_linear(weights, "gate_proj", x_t))
-            outputs.append(_linear(weights, "out_proj", gate * torch.cat(heads)))
+                heads.append(group_norm(weights, o, h, 1e-5))
+            gate = swish(linear(weights, "gate_proj", x_t))
+            outputs.append(linear(weights, "out_proj", gate * torch.cat(heads)))
         return outputs
 
-    return _rows(row, x, real)
+    return in_rows(row, x, real)
 
 
 def gated_linear_attention(
@@ -76,18 +73,18 @@ def gated_linear_attention(
     def row(vectors: list[Tensor]) -> list[Tensor]:
         outputs, states = [], [torch.zeros(1, 1, dtype=x.dtype)] * num_heads
         for x_t in vectors:
-            q, k, v = (_heads(_linear(weights, name, x_t), num_heads) for name in ("q_proj", "k_proj", "v_proj"))
-            gates = _linear(weights, "decay_up", _linear(weights, "decay_down", x_t))
-            alpha = _heads(_sigmoid(gates) ** (1 / 16), num_heads)
+            q, k, v = (heads_of(linear(weights, name, x_t), num_heads) for name in ("q_proj", "k_proj", "v_proj"))
+            gates = linear(weights, "decay_up", linear(weights, "decay_down", x_t))
+            alpha = heads_of(sigmoid(gates) ** (1 / 16), num_heads)
             heads = []
             for h in range(num_heads):
                 states[h] = torch.diag(alpha[h]) @ states[h].expand(len(k[h]), len(v[h])) + torch.outer(k[h], v[h])
                 heads.append(_rms_norm(states[h].T @ q[h] / math.sqrt(len(k[h])), 1e-5) * weights["head_norm.weight"])
-            gate = _swish(_linear(weights, "gate_proj", x_t))
-            outputs.append(_linear(weights, "out_proj", gate * torch.cat(heads)))
+            gate = swish(linear(weights, "gate_proj", x_t))
+            outputs.append(linear(weights, "out_proj", gate * torch.cat(heads)))
         return outputs
 
-    return _rows(row, x, real)
+    return in_rows(row, x, real)
 
 
 def delta_net(
@@ -106,28 +103,28 @@ def delta_net(
 
     def row(vectors: list[Tensor]) -> list[Tensor]:
         names = ("q_proj", "k_proj", "v_proj")
-        projected = [torch.cat([_linear(weights, name, x_t) for name in names]) for x_t in vectors]
+        projected = [torch.cat([linear(weights, name, x_t) for name in names]) for x_t in vectors]
         convolved = _short_conv(weights, projected)
         widths = [len(weights[f"{name}.weight"]) for name in names]
         outputs, states = [], [torch.zeros(1, 1, dtype=x.dtype)] * num_heads
         for t, x_t in enumerate(vectors):
-            q, k, v = (_heads(y, num_heads) for y in _swish(convolved[t]).split(widths))
-            beta = _sigmoid(_linear(weights, "beta_proj", x_t)) * (2 if negative_eigenvalues else 1)
+            q, k, v = (heads_of(y, num_heads) for y in swish(convolved[t]).split(widths))
+            beta = sigmoid(linear(weights, "beta_proj", x_t)) * (2 if negative_eigenvalues else 1)
             heads = []
             for h in range(num_heads):
                 q_h, k_h = (y / torch.sqrt(y @ y + 1e-6) for y in (q[h], k[h]))
-                alpha = _selective_decay(weights, _linear(weights, "decay_proj", x_t), h)[1] if gated else 1.0
+                alpha = _selective_decay(weights, linear(weights, "decay_proj", x_t), h)[1] if gated else 1.0
                 turn = alpha * (torch.eye(len(k_h), dtype=x.dtype) - beta[h] * torch.outer(k_h, k_h))
                 states[h] = states[h].expand(len(v[h]), len(k_h)) @ turn + beta[h] * torch.outer(v[h], k_h)
                 o = states[h] @ q_h / math.sqrt(len(k_h))
                 heads.append(_rms_norm(o, 1e-5) * weights["head_norm.weight"])
             y = torch.cat(heads)
             if gated:
-                y = y * _swish(_linear(weights, "gate_proj", x_t))
-            outputs.append(_linear(weights, "out_proj", y))
+                y = y * swish(linear(weights, "gate_proj", x_t))
+            outputs.append(linear(weights, "out_proj", y))
         return outputs
 
-    return _rows(row, x, real)
+    return in_rows(row, x, real)
 
 
 def mamba2(
@@ -147,14 +144,14 @@ def mamba2(
 
     def row(vectors: list[Tensor]) -> list[Tensor]:
         projected = [
-            _linear(weights, "in_proj", x_t).split([inner, inner + 2 * num_groups * d_state, num_heads])
+            linear(weights, "in_proj", x_t).split([inner, inner + 2 * num_groups * d_state, num_heads])
             for x_t in vectors
         ]
         convolved = _short_conv(weights, [conv_input for _, conv_input, _ in projected])
         outputs, states = [], [torch.zeros(d_state, head_dim, dtype=x.dtype)] * num_heads
         for t in range(len(vectors)):
             z, _, dt = projected[t]
-            u = _swish(convolved[t])
+            u = swish(convolved[t])
             heads = []
             for h in range(num_heads):
                 u_h = u[h * head_dim : (h + 1) * head_dim]
@@ -164,12 +161,12 @@ def mamba2(
                 step, decay = _selective_decay(weights, dt, h)
                 states[h] = decay * states[h] + step * torch.outer(b, u_h)
                 heads.append(c @ states[h] + weights["skip"][h] * u_h)
-            gated = torch.cat(heads) * _swish(z)
+            gated = torch.cat(heads) * swish(z)
             normed = torch.cat([_rms_norm(group, 1e-5) for group in gated.chunk(num_groups)])
-            outputs.append(_linear(weights, "out_proj", normed * weights["norm_weight"]))
+            outputs.append(linear(weights, "out_proj", normed * weights["norm_weight"]))
         return outputs
 
-    return _rows(row, x, real)
+    return in_rows(row, x, real)
 
 
 def _selective_decay(weights: Weights, raw: Tensor, head: int) -> tuple[Tensor, Tensor]:
@@ -192,40 +189,9 @@ def _short_conv(weights: Weights, inputs: list[Tensor]) -> list[Tensor]:
     return outputs
 
 
-def _rms_norm(x: Tensor, eps: float) -> Tensor:
-    return x / torch.sqrt((x * x).mean() + eps)
-
-
-def _group_norm(weights: Weights, x: Tensor, head: int) -> Tensor:
-    centred = x - x.mean()
-    normed = centred / torch.sqrt((centred * centred).mean() + 1e-5)
-    return normed * weights["head_norm.weight"][head] + weights["head_norm.bias"][head]
-
-
-def _sigmoid(x: Tensor) -> Tensor:
-    return 1 / (1 + torch.exp(-x))
-
-
-def _swish(x: Tensor) -> Tensor:
-    return x * _sigmoid(x)
-
-
-def _linear(weights: Weights, name: str, x: Tensor) -> Tensor:
-    y = weights[f"{name}.weight"] @ x
-    return y + weights[f"{name}.bias"] if f"{name}.bias" in weights else y
-
-
-def _heads(x: Tensor, num_heads: int) -> list[Tensor]:
+def heads_of(x: Tensor, num_heads: int) -> list[Tensor]:
     return list(x.chunk(num_heads))
 
 
-def _rows(row: Row, x: Tensor, real: Tensor) -> Tensor:
-    """`row` over the real vectors of each row, put back in their places."""
-    y = []
-    for b in range(len(x)):
-        places = real[b].nonzero()[:, 0].tolist()
-        outputs = [torch.zeros_like(x[b, 0])] * x.shape[1]
-        for place, output in zip(places, row([x[b, place] for place in places]), strict=True):
-            outputs[place] = output
-        y.append(torch.stack(outputs))
-    return torch.stack(y)
+def _rms_norm(x: Tensor, eps: float) -> Tensor:
+    return x / torch.sqrt((x * x).mean() + eps)

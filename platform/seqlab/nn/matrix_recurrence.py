@@ -190,7 +190,7 @@ def _scores(x: Tensor, y: Tensor, log: Tensor, strongest: float) -> Tensor:
     """
     size = log.shape[-2]
     if log.shape[-1] == 1:
-        weights = (log - log.mT).clamp(max=0.0).exp().tril()
+        weights = (log - log.mT).tril().exp().tril()
         return _products(x, y) * weights[..., :, None, :, None]
     if size > 1 and size * -strongest > SAFE_RANGE:
         # A pair across the middle goes through it: from y down to there, and from there down to x.
