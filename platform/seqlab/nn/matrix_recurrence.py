@@ -25,7 +25,7 @@ from seqlab.nn.scan import Carry, scan_over_time
 
 CHUNK = 64  # the longest; a power of two
 SHORTEST_CHUNK = 16
-SAFE_RANGE = 40.0  # what decays by no more than exp(-40) may be decayed from, and towards, its middle in float32
+SAFE_RANGE = 40.0  # exp(40) times a number leaves it well within float32
 
 
 class Updates(NamedTuple):
@@ -201,9 +201,9 @@ def _scores(x: Tensor, y: Tensor, log: Tensor, strongest: float) -> Tensor:
         across = _products(x_1 * (log_1 - middle).exp(), y_0 * (middle - log_0).exp())
         first, second = _scores(x, y, log.squeeze(-2), strongest).unbind(-5)
         return torch.cat((F.pad(first, (0, 0, 0, size // 2)), torch.cat((across, second), dim=-2)), dim=-4)
-    from_middle = (log - log[..., size // 2, None, :]).unsqueeze(-2)
+    since = (log - log[..., :1, :]).unsqueeze(-2)
     below = torch.ones(size, size, dtype=x.dtype, device=x.device).tril()
-    return _products(x * from_middle.exp(), y * (-from_middle).exp()) * below[:, None, :, None]
+    return _products(x * since.exp(), y * (-since).exp()) * below[:, None, :, None]
 
 
 def _products(x: Tensor, y: Tensor) -> Tensor:
