@@ -65,7 +65,7 @@ class MLSTM(RecurrentMixer):
         # Whatever m is, h is the same: gradients need not pass it.
         start = state["m"].detach()
         m = _stabiliser(log_i.detach(), log_f.detach(), start, single=single)
-        before = torch.cat((start.unsqueeze(1), m[:, :-1]), dim=1)
+        before = torch.cat((start.unsqueeze(1), m), dim=1)[:, :-1]
         log_decay = (log_f + (before - m)).unsqueeze(-1)
         weight = (log_i - m).exp().unsqueeze(-1) * self.head_dim**-0.5
         ones = torch.ones_like(v[..., :1])

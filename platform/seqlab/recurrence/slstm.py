@@ -14,6 +14,7 @@ from seqlab.nn.head_norm import HeadNorm
 from seqlab.nn.recurrent_mixer import RecurrentMixer, check_heads
 from seqlab.nn.scan import Carry, scan_over_time
 
+NAMES = ("h", "c", "n", "m")
 LOWEST = -1e4  # m before the first token: its forget gate is then 0, as exp(-inf) is, and no number is infinite
 
 
@@ -52,13 +53,13 @@ class SLSTM(RecurrentMixer):
         gates = torch.unflatten(self.in_proj(x), -1, (self.num_heads, 4, self.head_dim)) + self.bias
         real = x.new_ones(x.shape[:2], dtype=torch.bool) if real is None else real
         kept = real[:, :, None, None]
-        carry = tuple(entry.to(gates.dtype) for entry in state.values())
+        carry = tuple(state[name].to(gates.dtype) for name in NAMES)
         if single:
             carry, h = self._cell(carry, (gates.squeeze(1), kept.squeeze(1)))
             h = h.unsqueeze(1)
         else:
             h, carry = scan_over_time(self._cell, carry, (gates, kept))
-        new_state = {name: new.to(old.dtype) for (name, old), new in zip(state.items(), carry, strict=True)}
+        new_state = {name: new.to(state[name].dtype) for name, new in zip(NAMES, carry, strict=True)}
         return self.head_norm(h.to(x.dtype)).flatten(2), new_state
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
