@@ -7,26 +7,52 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import pytest
 from torch import Tensor
 
 from references.attention import soft_capped, softmax_attention, top_k
+from references.linear_attention import delta_net, gated_linear_attention, linear_attention, mamba2, retention
 from references.linear_recurrence import causal_conv, cbow, lru, mamba, min_gru, min_lstm, ngram_window, rg_lru, s4d
 from references.positions import NaiveALiBi, NaiveEncoding, NaiveLearned, NaiveRoPE, NaiveSinusoidal
 from references.recurrence import gru, lstm, rnn
+from references.rwkv import rwkv7
+from references.xlstm import mlstm, slstm
 from seqlab.attention import (
     Attention,
     AttentionSink,
     Bidirectional,
+    DeltaNet,
+    GatedDeltaNet,
+    GatedLinearAttention,
+    LinearAttention,
     LogitSoftCap,
+    Mamba2,
     OutputGate,
     PrefixCausal,
     QueryKeyNorm,
+    Retention,
     SlidingWindow,
     TopK,
 )
 from seqlab.mixer import Mixer
 from seqlab.positions import ALiBi, Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
-from seqlab.recurrence import CBOW, GRU, LRU, LSTM, RGLRU, RNN, S4D, CausalConv, Mamba, MinGRU, MinLSTM, NGramWindow
+from seqlab.recurrence import (
+    CBOW,
+    GRU,
+    LRU,
+    LSTM,
+    MLSTM,
+    RGLRU,
+    RNN,
+    RWKV7,
+    S4D,
+    SLSTM,
+    CausalConv,
+    Mamba,
+    MinGRU,
+    MinLSTM,
+    NGramWindow,
+)
 
 D_MODEL = 16
 MAX_SEQ_LEN = 256
@@ -41,7 +67,7 @@ class MixerCase:
         reference: called with the mixer's parameters, x, which tokens are real, the naive encoding and its parameters.
         attends: whether it has queries, keys and scores for an encoding to act on.
         first: tokens that its first call must hold, if there are as many.
-        every_encoding: whether it is tested with every encoding that fits, or with none and one that acts on scores.
+        every_encoding: whether every run tests it with every encoding that fits, and at every length.
     """
 
     name: str
@@ -50,7 +76,7 @@ class MixerCase:
     attends: bool = True
     causal: bool = True
     first: int = 1
-    every_encoding: bool = True
+    every_encoding: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,7 +95,7 @@ def _attention(
     num_heads: int = 2,
     num_kv_heads: int = 2,
     seen: dict[str, Any] | None = None,
-    every_encoding: bool = True,
+    every_encoding: bool = False,
     first: int = 1,
     causal: bool = True,
     **options: Any,
@@ -90,7 +116,6 @@ def _everything(t: int, j: int) -> bool:
     return True
 
 
-_variant = partial(_attention, every_encoding=False)
 _both_ways: dict[str, Any] = {"pattern": Bidirectional, "causal": False, "seen": {"sees": _everything}}
 
 
@@ -98,9 +123,16 @@ def _second_layer_conv(d_model: int, layer: int) -> Mixer:
     return CausalConv(d_model, layer + 1, width=2, dilation_growth=3)
 
 
+def _recurrent(name: str, mixer: Callable[..., Mixer], reference: Callable[..., Tensor], **options: Any) -> MixerCase:
+    """A mixer whose reference takes its options."""
+    return MixerCase(name, partial(mixer, **options), partial(reference, **options), attends=False)
+
+
+_MAMBA2 = {"d_state": 6, "head_dim": 8, "expand": 2}
+
 MIXERS = [
-    _attention("attention"),
-    _attention("attention-grouped", num_heads=4),
+    _attention("attention", every_encoding=True),
+    _attention("attention-grouped", num_heads=4, every_encoding=True),
     _attention("attention-multi-query", num_kv_heads=1, bias=False),
     _attention("attention-both-ways", **_both_ways),
     _attention("attention-both-ways-grouped", num_heads=4, **_both_ways),
@@ -110,25 +142,25 @@ MIXERS = [
         pattern=partial(SlidingWindow, window=5),
         seen={"sees": lambda t, j: t - 5 < j <= t},
     ),
-    _variant(
+    _attention(
         "attention-prefix",
         pattern=partial(PrefixCausal, prefix_len=3),
         seen={"sees": lambda t, j: j <= t or j < 3},
         first=3,
     ),
-    _variant("attention-unscaled", head_dim=6, scale=1.0, seen={"scale": 1.0}),
-    _variant("attention-query-key-norm", parts=[QueryKeyNorm]),
-    _variant("attention-soft-cap", parts=[partial(LogitSoftCap, cap=2.0)], seen={"change": soft_capped(2.0)}),
-    _variant("attention-sink", num_heads=4, parts=[AttentionSink]),
-    _variant("attention-output-gate", parts=[OutputGate]),
-    _variant("attention-top-k", parts=[partial(TopK, k=3)], seen={"change": top_k(3)}),
-    _variant(
+    _attention("attention-unscaled", head_dim=6, scale=1.0, seen={"scale": 1.0}),
+    _attention("attention-query-key-norm", parts=[QueryKeyNorm]),
+    _attention("attention-soft-cap", parts=[partial(LogitSoftCap, cap=2.0)], seen={"change": soft_capped(2.0)}),
+    _attention("attention-sink", num_heads=4, parts=[AttentionSink]),
+    _attention("attention-output-gate", parts=[OutputGate]),
+    _attention("attention-top-k", parts=[partial(TopK, k=3)], seen={"change": top_k(3)}),
+    _attention(
         "attention-parts",
         parts=[QueryKeyNorm, AttentionSink, OutputGate],
         pattern=partial(SlidingWindow, window=5),
         seen={"sees": lambda t, j: t - 5 < j <= t},
     ),
-    MixerCase("gru", GRU, gru, attends=False),
+    MixerCase("gru", GRU, gru, attends=False, every_encoding=True),
     MixerCase("lstm", LSTM, lstm, attends=False),
     MixerCase("rnn", RNN, rnn, attends=False),
     MixerCase("gru-stacked", partial(GRU, num_layers=2), gru, attends=False),
@@ -141,6 +173,7 @@ MIXERS = [
     MixerCase("lru", LRU, lru, attends=False),
     MixerCase("min-gru", MinGRU, min_gru, attends=False),
     MixerCase("min-gru-wide", partial(MinGRU, expand=2), min_gru, attends=False),
+    MixerCase("min-lstm", MinLSTM, min_lstm, attends=False),
     MixerCase("s4d", partial(S4D, d_state=6), s4d, attends=False),
     MixerCase("rg-lru", partial(RGLRU, d_state=24, num_heads=3), rg_lru, attends=False),
     MixerCase("mamba", partial(Mamba, d_state=3), mamba, attends=False),
@@ -148,7 +181,24 @@ MIXERS = [
     MixerCase("cbow", partial(CBOW, window=3), partial(cbow, window=3), attends=False),
     MixerCase("causal-conv", CausalConv, partial(causal_conv, dilation=1), attends=False),
     MixerCase("causal-conv-dilated", _second_layer_conv, partial(causal_conv, dilation=3), attends=False),
-    MixerCase("min-lstm", MinLSTM, min_lstm, attends=False),
+    _recurrent("linear-elu", LinearAttention, linear_attention, num_heads=2, feature_map="elu"),
+    _recurrent("linear-relu", LinearAttention, linear_attention, num_heads=2, feature_map="relu"),
+    _recurrent("linear-softmax", LinearAttention, linear_attention, num_heads=2, feature_map="softmax"),
+    _recurrent("retention", Retention, retention, num_heads=2),
+    _recurrent("gated-linear", GatedLinearAttention, gated_linear_attention, num_heads=2),
+    _recurrent("delta-net", DeltaNet, delta_net, num_heads=2),
+    _recurrent("delta-net-negative", DeltaNet, delta_net, num_heads=2, negative_eigenvalues=True),
+    MixerCase(
+        "gated-delta-net",
+        partial(GatedDeltaNet, num_heads=2),
+        partial(delta_net, num_heads=2, gated=True),
+        attends=False,
+    ),
+    _recurrent("mamba2", Mamba2, mamba2, **_MAMBA2, num_groups=1),
+    _recurrent("mamba2-groups", Mamba2, mamba2, **_MAMBA2, num_groups=2),
+    _recurrent("mlstm", MLSTM, mlstm, num_heads=2),
+    _recurrent("slstm", SLSTM, slstm, num_heads=2),
+    _recurrent("rwkv7", RWKV7, rwkv7, head_dim=8),
 ]
 
 POSITIONS = [
@@ -165,14 +215,29 @@ def fits(mixer: MixerCase, positions: PositionCase) -> bool:
     return mixer.attends or positions.acts_on == "embeddings"
 
 
-def tested(mixer: MixerCase, positions: PositionCase) -> bool:
-    return fits(mixer, positions) and (mixer.every_encoding or positions.name in ("none", "alibi"))
+def in_every_run(mixer: MixerCase, positions: PositionCase) -> bool:
+    """Whether a plain run tests the pair; the others are slow."""
+    return mixer.every_encoding or positions.name == "none"
 
 
-PAIRS = [(mixer, positions) for mixer in MIXERS for positions in POSITIONS if tested(mixer, positions)]
+PAIRS = [(mixer, positions) for mixer in MIXERS for positions in POSITIONS if fits(mixer, positions)]
 CAUSAL_PAIRS = [(mixer, positions) for mixer, positions in PAIRS if mixer.causal]
 BOTH_WAYS = [mixer for mixer in MIXERS if not mixer.causal]
 
 
 def pair_name(pair: tuple[MixerCase, PositionCase]) -> str:
     return f"{pair[0].name}-{pair[1].name}"
+
+
+def marked(pairs: list[tuple[MixerCase, PositionCase]]) -> list[Any]:
+    """The pairs as test parameters, those that are not `in_every_run` marked slow."""
+    return [pytest.param(p, id=pair_name(p), marks=[] if in_every_run(*p) else pytest.mark.slow) for p in pairs]
+
+
+def marked_at_lengths(pairs: list[tuple[MixerCase, PositionCase]]) -> list[Any]:
+    """(pair, length) as test parameters: those of a plain run at every length, the others at one."""
+    return [
+        pytest.param(p, length, id=f"{pair_name(p)}-{length}", marks=[] if in_every_run(*p) else pytest.mark.slow)
+        for p in pairs
+        for length in (LENGTHS if in_every_run(*p) else (7,))
+    ]

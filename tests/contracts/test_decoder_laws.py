@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from contracts.cases import CAUSAL_PAIRS, D_MODEL, MixerCase, PositionCase, pair_name
+from contracts.cases import CAUSAL_PAIRS, D_MODEL, MixerCase, PositionCase, marked
 from contracts.laws import CAUSAL
 from contracts.subjects import Subject, decoder_subject
 from seqlab.attention import Attention
@@ -63,7 +63,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 @laws
-@pytest.mark.parametrize("pair", CAUSAL_PAIRS, ids=pair_name)
+@pytest.mark.parametrize("pair", marked(CAUSAL_PAIRS))
 def test_pairs(law: Callable[[Subject, int], None], pair: tuple[MixerCase, PositionCase]) -> None:
     law(decoder_subject(pair[0].factory, pair[1].factory, num_layers=2)._replace(first=pair[0].first), LENGTH)
 

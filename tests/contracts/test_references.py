@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from contracts.cases import D_MODEL, LENGTHS, MAX_SEQ_LEN, PAIRS, MixerCase, PositionCase, pair_name
+from contracts.cases import D_MODEL, MAX_SEQ_LEN, PAIRS, MixerCase, PositionCase, marked_at_lengths
 from contracts.subjects import randomized
 from seqlab.positions import PositionalEncoding
 from tolerances import assert_close
@@ -38,8 +38,7 @@ def _reference(pair: Pair, mixer: torch.nn.Module, encoding: torch.nn.Module, x:
     return pair[0].reference(dict(mixer.named_parameters()), torch.stack(rows), real, naive, weights)
 
 
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("pair", PAIRS, ids=pair_name)
+@pytest.mark.parametrize(("pair", "length"), marked_at_lengths(PAIRS))
 def test_outputs_and_gradients(pair: Pair, length: int) -> None:
     mixer, encoding = _build(pair)
     x, real, positions = _inputs(length)

@@ -1,0 +1,97 @@
+"""Mamba-2: a state space that is linear attention with a decay a head (Dao & Gu 2024).
+
+B batch, T length, D d_model, H heads, P head_dim, N d_state, G groups, W convolution width.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqlab.mixer import State
+from seqlab.nn.decay import log_uniform_steps, uniform_rates
+from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
+from seqlab.nn.recurrent_mixer import RecurrentMixer
+from seqlab.nn.short_conv import ShortConv
+
+
+class Mamba2(RecurrentMixer):
+    """Dao & Gu 2024, "Transformers are SSMs", sections 6 and 7: with (z, u, dt) = W_in x, (v, k, q) =
+    swish(conv(u) + b), d_t = softplus(dt + b_dt) and a < 0 a number a head,
+
+    S_t = exp(d_t a) S_{t-1} + d_t k_t v_t^T,   o_t = S_t^T q_t + skip v_t,   y = W_o norm(o * swish(z)).
+
+    The paper's x, B and C are v, k and q here; the norm is the root mean square one over each group's channels. The
+    state is `conv (B, W - 1, D expand + 2 G N)`, the last inputs u, and `s (B, H, N, P)`.
+
+    Args:
+        d_state: N.
+        head_dim: P; must divide expand * d_model.
+        expand: the inner width over d_model.
+        num_groups: G; heads of a group share k and q. Must divide the number of heads.
+        conv_width: W.
+
+    Raises:
+        ValueError: widths that do not divide.
+    """
+
+    looks_back = True
+
+    def __init__(
+        self,
+        d_model: int,
+        layer: int = 0,
+        *,
+        d_state: int = 64,
+        head_dim: int = 64,
+        expand: int = 2,
+        num_groups: int = 1,
+        conv_width: int = 4,
+    ) -> None:
+        super().__init__(d_model, layer)
+        self.inner_width = inner = expand * d_model
+        if head_dim < 1 or inner % head_dim:
+            raise ValueError(
+                f"head_dim must divide expand * d_model, got head_dim {head_dim} and expand * d_model {inner}"
+            )
+        self.num_heads = inner // head_dim
+        if num_groups < 1 or self.num_heads % num_groups:
+            raise ValueError(
+                f"num_groups must divide the number of heads, got num_groups {num_groups} and {self.num_heads} heads"
+            )
+        self.d_state = d_state
+        self.head_dim = head_dim
+        self.num_groups = num_groups
+        conv_channels = self.inner_width + 2 * num_groups * d_state
+        self.in_proj = nn.Linear(d_model, self.inner_width + conv_channels + self.num_heads, bias=False)
+        self.conv = ShortConv(conv_channels, conv_width)
+        self.a_log = nn.Parameter(uniform_rates(self.num_heads).log())
+        self.dt_bias = nn.Parameter(log_uniform_steps(self.num_heads))
+        self.skip = nn.Parameter(torch.ones(self.num_heads))
+        self.norm_weight = nn.Parameter(torch.ones(self.inner_width))
+        self.out_proj = nn.Linear(self.inner_width, d_model, bias=False)
+
+    def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
+        keys_width = self.num_groups * self.d_state
+        z, u, dt = torch.split(
+            self.in_proj(x), [self.inner_width, self.inner_width + 2 * keys_width, self.num_heads], dim=-1
+        )
+        u, conv = self.conv(u, state["conv"], None if real is None else real.sum(dim=1))
+        v, k, q = torch.split(F.silu(u), [self.inner_width, keys_width, keys_width], dim=-1)
+        v = torch.unflatten(v, -1, (self.num_heads, -1))
+        k, q = (
+            torch.unflatten(y, -1, (self.num_groups, -1)).repeat_interleave(self.num_heads // self.num_groups, dim=2)
+            for y in (k, q)
+        )
+        step = F.softplus(dt + self.dt_bias).unsqueeze(-1)
+        log_decay = step * -self.a_log.exp().unsqueeze(-1)
+        o, s = matrix_recurrence(Updates(q, step * k, v, log_decay), state["s"], real, single=single)
+        gated = (o + self.skip.unsqueeze(-1) * v).to(x.dtype).flatten(2) * F.silu(z)
+        groups = torch.unflatten(gated, -1, (self.num_groups, -1))
+        normed = F.rms_norm(groups, groups.shape[-1:], eps=1e-5).flatten(2) * self.norm_weight
+        return self.out_proj(normed), {"conv": conv, "s": s}
+
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
+        s = self.a_log.new_zeros(batch_size, self.num_heads, self.d_state, self.head_dim)
+        return {"conv": self.conv.init_state(batch_size), "s": s}

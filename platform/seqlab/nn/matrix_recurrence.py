@@ -1,0 +1,212 @@
+"""The recurrence of a matrix over time that linear attention in all its forms is: chunk by chunk, and step by step.
+
+    S_t = diag(exp(log_decay_t)) S_{t-1} + erase_t (read_t^T S_{t-1}) + k_t v_t^T,    o_t = S_t^T q_t
+
+A rule is a choice of what is given: no decay is linear attention (Katharopoulos et al. 2020), one a head RetNet and
+Mamba-2, one a channel gated linear attention (Yang et al. 2023); with `read` and no `erase` it is the delta rule
+(Yang et al. 2024), which writes k_t (v_t - S_{t-1}^T read_t)^T; with both it is RWKV-7 (Peng et al. 2025).
+
+B batch, T length, H heads, K key width, V value width, N chunks, C chunk length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seqlab.nn.onnx_mode import emitting
+from seqlab.nn.scan import Carry, scan_over_time
+
+CHUNK = 64  # the longest; a power of two
+SHORTEST_CHUNK = 16
+SAFE_RANGE = 40.0  # exp(40) times a number leaves it well within float32
+
+
+class Updates(NamedTuple):
+    """What the tokens do to the matrix: (B, T, H, ...), or (B, H, ...) at one step.
+
+    Attributes:
+        q: (..., K) what is read out.
+        k: (..., K) where the value is written.
+        v: (..., V).
+        log_decay: (..., K) or (..., 1), at most 0.
+        read: (..., K) where the matrix is read before it is written.
+        erase: (..., K) where what was read is added; None = -k, the delta rule.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    log_decay: Tensor
+    read: Tensor | None = None
+    erase: Tensor | None = None
+
+    def each(self, function: Callable[[Tensor], Tensor]) -> Updates:
+        """The same with `function` of what is given."""
+        return self._replace(**{name: function(x) for name, x in self._asdict().items() if x is not None})
+
+
+def matrix_recurrence(
+    updates: Updates,
+    state: Tensor,
+    real: Tensor | None = None,
+    *,
+    single: bool = False,
+    strongest: float = -math.inf,
+) -> tuple[Tensor, Tensor]:
+    """Runs the recurrence from `state` (B, H, K, V), in at least float32.
+
+    In chunks here, with matrix products inside a chunk and a loop over chunks only; one `Scan` node in ONNX.
+
+    Args:
+        real: (B, T) bool; what is not real leaves the matrix as it is.
+        single: T is 1, and the one step is taken as it stands.
+        strongest: the lowest that a channel's own `log_decay` can be, where that is known; it saves work.
+
+    Returns:
+        o (B, T, H, V) and the last matrix, in the dtype of `state`.
+    """
+    wide = torch.promote_types(updates.v.dtype, torch.float32)
+    device = updates.v.device.type
+    mixed = not emitting() and torch.is_autocast_enabled(device)
+    with torch.autocast(device, enabled=False) if mixed else nullcontext():
+        updates = updates.each(lambda x: x.to(wide))
+        if real is not None:
+            updates = _only_real(updates, real)
+        if single:
+            matrix, o = _step(updates.each(lambda x: x.squeeze(1)), state.to(wide))
+            o = o.unsqueeze(1)
+        elif emitting():
+            o, matrix = _scanned(updates, state.to(wide))
+        else:
+            o, matrix = _chunked(updates, state.to(wide), strongest)
+    return o, matrix.to(state.dtype)
+
+
+def _only_real(updates: Updates, real: Tensor) -> Updates:
+    """A pad decays nothing and writes nothing."""
+    pad = ~real[:, :, None, None]
+    erase = updates.erase
+    return updates._replace(
+        k=updates.k.masked_fill(pad, 0.0),
+        log_decay=updates.log_decay.masked_fill(pad, 0.0),
+        erase=None if erase is None else erase.masked_fill(pad, 0.0),
+    )
+
+
+def _step(now: Updates, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The equation: the next matrix (B, H, K, V), and o (B, H, V)."""
+    v, decayed = now.v, matrix * now.log_decay.exp().unsqueeze(-1)
+    if now.read is not None:
+        found = _read(matrix, now.read)
+        if now.erase is None:
+            v = v - found
+        else:
+            decayed = decayed + now.erase.unsqueeze(-1) * found.unsqueeze(-2)
+    matrix = decayed + now.k.unsqueeze(-1) * v.unsqueeze(-2)
+    return matrix, _read(matrix, now.q)
+
+
+def _read(matrix: Tensor, q: Tensor) -> Tensor:
+    """S^T q, (B, H, V). Not as a matrix product, which a `Scan` of any batch size cannot hold."""
+    return (matrix * q.unsqueeze(-1)).sum(dim=-2)
+
+
+def _scanned(updates: Updates, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    given = {name: x for name, x in updates._asdict().items() if x is not None}
+
+    def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
+        matrix, o = _step(Updates(**dict(zip(given, now, strict=True))), carry[0])
+        return (matrix,), o
+
+    o, (matrix,) = scan_over_time(step, (matrix,), tuple(given.values()))
+    return o, matrix
+
+
+def _chunked(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tensor, Tensor]:
+    """All chunks at once, but for the matrix at their starts.
+
+    Inside a chunk that starts with S, what token t finds is u_t = S_{t-1}^T read_t, and S_t is S decayed plus the
+    sum over i <= t of (k_i v_i^T + erase_i u_i^T) decayed. So u solves a triangular system over the chunk (the WY
+    form of Yang et al. 2024, section 3), and is linear in S: u = `by_start` S + `by_chunk`.
+    """
+    length = updates.v.shape[1]
+    cut = updates.each(_cut)
+    q, k, v = cut.q, cut.k, cut.v
+    log = cut.log_decay.cumsum(dim=-2)  # up to and with each token
+    after = (log[..., -1:, :] - log).exp()
+    decay = log[..., -1:, :].exp().mT
+    k_end, q_start, turned = (k * after).mT, q * log.exp(), None
+    if cut.read is None:
+        scores = _scores(q.unsqueeze(-2), k.unsqueeze(-2), log, strongest)[..., 0, :, 0]
+        o, added = scores @ v, k_end @ v
+    else:
+        before = F.pad(log[..., :-1, :], (0, 0, 1, 0))
+        # The delta rule adds at k what it finds at -read.
+        read, written = (-cut.read, [k]) if cut.erase is None else (cut.read, [k, cut.erase])
+        # Token t reads what decayed up to t - 1, as a query of the token before it would.
+        ahead = F.pad(read[..., 1:, :], (0, 0, 0, 1))
+        scores = _scores(torch.stack((q, ahead), dim=-2), torch.stack(written, dim=-2), log, strongest)
+        found = F.pad(scores[..., :-1, 1, :, :], (0, 0, 0, 0, 1, 0))
+        erase_end = k_end if cut.erase is None else (cut.erase * after).mT
+
+        right = torch.cat((read * before.exp(), found[..., 0] @ v), dim=-1)
+        solved = torch.linalg.solve_triangular(-found[..., -1], right, upper=False, unitriangular=True)
+        by_start, by_chunk = solved.split((k.shape[-1], v.shape[-1]), dim=-1)
+        q_scores, q_erased = scores[..., 0, :, 0], scores[..., 0, :, -1]
+        o, added = q_scores @ v + q_erased @ by_chunk, k_end @ v + erase_end @ by_chunk
+        q_start, turned = q_start + q_erased @ by_start, erase_end @ by_start
+
+    starts = []
+    for n in range(v.shape[2]):
+        starts.append(matrix)
+        kept = decay[:, :, n] * matrix
+        matrix = (kept if turned is None else kept + turned[:, :, n] @ matrix) + added[:, :, n]
+    o = o + q_start @ torch.stack(starts, dim=2)
+    return o.flatten(2, 3)[:, :, :length].transpose(1, 2), matrix
+
+
+def _cut(x: Tensor) -> Tensor:
+    """(B, T, H, K) to (B, H, N, C, K), with zeros after the end: neither decay nor input."""
+    length, size = x.shape[1], SHORTEST_CHUNK
+    while size < min(length, CHUNK):
+        size *= 2
+    x = F.pad(x, (0, 0, 0, 0, 0, -length % size))
+    return torch.unflatten(x, 1, (-1, size)).permute(0, 3, 1, 2, 4).contiguous()
+
+
+def _scores(x: Tensor, y: Tensor, log: Tensor, strongest: float) -> Tensor:
+    """What X readers a token, x (..., C, X, K), find of Y writers a token, y (..., C, Y, K), in a chunk.
+
+    Returns:
+        (..., C, X, C, Y): at t, i the sum over channels of x_t y_i exp(log_t - log_i) for i <= t, and 0 above. The
+        logs fall with time, so that no exponent that counts is above 0, however strong the decay.
+    """
+    size = log.shape[-2]
+    if log.shape[-1] == 1:
+        weights = (log - log.mT).tril().exp().tril()
+        return _products(x, y) * weights[..., :, None, :, None]
+    if size > 1 and size * -strongest > SAFE_RANGE:
+        # A pair across the middle goes through it: from y down to there, and from there down to x.
+        x, y = torch.unflatten(x, -3, (2, -1)), torch.unflatten(y, -3, (2, -1))
+        log = torch.unflatten(log, -2, (2, -1)).unsqueeze(-2)
+        (log_0, log_1), x_1, y_0 = log.unbind(-4), x.select(-4, 1), y.select(-4, 0)
+        middle = log_0[..., -1:, :, :]
+        across = _products(x_1 * (log_1 - middle).exp(), y_0 * (middle - log_0).exp())
+        first, second = _scores(x, y, log.squeeze(-2), strongest).unbind(-5)
+        return torch.cat((F.pad(first, (0, 0, 0, size // 2)), torch.cat((across, second), dim=-2)), dim=-4)
+    since = (log - log[..., :1, :]).unsqueeze(-2)
+    below = torch.ones(size, size, dtype=x.dtype, device=x.device).tril()
+    return _products(x * since.exp(), y * (-since).exp()) * below[:, None, :, None]
+
+
+def _products(x: Tensor, y: Tensor) -> Tensor:
+    """(..., C, X, K) and (..., C, Y, K) to (..., C, X, C, Y): the product of each pair."""
+    flat = x.flatten(-3, -2) @ y.flatten(-3, -2).mT
+    return torch.unflatten(torch.unflatten(flat, -1, y.shape[-3:-1]), -3, x.shape[-3:-1])

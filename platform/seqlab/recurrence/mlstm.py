@@ -1,0 +1,104 @@
+"""The LSTM with a matrix memory of xLSTM (Beck et al. 2024).
+
+B batch, T length, D d_model, H heads, K head_dim.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqlab.mixer import State
+from seqlab.nn.head_norm import HeadNorm
+from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
+from seqlab.nn.onnx_mode import emitting
+from seqlab.nn.recurrent_mixer import RecurrentMixer, check_heads
+from seqlab.nn.scan import Carry, scan_over_time
+
+
+class MLSTM(RecurrentMixer):
+    """Beck et al. 2024, "xLSTM", equations 19-27, stabilised as in their appendix A:
+
+    C_t = f_t C_{t-1} + i_t v_t k_t^T,   n_t = f_t n_{t-1} + i_t k_t,   h_t = C_t q_t / max(|n_t . q_t|, 1),
+
+    with i = exp(w_i . x + b_i), f = sigmoid(w_f . x + b_f) and keys over sqrt(K). Both C and n are kept times exp(-m),
+    m_t = max(log f_t + m_{t-1}, log i_t), so that nothing overflows; h does not depend on m. Then
+    y = W_o (sigmoid(W_g x) * norm(h)), the norm over each head, as in the authors' xLSTM 7B (Beck et al. 2025). The
+    block around it there (up projection, convolution, skip) is the model's here.
+
+    The state is `s (B, H, K, K + 1)`, C transposed and n as its last column, and `m (B, H)`.
+
+    Args:
+        num_heads: must divide d_model.
+
+    Raises:
+        ValueError: a number of heads that does not divide d_model.
+    """
+
+    def __init__(self, d_model: int, layer: int = 0, *, num_heads: int = 4) -> None:
+        super().__init__(d_model, layer)
+        check_heads(num_heads, d_model)
+        self.num_heads = num_heads
+        self.head_dim = d_model // num_heads
+        self.q_proj = nn.Linear(d_model, d_model, bias=False)
+        self.k_proj = nn.Linear(d_model, d_model, bias=False)
+        self.v_proj = nn.Linear(d_model, d_model, bias=False)
+        self.in_gate_proj = nn.Linear(d_model, num_heads, bias=False)
+        self.forget_gate_proj = nn.Linear(d_model, num_heads, bias=False)
+        # The authors' code: it starts by remembering, each head for another time.
+        self.in_gate_bias = nn.Parameter(0.1 * torch.randn(num_heads))
+        self.forget_gate_bias = nn.Parameter(torch.linspace(3.0, 6.0, num_heads))
+        self.gate_proj = nn.Linear(d_model, d_model, bias=False)
+        self.head_norm = HeadNorm(num_heads, self.head_dim, bias=False)
+        self.out_proj = nn.Linear(d_model, d_model, bias=False)
+
+    def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
+        heads = (self.num_heads, self.head_dim)
+        q, k, v = (torch.unflatten(proj(x), -1, heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
+        log_i = self.in_gate_proj(x) + self.in_gate_bias
+        log_f = F.logsigmoid(self.forget_gate_proj(x) + self.forget_gate_bias)
+        if real is not None:
+            log_i = log_i.masked_fill(~real.unsqueeze(-1), -torch.inf)
+            log_f = log_f.masked_fill(~real.unsqueeze(-1), 0.0)
+
+        # Whatever m is, h is the same: gradients need not pass it.
+        start = state["m"].detach()
+        m = _stabiliser(log_i.detach(), log_f.detach(), start, single=single)
+        before = torch.cat((start.unsqueeze(1), m), dim=1)[:, :-1]
+        log_decay = (log_f + (before - m)).unsqueeze(-1)
+        weight = (log_i - m).exp().unsqueeze(-1) * self.head_dim**-0.5
+        ones = torch.ones_like(v[..., :1])
+        updates = Updates(q, weight * k, torch.cat((v, ones), dim=-1), log_decay)
+        o, s = matrix_recurrence(updates, state["s"], single=single)
+        divisor = torch.maximum(o[..., -1:].abs(), (-m).exp().unsqueeze(-1))
+        h = self.head_norm((o[..., :-1] / divisor).to(x.dtype)).flatten(2)
+        return self.out_proj(self.gate_proj(x).sigmoid() * h), {"s": s, "m": m[:, -1].to(state["m"].dtype)}
+
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
+        zeros = self.forget_gate_bias.new_zeros
+        return {
+            "s": zeros(batch_size, self.num_heads, self.head_dim, self.head_dim + 1),
+            "m": zeros(batch_size, self.num_heads),
+        }
+
+
+def _stabiliser(log_i: Tensor, log_f: Tensor, start: Tensor, *, single: bool) -> Tensor:
+    """m_t = max(log f_t + m_{t-1}, log i_t): gates (B, T, H) from `start` (B, H) to (B, T, H).
+
+    At once, it is F_t + max(start, max_{s <= t} (log i_s - F_s)) with F the running sum of log f. That is rounded
+    otherwise than the recurrence, which any m may be.
+    """
+    wide = torch.promote_types(log_f.dtype, torch.float32)
+    log_i, log_f, start = log_i.to(wide), log_f.to(wide), start.to(wide)
+    if single:
+        return torch.maximum(log_f + start.unsqueeze(1), log_i)
+    if emitting():
+
+        def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
+            m = torch.maximum(now[1] + carry[0], now[0])
+            return (m,), m
+
+        return scan_over_time(step, (start,), (log_i, log_f))[0]
+    total = log_f.cumsum(dim=1)
+    return total + torch.maximum(start.unsqueeze(1), (log_i - total).cummax(dim=1).values)

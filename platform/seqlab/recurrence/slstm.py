@@ -1,0 +1,83 @@
+"""The LSTM with exponential gates of xLSTM (Beck et al. 2024).
+
+B batch, T length, D d_model, H heads, K head_dim.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqlab.mixer import State
+from seqlab.nn.head_norm import HeadNorm
+from seqlab.nn.recurrent_mixer import RecurrentMixer, check_heads
+from seqlab.nn.scan import Carry, scan_over_time
+
+NAMES = ("h", "c", "n", "m")
+LOWEST = -1e4  # m before the first token: its forget gate is then 0, as exp(-inf) is, and no number is infinite
+
+
+class SLSTM(RecurrentMixer):
+    """Beck et al. 2024, "xLSTM", equations 8-18: gates z, i, f, o are W x_t + R h_{t-1} + b, with R a block a head;
+
+    c_t = f_t c_{t-1} + i_t tanh(z_t),   n_t = f_t n_{t-1} + i_t,   h_t = sigmoid(o_t) c_t / n_t,
+
+    with i exponential and f a sigmoid. c and n are kept times exp(-m), m_t = max(log f_t + m_{t-1}, log i_t)
+    (equations 15-17). The output is the group norm of h, as in the paper's block. What h_{t-1} feeds back is not
+    linear: training runs step after step.
+
+    The state is `h`, `c`, `n` and `m`, (B, H, K) each.
+
+    Args:
+        num_heads: must divide d_model.
+
+    Raises:
+        ValueError: a number of heads that does not divide d_model.
+    """
+
+    def __init__(self, d_model: int, layer: int = 0, *, num_heads: int = 4) -> None:
+        super().__init__(d_model, layer)
+        check_heads(num_heads, d_model)
+        self.num_heads = num_heads
+        self.head_dim = d_model // num_heads
+        self.in_proj = nn.Linear(d_model, 4 * d_model, bias=False)
+        # The authors' code: no feedback at first, and a forget gate that remembers each channel for another time.
+        self.feedback = nn.Parameter(torch.zeros(num_heads, self.head_dim, 4 * self.head_dim))
+        bias = torch.zeros(num_heads, 4, self.head_dim)
+        bias[:, 2] = torch.linspace(3.0, 6.0, self.head_dim)
+        self.bias = nn.Parameter(bias)
+        self.head_norm = HeadNorm(num_heads, self.head_dim, bias=False)
+
+    def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
+        gates = torch.unflatten(self.in_proj(x), -1, (self.num_heads, 4, self.head_dim)) + self.bias
+        real = x.new_ones(x.shape[:2], dtype=torch.bool) if real is None else real
+        kept = real[:, :, None, None]
+        carry = tuple(state[name].to(gates.dtype) for name in NAMES)
+        if single:
+            carry, h = self._cell(carry, (gates.squeeze(1), kept.squeeze(1)))
+            h = h.unsqueeze(1)
+        else:
+            h, carry = scan_over_time(self._cell, carry, (gates, kept))
+        new_state = {name: new.to(state[name].dtype) for name, new in zip(NAMES, carry, strict=True)}
+        return self.head_norm(h.to(x.dtype)).flatten(2), new_state
+
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
+        zeros = self.bias.new_zeros(batch_size, self.num_heads, self.head_dim)
+        return {"h": zeros, "c": zeros.clone(), "n": zeros.clone(), "m": torch.full_like(zeros, LOWEST)}
+
+    def _cell(self, carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
+        """One step: the gates' inputs (B, H, 4, K), and whether the token is real (B, 1, 1)."""
+        h, c, n, m = carry
+        given, kept = now
+        fed_back = torch.bmm(h.transpose(0, 1), self.feedback).transpose(0, 1)
+        z, log_i, raw_f, o = (given + torch.unflatten(fed_back, -1, (4, self.head_dim))).unbind(dim=-2)
+        log_f = F.logsigmoid(raw_f)
+        # h does not depend on m: gradients need not pass it.
+        new_m = torch.maximum(log_f + m, log_i).detach()
+        i, f = (log_i - new_m).exp(), (log_f + (m - new_m)).exp()
+        new_c, new_n = f * c + i * z.tanh(), f * n + i
+        new_h = o.sigmoid() * new_c / new_n
+        real = kept > 0
+        carry = tuple(torch.where(real, new, old) for new, old in zip((new_h, new_c, new_n, new_m), carry, strict=True))
+        return carry, new_h
