@@ -34,7 +34,8 @@ def scan_over_time(step: Step, carry: Carry, inputs: tuple[Tensor, ...]) -> tupl
         last, outputs = scan(cloned, carry, tuple(x.transpose(0, 1) for x in inputs))
         return outputs.transpose(0, 1), last
     collected = []
-    for t in range(inputs[0].shape[1]):
-        carry, output = step(carry, tuple(x[:, t] for x in inputs))
+    # Indexed one by one, each step's gradient would be as long as the sequence.
+    for now in zip(*(x.unbind(1) for x in inputs), strict=True):
+        carry, output = step(carry, now)
         collected.append(output)
     return torch.stack(collected, dim=1), carry

@@ -44,13 +44,12 @@ class SLSTM(RecurrentMixer):
         self.in_proj = nn.Linear(d_model, 4 * d_model, bias=False)
         # The authors' code: no feedback at first, and a forget gate that remembers each channel for another time.
         self.feedback = nn.Parameter(torch.zeros(num_heads, self.head_dim, 4 * self.head_dim))
-        bias = torch.zeros(num_heads, 4, self.head_dim)
-        bias[:, 2] = torch.linspace(3.0, 6.0, self.head_dim)
-        self.bias = nn.Parameter(bias)
+        remember, zeros = torch.linspace(3.0, 6.0, self.head_dim), torch.zeros(self.head_dim)
+        self.bias = nn.Parameter(torch.cat((zeros, zeros, remember, zeros)).repeat(num_heads, 1))
         self.head_norm = HeadNorm(num_heads, self.head_dim, bias=False)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
-        gates = torch.unflatten(self.in_proj(x), -1, (self.num_heads, 4, self.head_dim)) + self.bias
+        gates = torch.unflatten(self.in_proj(x), -1, (self.num_heads, -1)) + self.bias
         real = x.new_ones(x.shape[:2], dtype=torch.bool) if real is None else real
         kept = real[:, :, None, None]
         carry = tuple(state[name].to(gates.dtype) for name in NAMES)
@@ -67,17 +66,16 @@ class SLSTM(RecurrentMixer):
         return {"h": zeros, "c": zeros.clone(), "n": zeros.clone(), "m": torch.full_like(zeros, LOWEST)}
 
     def _cell(self, carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
-        """One step: the gates' inputs (B, H, 4, K), and whether the token is real (B, 1, 1)."""
+        """One step: the gates' inputs (B, H, 4 K), and whether the token is real (B, 1, 1)."""
         h, c, n, m = carry
         given, kept = now
         fed_back = torch.bmm(h.transpose(0, 1), self.feedback).transpose(0, 1)
-        z, log_i, raw_f, o = (given + torch.unflatten(fed_back, -1, (4, self.head_dim))).unbind(dim=-2)
+        z, log_i, raw_f, o = (given + fed_back).chunk(4, dim=-1)
         log_f = F.logsigmoid(raw_f)
         # h does not depend on m: gradients need not pass it.
         new_m = torch.maximum(log_f + m, log_i).detach()
         i, f = (log_i - new_m).exp(), (log_f + (m - new_m)).exp()
         new_c, new_n = f * c + i * z.tanh(), f * n + i
         new_h = o.sigmoid() * new_c / new_n
-        real = kept > 0
-        carry = tuple(torch.where(real, new, old) for new, old in zip((new_h, new_c, new_n, new_m), carry, strict=True))
-        return carry, new_h
+        news = (new_h, new_c, new_n, new_m)
+        return tuple(torch.where(kept, new, old) for new, old in zip(news, carry, strict=True)), new_h
