@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from contracts.cases import CAUSAL_PAIRS, MixerCase, PositionCase, pair_name
+from contracts.cases import CAUSAL_PAIRS, MixerCase, PositionCase, marked
 from seqlab.attention import Attention, Bidirectional
 from seqlab.models import DecoderLM
 from seqlab.nn import Block
@@ -19,7 +19,7 @@ from seqlab.positions import Learned, NoPositions
 from seqlab.recurrence import GRU
 from tolerances import TOLERANCE, assert_close
 
-pairs = pytest.mark.parametrize("pair", CAUSAL_PAIRS, ids=pair_name)
+pairs = pytest.mark.parametrize("pair", marked(CAUSAL_PAIRS))
 
 
 def _model(pair: tuple[MixerCase, PositionCase], **options: Any) -> DecoderLM:

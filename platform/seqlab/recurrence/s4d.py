@@ -72,14 +72,13 @@ class S4D(AlignedMixer):
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         with torch.autocast(x.device.type, enabled=False):
-            inputs = x.to(self.skip.dtype)
-            y, h = (self._scan if emitting() else self._chunked)(inputs, (state["h_real"], state["h_imag"]), length)
-        return self._output(y, x), {"h_real": h[0], "h_imag": h[1]}
+            y, h = (self._scan if emitting() else self._chunked)(self._precise(x), self._entries(state), length)
+        return self._output(y, x), self._state(h)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         with torch.autocast(x_t.device.type, enabled=False):
-            h = self._advance(x_t.to(self.skip.dtype), (state["h_real"], state["h_imag"]), self._power(1))
-            return self._output(self._read(h), x_t), {"h_real": h[0], "h_imag": h[1]}
+            h = self._advance(self._precise(x_t), self._entries(state), self._power(1))
+            return self._output(self._read(h), x_t), self._state(h)
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
         zeros = self.skip.new_zeros(batch_size, self.d_model, self.d_state // 2)
@@ -88,15 +87,25 @@ class S4D(AlignedMixer):
     def state_size(self, seq_len: int) -> int:
         return self.d_model * self.d_state
 
+    def _precise(self, x: Tensor) -> Tensor:
+        """x in at least float32."""
+        return x.to(torch.promote_types(self.skip.dtype, torch.float32))
+
+    def _entries(self, state: State) -> Pair:
+        return self._precise(state["h_real"]), self._precise(state["h_imag"])
+
+    def _state(self, h: Pair) -> State:
+        return {"h_real": h[0].to(self.skip.dtype), "h_imag": h[1].to(self.skip.dtype)}
+
     def _power(self, steps: Tensor | int) -> Pair:
         """exp(steps dt A): (D, N) each part, after the dimensions of `steps` (..., 1, 1)."""
-        dt = self.log_dt.exp().unsqueeze(-1)
+        dt = self._precise(self.log_dt).exp().unsqueeze(-1)
         radius, angle = torch.exp(-steps * dt * self.log_decay.exp()), steps * dt * self.frequency
         return radius * angle.cos(), radius * angle.sin()
 
     def _gain(self) -> Pair:
         """(exp(dt A) - 1)/A, (D, N) each part; near 0 the difference would cancel."""
-        dt, decay = self.log_dt.exp().unsqueeze(-1), self.log_decay.exp()
+        dt, decay = self._precise(self.log_dt).exp().unsqueeze(-1), self._precise(self.log_decay).exp()
         angle, shrink = dt * self.frequency, expm1(-dt * decay)
         real, imag = shrink * angle.cos() - 2 * (angle / 2).sin() ** 2, (shrink + 1) * angle.sin()
         square = decay**2 + self.frequency**2
@@ -148,7 +157,7 @@ class S4D(AlignedMixer):
         decay = (power[0][-1].flatten().expand_as(real), power[1][-1].flatten().expand_as(imag))
         after = complex_scan(decay, (real, imag), (h0[0].flatten(1), h0[1].flatten(1)))
         starts = [
-            torch.cat((first.unsqueeze(1), later[:, :-1].view(batch_size, chunks - 1, width, -1)), dim=1)
+            torch.cat((first.unsqueeze(1), later[:, :-1].view(batch_size, chunks - 1, width, self.d_state // 2)), dim=1)
             for first, later in zip(h0, after, strict=True)
         ]  # (B, C, D, N) each part
 
