@@ -9,6 +9,6 @@ for model in gru attention-nope attention-rope; do
     step seqlab fit --config "lm/$model" --experiment "$experiment" --run_name "$model"
 done
 step seqlab compare --experiment "$experiment"
-best=$(seqlab compare --experiment "$experiment" --quiet | head -n 1)
+best=$(seqlab compare --experiment "$experiment" --quiet | sed -n 1p)
 step seqlab export "$best" --out "bundles/$experiment"
 step seqlab generate "bundles/$experiment" --prompt "The " --max-new-tokens 300 --temperature 0.8 --seed 1

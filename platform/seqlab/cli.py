@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -34,7 +35,12 @@ def main(argv: list[str] | None = None) -> int:
             raise ValueError(f"{options.verb} has no option {overrides[0]}; see seqlab {options.verb} --help")
         options.overrides = overrides
         code: int = options.run(options)
+        sys.stdout.flush()
         return code
+    except BrokenPipeError:
+        # The reader has had enough, as in `seqlab compare | head`; Python would complain once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     except (ValueError, OSError) as error:
         if os.environ.get("SEQLAB_DEBUG"):
             raise

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -20,6 +24,16 @@ def test_compare_reads_the_run_back_from_the_store(fitted: Fitted) -> None:
     assert "first" in table and "FINISHED" in table
     (run_id,) = seqlab("compare", "--experiment", "tiny", "--quiet").stdout.split()
     assert re.fullmatch("[0-9a-f]{32}", run_id)
+
+
+def test_a_reader_that_stops_early_is_no_error(fitted: Fitted) -> None:
+    folder, _ = fitted
+    seqlab = Path(sys.executable).with_name("seqlab")
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run([seqlab, "compare", "--quiet"], cwd=folder, stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
 def test_compare_adds_days_and_cost(fitted: Fitted) -> None:

@@ -41,5 +41,5 @@ class Windows(Callback):
 
 if __name__ == "__main__":
     folder, kill_before = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else None
-    strategy = DDPStrategy(process_group_backend="gloo", timeout=timedelta(seconds=30))
+    strategy = DDPStrategy(process_group_backend="gloo", timeout=timedelta(seconds=120))
     fit_text(folder, [Windows(folder, kill_before)], strategy=strategy, devices=2, max_epochs=-1, max_steps=8)

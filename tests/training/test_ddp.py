@@ -19,7 +19,7 @@ def run(*args: str) -> int:
     return subprocess.run(
         [sys.executable, "-m", "training.ddp_fit", *args],
         env={"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1", "PATH": ""},
-        timeout=240,
+        timeout=600,
     ).returncode
 
 
