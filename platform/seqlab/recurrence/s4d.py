@@ -148,7 +148,7 @@ class S4D(AlignedMixer):
         decay = (power[0][-1].flatten().expand_as(real), power[1][-1].flatten().expand_as(imag))
         after = complex_scan(decay, (real, imag), (h0[0].flatten(1), h0[1].flatten(1)))
         starts = [
-            torch.cat((first.unsqueeze(1), later[:, :-1].view(batch_size, chunks - 1, width, -1)), dim=1)
+            torch.cat((first.unsqueeze(1), later[:, :-1].view(batch_size, chunks - 1, width, self.d_state // 2)), dim=1)
             for first, later in zip(h0, after, strict=True)
         ]  # (B, C, D, N) each part
 
