@@ -79,6 +79,12 @@ def _at_least_float32(*tensors: Tensor) -> torch.dtype:
     return dtype
 
 
+def reverse_scan(a: Tensor, b: Tensor) -> Tensor:
+    """Every g_t of g_t = b_t + a_{t+1} * g_{t+1}, from zeros after the end: what gradients follow. No gradient."""
+    a_next = torch.cat((a[:, 1:], torch.ones_like(a[:, :1])), dim=1).resolve_conj()
+    return _scan(a_next, b, torch.zeros_like(b[:, 0]), reverse=True)
+
+
 class _LinearScan(torch.autograd.Function):
     """The scan and its gradient: g_t = dy_t + a_{t+1} * g_{t+1}, the same scan from the end."""
 
@@ -93,8 +99,7 @@ class _LinearScan(torch.autograd.Function):
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         a, h0, h = ctx.saved_tensors
         wants_a, wants_b, wants_h0 = ctx.needs_input_grad
-        a_next = torch.cat((a[:, 1:], torch.ones_like(a[:, :1])), dim=1).conj().resolve_conj()
-        g = _scan(a_next, dy, torch.zeros_like(h0), reverse=True)
+        g = reverse_scan(a.conj(), dy)
         da = g * torch.cat((h0.unsqueeze(1), h[:, :-1]), dim=1).conj() if wants_a else None
         return da, g if wants_b else None, a[:, 0].conj() * g[:, 0] if wants_h0 else None
 
@@ -116,17 +121,18 @@ def _scan(a: Tensor, b: Tensor, h0: Tensor, *, reverse: bool = False) -> Tensor:
     steps = range(size - 1, -1, -1) if reverse else range(size)
 
     # What each chunk makes of a state of zeros; with the product of its factors, of any state.
-    ends = torch.zeros_like(b[:, :, 0])
+    a_of, b_of = a.unbind(dim=2), b.unbind(dim=2)
+    end = torch.zeros_like(b_of[0])
     for t in steps:
-        ends = torch.addcmul(b[:, :, t], a[:, :, t], ends)
-    factors = a.prod(dim=2)
-    starts = torch.empty_like(ends)
+        end = torch.addcmul(b_of[t], a_of[t], end)
+    ends, factors = end.unbind(dim=1), a.prod(dim=2).unbind(dim=1)
+    starts = [h0] * chunks
     for chunk in range(chunks - 1, -1, -1) if reverse else range(chunks):
-        starts[:, chunk] = h0
-        h0 = torch.addcmul(ends[:, chunk], factors[:, chunk], h0)
+        starts[chunk] = h0
+        h0 = torch.addcmul(ends[chunk], factors[chunk], h0)
 
-    h, state = torch.empty_like(b), starts
+    h, state = torch.empty_like(b), torch.stack(starts, dim=1)
+    h_of = h.unbind(dim=2)
     for t in steps:
-        state = torch.addcmul(b[:, :, t], a[:, :, t], state)
-        h[:, :, t] = state
+        state = torch.addcmul(b_of[t], a_of[t], state, out=h_of[t])
     return h.view(batch_size, chunks * size, width)[:, :length]

@@ -1,0 +1,101 @@
+"""The scan of a selective state space model (Gu & Dao 2023, algorithm 2 and section 3.3.2), whose states (B, T, E, N)
+are never held: chunk by chunk they are made, read and dropped, and made again for the gradient.
+
+B batch, T length, E channels, N states of a channel, L steps of a chunk.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from seqlab.nn.onnx_mode import emitting
+from seqlab.nn.scan import Carry, scan_over_time
+from seqlab.recurrence.linear_scan import linear_scan, reverse_scan
+
+_CHUNK = 128
+
+
+def selective_step(h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """h' = exp(dt decay) * h + dt u B and C h'.
+
+    Args:
+        h: (B, E, N).
+        decay: (E, N), at most 0.
+        u, dt: (B, E).
+        b, c: (B, N).
+
+    Returns:
+        C h' (B, E) and h' (B, E, N).
+    """
+    h = torch.exp(dt.unsqueeze(-1) * decay) * h + (dt * u).unsqueeze(-1) * b.unsqueeze(-2)
+    return (h * c.unsqueeze(-2)).sum(dim=-1), h
+
+
+def selective_scan(h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
+    """`selective_step` over time: u and dt (B, T, E), b and c (B, T, N) give every C h_t (B, T, E) and the last h."""
+    if emitting():
+
+        def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
+            y, h = selective_step(carry[0], decay, now[0], now[1], now[2], now[3])
+            return (h,), y
+
+        y, (h,) = scan_over_time(step, (h,), (u, dt, b, c))
+        return y, h
+    y, h = _SelectiveScan.apply(h, decay, u, dt, b, c)  # type: ignore[no-untyped-call]
+    return y, h
+
+
+class _SelectiveScan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c: Tensor) -> Carry:
+        y, starts = torch.empty_like(u), []
+        for begin in range(0, u.shape[1], _CHUNK):
+            chunk = slice(begin, begin + _CHUNK)
+            starts.append(h)
+            _, states = _states(h, decay, u[:, chunk], dt[:, chunk], b[:, chunk])
+            y[:, chunk] = torch.matmul(states, c[:, chunk].unsqueeze(-1)).squeeze(-1)
+            h = states[:, -1].clone()
+        ctx.save_for_backward(decay, u, dt, b, c, *starts)
+        return y, h
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> Carry:
+        (
+            decay,
+            *inputs,
+        ) = ctx.saved_tensors[:5]
+        starts = ctx.saved_tensors[5:]
+        dy, dh = gradients
+        d_decay = torch.zeros_like(decay)
+        found = tuple(torch.empty_like(x) for x in inputs)
+        for number in range(len(starts) - 1, -1, -1):
+            chunk = slice(number * _CHUNK, (number + 1) * _CHUNK)
+            u, dt, b, c = (x[:, chunk] for x in inputs)
+            dy_here = dy[:, chunk]
+            factors, states = _states(starts[number], decay, u, dt, b)
+            before = torch.cat((starts[number].unsqueeze(1), states[:, :-1]), dim=1)
+            # What the loss gains by each state, through its output and through the later ones.
+            g = dy_here.unsqueeze(-1) * c.unsqueeze(2)
+            g[:, -1] += dh
+            g = reverse_scan(factors.flatten(2), g.flatten(2)).view_as(g)
+            dh = factors[:, 0] * g[:, 0]
+            d_exponent = before.mul_(g).mul_(factors)
+            d_input = torch.matmul(g, b.unsqueeze(-1)).squeeze(-1)  # of dt u
+            d_decay += (d_exponent * dt.unsqueeze(-1)).sum(dim=(0, 1))
+            found[0][:, chunk] = d_input * dt
+            found[1][:, chunk] = d_input * u + d_exponent.mul_(decay).sum(dim=-1)
+            found[2][:, chunk] = torch.matmul((dt * u).unsqueeze(2), g).squeeze(2)
+            found[3][:, chunk] = torch.matmul(dy_here.unsqueeze(2), states).squeeze(2)
+        return dh, d_decay, *found
+
+
+def _states(h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """The factors exp(dt decay) and the states of a chunk, (B, L, E, N) each."""
+    factors = (dt.unsqueeze(-1) * decay).exp_()
+    inputs = (dt * u).unsqueeze(-1) * b.unsqueeze(2)
+    return factors, linear_scan(factors.flatten(2), inputs.flatten(2), h.flatten(1)).view_as(factors)
