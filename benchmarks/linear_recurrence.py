@@ -13,14 +13,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seqlab.attention import Attention
+from seqlab.attention import (
+    Attention,
+    DeltaNet,
+    GatedDeltaNet,
+    GatedLinearAttention,
+    LinearAttention,
+    Mamba2,
+    Retention,
+)
 from seqlab.mixer import Mixer
-from seqlab.recurrence import LRU, RGLRU, S4D, Mamba, MinGRU, MinLSTM
+from seqlab.recurrence import LRU, MLSTM, RGLRU, RWKV7, S4D, Mamba, MinGRU, MinLSTM
 
 WIDTH, BATCH, LENGTH = 64, 1, 1024
 LENGTHS = [256, 512, 1024, 2048, 4096, 8192]
 ROUNDS = 5
-LINEAR = [MinGRU, MinLSTM, LRU, S4D, RGLRU, Mamba]
+LINEAR = [
+    *(MinGRU, MinLSTM, LRU, S4D, RGLRU, Mamba, MLSTM, RWKV7),
+    *(LinearAttention, Retention, GatedLinearAttention, DeltaNet, GatedDeltaNet, Mamba2),
+]
 
 
 def parallel(mixer: Mixer, x: Tensor) -> Tensor:
@@ -56,7 +67,7 @@ def main() -> None:
     torch.set_num_threads(1)
     print(f"d_model {WIDTH}, batch {BATCH}, float32, one thread, forward and backward, milliseconds")
     head = ["parallel", "step loop", "ratio", *(f"T {length}" for length in LENGTHS), "exponent"]
-    print(f"{'':10}" + "".join(f"{name:>10}" for name in head))
+    print(f"{'':20}" + "".join(f"{name:>10}" for name in head))
     for build in [*LINEAR, Attention]:
         mixer = build(WIDTH)
         times = [seconds(parallel, mixer, length) for length in LENGTHS]
@@ -64,7 +75,7 @@ def main() -> None:
         fast = times[LENGTHS.index(LENGTH)]
         row = [f"{1e3 * value:.1f}" for value in (fast, loop)] + [f"{loop / fast:.1f}"]
         row += [f"{1e3 * value:.1f}" for value in times] + [f"{exponent(times):.2f}"]
-        print(f"{build.__name__:10}" + "".join(f"{cell:>10}" for cell in row), flush=True)
+        print(f"{build.__name__:20}" + "".join(f"{cell:>10}" for cell in row), flush=True)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def slstm(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int)
             given = linear(weights, "in_proj", x_t).chunk(num_heads)
             heads = []
             for head in range(num_heads):
-                raw = given[head] + h[head] @ weights["feedback"][head] + weights["bias"][head].flatten()
+                raw = given[head] + h[head] @ weights["feedback_weight"][head] + weights["bias"][head].flatten()
                 z, i, f, o = raw.chunk(4)
                 c[head] = sigmoid(f) * c[head] + torch.exp(i) * torch.tanh(z)
                 n[head] = sigmoid(f) * n[head] + torch.exp(i)

@@ -56,11 +56,12 @@ class Block(nn.Module):
         self.mixer_norm, self.mixer_out_norm = made(d_model), out(d_model)
         self.mixer = mixer
         self.mixer_residual = residual(d_model)
-        self.ffn = ffn(d_model)
-        self.has_ffn = not isinstance(self.ffn, NoFeedForward)
+        feed_forward = ffn(d_model)
+        self.has_ffn = not isinstance(feed_forward, NoFeedForward)
         if self.has_ffn:
             self.ffn_norm = nn.Identity() if parallel else made(d_model)
-            self.ffn_out_norm, self.ffn_residual = out(d_model), residual(d_model)
+            self.ffn, self.ffn_out_norm = feed_forward, out(d_model)
+            self.ffn_residual = residual(d_model)
         self.drop = nn.Sequential(nn.Dropout(dropout), StochasticDepth(stochastic_depth))
         self._norm = norm
 

@@ -43,7 +43,7 @@ class SLSTM(RecurrentMixer):
         self.head_dim = d_model // num_heads
         self.in_proj = nn.Linear(d_model, 4 * d_model, bias=False)
         # The authors' code: no feedback at first, and a forget gate that remembers each channel for another time.
-        self.feedback = nn.Parameter(torch.zeros(num_heads, self.head_dim, 4 * self.head_dim))
+        self.feedback_weight = nn.Parameter(torch.zeros(num_heads, self.head_dim, 4 * self.head_dim))
         remember, zeros = torch.linspace(3.0, 6.0, self.head_dim), torch.zeros(self.head_dim)
         self.bias = nn.Parameter(torch.cat((zeros, zeros, remember, zeros)).repeat(num_heads, 1))
         self.head_norm = HeadNorm(num_heads, self.head_dim, bias=False)
@@ -69,7 +69,7 @@ class SLSTM(RecurrentMixer):
         """One step: the gates' inputs (B, H, 4 K), and whether the token is real (B, 1, 1)."""
         h, c, n, m = carry
         given, kept = now
-        fed_back = torch.bmm(h.transpose(0, 1), self.feedback).transpose(0, 1)
+        fed_back = torch.bmm(h.transpose(0, 1), self.feedback_weight).transpose(0, 1)
         z, log_i, raw_f, o = (given + fed_back).chunk(4, dim=-1)
         log_f = F.logsigmoid(raw_f)
         # h does not depend on m: gradients need not pass it.

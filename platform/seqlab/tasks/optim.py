@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import nn
@@ -11,12 +12,12 @@ from torch.optim.lr_scheduler import LambdaLR
 
 
 def adamw(model: nn.Module, *, lr: float, weight_decay: float, betas: tuple[float, float]) -> torch.optim.Optimizer:
-    """AdamW (Loshchilov & Hutter 2019) that decays matrices and embeddings, not biases, gains and other vectors."""
-    parameters = [p for p in model.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
+    """AdamW (Loshchilov & Hutter 2019) that decays the weights of matrices and embeddings: what has two dimensions and
+    `weight` in its name. Biases, gains, decay rates and the like are left alone."""
+    trained = [(name.rpartition(".")[2], p) for name, p in model.named_parameters() if p.requires_grad]
+    groups: list[dict[str, Any]] = [{"params": [], "weight_decay": weight_decay}, {"params": [], "weight_decay": 0.0}]
+    for name, parameter in trained:
+        groups[0 if parameter.dim() >= 2 and "weight" in name else 1]["params"].append(parameter)
     return AdamW(groups, lr=lr, betas=betas)
 
 
