@@ -9,13 +9,14 @@ from typing import Any
 
 from torch import Tensor
 
-from references.attention import soft_capped, softmax_attention, top_k
+from references.attention import cross_attention, soft_capped, softmax_attention, top_k
 from references.positions import NaiveALiBi, NaiveEncoding, NaiveLearned, NaiveRoPE, NaiveSinusoidal
 from references.recurrence import gru, lstm, rnn
 from seqlab.attention import (
     Attention,
     AttentionSink,
     Bidirectional,
+    CrossAttention,
     LogitSoftCap,
     OutputGate,
     PrefixCausal,
@@ -39,6 +40,7 @@ class MixerCase:
     Attributes:
         reference: called with the mixer's parameters, x, which tokens are real, the naive encoding and its parameters.
         attends: whether it has queries, keys and scores for an encoding to act on.
+        memory: whether it attends to an encoder's memory. The reference is told `memory` (S, D) and `memory_mask` (S,).
         first: tokens that its first call must hold, if there are as many.
         every_encoding: whether it is tested with every encoding that fits, or with none and one that acts on scores.
     """
@@ -48,6 +50,7 @@ class MixerCase:
     reference: Callable[..., Tensor]
     attends: bool = True
     causal: bool = True
+    memory: bool = False
     first: int = 1
     every_encoding: bool = True
 
@@ -82,6 +85,17 @@ def _attention(
         causal=causal,
         first=first,
         every_encoding=every_encoding,
+    )
+
+
+def _cross(name: str, *, num_heads: int = 2, num_kv_heads: int = 2, **options: Any) -> MixerCase:
+    heads = {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
+    return MixerCase(
+        name,
+        partial(CrossAttention, **heads, **options),
+        partial(cross_attention, **heads),
+        attends=False,
+        memory=True,
     )
 
 
@@ -122,6 +136,8 @@ MIXERS = [
         pattern=partial(SlidingWindow, window=5),
         seen={"sees": lambda t, j: t - 5 < j <= t},
     ),
+    _cross("cross-attention"),
+    _cross("cross-attention-grouped", num_heads=4, bias=False),
     MixerCase("gru", GRU, gru, attends=False),
     MixerCase("lstm", LSTM, lstm, attends=False),
     MixerCase("rnn", RNN, rnn, attends=False),
@@ -137,16 +153,20 @@ POSITIONS = [
 
 
 def fits(mixer: MixerCase, positions: PositionCase) -> bool:
-    """Whether the pair is possible: every mixer has embeddings, only some have queries, keys and scores."""
+    """Whether the pair is possible: every mixer has embeddings, only some have queries, keys and scores of one
+    sequence."""
     return mixer.attends or positions.acts_on == "embeddings"
 
 
 def tested(mixer: MixerCase, positions: PositionCase) -> bool:
+    if mixer.memory:  # no model for it here that has embeddings
+        return positions.name == "none"
     return fits(mixer, positions) and (mixer.every_encoding or positions.name in ("none", "alibi"))
 
 
 PAIRS = [(mixer, positions) for mixer in MIXERS for positions in POSITIONS if tested(mixer, positions)]
-CAUSAL_PAIRS = [(mixer, positions) for mixer, positions in PAIRS if mixer.causal]
+CAUSAL_PAIRS = [(mixer, positions) for mixer, positions in PAIRS if mixer.causal and not mixer.memory]
+MEMORY_PAIRS = [(mixer, positions) for mixer, positions in PAIRS if mixer.memory]
 BOTH_WAYS = [mixer for mixer in MIXERS if not mixer.causal]
 
 

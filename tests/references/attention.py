@@ -81,6 +81,34 @@ def softmax_attention(
     return y
 
 
+def cross_attention(
+    weights: Weights,
+    x: Tensor,
+    real: Tensor,
+    encoding: NaiveEncoding,
+    encoding_weights: Weights,
+    *,
+    num_heads: int,
+    num_kv_heads: int,
+    memory: Tensor,
+    memory_mask: Tensor,
+) -> Tensor:
+    """Vaswani et al. 2017, section 3.2.3: queries from x (B, T, D), keys and values from the memory (S, D), of which
+    `memory_mask` (S,) is real. Zeros at pads."""
+    read = memory[memory_mask]
+    keys, values = (_linear(weights, name, read).chunk(num_kv_heads, dim=-1) for name in ("k_proj", "v_proj"))
+    y = torch.zeros_like(x)
+    for row, t in real.nonzero().tolist():
+        heads = []
+        for head, query in enumerate(_linear(weights, "q_proj", x[row, t]).chunk(num_heads)):
+            kv_head = head // (num_heads // num_kv_heads)
+            exp = torch.exp(keys[kv_head] @ query / math.sqrt(len(query)))
+            heads.append(exp / exp.sum() @ values[kv_head])
+        output = _linear(weights, "out_proj", torch.cat(heads))
+        y = y.index_put((torch.tensor(row), torch.tensor(t)), output)
+    return y
+
+
 def soft_capped(cap: float) -> Callable[[Tensor], Tensor]:
     """Bello et al. 2017: cap tanh(score / cap)."""
     return lambda scores: cap * torch.tanh(scores / cap)

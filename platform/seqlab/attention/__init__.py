@@ -1,5 +1,6 @@
 """Softmax attention and its relatives, one idea a file."""
 
+from seqlab.attention.cross import CrossAttention
 from seqlab.attention.parts import AttentionPart, AttentionSink, LogitSoftCap, OutputGate, QueryKeyNorm, TopK
 from seqlab.attention.patterns import Bidirectional, Causal, Pattern, PrefixCausal, SlidingWindow
 from seqlab.attention.softmax import Attention
@@ -10,6 +11,7 @@ __all__ = [
     "AttentionSink",
     "Bidirectional",
     "Causal",
+    "CrossAttention",
     "LogitSoftCap",
     "OutputGate",
     "Pattern",

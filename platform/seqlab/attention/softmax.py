@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention.cache import Keys, append, empty_cache
+from seqlab.attention.heads import check_heads, grouped, join_heads, split_heads
 from seqlab.attention.parts import AttentionPart
 from seqlab.attention.patterns import Causal, Pattern
 from seqlab.mixer import Mixer, State, real_positions
@@ -55,12 +56,7 @@ class Attention(Mixer):
     ) -> None:
         super().__init__(d_model, layer)
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        if num_heads < 1 or (head_dim is None and d_model % num_heads):
-            raise ValueError(f"num_heads must divide d_model, got num_heads {num_heads} and d_model {d_model}")
-        if num_kv_heads < 1 or num_heads % num_kv_heads:
-            raise ValueError(
-                f"num_kv_heads must divide num_heads, got num_kv_heads {num_kv_heads} and num_heads {num_heads}"
-            )
+        check_heads(d_model, num_heads, num_kv_heads, head_dim)
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
         self.head_dim = d_model // num_heads if head_dim is None else head_dim
@@ -94,7 +90,7 @@ class Attention(Mixer):
         q, keys = self._project(x, state, pad_mask)
         if self._sees_scores():
             weights = self._weights(q, keys)
-            heads = F.dropout(weights, self.dropout, self.training) @ self._grouped(keys.entries["v"])
+            heads = F.dropout(weights, self.dropout, self.training) @ grouped(keys.entries["v"], self.num_heads)
             relative = self.positions.values(weights, keys.q_positions, keys.k_positions)
             heads = heads if relative is None else heads + relative
         else:
@@ -109,7 +105,7 @@ class Attention(Mixer):
                 scale=self.scale,
                 enable_gqa=self.num_kv_heads != self.num_heads,
             )
-        heads = heads.transpose(1, 2).flatten(2)
+        heads = join_heads(heads)
         for part in self._parts():
             heads = part.output(heads, x)
         y: Tensor = self.out_proj(heads)
@@ -148,7 +144,7 @@ class Attention(Mixer):
 
     def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Keys]:
         """Queries (B, H, T, K), and all keys and values that they may see."""
-        q, k, v = (proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for proj in self._projections())
+        q, k, v = (split_heads(proj(x), self.head_dim) for proj in self._projections())
         for part in self._parts():
             q, k = part.queries_keys(q, k)
         if self.positions.acts_on == "queries and keys":
@@ -159,14 +155,9 @@ class Attention(Mixer):
     def _projections(self) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
         return self.q_proj, self.k_proj, self.v_proj
 
-    def _grouped(self, kv: Tensor) -> Tensor:
-        """Keys or values (B, num_kv_heads, S, K) as one a query head."""
-        group = self.num_heads // self.num_kv_heads
-        return kv if group == 1 else kv.repeat_interleave(group, dim=1)
-
     def _weights(self, q: Tensor, keys: Keys) -> Tensor:
         """(B, H, T, S): the attention weights, written out."""
-        scores = q @ self._grouped(keys.entries["k"]).transpose(-2, -1) * self.scale
+        scores = q @ grouped(keys.entries["k"], self.num_heads).transpose(-2, -1) * self.scale
         allowed = self._allowed(keys)
         bias = self._bias(q, keys, allowed)
         scores = scores if bias is None else scores + bias
