@@ -9,7 +9,14 @@ from typing import Any
 
 from torch import Tensor
 
-from references.attention import cross_attention, soft_capped, softmax_attention, top_k
+from references.attention import (
+    cross_attention,
+    differential_attention,
+    latent_attention,
+    soft_capped,
+    softmax_attention,
+    top_k,
+)
 from references.positions import NaiveALiBi, NaiveEncoding, NaiveLearned, NaiveRoPE, NaiveSinusoidal
 from references.recurrence import gru, lstm, rnn
 from seqlab.attention import (
@@ -17,6 +24,8 @@ from seqlab.attention import (
     AttentionSink,
     Bidirectional,
     CrossAttention,
+    DifferentialAttention,
+    LatentAttention,
     LogitSoftCap,
     OutputGate,
     PrefixCausal,
@@ -41,6 +50,7 @@ class MixerCase:
         reference: called with the mixer's parameters, x, which tokens are real, the naive encoding and its parameters.
         attends: whether it has queries, keys and scores for an encoding to act on.
         memory: whether it attends to an encoder's memory. The reference is told `memory` (S, D) and `memory_mask` (S,).
+        full_values: whether an encoding may add to the value of each key.
         first: tokens that its first call must hold, if there are as many.
         every_encoding: whether it is tested with every encoding that fits, or with none and one that acts on scores.
     """
@@ -51,6 +61,7 @@ class MixerCase:
     attends: bool = True
     causal: bool = True
     memory: bool = False
+    full_values: bool = True
     first: int = 1
     every_encoding: bool = True
 
@@ -84,6 +95,30 @@ def _attention(
         partial(softmax_attention, **heads, **(seen or {})),
         causal=causal,
         first=first,
+        every_encoding=every_encoding,
+    )
+
+
+def _latent(name: str, *, num_heads: int = 2, every_encoding: bool = True, **options: Any) -> MixerCase:
+    return MixerCase(
+        name,
+        partial(LatentAttention, num_heads=num_heads, **options),
+        partial(latent_attention, num_heads=num_heads),
+        full_values=False,
+        every_encoding=every_encoding,
+    )
+
+
+def _differential(
+    name: str, *, num_heads: int = 2, num_kv_heads: int = 2, layer: int = 0, every_encoding: bool = True
+) -> MixerCase:
+    """As layer `layer` + k of a model, for k = 0, 1, ..."""
+    heads = {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
+    return MixerCase(
+        name,
+        lambda d_model, k: DifferentialAttention(d_model, layer + k, **heads),
+        partial(differential_attention, layer=layer, **heads),
+        full_values=False,
         every_encoding=every_encoding,
     )
 
@@ -136,6 +171,10 @@ MIXERS = [
         pattern=partial(SlidingWindow, window=5),
         seen={"sees": lambda t, j: t - 5 < j <= t},
     ),
+    _latent("latent"),
+    _latent("latent-compressed-queries", num_heads=3, head_dim=6, q_rank=5, rope_head_dim=2, every_encoding=False),
+    _differential("differential"),
+    _differential("differential-grouped", num_heads=4, layer=3, every_encoding=False),
     _cross("cross-attention"),
     _cross("cross-attention-grouped", num_heads=4, bias=False),
     MixerCase("gru", GRU, gru, attends=False),
@@ -155,7 +194,8 @@ POSITIONS = [
 def fits(mixer: MixerCase, positions: PositionCase) -> bool:
     """Whether the pair is possible: every mixer has embeddings, only some have queries, keys and scores of one
     sequence."""
-    return mixer.attends or positions.acts_on == "embeddings"
+    weighs_values = positions.factory(D_MODEL, MAX_SEQ_LEN).weighs_values
+    return positions.acts_on == "embeddings" or (mixer.attends and (mixer.full_values or not weighs_values))
 
 
 def tested(mixer: MixerCase, positions: PositionCase) -> bool:

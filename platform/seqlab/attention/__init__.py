@@ -1,6 +1,8 @@
 """Softmax attention and its relatives, one idea a file."""
 
 from seqlab.attention.cross import CrossAttention
+from seqlab.attention.differential import DifferentialAttention
+from seqlab.attention.latent import LatentAttention
 from seqlab.attention.parts import AttentionPart, AttentionSink, LogitSoftCap, OutputGate, QueryKeyNorm, TopK
 from seqlab.attention.patterns import Bidirectional, Causal, Pattern, PrefixCausal, SlidingWindow
 from seqlab.attention.softmax import Attention
@@ -12,6 +14,8 @@ __all__ = [
     "Bidirectional",
     "Causal",
     "CrossAttention",
+    "DifferentialAttention",
+    "LatentAttention",
     "LogitSoftCap",
     "OutputGate",
     "Pattern",

@@ -15,6 +15,7 @@ from seqlab.attention.cache import Keys, append, empty_cache
 from seqlab.attention.heads import check_heads, grouped, join_heads, split_heads
 from seqlab.attention.parts import AttentionPart
 from seqlab.attention.patterns import Causal, Pattern
+from seqlab.attention.scores import Scoring, attend, scores_of
 from seqlab.mixer import Mixer, State, real_positions
 from seqlab.positions.base import PositionalEncoding
 from seqlab.positions.none import NoPositions
@@ -94,17 +95,8 @@ class Attention(Mixer):
             relative = self.positions.values(weights, keys.q_positions, keys.k_positions)
             heads = heads if relative is None else heads + relative
         else:
-            attn_mask = self._attn_mask(q, keys)
-            heads = F.scaled_dot_product_attention(
-                q,
-                keys.entries["k"],
-                keys.entries["v"],
-                attn_mask=attn_mask,
-                dropout_p=self.dropout if self.training else 0.0,
-                is_causal=self.causal and attn_mask is None,
-                scale=self.scale,
-                enable_gqa=self.num_kv_heads != self.num_heads,
-            )
+            dropout = self.dropout if self.training else 0.0
+            heads = attend(q, keys.entries["k"], keys.entries["v"], keys, self._scoring(), dropout=dropout)
         heads = join_heads(heads)
         for part in self._parts():
             heads = part.output(heads, x)
@@ -152,15 +144,15 @@ class Attention(Mixer):
             q, k = self.positions.rotate(q, k, real_positions(start, pad_mask, x))
         return q, append(x, {"k": k, "v": v}, state, pad_mask, self.pattern.window)
 
+    def _scoring(self) -> Scoring:
+        return Scoring(self.pattern, self.positions, self.scale)
+
     def _projections(self) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
         return self.q_proj, self.k_proj, self.v_proj
 
     def _weights(self, q: Tensor, keys: Keys) -> Tensor:
         """(B, H, T, S): the attention weights, written out."""
-        scores = q @ grouped(keys.entries["k"], self.num_heads).transpose(-2, -1) * self.scale
-        allowed = self._allowed(keys)
-        bias = self._bias(q, keys, allowed)
-        scores = scores if bias is None else scores + bias
+        scores, allowed = scores_of(q, keys.entries["k"], keys, self._scoring())
         for part in self._parts():
             scores = part.scores(scores, allowed)
         scores = scores.masked_fill(~allowed, -torch.inf)
@@ -168,27 +160,3 @@ class Attention(Mixer):
         columns = [sink.view(1, -1, 1, 1).expand(*scores.shape[:3], 1).to(scores.dtype) for sink in sinks]
         weights: Tensor = torch.cat((scores, *columns), dim=-1).softmax(dim=-1)
         return weights[..., : scores.shape[-1]]
-
-    def _attn_mask(self, q: Tensor, keys: Keys) -> Tensor | None:
-        """(B, 1 or H, T, S): bool (True = may attend) or, with a score bias, float. None where causality is all, or
-        nothing is masked."""
-        plain = keys.mask is None and (type(self.pattern) is Causal or not self.causal)
-        if plain and self.positions.acts_on != "attention scores":
-            return None
-        allowed = self._allowed(keys)
-        bias = self._bias(q, keys, allowed)
-        return allowed if bias is None else bias.masked_fill(~allowed, -torch.inf)
-
-    def _bias(self, q: Tensor, keys: Keys, allowed: Tensor) -> Tensor | None:
-        if self.positions.acts_on != "attention scores":
-            return None
-        return self.positions.bias(q, keys.entries["k"], keys.q_positions, keys.k_positions, allowed)
-
-    def _allowed(self, keys: Keys) -> Tensor:
-        """(B or 1, 1, T, S) bool. A pad attends to itself, so that no row is empty."""
-        allowed = self.pattern.allows(keys.q_positions, keys.k_positions)
-        if keys.mask is not None:
-            t, s = keys.q_positions.shape[1], keys.mask.shape[1]
-            own = torch.arange(s, device=keys.mask.device) == torch.arange(s - t, s, device=keys.mask.device)[:, None]
-            allowed = (allowed & keys.mask[:, None, :]) | own
-        return allowed.unsqueeze(1)
