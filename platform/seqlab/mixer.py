@@ -25,6 +25,10 @@ SHARED_STATE = ("position", "key_mask")
 """Entries that count tokens. They are the same in every layer, so a stack stores them once, unprefixed."""
 
 
+Layout = dict[str, tuple[int | None, ...]]
+"""The names of a state's entries and their dimensions after the batch; None = one that grows."""
+
+
 class Mixer(nn.Module, ABC):
     """Mixes a sequence over time.
 
@@ -79,7 +83,7 @@ class Mixer(nn.Module, ABC):
 
     @abstractmethod
     def state_size(self, seq_len: int) -> int:
-        """How many numbers one sequence must remember after `seq_len` tokens."""
+        """How many numbers one sequence must remember after `seq_len` tokens, besides an encoder's memory."""
 
     def attach_positions(self, positions: PositionalEncoding) -> None:
         """Takes the model's positional encoding, or refuses it.
@@ -94,6 +98,35 @@ class Mixer(nn.Module, ABC):
                 f"{type(positions).__name__} acts on {positions.acts_on}, which {type(self).__name__} does not "
                 "have; give this model positions that act on the embeddings (NoPositions, Sinusoidal, Learned) "
                 "or an attention mixer"
+            )
+
+
+def layout_of(initial: State) -> Layout:
+    """The layout of a mixer's or a model's states, read off its initial one, in which what grows is 0."""
+    return {name: tuple(size or None for size in entry.shape[1:]) for name, entry in initial.items()}
+
+
+def check_state(state: State, layout: Layout, batch_size: int, owner: str) -> None:
+    """Raises ValueError where a state is another model's or another batch's.
+
+    Args:
+        batch_size: of the input that is to continue from it.
+        owner: whose layout it is, for the message.
+    """
+    if list(state) != list(layout):
+        raise ValueError(f"the state has entries {list(state)}, that of {owner} has {list(layout)}")
+    lengths: dict[bool, int] = {}
+    for name, dims in layout.items():
+        shape = state[name].shape
+        fits = len(shape) == len(dims) + 1 and shape[0] == batch_size
+        for size, dim in zip(shape[1:], dims, strict=False):
+            # What grows has one length, and an encoder's memory another.
+            fits = fits and size == (lengths.setdefault("memory_" in name, size) if dim is None else dim)
+        if not fits:
+            known = [lengths.get("memory_" in name, "S") if dim is None else dim for dim in dims]
+            raise ValueError(
+                f"state entry {name} has shape {tuple(shape)}, {owner} and this batch of {batch_size} need "
+                f"({', '.join(map(str, [batch_size, *known]))})"
             )
 
 

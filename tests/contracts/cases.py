@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from torch import Tensor
 
-from references.attention import soft_capped, softmax_attention, top_k
+from references.attention import (
+    cross_attention,
+    differential_attention,
+    latent_attention,
+    soft_capped,
+    softmax_attention,
+    top_k,
+)
 from references.linear_attention import delta_net, gated_linear_attention, linear_attention, mamba2, retention
 from references.linear_recurrence import causal_conv, cbow, lru, mamba, min_gru, min_lstm, ngram_window, rg_lru, s4d
 from references.positions import NaiveALiBi, NaiveEncoding, NaiveLearned, NaiveRoPE, NaiveSinusoidal
@@ -21,9 +28,12 @@ from seqlab.attention import (
     Attention,
     AttentionSink,
     Bidirectional,
+    CrossAttention,
     DeltaNet,
+    DifferentialAttention,
     GatedDeltaNet,
     GatedLinearAttention,
+    LatentAttention,
     LinearAttention,
     LogitSoftCap,
     Mamba2,
@@ -66,6 +76,8 @@ class MixerCase:
     Attributes:
         reference: called with the mixer's parameters, x, which tokens are real, the naive encoding and its parameters.
         attends: whether it has queries, keys and scores for an encoding to act on.
+        memory: whether it attends to an encoder's memory. The reference is told `memory` (S, D) and `memory_mask` (S,).
+        full_values: whether an encoding may add to the value of each key.
         first: tokens that its first call must hold, if there are as many.
         every_encoding: whether every run tests it with every encoding that fits, and at every length.
     """
@@ -75,6 +87,8 @@ class MixerCase:
     reference: Callable[..., Tensor]
     attends: bool = True
     causal: bool = True
+    memory: bool = False
+    full_values: bool = True
     first: int = 1
     every_encoding: bool = False
 
@@ -109,6 +123,41 @@ def _attention(
         causal=causal,
         first=first,
         every_encoding=every_encoding,
+    )
+
+
+def _latent(name: str, *, num_heads: int = 2, every_encoding: bool = False, **options: Any) -> MixerCase:
+    return MixerCase(
+        name,
+        partial(LatentAttention, num_heads=num_heads, **options),
+        partial(latent_attention, num_heads=num_heads),
+        full_values=False,
+        every_encoding=every_encoding,
+    )
+
+
+def _differential(
+    name: str, *, num_heads: int = 2, num_kv_heads: int = 2, layer: int = 0, every_encoding: bool = False
+) -> MixerCase:
+    """As layer `layer` + k of a model, for k = 0, 1, ..."""
+    heads = {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
+    return MixerCase(
+        name,
+        lambda d_model, k: DifferentialAttention(d_model, layer + k, **heads),
+        partial(differential_attention, layer=layer, **heads),
+        full_values=False,
+        every_encoding=every_encoding,
+    )
+
+
+def _cross(name: str, *, num_heads: int = 2, num_kv_heads: int = 2, **options: Any) -> MixerCase:
+    heads = {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
+    return MixerCase(
+        name,
+        partial(CrossAttention, **heads, **options),
+        partial(cross_attention, **heads),
+        attends=False,
+        memory=True,
     )
 
 
@@ -160,6 +209,12 @@ MIXERS = [
         pattern=partial(SlidingWindow, window=5),
         seen={"sees": lambda t, j: t - 5 < j <= t},
     ),
+    _latent("latent", every_encoding=True),
+    _latent("latent-compressed-queries", num_heads=3, head_dim=6, q_rank=5, rope_head_dim=2),
+    _differential("differential", every_encoding=True),
+    _differential("differential-grouped", num_heads=4, layer=3),
+    _cross("cross-attention"),
+    _cross("cross-attention-grouped", num_heads=4, bias=False),
     MixerCase("gru", GRU, gru, attends=False, every_encoding=True),
     MixerCase("lstm", LSTM, lstm, attends=False),
     MixerCase("rnn", RNN, rnn, attends=False),
@@ -211,8 +266,10 @@ POSITIONS = [
 
 
 def fits(mixer: MixerCase, positions: PositionCase) -> bool:
-    """Whether the pair is possible: every mixer has embeddings, only some have queries, keys and scores."""
-    return mixer.attends or positions.acts_on == "embeddings"
+    """Whether the pair is possible: every mixer has embeddings, only some have queries, keys and scores of one
+    sequence."""
+    weighs_values = positions.factory(D_MODEL, MAX_SEQ_LEN).weighs_values
+    return positions.acts_on == "embeddings" or (mixer.attends and (mixer.full_values or not weighs_values))
 
 
 def in_every_run(mixer: MixerCase, positions: PositionCase) -> bool:
@@ -220,8 +277,14 @@ def in_every_run(mixer: MixerCase, positions: PositionCase) -> bool:
     return mixer.every_encoding or positions.name == "none"
 
 
-PAIRS = [(mixer, positions) for mixer in MIXERS for positions in POSITIONS if fits(mixer, positions)]
-CAUSAL_PAIRS = [(mixer, positions) for mixer, positions in PAIRS if mixer.causal]
+PAIRS = [
+    (mixer, positions)
+    for mixer in MIXERS
+    for positions in POSITIONS
+    if fits(mixer, positions) and not (mixer.memory and positions.name != "none")
+]
+CAUSAL_PAIRS = [(mixer, positions) for mixer, positions in PAIRS if mixer.causal and not mixer.memory]
+MEMORY_PAIRS = [(mixer, positions) for mixer, positions in PAIRS if mixer.memory]
 BOTH_WAYS = [mixer for mixer in MIXERS if not mixer.causal]
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from contracts.cases import D_MODEL, MAX_SEQ_LEN, MixerCase, PositionCase
+from seqlab.mixer import Mixer, State
 from seqlab.models import DecoderLM
 
 VOCAB_SIZE = 11
@@ -40,13 +41,44 @@ def randomized(module: nn.Module) -> Any:
     return module
 
 
+class WithMemory(nn.Module):
+    """A mixer that is given a memory, the same one in every row, and so is called like any other.
+
+    Attributes:
+        memory: (S, D), some of it padding.
+        memory_mask: (S,).
+    """
+
+    def __init__(self, mixer: Mixer) -> None:
+        super().__init__()
+        self.mixer = mixer
+        self.memory = nn.Parameter(torch.randn(6, D_MODEL, dtype=torch.float64))
+        self.memory_mask = torch.tensor([False, True, True, True, True, False])
+
+    def given(self, batch_size: int) -> dict[str, Tensor]:
+        rows = {"memory": self.memory, "memory_mask": self.memory_mask}
+        return {name: row.expand(batch_size, *row.shape) for name, row in rows.items()}
+
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
+        given = self.given(len(x)) if state is None else {}
+        return self.mixer(x, state, pad_mask=pad_mask, **given)
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        return self.mixer.step(x_t, state)
+
+    def init_state(self, batch_size: int) -> State:
+        return self.mixer.init_state(batch_size, **self.given(batch_size))
+
+    def state_size(self, seq_len: int) -> int:
+        return self.mixer.state_size(seq_len)
+
+
 def mixer_subject(mixer: MixerCase, positions: PositionCase) -> Subject:
     """The bare mixer with the encoding attached as a model attaches it."""
     module = mixer.factory(D_MODEL, 0)
     module.attach_positions(positions.factory(D_MODEL, MAX_SEQ_LEN))
-    return Subject(
-        randomized(module), lambda batch, length: torch.randn(batch, length, D_MODEL, dtype=torch.float64), mixer.first
-    )
+    module = WithMemory(randomized(module)) if mixer.memory else randomized(module)
+    return Subject(module, lambda batch, length: torch.randn(batch, length, D_MODEL, dtype=torch.float64), mixer.first)
 
 
 def decoder_subject(mixer: Any, positions: Any, **options: Any) -> Subject:

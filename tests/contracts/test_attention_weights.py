@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
 
 from contracts.cases import MIXERS, POSITIONS, MixerCase, PositionCase
 from contracts.subjects import mixer_subject
+from seqlab.attention import DifferentialAttention, LatentAttention
 from tolerances import assert_close
 
 ATTENDING = [
@@ -20,13 +23,32 @@ pairs = pytest.mark.parametrize("pair", ATTENDING, ids=lambda pair: f"{pair[0].n
 Pair = tuple[MixerCase, PositionCase]
 
 
-def _mixed(module: torch.nn.Module, weights: Tensor, x: Tensor) -> Tensor:
-    """(B, T, D): the projected values of x (B, S, D), averaged by the weights (B, H, T, S) and projected out."""
+def _values(module: torch.nn.Module, x: Tensor) -> Tensor:
+    """(B, H, S, V): the values that the heads of a mixer read from x (B, S, D)."""
+    if isinstance(module, LatentAttention):
+        latent = module.kv_norm(module.kv_down_proj(x)[..., : module.kv_rank])
+        return module.v_proj(latent).unflatten(-1, (module.num_heads, -1)).transpose(1, 2)
     values = module.v_proj(x).unflatten(-1, (module.num_kv_heads, -1)).transpose(1, 2)
-    group = weights.shape[1] // module.num_kv_heads
-    heads = torch.stack([weights[:, head] @ values[:, head // group] for head in range(weights.shape[1])], dim=2)
-    heads = heads.flatten(2)
-    for part in module.parts:
+    return values.repeat_interleave(module.num_heads // module.num_kv_heads, dim=1)
+
+
+def _total(module: torch.nn.Module) -> float:
+    """What a row of weights sums to: 1, or 1 - lambda for the difference of two maps."""
+    if not isinstance(module, DifferentialAttention):
+        return 1.0
+    first, second = (
+        (q @ k).item() for q, k in ((module.lambda_q1, module.lambda_k1), (module.lambda_q2, module.lambda_k2))
+    )
+    return 1 - (math.exp(first) - math.exp(second) + module.lambda_init)
+
+
+def _mixed(module: torch.nn.Module, weights: Tensor, x: Tensor) -> Tensor:
+    """(B, T, D): the values of x (B, S, D), averaged by the weights (B, H, T, S) and projected out."""
+    heads = weights @ _values(module, x)
+    if isinstance(module, DifferentialAttention):
+        heads = module.head_norm(heads) * (1 - module.lambda_init)
+    heads = heads.transpose(1, 2).flatten(2)
+    for part in getattr(module, "parts", ()):
         heads = part.output(heads, x)
     return module.out_proj(heads)
 
@@ -41,10 +63,10 @@ def test_weights_are_what_forward_mixes_with(pair: Pair) -> None:
     weights = module.attention_weights(x, pad_mask=pad_mask)
     assert weights.shape == (3, module.num_heads, 9, 9)
     totals = weights.sum(-1)
-    if any(part.sink() is not None for part in module.parts):
+    if any(part.sink() is not None for part in getattr(module, "parts", ())):
         assert (totals < 1).all() and (totals > 0).all()
     else:
-        assert_close(totals, torch.ones_like(totals), "the sum of a row")
+        assert_close(totals, torch.full_like(totals, _total(module)), "the sum of a row")
     real = weights.transpose(1, 2)[pad_mask]
     real_keys = pad_mask[:, None, :].expand(3, 9, 9)[pad_mask][:, None, :].expand_as(real)
     assert (real[~real_keys] == 0).all(), "a pad has weight"

@@ -12,7 +12,8 @@ import torch
 from contracts.cases import CAUSAL_PAIRS, D_MODEL, MixerCase, PositionCase, marked, pair_name
 from contracts.laws import CAUSAL
 from contracts.subjects import Subject, decoder_subject
-from seqlab.attention import Attention
+from seqlab.attention import Attention, SlidingWindow
+from seqlab.mixer import State
 from seqlab.nn import (
     GELU,
     Block,
@@ -103,13 +104,49 @@ def test_position_counts_real_tokens() -> None:
     assert state["position"].tolist() == [5, 4, 3]
 
 
-def test_state_of_another_model_is_refused() -> None:
-    model, draw, _ = decoder_subject(GRU, NoPositions)
-    other, *_ = decoder_subject(LSTM, NoPositions)
-    with pytest.raises(ValueError, match="1_c"):
-        model(draw(1, 2), other.init_state(1))
-    with pytest.raises(ValueError, match="1_c"):
-        model.step(draw(1, 1)[:, 0], other.init_state(1))
+def _grown(state: State, name: str, by: int) -> State:
+    """`state` with the entry `name` longer in its last but one dimension."""
+    entry = state[name]
+    return state | {name: torch.cat((entry, entry.new_zeros(*entry.shape[:-2], by, entry.shape[-1])), dim=-2)}
+
+
+@pytest.mark.parametrize(
+    ("mixer", "break_", "message"),
+    [
+        (GRU, lambda s: s | {"1_c": s["1_h"]}, r"has entries .*'1_c'.*, that of this model has .*'1_h'\]"),
+        (Attention, lambda s: {n: e for n, e in s.items() if n != "0_v"}, r"'0_k', '1_k'.*this model has .*'0_v'"),
+        (
+            Attention,
+            lambda s: {name: entry[:1] for name, entry in s.items()},
+            r"position has shape \(1,\), this model and this batch of 2 need \(2\)",
+        ),
+        (
+            Attention,
+            lambda s: s | {"1_k": s["1_k"][:1]},
+            r"1_k has shape \(1, 4, 3, 4\), this model and this batch of 2 need \(2, 4, 3, 4\)",
+        ),
+        (
+            partial(Attention, num_kv_heads=2),
+            lambda s: s | {"0_k": s["0_k"][:, :1]},
+            r"\(2, 1, 3, 4\), .*\(2, 2, 3, 4\)",
+        ),
+        (Attention, lambda s: s | {"0_v": s["0_v"][..., :3]}, r"0_v has shape \(2, 4, 3, 3\), .*\(2, 4, 3, 4\)"),
+        (Attention, lambda s: s | {"0_v": s["0_v"][0]}, r"0_v has shape \(4, 3, 4\), .*\(2, 4, 3, 4\)"),
+        (Attention, lambda s: _grown(s, "1_v", 2), r"1_v has shape \(2, 4, 5, 4\), .*\(2, 4, 3, 4\)"),
+        (
+            partial(Attention, pattern=partial(SlidingWindow, window=6)),
+            lambda s: _grown(s, "0_k", 1),
+            r"0_k has shape \(2, 4, 7, 4\), .*\(2, 4, 6, 4\)",
+        ),
+    ],
+)
+def test_a_state_that_does_not_fit_is_refused(mixer: Any, break_: Callable[[State], State], message: str) -> None:
+    model, draw, _ = decoder_subject(mixer, NoPositions)
+    _, state = model(draw(2, 3))
+    with pytest.raises(ValueError, match=message):
+        model(draw(2, 2), break_(state))
+    with pytest.raises(ValueError, match=message):
+        model.step(draw(2, 1)[:, 0], break_(state))
 
 
 @pytest.mark.parametrize(("positions", "limit"), [(Learned, 256), (RoPE, None), (NoPositions, None)])

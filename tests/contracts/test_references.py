@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from contracts.cases import D_MODEL, MAX_SEQ_LEN, PAIRS, MixerCase, PositionCase, marked_at_lengths
-from contracts.subjects import randomized
+from contracts.subjects import WithMemory, randomized
 from seqlab.positions import PositionalEncoding
 from tolerances import assert_close
 
@@ -17,7 +17,8 @@ Pair = tuple[MixerCase, PositionCase]
 def _build(pair: Pair) -> tuple[torch.nn.Module, PositionalEncoding]:
     mixer, encoding = pair[0].factory(D_MODEL, 0), pair[1].factory(D_MODEL, MAX_SEQ_LEN)
     mixer.attach_positions(encoding)
-    return randomized(mixer), randomized(encoding)
+    mixer, encoding = randomized(mixer), randomized(encoding)
+    return WithMemory(mixer) if pair[0].memory else mixer, encoding
 
 
 def _inputs(length: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -35,7 +36,11 @@ def _reference(pair: Pair, mixer: torch.nn.Module, encoding: torch.nn.Module, x:
         torch.stack([naive.embed(x[row, t], max(0, int(counts[row, t]) - 1), weights) for t in range(x.shape[1])])
         for row in range(len(x))
     ]
-    return pair[0].reference(dict(mixer.named_parameters()), torch.stack(rows), real, naive, weights)
+    told = {}
+    if pair[0].memory:
+        told = {"memory": mixer.memory, "memory_mask": mixer.memory_mask}
+        mixer = mixer.mixer
+    return pair[0].reference(dict(mixer.named_parameters()), torch.stack(rows), real, naive, weights, **told)
 
 
 @pytest.mark.parametrize(("pair", "length"), marked_at_lengths(PAIRS))

@@ -1,8 +1,11 @@
 """Softmax attention and its relatives, one idea a file."""
 
+from seqlab.attention.cross import CrossAttention
 from seqlab.attention.delta_net import DeltaNet
+from seqlab.attention.differential import DifferentialAttention
 from seqlab.attention.gated_delta_net import GatedDeltaNet
 from seqlab.attention.gated_linear import GatedLinearAttention
+from seqlab.attention.latent import LatentAttention
 from seqlab.attention.linear import LinearAttention
 from seqlab.attention.mamba2 import Mamba2
 from seqlab.attention.parts import AttentionPart, AttentionSink, LogitSoftCap, OutputGate, QueryKeyNorm, TopK
@@ -16,9 +19,12 @@ __all__ = [
     "AttentionSink",
     "Bidirectional",
     "Causal",
+    "CrossAttention",
     "DeltaNet",
+    "DifferentialAttention",
     "GatedDeltaNet",
     "GatedLinearAttention",
+    "LatentAttention",
     "LinearAttention",
     "LogitSoftCap",
     "Mamba2",

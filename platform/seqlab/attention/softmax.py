@@ -12,8 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention.cache import Keys, append, empty_cache
+from seqlab.attention.heads import check_heads, grouped, join_heads, split_heads
 from seqlab.attention.parts import AttentionPart
 from seqlab.attention.patterns import Causal, Pattern
+from seqlab.attention.scores import Scoring, attend, scores_of
 from seqlab.mixer import Mixer, State, real_positions
 from seqlab.positions.base import PositionalEncoding
 from seqlab.positions.none import NoPositions
@@ -55,12 +57,7 @@ class Attention(Mixer):
     ) -> None:
         super().__init__(d_model, layer)
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        if num_heads < 1 or (head_dim is None and d_model % num_heads):
-            raise ValueError(f"num_heads must divide d_model, got num_heads {num_heads} and d_model {d_model}")
-        if num_kv_heads < 1 or num_heads % num_kv_heads:
-            raise ValueError(
-                f"num_kv_heads must divide num_heads, got num_kv_heads {num_kv_heads} and num_heads {num_heads}"
-            )
+        check_heads(d_model, num_heads, num_kv_heads, head_dim)
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
         self.head_dim = d_model // num_heads if head_dim is None else head_dim
@@ -94,22 +91,13 @@ class Attention(Mixer):
         q, keys = self._project(x, state, pad_mask)
         if self._sees_scores():
             weights = self._weights(q, keys)
-            heads = F.dropout(weights, self.dropout, self.training) @ self._grouped(keys.entries["v"])
+            heads = F.dropout(weights, self.dropout, self.training) @ grouped(keys.entries["v"], self.num_heads)
             relative = self.positions.values(weights, keys.q_positions, keys.k_positions)
             heads = heads if relative is None else heads + relative
         else:
-            attn_mask = self._attn_mask(q, keys)
-            heads = F.scaled_dot_product_attention(
-                q,
-                keys.entries["k"],
-                keys.entries["v"],
-                attn_mask=attn_mask,
-                dropout_p=self.dropout if self.training else 0.0,
-                is_causal=self.causal and attn_mask is None,
-                scale=self.scale,
-                enable_gqa=self.num_kv_heads != self.num_heads,
-            )
-        heads = heads.transpose(1, 2).flatten(2)
+            dropout = self.dropout if self.training else 0.0
+            heads = attend(q, keys.entries["k"], keys.entries["v"], keys, self._scoring(), dropout=dropout)
+        heads = join_heads(heads)
         for part in self._parts():
             heads = part.output(heads, x)
         y: Tensor = self.out_proj(heads)
@@ -148,7 +136,7 @@ class Attention(Mixer):
 
     def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Keys]:
         """Queries (B, H, T, K), and all keys and values that they may see."""
-        q, k, v = (proj(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for proj in self._projections())
+        q, k, v = (split_heads(proj(x), self.head_dim) for proj in self._projections())
         for part in self._parts():
             q, k = part.queries_keys(q, k)
         if self.positions.acts_on == "queries and keys":
@@ -156,20 +144,15 @@ class Attention(Mixer):
             q, k = self.positions.rotate(q, k, real_positions(start, pad_mask, x))
         return q, append(x, {"k": k, "v": v}, state, pad_mask, self.pattern.window)
 
+    def _scoring(self) -> Scoring:
+        return Scoring(self.pattern, self.positions, self.scale)
+
     def _projections(self) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
         return self.q_proj, self.k_proj, self.v_proj
 
-    def _grouped(self, kv: Tensor) -> Tensor:
-        """Keys or values (B, num_kv_heads, S, K) as one a query head."""
-        group = self.num_heads // self.num_kv_heads
-        return kv if group == 1 else kv.repeat_interleave(group, dim=1)
-
     def _weights(self, q: Tensor, keys: Keys) -> Tensor:
         """(B, H, T, S): the attention weights, written out."""
-        scores = q @ self._grouped(keys.entries["k"]).transpose(-2, -1) * self.scale
-        allowed = self._allowed(keys)
-        bias = self._bias(q, keys, allowed)
-        scores = scores if bias is None else scores + bias
+        scores, allowed = scores_of(q, keys.entries["k"], keys, self._scoring())
         for part in self._parts():
             scores = part.scores(scores, allowed)
         scores = scores.masked_fill(~allowed, -torch.inf)
@@ -177,27 +160,3 @@ class Attention(Mixer):
         columns = [sink.view(1, -1, 1, 1).expand(*scores.shape[:3], 1).to(scores.dtype) for sink in sinks]
         weights: Tensor = torch.cat((scores, *columns), dim=-1).softmax(dim=-1)
         return weights[..., : scores.shape[-1]]
-
-    def _attn_mask(self, q: Tensor, keys: Keys) -> Tensor | None:
-        """(B, 1 or H, T, S): bool (True = may attend) or, with a score bias, float. None where causality is all, or
-        nothing is masked."""
-        plain = keys.mask is None and (type(self.pattern) is Causal or not self.causal)
-        if plain and self.positions.acts_on != "attention scores":
-            return None
-        allowed = self._allowed(keys)
-        bias = self._bias(q, keys, allowed)
-        return allowed if bias is None else bias.masked_fill(~allowed, -torch.inf)
-
-    def _bias(self, q: Tensor, keys: Keys, allowed: Tensor) -> Tensor | None:
-        if self.positions.acts_on != "attention scores":
-            return None
-        return self.positions.bias(q, keys.entries["k"], keys.q_positions, keys.k_positions, allowed)
-
-    def _allowed(self, keys: Keys) -> Tensor:
-        """(B or 1, 1, T, S) bool. A pad attends to itself, so that no row is empty."""
-        allowed = self.pattern.allows(keys.q_positions, keys.k_positions)
-        if keys.mask is not None:
-            t, s = keys.q_positions.shape[1], keys.mask.shape[1]
-            own = torch.arange(s, device=keys.mask.device) == torch.arange(s - t, s, device=keys.mask.device)[:, None]
-            allowed = (allowed & keys.mask[:, None, :]) | own
-        return allowed.unsqueeze(1)

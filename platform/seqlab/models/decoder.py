@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention import Attention
-from seqlab.mixer import Mixer, State, count_real, real_positions
+from seqlab.mixer import Mixer, State, check_state, count_real, layout_of, real_positions
 from seqlab.nn import Block, Stack
 from seqlab.nn.init import init_gpt2
 from seqlab.positions import PositionalEncoding, RoPE
@@ -57,7 +57,7 @@ class DecoderLM(nn.Module):
         self.stack = Stack(d_model, num_layers, mixer=mixer, positions=self.positions, block=block, causal=True)
         self.head = None if tie_embeddings else nn.Linear(d_model, vocab_size, bias=False)
         self.max_seq_len = self.positions.max_seq_len
-        self._state_names = list(self.init_state(0))
+        self._layout = layout_of(self.init_state(0))
         init_gpt2(self, num_layers)
 
     def forward(
@@ -74,9 +74,9 @@ class DecoderLM(nn.Module):
             logits (B, T, V) and the state to continue from.
 
         Raises:
-            ValueError: the input is longer than the positions reach, or the state is another model's.
+            ValueError: the input is longer than the positions reach, or the state is another model's or batch's.
         """
-        start = None if state is None else self._checked(state)["position"]
+        start = None if state is None else self._checked(state, tokens)["position"]
         x = self.positions.embed(self.embedding(tokens), real_positions(start, pad_mask, tokens))
         x, layer_state = self.stack(self.dropout(x), state, pad_mask=pad_mask)
         count = count_real(pad_mask, tokens)
@@ -84,7 +84,7 @@ class DecoderLM(nn.Module):
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """One position: tokens (B,) and a state give logits (B, V) and the next state."""
-        position = self._checked(state)["position"]
+        position = self._checked(state, tokens)["position"]
         x = self.positions.embed(self.embedding(tokens).unsqueeze(1), position.unsqueeze(1)).squeeze(1)
         x, layer_state = self.stack.step(self.dropout(x), state)
         return self._logits(x), {"position": position + 1} | layer_state
@@ -101,7 +101,6 @@ class DecoderLM(nn.Module):
     def _logits(self, x: Tensor) -> Tensor:
         return F.linear(x, self.embedding.weight) if self.head is None else self.head(x)
 
-    def _checked(self, state: State) -> State:
-        if list(state) != self._state_names:
-            raise ValueError(f"the state has entries {list(state)}, this model's has {self._state_names}")
+    def _checked(self, state: State, tokens: Tensor) -> State:
+        check_state(state, self._layout, tokens.shape[0], "this model")
         return state

@@ -1,0 +1,101 @@
+"""Cross-attention: queries of one sequence, keys and values of another.
+
+B batch, T query length, S memory length, D d_model, H heads, K head_dim.
+"""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqlab.attention.heads import check_heads, grouped, join_heads, split_heads
+from seqlab.attention.memory import MemoryMixer, masked_softmax
+from seqlab.mixer import State
+
+
+class CrossAttention(MemoryMixer):
+    """Attention from each position to an encoder's memory (Vaswani et al. 2017, section 3.2.3, "encoder-decoder
+    attention"), grouped-query with fewer key-value heads (Ainslie et al. 2023). No position sees another.
+
+    The state is the memory's keys and values, `memory_k` and `memory_v (B, num_kv_heads, S, K)`, and `memory_mask
+    (B, S)`: constants. Nothing else is carried, so `state_size` is 0.
+
+    Args:
+        num_heads: query heads; must divide d_model.
+        num_kv_heads: key and value heads; must divide num_heads. None = num_heads, 1 = multi-query.
+        bias: whether the projections have biases.
+        dropout: on the attention weights, in training.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        layer: int = 0,
+        *,
+        num_heads: int = 4,
+        num_kv_heads: int | None = None,
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(d_model, layer)
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        check_heads(d_model, num_heads, num_kv_heads)
+        self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads
+        self.head_dim = d_model // num_heads
+        self.dropout = dropout
+        self.q_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.k_proj = nn.Linear(d_model, num_kv_heads * self.head_dim, bias=bias)
+        self.v_proj = nn.Linear(d_model, num_kv_heads * self.head_dim, bias=bias)
+        self.out_proj = nn.Linear(d_model, d_model, bias=bias)
+        self.find_layout()
+
+    def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        return split_heads(self.k_proj(memory), self.head_dim), split_heads(self.v_proj(memory), self.head_dim)
+
+    def forward(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        pad_mask: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
+        """All positions at once: x (B, T, D) to (B, T, D), and the state as it was.
+
+        Raises:
+            ValueError: there is neither a state nor a memory, or one that does not fit.
+        """
+        state = self.begin(x, state, memory, memory_mask)
+        # One row a query: onnxruntime wants it so.
+        attn_mask = state["memory_mask"][:, None, None, :].expand(-1, -1, x.shape[1], -1)
+        heads = F.scaled_dot_product_attention(
+            split_heads(self.q_proj(x), self.head_dim),
+            state["memory_k"],
+            state["memory_v"],
+            attn_mask=attn_mask,
+            dropout_p=self.dropout if self.training else 0.0,
+            enable_gqa=self.num_kv_heads != self.num_heads,
+        )
+        y: Tensor = self.out_proj(join_heads(heads))
+        return y, dict(state)
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        y, state = self.forward(x_t.unsqueeze(1), state)
+        return y.squeeze(1), state
+
+    def attention_weights(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        pad_mask: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+    ) -> Tensor:
+        """(B, H, T, S): how much each position of x (B, T, D) attends to each of the memory. Rows sum to 1."""
+        state = self.begin(x, state, memory, memory_mask)
+        q = split_heads(self.q_proj(x), self.head_dim)
+        scores = q @ grouped(state["memory_k"], self.num_heads).transpose(-2, -1) * self.head_dim**-0.5
+        return masked_softmax(scores, state["memory_mask"][:, None, None, :])

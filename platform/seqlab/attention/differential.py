@@ -1,0 +1,147 @@
+"""Differential attention: the difference of two attention maps, in which what both see in vain cancels.
+
+B batch, T query length, S key length, D d_model, H heads, K head_dim.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from seqlab.attention.cache import Keys, append, empty_cache
+from seqlab.attention.heads import check_heads, join_heads, split_heads
+from seqlab.attention.patterns import Causal
+from seqlab.attention.scores import Scoring, attend, scores_of
+from seqlab.mixer import Mixer, State, real_positions
+from seqlab.positions.base import PositionalEncoding
+from seqlab.positions.none import NoPositions
+
+
+class DifferentialAttention(Mixer):
+    """(softmax(Q1 K1^T / sqrt(K)) - lambda softmax(Q2 K2^T / sqrt(K))) V (Ye et al. 2024, "Differential Transformer",
+    equations 1 to 3), each head's output normed and scaled by 1 - lambda_init.
+
+    lambda = exp(lambda_q1 . lambda_k1) - exp(lambda_q2 . lambda_k2) + lambda_init, one for all heads of a layer, with
+    lambda_init = 0.8 - 0.6 exp(-0.3 layer), layer = 0, 1, ... A head has two queries and two keys of K channels and
+    a value of 2 K, so that as many parameters as attention's make half as many heads of the same K.
+
+    The state is the cache: `position (B,)`, `key_mask (B, S)`, `k (B, 2 num_kv_heads, S, K)`, whose first half are the
+    K1, and `v (B, num_kv_heads, S, 2 K)`.
+
+    Args:
+        num_heads: H, of d_model / 2 H = K channels each, which must divide.
+        num_kv_heads: key and value heads; must divide num_heads. None = num_heads.
+        dropout: on both attention maps, in training.
+    """
+
+    positions: PositionalEncoding
+
+    def __init__(
+        self,
+        d_model: int,
+        layer: int = 0,
+        *,
+        num_heads: int = 2,
+        num_kv_heads: int | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(d_model, layer)
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        check_heads(d_model, num_heads, num_kv_heads)
+        if d_model // num_heads % 2:
+            raise ValueError(
+                f"a head of DifferentialAttention has two halves, so d_model / num_heads must be even, got {d_model} "
+                f"/ {num_heads} = {d_model // num_heads}"
+            )
+        self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads
+        self.head_dim = d_model // num_heads // 2
+        self.scale = self.head_dim**-0.5
+        self.dropout = dropout
+        self.pattern = Causal()
+        self.lambda_init = 0.8 - 0.6 * math.exp(-0.3 * layer)
+        self.lambda_q1, self.lambda_k1, self.lambda_q2, self.lambda_k2 = (
+            nn.Parameter(0.1 * torch.randn(self.head_dim)) for _ in range(4)
+        )
+        self.q_proj = nn.Linear(d_model, d_model, bias=False)
+        self.k_proj = nn.Linear(d_model, 2 * num_kv_heads * self.head_dim, bias=False)
+        self.v_proj = nn.Linear(d_model, 2 * num_kv_heads * self.head_dim, bias=False)
+        self.head_norm = nn.RMSNorm(2 * self.head_dim, eps=1e-5)
+        self.out_proj = nn.Linear(d_model, d_model, bias=False)
+        self.attach_positions(NoPositions(d_model, 0))
+
+    def attach_positions(self, positions: PositionalEncoding) -> None:
+        """An encoding sees H heads of K channels, once for each of the two maps."""
+        if positions.weighs_values:
+            raise ValueError(
+                f"{type(positions).__name__} adds to the values of each key, which {type(self).__name__} has twice as "
+                "wide as its keys; give it positions that do not"
+            )
+        positions.attach(self.num_heads, self.head_dim)
+        # The model owns the encoding and its parameters; here it is only used.
+        object.__setattr__(self, "positions", positions)
+
+    def forward(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        pad_mask: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
+        q, keys = self._project(x, state, pad_mask)
+        dropout, scoring = self.dropout if self.training else 0.0, self._scoring()
+        first, second = (
+            attend(q_half, k_half, keys.entries["v"], keys, scoring, dropout=dropout)
+            for q_half, k_half in _halves(q, keys)
+        )
+        heads = first - self._lambda().to(first.dtype) * second
+        # In mixed precision the gains are float32, and the norm is computed as they are.
+        normed = self.head_norm(heads.to(self.head_norm.weight.dtype)) * (1 - self.lambda_init)
+        y: Tensor = self.out_proj(join_heads(normed))
+        return y, keys.state
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        y, new_state = self.forward(x_t.unsqueeze(1), state)
+        return y.squeeze(1), new_state
+
+    def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
+        """(B, H, T, S): the difference of the two maps of x (B, T, D). Rows sum to 1 - lambda, some are negative."""
+        q, keys = self._project(x, state, pad_mask)
+        maps = []
+        for q_half, k_half in _halves(q, keys):
+            scores, allowed = scores_of(q_half, k_half, keys, self._scoring())
+            maps.append(scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1))
+        return maps[0] - self._lambda().to(maps[0].dtype) * maps[1]
+
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
+        k, v = (2 * self.num_kv_heads, self.head_dim), (self.num_kv_heads, 2 * self.head_dim)
+        return empty_cache(batch_size, {"k": k, "v": v}, None, self.k_proj.weight)
+
+    def state_size(self, seq_len: int) -> int:
+        return 4 * seq_len * self.num_kv_heads * self.head_dim
+
+    def _lambda(self) -> Tensor:
+        """A scalar (equation 2)."""
+        first, second = (self.lambda_q1 * self.lambda_k1).sum(), (self.lambda_q2 * self.lambda_k2).sum()
+        return first.exp() - second.exp() + self.lambda_init
+
+    def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Keys]:
+        """Queries (B, 2 H, T, K), first all Q1 and then all Q2, and all keys and values that they may see."""
+        q, k = (split_heads(proj(x), self.head_dim) for proj in (self.q_proj, self.k_proj))
+        v = split_heads(self.v_proj(x), 2 * self.head_dim)
+        if self.positions.acts_on == "queries and keys":
+            start = None if state is None else state["position"]
+            q, k = self.positions.rotate(q, k, real_positions(start, pad_mask, x))
+        return q, append(x, {"k": k, "v": v}, state, pad_mask, None)
+
+    def _scoring(self) -> Scoring:
+        return Scoring(self.pattern, self.positions, self.scale)
+
+
+def _halves(q: Tensor, keys: Keys) -> list[tuple[Tensor, Tensor]]:
+    """Queries (B, H, T, K) and keys (B, num_kv_heads, S, K) of each of the two maps."""
+    return list(zip(q.chunk(2, dim=1), keys.entries["k"].chunk(2, dim=1), strict=True))

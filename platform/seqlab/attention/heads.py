@@ -1,0 +1,34 @@
+"""Heads of attention: their counts, and tensors with one dimension for them.
+
+B batch, T length, H heads, K head_dim.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+
+def check_heads(d_model: int, num_heads: int, num_kv_heads: int, head_dim: int | None = None) -> None:
+    """Raises ValueError where key-value heads do not divide heads, or heads d_model while that gives `head_dim`."""
+    if num_heads < 1 or (head_dim is None and d_model % num_heads):
+        raise ValueError(f"num_heads must divide d_model, got num_heads {num_heads} and d_model {d_model}")
+    if num_kv_heads < 1 or num_heads % num_kv_heads:
+        raise ValueError(
+            f"num_kv_heads must divide num_heads, got num_kv_heads {num_kv_heads} and num_heads {num_heads}"
+        )
+
+
+def split_heads(x: Tensor, head_dim: int) -> Tensor:
+    """(B, T, H K) to (B, H, T, K)."""
+    return x.view(*x.shape[:-1], x.shape[-1] // head_dim, head_dim).transpose(1, 2)
+
+
+def join_heads(heads: Tensor) -> Tensor:
+    """(B, H, T, K) to (B, T, H K)."""
+    return heads.transpose(1, 2).flatten(2)
+
+
+def grouped(kv: Tensor, num_heads: int) -> Tensor:
+    """Keys or values (B, num_kv_heads, S, K) as one a query head: head h reads h // (num_heads / num_kv_heads)."""
+    group = num_heads // kv.shape[1]
+    return kv if group == 1 else kv.repeat_interleave(group, dim=1)

@@ -1,0 +1,173 @@
+"""Multi-head latent attention: one short vector is cached a token, and every head's keys and values are read from it.
+
+B batch, T query length, S key length, D d_model, H heads, K head_dim, R rope_head_dim, C kv_rank.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqlab.attention.cache import Keys, append, empty_cache
+from seqlab.attention.heads import check_heads, join_heads, split_heads
+from seqlab.attention.patterns import Causal
+from seqlab.attention.scores import Scoring, allowed_pairs, attend, scores_of
+from seqlab.mixer import Mixer, State, real_positions
+from seqlab.positions.base import PositionalEncoding
+from seqlab.positions.none import NoPositions
+
+
+class LatentAttention(Mixer):
+    """Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1, equations 9 to 19), with the RMS norms
+    of its section 3.1.2 on the compressed vectors.
+
+    A token's keys and values are up-projections of c = norm(W x), C numbers; positions go into R more channels of each
+    query and one more key of R that all heads share. `forward` writes keys and values out; `step` does not: it takes
+    the up-projection of keys to the query instead, and that of values to the output.
+
+    The state is the cache: `position (B,)`, `key_mask (B, S)` and `latent (B, S, C + R)`: per token C + R numbers,
+    where attention keeps 2 H K.
+
+    Args:
+        num_heads: H.
+        head_dim: K, of queries, keys and values before the R channels; None = d_model / num_heads, which must divide.
+        kv_rank: C; None = 4 K, as the paper's.
+        q_rank: queries are compressed to so many numbers too; None = they are not.
+        rope_head_dim: R, the channels that a rotary encoding rotates; None = K / 2, as the paper's.
+        dropout: on the attention weights, in training.
+    """
+
+    positions: PositionalEncoding
+
+    def __init__(
+        self,
+        d_model: int,
+        layer: int = 0,
+        *,
+        num_heads: int = 4,
+        head_dim: int | None = None,
+        kv_rank: int | None = None,
+        q_rank: int | None = None,
+        rope_head_dim: int | None = None,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__(d_model, layer)
+        check_heads(d_model, num_heads, num_heads, head_dim)
+        self.num_heads = num_heads
+        self.head_dim = d_model // num_heads if head_dim is None else head_dim
+        self.kv_rank = 4 * self.head_dim if kv_rank is None else kv_rank
+        self.rope_head_dim = self.head_dim // 2 if rope_head_dim is None else rope_head_dim
+        sizes = {"head_dim": self.head_dim, "kv_rank": self.kv_rank, "rope_head_dim": self.rope_head_dim}
+        for name, size in (sizes | ({} if q_rank is None else {"q_rank": q_rank})).items():
+            if size < 1:
+                raise ValueError(f"{name} must be at least 1, got {size}")
+        self.scale = (self.head_dim + self.rope_head_dim) ** -0.5
+        self.dropout = dropout
+        self.pattern = Causal()
+        self.q_down_proj = None if q_rank is None else nn.Linear(d_model, q_rank, bias=False)
+        self.q_norm = None if q_rank is None else nn.RMSNorm(q_rank, eps=1e-6)
+        q_width = num_heads * (self.head_dim + self.rope_head_dim)
+        self.q_proj = nn.Linear(d_model if q_rank is None else q_rank, q_width, bias=False)
+        self.kv_down_proj = nn.Linear(d_model, self.kv_rank + self.rope_head_dim, bias=False)
+        self.kv_norm = nn.RMSNorm(self.kv_rank, eps=1e-6)
+        self.k_proj = nn.Linear(self.kv_rank, num_heads * self.head_dim, bias=False)
+        self.v_proj = nn.Linear(self.kv_rank, num_heads * self.head_dim, bias=False)
+        self.out_proj = nn.Linear(num_heads * self.head_dim, d_model, bias=False)
+        self.attach_positions(NoPositions(d_model, 0))
+
+    def attach_positions(self, positions: PositionalEncoding) -> None:
+        """A rotary encoding sees the R channels only, one of scores whole queries and keys."""
+        if positions.weighs_values:
+            raise ValueError(
+                f"{type(positions).__name__} adds to the values of each key, which {type(self).__name__} reads from a "
+                "compressed vector; give it positions that do not"
+            )
+        rotary = positions.acts_on == "queries and keys"
+        positions.attach(self.num_heads, self.rope_head_dim if rotary else self.head_dim + self.rope_head_dim)
+        # The model owns the encoding and its parameters; here it is only used.
+        object.__setattr__(self, "positions", positions)
+
+    def forward(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        pad_mask: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
+        q, keys = self._project(x, state, pad_mask)
+        k, v = self._expanded(keys)
+        heads = attend(q, k, v, keys, self._scoring(), dropout=self._dropout_now())
+        y: Tensor = self.out_proj(join_heads(heads))
+        return y, keys.state
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        """One position. With an encoding that biases the scores keys and values are written out here too."""
+        if self.positions.acts_on == "attention scores":
+            y, new_state = self.forward(x_t.unsqueeze(1), state)
+            return y.squeeze(1), new_state
+        q, keys = self._project(x_t.unsqueeze(1), state, None)
+        latent = keys.entries["latent"]
+        # q W c = (q W) c: one key for all heads, so that these are as many queries of one head.
+        plain, rotated = torch.split(q.transpose(1, 2), [self.head_dim, self.rope_head_dim], dim=-1)
+        k_weight, v_weight = (
+            proj.weight.view(self.num_heads, self.head_dim, -1) for proj in (self.k_proj, self.v_proj)
+        )
+        absorbed = torch.einsum("bthk,hkc->bthc", plain, k_weight)
+        mixed = F.scaled_dot_product_attention(
+            torch.cat((absorbed, rotated), dim=-1),
+            latent.unsqueeze(1),
+            latent[..., : self.kv_rank].unsqueeze(1),
+            attn_mask=allowed_pairs(self.pattern, keys).expand(-1, -1, self.num_heads, -1),
+            dropout_p=self._dropout_now(),
+            scale=self.scale,
+        )
+        heads = torch.einsum("bthc,hkc->bthk", mixed, v_weight)
+        return self.out_proj(heads.flatten(1)), keys.state
+
+    def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
+        """(B, H, T, S): how much each query of x (B, T, D) attends to each key. Rows sum to 1."""
+        q, keys = self._project(x, state, pad_mask)
+        scores, allowed = scores_of(q, self._expanded(keys)[0], keys, self._scoring())
+        return scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
+
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
+        return empty_cache(batch_size, {"latent": (self.kv_rank + self.rope_head_dim,)}, None, self.k_proj.weight)
+
+    def state_size(self, seq_len: int) -> int:
+        return seq_len * (self.kv_rank + self.rope_head_dim)
+
+    def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Keys]:
+        """Queries (B, H, T, K + R), the last R channels rotated, and the cache (B, S, C + R) that they may see."""
+        compressed = x if self.q_down_proj is None else _normed(self.q_norm, self.q_down_proj(x))
+        q = split_heads(self.q_proj(compressed), self.head_dim + self.rope_head_dim)
+        latent, k_rope = torch.split(self.kv_down_proj(x), [self.kv_rank, self.rope_head_dim], dim=-1)
+        if self.positions.acts_on == "queries and keys":
+            start = None if state is None else state["position"]
+            plain, q_rope = torch.split(q, [self.head_dim, self.rope_head_dim], dim=-1)
+            at = real_positions(start, pad_mask, x)
+            q_rope, k_rope = self.positions.rotate(q_rope, k_rope.unsqueeze(1), at)
+            q, k_rope = torch.cat((plain, q_rope), dim=-1), k_rope.squeeze(1)
+        latent = torch.cat((_normed(self.kv_norm, latent), k_rope), dim=-1)
+        return q, append(x, {"latent": latent}, state, pad_mask, None)
+
+    def _expanded(self, keys: Keys) -> tuple[Tensor, Tensor]:
+        """Keys (B, H, S, K + R) and values (B, H, S, K)."""
+        latent, k_rope = torch.split(keys.entries["latent"], [self.kv_rank, self.rope_head_dim], dim=-1)
+        k, v = (split_heads(proj(latent), self.head_dim) for proj in (self.k_proj, self.v_proj))
+        return torch.cat((k, k_rope.unsqueeze(1).expand(-1, self.num_heads, -1, -1)), dim=-1), v
+
+    def _scoring(self) -> Scoring:
+        return Scoring(self.pattern, self.positions, self.scale)
+
+    def _dropout_now(self) -> float:
+        return self.dropout if self.training else 0.0
+
+
+def _normed(norm: nn.Module | None, x: Tensor) -> Tensor:
+    """In mixed precision the gains are float32, and the norm is computed as they are."""
+    assert isinstance(norm, nn.RMSNorm)
+    y: Tensor = norm(x.to(norm.weight.dtype))
+    return y

@@ -1,0 +1,98 @@
+"""What mixers that attend to an encoder's memory share: its place in their state.
+
+B batch, T query length, S memory length, D d_model.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+import torch
+from torch import Tensor
+
+from seqlab.mixer import Layout, Mixer, State, check_state, layout_of
+from seqlab.positions.base import PositionalEncoding
+
+MEMORY_STATE = ("memory_k", "memory_v", "memory_mask")
+
+
+class MemoryMixer(Mixer):
+    """A mixer whose state begins with constants: `memory_k` and `memory_v`, what `read` makes of the memory, and
+    `memory_mask (B, S)`, True = a real token. What it carries from step to step follows.
+
+    The memory is read once, by `init_state` or by a `forward` without a state; with a state, that one is used.
+    A row of memory that has no real token gives nothing to attend to: weights and contexts are 0.
+    """
+
+    layout: Layout
+
+    @abstractmethod
+    def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """What scores compare with and what is averaged, (B, ..., S, K) each, of a memory (B, S, D)."""
+
+    def init_carry(self, batch_size: int) -> State:
+        """What it carries besides the memory, before the first token."""
+        return {}
+
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
+        """The state before the first token.
+
+        Args:
+            memory: (B, S, D).
+            memory_mask: (B, S) bool, True = a real token; None = all are.
+
+        Raises:
+            ValueError: there is no memory, or it does not fit.
+        """
+        name = type(self).__name__
+        if memory is None:
+            raise ValueError(
+                f"{name} attends to an encoder's memory and has neither one nor a state that holds one; give it "
+                "memory=..., or use it in a model with an encoder"
+            )
+        if memory.dim() != 3 or memory.shape[0] != batch_size or memory.shape[2] != self.d_model:
+            raise ValueError(
+                f"the memory of {name} must be (batch, source length, d_model) = ({batch_size}, S, {self.d_model}), "
+                f"got {tuple(memory.shape)}"
+            )
+        if memory_mask is None:
+            memory_mask = memory.new_ones(memory.shape[:2], dtype=torch.bool)
+        elif memory_mask.shape != memory.shape[:2] or memory_mask.dtype != torch.bool:
+            raise ValueError(
+                f"the memory_mask of {name} must be bool of shape {tuple(memory.shape[:2])}, as its memory, got "
+                f"{memory_mask.dtype} of shape {tuple(memory_mask.shape)}"
+            )
+        entries = (*self.read(memory), memory_mask)
+        return dict(zip(MEMORY_STATE, entries, strict=True)) | self.init_carry(batch_size)
+
+    def find_layout(self) -> None:
+        """Called last in a constructor: what a state must look like."""
+        weight = next(self.parameters())
+        self.layout = layout_of(self.init_state(0, weight.new_zeros(0, 0, self.d_model)))
+
+    def state_size(self, seq_len: int) -> int:
+        """What it carries. The memory's entries are the source's: they do not grow with what is decoded, and are
+        not counted."""
+        return sum(entry.numel() for entry in self.init_carry(1).values())
+
+    def attach_positions(self, positions: PositionalEncoding) -> None:
+        """Raises ValueError for an encoding of queries and keys, which here stand in different sequences."""
+        if positions.acts_on != "embeddings":
+            raise ValueError(
+                f"{type(positions).__name__} acts on {positions.acts_on} by their distance, and {type(self).__name__} "
+                "attends to another sequence; give it positions that act on the embeddings (NoPositions, Sinusoidal, "
+                "Learned)"
+            )
+
+    def begin(self, x: Tensor, state: State | None, memory: Tensor | None, memory_mask: Tensor | None) -> State:
+        """The state given, or the first one of a batch like x (B, ...)."""
+        if state is None:
+            return self.init_state(x.shape[0], memory, memory_mask)
+        check_state(state, self.layout, x.shape[0], type(self).__name__)
+        return state
+
+
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """Softmax over the last dimension where `mask` (broadcastable) is True, 0 elsewhere; all 0 where none is."""
+    filled = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+    return filled.softmax(dim=-1).masked_fill(~mask, 0.0)

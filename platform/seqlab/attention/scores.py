@@ -1,0 +1,84 @@
+"""The scores of queries with the keys of a cache: which may be, what positions add to them, what they mix.
+
+B batch, T query length, S key length, H heads, K head_dim.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from seqlab.attention.cache import Keys
+from seqlab.attention.heads import grouped
+from seqlab.attention.patterns import Causal, Pattern
+from seqlab.positions.base import PositionalEncoding
+
+
+class Scoring(NamedTuple):
+    """How queries and keys are scored."""
+
+    pattern: Pattern
+    positions: PositionalEncoding
+    scale: float
+
+
+def attend(q: Tensor, k: Tensor, v: Tensor, keys: Keys, scoring: Scoring, *, dropout: float) -> Tensor:
+    """Scaled dot-product attention by a fused kernel: (B, H, T, V).
+
+    Args:
+        q: (B, H, T, K).
+        k: (B, num_kv_heads, S, K).
+        v: (B, num_kv_heads, S, V).
+        keys: where the queries and the keys stand, and which are real.
+        dropout: on the attention weights, now.
+    """
+    mask = _attn_mask(q, k, keys, scoring)
+    return F.scaled_dot_product_attention(
+        q,
+        k,
+        v,
+        attn_mask=mask,
+        dropout_p=dropout,
+        is_causal=scoring.pattern.causal and mask is None,
+        scale=scoring.scale,
+        enable_gqa=k.shape[1] != q.shape[1],
+    )
+
+
+def scores_of(q: Tensor, k: Tensor, keys: Keys, scoring: Scoring) -> tuple[Tensor, Tensor]:
+    """The same written out: scores (B, H, T, S), not yet masked, and which of them are `allowed`, (B or 1, 1, T, S)."""
+    scores = q @ grouped(k, q.shape[1]).transpose(-2, -1) * scoring.scale
+    allowed = allowed_pairs(scoring.pattern, keys)
+    bias = _bias(q, k, keys, allowed, scoring.positions)
+    return scores if bias is None else scores + bias, allowed
+
+
+def allowed_pairs(pattern: Pattern, keys: Keys) -> Tensor:
+    """(B or 1, 1, T, S) bool, True = may attend. A pad attends to itself, so that no row is empty."""
+    allowed = pattern.allows(keys.q_positions, keys.k_positions)
+    if keys.mask is not None:
+        t, s = keys.q_positions.shape[1], keys.mask.shape[1]
+        own = torch.arange(s, device=keys.mask.device) == torch.arange(s - t, s, device=keys.mask.device)[:, None]
+        allowed = (allowed & keys.mask[:, None, :]) | own
+    return allowed.unsqueeze(1)
+
+
+def _attn_mask(q: Tensor, k: Tensor, keys: Keys, scoring: Scoring) -> Tensor | None:
+    """(B, 1 or H, T, S): bool (True = may attend) or, with a score bias, float. None where causality is all, or
+    nothing is masked."""
+    pattern, positions, _ = scoring
+    plain = keys.mask is None and (type(pattern) is Causal or not pattern.causal)
+    if plain and positions.acts_on != "attention scores":
+        return None
+    allowed = allowed_pairs(pattern, keys)
+    bias = _bias(q, k, keys, allowed, positions)
+    return allowed if bias is None else bias.masked_fill(~allowed, -torch.inf)
+
+
+def _bias(q: Tensor, k: Tensor, keys: Keys, allowed: Tensor, positions: PositionalEncoding) -> Tensor | None:
+    if positions.acts_on != "attention scores":
+        return None
+    return positions.bias(q, k, keys.q_positions, keys.k_positions, allowed)

@@ -1,0 +1,109 @@
+"""Mixers that attend to an encoder's memory compute in onnxruntime what they do in PyTorch, for any batch, length and
+source length: what an encoder-decoder's bundle will hold of them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.export import Dim
+
+from contracts.cases import D_MODEL, MIXERS, MixerCase
+from contracts.subjects import randomized
+from seqlab.attention.memory import MemoryMixer
+from seqlab.mixer import State
+from seqlab.nn.onnx_mode import emit_onnx
+from seqlab_export.graphs import OPSET
+from tolerances import TOLERANCE
+
+WITH_MEMORY = [mixer for mixer in MIXERS if mixer.memory]
+mixers = pytest.mark.parametrize("case", WITH_MEMORY, ids=lambda case: case.name)
+
+
+class Sequence(nn.Module):
+    def __init__(self, mixer: MemoryMixer) -> None:
+        super().__init__()
+        self.mixer = mixer
+
+    def forward(self, x: Tensor, pad_mask: Tensor, state: State) -> tuple[Tensor, State]:
+        y, new_state = self.mixer(x, state, pad_mask=pad_mask)
+        return y, _carried(new_state)
+
+
+class Step(Sequence):
+    def forward(self, x: Tensor, state: State) -> tuple[Tensor, State]:  # type: ignore[override]
+        y_t, new_state = self.mixer.step(x[:, 0], state)
+        return y_t.unsqueeze(1), _carried(new_state)
+
+
+def _carried(state: State) -> State:
+    return {name: entry for name, entry in state.items() if not name.startswith("memory_")}
+
+
+def _session(form: Sequence, inputs: tuple, path: Path) -> ort.InferenceSession:
+    """Captured with sizes that all differ, at names for the batch, the length and the source length."""
+    *tensors, state = inputs
+    sizes = {17: Dim("B"), 13: Dim("T"), 19: Dim("S")}
+
+    def dynamic(tensor: Tensor) -> dict[int, Dim]:
+        return {axis: sizes[size] for axis, size in enumerate(tensor.shape) if size in sizes}
+
+    shapes = (*map(dynamic, tensors), {name: dynamic(entry) for name, entry in state.items()})
+    with emit_onnx(), torch.no_grad():
+        program = torch.export.export(form, inputs, dynamic_shapes=shapes, strict=False)
+    names = [*("x", "pad_mask")[: len(tensors)], *state]
+    torch.onnx.export(
+        program,
+        f=path,
+        opset_version=OPSET,
+        input_names=names,
+        output_names=["y", *(f"new_{name}" for name in _carried(state))],
+        verbose=False,
+    )
+    return ort.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+def _check(
+    session: ort.InferenceSession, feeds: dict[str, Tensor], expected: tuple[Tensor, State], real: Tensor
+) -> None:
+    found = session.run(None, {name: entry.numpy() for name, entry in feeds.items()})
+    y, state = expected
+    names = [output.name for output in session.get_outputs()]
+    assert names == ["y", *(f"new_{name}" for name in state)]
+    for actual, entry in zip(found, (y, *state.values()), strict=True):
+        if entry is y:
+            actual, entry = actual[real.numpy()], entry[real]
+        np.testing.assert_allclose(actual, entry.numpy(), rtol=0, atol=TOLERANCE[torch.float32])
+
+
+@pytest.mark.filterwarnings("ignore")
+@mixers
+def test_onnxruntime_computes_what_the_mixer_does(case: MixerCase, tmp_path: Path) -> None:
+    for name in ("torch.onnx", "onnxscript", "onnx_ir"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    mixer = randomized(case.factory(D_MODEL, 0)).float()
+    x, pad_mask = torch.zeros(17, 13, D_MODEL), torch.ones(17, 13, dtype=torch.bool)
+    with torch.no_grad():
+        state = mixer.init_state(17, torch.zeros(17, 19, D_MODEL))
+    sequence = _session(Sequence(mixer), (x, pad_mask, state), tmp_path / "sequence.onnx")
+    step = _session(Step(mixer), (x[:, :1], state), tmp_path / "step.onnx")
+
+    for batch_size, length, source in ((1, 1, 5), (3, 29, 1), (4, 7, 40)):
+        memory_mask = torch.ones(batch_size, source, dtype=torch.bool)
+        memory_mask[0, source // 2 :] = False  # nothing at all of a source of 1
+        pad_mask = torch.ones(batch_size, length, dtype=torch.bool)
+        pad_mask[-1, : length // 2] = False
+        x = torch.randn(batch_size, length, D_MODEL)
+        with torch.no_grad():
+            _, state = mixer(x, memory=torch.randn(batch_size, source, D_MODEL), memory_mask=memory_mask)
+            form, feeds = Sequence(mixer), {"x": x, "pad_mask": pad_mask}
+            used = {given.name for given in sequence.get_inputs()}
+            given = {name: entry for name, entry in (feeds | state).items() if name in used}
+            _check(sequence, given, form(x, pad_mask, state), pad_mask)
+            every = torch.ones(batch_size, 1, dtype=torch.bool)
+            _check(step, {"x": x[:, :1]} | state, Step(mixer)(x[:, :1], state), every)
