@@ -10,7 +10,15 @@ from typing import Any
 from torch import Tensor
 
 from references.attention import soft_capped, softmax_attention, top_k
-from references.positions import NaiveALiBi, NaiveEncoding, NaiveLearned, NaiveRoPE, NaiveSinusoidal
+from references.positions import (
+    NaiveALiBi,
+    NaiveBinary,
+    NaiveEncoding,
+    NaiveInteger,
+    NaiveLearned,
+    NaiveRoPE,
+    NaiveSinusoidal,
+)
 from references.recurrence import gru, lstm, rnn
 from seqlab.attention import (
     Attention,
@@ -24,7 +32,7 @@ from seqlab.attention import (
     TopK,
 )
 from seqlab.mixer import Mixer
-from seqlab.positions import ALiBi, Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
+from seqlab.positions import ALiBi, Binary, Integer, Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
 from seqlab.recurrence import GRU, LSTM, RNN
 
 D_MODEL = 16
@@ -54,12 +62,17 @@ class MixerCase:
 
 @dataclass(frozen=True)
 class PositionCase:
-    """A positional encoding under the laws."""
+    """A positional encoding under the laws.
+
+    Attributes:
+        every_mixer: whether it is tested with every mixer that it fits, or with grouped attention only.
+    """
 
     name: str
     factory: Callable[[int, int], PositionalEncoding]
     reference: NaiveEncoding
     acts_on: str = "embeddings"
+    every_mixer: bool = True
 
 
 def _attention(
@@ -127,12 +140,26 @@ MIXERS = [
     MixerCase("rnn", RNN, rnn, attends=False),
 ]
 
+_position_variant = partial(PositionCase, every_mixer=False)
+
 POSITIONS = [
     PositionCase("none", NoPositions, NaiveEncoding()),
     PositionCase("sinusoidal", Sinusoidal, NaiveSinusoidal()),
     PositionCase("learned", Learned, NaiveLearned()),
     PositionCase("rope", RoPE, NaiveRoPE(), "queries and keys"),
     PositionCase("alibi", ALiBi, NaiveALiBi(), "attention scores"),
+    _position_variant("integer", partial(Integer, scaled=True), NaiveInteger(longest=MAX_SEQ_LEN)),
+    _position_variant(
+        "integer-concatenated",
+        partial(Integer, scaled=True, combine="concatenate"),
+        NaiveInteger("concatenate", longest=MAX_SEQ_LEN),
+    ),
+    _position_variant("binary", Binary, NaiveBinary()),
+    _position_variant("binary-concatenated", partial(Binary, combine="concatenate"), NaiveBinary("concatenate")),
+    _position_variant(
+        "sinusoidal-concatenated", partial(Sinusoidal, combine="concatenate"), NaiveSinusoidal("concatenate")
+    ),
+    _position_variant("learned-concatenated", partial(Learned, combine="concatenate"), NaiveLearned("concatenate")),
 ]
 
 
@@ -142,7 +169,11 @@ def fits(mixer: MixerCase, positions: PositionCase) -> bool:
 
 
 def tested(mixer: MixerCase, positions: PositionCase) -> bool:
-    return fits(mixer, positions) and (mixer.every_encoding or positions.name in ("none", "alibi"))
+    if not fits(mixer, positions):
+        return False
+    if not positions.every_mixer:
+        return mixer.name == "attention-grouped"
+    return mixer.every_encoding or positions.name in ("none", "alibi")
 
 
 PAIRS = [(mixer, positions) for mixer in MIXERS for positions in POSITIONS if tested(mixer, positions)]
