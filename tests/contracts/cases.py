@@ -20,7 +20,15 @@ from references.attention import (
 )
 from references.linear_attention import delta_net, gated_linear_attention, linear_attention, mamba2, retention
 from references.linear_recurrence import causal_conv, cbow, lru, mamba, min_gru, min_lstm, ngram_window, rg_lru, s4d
-from references.positions import NaiveALiBi, NaiveEncoding, NaiveLearned, NaiveRoPE, NaiveSinusoidal
+from references.positions import (
+    NaiveALiBi,
+    NaiveBinary,
+    NaiveEncoding,
+    NaiveInteger,
+    NaiveLearned,
+    NaiveRoPE,
+    NaiveSinusoidal,
+)
 from references.recurrence import gru, lstm, rnn
 from references.rwkv import rwkv7
 from references.xlstm import mlstm, slstm
@@ -45,7 +53,7 @@ from seqlab.attention import (
     TopK,
 )
 from seqlab.mixer import Mixer
-from seqlab.positions import ALiBi, Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
+from seqlab.positions import ALiBi, Binary, Integer, Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
 from seqlab.recurrence import (
     CBOW,
     GRU,
@@ -95,12 +103,17 @@ class MixerCase:
 
 @dataclass(frozen=True)
 class PositionCase:
-    """A positional encoding under the laws."""
+    """A positional encoding under the laws.
+
+    Attributes:
+        every_mixer: whether it is tested with every mixer that it fits, or with grouped attention only.
+    """
 
     name: str
     factory: Callable[[int, int], PositionalEncoding]
     reference: NaiveEncoding
     acts_on: str = "embeddings"
+    every_mixer: bool = True
 
 
 def _attention(
@@ -180,7 +193,7 @@ def _recurrent(name: str, mixer: Callable[..., Mixer], reference: Callable[..., 
 _MAMBA2 = {"d_state": 6, "head_dim": 8, "expand": 2}
 
 MIXERS = [
-    _attention("attention", every_encoding=True),
+    _attention("attention"),
     _attention("attention-grouped", num_heads=4, every_encoding=True),
     _attention("attention-multi-query", num_kv_heads=1, bias=False),
     _attention("attention-both-ways", **_both_ways),
@@ -209,9 +222,9 @@ MIXERS = [
         pattern=partial(SlidingWindow, window=5),
         seen={"sees": lambda t, j: t - 5 < j <= t},
     ),
-    _latent("latent", every_encoding=True),
+    _latent("latent"),
     _latent("latent-compressed-queries", num_heads=3, head_dim=6, q_rank=5, rope_head_dim=2),
-    _differential("differential", every_encoding=True),
+    _differential("differential"),
     _differential("differential-grouped", num_heads=4, layer=3),
     _cross("cross-attention"),
     _cross("cross-attention-grouped", num_heads=4, bias=False),
@@ -256,12 +269,26 @@ MIXERS = [
     _recurrent("rwkv7", RWKV7, rwkv7, head_dim=8),
 ]
 
+_position_variant = partial(PositionCase, every_mixer=False)
+
 POSITIONS = [
     PositionCase("none", NoPositions, NaiveEncoding()),
     PositionCase("sinusoidal", Sinusoidal, NaiveSinusoidal()),
     PositionCase("learned", Learned, NaiveLearned()),
     PositionCase("rope", RoPE, NaiveRoPE(), "queries and keys"),
     PositionCase("alibi", ALiBi, NaiveALiBi(), "attention scores"),
+    _position_variant("integer", partial(Integer, scaled=True), NaiveInteger(longest=MAX_SEQ_LEN)),
+    _position_variant(
+        "integer-concatenated",
+        partial(Integer, scaled=True, combine="concatenate"),
+        NaiveInteger("concatenate", longest=MAX_SEQ_LEN),
+    ),
+    _position_variant("binary", Binary, NaiveBinary()),
+    _position_variant("binary-concatenated", partial(Binary, combine="concatenate"), NaiveBinary("concatenate")),
+    _position_variant(
+        "sinusoidal-concatenated", partial(Sinusoidal, combine="concatenate"), NaiveSinusoidal("concatenate")
+    ),
+    _position_variant("learned-concatenated", partial(Learned, combine="concatenate"), NaiveLearned("concatenate")),
 ]
 
 
@@ -274,14 +301,17 @@ def fits(mixer: MixerCase, positions: PositionCase) -> bool:
 
 def in_every_run(mixer: MixerCase, positions: PositionCase) -> bool:
     """Whether a plain run tests the pair; the others are slow."""
-    return mixer.every_encoding or positions.name == "none"
+    default = positions.name == "none" or (positions.name == "rope" and mixer.attends)
+    return default or mixer.every_encoding
 
 
 PAIRS = [
     (mixer, positions)
     for mixer in MIXERS
     for positions in POSITIONS
-    if fits(mixer, positions) and not (mixer.memory and positions.name != "none")
+    if fits(mixer, positions)
+    and (positions.every_mixer or mixer.name == "attention-grouped")
+    and not (mixer.memory and positions.name != "none")
 ]
 CAUSAL_PAIRS = [(mixer, positions) for mixer, positions in PAIRS if mixer.causal and not mixer.memory]
 MEMORY_PAIRS = [(mixer, positions) for mixer, positions in PAIRS if mixer.memory]

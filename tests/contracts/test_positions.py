@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 import torch
 
 from contracts.cases import D_MODEL, MAX_SEQ_LEN, MIXERS, POSITIONS, MixerCase, PositionCase, fits
 from contracts.subjects import randomized
-from seqlab.positions import ALiBi, Learned, RoPE, Sinusoidal
+from seqlab.positions import ALiBi, Binary, Integer, Learned, RoPE, Sinusoidal
 from tolerances import assert_close
 
 encodings = pytest.mark.parametrize("case", POSITIONS, ids=lambda case: case.name)
@@ -30,6 +31,7 @@ def test_embed_is_the_papers(case: PositionCase) -> None:
 @encodings
 def test_rotate_is_the_papers(case: PositionCase) -> None:
     encoding = case.factory(D_MODEL, MAX_SEQ_LEN)
+    encoding.attach(4, 6)
     q, k = torch.randn(2, 4, 3, 6, dtype=torch.float64), torch.randn(2, 2, 3, 6, dtype=torch.float64)
     positions = torch.tensor([[0, 1, 129], [100_000, 7, 2]])
     naive_forms = (case.reference.query, case.reference.key)
@@ -63,7 +65,9 @@ def test_bias_is_the_papers(case: PositionCase, num_heads: int) -> None:
 def _alibi(num_heads: int, distance: int) -> torch.Tensor:
     q, k = torch.zeros(1, num_heads, 1, 2, dtype=torch.float64), torch.zeros(1, 1, 1, 2, dtype=torch.float64)
     at, zero, allowed = torch.tensor([[distance]]), torch.tensor([[0]]), torch.ones(1, 1, 1, 1, dtype=torch.bool)
-    return ALiBi(8, 8).bias(q, k, at, zero, allowed)
+    alibi = ALiBi(8, 8)
+    alibi.attach(num_heads, 2)
+    return alibi.bias(q, k, at, zero, allowed)
 
 
 def test_alibi_slopes_of_the_paper() -> None:
@@ -75,6 +79,7 @@ def test_alibi_slopes_of_the_paper() -> None:
 def test_rope_scores_depend_on_the_distance_only() -> None:
     q, k = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64)
     rope = RoPE(8, 8)
+    rope.attach(1, 8)
 
     def score(q_position: int, k_position: int) -> torch.Tensor:
         rotated_q, _ = rope.rotate(q, k, torch.tensor([[q_position]]))
@@ -117,16 +122,60 @@ def test_a_mixer_takes_what_fits_and_refuses_the_rest(mixer: MixerCase, case: Po
             block.attach_positions(encoding)
 
 
-def test_learned_refuses_what_is_too_long() -> None:
-    learned = Learned(4, 3)
-    assert learned.max_seq_len == 3
-    learned.embed(torch.zeros(1, 3, 4), torch.tensor([[0, 1, 2]]))
-    with pytest.raises(ValueError, match="reach 3 tokens, the input reaches 4"):
-        learned.embed(torch.zeros(1, 1, 4), torch.tensor([[3]]))
+@pytest.mark.parametrize("encoding", [Learned, Binary])
+def test_a_limit_is_kept(encoding: Any) -> None:
+    limited = encoding(4, 3)
+    assert limited.max_seq_len == 3
+    limited.embed(torch.zeros(1, 3, 4), torch.tensor([[0, 1, 2]]))
+    with pytest.raises(ValueError, match=rf"{encoding.__name__} positions reach 3 tokens, the input reaches 4"):
+        limited.embed(torch.zeros(1, 1, 4), torch.tensor([[3]]))
+
+
+def test_integers_are_the_positions_themselves_or_scaled_by_the_longest_length() -> None:
+    x, positions = torch.zeros(1, 4, 2), torch.tensor([[0, 1, 4, 1000]])
+    assert Integer(2, 8).embed(x, positions)[0].tolist() == [[0, 0], [1, 1], [4, 4], [1000, 1000]]
+    scaled = Integer(2, 8, scaled=True).embed(x, positions)
+    assert scaled[0, :, 0].tolist() == [0, 0.125, 0.5, 125]
+
+
+@encodings
+def test_concatenated_a_new_encoding_leaves_the_embeddings_nearly_as_they_are(case: PositionCase) -> None:
+    encoding = case.factory(D_MODEL, MAX_SEQ_LEN)
+    if getattr(encoding, "combine", "add") == "concatenate":
+        moved = encoding.embed(torch.zeros(1, 3, D_MODEL), torch.tensor([[0, 1, 200]]))
+        x = torch.randn(1, 3, D_MODEL)
+        assert_close(encoding.embed(x, torch.tensor([[0, 1, 200]])) - x, moved)
+        assert moved.abs().max() < 1
+
+
+def test_another_way_to_combine_is_refused() -> None:
+    with pytest.raises(ValueError, match="add or concatenate, got multiply"):
+        Sinusoidal(4, 4, combine="multiply")  # type: ignore[arg-type]
+
+
+@encodings
+def test_constants_keep_their_precision_and_are_in_no_checkpoint(case: PositionCase) -> None:
+    encoding = case.factory(D_MODEL, MAX_SEQ_LEN)
+    encoding.attach(4, 6)
+    before = {name: buffer.clone() for name, buffer in encoding.named_buffers()}
+    encoding.bfloat16().double()
+    assert set(encoding.state_dict()) == {name for name, _ in encoding.named_parameters()}
+    for name, buffer in encoding.named_buffers():
+        assert buffer.dtype == before[name].dtype and torch.equal(buffer, before[name])
+
+
+def test_constants_are_made_anew_from_the_meta_device() -> None:
+    with torch.device("meta"):
+        encoding = Sinusoidal(4, 4)
+    encoding.to_empty(device="cpu")
+    x, positions = torch.zeros(1, 2, 4), torch.tensor([[1, 3]])
+    assert torch.equal(encoding.embed(x, positions), Sinusoidal(4, 4).embed(x, positions))
 
 
 def test_widths_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="even d_model, got 7"):
         Sinusoidal(7, 8)
+    with pytest.raises(ValueError, match="need 4 channels, d_model is 3"):
+        Binary(3, 9)
     with pytest.raises(ValueError, match="even, got 3"):
         RoPE(9, 8).attach(3, 3)

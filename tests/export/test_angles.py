@@ -14,13 +14,17 @@ import torch
 from torch import Tensor, nn
 from torch.export import Dim
 
-from seqlab.positions.base import angles
+from seqlab.positions.constant import Angles, geometric
 from seqlab_export.graphs import _quiet
 
 
 class Rotation(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.angles = Angles(geometric(10000.0, 8))
+
     def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        angle = angles(positions, 8, 10000.0, torch.float32)
+        angle = self.angles(positions, torch.float32)
         return angle.cos(), angle.sin()
 
 

@@ -23,10 +23,12 @@ Pair = tuple[MixerCase, PositionCase]
 
 
 def in_every_run(pair: Pair) -> bool:
-    """Grouped attention with every encoding but RoPE, everything else with its default encoding."""
+    """Grouped attention with every encoding but RoPE and variants, everything else with its default encoding."""
     mixer, positions = pair
     default = "rope" if mixer.attends else "none"
-    return (positions.name != default) if mixer.name == "attention-grouped" else (positions.name == default)
+    if mixer.name == "attention-grouped":
+        return positions.every_mixer and positions.name != default
+    return positions.name == default
 
 
 PAIRS = [pytest.param(p, id=pair_name(p), marks=[] if in_every_run(p) else pytest.mark.slow) for p in CAUSAL_PAIRS]

@@ -39,23 +39,62 @@ class NaiveEncoding:
         return 0.0
 
 
-class NaiveSinusoidal(NaiveEncoding):
-    """Vaswani et al. 2017, section 3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i + 1) = cos(the same)."""
+class NaiveEmbedded(NaiveEncoding):
+    """x + code(p), or the matrix P times (x, code(p)) where that is concatenated."""
+
+    def __init__(self, combine: str = "add") -> None:
+        self.combine = combine
+
+    def code(self, position: int, d_model: int, weights: Weights) -> Tensor:
+        """What is told of a position: one number for all channels, or as many as there are."""
+        raise NotImplementedError
 
     def embed(self, x: Tensor, position: int, weights: Weights) -> Tensor:
-        d_model = len(x)
+        code = self.code(position, len(x), weights)
+        if self.combine == "add":
+            return x + code
+        return weights["projection"] @ torch.cat((x, code))
+
+
+class NaiveInteger(NaiveEmbedded):
+    """p, or p / longest."""
+
+    def __init__(self, combine: str = "add", longest: int = 1) -> None:
+        super().__init__(combine)
+        self.longest = longest
+
+    def code(self, position: int, d_model: int, weights: Weights) -> Tensor:
+        return torch.tensor([position / self.longest], dtype=torch.float64)
+
+
+class NaiveBinary(NaiveEmbedded):
+    """The digits of p to the base 2 read from the right, as many as all positions below `longest` have."""
+
+    def __init__(self, combine: str = "add", longest: int = 256) -> None:
+        super().__init__(combine)
+        self.longest = longest
+
+    def code(self, position: int, d_model: int, weights: Weights) -> Tensor:
+        width = d_model if self.combine == "add" else len(f"{self.longest - 1:b}")
+        return torch.tensor([float(digit) for digit in reversed(f"{position:0{width}b}")], dtype=torch.float64)
+
+
+class NaiveSinusoidal(NaiveEmbedded):
+    """Vaswani et al. 2017, section 3.5: PE(pos, 2i) = sin(pos / 10000^(2i/d)), PE(pos, 2i + 1) = cos(the same)."""
+
+    def code(self, position: int, d_model: int, weights: Weights) -> Tensor:
         encoding = []
         for channel in range(d_model):
             angle = position / 10000 ** (2 * (channel // 2) / d_model)
             encoding.append(math.sin(angle) if channel % 2 == 0 else math.cos(angle))
-        return x + torch.tensor(encoding, dtype=torch.float64)
+        return torch.tensor(encoding, dtype=torch.float64)
 
 
-class NaiveLearned(NaiveEncoding):
+class NaiveLearned(NaiveEmbedded):
     """Gehring et al. 2017, section 3.1: e = w + p."""
 
-    def embed(self, x: Tensor, position: int, weights: Weights) -> Tensor:
-        return x + weights["table.weight"][position]
+    def code(self, position: int, d_model: int, weights: Weights) -> Tensor:
+        return weights["table.weight"][position]
 
 
 class NaiveRoPE(NaiveEncoding):

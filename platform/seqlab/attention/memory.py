@@ -24,6 +24,7 @@ class MemoryMixer(Mixer):
     A row of memory that has no real token gives nothing to attend to: weights and contexts are 0.
     """
 
+    needs_memory = True
     layout: Layout
 
     @abstractmethod

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seqlab.positions.base import PositionalEncoding
+from seqlab.positions.constant import Constant
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
@@ -22,9 +24,17 @@ class ALiBi(PositionalEncoding):
     """Subtracts slope * |q - k| from the score of each pair (section 3). No parameters, no limit."""
 
     acts_on = "attention scores"
+    relative = True
+
+    def __init__(self, d_model: int, max_seq_len: int) -> None:
+        super().__init__(d_model, max_seq_len)
+        self.slopes = nn.ModuleDict()
+
+    def attach(self, num_heads: int, head_dim: int) -> None:
+        self.slopes[str(num_heads)] = Constant(alibi_slopes(num_heads))
 
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
-        precise = torch.promote_types(q.dtype, torch.float32)
-        slopes = torch.tensor(alibi_slopes(q.shape[1]), device=q.device, dtype=precise)
+        constant = cast(Constant, self.slopes[str(q.shape[1])])
+        slopes = constant.value.to(torch.promote_types(q.dtype, torch.float32))
         distance = (q_positions[:, None, :, None] - k_positions[:, None, None, :]).abs()
         return (-slopes[:, None, None] * distance).to(q.dtype)

@@ -5,7 +5,6 @@ B batch, T query length, S key length, D d_model, H heads, K head_dim.
 
 from __future__ import annotations
 
-import math
 from abc import ABC
 from typing import Literal
 
@@ -17,15 +16,17 @@ class PositionalEncoding(nn.Module, ABC):
     """Tells a model where each token stands.
 
     A model builds one encoding as `Encoding(d_model, max_seq_len, *, options)` and attaches it to every mixer. An
-    encoding overrides the one method that its place calls for. Positions count real tokens only, from 0.
+    encoding overrides the methods that its place calls for. Positions count real tokens only, from 0.
 
     Attributes:
         acts_on: where it acts: the embeddings (`embed`), queries and keys (`rotate`) or attention scores (`bias`).
+        relative: whether only distances count: to move all tokens by as many places changes nothing.
         weighs_values: whether it overrides `values`, which needs the attention weights: no fused kernel can be used.
         max_seq_len: the longest length it can encode, in tokens; None = no limit.
     """
 
     acts_on: Literal["embeddings", "queries and keys", "attention scores"] = "embeddings"
+    relative: bool = False
     weighs_values: bool = False
     max_seq_len: int | None = None
 
@@ -51,7 +52,7 @@ class PositionalEncoding(nn.Module, ABC):
         """What to add to the scores, (B or 1, H, T, S), of the dtype of q; or None.
 
         Args:
-            q: (B, H, T, K).
+            q: (B, H, T, K), scaled: with k they give the scores.
             k: (B, num_kv_heads, S, K).
             q_positions: (B or 1, T) int64.
             k_positions: (B or 1, S) int64.
@@ -63,16 +64,19 @@ class PositionalEncoding(nn.Module, ABC):
         """What to add to the heads' outputs (B, H, T, K) for attention weights (B, H, T, S); or None."""
         return None
 
+    def check_length(self, positions: Tensor) -> None:
+        """Whether positions (B or 1, T) are within `max_seq_len`.
 
-def angles(positions: Tensor, width: int, base: float, dtype: torch.dtype) -> Tensor:
-    """p * base^(-2i/width) modulo 2 pi, i = 0..width/2 - 1, for positions (B, T): (B, T, width/2) radians.
-
-    The product is taken in float64: in float32 an angle at position 10,000 is off by 1e-3. The result has at least
-    float32's precision.
-    """
-    # Constants are tensors: the ONNX exporter rounds Python numbers to float32.
-    frequencies = [base ** (-2.0 * i / width) for i in range(width // 2)]
-    frequency = torch.tensor(frequencies, device=positions.device, dtype=torch.float64)
-    turn = torch.tensor(2.0 * math.pi, device=positions.device, dtype=torch.float64)
-    angle = torch.remainder(positions.unsqueeze(-1) * frequency, turn)
-    return angle.to(torch.promote_types(dtype, torch.float32))
+        Raises:
+            ValueError: they are not (compiled and on a GPU, only where one call alone is too long).
+        """
+        if self.max_seq_len is None:
+            return
+        longest = positions.shape[1]
+        if positions.device.type == "cpu" and not torch.compiler.is_compiling():
+            longest = int(positions.max()) + 1
+        if longest > self.max_seq_len:
+            raise ValueError(
+                f"{type(self).__name__} positions reach {self.max_seq_len} tokens, the input reaches {longest}; "
+                "shorten it or use an encoding without a limit (NoPositions, Sinusoidal, RoPE, ALiBi)"
+            )

@@ -7,3 +7,5 @@ from seqlab.positions.base import PositionalEncoding
 
 class NoPositions(PositionalEncoding):
     """Leaves the model as it is (Kazemnejad et al. 2023, "NoPE"). No parameters, no limit."""
+
+    relative = True

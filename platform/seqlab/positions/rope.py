@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from seqlab.positions.base import PositionalEncoding, angles
+from seqlab.positions.base import PositionalEncoding
+from seqlab.positions.constant import Angles, geometric
 
 
 class RoPE(PositionalEncoding):
@@ -19,17 +20,20 @@ class RoPE(PositionalEncoding):
     """
 
     acts_on = "queries and keys"
+    relative = True
 
     def __init__(self, d_model: int, max_seq_len: int, *, base: float = 10000.0) -> None:
         super().__init__(d_model, max_seq_len)
         self.base = base
+        self.angles = nn.ModuleDict()
 
     def attach(self, num_heads: int, head_dim: int) -> None:
         if head_dim % 2:
             raise ValueError(f"RoPE rotates pairs of channels, so head_dim must be even, got {head_dim}")
+        self.angles[str(head_dim)] = Angles(geometric(self.base, head_dim))
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        angle = angles(positions, q.shape[-1], self.base, q.dtype).unsqueeze(1)
+        angle = self.angles[str(q.shape[-1])](positions, q.dtype).unsqueeze(1)
         cos, sin = angle.cos().to(q.dtype), angle.sin().to(q.dtype)
         return rotate_halves(q, cos, sin), rotate_halves(k, cos, sin)
 
