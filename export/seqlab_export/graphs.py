@@ -169,7 +169,8 @@ def _capture(form: SequenceForm | StepForm, length: int, state: tuple[StateInfo,
             )
     except Exception as error:
         raise ValueError(f"this model cannot be captured as {info.file}: {error}") from error
-    with _quiet():
+    # Outside no_grad a Scan that closes over a tensor of dynamic size cannot be exported.
+    with _quiet(), torch.no_grad():
         exported = torch.onnx.export(
             program,
             opset_version=OPSET,

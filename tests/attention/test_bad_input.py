@@ -8,7 +8,14 @@ from typing import Any
 
 import pytest
 
-from seqlab.attention import CrossAttention, DifferentialAttention, LatentAttention
+from seqlab.attention import (
+    AdditiveAttention,
+    Attention,
+    CrossAttention,
+    DifferentialAttention,
+    LatentAttention,
+    MultiplicativeAttention,
+)
 from seqlab.positions import NoPositions, RoPE
 
 
@@ -26,6 +33,9 @@ from seqlab.positions import NoPositions, RoPE
         (partial(DifferentialAttention, num_heads=3), "num_heads must divide d_model, got num_heads 3 and d_model 16"),
         (partial(DifferentialAttention, num_kv_heads=4), "got num_kv_heads 4 and num_heads 2"),
         (partial(DifferentialAttention, num_heads=16), "d_model / num_heads must be even, got 16 / 16 = 1"),
+        (partial(MultiplicativeAttention, window=0), "the window of local attention must be at least 1, got 0"),
+        (partial(MultiplicativeAttention, recurrence=Attention), "needs a recurrence .* LSTM or GRU, got Attention"),
+        (partial(MultiplicativeAttention, recurrence=AdditiveAttention), "recurrence .*, got AdditiveAttention"),
     ],
 )
 def test_what_cannot_be_built(build: Callable[[int], Any], message: str) -> None:

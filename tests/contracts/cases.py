@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from torch import Tensor
 
+from references.alignment import additive_attention, multiplicative_attention
 from references.attention import (
     cross_attention,
     differential_attention,
@@ -33,18 +34,22 @@ from references.recurrence import gru, lstm, rnn
 from references.rwkv import rwkv7
 from references.xlstm import mlstm, slstm
 from seqlab.attention import (
+    Additive,
+    AdditiveAttention,
     Attention,
     AttentionSink,
     Bidirectional,
     CrossAttention,
     DeltaNet,
     DifferentialAttention,
+    Dot,
     GatedDeltaNet,
     GatedLinearAttention,
     LatentAttention,
     LinearAttention,
     LogitSoftCap,
     Mamba2,
+    MultiplicativeAttention,
     OutputGate,
     PrefixCausal,
     QueryKeyNorm,
@@ -165,13 +170,16 @@ def _differential(
 
 def _cross(name: str, *, num_heads: int = 2, num_kv_heads: int = 2, **options: Any) -> MixerCase:
     heads = {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
-    return MixerCase(
-        name,
-        partial(CrossAttention, **heads, **options),
-        partial(cross_attention, **heads),
-        attends=False,
-        memory=True,
-    )
+    return _aligned(name, partial(CrossAttention, **heads, **options), partial(cross_attention, **heads))
+
+
+def _aligned(name: str, factory: Callable[[int, int], Mixer], reference: Callable[..., Tensor]) -> MixerCase:
+    return MixerCase(name, factory, reference, attends=False, memory=True)
+
+
+def _luong(name: str, seen: dict[str, Any], **options: Any) -> MixerCase:
+    """`options` are the mixer's, `seen` what the reference is told of them."""
+    return _aligned(name, partial(MultiplicativeAttention, **options), partial(multiplicative_attention, **seen))
 
 
 def _everything(t: int, j: int) -> bool:
@@ -228,6 +236,20 @@ MIXERS = [
     _differential("differential-grouped", num_heads=4, layer=3),
     _cross("cross-attention"),
     _cross("cross-attention-grouped", num_heads=4, bias=False),
+    _aligned("additive", AdditiveAttention, additive_attention),
+    _luong("multiplicative", {"score": "general"}),
+    _luong("multiplicative-dot-gru", {"score": "dot", "cell": "gru"}, score=Dot, recurrence=GRU),
+    _luong("multiplicative-concat", {"score": "concat"}, score=Additive),
+    _luong("multiplicative-local", {"score": "general", "window": 2}, window=2),
+    _luong("multiplicative-fed", {"score": "general"}, input_feeding=True),
+    _luong(
+        "multiplicative-local-fed-gru",
+        {"score": "concat", "cell": "gru", "window": 2},
+        score=Additive,
+        recurrence=GRU,
+        window=2,
+        input_feeding=True,
+    ),
     MixerCase("gru", GRU, gru, attends=False, every_encoding=True),
     MixerCase("lstm", LSTM, lstm, attends=False),
     MixerCase("rnn", RNN, rnn, attends=False),

@@ -62,7 +62,7 @@ def test_each_row_reads_its_own_memory(case: MixerCase) -> None:
         one = slice(row, row + 1)
         assert_close(y[one], _outputs(mixer, x[one], memory[one]), f"row {row}")
     changed = memory.clone()
-    changed[1, 2] += 1
+    changed[1] += 1  # all of it: local attention does not see every position
     moved = (_outputs(mixer, x, changed) - y).abs().amax(dim=-1)
     assert (moved[1] > 0).all(), "a change of the memory did not move every output"
     assert not moved[[0, 2]].any(), "a change of one row's memory moved another row"

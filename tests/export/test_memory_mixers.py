@@ -4,9 +4,11 @@ source length: what an encoder-decoder's bundle will hold of them."""
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnxruntime as ort
 import pytest
 import torch
@@ -22,6 +24,7 @@ from seqlab_export.graphs import OPSET
 from tolerances import TOLERANCE
 
 WITH_MEMORY = [mixer for mixer in MIXERS if mixer.memory]
+FILES = ("sequence.onnx", "step.onnx")
 mixers = pytest.mark.parametrize("case", WITH_MEMORY, ids=lambda case: case.name)
 
 
@@ -56,15 +59,14 @@ def _session(form: Sequence, inputs: tuple, path: Path) -> ort.InferenceSession:
     shapes = (*map(dynamic, tensors), {name: dynamic(entry) for name, entry in state.items()})
     with emit_onnx(), torch.no_grad():
         program = torch.export.export(form, inputs, dynamic_shapes=shapes, strict=False)
-    names = [*("x", "pad_mask")[: len(tensors)], *state]
-    torch.onnx.export(
-        program,
-        f=path,
-        opset_version=OPSET,
-        input_names=names,
-        output_names=["y", *(f"new_{name}" for name in _carried(state))],
-        verbose=False,
-    )
+        torch.onnx.export(
+            program,
+            f=path,
+            opset_version=OPSET,
+            input_names=[*("x", "pad_mask")[: len(tensors)], *state],
+            output_names=["y", *(f"new_{name}" for name in _carried(state))],
+            verbose=False,
+        )
     return ort.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 
@@ -90,8 +92,12 @@ def test_onnxruntime_computes_what_the_mixer_does(case: MixerCase, tmp_path: Pat
     x, pad_mask = torch.zeros(17, 13, D_MODEL), torch.ones(17, 13, dtype=torch.bool)
     with torch.no_grad():
         state = mixer.init_state(17, torch.zeros(17, 19, D_MODEL))
-    sequence = _session(Sequence(mixer), (x, pad_mask, state), tmp_path / "sequence.onnx")
-    step = _session(Step(mixer), (x[:, :1], state), tmp_path / "step.onnx")
+    sequence = _session(Sequence(mixer), (x, pad_mask, state), tmp_path / FILES[0])
+    step = _session(Step(mixer), (x[:, :1], state), tmp_path / FILES[1])
+
+    loops = [Counter(node.op_type for node in onnx.load(tmp_path / name).graph.node) for name in FILES]
+    looped = hasattr(mixer, "cell") or getattr(mixer, "in_proj", None) is not None
+    assert [(nodes["Scan"], nodes["Loop"]) for nodes in loops] == [(int(looped), 0), (0, 0)]
 
     for batch_size, length, source in ((1, 1, 5), (3, 29, 1), (4, 7, 40)):
         memory_mask = torch.ones(batch_size, source, dtype=torch.bool)

@@ -1,5 +1,7 @@
 """Softmax attention and its relatives, one idea a file."""
 
+from seqlab.attention.additive import AdditiveAttention
+from seqlab.attention.alignment import Additive, AlignmentScore, Dot, General
 from seqlab.attention.cross import CrossAttention
 from seqlab.attention.delta_net import DeltaNet
 from seqlab.attention.differential import DifferentialAttention
@@ -8,12 +10,16 @@ from seqlab.attention.gated_linear import GatedLinearAttention
 from seqlab.attention.latent import LatentAttention
 from seqlab.attention.linear import LinearAttention
 from seqlab.attention.mamba2 import Mamba2
+from seqlab.attention.multiplicative import MultiplicativeAttention
 from seqlab.attention.parts import AttentionPart, AttentionSink, LogitSoftCap, OutputGate, QueryKeyNorm, TopK
 from seqlab.attention.patterns import Bidirectional, Causal, Pattern, PrefixCausal, SlidingWindow
 from seqlab.attention.retention import Retention
 from seqlab.attention.softmax import Attention
 
 __all__ = [
+    "Additive",
+    "AdditiveAttention",
+    "AlignmentScore",
     "Attention",
     "AttentionPart",
     "AttentionSink",
@@ -22,12 +28,15 @@ __all__ = [
     "CrossAttention",
     "DeltaNet",
     "DifferentialAttention",
+    "Dot",
     "GatedDeltaNet",
     "GatedLinearAttention",
+    "General",
     "LatentAttention",
     "LinearAttention",
     "LogitSoftCap",
     "Mamba2",
+    "MultiplicativeAttention",
     "OutputGate",
     "Pattern",
     "PrefixCausal",

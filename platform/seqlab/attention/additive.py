@@ -1,0 +1,113 @@
+"""Additive attention: the first, inside the loop of a recurrent decoder.
+
+B batch, T query length, S memory length, D d_model.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from seqlab.attention.alignment import Additive
+from seqlab.attention.memory import MemoryMixer, masked_softmax
+from seqlab.mixer import State
+from seqlab.nn.autocast import without_autocast
+from seqlab.nn.scan import Carry, scan_over_time
+
+
+class AdditiveAttention(MemoryMixer):
+    """A GRU that looks at the memory before each step (Bahdanau et al. 2015, "Neural machine translation by jointly
+    learning to align and translate", section 3.1 and appendix A.2.2).
+
+    a_t = softmax(v^T tanh(W s_{t-1} + U h_j)), c_t = sum_j a_tj h_j, s_t = GRU([x_t; c_t], s_{t-1}), and the output is
+    the paper's maxout of U_o s_t + V_o x_t + C_o c_t. The GRU is PyTorch's, whose reset gate acts after the recurrent
+    product. s_0 is 0, where the paper reads it off the memory.
+
+    The state is `memory_k (B, S, D)`, which is U h_j; `memory_v (B, S, D)`, the memory itself; `memory_mask (B, S)`,
+    and `h (B, D)`, which is s. The context follows from these.
+    """
+
+    def __init__(self, d_model: int, layer: int = 0) -> None:
+        super().__init__(d_model, layer)
+        self.score = Additive(d_model)
+        self.cell = nn.GRUCell(2 * d_model, d_model)
+        self.out_proj = nn.Linear(3 * d_model, 2 * d_model, bias=False)
+        self.find_layout()
+
+    def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        return self.score.read(memory), memory
+
+    def init_carry(self, batch_size: int) -> State:
+        return {"h": self.cell.weight_hh.new_zeros(batch_size, self.d_model)}
+
+    def forward(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        pad_mask: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
+        """All positions at once, one step after the other: x (B, T, D) to (B, T, D), and the new state.
+
+        Raises:
+            ValueError: there is neither a state nor a memory, or one that does not fit.
+        """
+        state = self.begin(x, state, memory, memory_mask)
+        h, context, last = self._unroll(x, state, pad_mask)
+        return self._readout(h, x, context), state | {"h": last}
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        state = self.begin(x_t, state, None, None)
+        with without_autocast(x_t):
+            x_t = x_t.to(state["h"].dtype)
+            h, context = self._next(x_t, state["h"], state)
+        return self._readout(h, x_t, context), state | {"h": h}
+
+    def attention_weights(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        pad_mask: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+    ) -> Tensor:
+        """(B, 1, T, S): how much each step over x (B, T, D) looks at each position of the memory. Rows sum to 1."""
+        state = self.begin(x, state, memory, memory_mask)
+        h, _, _ = self._unroll(x, state, pad_mask)
+        before = torch.cat((state["h"].unsqueeze(1), h[:, :-1]), dim=1)
+        return self._weights(before, state).unsqueeze(1)
+
+    def _unroll(self, x: Tensor, state: State, pad_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """s and c of each step, (B, T, D) each, and the last s. A pad leaves s as it is."""
+        real = x.new_ones(x.shape[:2], dtype=torch.bool) if pad_mask is None else pad_mask
+
+        def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
+            x_t, is_real = now
+            h, context = self._next(x_t, carry[0], state)
+            h = torch.where(is_real.unsqueeze(-1), h, carry[0])
+            return (h,), torch.cat((h, context), dim=-1)
+
+        with without_autocast(x):
+            outputs, (last,) = scan_over_time(step, (state["h"],), (x.to(state["h"].dtype), real))
+        h, context = outputs.chunk(2, dim=-1)
+        return h, context, last
+
+    def _next(self, x_t: Tensor, h: Tensor, state: State) -> tuple[Tensor, Tensor]:
+        """s_t and c_t, (B, D) each, of x_t (B, D) and s_{t-1}."""
+        weights = self._weights(h.unsqueeze(1), state)
+        context = (weights @ state["memory_v"].to(h.dtype)).squeeze(1)
+        return self.cell(torch.cat((x_t, context), dim=-1), h), context
+
+    def _weights(self, h: Tensor, state: State) -> Tensor:
+        """(B, T, S), for s of the steps before, (B, T, D)."""
+        scores = self.score(h, state["memory_k"].to(h.dtype))
+        return masked_softmax(scores, state["memory_mask"].unsqueeze(1))
+
+    def _readout(self, h: Tensor, x: Tensor, context: Tensor) -> Tensor:
+        """The larger one of each two of 2 D (Goodfellow et al. 2013, "Maxout networks")."""
+        pairs = self.out_proj(torch.cat((h, x.to(h.dtype), context), dim=-1))
+        y: Tensor = torch.maximum(pairs[..., ::2], pairs[..., 1::2])
+        return y

@@ -1,0 +1,94 @@
+"""How a recurrent decoder's state is aligned with a memory: scores, and a window around a predicted position.
+
+B batch, T query length, S memory length, D d_model.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor, nn
+
+from seqlab.mixer import real_positions
+
+
+class AlignmentScore(nn.Module, ABC):
+    """A score of each decoder state with each position of a memory, constructed as `Score(d_model)`."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+
+    def read(self, memory: Tensor) -> Tensor:
+        """What of a memory (B, S, D) is computed once: (B, S, D)."""
+        return memory
+
+    @abstractmethod
+    def forward(self, h: Tensor, read: Tensor) -> Tensor:
+        """(B, T, S), for decoder states h (B, T, D) and what `read` made of the memory."""
+
+
+class Additive(AlignmentScore):
+    """v^T tanh(W s + U h_j) (Bahdanau et al. 2015, appendix A.1.2); Luong et al. 2015 (equation 8) write [W, U] as one
+    matrix and call it "concat". v starts at 0, as the former's: every position weighs the same."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.q_proj = nn.Linear(d_model, d_model, bias=False)
+        self.k_proj = nn.Linear(d_model, d_model, bias=False)
+        self.v = nn.Parameter(torch.zeros(d_model))
+
+    def read(self, memory: Tensor) -> Tensor:
+        keys: Tensor = self.k_proj(memory)
+        return keys
+
+    def forward(self, h: Tensor, read: Tensor) -> Tensor:
+        return torch.tanh(self.q_proj(h).unsqueeze(2) + read.unsqueeze(1)) @ self.v
+
+
+class Dot(AlignmentScore):
+    """h_t^T h_s (Luong et al. 2015, equation 8)."""
+
+    def forward(self, h: Tensor, read: Tensor) -> Tensor:
+        return h @ read.transpose(1, 2)
+
+
+class General(AlignmentScore):
+    """h_t^T W h_s (Luong et al. 2015, equation 8)."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__(d_model)
+        self.k_proj = nn.Linear(d_model, d_model, bias=False)
+
+    def read(self, memory: Tensor) -> Tensor:
+        keys: Tensor = self.k_proj(memory)
+        return keys
+
+    def forward(self, h: Tensor, read: Tensor) -> Tensor:
+        return h @ read.transpose(1, 2)
+
+
+class PredictedWindow(nn.Module):
+    """Local attention with predictive alignment, "local-p" (Luong et al. 2015, section 3.2, equations 9 and 10).
+
+    Around p_t = S sigmoid(v^T tanh(W h_t)), S the number of real tokens and these at 0 .. S - 1, what is at most
+    `width` away is seen, times exp(-(s - p_t)^2 / (2 sigma^2)), sigma = width / 2.
+
+    Args:
+        width: the paper's D, at least 1.
+    """
+
+    def __init__(self, d_model: int, width: int) -> None:
+        super().__init__()
+        if width < 1:
+            raise ValueError(f"the window of local attention must be at least 1, got {width}")
+        self.width = width
+        self.in_proj = nn.Linear(d_model, d_model, bias=False)
+        self.v = nn.Parameter(torch.randn(d_model) * d_model**-0.5)
+
+    def forward(self, h: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """What is seen and its factors, (B, T, S) each, of h (B, T, D) and a memory's mask (B, S)."""
+        predicted = torch.sigmoid(torch.tanh(self.in_proj(h)) @ self.v) * mask.sum(dim=1, keepdim=True)
+        distance = real_positions(None, mask, mask).unsqueeze(1) - predicted.unsqueeze(-1)
+        seen = mask.unsqueeze(1) & (distance.abs() <= self.width)
+        return seen, torch.exp(-2.0 * (distance / self.width) ** 2)

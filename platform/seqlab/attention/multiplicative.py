@@ -1,0 +1,172 @@
+"""Luong's attention: a recurrent decoder steps first, and then looks at the memory.
+
+B batch, T query length, S memory length, D d_model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from seqlab.attention.alignment import AlignmentScore, General, PredictedWindow
+from seqlab.attention.memory import MEMORY_STATE, MemoryMixer, masked_softmax
+from seqlab.mixer import Mixer, State, layout_of
+from seqlab.nn.autocast import without_autocast
+from seqlab.nn.scan import Carry, scan_over_time
+from seqlab.recurrence import LSTM
+
+
+class MultiplicativeAttention(MemoryMixer):
+    """A recurrence whose outputs h_t attend to the memory (Luong et al. 2015, "Effective approaches to attention-based
+    neural machine translation", section 3).
+
+    a_t = softmax(score(h_t, h_s)), c_t = sum_s a_ts h_s, and the output is the attentional vector tanh(W [c_t; h_t])
+    (equations 5 to 7). Nothing of that goes back into the recurrence, so that it runs by its fused kernel and all
+    positions attend at once; with `input_feeding` (section 3.3) each step reads x_t and the attentional vector before,
+    side by side, projected to D for the recurrence, and steps follow each other.
+
+    The state is `memory_k (B, S, D)`, what the score reads; `memory_v (B, S, D)`, the memory itself; `memory_mask
+    (B, S)`; the recurrence's entries; and with input feeding `fed (B, D)`, the last attentional vector.
+
+    Args:
+        recurrence: called with d_model and the layer's index; LSTM, GRU or any causal mixer with a state of one size.
+        score: called with d_model: General, Dot, or Additive (the paper's "concat").
+        window: the D of predictive local attention ("local-p", equations 9 and 10): around a predicted position only
+            so many to each side are seen, by a Gaussian of deviation D / 2. None = global attention.
+        input_feeding: whether a step reads the attentional vector before.
+
+    Raises:
+        ValueError: a window below 1, or a mixer that is no recurrence.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        layer: int = 0,
+        *,
+        recurrence: Callable[[int, int], Mixer] = LSTM,
+        score: Callable[[int], AlignmentScore] = General,
+        window: int | None = None,
+        input_feeding: bool = False,
+    ) -> None:
+        super().__init__(d_model, layer)
+        self.recurrence = recurrence(d_model, layer)
+        if not _is_recurrent(self.recurrence):
+            raise ValueError(
+                "MultiplicativeAttention needs a recurrence that is causal, has no memory and a state of one size, "
+                f"such as LSTM or GRU, got {type(self.recurrence).__name__}"
+            )
+        self.score = score(d_model)
+        self.window = None if window is None else PredictedWindow(d_model, window)
+        self.in_proj = nn.Linear(2 * d_model, d_model, bias=False) if input_feeding else None
+        self.out_proj = nn.Linear(2 * d_model, d_model, bias=False)
+        self.find_layout()
+
+    def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        return self.score.read(memory), memory
+
+    def init_carry(self, batch_size: int) -> State:
+        carry = self.recurrence.init_state(batch_size)
+        if self.in_proj is None:
+            return carry
+        return carry | {"fed": self.out_proj.weight.new_zeros(batch_size, self.d_model)}
+
+    def forward(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        pad_mask: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
+        """All positions at once: x (B, T, D) to (B, T, D), and the new state.
+
+        Raises:
+            ValueError: there is neither a state nor a memory, or one that does not fit.
+        """
+        state = self.begin(x, state, memory, memory_mask)
+        h, fed, carried = self._unroll(x, state, pad_mask)
+        return self._attentional(h, state) if fed is None else fed, state | carried
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        state = self.begin(x_t, state, None, None)
+        with without_autocast(x_t):
+            _, y, carried = self._next(x_t.to(self.out_proj.weight.dtype), _carried(state), state)
+        return y, state | carried
+
+    def attention_weights(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        pad_mask: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+    ) -> Tensor:
+        """(B, 1, T, S): how much each position of x (B, T, D) looks at each of the memory. Rows sum to 1, with a window
+        to less."""
+        state = self.begin(x, state, memory, memory_mask)
+        h, _, _ = self._unroll(x, state, pad_mask)
+        return self._weights(h, state).unsqueeze(1)
+
+    def _unroll(self, x: Tensor, state: State, pad_mask: Tensor | None) -> tuple[Tensor, Tensor | None, State]:
+        """h of each position (B, T, D), with input feeding the attentional vectors (B, T, D), and what is carried."""
+        start = _carried(state)
+        if self.in_proj is None:
+            h, carried = self.recurrence(x, start, pad_mask=pad_mask)
+            return h, None, carried
+        real = x.new_ones(x.shape[:2], dtype=torch.bool) if pad_mask is None else pad_mask
+
+        def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
+            x_t, is_real = now
+            before = dict(zip(start, carry, strict=True))
+            h, fed, after = self._next(x_t, before, state)
+            kept = [
+                torch.where(is_real.view(-1, *[1] * (entry.dim() - 1)), after[name], entry)
+                for name, entry in before.items()
+            ]
+            return tuple(kept), torch.cat((h, fed), dim=-1)
+
+        with without_autocast(x):
+            inputs = (x.to(self.out_proj.weight.dtype), real)
+            outputs, last = scan_over_time(step, tuple(start.values()), inputs)
+        h, fed = outputs.chunk(2, dim=-1)
+        return h, fed, dict(zip(start, last, strict=True))
+
+    def _next(self, x_t: Tensor, carried: State, state: State) -> tuple[Tensor, Tensor, State]:
+        """One step: h_t and the attentional vector, (B, D) each, and what is carried on."""
+        if self.in_proj is not None:
+            *recurrent, _ = carried
+            x_t = self.in_proj(torch.cat((x_t, carried["fed"]), dim=-1))
+            carried = {name: carried[name] for name in recurrent}
+        h, carried = self.recurrence.step(x_t, carried)
+        attentional = self._attentional(h.unsqueeze(1), state).squeeze(1)
+        return h, attentional, carried if self.in_proj is None else carried | {"fed": attentional}
+
+    def _attentional(self, h: Tensor, state: State) -> Tensor:
+        """tanh(W [c; h]) (equation 5), of h (B, T, D)."""
+        context = self._weights(h, state) @ state["memory_v"].to(h.dtype)
+        return torch.tanh(self.out_proj(torch.cat((context, h), dim=-1)))
+
+    def _weights(self, h: Tensor, state: State) -> Tensor:
+        """(B, T, S), for h (B, T, D)."""
+        mask = state["memory_mask"]
+        scores = self.score(h, state["memory_k"].to(h.dtype))
+        if self.window is None:
+            return masked_softmax(scores, mask.unsqueeze(1))
+        near, factor = self.window(h, mask)
+        weights: Tensor = masked_softmax(scores, near) * factor
+        return weights
+
+
+def _is_recurrent(mixer: Mixer) -> bool:
+    if not mixer.causal or isinstance(mixer, MemoryMixer):
+        return False
+    return all(None not in dims for dims in layout_of(mixer.init_state(0)).values())
+
+
+def _carried(state: State) -> State:
+    return {name: entry for name, entry in state.items() if name not in MEMORY_STATE}
