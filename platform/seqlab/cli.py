@@ -283,7 +283,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_trust(verb)
     verb.set_defaults(run=_resume)
 
-    verb = verbs.add_parser("import-hf", help="make a run of a GPT-2 or Llama checkpoint folder of transformers")
+    verb = verbs.add_parser("import-hf", help="make a run of a GPT-2 or Llama checkpoint folder")
     verb.add_argument("folder", metavar="PATH")
     verb.add_argument("--experiment", default="imported", metavar="NAME")
     verb.add_argument("--run_name", metavar="NAME", help="default: the folder's name")

@@ -7,8 +7,13 @@ import shlex
 from pathlib import Path
 
 import pytest
+import yaml
 
+from seqlab import attention, nn, positions, recurrence
+from seqlab.attention import AttentionPart, Pattern
 from seqlab.cli import main
+from seqlab.mixer import Mixer
+from seqlab.positions import PositionalEncoding
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -35,11 +40,33 @@ def test_commands_are_shown() -> None:
 def test_every_verb_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--help"])
-    verbs = set(re.findall(r"^    (\w+)  +\w", capsys.readouterr().out, flags=re.MULTILINE))
+    verbs = set(re.findall(r"^    ([\w-]+)(?:  +\w|$)", capsys.readouterr().out, flags=re.MULTILINE))
     listed = {
-        verb for row in re.findall(r"^\| `seqlab ([\w\\|]+)", README, flags=re.MULTILINE) for verb in row.split("\\|")
+        verb for row in re.findall(r"^\| `seqlab ([\w\\|-]+)", README, flags=re.MULTILINE) for verb in row.split("\\|")
     }
     assert verbs == listed
+
+
+def test_every_block_is_named() -> None:
+    rooms = (attention, nn, positions, recurrence)
+    bases = (Mixer, PositionalEncoding, Pattern, AttentionPart, nn.FeedForward, nn.Residual)
+    blocks = {cls for room in rooms for name in room.__all__ if isinstance(cls := getattr(room, name), type)}
+    missing = {
+        cls.__name__
+        for cls in blocks
+        if issubclass(cls, bases) and cls not in bases and f"`{cls.__name__}`" not in README
+    }
+    assert not missing
+
+
+def test_the_hybrid_stack_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (line,) = re.findall(r"^    mixer: (\[.*\])$", README, flags=re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text("It was a dark and stormy night. " * 200, encoding="utf-8")
+    config = yaml.safe_load((ROOT / "platform/seqlab/configs/lm/attention-nope.yaml").read_text(encoding="utf-8"))
+    config["model"]["model"] |= {"mixer": yaml.safe_load(line), "num_layers": 4, "d_model": 16}
+    (tmp_path / "hybrid.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    assert main(["fit", "--config", "hybrid.yaml", "--data.path=text.txt", "--trainer.fast_dev_run=true"]) == 0
 
 
 def test_make_targets_exist() -> None:
