@@ -1,0 +1,71 @@
+"""The conformance matrix: what is in it, that its numbers are measured, and that a broken mixer shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from contracts.test_completeness import concrete_subclasses
+from seqlab.attention import Attention, AttentionPart, Bidirectional
+from seqlab.cli import main
+from seqlab.mixer import Mixer, State
+from seqlab.positions import NoPositions, PositionalEncoding, RoPE
+from seqlab.recurrence import GRU
+from seqlab_export.conformance import CHECKS, Row, all_mixers, all_positions, conformance
+
+
+def measured(mixer: type[Mixer], encoding: type[PositionalEncoding]) -> Row:
+    (row,) = conformance({"mixer": mixer}, {"encoding": encoding}, on_row=lambda row: None)
+    assert tuple(row.cells) == CHECKS
+    return row
+
+
+def test_nothing_of_the_library_is_left_out() -> None:
+    named = set(all_mixers())
+    assert {cls.__name__ for cls in concrete_subclasses(Mixer)} <= named
+    assert {f"Attention, {cls.__name__}" for cls in concrete_subclasses(AttentionPart)} <= named
+    assert {cls.__name__ for cls in concrete_subclasses(PositionalEncoding)} == set(all_positions())
+
+
+def test_every_cell_is_an_error_of_its_precision() -> None:
+    cells = measured(Attention, RoPE).cells
+    for name, least, most in (("laws", 0, 1e-13), ("fp32", 1e-9, 1e-5), ("bf16", 1e-4, 5e-2), ("fp16", 1e-5, 5e-3)):
+        error = cells[name].error
+        assert error is not None and least <= error <= most, (name, error)
+    for name in ("ONNX full", "ONNX step"):
+        assert cells[name].error is not None and 0 < cells[name].error < 1e-5
+
+
+def test_a_cell_without_an_error_says_why() -> None:
+    assert all("RoPE acts on" in str(cell) for cell in measured(GRU, RoPE).cells.values())
+
+    class Both(Attention):
+        def __init__(self, d_model: int, layer: int = 0) -> None:
+            super().__init__(d_model, layer, pattern=Bidirectional)
+
+    cells = measured(Both, NoPositions).cells
+    assert cells["laws"].error is not None and "not causal" in str(cells["ONNX step"])
+
+
+def test_a_broken_step_shows() -> None:
+    class Forgetful(GRU):
+        def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+            return super().step(x_t, {name: torch.zeros_like(entry) for name, entry in state.items()})
+
+    cells = measured(Forgetful, NoPositions).cells
+    assert cells["laws"].error is not None and cells["laws"].error > 1e-3
+    assert "step and forward differ" in str(cells["ONNX step"])
+
+
+def test_the_command_writes_both_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--mixers", "GRU", "--positions", "RoPE", "--out", str(tmp_path)]
+    assert main(["conformance", *options]) == 0
+    (row,) = json.loads((tmp_path / "conformance.json").read_text())
+    assert row["mixer"] == "GRU" and "RoPE" in row["laws"]["unsupported"]
+    assert "| GRU | RoPE | unsupported: RoPE acts on" in (tmp_path / "conformance.md").read_text()
+    assert main(["conformance", "--mixers", "GRUU"]) == 2
+    assert "there is no GRUU; accepted: AdditiveAttention" in capsys.readouterr().err
