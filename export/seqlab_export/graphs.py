@@ -160,7 +160,8 @@ def _capture(form: SequenceForm | StepForm, length: int, state: tuple[StateInfo,
 
     tokens, pad_mask = info.inputs[:2]
     try:
-        with emit_onnx():
+        # With gradients, scaled_dot_product_attention is captured differently where its mask has parameters.
+        with emit_onnx(), torch.no_grad():
             program = torch.export.export(
                 form,
                 (example(tokens), example(pad_mask), {entry.name: example(entry) for entry in state}),
@@ -169,7 +170,7 @@ def _capture(form: SequenceForm | StepForm, length: int, state: tuple[StateInfo,
             )
     except Exception as error:
         raise ValueError(f"this model cannot be captured as {info.file}: {error}") from error
-    with _quiet():
+    with _quiet(), torch.no_grad():
         exported = torch.onnx.export(
             program,
             opset_version=OPSET,

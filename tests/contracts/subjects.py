@@ -43,7 +43,9 @@ def randomized(module: nn.Module) -> Any:
 def mixer_subject(mixer: MixerCase, positions: PositionCase) -> Subject:
     """The bare mixer with the encoding attached as a model attaches it."""
     module = mixer.factory(D_MODEL, 0)
-    module.attach_positions(positions.factory(D_MODEL, MAX_SEQ_LEN))
+    encoding = positions.factory(D_MODEL, MAX_SEQ_LEN)
+    module.attach_positions(encoding)
+    randomized(encoding)
     return Subject(
         randomized(module), lambda batch, length: torch.randn(batch, length, D_MODEL, dtype=torch.float64), mixer.first
     )

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from contracts.cases import MIXERS, POSITIONS, MixerCase, PositionCase
 from contracts.subjects import mixer_subject
+from seqlab.mixer import real_positions
 from tolerances import assert_close
 
 ATTENDING = [
@@ -20,12 +21,14 @@ pairs = pytest.mark.parametrize("pair", ATTENDING, ids=lambda pair: f"{pair[0].n
 Pair = tuple[MixerCase, PositionCase]
 
 
-def _mixed(module: torch.nn.Module, weights: Tensor, x: Tensor) -> Tensor:
+def _mixed(module: torch.nn.Module, weights: Tensor, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
     """(B, T, D): the projected values of x (B, S, D), averaged by the weights (B, H, T, S) and projected out."""
+    positions = real_positions(None, pad_mask, x)
     values = module.v_proj(x).unflatten(-1, (module.num_kv_heads, -1)).transpose(1, 2)
     group = weights.shape[1] // module.num_kv_heads
     heads = torch.stack([weights[:, head] @ values[:, head // group] for head in range(weights.shape[1])], dim=2)
-    heads = heads.flatten(2)
+    relative = module.positions.values(weights, positions, positions)
+    heads = (heads if relative is None else heads + relative.transpose(1, 2)).flatten(2)
     for part in module.parts:
         heads = part.output(heads, x)
     return module.out_proj(heads)
@@ -51,7 +54,7 @@ def test_weights_are_what_forward_mixes_with(pair: Pair) -> None:
     if module.causal and pair[0].first == 1:
         assert (weights.triu(diagonal=1).transpose(1, 2)[pad_mask] == 0).all(), "a later key has weight"
     y, _ = module(x, pad_mask=pad_mask)
-    assert_close(_mixed(module, weights, x)[pad_mask], y[pad_mask], "weights times values")
+    assert_close(_mixed(module, weights, x, pad_mask)[pad_mask], y[pad_mask], "weights times values")
     plain = module.attention_weights(x)
     assert_close(_mixed(module, plain, x), module(x)[0], "weights times values without padding")
 

@@ -15,6 +15,7 @@ from seqlab.attention.cache import Keys, append, empty_cache
 from seqlab.attention.parts import AttentionPart
 from seqlab.attention.patterns import Causal, Pattern
 from seqlab.mixer import Mixer, State, real_positions
+from seqlab.nn.heads import repeat_heads
 from seqlab.positions.base import PositionalEncoding
 from seqlab.positions.none import NoPositions
 
@@ -93,8 +94,8 @@ class Attention(Mixer):
             self._check_causal()
         q, keys = self._project(x, state, pad_mask)
         if self._sees_scores():
-            weights = self._weights(q, keys)
-            heads = F.dropout(weights, self.dropout, self.training) @ self._grouped(keys.entries["v"])
+            weights = F.dropout(self._weights(q, keys), self.dropout, self.training)
+            heads = weights @ self._grouped(keys.entries["v"])
             relative = self.positions.values(weights, keys.q_positions, keys.k_positions)
             heads = heads if relative is None else heads + relative
         else:
@@ -161,8 +162,7 @@ class Attention(Mixer):
 
     def _grouped(self, kv: Tensor) -> Tensor:
         """Keys or values (B, num_kv_heads, S, K) as one a query head."""
-        group = self.num_heads // self.num_kv_heads
-        return kv if group == 1 else kv.repeat_interleave(group, dim=1)
+        return repeat_heads(kv, self.num_heads)
 
     def _weights(self, q: Tensor, keys: Keys) -> Tensor:
         """(B, H, T, S): the attention weights, written out."""
@@ -191,7 +191,7 @@ class Attention(Mixer):
     def _bias(self, q: Tensor, keys: Keys, allowed: Tensor) -> Tensor | None:
         if self.positions.acts_on != "attention scores":
             return None
-        return self.positions.bias(q, keys.entries["k"], keys.q_positions, keys.k_positions, allowed)
+        return self.positions.bias(q * self.scale, keys.entries["k"], keys.q_positions, keys.k_positions, allowed)
 
     def _allowed(self, keys: Keys) -> Tensor:
         """(B or 1, 1, T, S) bool. A pad attends to itself, so that no row is empty."""
