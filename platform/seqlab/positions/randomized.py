@@ -50,8 +50,8 @@ class Randomized(PositionalEncoding):
         self.encoding = encoding(d_model, max_position)
         if not isinstance(self.encoding, EmbeddedEncoding):
             raise ValueError(
-                f"Randomized draws positions for encodings that add to the embeddings or are appended to them "
-                f"(Sinusoidal, Learned, Integer, Binary), got {type(self.encoding).__name__}"
+                "Randomized draws positions for encodings of the embeddings (Sinusoidal, Learned, Integer, Binary), "
+                f"got {type(self.encoding).__name__}"
             )
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(max_position, generator=generator, device="cpu")
