@@ -160,6 +160,7 @@ def _capture(form: SequenceForm | StepForm, length: int, state: tuple[StateInfo,
 
     tokens, pad_mask = info.inputs[:2]
     try:
+        # With gradients, scaled_dot_product_attention is captured differently where its mask has parameters.
         with emit_onnx(), torch.no_grad():
             program = torch.export.export(
                 form,

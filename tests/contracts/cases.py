@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -24,11 +25,19 @@ from references.linear_recurrence import causal_conv, cbow, lru, mamba, min_gru,
 from references.positions import (
     NaiveALiBi,
     NaiveBinary,
+    NaiveCoPE,
     NaiveEncoding,
     NaiveInteger,
     NaiveLearned,
+    NaiveRandomized,
     NaiveRoPE,
+    NaiveShaw,
     NaiveSinusoidal,
+    NaiveT5,
+    NaiveXPos,
+    linear_theta,
+    ntk_theta,
+    yarn_theta,
 )
 from references.recurrence import gru, lstm, rnn
 from references.rwkv import rwkv7
@@ -58,7 +67,24 @@ from seqlab.attention import (
     TopK,
 )
 from seqlab.mixer import Mixer
-from seqlab.positions import ALiBi, Binary, Integer, Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
+from seqlab.positions import (
+    ALiBi,
+    Binary,
+    CoPE,
+    Integer,
+    Learned,
+    LinearScaling,
+    NoPositions,
+    NTKScaling,
+    PositionalEncoding,
+    Randomized,
+    RoPE,
+    Shaw,
+    Sinusoidal,
+    T5Bias,
+    XPos,
+    YaRN,
+)
 from seqlab.recurrence import (
     CBOW,
     GRU,
@@ -293,12 +319,29 @@ MIXERS = [
 
 _position_variant = partial(PositionCase, every_mixer=False)
 
+
+def _rope(name: str, reference: NaiveRoPE, **options: Any) -> PositionCase:
+    return _position_variant(f"rope-{name}", partial(RoPE, **options), reference, "queries and keys")
+
+
 POSITIONS = [
     PositionCase("none", NoPositions, NaiveEncoding()),
     PositionCase("sinusoidal", Sinusoidal, NaiveSinusoidal()),
     PositionCase("learned", Learned, NaiveLearned()),
     PositionCase("rope", RoPE, NaiveRoPE(), "queries and keys"),
     PositionCase("alibi", ALiBi, NaiveALiBi(), "attention scores"),
+    PositionCase("shaw", partial(Shaw, max_distance=5), NaiveShaw(5), "attention scores"),
+    PositionCase("cope", partial(CoPE, num_positions=7), NaiveCoPE(), "attention scores"),
+    PositionCase("t5", T5Bias, NaiveT5(), "attention scores"),
+    _position_variant(
+        "t5-both-ways",
+        partial(T5Bias, num_buckets=8, max_distance=20, bidirectional=True),
+        NaiveT5(8, 20, True),
+        "attention scores",
+    ),
+    _position_variant(
+        "shaw-keys-only", partial(Shaw, max_distance=5, relative_values=False), NaiveShaw(5), "attention scores"
+    ),
     _position_variant("integer", partial(Integer, scaled=True), NaiveInteger(longest=MAX_SEQ_LEN)),
     _position_variant(
         "integer-concatenated",
@@ -311,6 +354,19 @@ POSITIONS = [
         "sinusoidal-concatenated", partial(Sinusoidal, combine="concatenate"), NaiveSinusoidal("concatenate")
     ),
     _position_variant("learned-concatenated", partial(Learned, combine="concatenate"), NaiveLearned("concatenate")),
+    _position_variant("randomized", partial(Randomized, max_position=1000), NaiveRandomized(NaiveSinusoidal())),
+    _position_variant(
+        "randomized-learned", partial(Randomized, encoding=Learned, max_position=300), NaiveRandomized(NaiveLearned())
+    ),
+    _rope("partial", NaiveRoPE(parts=0.5), fraction=0.5),
+    _rope("linear", NaiveRoPE(linear_theta(4)), scaling=partial(LinearScaling, 4.0)),
+    _rope("ntk", NaiveRoPE(ntk_theta(3)), scaling=partial(NTKScaling, 3.0)),
+    _rope(
+        "yarn",
+        NaiveRoPE(yarn_theta(64, 4), temperature=0.1 * math.log(4) + 1),
+        scaling=partial(YaRN, original_seq_len=64, factor=4.0),
+    ),
+    _position_variant("xpos", XPos, NaiveXPos(MAX_SEQ_LEN // 2), "queries and keys"),
 ]
 
 

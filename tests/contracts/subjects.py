@@ -76,7 +76,9 @@ class WithMemory(nn.Module):
 def mixer_subject(mixer: MixerCase, positions: PositionCase) -> Subject:
     """The bare mixer with the encoding attached as a model attaches it."""
     module = mixer.factory(D_MODEL, 0)
-    module.attach_positions(positions.factory(D_MODEL, MAX_SEQ_LEN))
+    encoding = positions.factory(D_MODEL, MAX_SEQ_LEN)
+    module.attach_positions(encoding)
+    randomized(encoding)
     module = WithMemory(randomized(module)) if mixer.memory else randomized(module)
     return Subject(module, lambda batch, length: torch.randn(batch, length, D_MODEL, dtype=torch.float64), mixer.first)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from contracts.cases import MIXERS, POSITIONS, MixerCase, PositionCase
 from contracts.subjects import mixer_subject
 from seqlab.attention import DifferentialAttention, LatentAttention
+from seqlab.mixer import real_positions
 from tolerances import assert_close
 
 ATTENDING = [
@@ -42,9 +43,12 @@ def _total(module: torch.nn.Module) -> float:
     return 1 - (math.exp(first) - math.exp(second) + module.lambda_init)
 
 
-def _mixed(module: torch.nn.Module, weights: Tensor, x: Tensor) -> Tensor:
+def _mixed(module: torch.nn.Module, weights: Tensor, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
     """(B, T, D): the values of x (B, S, D), averaged by the weights (B, H, T, S) and projected out."""
+    positions = real_positions(None, pad_mask, x)
     heads = weights @ _values(module, x)
+    relative = module.positions.values(weights, positions, positions)
+    heads = heads if relative is None else heads + relative
     if isinstance(module, DifferentialAttention):
         heads = module.head_norm(heads) * (1 - module.lambda_init)
     heads = heads.transpose(1, 2).flatten(2)
@@ -73,7 +77,7 @@ def test_weights_are_what_forward_mixes_with(pair: Pair) -> None:
     if module.causal and pair[0].first == 1:
         assert (weights.triu(diagonal=1).transpose(1, 2)[pad_mask] == 0).all(), "a later key has weight"
     y, _ = module(x, pad_mask=pad_mask)
-    assert_close(_mixed(module, weights, x)[pad_mask], y[pad_mask], "weights times values")
+    assert_close(_mixed(module, weights, x, pad_mask)[pad_mask], y[pad_mask], "weights times values")
     plain = module.attention_weights(x)
     assert_close(_mixed(module, plain, x), module(x)[0], "weights times values without padding")
 

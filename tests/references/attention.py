@@ -63,7 +63,8 @@ def softmax_attention(
             heads = []
             for head in range(num_heads):
                 query, keys = q[head][t], k[head // (num_heads // num_kv_heads)][seen]
-                scores = keys @ query * (1 / math.sqrt(len(query)) if scale is None else scale)
+                query = query * (1 / math.sqrt(len(query)) if scale is None else scale)
+                scores = keys @ query
                 scores = scores + encoding.bias(head, num_heads, query, keys, [*seen, t], encoding_weights)
                 exp = torch.exp(change(scores))
                 sink = torch.exp(_part(weights, "logit")[head]) if _part(weights, "logit") is not None else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -30,7 +30,8 @@ class NaiveEncoding:
     def bias(self, head: int, num_heads: int, query: Tensor, keys: Tensor, at: list[int], weights: Weights) -> Tensor:
         """(S,): what is added to the scores of a query (K,) in head 0, 1, ... with the keys (S, K) that it sees.
 
-        `at` are the positions of the keys, and last the query's own.
+        The query is scaled: with the keys it gives the scores. `at` are the positions of the keys, and last the
+        query's own.
         """
         return torch.zeros(len(keys), dtype=torch.float64)
 
@@ -100,16 +101,96 @@ class NaiveLearned(NaiveEmbedded):
 class NaiveRoPE(NaiveEncoding):
     """Su et al. 2021, section 3.2.2: a pair of channels is a complex number times e^(j m theta_i), with
     theta_i = 10000^(-2i/d). The paper pairs (2i, 2i + 1), the library (i, i + d/2): the channels are permuted.
+
+    Args:
+        theta: of i and d.
+        parts: d is this part of the channels, rounded down to an even number; the others are not rotated.
+        temperature: what the rotated channels are multiplied by.
     """
 
+    def __init__(
+        self,
+        theta: Callable[[int, int], float] = lambda i, d: 10000 ** (-2 * i / d),
+        parts: float = 1.0,
+        temperature: float = 1.0,
+    ) -> None:
+        self.theta = theta
+        self.parts = parts
+        self.temperature = temperature
+
     def query(self, x: Tensor, position: int) -> Tensor:
-        half = len(x) // 2
-        turns = [cmath.exp(1j * position * 10000 ** (-2 * i / len(x))) for i in range(half)]
-        turned = torch.complex(x[:half], x[half:]) * torch.tensor(turns, dtype=torch.complex128)
-        return torch.cat((turned.real, turned.imag))
+        half = int(len(x) * self.parts) // 2
+        turns = [self.temperature * cmath.exp(1j * position * self.theta(i, 2 * half)) for i in range(half)]
+        turned = torch.complex(x[:half], x[half : 2 * half]) * torch.tensor(turns, dtype=torch.complex128)
+        return torch.cat((turned.real, turned.imag, x[2 * half :]))
 
     def key(self, x: Tensor, position: int) -> Tensor:
         return self.query(x, position)
+
+
+def linear_theta(s: float) -> Callable[[int, int], float]:
+    """Chen et al. 2023, equation 4: position m becomes m / s."""
+    return lambda i, d: 10000 ** (-2 * i / d) / s
+
+
+def ntk_theta(s: float) -> Callable[[int, int], float]:
+    """Peng et al. 2023, equation 16: b' = b s^(d/(d-2))."""
+    return lambda i, d: (10000 * s ** (d / (d - 2))) ** (-2 * i / d) if d > 2 else 1.0
+
+
+def yarn_theta(length: int, s: float, beta: float = 32, alpha: float = 1) -> Callable[[int, int], float]:
+    """Peng et al. 2023, section 3.2, with the ramp of the authors' code: 0 up to the channel (rounded down) of beta
+    turns within `length`, 1 from that (rounded up) of alpha turns. A pair turns length theta / (2 pi) times.
+    """
+
+    def channel_of(turns: float, d: int) -> float:
+        return -d / 2 * math.log(2 * math.pi * turns / length, 10000)
+
+    def theta(i: int, d: int) -> float:
+        low = max(0, math.floor(channel_of(beta, d)))
+        high = min(d - 1, math.ceil(channel_of(alpha, d)))
+        interpolated = (i > low) * 1.0 if low == high else min(1.0, max(0.0, (i - low) / (high - low)))
+        unscaled = 10000 ** (-2 * i / d)
+        return interpolated * unscaled / s + (1 - interpolated) * unscaled
+
+    return theta
+
+
+class NaiveXPos(NaiveEncoding):
+    """Sun et al. 2022, algorithm 1: q_n = q zeta^n e^(i n theta) and k_m = k zeta^-m e^(i m theta), with
+    zeta_i = (2i/d + 0.4) / 1.4 and n and m counted in units of 512, here from `middle`.
+    """
+
+    def __init__(self, middle: int) -> None:
+        self.middle = middle
+
+    def query(self, x: Tensor, position: int) -> Tensor:
+        return self.turned(x, position, 1)
+
+    def key(self, x: Tensor, position: int) -> Tensor:
+        return self.turned(x, position, -1)
+
+    def turned(self, x: Tensor, position: int, sign: int) -> Tensor:
+        half = len(x) // 2
+        factors = []
+        for i in range(half):
+            zeta = (i / half + 0.4) / 1.4
+            turn = cmath.exp(1j * position * 10000 ** (-i / half))
+            factors.append(turn * zeta ** (sign * (position - self.middle) / 512))
+        turned = torch.complex(x[:half], x[half:]) * torch.tensor(factors, dtype=torch.complex128)
+        return torch.cat((turned.real, turned.imag))
+
+
+class NaiveRandomized(NaiveEncoding):
+    """Ruoss et al. 2023, section 3.1: position i becomes the i-th smallest of those that were drawn."""
+
+    def __init__(self, encoding: NaiveEncoding) -> None:
+        self.encoding = encoding
+
+    def embed(self, x: Tensor, position: int, weights: Weights) -> Tensor:
+        drawn = sorted(weights["draw"].tolist())[position]
+        inner = {name.removeprefix("encoding."): weight for name, weight in weights.items()}
+        return self.encoding.embed(x, drawn, inner)
 
 
 class NaiveALiBi(NaiveEncoding):
@@ -131,3 +212,68 @@ class NaiveALiBi(NaiveEncoding):
             return float((2 ** (-8 / below)) ** (head + 1))
         above = 2 * below
         return float((2 ** (-8 / above)) ** (2 * (head - below) + 1))
+
+
+class NaiveT5(NaiveEncoding):
+    """Raffel et al. 2020, section 2.1, as the authors' code (mesh_tensorflow, `_relative_position_bucket`) has it."""
+
+    def __init__(self, num_buckets: int = 32, max_distance: int = 128, bidirectional: bool = False) -> None:
+        self.num_buckets = num_buckets
+        self.max_distance = max_distance
+        self.bidirectional = bidirectional
+
+    def bias(self, head: int, num_heads: int, query: Tensor, keys: Tensor, at: list[int], weights: Weights) -> Tensor:
+        *k_positions, q_position = at
+        return weights["table"][[self.bucket(p - q_position) for p in k_positions], head]
+
+    def bucket(self, relative_position: int) -> int:
+        n, num_buckets, first = -relative_position, self.num_buckets, 0
+        if self.bidirectional:
+            num_buckets //= 2
+            first = num_buckets if n < 0 else 0
+            n = abs(n)
+        n = max(n, 0)
+        max_exact = num_buckets // 2
+        if n < max_exact:
+            return first + n
+        part = math.log(n / max_exact) / math.log(self.max_distance / max_exact)
+        # Where the logarithms divide evenly, as at 16, 32 and 64 of 8 and 128, they do so but for rounding.
+        return first + min(max_exact + int(part * (num_buckets - max_exact) + 1e-9), num_buckets - 1)
+
+
+class NaiveShaw(NaiveEncoding):
+    """Shaw et al. 2018, equations 3 and 4: e_ij = x_i W^Q (x_j W^K + a^K_ij)^T / sqrt(d_z), and
+    z_i = sum_j alpha_ij (x_j W^V + a^V_ij), with a_ij = w_clip(j - i, k).
+    """
+
+    def __init__(self, clip: int = 16) -> None:
+        self.clip = clip
+
+    def row(self, q_position: int, k_position: int) -> int:
+        return max(-self.clip, min(self.clip, k_position - q_position)) + self.clip
+
+    def bias(self, head: int, num_heads: int, query: Tensor, keys: Tensor, at: list[int], weights: Weights) -> Tensor:
+        *k_positions, q_position = at
+        return weights["key_table"][[self.row(q_position, p) for p in k_positions]] @ query
+
+    def value(self, q_position: int, k_position: int, weights: Weights) -> Tensor | float:
+        if "value_table" not in weights:
+            return 0.0
+        return weights["value_table"][self.row(q_position, k_position)]
+
+
+class NaiveCoPE(NaiveEncoding):
+    """Golovneva et al. 2024, equations 3 to 6: g_ij = sigmoid(q_i k_j), p_ij = sum_{k=j..i} g_ik, and
+    e[p] = (p - floor p) e[ceil p] + (1 - p + floor p) e[floor p]; q_i e[p_ij] is added to the score.
+    """
+
+    def bias(self, head: int, num_heads: int, query: Tensor, keys: Tensor, at: list[int], weights: Weights) -> Tensor:
+        *k_positions, q_position = at
+        gates, length = 1 / (1 + torch.exp(-(keys @ query))), len(weights["table"])
+        spans = [sorted((position, q_position)) for position in k_positions]
+        between = torch.tensor([[first <= p <= last for p in k_positions] for first, last in spans])
+        count = torch.clamp(between.double() @ gates, max=length - 1)
+        below, above = torch.floor(count.detach()), torch.ceil(count.detach())
+        at_below, at_above = weights["table"][below.long()], weights["table"][above.long()]
+        embedding = (count - below)[:, None] * at_above + (1 - count + below)[:, None] * at_below
+        return embedding @ query

@@ -8,9 +8,10 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.attention.heads import check_heads, grouped, join_heads, split_heads
+from seqlab.attention.heads import check_heads, join_heads, split_heads
 from seqlab.attention.memory import MemoryMixer, masked_softmax
 from seqlab.mixer import State
+from seqlab.nn.heads import repeat_heads
 
 
 class CrossAttention(MemoryMixer):
@@ -97,5 +98,5 @@ class CrossAttention(MemoryMixer):
         """(B, H, T, S): how much each position of x (B, T, D) attends to each of the memory. Rows sum to 1."""
         state = self.begin(x, state, memory, memory_mask)
         q = split_heads(self.q_proj(x), self.head_dim)
-        scores = q @ grouped(state["memory_k"], self.num_heads).transpose(-2, -1) * self.head_dim**-0.5
+        scores = q @ repeat_heads(state["memory_k"], self.num_heads).transpose(-2, -1) * self.head_dim**-0.5
         return masked_softmax(scores, state["memory_mask"][:, None, None, :])

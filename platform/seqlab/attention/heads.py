@@ -26,9 +26,3 @@ def split_heads(x: Tensor, head_dim: int) -> Tensor:
 def join_heads(heads: Tensor) -> Tensor:
     """(B, H, T, K) to (B, T, H K)."""
     return heads.transpose(1, 2).flatten(2)
-
-
-def grouped(kv: Tensor, num_heads: int) -> Tensor:
-    """Keys or values (B, num_kv_heads, S, K) as one a query head: head h reads h // (num_heads / num_kv_heads)."""
-    group = num_heads // kv.shape[1]
-    return kv if group == 1 else kv.repeat_interleave(group, dim=1)

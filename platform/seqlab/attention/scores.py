@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqlab.attention.cache import Keys
-from seqlab.attention.heads import grouped
 from seqlab.attention.patterns import Causal, Pattern
+from seqlab.nn.heads import repeat_heads
 from seqlab.positions.base import PositionalEncoding
 
 
@@ -50,9 +50,9 @@ def attend(q: Tensor, k: Tensor, v: Tensor, keys: Keys, scoring: Scoring, *, dro
 
 def scores_of(q: Tensor, k: Tensor, keys: Keys, scoring: Scoring) -> tuple[Tensor, Tensor]:
     """The same written out: scores (B, H, T, S), not yet masked, and which of them are `allowed`, (B or 1, 1, T, S)."""
-    scores = q @ grouped(k, q.shape[1]).transpose(-2, -1) * scoring.scale
+    scores = q @ repeat_heads(k, q.shape[1]).transpose(-2, -1) * scoring.scale
     allowed = allowed_pairs(scoring.pattern, keys)
-    bias = _bias(q, k, keys, allowed, scoring.positions)
+    bias = _bias(q * scoring.scale, k, keys, allowed, scoring.positions)
     return scores if bias is None else scores + bias, allowed
 
 
@@ -69,12 +69,12 @@ def allowed_pairs(pattern: Pattern, keys: Keys) -> Tensor:
 def _attn_mask(q: Tensor, k: Tensor, keys: Keys, scoring: Scoring) -> Tensor | None:
     """(B, 1 or H, T, S): bool (True = may attend) or, with a score bias, float. None where causality is all, or
     nothing is masked."""
-    pattern, positions, _ = scoring
+    pattern, positions, scale = scoring
     plain = keys.mask is None and (type(pattern) is Causal or not pattern.causal)
     if plain and positions.acts_on != "attention scores":
         return None
     allowed = allowed_pairs(pattern, keys)
-    bias = _bias(q, k, keys, allowed, positions)
+    bias = _bias(q * scale, k, keys, allowed, positions)
     return allowed if bias is None else bias.masked_fill(~allowed, -torch.inf)
 
 

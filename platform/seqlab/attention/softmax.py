@@ -12,11 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention.cache import Keys, append, empty_cache
-from seqlab.attention.heads import check_heads, grouped, join_heads, split_heads
+from seqlab.attention.heads import check_heads, join_heads, split_heads
 from seqlab.attention.parts import AttentionPart
 from seqlab.attention.patterns import Causal, Pattern
 from seqlab.attention.scores import Scoring, attend, scores_of
 from seqlab.mixer import Mixer, State, real_positions
+from seqlab.nn.heads import repeat_heads
 from seqlab.positions.base import PositionalEncoding
 from seqlab.positions.none import NoPositions
 
@@ -90,8 +91,8 @@ class Attention(Mixer):
             self._check_causal()
         q, keys = self._project(x, state, pad_mask)
         if self._sees_scores():
-            weights = self._weights(q, keys)
-            heads = F.dropout(weights, self.dropout, self.training) @ grouped(keys.entries["v"], self.num_heads)
+            weights = F.dropout(self._weights(q, keys), self.dropout, self.training)
+            heads = weights @ repeat_heads(keys.entries["v"], self.num_heads)
             relative = self.positions.values(weights, keys.q_positions, keys.k_positions)
             heads = heads if relative is None else heads + relative
         else:

@@ -3,10 +3,35 @@
 from seqlab.positions.alibi import ALiBi
 from seqlab.positions.base import PositionalEncoding
 from seqlab.positions.binary import Binary
+from seqlab.positions.cope import CoPE
 from seqlab.positions.integer import Integer
 from seqlab.positions.learned import Learned
 from seqlab.positions.none import NoPositions
+from seqlab.positions.randomized import Randomized
 from seqlab.positions.rope import RoPE
+from seqlab.positions.rope_scaling import LinearScaling, NoScaling, NTKScaling, RotaryScaling, YaRN
+from seqlab.positions.shaw import Shaw
 from seqlab.positions.sinusoidal import Sinusoidal
+from seqlab.positions.t5 import T5Bias
+from seqlab.positions.xpos import XPos
 
-__all__ = ["ALiBi", "Binary", "Integer", "Learned", "NoPositions", "PositionalEncoding", "RoPE", "Sinusoidal"]
+__all__ = [
+    "ALiBi",
+    "Binary",
+    "CoPE",
+    "Integer",
+    "Learned",
+    "LinearScaling",
+    "NTKScaling",
+    "NoPositions",
+    "NoScaling",
+    "PositionalEncoding",
+    "Randomized",
+    "RoPE",
+    "RotaryScaling",
+    "Shaw",
+    "Sinusoidal",
+    "T5Bias",
+    "XPos",
+    "YaRN",
+]

@@ -1,44 +1,73 @@
-"""Rotary position embedding (Su et al. 2021, "RoFormer")."""
+"""Rotary position embedding (Su et al. 2021, "RoFormer").
+
+B batch, T length, H heads, K head_dim, W rotated channels.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
 
 from seqlab.positions.base import PositionalEncoding
-from seqlab.positions.constant import Angles, geometric
+from seqlab.positions.constant import Angles
+from seqlab.positions.rope_scaling import NoScaling, RotaryScaling
 
 
 class RoPE(PositionalEncoding):
-    """Rotates the channel pairs (i, i + K/2) of queries and keys by p * base^(-2i/K) (equation 34).
+    """Rotates the channel pairs (i, i + W/2) of queries and keys by p * base^(-2i/W) (equation 34).
 
     Scores then depend on relative positions only. No parameters, no limit. The pairing by halves is GPT-NeoX's and
     Llama's; it is the paper's with the channels permuted.
 
     Args:
         base: wavelengths run from 2 pi to base * 2 pi.
+        fraction: of the K channels that is rotated, rounded down to an even W; those after the first W are left as
+            they are (GPT-NeoX has 0.25).
+        scaling: for contexts longer than the trained one.
     """
 
     acts_on = "queries and keys"
     relative = True
 
-    def __init__(self, d_model: int, max_seq_len: int, *, base: float = 10000.0) -> None:
+    def __init__(
+        self,
+        d_model: int,
+        max_seq_len: int,
+        *,
+        base: float = 10000.0,
+        fraction: float = 1.0,
+        scaling: Callable[[], RotaryScaling] = NoScaling,
+    ) -> None:
         super().__init__(d_model, max_seq_len)
+        if not 0 < fraction <= 1:
+            raise ValueError(f"RoPE rotates a fraction of the channels above 0 and up to 1, got {fraction}")
         self.base = base
+        self.fraction = fraction
+        self.scaling = scaling()
         self.angles = nn.ModuleDict()
 
     def attach(self, num_heads: int, head_dim: int) -> None:
         if head_dim % 2:
             raise ValueError(f"RoPE rotates pairs of channels, so head_dim must be even, got {head_dim}")
-        self.angles[str(head_dim)] = Angles(geometric(self.base, head_dim))
+        width = 2 * int(head_dim * self.fraction / 2 + 1e-6)
+        if not width:
+            raise ValueError(f"RoPE rotates pairs of channels, but {self.fraction} of a head_dim of {head_dim} is none")
+        self.angles[str(head_dim)] = Angles(self.scaling.frequencies(self.base, width))
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         angle = self.angles[str(q.shape[-1])](positions, q.dtype).unsqueeze(1)
-        cos, sin = angle.cos().to(q.dtype), angle.sin().to(q.dtype)
+        cos, sin = angle.cos(), angle.sin()
+        if self.scaling.temperature != 1.0:
+            cos, sin = cos * self.scaling.temperature, sin * self.scaling.temperature
+        cos, sin = cos.to(q.dtype), sin.to(q.dtype)
         return rotate_halves(q, cos, sin), rotate_halves(k, cos, sin)
 
 
 def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """x (B, H, T, K) with its channel pairs (i, i + K/2) rotated by cos and sin (B or 1, 1, T, K/2)."""
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
+    """x (B, H, T, K) with its channel pairs (i, i + W/2), i < W/2, rotated by cos and sin (B or 1, 1, T, W/2)."""
+    half = cos.shape[-1]
+    first, second, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
+    rotated = (first * cos - second * sin, second * cos + first * sin)
+    return torch.cat(rotated if not rest.shape[-1] else (*rotated, rest), dim=-1)

@@ -1,0 +1,65 @@
+"""Contextual position encoding (Golovneva et al. 2024).
+
+B batch, T query length, S key length, H heads, K head_dim.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from seqlab.nn.heads import repeat_heads
+from seqlab.positions.base import PositionalEncoding
+
+
+class CoPE(PositionalEncoding):
+    """Counts tokens that matter to the query. The position of a key is the sum of the gates sigmoid(q k) over the
+    keys from it to the query (equations 3 and 4), and q times the embedding of that position, interpolated between
+    the two next to it, is added to the score (equations 5 and 6).
+
+    The embeddings are shared by the heads and by the layers, which must have one head_dim. Where attention looks
+    ahead (the paper's does not), a later key's position is the sum from the query to it. No limit: positions past the
+    last embedding take the last.
+
+    Args:
+        num_positions: embeddings, of the positions 0 to num_positions - 1.
+    """
+
+    acts_on = "attention scores"
+    relative = True
+    table: nn.Parameter | None
+
+    def __init__(self, d_model: int, max_seq_len: int, *, num_positions: int = 64) -> None:
+        super().__init__(d_model, max_seq_len)
+        if num_positions < 2:
+            raise ValueError(f"CoPE needs at least 2 positions, got {num_positions}")
+        self.num_positions = num_positions
+        self.register_parameter("table", None)
+
+    def attach(self, num_heads: int, head_dim: int) -> None:
+        if self.table is None:
+            self.table = nn.Parameter(torch.zeros(self.num_positions, head_dim))
+        elif self.table.shape[1] != head_dim:
+            raise ValueError(
+                f"CoPE has one table for all layers, of head_dim {self.table.shape[1]}, and does not fit an attention "
+                f"of head_dim {head_dim}; give all layers one head_dim"
+            )
+
+    def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
+        assert self.table is not None, "not attached"
+        position = self._count(q, k, q_positions, k_positions, allowed).clamp(max=self.num_positions - 1)
+        below = position.floor()
+        above = (below + 1).clamp(max=self.num_positions - 1)
+        scores = (q @ self.table.t()).to(position.dtype)
+        between = position - below
+        at_below, at_above = scores.gather(-1, below.long()), scores.gather(-1, above.long())
+        return (at_below + between * (at_above - at_below)).to(q.dtype)
+
+    def _count(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
+        """(B, H, T, S): the sum of the gates from each key to the query, of at least float32's precision."""
+        scores = q @ repeat_heads(k, q.shape[1]).transpose(-2, -1)
+        gates = scores.to(torch.promote_types(q.dtype, torch.float32)).sigmoid().masked_fill(~allowed, 0.0)
+        distance = q_positions[:, None, :, None] - k_positions[:, None, None, :]
+        up_to_query = gates.masked_fill(distance < 0, 0.0).flip(-1).cumsum(dim=-1).flip(-1)
+        from_query = gates.masked_fill(distance > 0, 0.0).cumsum(dim=-1)
+        return torch.where(distance < 0, from_query, up_to_query)

@@ -1,0 +1,111 @@
+"""RoPE for contexts longer than the trained one: how its frequencies are changed.
+
+W rotated channels.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+
+from seqlab.positions.constant import geometric
+
+
+class RotaryScaling(ABC):
+    """The frequencies of RoPE.
+
+    Attributes:
+        temperature: what rotated queries and keys are each multiplied by.
+    """
+
+    temperature: float = 1.0
+
+    @abstractmethod
+    def frequencies(self, base: float, width: int) -> list[float]:
+        """W/2 of them, in radians a token, the fastest first."""
+
+
+class NoScaling(RotaryScaling):
+    """base^(-2i/W), as the paper has them (Su et al. 2021)."""
+
+    def frequencies(self, base: float, width: int) -> list[float]:
+        return geometric(base, width)
+
+
+class LinearScaling(RotaryScaling):
+    """Position interpolation: every frequency divided by `factor` (Chen et al. 2023, equation 4).
+
+    Args:
+        factor: the new length over the trained one, at least 1.
+    """
+
+    def __init__(self, factor: float = 4.0) -> None:
+        self.factor = _checked(factor)
+
+    def frequencies(self, base: float, width: int) -> list[float]:
+        return [frequency / self.factor for frequency in geometric(base, width)]
+
+
+class NTKScaling(RotaryScaling):
+    """The base times factor^(W/(W - 2)) (bloc97 2023; Peng et al. 2023, section 3.1, "NTK-aware"): the slowest
+    frequency is divided by `factor`, the fastest by 1.
+
+    Args:
+        factor: the new length over the trained one, at least 1.
+    """
+
+    def __init__(self, factor: float = 4.0) -> None:
+        self.factor = _checked(factor)
+
+    def frequencies(self, base: float, width: int) -> list[float]:
+        return geometric(base * self.factor ** (width / max(width - 2, 1)), width)
+
+
+class YaRN(RotaryScaling):
+    """Frequencies that turn more than `fast` times within the trained length stay, those that turn less than `slow`
+    times are divided by `factor`, those between are mixed; and queries and keys are multiplied by 0.1 ln(factor) + 1
+    (Peng et al. 2023, "YaRN", section 3.4).
+
+    The mixture is linear in the channel between whole channels, as in the authors' code and every model since, and
+    not in the number of turns, as in the paper's equation 13.
+
+    Args:
+        original_seq_len: the trained length.
+        factor: the new length over the trained one, at least 1.
+        fast: beta in the paper.
+        slow: alpha in the paper.
+    """
+
+    def __init__(
+        self, original_seq_len: int = 2048, factor: float = 4.0, *, fast: float = 32.0, slow: float = 1.0
+    ) -> None:
+        if original_seq_len < 1 or not 0 < slow < fast:
+            raise ValueError(
+                "YaRN needs an original_seq_len of at least 1 and 0 < slow < fast, got original_seq_len "
+                f"{original_seq_len}, slow {slow} and fast {fast}"
+            )
+        self.original_seq_len = original_seq_len
+        self.factor = _checked(factor)
+        self.fast = fast
+        self.slow = slow
+        self.temperature = 0.1 * math.log(factor) + 1.0
+
+    def frequencies(self, base: float, width: int) -> list[float]:
+        first = max(math.floor(self._channel(self.fast, base, width)), 0)
+        last = min(math.ceil(self._channel(self.slow, base, width)), width - 1)
+        length = last - first if last != first else 0.001
+        ramp = [min(max((i - first) / length, 0.0), 1.0) for i in range(width // 2)]
+        return [
+            frequency * (1.0 - part + part / self.factor)
+            for frequency, part in zip(geometric(base, width), ramp, strict=True)
+        ]
+
+    def _channel(self, turns: float, base: float, width: int) -> float:
+        """The i whose frequency base^(-2i/W) turns so often within the trained length."""
+        return width * math.log(self.original_seq_len / (turns * 2.0 * math.pi)) / (2.0 * math.log(base))
+
+
+def _checked(factor: float) -> float:
+    if factor < 1:
+        raise ValueError(f"the factor that a context is stretched by must be at least 1, got {factor}")
+    return factor

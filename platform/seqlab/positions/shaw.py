@@ -1,0 +1,68 @@
+"""Relative position representations (Shaw et al. 2018).
+
+B batch, T query length, S key length, H heads, K head_dim, C clipping distance.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from seqlab.positions.base import PositionalEncoding
+
+
+class Shaw(PositionalEncoding):
+    """Adds to each key, and to each value, a trained vector of its distance k - q, clipped to -C..C (equations 3, 4).
+
+    The vectors are shared by the heads (section 3.2) and by the layers, which must have one head_dim. With values the
+    attention weights are written out, and no fused kernel is used. No limit.
+
+    Args:
+        max_distance: C; the paper has 16 for translation.
+        relative_values: whether values have such vectors too, as in the paper.
+    """
+
+    acts_on = "attention scores"
+    relative = True
+    key_table: nn.Parameter | None
+    value_table: nn.Parameter | None
+
+    def __init__(self, d_model: int, max_seq_len: int, *, max_distance: int = 16, relative_values: bool = True) -> None:
+        super().__init__(d_model, max_seq_len)
+        if max_distance < 1:
+            raise ValueError(f"the max_distance of Shaw must be at least 1, got {max_distance}")
+        self.max_distance = max_distance
+        self.weighs_values = relative_values
+        self.register_parameter("key_table", None)
+        self.register_parameter("value_table", None)
+
+    def attach(self, num_heads: int, head_dim: int) -> None:
+        if self.key_table is None:
+            shape = (2 * self.max_distance + 1, head_dim)
+            self.key_table = nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape)))
+            if self.weighs_values:
+                self.value_table = nn.Parameter(nn.init.xavier_uniform_(torch.empty(shape)))
+        elif self.key_table.shape[1] != head_dim:
+            raise ValueError(
+                f"Shaw has one table for all layers, of head_dim {self.key_table.shape[1]}, and does not fit an "
+                f"attention of head_dim {head_dim}; give all layers one head_dim"
+            )
+
+    def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
+        assert self.key_table is not None, "not attached"
+        scores = q @ self.key_table.t()
+        return scores.gather(-1, self._index(q, q_positions, k_positions))
+
+    def values(self, weights: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
+        if self.value_table is None:
+            return None
+        # The weights of all keys at one distance, (B, H, T, 2C + 1).
+        summed = weights.new_zeros(*weights.shape[:3], 2 * self.max_distance + 1)
+        summed = summed.scatter_add(-1, self._index(weights, q_positions, k_positions), weights)
+        return summed @ self.value_table
+
+    def _index(self, like: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor:
+        """(B, H, T, S): the row of the tables for each pair, for the heads of `like` (B, H, T, ...)."""
+        offset = k_positions[:, None, :] - q_positions[:, :, None]
+        index = offset.clamp(-self.max_distance, self.max_distance) + self.max_distance
+        return index.unsqueeze(1).expand(*like.shape[:3], -1)

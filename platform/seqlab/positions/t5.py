@@ -1,0 +1,86 @@
+"""Learned biases of distances in buckets (Raffel et al. 2020, "T5")."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from seqlab.positions.base import PositionalEncoding
+
+
+class T5Bias(PositionalEncoding):
+    """Adds to each score a trained number of its head and of the bucket of k - q (section 2.1).
+
+    Half of the buckets are one distance each; the other half widen with the logarithm, up to `max_distance`; all that
+    is further off shares the last. One table for all layers, as in T5: every mixer must have as many heads. T5 itself
+    does not scale its scores (`Attention(scale=1.0)`). No limit.
+
+    Args:
+        num_buckets: of a head.
+        max_distance: where the last bucket begins.
+        bidirectional: half of the buckets are for keys after the query; otherwise these count as at distance 0.
+    """
+
+    acts_on = "attention scores"
+    relative = True
+    table: nn.Parameter | None
+    buckets: Tensor
+
+    def __init__(
+        self,
+        d_model: int,
+        max_seq_len: int,
+        *,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+        bidirectional: bool = False,
+    ) -> None:
+        super().__init__(d_model, max_seq_len)
+        one_way = num_buckets // 2 if bidirectional else num_buckets
+        if one_way < 2 or one_way // 2 >= max_distance:
+            raise ValueError(
+                f"T5Bias needs at least 2 buckets each way and a max_distance beyond half of them, got num_buckets "
+                f"{num_buckets} and max_distance {max_distance}, bidirectional {bidirectional}"
+            )
+        self.d_model = d_model
+        self.num_buckets = num_buckets
+        self.max_distance = max_distance
+        self.bidirectional = bidirectional
+        buckets = torch.tensor([bucket(distance, one_way, max_distance) for distance in range(max_distance + 1)])
+        self.register_buffer("buckets", buckets, persistent=False)
+        self.register_parameter("table", None)
+
+    def attach(self, num_heads: int, head_dim: int) -> None:
+        if self.table is None:
+            table = nn.init.normal_(torch.empty(self.num_buckets, num_heads), std=self.d_model**-0.5)
+            self.table = nn.Parameter(table)
+        elif self.table.shape[1] != num_heads:
+            raise ValueError(
+                f"T5Bias has one table for all layers, of {self.table.shape[1]} heads, and does not fit an attention "
+                f"of {num_heads} heads; give all layers as many heads"
+            )
+
+    def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
+        assert self.table is not None, "not attached"
+        offset = k_positions[:, None, :] - q_positions[:, :, None]
+        distance = offset.abs() if self.bidirectional else (-offset).clamp(min=0)
+        index = self.buckets[distance.clamp(max=self.max_distance)]
+        if self.bidirectional:
+            index = index + (offset > 0) * (self.num_buckets // 2)
+        return self.table[index].permute(0, 3, 1, 2).to(q.dtype)
+
+
+def bucket(distance: int, num_buckets: int, max_distance: int) -> int:
+    """e + floor(log(distance / e) / log(max_distance / e) * (num_buckets - e)), at most the last; below e = half of
+    the buckets, the distance itself.
+
+    In integers: a logarithm at run time would round differently from one runtime to the next.
+    """
+    exact = num_buckets // 2
+    if distance < exact:
+        return distance
+    wider, found = num_buckets - exact, 0
+    # log(a) / log(b) * n >= m where a^n >= b^m.
+    while found + 1 < wider and distance**wider * exact ** (found + 1) >= max_distance ** (found + 1) * exact**wider:
+        found += 1
+    return exact + found

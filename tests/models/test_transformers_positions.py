@@ -1,0 +1,162 @@
+"""Positional encodings against those of `transformers`: T5's buckets, RoPE's scalings, GPT-NeoX's partial rotation."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from seqlab.attention import Attention, Bidirectional, Causal
+from seqlab.positions import LinearScaling, NoScaling, NTKScaling, RoPE, RotaryScaling, T5Bias, YaRN
+from seqlab.positions.t5 import bucket
+from tolerances import FLOAT32_ANGLES, assert_close
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+transformers = pytest.importorskip("transformers")
+t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
+llama = pytest.importorskip("transformers.models.llama.modeling_llama")
+gpt_neox = pytest.importorskip("transformers.models.gpt_neox.modeling_gpt_neox")
+
+LENGTH, D_MODEL, NUM_HEADS, HEAD_DIM = 41, 24, 3, 8
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("max_distance", [20, 64, 100, 128, 1000, 2048])
+@pytest.mark.parametrize("num_buckets", [8, 16, 32, 64])
+def test_buckets_are_t5s(num_buckets: int, max_distance: int, bidirectional: bool) -> None:
+    one_way = num_buckets // 2 if bidirectional else num_buckets
+    if one_way // 2 >= max_distance:
+        return
+    distance = torch.arange(max_distance + 50)
+    theirs = t5.T5Attention._relative_position_bucket(
+        -distance, bidirectional=bidirectional, num_buckets=num_buckets, max_distance=max_distance
+    )
+    assert [bucket(n, one_way, max_distance) for n in distance.tolist()] == theirs.tolist()
+
+
+@pytest.mark.parametrize("decoder", [True, False])
+def test_t5_attention(decoder: bool) -> None:
+    config = transformers.T5Config(
+        d_model=D_MODEL,
+        d_kv=HEAD_DIM,
+        num_heads=NUM_HEADS,
+        relative_attention_num_buckets=8,
+        relative_attention_max_distance=20,
+        is_decoder=decoder,
+        dropout_rate=0.0,
+        attn_implementation="eager",
+    )
+    theirs = t5.T5Attention(config, has_relative_attention_bias=True, layer_idx=0).double().eval()
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter, std=0.4)
+    ours = Attention(
+        D_MODEL,
+        num_heads=NUM_HEADS,
+        head_dim=HEAD_DIM,
+        scale=1.0,
+        bias=False,
+        pattern=Causal if decoder else Bidirectional,
+    )
+    encoding = T5Bias(D_MODEL, LENGTH, num_buckets=8, max_distance=20, bidirectional=not decoder)
+    ours.attach_positions(encoding)
+    ours.double(), encoding.double()
+    weights = theirs.state_dict()
+    ours.load_state_dict({f"{name}_proj.weight": weights[f"{name[0]}.weight"] for name in ("q", "k", "v", "out")})
+    encoding.load_state_dict({"table": weights["relative_attention_bias.weight"]})
+
+    x = torch.randn(2, LENGTH, D_MODEL, dtype=torch.float64)
+    mask = torch.zeros(1, 1, LENGTH, LENGTH, dtype=torch.float64)
+    if decoder:
+        mask = mask.masked_fill(torch.ones(LENGTH, LENGTH, dtype=torch.bool).triu(1), -torch.inf)
+    assert_close(ours(x)[0], theirs(x, mask=mask)[0])
+
+
+def _rope(scaling: Any, positions: torch.Tensor, fraction: float = 1.0, base: float = 10000.0) -> torch.Tensor:
+    encoding = RoPE(D_MODEL, LENGTH, base=base, fraction=fraction, scaling=scaling)
+    encoding.attach(NUM_HEADS, 32)
+    return encoding.rotate(QUERIES, QUERIES, positions)[0]
+
+
+QUERIES = torch.randn(2, 3, LENGTH, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def _llama(**parameters: Any) -> nn.Module:
+    config = transformers.LlamaConfig(
+        hidden_size=96,
+        num_attention_heads=3,
+        head_dim=32,
+        max_position_embeddings=256,
+        rope_parameters={"rope_theta": 10000.0, **parameters},
+    )
+    rotary: nn.Module = llama.LlamaRotaryEmbedding(config)
+    return rotary
+
+
+SCALINGS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "none": (NoScaling, {"rope_type": "default"}),
+    "linear": (partial(LinearScaling, factor=3.0), {"rope_type": "linear", "factor": 3.0}),
+    "yarn": (
+        partial(YaRN, 64, factor=4.0),
+        {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
+    ),
+    "yarn-of-long-contexts": (
+        partial(YaRN, 4096, factor=16.0, fast=24.0, slow=2.0),
+        {
+            "rope_type": "yarn",
+            "factor": 16.0,
+            "original_max_position_embeddings": 4096,
+            "beta_fast": 24.0,
+            "beta_slow": 2.0,
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_scaled_rotation_is_llamas(name: str) -> None:
+    scaling, parameters = SCALINGS[name]
+    rotary = _llama(**parameters)
+    positions = torch.arange(LENGTH)[None]
+    cos, sin = rotary(QUERIES, positions)
+    expected, _ = llama.apply_rotary_pos_emb(QUERIES, QUERIES, cos, sin)
+    assert_close(_rope(scaling, positions), expected, tolerance=FLOAT32_ANGLES)
+    frequencies = torch.tensor(scaling().frequencies(10000.0, 32), dtype=torch.float64)
+    assert_close((rotary.inv_freq / frequencies).double(), torch.ones(16).double(), tolerance=1e-6)
+    assert scaling().temperature == pytest.approx(rotary.attention_scaling)
+
+
+def test_ntk_is_the_dynamic_form_at_one_length() -> None:
+    """Of a factor 1 and five times the trained length, the dynamic form stretches five times."""
+    rope_utils = pytest.importorskip("transformers.modeling_rope_utils")
+    config = _llama(rope_type="dynamic", factor=1.0).config  # type: ignore[union-attr]
+    theirs, _ = rope_utils.ROPE_INIT_FUNCTIONS["dynamic"](config, seq_len=5 * config.max_position_embeddings)
+    ours = NTKScaling(5.0).frequencies(10000.0, 32)
+    assert ours == pytest.approx(theirs.tolist(), rel=1e-6)
+    plain = NoScaling().frequencies(10000.0, 32)
+    assert (ours[0], ours[-1]) == pytest.approx((plain[0], plain[-1] / 5))
+
+
+def test_partial_rotation_is_gpt_neoxs() -> None:
+    config = transformers.GPTNeoXConfig(
+        hidden_size=96,
+        num_attention_heads=3,
+        rope_parameters={"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.25},
+    )
+    positions = torch.arange(LENGTH)[None]
+    cos, sin = gpt_neox.GPTNeoXRotaryEmbedding(config)(QUERIES, positions)
+    assert cos.shape[-1] == 8
+    expected, _ = gpt_neox.apply_rotary_pos_emb(QUERIES, QUERIES, cos, sin)
+    assert_close(_rope(NoScaling, positions, 0.25, 5000.0), expected, tolerance=FLOAT32_ANGLES)
+
+
+@pytest.mark.parametrize("scaling", [LinearScaling, NTKScaling, partial(YaRN, 2048)])
+def test_a_factor_of_1_changes_nothing(scaling: Any) -> None:
+    unscaled: RotaryScaling = scaling(factor=1.0)
+    assert unscaled.frequencies(10000.0, 32) == pytest.approx(NoScaling().frequencies(10000.0, 32), rel=1e-15)
+    assert unscaled.temperature == 1.0
+    with pytest.raises(ValueError, match=r"at least 1, got 0\.5"):
+        scaling(factor=0.5)
