@@ -42,14 +42,15 @@ def write_golden(model: DecoderLM, info: GraphInfo, traced_len: int, path: Path)
     Raises:
         ValueError: the model's `step` does not compute what its `forward` does.
     """
-    reference = deepcopy(model).double()
+    step_reference = deepcopy(StepForm(model)).double()
+    reference = step_reference.model
     forms: dict[str, SequenceForm | StepForm] = {"sequence": SequenceForm(model), "step": StepForm(model)}
     generator = np.random.default_rng(_SEED)
     arrays: dict[str, NDArray[np.generic]] = {}
     for case, pad_mask in cases(traced_len, model.max_seq_len):
         tokens = generator.integers(model.vocab_size, size=pad_mask.shape, dtype=np.int64)
         expected = _outputs(SequenceForm(reference), tokens, pad_mask, info)
-        _check_step(_outputs(StepForm(reference), tokens, pad_mask, info), expected, case)
+        _check_step(_outputs(step_reference, tokens, pad_mask, info), expected, case)
         arrays[f"{case}/tokens"] = tokens
         arrays |= {f"{case}/{name}": values for name, values in expected.items()}
         for name, form in forms.items():
