@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from contracts.cases import MIXERS, POSITIONS, MixerCase, PositionCase
+from contracts.cases import PAIRS, MixerCase, PositionCase
 from contracts.subjects import mixer_subject
 from seqlab.attention import DifferentialAttention, LatentAttention
 from seqlab.mixer import real_positions
@@ -16,8 +16,7 @@ from tolerances import assert_close
 
 ATTENDING = [
     (mixer, positions)
-    for mixer in MIXERS
-    for positions in POSITIONS
+    for mixer, positions in PAIRS
     if mixer.attends and (positions.acts_on != "embeddings" or positions.name == "none")
 ]
 pairs = pytest.mark.parametrize("pair", ATTENDING, ids=lambda pair: f"{pair[0].name}-{pair[1].name}")

@@ -1,0 +1,211 @@
+"""What each verb of the `seqlab` command does. Each imports what it needs when it runs.
+
+A verb takes its parsed options and returns the exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+
+def lightning(verb: str, args: list[str], *, run_id: str | None = None) -> int:
+    from seqlab.training.config import resolve_names
+    from seqlab.training.quiet import quiet
+
+    args = resolve_names(args)
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+    from seqlab.training.fit import SeqlabCLI
+
+    quiet()
+    try:
+        SeqlabCLI(verb, args, run_id=run_id)
+    except MisconfigurationException as error:
+        raise ValueError(str(error)) from error
+    return 0
+
+
+def configs(options: argparse.Namespace) -> int:
+    from seqlab.training.config import config_names, config_path, config_summary
+
+    if options.name:
+        print(config_path(options.name).read_text(encoding="utf-8"), end="")
+        return 0
+    width = max(map(len, config_names()))
+    for name in config_names():
+        print(f"{name:{width}}  {config_summary(name)}")
+    return 0
+
+
+def resume(options: argparse.Namespace) -> int:
+    from seqlab.tracking.runs import find_run
+    from seqlab.training.config import check_trust
+
+    run = find_run(options.target)
+    check_trust(run.config, options.trust)
+    if run.last_checkpoint is None:
+        raise ValueError(f"run {run.name} has no checkpoint to continue from")
+    stored = f"--config={json.dumps(run.config)}"
+    args = [stored, f"--ckpt_path={run.last_checkpoint}", *options.overrides]
+    return lightning("fit", args, run_id=run.id)
+
+
+def compare(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from seqlab.tracking.comparison import compare
+
+    result = compare(
+        options.runs or None,
+        experiment=options.experiment,
+        metric=options.metric,
+        tokens=options.tokens,
+        price=options.price,
+    )
+    if options.quiet:
+        print("\n".join(run.id for run in result.runs))
+    else:
+        Console().print(result.table())
+    if options.out:
+        result.write_report(Path(options.out))
+        print(f"Report: {options.out}", file=sys.stderr)
+    return 0
+
+
+def ui(options: argparse.Namespace) -> int:
+    from seqlab.tracking.server import ui
+
+    return ui(port=options.port)
+
+
+def import_hf(options: argparse.Namespace) -> int:
+    from seqlab.training import import_hf
+
+    name = import_hf.import_hf(Path(options.folder), experiment=options.experiment, run_name=options.run_name)
+    print(f'Run {name} · next: seqlab generate {name} --prompt "..."')
+    return 0
+
+
+def export(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from seqlab.tracking.load import load_run
+    from seqlab_export.bundle import ParityError, export_bundle
+
+    loaded = load_run(options.target, trust=options.trust)
+    out = Path(options.out)
+    try:
+        report = export_bundle(
+            loaded.model,
+            loaded.tokenizer,
+            out,
+            run_id=loaded.run_id or "",
+            commit=loaded.commit or "",
+            provider=options.provider,
+            precision=options.precision,
+        )
+    except ParityError as error:
+        Console().print(error.report.table())
+        print(f"seqlab: {error}", file=sys.stderr)
+        return 1
+    _attach(report.to_dict(), loaded.run_id)
+    Console().print(report.table())
+    print(f'Bundle {out} · next: seqlab generate {out} --prompt "..."')
+    return 0
+
+
+def verify(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from seqlab_export.manifest import load_manifest
+    from seqlab_export.verify import verify_bundle
+
+    report = verify_bundle(Path(options.bundle), provider=options.provider)
+    _attach(report.to_dict(), load_manifest(Path(options.bundle)).provenance.run_id)
+    if options.json:
+        print(json.dumps(report.to_dict(), indent=2))
+    else:
+        Console().print(report.table())
+    return 0 if report.ok else 1
+
+
+def _attach(report: dict[str, Any], run_id: str | None) -> None:
+    """Adds a parity report to the run's artifacts, where the run is in this store."""
+    from seqlab.tracking.runs import find_run
+    from seqlab.tracking.store import Store
+
+    if not run_id or not Store().exists:
+        return
+    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(ValueError):
+        path = Path(folder) / "parity.json"
+        path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        find_run(run_id).attach(path)
+
+
+def conformance(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from seqlab.training.quiet import quiet
+    from seqlab_export.conformance import Row, all_mixers, all_positions, conformance, to_json, to_markdown
+
+    quiet()
+    chosen = _chosen(options.mixers, all_mixers()), _chosen(options.positions, all_positions())
+    console = Console(stderr=True)
+
+    def show(row: Row) -> None:
+        cells = [str(cell) for cell in row.cells.values()]
+        shown = cells[:1] if len(set(cells)) == 1 else [f"{name} {cell}" for name, cell in row.cells.items()]
+        console.print(f"{row.mixer} with {row.positions}: {', '.join(shown)}", soft_wrap=True)
+
+    rows = conformance(*chosen, on_row=show)
+    out = Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "conformance.md").write_text(to_markdown(rows), encoding="utf-8")
+    (out / "conformance.json").write_text(json.dumps(to_json(rows), indent=1) + "\n", encoding="utf-8")
+    print(f"{len(rows)} pairs: {out / 'conformance.md'}, {out / 'conformance.json'}")
+    return 0
+
+
+def _chosen(names: list[str] | None, known: dict[str, Any]) -> dict[str, Any]:
+    unknown = [name for name in names or [] if name not in known]
+    if unknown:
+        raise ValueError(f"there is no {unknown[0]}; accepted: {'; '.join(known)}")
+    return {name: known[name] for name in names or known}
+
+
+def generate(options: argparse.Namespace) -> int:
+    from seqlab.decoding import Decoder, Sampling, generate_text
+
+    sampling = Sampling(temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed)
+    decoder: Decoder
+    if (Path(options.target) / "manifest.json").is_file():
+        from seqlab_export.runner import BundleRunner
+
+        decoder = runner = BundleRunner(Path(options.target), provider=options.provider)
+        tokenizer = runner.tokenizer
+    else:
+        from seqlab.decoding.torch_model import TorchDecoder
+        from seqlab.tracking.load import load_run
+
+        loaded = load_run(options.target, trust=options.trust)
+        decoder, tokenizer = TorchDecoder(loaded.model), loaded.tokenizer
+
+    def show(piece: str) -> None:
+        print(piece, end="", flush=True)
+
+    generate_text(
+        decoder,
+        tokenizer,
+        options.prompt,
+        max_new_tokens=options.max_new_tokens,
+        sampling=sampling,
+        on_text=show,
+    )
+    print()
+    return 0
