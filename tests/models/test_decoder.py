@@ -23,7 +23,8 @@ pairs = pytest.mark.parametrize("pair", marked(CAUSAL_PAIRS))
 
 
 def _model(pair: tuple[MixerCase, PositionCase], **options: Any) -> DecoderLM:
-    return DecoderLM(11, 16, d_model=16, num_layers=2, mixer=pair[0].factory, positions=pair[1].factory, **options)
+    factories = {"mixer": pair[0].factory, "positions": pair[1].factory}
+    return DecoderLM(11, 16, d_model=16, num_layers=2, **factories, **options).eval()
 
 
 @pairs
@@ -38,7 +39,7 @@ def test_trains_in_mixed_precision(pair: tuple[MixerCase, PositionCase]) -> None
     assert stepped.isfinite().all()
     for name, parameter in model.named_parameters():
         if parameter.grad is None:
-            assert name == "positions.table.weight"
+            assert name.endswith("table.weight")
         else:
             assert parameter.grad.isfinite().all()
 

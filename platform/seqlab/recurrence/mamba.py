@@ -72,15 +72,20 @@ class Mamba(AlignedMixer):
         u, dt, b, c = self._select(u, h.dtype)
         if length is not None:
             dt = torch.where(is_real(dt, length), dt, 0.0)  # a step of no time changes nothing
-        y, h = selective_scan(h, -self.a_log.exp(), u, dt, b, c)
-        return self._output(y, u, z), {"conv": conv, "h": h}
+        y, h = selective_scan(self._precise(h), -self._precise(self.a_log).exp(), *map(self._precise, (u, dt, b, c)))
+        return self._output(y, u, z), {"conv": conv, "h": h.to(self.a_log.dtype)}
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         u, z = self.in_proj(x_t).chunk(2, dim=-1)
         u, conv = self.conv.step(u, state["conv"])
         u, dt, b, c = self._select(F.silu(u), state["h"].dtype)
-        y, h = selective_step(state["h"], -self.a_log.exp(), u, dt, b, c)
-        return self._output(y, u, z), {"conv": conv, "h": h}
+        inputs = map(self._precise, (u, dt, b, c))
+        y, h = selective_step(self._precise(state["h"]), -self._precise(self.a_log).exp(), *inputs)
+        return self._output(y, u, z), {"conv": conv, "h": h.to(self.a_log.dtype)}
+
+    def _precise(self, x: Tensor) -> Tensor:
+        """x in at least float32."""
+        return x.to(torch.promote_types(x.dtype, torch.float32))
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
         return {
