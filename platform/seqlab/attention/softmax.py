@@ -173,7 +173,7 @@ class Attention(Mixer):
         for part in self._parts():
             scores = part.scores(scores, allowed)
         scores = scores.masked_fill(~allowed, -torch.inf)
-        sinks = [sink for part in self._parts() if (sink := part.sink()) is not None]
+        sinks = [sink for sink in [part.sink() for part in self._parts()] if sink is not None]
         columns = [sink.view(1, -1, 1, 1).expand(*scores.shape[:3], 1).to(scores.dtype) for sink in sinks]
         weights: Tensor = torch.cat((scores, *columns), dim=-1).softmax(dim=-1)
         return weights[..., : scores.shape[-1]]
