@@ -26,10 +26,10 @@ def scan_over_time(step: Step, carry: Carry, inputs: tuple[Tensor, ...]) -> tupl
         the outputs (B, T, ...) and the last carry.
     """
     if emitting():
-        # Scan wants outputs that are no inputs, and time first.
+        # Scan wants outputs that are no inputs and lie as the inputs do, and time first.
         def cloned(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
             carry, output = step(carry, now)
-            return tuple(entry.clone() for entry in carry), output.clone()
+            return tuple(entry.clone(memory_format=torch.contiguous_format) for entry in carry), output.clone()
 
         last, outputs = scan(cloned, carry, tuple(x.transpose(0, 1) for x in inputs))
         return outputs.transpose(0, 1), last
