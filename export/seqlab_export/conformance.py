@@ -33,13 +33,16 @@ PositionsFactory = Callable[[int, int], PositionalEncoding]
 
 
 class Cell(NamedTuple):
-    """What was measured: a relative error, or why there is none."""
+    """What was measured: a relative error; or why it cannot be had, or what went wrong where it should be."""
 
     error: float | None = None
     unsupported: str | None = None
+    failed: str | None = None
 
     def __str__(self) -> str:
-        return f"unsupported: {self.unsupported}" if self.error is None else f"{self.error:.1e}"
+        if self.error is not None:
+            return f"{self.error:.1e}"
+        return f"unsupported: {self.unsupported}" if self.failed is None else f"failed: {self.failed}"
 
 
 class Row(NamedTuple):
@@ -95,10 +98,12 @@ def _measure(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, Cell]
         report = _parity(mixer, encoding)
     except ValueError as error:
         return cells | dict.fromkeys(("ONNX full", "ONNX step"), Cell(unsupported=_sentence(error)))
+    except Exception as error:
+        return cells | dict.fromkeys(("ONNX full", "ONNX step"), Cell(failed=_sentence(error)))
     for name, kind in (("ONNX full", "prefill"), ("ONNX step", "step")):
         errors = [check.error for check in report.checks if check.kind == kind and check.error is not None]
         wrong = [check.note for check in report.checks if not check.ok]
-        cells[name] = Cell(unsupported=wrong[0]) if wrong else Cell(max(errors))
+        cells[name] = Cell(failed=wrong[0]) if wrong else Cell(max(errors))
     return cells
 
 
@@ -193,10 +198,12 @@ def _relative(actual: Tensor, expected: Tensor) -> float:
 
 
 def _cell(measure: Callable[[], float]) -> Cell:
+    """Only a kernel that PyTorch does not have is no fault of the mixer."""
     try:
         return Cell(measure())
-    except (ValueError, RuntimeError, NotImplementedError) as error:
-        return Cell(unsupported=_sentence(error))
+    except Exception as error:
+        missing = isinstance(error, NotImplementedError) or "not implemented for" in str(error)
+        return Cell(unsupported=_sentence(error)) if missing else Cell(failed=_sentence(error))
 
 
 def _sentence(error: BaseException) -> str:
@@ -205,13 +212,13 @@ def _sentence(error: BaseException) -> str:
 
 
 def to_json(rows: list[Row]) -> list[dict[str, Any]]:
-    """The rows as plain values, cells as `{"error": x}` or `{"unsupported": reason}`."""
+    """The rows as plain values, cells as `{"error": x}`, `{"unsupported": reason}` or `{"failed": what}`."""
     return [
         {
             "mixer": row.mixer,
             "positions": row.positions,
             **{
-                name: {"unsupported": cell.unsupported} if cell.error is None else {"error": float(f"{cell.error:.3g}")}
+                name: {kind: value for kind, value in cell._asdict().items() if value is not None}
                 for name, cell in row.cells.items()
             },
         }
@@ -221,7 +228,7 @@ def to_json(rows: list[Row]) -> list[dict[str, Any]]:
 
 def to_markdown(rows: list[Row]) -> str:
     """The rows as a page: what is possible with its errors, then what is not with its reasons."""
-    possible = [row for row in rows if any(cell.error is not None for cell in row.cells.values())]
+    possible = [row for row in rows if any(cell.unsupported is None for cell in row.cells.values())]
     lines = [
         PAGE.format(torch=torch.__version__),
         "",

@@ -168,8 +168,9 @@ def conformance(options: argparse.Namespace) -> int:
     out.mkdir(parents=True, exist_ok=True)
     (out / "conformance.md").write_text(to_markdown(rows), encoding="utf-8")
     (out / "conformance.json").write_text(json.dumps(to_json(rows), indent=1) + "\n", encoding="utf-8")
-    print(f"{len(rows)} pairs: {out / 'conformance.md'}, {out / 'conformance.json'}")
-    return 0
+    failed = sum(cell.failed is not None for row in rows for cell in row.cells.values())
+    print(f"{len(rows)} pairs, {failed} cells failed: {out / 'conformance.md'}, {out / 'conformance.json'}")
+    return 1 if failed else 0
 
 
 def _chosen(names: list[str] | None, known: dict[str, Any]) -> dict[str, Any]:

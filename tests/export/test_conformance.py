@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -58,7 +59,16 @@ def test_a_broken_step_shows() -> None:
 
     cells = measured(Forgetful, NoPositions).cells
     assert cells["laws"].error is not None and cells["laws"].error > 1e-3
-    assert "step and forward differ" in str(cells["ONNX step"])
+    assert str(cells["ONNX step"]).startswith("unsupported: this model's step and forward differ")
+
+
+def test_a_broken_forward_is_a_failure_and_not_unsupported() -> None:
+    class Broken(GRU):
+        def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, State]:
+            return x.new_zeros(1) @ x.new_zeros(2), {}
+
+    cells = measured(Broken, NoPositions).cells
+    assert all(str(cell).startswith("failed: ") for cell in cells.values())
 
 
 def test_the_command_writes_both_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

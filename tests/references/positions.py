@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import cmath
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
 import torch
@@ -40,15 +41,15 @@ class NaiveEncoding:
         return 0.0
 
 
-class NaiveEmbedded(NaiveEncoding):
+class NaiveEmbedded(NaiveEncoding, ABC):
     """x + code(p), or the matrix P times (x, code(p)) where that is concatenated."""
 
     def __init__(self, combine: str = "add") -> None:
         self.combine = combine
 
+    @abstractmethod
     def code(self, position: int, d_model: int, weights: Weights) -> Tensor:
         """What is told of a position: one number for all channels, or as many as there are."""
-        raise NotImplementedError
 
     def embed(self, x: Tensor, position: int, weights: Weights) -> Tensor:
         code = self.code(position, len(x), weights)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.attention.heads import check_heads, join_heads, split_heads
+from seqlab.attention.heads import check_grouped_heads, join_heads, split_heads
 from seqlab.attention.memory import MemoryMixer, masked_softmax
 from seqlab.mixer import State
 from seqlab.nn.heads import repeat_heads
@@ -40,7 +40,7 @@ class CrossAttention(MemoryMixer):
     ) -> None:
         super().__init__(d_model, layer)
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        check_heads(d_model, num_heads, num_kv_heads)
+        check_grouped_heads(d_model, num_heads, num_kv_heads)
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
         self.head_dim = d_model // num_heads

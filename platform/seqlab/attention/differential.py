@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.attention.cache import Keys, append, empty_cache
-from seqlab.attention.heads import check_heads, join_heads, split_heads
+from seqlab.attention.heads import check_grouped_heads, join_heads, split_heads
 from seqlab.attention.patterns import Causal
 from seqlab.attention.scores import Scoring, attend, scores_of
 from seqlab.mixer import Mixer, State, real_positions
@@ -49,7 +49,7 @@ class DifferentialAttention(Mixer):
     ) -> None:
         super().__init__(d_model, layer)
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        check_heads(d_model, num_heads, num_kv_heads)
+        check_grouped_heads(d_model, num_heads, num_kv_heads)
         if d_model // num_heads % 2:
             raise ValueError(
                 f"a head of DifferentialAttention has two halves, so d_model / num_heads must be even, got {d_model} "

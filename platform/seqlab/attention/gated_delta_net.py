@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from seqlab.attention.delta_net import unit
 from seqlab.mixer import State
 from seqlab.nn.decay import log_uniform_steps, uniform_rates
+from seqlab.nn.heads import check_heads
 from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
 from seqlab.nn.norm import RMSNorm
-from seqlab.nn.recurrent_mixer import RecurrentMixer, check_heads
+from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.short_conv import ShortConv
 
 

@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import State
+from seqlab.nn.heads import check_heads
 from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
 from seqlab.nn.norm import RMSNorm
-from seqlab.nn.recurrent_mixer import RecurrentMixer, check_heads
+from seqlab.nn.recurrent_mixer import RecurrentMixer
 
 
 class GatedLinearAttention(RecurrentMixer):

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from seqlab.nn.heads import check_heads
 
-def check_heads(d_model: int, num_heads: int, num_kv_heads: int, head_dim: int | None = None) -> None:
+
+def check_grouped_heads(d_model: int, num_heads: int, num_kv_heads: int, head_dim: int | None = None) -> None:
     """Raises ValueError where key-value heads do not divide heads, or heads d_model while that gives `head_dim`."""
-    if num_heads < 1 or (head_dim is None and d_model % num_heads):
-        raise ValueError(f"num_heads must divide d_model, got num_heads {num_heads} and d_model {d_model}")
+    if num_heads < 1 or head_dim is None:
+        check_heads(num_heads, d_model)
     if num_kv_heads < 1 or num_heads % num_kv_heads:
         raise ValueError(
             f"num_kv_heads must divide num_heads, got num_kv_heads {num_kv_heads} and num_heads {num_heads}"

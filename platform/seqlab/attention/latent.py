@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention.cache import Keys, append, empty_cache
-from seqlab.attention.heads import check_heads, join_heads, split_heads
+from seqlab.attention.heads import check_grouped_heads, join_heads, split_heads
 from seqlab.attention.patterns import Causal
 from seqlab.attention.scores import Scoring, allowed_pairs, attend, scores_of
 from seqlab.mixer import Mixer, State, real_positions
@@ -53,7 +53,7 @@ class LatentAttention(Mixer):
         dropout: float = 0.0,
     ) -> None:
         super().__init__(d_model, layer)
-        check_heads(d_model, num_heads, num_heads, head_dim)
+        check_grouped_heads(d_model, num_heads, num_heads, head_dim)
         self.num_heads = num_heads
         self.head_dim = d_model // num_heads if head_dim is None else head_dim
         self.kv_rank = 4 * self.head_dim if kv_rank is None else kv_rank

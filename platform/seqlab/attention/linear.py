@@ -12,8 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import State
+from seqlab.nn.heads import check_heads
 from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
-from seqlab.nn.recurrent_mixer import RecurrentMixer, check_heads
+from seqlab.nn.recurrent_mixer import RecurrentMixer
 
 FeatureMap = Literal["elu", "relu", "softmax"]
 

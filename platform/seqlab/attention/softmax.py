@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention.cache import Keys, append, empty_cache
-from seqlab.attention.heads import check_heads, join_heads, split_heads
+from seqlab.attention.heads import check_grouped_heads, join_heads, split_heads
 from seqlab.attention.parts import AttentionPart
 from seqlab.attention.patterns import Causal, Pattern
 from seqlab.attention.scores import Scoring, attend, scores_of
@@ -58,7 +58,7 @@ class Attention(Mixer):
     ) -> None:
         super().__init__(d_model, layer)
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        check_heads(d_model, num_heads, num_kv_heads, head_dim)
+        check_grouped_heads(d_model, num_heads, num_kv_heads, head_dim)
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
         self.head_dim = d_model // num_heads if head_dim is None else head_dim

@@ -1,9 +1,15 @@
-"""Keys and values that several query heads share."""
+"""Heads: their count, and keys and values that several of them share."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+
+def check_heads(num_heads: int, width: int, what: str = "d_model") -> None:
+    """Raises ValueError where `num_heads` heads do not divide a width evenly."""
+    if num_heads < 1 or width % num_heads:
+        raise ValueError(f"num_heads must divide {what}, got num_heads {num_heads} and {what} {width}")
 
 
 def repeat_heads(kv: Tensor, num_heads: int) -> Tensor:

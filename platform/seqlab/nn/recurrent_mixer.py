@@ -59,9 +59,3 @@ class RecurrentMixer(Mixer):
 
     def state_size(self, seq_len: int) -> int:
         return sum(entry.numel() for entry in self.init_state(1).values())
-
-
-def check_heads(num_heads: int, width: int, what: str = "d_model") -> None:
-    """Raises ValueError where `num_heads` heads do not divide a width evenly."""
-    if num_heads < 1 or width % num_heads:
-        raise ValueError(f"num_heads must divide {what}, got num_heads {num_heads} and {what} {width}")

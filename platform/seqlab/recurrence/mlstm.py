@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from seqlab.mixer import State
 from seqlab.nn.head_norm import HeadNorm
+from seqlab.nn.heads import check_heads
 from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
 from seqlab.nn.onnx_mode import emitting
-from seqlab.nn.recurrent_mixer import RecurrentMixer, check_heads
+from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.scan import Carry, scan_over_time
 
 
