@@ -101,6 +101,7 @@ def _write(
         precision=precision,
         vocab_size=model.vocab_size,
         max_seq_len=model.max_seq_len,
+        first_call=model.first_call,
         traced_len=traced_len(model),
         model=sequence,
         step=step,

@@ -6,6 +6,7 @@ B batch, T tokens given, R rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,20 @@ def cases(traced_len: int, max_seq_len: int | None) -> Iterator[tuple[str, NDArr
             spans = [(half, length), (0, half), (0, 0), (length - 1, length), (0, length)]
             masks = [(first <= place) & (place < end) for first, end in spans]
             yield f"length {length}, padded", np.array([masks[row % len(masks)] for row in range(ROWS)])
+
+
+def calls(form: str, pad_mask: NDArray[np.bool_], first_call: int) -> list[slice]:
+    """How tokens (R, T) are read: all in one call ("prefill"), in calls of half of them ("chunks") or of one ("step").
+
+    The first call holds `first_call` real tokens of every row that has as many.
+    """
+    length = pad_mask.shape[1]
+    width = {"prefill": length, "chunks": max(length // 2, 1), "step": 1}[form]
+    real = pad_mask.cumsum(axis=1)
+    missing = real < np.minimum(first_call, real[:, -1:])
+    first = width if first_call == 1 else max(width, 1 + int(missing.sum(axis=1).max()))
+    bounds = [0, *range(first, length, width), length]
+    return [slice(start, end) for start, end in pairwise(bounds)]
 
 
 def groups(info: GraphInfo) -> dict[str, list[str]]:

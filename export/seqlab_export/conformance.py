@@ -27,6 +27,7 @@ from seqlab_export.report import Report
 
 CHECKS = ("laws", "fp32", "bf16", "fp16", "ONNX full", "ONNX step")
 D_MODEL, LENGTH, MAX_SEQ_LEN = 32, 37, 128
+TOKENIZER = CharTokenizer("abcdefgh")
 
 MixerFactory = Callable[[int, int], Mixer]
 PositionsFactory = Callable[[int, int], PositionalEncoding]
@@ -95,9 +96,11 @@ def _measure(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, Cell]
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)):
         cells[name] = _cell(partial(_precision_error, probe, dtype))
     try:
-        report = _parity(mixer, encoding)
+        model = _decoder(mixer, encoding)
     except ValueError as error:
         return cells | dict.fromkeys(("ONNX full", "ONNX step"), Cell(unsupported=_sentence(error)))
+    try:
+        report = _parity(model)
     except Exception as error:
         return cells | dict.fromkeys(("ONNX full", "ONNX step"), Cell(failed=_sentence(error)))
     for name, kind in (("ONNX full", "prefill"), ("ONNX step", "step")):
@@ -176,18 +179,22 @@ def _precision_error(probe: _Probe, dtype: torch.dtype) -> float:
     return _relative(low, expected)
 
 
-def _parity(mixer: MixerFactory, encoding: PositionsFactory) -> Report:
-    """Of a bundle of a decoder of one layer."""
-    tokenizer = CharTokenizer("abcdefgh")
+def _decoder(mixer: MixerFactory, encoding: PositionsFactory) -> DecoderLM:
+    """Of one layer that only mixes."""
     torch.manual_seed(0)
     block = partial(Block, ffn=NoFeedForward)
     model = DecoderLM(
-        tokenizer.vocab_size, MAX_SEQ_LEN, d_model=D_MODEL, num_layers=1, mixer=mixer, positions=encoding, block=block
+        TOKENIZER.vocab_size, MAX_SEQ_LEN, d_model=D_MODEL, num_layers=1, mixer=mixer, positions=encoding, block=block
     )
     telling(model)
+    return model.eval()
+
+
+def _parity(model: DecoderLM) -> Report:
+    """Of its bundle."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            return export_bundle(model.eval(), tokenizer, Path(folder) / "bundle", run_id="", commit="")
+            return export_bundle(model, TOKENIZER, Path(folder) / "bundle", run_id="", commit="")
         except ParityError as error:
             return error.report
 

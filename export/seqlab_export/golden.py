@@ -15,7 +15,7 @@ from torch import Tensor
 
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models import DecoderLM
-from seqlab_export.compare import Arrays, cases, groups, relative_errors, rms, select
+from seqlab_export.compare import Arrays, calls, cases, groups, relative_errors, rms, select
 from seqlab_export.graphs import SequenceForm, StepForm
 from seqlab_export.greedy import trace
 from seqlab_export.manifest import GraphInfo
@@ -80,12 +80,12 @@ def _outputs(
     form: SequenceForm | StepForm, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], info: GraphInfo
 ) -> Arrays:
     """What counts of each output, by its name in the graph."""
-    width = 1 if isinstance(form, StepForm) else tokens.shape[1]
-    state = form.model.init_state(len(tokens))
+    model = form.model
+    state = model.init_state(len(tokens))
     logits: list[Tensor] = []
-    for start in range(0, tokens.shape[1], width):
-        part = slice(start, start + width)
-        some, state = form(torch.from_numpy(tokens[:, part]), torch.from_numpy(pad_mask[:, part]), state)
+    for piece in calls("step" if isinstance(form, StepForm) else "prefill", pad_mask, model.first_call):
+        read = form if piece.stop - piece.start == 1 else SequenceForm(model)
+        some, state = read(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state)
         logits.append(some)
     found = [torch.cat(logits, dim=1), *state.values()]
     return {

@@ -77,6 +77,7 @@ class Manifest:
     Attributes:
         precision: of the weights and the arithmetic.
         max_seq_len: the longest sequence that the model can read; None = no limit.
+        first_call: how many real tokens the first call must hold, if there are as many; `seqlab.mixer.Mixer` has it.
         traced_len: the length that the model graph was captured with.
         tokenizer: the folder of the tokenizer.
         golden: the file of reference inputs and outputs.
@@ -88,6 +89,7 @@ class Manifest:
     precision: str
     vocab_size: int
     max_seq_len: int | None
+    first_call: int
     traced_len: int
     model: GraphInfo
     step: GraphInfo

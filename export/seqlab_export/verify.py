@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime as ort  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from seqlab_export.compare import Arrays, cases, groups, limit, relative_errors, rms, select
+from seqlab_export.compare import Arrays, calls, cases, groups, limit, relative_errors, rms, select
 from seqlab_export.greedy import GreedyTrace, compare, trace
 from seqlab_export.manifest import GraphInfo, find_damage, load_manifest
 from seqlab_export.report import Check, Report
@@ -22,7 +22,7 @@ from seqlab_export.runner import PROVIDERS, BundleRunner, Provider, check_provid
 BATCH_SIZES = (1, 2, 5)
 
 FORMS = ("prefill", "chunks", "step")
-"""How tokens are read: in one call, in calls of half of them, in one call a token."""
+"""How tokens are read; see `compare.calls`."""
 
 _TYPES = {"bool": "tensor(bool)", "int64": "tensor(int64)", "float32": "tensor(float)"}
 
@@ -97,16 +97,15 @@ def _read(
     runner: BundleRunner, form: str, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], batch_size: int
 ) -> Arrays:
     """The outputs after reading tokens (R, T) from no state, so many rows at a time, by name."""
-    length = tokens.shape[1]
-    width = {"prefill": length, "chunks": max(length // 2, 1), "step": 1}[form]
-    session = runner.step_model if form == "step" else runner.model
+    pieces = calls(form, pad_mask, runner.manifest.first_call)
     batches = []
     for first in range(0, len(tokens), batch_size):
         rows = slice(first, first + batch_size)
         state = runner.init_state(len(tokens[rows]))
         logits = []
-        for start in range(0, length, width):
-            part = (rows, slice(start, start + width))
+        for piece in pieces:
+            part = (rows, piece)
+            session = runner.step_model if form == "step" and piece.stop - piece.start == 1 else runner.model
             some, state = runner.run(session, tokens[part], pad_mask[part], state)
             logits.append(some)
         new_state = {f"new_{name}": entry for name, entry in state.items()}

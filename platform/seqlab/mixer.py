@@ -38,10 +38,12 @@ class Mixer(nn.Module, ABC):
         d_model: width of the input and of the output.
         causal: whether output t depends on inputs up to t only. Only a causal mixer has a state and `step`.
         needs_memory: whether it attends to an encoder's memory, which `forward` or `init_state` must be given.
+        first_call: how many real tokens the first call must hold, if there are as many; a prefix sees itself whole.
     """
 
     causal: bool = True
     needs_memory: bool = False
+    first_call: int = 1
 
     def __init__(self, d_model: int, layer: int = 0) -> None:
         super().__init__()

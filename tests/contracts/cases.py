@@ -117,7 +117,6 @@ class MixerCase:
         attends: whether it has queries, keys and scores for an encoding to act on.
         memory: whether it attends to an encoder's memory. The reference is told `memory` (S, D) and `memory_mask` (S,).
         full_values: whether an encoding may add to the value of each key.
-        first: tokens that its first call must hold, if there are as many.
         every_encoding: whether every run tests it with every encoding that fits, and at every length.
     """
 
@@ -128,7 +127,6 @@ class MixerCase:
     causal: bool = True
     memory: bool = False
     full_values: bool = True
-    first: int = 1
     every_encoding: bool = False
 
 
@@ -154,7 +152,6 @@ def _attention(
     num_kv_heads: int = 2,
     seen: dict[str, Any] | None = None,
     every_encoding: bool = False,
-    first: int = 1,
     causal: bool = True,
     **options: Any,
 ) -> MixerCase:
@@ -165,7 +162,6 @@ def _attention(
         partial(Attention, **heads, **options),
         partial(softmax_attention, **heads, **(seen or {})),
         causal=causal,
-        first=first,
         every_encoding=every_encoding,
     )
 
@@ -242,7 +238,6 @@ MIXERS = [
         "attention-prefix",
         pattern=partial(PrefixCausal, prefix_len=3),
         seen={"sees": lambda t, j: j <= t or j < 3},
-        first=3,
     ),
     _attention("attention-unscaled", head_dim=6, scale=1.0, seen={"scale": 1.0}),
     _attention("attention-query-key-norm", parts=[QueryKeyNorm]),
@@ -300,9 +295,30 @@ MIXERS = [
     _recurrent("linear-elu", LinearAttention, linear_attention, num_heads=2, feature_map="elu"),
     _recurrent("linear-relu", LinearAttention, linear_attention, num_heads=2, feature_map="relu"),
     _recurrent("linear-softmax", LinearAttention, linear_attention, num_heads=2, feature_map="softmax"),
+    MixerCase(
+        "linear-conv",
+        partial(LinearAttention, num_heads=2, conv_width=3),
+        partial(linear_attention, num_heads=2, feature_map="elu"),
+        attends=False,
+    ),
     _recurrent("retention", Retention, retention, num_heads=2),
+    MixerCase(
+        "retention-conv", partial(Retention, num_heads=2, conv_width=4), partial(retention, num_heads=2), attends=False
+    ),
     _recurrent("gated-linear", GatedLinearAttention, gated_linear_attention, num_heads=2),
+    MixerCase(
+        "gated-linear-conv",
+        partial(GatedLinearAttention, num_heads=2, conv_width=2),
+        partial(gated_linear_attention, num_heads=2),
+        attends=False,
+    ),
     _recurrent("delta-net", DeltaNet, delta_net, num_heads=2),
+    MixerCase(
+        "delta-net-no-conv",
+        partial(DeltaNet, num_heads=2, conv_width=None),
+        partial(delta_net, num_heads=2),
+        attends=False,
+    ),
     _recurrent("delta-net-negative", DeltaNet, delta_net, num_heads=2, negative_eigenvalues=True),
     MixerCase(
         "gated-delta-net",
@@ -406,9 +422,16 @@ def marked(pairs: list[tuple[MixerCase, PositionCase]]) -> list[Any]:
 
 
 def marked_at_lengths(pairs: list[tuple[MixerCase, PositionCase]]) -> list[Any]:
-    """(pair, length) as test parameters: those of a plain run at every length, the others at one."""
+    """(pair, length) as test parameters: those of a plain run at every length (variants of an encoding at one short
+    and one long), the others at one."""
+
+    def lengths(mixer: MixerCase, positions: PositionCase) -> tuple[int, ...]:
+        if not in_every_run(mixer, positions):
+            return (7,)
+        return LENGTHS if positions.every_mixer else (7, 64)
+
     return [
         pytest.param(p, length, id=f"{pair_name(p)}-{length}", marks=[] if in_every_run(*p) else pytest.mark.slow)
         for p in pairs
-        for length in (LENGTHS if in_every_run(*p) else (7,))
+        for length in lengths(*p)
     ]

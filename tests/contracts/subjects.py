@@ -22,12 +22,16 @@ class Subject(NamedTuple):
     Attributes:
         module: a Mixer or a DecoderLM.
         draw: (B, T) to an input: vectors (B, T, D) for a mixer, tokens (B, T) for a model.
-        first: tokens that the first call must hold, if there are as many.
     """
 
     module: Any
     draw: Callable[[int, int], Tensor]
-    first: int = 1
+
+    @property
+    def first(self) -> int:
+        """Tokens that the first call must hold, if there are as many."""
+        first: int = self.module.first_call
+        return first
 
 
 def randomized(module: nn.Module) -> Any:
@@ -52,6 +56,7 @@ class WithMemory(nn.Module):
     def __init__(self, mixer: Mixer) -> None:
         super().__init__()
         self.mixer = mixer
+        self.first_call = mixer.first_call
         self.memory = nn.Parameter(torch.randn(6, D_MODEL, dtype=torch.float64))
         self.memory_mask = torch.tensor([False, True, True, True, True, False])
 
@@ -80,7 +85,7 @@ def mixer_subject(mixer: MixerCase, positions: PositionCase) -> Subject:
     module.attach_positions(encoding)
     randomized(encoding)
     module = WithMemory(randomized(module)) if mixer.memory else randomized(module)
-    return Subject(module, lambda batch, length: torch.randn(batch, length, D_MODEL, dtype=torch.float64), mixer.first)
+    return Subject(module, lambda batch, length: torch.randn(batch, length, D_MODEL, dtype=torch.float64))
 
 
 def decoder_subject(mixer: Any, positions: Any, **options: Any) -> Subject:
@@ -92,5 +97,5 @@ def decoder_subject(mixer: Any, positions: Any, **options: Any) -> Subject:
 def causal_subject(mixer: MixerCase, positions: PositionCase) -> Subject:
     """The bare mixer; where the encoding acts on embeddings, which a mixer never sees, a decoder of one layer."""
     if positions.acts_on == "embeddings" and positions.name != "none":
-        return decoder_subject(mixer.factory, positions.factory, num_layers=1)._replace(first=mixer.first)
+        return decoder_subject(mixer.factory, positions.factory, num_layers=1)
     return mixer_subject(mixer, positions)

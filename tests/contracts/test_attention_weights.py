@@ -58,7 +58,7 @@ def _mixed(module: torch.nn.Module, weights: Tensor, x: Tensor, pad_mask: Tensor
 
 @pairs
 def test_weights_are_what_forward_mixes_with(pair: Pair) -> None:
-    module, draw, _ = mixer_subject(*pair)
+    module, draw = mixer_subject(*pair)
     x = draw(3, 9)
     pad_mask = torch.ones(3, 9, dtype=torch.bool)
     pad_mask[1, :4] = False
@@ -73,7 +73,7 @@ def test_weights_are_what_forward_mixes_with(pair: Pair) -> None:
     real = weights.transpose(1, 2)[pad_mask]
     real_keys = pad_mask[:, None, :].expand(3, 9, 9)[pad_mask][:, None, :].expand_as(real)
     assert (real[~real_keys] == 0).all(), "a pad has weight"
-    if module.causal and pair[0].first == 1:
+    if module.causal and module.first_call == 1:
         assert (weights.triu(diagonal=1).transpose(1, 2)[pad_mask] == 0).all(), "a later key has weight"
     y, _ = module(x, pad_mask=pad_mask)
     assert_close(_mixed(module, weights, x, pad_mask)[pad_mask], y[pad_mask], "weights times values")
@@ -85,7 +85,7 @@ def test_weights_are_what_forward_mixes_with(pair: Pair) -> None:
     "pair", [pair for pair in ATTENDING if pair[0].causal], ids=lambda pair: f"{pair[0].name}-{pair[1].name}"
 )
 def test_weights_of_a_continued_call_are_the_last_rows(pair: Pair) -> None:
-    module, draw, _ = mixer_subject(*pair)
+    module, draw = mixer_subject(*pair)
     x = draw(2, 9)
     _, state = module(x[:, :5])
     assert_close(module.attention_weights(x[:, 5:], state), module.attention_weights(x)[:, :, 5:])

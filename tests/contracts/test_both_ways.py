@@ -25,7 +25,7 @@ IN_MIXER = [
 @lengths
 @pytest.mark.parametrize(("mixer", "positions"), IN_MIXER)
 def test_padding_changes_nothing(mixer: MixerCase, positions: PositionCase, length: int) -> None:
-    module, draw, _ = mixer_subject(mixer, positions)
+    module, draw = mixer_subject(mixer, positions)
     x = draw(2, length)
     expected, _ = module(x)
     for before, after in ((3, 0), (0, 5), (2, 2)):
@@ -40,14 +40,14 @@ def test_padding_changes_nothing(mixer: MixerCase, positions: PositionCase, leng
 @lengths
 @pytest.mark.parametrize("mixer", [case for case in BOTH_WAYS if case.attends], ids=lambda mixer: mixer.name)
 def test_a_permutation_goes_through(mixer: MixerCase, length: int) -> None:
-    module, draw, _ = mixer_subject(mixer, NONE)
+    module, draw = mixer_subject(mixer, NONE)
     x, order = draw(2, length), torch.randperm(length)
     assert_close(module(x[:, order])[0], module(x)[0][:, order])
 
 
 @mixers
 def test_every_output_sees_every_input(mixer: MixerCase) -> None:
-    module, draw, _ = mixer_subject(mixer, NONE)
+    module, draw = mixer_subject(mixer, NONE)
     x = draw(1, 7).requires_grad_()
     for t in range(7):
         (gradient,) = torch.autograd.grad(module(x)[0][0, t].sum(), x)
@@ -56,7 +56,7 @@ def test_every_output_sees_every_input(mixer: MixerCase) -> None:
 
 @mixers
 def test_no_state_and_no_step(mixer: MixerCase) -> None:
-    module, draw, _ = mixer_subject(mixer, NONE)
+    module, draw = mixer_subject(mixer, NONE)
     assert not module.causal
     assert module.state_size(7) == 0
     with pytest.raises(ValueError, match="no state and no step"):

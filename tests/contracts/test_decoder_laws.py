@@ -70,7 +70,7 @@ PAIRS = [pair for pair in CAUSAL_PAIRS if pair_name(pair) != "attention-top-k-no
 @laws
 @pytest.mark.parametrize("pair", marked(PAIRS))
 def test_pairs(law: Callable[[Subject, int], None], pair: tuple[MixerCase, PositionCase]) -> None:
-    law(decoder_subject(pair[0].factory, pair[1].factory, num_layers=2)._replace(first=pair[0].first), LENGTH)
+    law(decoder_subject(pair[0].factory, pair[1].factory, num_layers=2), LENGTH)
 
 
 @laws
@@ -81,7 +81,7 @@ def test_variants(law: Callable[[Subject, int], None], variant: str) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_state_is_position_then_key_mask_then_the_layers_in_order(variant: str) -> None:
-    model, draw, _ = decoder_subject(**VARIANTS[variant])
+    model, draw = decoder_subject(**VARIANTS[variant])
     names = list(model(draw(2, 3))[1])
     assert names[0] == "position"
     cached = any(name.endswith("_k") for name in names)
@@ -94,7 +94,7 @@ def test_state_is_position_then_key_mask_then_the_layers_in_order(variant: str) 
 
 
 def test_position_counts_real_tokens() -> None:
-    model, draw, _ = decoder_subject([GRU, Attention], Learned)
+    model, draw = decoder_subject([GRU, Attention], Learned)
     pad_mask = torch.tensor([[False, True, True], [True, False, False], [False, False, False]])
     _, state = model(draw(3, 3), pad_mask=pad_mask)
     assert state["position"].tolist() == [2, 1, 0]
@@ -141,7 +141,7 @@ def _grown(state: State, name: str, by: int) -> State:
     ],
 )
 def test_a_state_that_does_not_fit_is_refused(mixer: Any, break_: Callable[[State], State], message: str) -> None:
-    model, draw, _ = decoder_subject(mixer, NoPositions)
+    model, draw = decoder_subject(mixer, NoPositions)
     _, state = model(draw(2, 3))
     with pytest.raises(ValueError, match=message):
         model(draw(2, 2), break_(state))
@@ -151,7 +151,7 @@ def test_a_state_that_does_not_fit_is_refused(mixer: Any, break_: Callable[[Stat
 
 @pytest.mark.parametrize(("positions", "limit"), [(Learned, 256), (RoPE, None), (NoPositions, None)])
 def test_max_seq_len_is_how_far_the_positions_reach(positions: Any, limit: int | None) -> None:
-    model, draw, _ = decoder_subject(Attention, positions)
+    model, draw = decoder_subject(Attention, positions)
     assert model.max_seq_len == limit
     if limit is not None:
         _, state = model(draw(1, limit))

@@ -59,7 +59,7 @@ def test_a_broken_step_shows() -> None:
 
     cells = measured(Forgetful, NoPositions).cells
     assert cells["laws"].error is not None and cells["laws"].error > 1e-3
-    assert str(cells["ONNX step"]).startswith("unsupported: this model's step and forward differ")
+    assert str(cells["ONNX step"]).startswith("failed: this model's step and forward differ")
 
 
 def test_a_broken_forward_is_a_failure_and_not_unsupported() -> None:

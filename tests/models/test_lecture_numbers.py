@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from seqlab.attention import Attention
 from seqlab.positions import Binary, Sinusoidal
+from seqlab.recurrence import CBOW
 
 THE, CAT, SAT = torch.eye(8)[:3]
 
@@ -94,3 +95,30 @@ def test_sinusoids_of_positions_1_2_and_3() -> None:
 def test_binary_digits_of_0_to_5() -> None:
     told = Binary(3, 6).embed(torch.zeros(1, 6, 3), torch.arange(6)[None])[0]
     assert told.tolist() == [[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0], [0, 0, 1], [1, 0, 1]]
+
+
+def test_the_count_table_of_three_banana_sentences() -> None:
+    """How often each word stood among the two before the next word, counted by hand: a row is the word to come."""
+    vocabulary = ["monkeys", "eat", "yellow", "bananas", "are"]
+    sentences = ["monkeys eat yellow bananas", "yellow bananas are bananas", "monkeys eat bananas"]
+    by_hand = {
+        #          monkeys eat yellow bananas are
+        "monkeys": [0, 0, 0, 0, 0],
+        "eat": [2, 0, 0, 0, 0],
+        "yellow": [1, 1, 0, 0, 0],
+        "bananas": [1, 2, 2, 1, 1],
+        "are": [0, 0, 1, 1, 0],
+    }
+    words = torch.eye(len(vocabulary))
+    cbow = CBOW(len(vocabulary), window=2)
+    with torch.no_grad():
+        cbow.out_proj.weight.copy_(words)
+        cbow.out_proj.bias.zero_()
+    counts = {word: torch.zeros(len(vocabulary)) for word in vocabulary}
+    for sentence in sentences:
+        said = sentence.split()
+        averages, _ = cbow(words[[vocabulary.index(word) for word in said]][None])
+        for t, following in enumerate(said[1:]):
+            # An average of the words read so far, at most two.
+            counts[following] += averages[0, t] * min(t + 1, 2)
+    assert {word: row.tolist() for word, row in counts.items()} == by_hand

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 from seqlab.attention import Attention, Bidirectional, Causal
+from seqlab.nn import GELU, Block, ReLU
 from seqlab.recurrence import GRU, LSTM, RNN
 from tolerances import assert_close
 
@@ -53,6 +55,44 @@ def test_multi_head_attention(causal: bool, dtype: torch.dtype) -> None:
     for part in ("weight", "bias"):
         stacked = torch.cat([gradients[f"{name}.{part}"] for name in names])
         assert_close(stacked, their_gradients[f"in_proj_{part}"])
+
+
+@dtypes
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+@pytest.mark.parametrize("norm_place", ["pre", "post"])
+def test_transformer_encoder_layer(norm_place: Literal["pre", "post"], activation: str, dtype: torch.dtype) -> None:
+    options: dict[str, Any] = {"norm_first": norm_place == "pre", "activation": activation, "dropout": 0.0}
+    theirs = nn.TransformerEncoderLayer(D_MODEL, 3, 20, batch_first=True, dtype=dtype, **options)
+    for parameter in theirs.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    ffn = partial(ReLU, d_ff=20) if activation == "relu" else partial(GELU, d_ff=20, exact=True)
+    attention = Attention(D_MODEL, num_heads=3, pattern=Bidirectional)
+    ours = Block(D_MODEL, attention, norm_place=norm_place, ffn=ffn).to(dtype)
+    weights = theirs.state_dict()
+    for part in ("weight", "bias"):
+        stacked = weights.pop(f"self_attn.in_proj_{part}").chunk(3)
+        weights |= {f"mixer.{letter}_proj.{part}": p for letter, p in zip("qkv", stacked, strict=True)}
+    names = {
+        "self_attn.": "mixer.",
+        "linear1": "ffn.up_proj",
+        "linear2": "ffn.down_proj",
+        "norm1": "mixer_norm",
+        "norm2": "ffn_norm",
+    }
+    for theirs_name, ours_name in names.items():
+        weights = {name.replace(theirs_name, ours_name): weight for name, weight in weights.items()}
+    ours.load_state_dict(weights)
+
+    x = torch.randn(2, 9, D_MODEL, dtype=dtype, requires_grad=True)
+    pad_mask = torch.ones(2, 9, dtype=torch.bool)
+    pad_mask[1, 6:] = False
+    expected = theirs(x, src_key_padding_mask=~pad_mask)
+    y, _ = ours(x, pad_mask=pad_mask)
+    assert_close(y[pad_mask], expected[pad_mask])
+    real = pad_mask.unsqueeze(-1)
+    gradients, their_gradients = _gradients(ours, x, y * real), _gradients(theirs, x, expected * real)
+    assert_close(gradients["x"], their_gradients["x"])
+    assert_close(gradients["ffn.up_proj.weight"], their_gradients["linear1.weight"])
 
 
 RECURRENCES = [(GRU, nn.GRU, {}), (LSTM, nn.LSTM, {}), (RNN, nn.RNN, {}), (RNN, nn.RNN, {"nonlinearity": "relu"})]

@@ -169,6 +169,7 @@ def differential_attention(
         q = [(vectors @ half.T).chunk(num_heads, dim=-1) for half in weights["q_proj.weight"].chunk(2)]
         k = [(vectors @ half.T).chunk(num_kv_heads, dim=-1) for half in weights["k_proj.weight"].chunk(2)]
         v = (vectors @ weights["v_proj.weight"].T).chunk(num_kv_heads, dim=-1)
+        k = [[torch.stack([encoding.key(head[j], j) for j in range(len(vectors))]) for head in heads] for heads in k]
         for place, t in zip(real[row].nonzero()[:, 0], range(len(vectors)), strict=True):
             heads = []
             for head in range(num_heads):
@@ -176,7 +177,7 @@ def differential_attention(
                 maps = []
                 for half in range(2):
                     query = encoding.query(q[half][head][t], t)
-                    keys = torch.stack([encoding.key(k[half][kv_head][j], j) for j in range(t + 1)])
+                    keys = k[half][kv_head][: t + 1]
                     scores = keys @ query / math.sqrt(len(query))
                     scores = scores + encoding.bias(head, num_heads, query, keys, [*range(t + 1), t], encoding_weights)
                     maps.append(torch.exp(scores) / torch.exp(scores).sum())

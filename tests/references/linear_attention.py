@@ -25,8 +25,7 @@ def linear_attention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_
     def row(vectors: list[Tensor]) -> list[Tensor]:
         outputs = []
         states: dict[int, tuple[Tensor, Tensor]] = {}
-        for x_t in vectors:
-            q, k, v = (heads_of(linear(weights, name, x_t), num_heads) for name in ("q_proj", "k_proj", "v_proj"))
+        for q, k, v in _queries_keys_values(weights, vectors, num_heads):
             y = []
             for h in range(num_heads):
                 s, z = states.get(h, (torch.zeros(len(k[h]), len(v[h]), dtype=x.dtype), torch.zeros_like(k[h])))
@@ -44,15 +43,14 @@ def retention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: 
 
     def row(vectors: list[Tensor]) -> list[Tensor]:
         outputs = []
+        projected = _queries_keys_values(weights, vectors, num_heads)
         for t, x_t in enumerate(vectors):
-            q = heads_of(linear(weights, "q_proj", x_t), num_heads)
-            heads = []
+            q, heads = projected[t][0], []
             for h in range(num_heads):
                 gamma = 1 - 2.0 ** (-5 - h)
                 o = torch.zeros(1, dtype=x.dtype)
                 for i in range(t + 1):  # the parallel form: (Q K^T * D) V with D_ti = gamma^(t - i)
-                    k = heads_of(linear(weights, "k_proj", vectors[i]), num_heads)[h]
-                    v = heads_of(linear(weights, "v_proj", vectors[i]), num_heads)[h]
+                    k, v = projected[i][1][h], projected[i][2][h]
                     o = o + gamma ** (t - i) * (q[h] @ k) / math.sqrt(len(k)) * v
                 heads.append(group_norm(weights, o, h, 1e-5))
             gate = swish(linear(weights, "gate_proj", x_t))
@@ -67,8 +65,7 @@ def gated_linear_attention(weights: Weights, x: Tensor, real: Tensor, *_: object
 
     def row(vectors: list[Tensor]) -> list[Tensor]:
         outputs, states = [], [torch.zeros(1, 1, dtype=x.dtype)] * num_heads
-        for x_t in vectors:
-            q, k, v = (heads_of(linear(weights, name, x_t), num_heads) for name in ("q_proj", "k_proj", "v_proj"))
+        for x_t, (q, k, v) in zip(vectors, _queries_keys_values(weights, vectors, num_heads), strict=True):
             gates = linear(weights, "decay_up", linear(weights, "decay_down", x_t))
             alpha = heads_of(sigmoid(gates) ** (1 / 16), num_heads)
             heads = []
@@ -96,13 +93,8 @@ def delta_net(
     """
 
     def row(vectors: list[Tensor]) -> list[Tensor]:
-        names = ("q_proj", "k_proj", "v_proj")
-        projected = [torch.cat([linear(weights, name, x_t) for name in names]) for x_t in vectors]
-        convolved = _short_conv(weights, projected)
-        widths = [len(weights[f"{name}.weight"]) for name in names]
         outputs, states = [], [torch.zeros(1, 1, dtype=x.dtype)] * num_heads
-        for t, x_t in enumerate(vectors):
-            q, k, v = (heads_of(y, num_heads) for y in swish(convolved[t]).split(widths))
+        for x_t, (q, k, v) in zip(vectors, _queries_keys_values(weights, vectors, num_heads), strict=True):
             beta = sigmoid(linear(weights, "beta_proj", x_t)) * (2 if negative_eigenvalues else 1)
             heads = []
             for h in range(num_heads):
@@ -160,6 +152,16 @@ def mamba2(
         return outputs
 
     return in_rows(row, x, real)
+
+
+def _queries_keys_values(weights: Weights, vectors: list[Tensor], num_heads: int) -> list[list[list[Tensor]]]:
+    """Of each position and head; seen through a convolution and swish, where there is one."""
+    names = ("q_proj", "k_proj", "v_proj")
+    projected = [torch.cat([linear(weights, name, x_t) for name in names]) for x_t in vectors]
+    if "conv.conv.weight" in weights:
+        projected = [swish(y) for y in _short_conv(weights, projected)]
+    widths = [len(weights[f"{name}.weight"]) for name in names]
+    return [[heads_of(part, num_heads) for part in y.split(widths)] for y in projected]
 
 
 def _selective_decay(weights: Weights, raw: Tensor, head: int) -> tuple[Tensor, Tensor]:

@@ -9,36 +9,32 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.attention.delta_net import unit
+from seqlab.attention.linear_family import LinearFamily, unit
 from seqlab.mixer import State
 from seqlab.nn.decay import log_uniform_steps, uniform_rates
 from seqlab.nn.heads import check_heads
 from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
 from seqlab.nn.norm import RMSNorm
-from seqlab.nn.recurrent_mixer import RecurrentMixer
-from seqlab.nn.short_conv import ShortConv
 
 
-class GatedDeltaNet(RecurrentMixer):
+class GatedDeltaNet(LinearFamily):
     """Yang et al. 2024, "Gated Delta Networks", equation 10 and figure 1: S_t = alpha_t (I - beta_t k_t k_t^T) S_{t-1}
     + beta_t k_t v_t^T and o_t = S_t^T q_t / sqrt(K), with alpha_t = exp(-exp(a) softplus(W x_t + b)), the decay of
     Mamba-2; q, k, v and beta as in `DeltaNet`; y = W_o (swish(W_g x) * norm(o)), the root mean square norm of each
     head.
 
-    The state is `conv (B, W - 1, H (2 K + V))`, the last projected inputs, and `s (B, H, K, V)`.
+    The state is that of `LinearFamily`.
 
     Args:
         num_heads: H.
         head_dim: K; None = d_model / num_heads.
         expand: V / K; the paper has 2.
-        conv_width: W.
+        conv_width: W; None = no convolution, and then no swish of queries, keys and values.
         negative_eigenvalues: beta reaches 2, and a write can turn what it finds around (Grazzi et al. 2024).
 
     Raises:
         ValueError: a number of heads that does not divide d_model, where no head_dim is given.
     """
-
-    looks_back = True
 
     def __init__(
         self,
@@ -48,42 +44,32 @@ class GatedDeltaNet(RecurrentMixer):
         num_heads: int = 4,
         head_dim: int | None = None,
         expand: int = 2,
-        conv_width: int = 4,
+        conv_width: int | None = 4,
         negative_eigenvalues: bool = False,
     ) -> None:
-        super().__init__(d_model, layer)
         if head_dim is None:
             check_heads(num_heads, d_model)
-        self.num_heads = num_heads
-        self.head_dim = d_model // num_heads if head_dim is None else head_dim
-        self.value_dim = expand * self.head_dim
+            head_dim = d_model // num_heads
+        super().__init__(
+            d_model, layer, num_heads=num_heads, head_dim=head_dim, value_dim=expand * head_dim, conv_width=conv_width
+        )
+        value_width = num_heads * self.value_dim
         self.beta_scale = 2.0 if negative_eigenvalues else 1.0
-        self.key_width, self.value_width = num_heads * self.head_dim, num_heads * self.value_dim
-        self.q_proj = nn.Linear(d_model, self.key_width, bias=False)
-        self.k_proj = nn.Linear(d_model, self.key_width, bias=False)
-        self.v_proj = nn.Linear(d_model, self.value_width, bias=False)
-        self.conv = ShortConv(2 * self.key_width + self.value_width, conv_width, bias=False)
         self.beta_proj = nn.Linear(d_model, num_heads, bias=False)
         self.decay_proj = nn.Linear(d_model, num_heads, bias=False)
         self.a_log = nn.Parameter(uniform_rates(num_heads).log())
         self.dt_bias = nn.Parameter(log_uniform_steps(num_heads))
-        self.gate_proj = nn.Linear(d_model, self.value_width, bias=False)
+        self.gate_proj = nn.Linear(d_model, value_width, bias=False)
         self.head_norm = RMSNorm(self.value_dim, eps=1e-5)
-        self.out_proj = nn.Linear(self.value_width, d_model, bias=False)
+        self.out_proj = nn.Linear(value_width, d_model, bias=False)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
-        projected = torch.cat((self.q_proj(x), self.k_proj(x), self.v_proj(x)), dim=-1)
-        projected, conv = self.conv(projected, state["conv"], None if real is None else real.sum(dim=1))
-        parts = torch.split(F.silu(projected), [self.key_width, self.key_width, self.value_width], dim=-1)
-        q, k, v, gate = (torch.unflatten(y, -1, (self.num_heads, -1)) for y in (*parts, self.gate_proj(x)))
+        q, k, v, conv_state = self.project(x, state, real)
+        gate = torch.unflatten(self.gate_proj(x), -1, (self.num_heads, -1))
         q, k = unit(q), unit(k)
         beta = self.beta_scale * self.beta_proj(x).sigmoid().unsqueeze(-1)
         log_decay = (-self.a_log.exp() * F.softplus(self.decay_proj(x) + self.dt_bias)).unsqueeze(-1)
-        updates = Updates(q * self.head_dim**-0.5, beta * k, v, log_decay, read=log_decay.exp() * k)
+        updates = Updates(q * self.head_dim**-0.5, k, v, log_decay, beta)
         o, s = matrix_recurrence(updates, state["s"], real, single=single)
         heads = self.head_norm(o.to(x.dtype)) * F.silu(gate)
-        return self.out_proj(heads.flatten(2)), {"conv": conv, "s": s}
-
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        s = self.k_proj.weight.new_zeros(batch_size, self.num_heads, self.head_dim, self.value_dim)
-        return {"conv": self.conv.init_state(batch_size), "s": s}
+        return self.out_proj(heads.flatten(2)), conv_state | {"s": s}

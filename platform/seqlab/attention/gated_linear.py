@@ -9,24 +9,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seqlab.attention.linear_family import LinearFamily
 from seqlab.mixer import State
 from seqlab.nn.heads import check_heads
 from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
 from seqlab.nn.norm import RMSNorm
-from seqlab.nn.recurrent_mixer import RecurrentMixer
 
 
-class GatedLinearAttention(RecurrentMixer):
+class GatedLinearAttention(LinearFamily):
     """Yang et al. 2023, "Gated Linear Attention", section 4.4: S_t = diag(alpha_t) S_{t-1} + k_t v_t^T and
     o_t = S_t^T q_t / sqrt(K) with alpha_t = sigmoid(W_2 W_1 x_t + b)^(1/16); then y = W_o (swish(W_g x) * norm(o)),
     the norm over each head (the root mean square one of the authors' code).
 
-    The state is `s (B, H, K, V)`.
+    The state is that of `LinearFamily`.
 
     Args:
         num_heads: must divide d_model.
         head_dim: K; None = half of V, as in the paper, where V = d_model / num_heads.
         gate_rank: rows of W_1.
+        conv_width: W of a short convolution of queries, keys and values; None = none.
 
     Raises:
         ValueError: a number of heads that does not divide d_model.
@@ -35,34 +36,31 @@ class GatedLinearAttention(RecurrentMixer):
     TEMPERATURE = 16.0
 
     def __init__(
-        self, d_model: int, layer: int = 0, *, num_heads: int = 4, head_dim: int | None = None, gate_rank: int = 16
+        self,
+        d_model: int,
+        layer: int = 0,
+        *,
+        num_heads: int = 4,
+        head_dim: int | None = None,
+        gate_rank: int = 16,
+        conv_width: int | None = None,
     ) -> None:
-        super().__init__(d_model, layer)
         check_heads(num_heads, d_model)
-        self.num_heads = num_heads
-        self.value_dim = d_model // num_heads
-        self.head_dim = max(1, self.value_dim // 2) if head_dim is None else head_dim
-        key_width = num_heads * self.head_dim
-        self.q_proj = nn.Linear(d_model, key_width, bias=False)
-        self.k_proj = nn.Linear(d_model, key_width, bias=False)
-        self.v_proj = nn.Linear(d_model, d_model, bias=False)
+        value_dim = d_model // num_heads
+        head_dim = max(1, value_dim // 2) if head_dim is None else head_dim
+        super().__init__(
+            d_model, layer, num_heads=num_heads, head_dim=head_dim, value_dim=value_dim, conv_width=conv_width
+        )
         self.decay_down = nn.Linear(d_model, gate_rank, bias=False)
-        self.decay_up = nn.Linear(gate_rank, key_width)
+        self.decay_up = nn.Linear(gate_rank, num_heads * head_dim)
         self.gate_proj = nn.Linear(d_model, d_model, bias=False)
         self.head_norm = RMSNorm(self.value_dim, eps=1e-5)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
+        q, k, v, conv_state = self.project(x, state, real)
         log_decay = F.logsigmoid(self.decay_up(self.decay_down(x))) / self.TEMPERATURE
-        q, k, v, log_decay = (
-            torch.unflatten(y, -1, (self.num_heads, -1))
-            for y in (self.q_proj(x), self.k_proj(x), self.v_proj(x), log_decay)
-        )
-        updates = Updates(q * self.head_dim**-0.5, k, v, log_decay)
+        updates = Updates(q * self.head_dim**-0.5, k, v, torch.unflatten(log_decay, -1, (self.num_heads, -1)))
         o, s = matrix_recurrence(updates, state["s"], real, single=single)
         heads = self.head_norm(o.to(x.dtype)).flatten(2)
-        return self.out_proj(F.silu(self.gate_proj(x)) * heads), {"s": s}
-
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        weight = self.k_proj.weight
-        return {"s": weight.new_zeros(batch_size, self.num_heads, self.head_dim, self.value_dim)}
+        return self.out_proj(F.silu(self.gate_proj(x)) * heads), conv_state | {"s": s}

@@ -17,10 +17,12 @@ class Pattern(ABC):
     Attributes:
         causal: whether no position sees a later one, once a first call has been read.
         window: how many of the last keys are ever seen, this many are cached; None = all.
+        first_call: as of `Mixer`.
     """
 
     causal: bool = True
     window: int | None = None
+    first_call: int = 1
 
     @abstractmethod
     def allows(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
@@ -72,7 +74,7 @@ class PrefixCausal(Pattern):
     def __init__(self, prefix_len: int = 1) -> None:
         if prefix_len < 1:
             raise ValueError(f"prefix_len must be at least 1, got {prefix_len}")
-        self.prefix_len = prefix_len
+        self.first_call = prefix_len
 
     def allows(self, q_positions: Tensor, k_positions: Tensor) -> Tensor:
-        return (k_positions[:, None, :] <= q_positions[:, :, None]) | (k_positions[:, None, :] < self.prefix_len)
+        return (k_positions[:, None, :] <= q_positions[:, :, None]) | (k_positions[:, None, :] < self.first_call)

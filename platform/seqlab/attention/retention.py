@@ -9,24 +9,25 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seqlab.attention.linear_family import LinearFamily
 from seqlab.mixer import State
 from seqlab.nn.head_norm import HeadNorm
 from seqlab.nn.heads import check_heads
 from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
-from seqlab.nn.recurrent_mixer import RecurrentMixer
 
 
-class Retention(RecurrentMixer):
+class Retention(LinearFamily):
     """Multi-scale retention, Sun et al. 2023, equations 6 and 8: S_t = gamma_h S_{t-1} + k_t v_t^T and
     o_t = S_t^T q_t / sqrt(K) with gamma_h = 1 - 2^(-5-h) for head h = 0, 1, ...; then group norm over each head,
     and y = W_o (swish(W_g x) * norm(o)).
 
-    The paper's rotation of queries and keys (xPos) is left out: the decay tells near from far. The state is
-    `s (B, H, K, V)`.
+    The paper's rotation of queries and keys (xPos) is left out: the decay tells near from far. The state is that of
+    `LinearFamily`.
 
     Args:
         num_heads: must divide d_model.
         expand: V / K; the paper has 2.
+        conv_width: W of a short convolution of queries, keys and values; None = none.
 
     Raises:
         ValueError: a number of heads that does not divide d_model.
@@ -34,16 +35,15 @@ class Retention(RecurrentMixer):
 
     decay_gap: Tensor
 
-    def __init__(self, d_model: int, layer: int = 0, *, num_heads: int = 4, expand: int = 2) -> None:
-        super().__init__(d_model, layer)
+    def __init__(
+        self, d_model: int, layer: int = 0, *, num_heads: int = 4, expand: int = 2, conv_width: int | None = None
+    ) -> None:
         check_heads(num_heads, d_model)
-        self.num_heads = num_heads
-        self.head_dim = d_model // num_heads
-        self.value_dim = expand * self.head_dim
+        width = d_model // num_heads
+        super().__init__(
+            d_model, layer, num_heads=num_heads, head_dim=width, value_dim=expand * width, conv_width=conv_width
+        )
         value_width = expand * d_model
-        self.q_proj = nn.Linear(d_model, d_model, bias=False)
-        self.k_proj = nn.Linear(d_model, d_model, bias=False)
-        self.v_proj = nn.Linear(d_model, value_width, bias=False)
         self.gate_proj = nn.Linear(d_model, value_width, bias=False)
         self.head_norm = HeadNorm(num_heads, self.value_dim)
         self.out_proj = nn.Linear(value_width, d_model, bias=False)
@@ -52,15 +52,9 @@ class Retention(RecurrentMixer):
         self.register_buffer("decay_gap", gap.unsqueeze(-1), persistent=False)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
-        q, k, v = (
-            torch.unflatten(proj(x), -1, (self.num_heads, -1)) for proj in (self.q_proj, self.k_proj, self.v_proj)
-        )
+        q, k, v, conv_state = self.project(x, state, real)
         log_decay = torch.log1p(-self.decay_gap).expand(*x.shape[:2], -1, -1)
         updates = Updates(q * self.head_dim**-0.5, k, v, log_decay)
         o, s = matrix_recurrence(updates, state["s"], real, single=single)
         heads = self.head_norm(o.to(x.dtype)).flatten(2)
-        return self.out_proj(F.silu(self.gate_proj(x)) * heads), {"s": s}
-
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        weight = self.k_proj.weight
-        return {"s": weight.new_zeros(batch_size, self.num_heads, self.head_dim, self.value_dim)}
+        return self.out_proj(F.silu(self.gate_proj(x)) * heads), conv_state | {"s": s}

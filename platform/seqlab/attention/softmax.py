@@ -64,6 +64,7 @@ class Attention(Mixer):
         self.head_dim = d_model // num_heads if head_dim is None else head_dim
         self.pattern = pattern()
         self.causal = self.pattern.causal
+        self.first_call = self.pattern.first_call
         self.scale = self.head_dim**-0.5 if scale is None else scale
         self.dropout = dropout
         self.q_proj = nn.Linear(d_model, num_heads * self.head_dim, bias=bias)

@@ -57,6 +57,7 @@ class DecoderLM(nn.Module):
         self.stack = Stack(d_model, num_layers, mixer=mixer, positions=self.positions, block=block, causal=True)
         self.head = None if tie_embeddings else nn.Linear(d_model, vocab_size, bias=False)
         self.max_seq_len = self.positions.max_seq_len
+        self.first_call = self.stack.first_call
         self._layout = layout_of(self.init_state(0))
         init_gpt2(self, num_layers)
 

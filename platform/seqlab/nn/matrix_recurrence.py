@@ -3,8 +3,9 @@
     S_t = diag(exp(log_decay_t)) S_{t-1} + erase_t (read_t^T S_{t-1}) + k_t v_t^T,    o_t = S_t^T q_t
 
 A rule is a choice of what is given: no decay is linear attention (Katharopoulos et al. 2020), one a head RetNet and
-Mamba-2, one a channel gated linear attention (Yang et al. 2023); with `read` and no `erase` it is the delta rule
-(Yang et al. 2024), which writes k_t (v_t - S_{t-1}^T read_t)^T; with both it is RWKV-7 (Peng et al. 2025).
+Mamba-2, one a channel gated linear attention (Yang et al. 2023); with `beta` it is the delta rule (Yang et al. 2024),
+which writes beta_t k_t (v_t - found)^T, found being what the decayed matrix held at k_t; with `read` and `erase` it is
+RWKV-7 (Peng et al. 2025).
 
 B batch, T length, H heads, K key width, V value width, N chunks, C chunk length.
 """
@@ -20,6 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from seqlab.nn import fla
 from seqlab.nn.onnx_mode import emitting
 from seqlab.nn.scan import Carry, scan_over_time
 
@@ -36,14 +38,16 @@ class Updates(NamedTuple):
         k: (..., K) where the value is written.
         v: (..., V).
         log_decay: (..., K) or (..., 1), at most 0.
+        beta: (..., 1) how much of the difference the delta rule writes.
         read: (..., K) where the matrix is read before it is written.
-        erase: (..., K) where what was read is added; None = -k, the delta rule.
+        erase: (..., K) where what was read is added; None = -k.
     """
 
     q: Tensor
     k: Tensor
     v: Tensor
     log_decay: Tensor
+    beta: Tensor | None = None
     read: Tensor | None = None
     erase: Tensor | None = None
 
@@ -62,7 +66,8 @@ def matrix_recurrence(
 ) -> tuple[Tensor, Tensor]:
     """Runs the recurrence from `state` (B, H, K, V), in at least float32.
 
-    In chunks here, with matrix products inside a chunk and a loop over chunks only; one `Scan` node in ONNX.
+    In chunks here, with matrix products inside a chunk and a loop over chunks only; by flash-linear-attention's kernels
+    where `fla.usable`; one `Scan` node in ONNX.
 
     Args:
         real: (B, T) bool; what is not real leaves the matrix as it is.
@@ -72,13 +77,16 @@ def matrix_recurrence(
     Returns:
         o (B, T, H, V) and the last matrix, in the dtype of `state`.
     """
+    if real is not None:
+        updates = _only_real(updates, real)
+    if not single and not emitting() and fla.usable(updates):
+        o, matrix = fla.run(updates, state)
+        return o, matrix.to(state.dtype)
     wide = torch.promote_types(updates.v.dtype, torch.float32)
     device = updates.v.device.type
     mixed = not emitting() and torch.is_autocast_enabled(device)
     with torch.autocast(device, enabled=False) if mixed else nullcontext():
-        updates = updates.each(lambda x: x.to(wide))
-        if real is not None:
-            updates = _only_real(updates, real)
+        updates = _without_beta(updates.each(lambda x: x.to(wide)))
         if single:
             matrix, o = _step(updates.each(lambda x: x.squeeze(1)), state.to(wide))
             o = o.unsqueeze(1)
@@ -98,6 +106,14 @@ def _only_real(updates: Updates, real: Tensor) -> Updates:
         log_decay=updates.log_decay.masked_fill(pad, 0.0),
         erase=None if erase is None else erase.masked_fill(pad, 0.0),
     )
+
+
+def _without_beta(updates: Updates) -> Updates:
+    """The delta rule as a write of beta k (v - found)^T, where `read` finds."""
+    if updates.beta is None:
+        return updates
+    k, read = updates.beta * updates.k, updates.log_decay.exp() * updates.k
+    return updates._replace(k=k, read=read, beta=None)
 
 
 def _step(now: Updates, matrix: Tensor) -> tuple[Tensor, Tensor]:

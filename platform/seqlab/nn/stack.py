@@ -53,6 +53,7 @@ class Stack(nn.Module):
         blocks = [block(d_model, layer) for layer in mixers]
         self.blocks = nn.ModuleList(blocks)
         self.norm = blocks[-1].final_norm()
+        self.first_call = max(layer.first_call for layer in mixers)
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, D) to (B, T, D), and the new state."""

@@ -1,0 +1,69 @@
+"""What the mixers of linear attention share: queries, keys and values, and a matrix of them as the state.
+
+B batch, T length, D d_model, H heads, K key width, V value width, W convolution width.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqlab.mixer import State
+from seqlab.nn.recurrent_mixer import RecurrentMixer
+from seqlab.nn.short_conv import ShortConv
+
+
+class LinearFamily(RecurrentMixer):
+    """A subclass gives `mix`: what it projects, how it updates the matrix, and what it makes of the readings.
+
+    The state is `s (B, H, K, V)` and, where there is a short convolution, before it `conv (B, W - 1, H (2 K + V))`,
+    the last projected inputs.
+
+    Args:
+        head_dim, value_dim: K and V of the projections.
+        columns: V of the matrix, where it holds more than values; None = value_dim.
+        conv_width: W of a short causal convolution of queries, keys and values, and swish after it; None = none.
+        bias: whether the projections have biases.
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        layer: int,
+        *,
+        num_heads: int,
+        head_dim: int,
+        value_dim: int,
+        columns: int | None = None,
+        conv_width: int | None,
+        bias: bool = False,
+    ) -> None:
+        super().__init__(d_model, layer)
+        self.num_heads, self.head_dim, self.value_dim = num_heads, head_dim, value_dim
+        self.columns = value_dim if columns is None else columns
+        self.widths = [num_heads * head_dim, num_heads * head_dim, num_heads * value_dim]
+        self.q_proj, self.k_proj, self.v_proj = (nn.Linear(d_model, width, bias=bias) for width in self.widths)
+        self.looks_back = conv_width is not None
+        if conv_width is not None:
+            self.conv = ShortConv(sum(self.widths), conv_width, bias=False)
+
+    def project(self, x: Tensor, state: State, real: Tensor | None) -> tuple[Tensor, Tensor, Tensor, State]:
+        """q and k (B, T, H, K), v (B, T, H, V), and the convolution's part of the new state."""
+        parts, conv_state = [self.q_proj(x), self.k_proj(x), self.v_proj(x)], {}
+        if self.looks_back:
+            length = None if real is None else real.sum(dim=1)
+            convolved, conv_state["conv"] = self.conv(torch.cat(parts, dim=-1), state["conv"], length)
+            parts = list(torch.split(F.silu(convolved), self.widths, dim=-1))
+        q, k, v = (torch.unflatten(part, -1, (self.num_heads, -1)) for part in parts)
+        return q, k, v, conv_state
+
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
+        s = self.k_proj.weight.new_zeros(batch_size, self.num_heads, self.head_dim, self.columns)
+        return {"conv": self.conv.init_state(batch_size), "s": s} if self.looks_back else {"s": s}
+
+
+def unit(x: Tensor) -> Tensor:
+    """x (..., K) divided by its length, with the delta rule's authors' 1e-6 inside the root; in at least float32."""
+    x = x.to(torch.promote_types(x.dtype, torch.float32))
+    return x * (x.square().sum(dim=-1, keepdim=True) + 1e-6).rsqrt()
