@@ -57,16 +57,17 @@ def seconds(form: Callable[[Mixer, Tensor], Tensor], mixer: Mixer, length: int) 
     return min(times[1:])
 
 
-def exponent(times: list[float]) -> float:
-    """The slope of log(time) over log(length)."""
-    return float(np.polyfit(np.log(LENGTHS), np.log(times), 1)[0])
+def exponent(times: list[float], shortest: int) -> float:
+    """The slope of log(time) over log(length), from a length on."""
+    first = LENGTHS.index(shortest)
+    return float(np.polyfit(np.log(LENGTHS[first:]), np.log(times[first:]), 1)[0])
 
 
 def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     print(f"d_model {WIDTH}, batch {BATCH}, float32, one thread, forward and backward, milliseconds")
-    head = ["parallel", "step loop", "ratio", *(f"T {length}" for length in LENGTHS), "exponent"]
+    head = ["parallel", "step loop", "ratio", *(f"T {length}" for length in LENGTHS), "exponent", "from 2048"]
     print(f"{'':20}" + "".join(f"{name:>10}" for name in head))
     for build in [*LINEAR, Attention]:
         mixer = build(WIDTH)
@@ -74,7 +75,9 @@ def main() -> None:
         loop = seconds(step_loop, mixer, LENGTH) if build in LINEAR else float("nan")
         fast = times[LENGTHS.index(LENGTH)]
         row = [f"{1e3 * value:.1f}" for value in (fast, loop)] + [f"{loop / fast:.1f}"]
-        row += [f"{1e3 * value:.1f}" for value in times] + [f"{exponent(times):.2f}"]
+        row += [f"{1e3 * value:.1f}" for value in times] + [
+            f"{exponent(times, shortest):.2f}" for shortest in (LENGTHS[0], 2048)
+        ]
         print(f"{build.__name__:20}" + "".join(f"{cell:>10}" for cell in row), flush=True)
 
 

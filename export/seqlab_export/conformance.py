@@ -82,28 +82,40 @@ def conformance(
     """Measures each mixer with each encoding."""
     rows = []
     for (mixer_name, mixer), (name, encoding) in ((m, p) for m in mixers.items() for p in encodings.items()):
-        rows.append(Row(mixer_name, name, _measure(mixer, encoding)))
+        rows.append(Row(mixer_name, name, measure(mixer, encoding)))
         on_row(rows[-1])
     return rows
 
 
-def _measure(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, Cell]:
+def measure(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, Cell]:
+    """The cells of one pair."""
+    return measure_mixer(mixer, encoding) | measure_onnx(mixer, encoding)
+
+
+def measure_mixer(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, Cell]:
+    """The cells that need no export."""
     try:
         probe = _Probe(mixer, encoding)
     except ValueError as error:
-        return dict.fromkeys(CHECKS, Cell(unsupported=str(error)))
+        return dict.fromkeys(CHECKS[:4], Cell(unsupported=str(error)))
     cells = {"laws": _cell(lambda: max(_law_errors(probe)))}
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)):
         cells[name] = _cell(partial(_precision_error, probe, dtype))
+    return cells
+
+
+def measure_onnx(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, Cell]:
+    """The cells of the two graphs."""
     try:
         model = _decoder(mixer, encoding)
     except ValueError as error:
-        return cells | dict.fromkeys(("ONNX full", "ONNX step"), Cell(unsupported=_sentence(error)))
+        return dict.fromkeys(CHECKS[4:], Cell(unsupported=_sentence(error)))
     try:
         report = _parity(model)
     except Exception as error:
-        return cells | dict.fromkeys(("ONNX full", "ONNX step"), Cell(failed=_sentence(error)))
-    for name, kind in (("ONNX full", "prefill"), ("ONNX step", "step")):
+        return dict.fromkeys(CHECKS[4:], Cell(failed=_sentence(error)))
+    cells = {}
+    for name, kind in zip(CHECKS[4:], ("prefill", "step"), strict=True):
         errors = [check.error for check in report.checks if check.kind == kind and check.error is not None]
         wrong = [check.note for check in report.checks if not check.ok]
         cells[name] = Cell(failed=wrong[0]) if wrong else Cell(max(errors))

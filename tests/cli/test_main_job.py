@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from cli.conftest import TINY, Seqlab
+from seqlab.cli import main
 
 Fitted = tuple[Path, Seqlab]
 
@@ -44,7 +45,9 @@ def test_compare_adds_days_and_cost(fitted: Fitted) -> None:
     assert "first" in page and "<svg" in page and "http-equiv" not in page
 
 
-def test_export_verify_and_generate_agree(fitted: Fitted) -> None:
+def test_export_verify_and_generate_agree(
+    fitted: Fitted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, seqlab = fitted
     done = seqlab("export", "first", "--out", "bundle")
     assert "prefill" in done.stdout and "ok" in done.stdout
@@ -56,9 +59,12 @@ def test_export_verify_and_generate_agree(fitted: Fitted) -> None:
     from_run, from_bundle = seqlab("generate", "first", *options), seqlab("generate", "bundle", *options)
     assert from_run.stdout == from_bundle.stdout and len(from_run.stdout) > 1
     assert seqlab("generate", "bundle", *options[:-1], "8").stdout != from_bundle.stdout
-    greedy = seqlab("generate", "first", "--temperature", "0", "--prompt", "the ", "--max-new-tokens", "20")
-    again = seqlab("generate", "bundle", "--temperature", "0", "--prompt", "the ", "--max-new-tokens", "20")
-    assert greedy.stdout == again.stdout
+    monkeypatch.chdir(folder)
+    greedy = set()
+    for source in ("first", "bundle"):
+        assert main(["generate", source, "--temperature", "0", "--prompt", "the ", "--max-new-tokens", "20"]) == 0
+        greedy.add(capsys.readouterr().out)
+    assert len(greedy) == 1
 
     weights = folder / "bundle" / "weights.bin"
     spoiled = bytearray(weights.read_bytes())
@@ -67,12 +73,17 @@ def test_export_verify_and_generate_agree(fitted: Fitted) -> None:
     assert "weights.bin" in seqlab("verify", "bundle", code=1).stdout
 
 
-def test_a_run_is_named_by_id_prefix_name_or_checkpoint(fitted: Fitted) -> None:
+def test_a_run_is_named_by_id_prefix_name_or_checkpoint(
+    fitted: Fitted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, seqlab = fitted
     run_id = seqlab("compare", "--experiment", "tiny", "--quiet").stdout.split()[0]
     (checkpoint,) = folder.glob(f"mlruns/*/{run_id}/artifacts/checkpoints/best.ckpt")
-    options = ("--prompt", "a", "--max-new-tokens", "5")
-    texts = {seqlab("generate", run, *options).stdout for run in (run_id, run_id[:8], "first", str(checkpoint))}
+    monkeypatch.chdir(folder)
+    texts = set()
+    for run in (run_id, run_id[:8], "first", str(checkpoint)):
+        assert main(["generate", run, "--prompt", "a", "--max-new-tokens", "5"]) == 0
+        texts.add(capsys.readouterr().out)
     assert len(texts) == 1
     assert "no run" in seqlab("generate", "nobody", code=2).stderr
 

@@ -16,7 +16,21 @@ from seqlab.cli import main
 from seqlab.mixer import Mixer, State
 from seqlab.positions import NoPositions, PositionalEncoding, RoPE
 from seqlab.recurrence import GRU
-from seqlab_export.conformance import CHECKS, Row, all_mixers, all_positions, conformance
+from seqlab_export.conformance import (
+    CHECKS,
+    Cell,
+    Row,
+    all_mixers,
+    all_positions,
+    conformance,
+    measure_mixer,
+    measure_onnx,
+)
+
+MATRIX = json.loads((Path(__file__).parents[2] / "docs" / "conformance.json").read_text(encoding="utf-8"))
+COMMITTED = {(row["mixer"], row["positions"]): row for row in MATRIX}
+SMALLEST = 1e-16
+"""Of a law's error: below it there is nothing but luck."""
 
 
 def measured(mixer: type[Mixer], encoding: type[PositionalEncoding]) -> Row:
@@ -30,6 +44,35 @@ def test_nothing_of_the_library_is_left_out() -> None:
     assert {cls.__name__ for cls in concrete_subclasses(Mixer)} <= named
     assert {f"Attention, {cls.__name__}" for cls in concrete_subclasses(AttentionPart)} <= named
     assert {cls.__name__ for cls in concrete_subclasses(PositionalEncoding)} == set(all_positions())
+
+
+def test_the_committed_matrix_is_of_this_library() -> None:
+    assert list(COMMITTED) == [(mixer, positions) for mixer in all_mixers() for positions in all_positions()]
+    assert all(set(CHECKS) < set(row) for row in MATRIX)
+    assert not [row for row in MATRIX if any("failed" in row[check] for check in CHECKS)]
+
+
+@pytest.mark.parametrize("mixer", all_mixers())
+def test_the_committed_matrix_holds(mixer: str) -> None:
+    """Each mixer without positions, attention with every encoding; all pairs are the command's."""
+    for positions in all_positions() if mixer == "Attention" else ["NoPositions"]:
+        pair = (mixer, positions)
+        agree(pair, measure_mixer(all_mixers()[mixer], all_positions()[positions]))
+
+
+@pytest.mark.parametrize("pair", [("GRU", "NoPositions"), ("Attention", "RoPE"), ("GRU", "RoPE")])
+def test_the_committed_matrix_holds_in_onnx(pair: tuple[str, str]) -> None:
+    agree(pair, measure_onnx(all_mixers()[pair[0]], all_positions()[pair[1]]))
+
+
+def agree(pair: tuple[str, str], cells: dict[str, Cell]) -> None:
+    """Of one status, one reason, and errors within ten times of each other."""
+    for check, cell in cells.items():
+        committed = Cell(**COMMITTED[pair][check])
+        assert (committed.unsupported, committed.failed) == (cell.unsupported, cell.failed), (pair, check)
+        if cell.error is not None and committed.error is not None:
+            ours, theirs = max(cell.error, SMALLEST), max(committed.error, SMALLEST)
+            assert theirs / 10 <= ours <= 10 * theirs, (pair, check, cell.error, committed.error)
 
 
 def test_every_cell_is_an_error_of_its_precision() -> None:

@@ -23,9 +23,14 @@ from seqlab.nn.onnx_mode import emit_onnx
 from seqlab_export.graphs import OPSET
 from tolerances import TOLERANCE
 
-WITH_MEMORY = [mixer for mixer in MIXERS if mixer.memory]
+IN_EVERY_RUN = ("cross-attention", "additive", "multiplicative-local-fed-gru")
+WITH_MEMORY = [
+    pytest.param(mixer, id=mixer.name, marks=[] if mixer.name in IN_EVERY_RUN else pytest.mark.slow)
+    for mixer in MIXERS
+    if mixer.memory
+]
 FILES = ("sequence.onnx", "step.onnx")
-mixers = pytest.mark.parametrize("case", WITH_MEMORY, ids=lambda case: case.name)
+mixers = pytest.mark.parametrize("case", WITH_MEMORY)
 
 
 class Sequence(nn.Module):
