@@ -1,6 +1,6 @@
 """The batch types that data and tasks share. Torch only.
 
-B batch, T length.
+B batch, T length, S source length, F features.
 """
 
 from __future__ import annotations
@@ -25,3 +25,35 @@ class TokenBatch(NamedTuple):
     tokens: Tensor
     targets: Tensor
     num_chars: Tensor
+
+
+class PairBatch(NamedTuple):
+    """Sources and what is to be written of them, one after the other.
+
+    Attributes:
+        source: (B, S) int64.
+        source_mask: (B, S) bool, True = a real token.
+        tokens: (B, T) int64, what the decoder reads: bos, then the target.
+        targets: (B, T) int64, what it predicts: the target, then eos; `IGNORE` at pads.
+        rows: (B,) int64, the places of the pairs in their split, where their references are found.
+    """
+
+    source: Tensor
+    source_mask: Tensor
+    tokens: Tensor
+    targets: Tensor
+    rows: Tensor
+
+
+class LabelledBatch(NamedTuple):
+    """Sequences and what is to be said of them.
+
+    Attributes:
+        inputs: (B, T) int64 tokens, or (B, T, F) features.
+        pad_mask: (B, T) bool, True = a real token.
+        targets: (B,) int64 classes, (B, T) int64 tags with `IGNORE` at pads, or floats.
+    """
+
+    inputs: Tensor
+    pad_mask: Tensor
+    targets: Tensor
