@@ -88,6 +88,10 @@ class BundleRunner:
         logits, new_state = self.run(self.step_model, column, np.ones(column.shape, dtype=np.bool_), state)
         return logits[:, 0], new_state
 
+    def select(self, state: State, rows: NDArray[np.int64]) -> State:
+        """The state of these rows, in this order."""
+        return {name: entry[rows] for name, entry in state.items()}
+
     def generate_text(
         self,
         prompt: str,

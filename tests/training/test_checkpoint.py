@@ -68,13 +68,15 @@ def test_best_and_last_are_left_with_what_seqlab_adds(tmp_path: Path) -> None:
     trainer = recorder(tmp_path, Checkpoints(config=config), max_epochs=3)
     data = TinyData()
     data.tokenizer = CharacterStub()  # type: ignore[attr-defined]
+    data.vocab_size = 2  # type: ignore[attr-defined]
     trainer.fit(Scored([3.0, 1.0, 2.0]), datamodule=data)
     assert sorted(os.listdir(tmp_path / "checkpoints")) == ["best.ckpt", "last.ckpt"]
     assert epoch_of(tmp_path / "checkpoints" / "best.ckpt") == 1
     assert epoch_of(tmp_path / "checkpoints" / "last.ckpt") == 2
     for name in ("best", "last"):
         added = read_checkpoint(tmp_path / "checkpoints" / f"{name}.ckpt")["seqlab"]
-        assert added == {"config": config, "tokenizer": {"characters": "ab"}, "run_id": "1f2e"}
+        tokenizers = {"tokenizer": {"characters": "ab"}, "source_tokenizer": None}
+        assert added == {"config": config, "told": {"vocab_size": 2}, **tokenizers, "run_id": "1f2e"}
     assert trainer.checkpoint_callback is not None
     assert trainer.checkpoint_callback.best_model_path == str(tmp_path / "checkpoints" / "best.ckpt")  # type: ignore[attr-defined]
 

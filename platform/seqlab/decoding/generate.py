@@ -59,18 +59,12 @@ def generate(
     Raises:
         ValueError: no prompt or an empty one, an id outside the vocabulary, or a length past `max_seq_len`.
     """
-    lengths = _checked_lengths(model, prompts, max_new_tokens)
-    width = max(lengths)
-    tokens = np.zeros((len(prompts), width), dtype=np.int64)
-    for row, prompt in enumerate(prompts):
-        tokens[row, width - lengths[row] :] = prompt
-    pad_mask = np.arange(width) >= width - np.array(lengths)[:, None]
-
+    lengths = check_lengths(model, prompts, max_new_tokens)
     chosen: list[list[int]] = [[] for _ in prompts]
     running = list(range(len(prompts)))
     # A row that has ended is fed token 0 until the others end; nothing reads what it gives.
     last = np.zeros(len(prompts), dtype=np.int64)
-    logits, state = model.prefill(tokens, pad_mask)
+    logits, state = model.prefill(*padded_left(prompts, lengths))
     for step in range(max_new_tokens):
         if step > 0:
             logits, state = model.step(last, state)
@@ -86,7 +80,19 @@ def generate(
     return chosen
 
 
-def _checked_lengths(model: Decoder, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[int]:
+def padded_left(
+    prompts: Sequence[Sequence[int]], lengths: Sequence[int]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Prompts of these lengths as one array (B, T), and which of it is real."""
+    width = max(lengths)
+    tokens = np.zeros((len(prompts), width), dtype=np.int64)
+    for row, prompt in enumerate(prompts):
+        tokens[row, width - lengths[row] :] = prompt
+    return tokens, np.arange(width) >= width - np.array(lengths)[:, None]
+
+
+def check_lengths(model: Decoder, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[int]:
+    """The lengths of the prompts, if the model can read and continue them; raises ValueError if it cannot."""
     if max_new_tokens < 1:
         raise ValueError(f"max_new_tokens must be at least 1, got {max_new_tokens}")
     if not prompts:

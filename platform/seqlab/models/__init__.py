@@ -1,5 +1,8 @@
 """Models: plain nn.Modules over the block library."""
 
 from seqlab.models.decoder import DecoderLM
+from seqlab.models.encoder import Encoder
+from seqlab.models.encoder_decoder import EncoderDecoder
+from seqlab.models.rnn_seq2seq import RNNSeq2Seq
 
-__all__ = ["DecoderLM"]
+__all__ = ["DecoderLM", "Encoder", "EncoderDecoder", "RNNSeq2Seq"]

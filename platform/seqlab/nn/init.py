@@ -18,3 +18,15 @@ def init_gpt2(model: nn.Module, num_layers: int) -> None:
             nn.init.normal_(module.weight, std=std)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)
+
+
+def init_transformer(model: nn.Module) -> None:
+    """Linear weights by Glorot & Bengio 2010, uniform, biases zero; embeddings from N(0, 1/d_model), to be scaled by
+    sqrt(d_model) (Vaswani et al. 2017, section 3.4, and their code). Recurrent cells keep PyTorch's own."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)

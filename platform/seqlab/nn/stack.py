@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
+import torch
 from torch import Tensor, nn
 
 from seqlab.mixer import SHARED_STATE, Mixer, State
@@ -19,7 +20,7 @@ class Stack(nn.Module):
 
     Args:
         mixer: called with d_model and the layer's index; a list is repeated over the layers (a hybrid stack).
-        positions: attached to every mixer.
+        positions: attached to every mixer of the sequence.
         block: called with d_model and the layer's mixer.
         causal: whether every mixer must be causal.
 
@@ -49,17 +50,29 @@ class Stack(nn.Module):
                     f"layer {k} is {type(layer).__name__}, which is not causal as it is set, but this model is; "
                     "give it a causal mixer or pattern"
                 )
-            layer.attach_positions(positions)
+            # Cross-attention beside what mixes the sequence itself is told no positions of its own.
+            if not layer.needs_memory or all(other.needs_memory for other in mixers):
+                layer.attach_positions(positions)
         blocks = [block(d_model, layer) for layer in mixers]
         self.blocks = nn.ModuleList(blocks)
         self.norm = blocks[-1].final_norm()
         self.first_call = max(layer.first_call for layer in mixers)
+        self._entries = [_entries(layer) for layer in mixers]
 
-    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
-        """x (B, T, D) to (B, T, D), and the new state."""
+    def forward(
+        self,
+        x: Tensor,
+        state: State | None = None,
+        *,
+        pad_mask: Tensor | None = None,
+        memory: Tensor | None = None,
+        memory_mask: Tensor | None = None,
+    ) -> tuple[Tensor, State]:
+        """x (B, T, D) to (B, T, D), and the new state; the arguments are the mixers'."""
         layer_states: list[State] = []
+        given = {"pad_mask": pad_mask, "memory": memory, "memory_mask": memory_mask}
         for k, block in enumerate(self._blocks()):
-            x, layer_state = block(x, None if state is None else _select(state, k), pad_mask=pad_mask)
+            x, layer_state = block(x, None if state is None else self._select(state, k), **given)
             layer_states.append(layer_state)
         return self.norm(x), _flat(layer_states)
 
@@ -67,12 +80,12 @@ class Stack(nn.Module):
         """One position: x_t (B, D)."""
         layer_states: list[State] = []
         for k, block in enumerate(self._blocks()):
-            x_t, layer_state = block.step(x_t, _select(state, k))
+            x_t, layer_state = block.step(x_t, self._select(state, k))
             layer_states.append(layer_state)
         return self.norm(x_t), _flat(layer_states)
 
-    def init_state(self, batch_size: int) -> State:
-        return _flat([block.mixer.init_state(batch_size) for block in self._blocks()])
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
+        return _flat([block.mixer.init_state(batch_size, memory, memory_mask) for block in self._blocks()])
 
     def state_size(self, seq_len: int) -> int:
         return sum(block.mixer.state_size(seq_len) for block in self._blocks())
@@ -80,12 +93,13 @@ class Stack(nn.Module):
     def _blocks(self) -> Iterator[Block]:
         return cast(Iterator[Block], iter(self.blocks))
 
+    def _select(self, state: State, k: int) -> State:
+        return {name: state[name if name in SHARED_STATE else f"{k}_{name}"] for name in self._entries[k]}
 
-def _select(state: State, k: int) -> State:
-    prefix = f"{k}_"
-    shared = {name: state[name] for name in SHARED_STATE if name in state}
-    own = {name.removeprefix(prefix): entry for name, entry in state.items() if name.startswith(prefix)}
-    return shared | own
+
+def _entries(mixer: Mixer) -> list[str]:
+    """The names of a mixer's state."""
+    return list(mixer.init_state(0, torch.zeros(0, 0, mixer.d_model))) if mixer.causal else []
 
 
 def _flat(layer_states: list[State]) -> State:

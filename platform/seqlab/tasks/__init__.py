@@ -1,5 +1,6 @@
 """Tasks: LightningModules that wrap a model with its loss, metrics and optimiser."""
 
 from seqlab.tasks.language_modeling import LanguageModeling
+from seqlab.tasks.translation import Translation
 
-__all__ = ["LanguageModeling"]
+__all__ = ["LanguageModeling", "Translation"]

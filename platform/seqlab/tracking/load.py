@@ -9,7 +9,6 @@ from typing import Any
 
 import lightning as L
 
-from seqlab.models import DecoderLM
 from seqlab.tracking.runs import find_run
 from seqlab.training.checkpoint_io import read_checkpoint
 from seqlab.training.config import build, check_trust
@@ -25,7 +24,8 @@ class LoadedRun:
         config: its resolved configuration.
         task: the LightningModule around the model, in eval mode.
         model: the trained model.
-        tokenizer: its tokenizer.
+        tokenizer: its tokenizer; of two, the target's. None where it has none.
+        source_tokenizer: the source's, where it is another.
         datamodule: its data module; its text is read only when it is used.
     """
 
@@ -33,8 +33,9 @@ class LoadedRun:
     commit: str | None
     config: dict[str, Any]
     task: L.LightningModule
-    model: DecoderLM
+    model: Any
     tokenizer: Any
+    source_tokenizer: Any
     datamodule: L.LightningDataModule
 
 
@@ -61,8 +62,12 @@ def load_run(run: str, *, trust: Sequence[str] = ()) -> LoadedRun:
         raise ValueError(f"{path} is a checkpoint, but not one of seqlab's: it embeds no config")
     stored = checkpoint["seqlab"]
     check_trust(stored["config"], trust)
-    tokenizer = tokenizer_from_dict(stored["tokenizer"])
-    task, datamodule = build(stored["config"], tokenizer.vocab_size)
+    tokenizer, source_tokenizer = (
+        tokenizer_from_dict(stored[name]) if stored.get(name) else None for name in ("tokenizer", "source_tokenizer")
+    )
+    task, datamodule = build(stored["config"], stored["told"])
     task.load_state_dict(checkpoint["state_dict"])
     task.eval()
-    return LoadedRun(stored["run_id"], commit, stored["config"], task, task.model, tokenizer, datamodule)
+    return LoadedRun(
+        stored["run_id"], commit, stored["config"], task, task.model, tokenizer, source_tokenizer, datamodule
+    )

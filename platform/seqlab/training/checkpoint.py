@@ -12,6 +12,8 @@ import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from torch import Tensor
 
+from seqlab.training.config import LINKS
+
 
 class Checkpoints(ModelCheckpoint):
     """Keeps `best.ckpt`, by the monitored metric, and `last.ckpt`, from which a fit resumes exactly.
@@ -20,8 +22,8 @@ class Checkpoints(ModelCheckpoint):
     follows, and not before a validation, but after it, so that a resumed fit neither misses nor repeats one. `best`
     is written after a validation. Both go to the logger's `checkpoint_dir`, or where Lightning would put them.
 
-    A checkpoint holds `checkpoint["seqlab"] = {"config", "tokenizer", "run_id"}`: the resolved configuration, the
-    datamodule's tokenizer (None if it has none) and the logger's run (None if it has none).
+    A checkpoint holds `checkpoint["seqlab"]`: "config", the resolved configuration; "told", what the data module told
+    the task; its "tokenizer" and "source_tokenizer", and "run_id", the logger's run, None where there is none.
 
     Args:
         config: the resolved configuration, JSON values only.
@@ -52,12 +54,13 @@ class Checkpoints(ModelCheckpoint):
             super().setup(trainer, pl_module, stage)
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        tokenizer = getattr(_datamodule(trainer), "tokenizer", None)
-        run_id = getattr(trainer.logger, "run_id", None)
+        datamodule = _datamodule(trainer)
+        tokenizers = {name: getattr(datamodule, name, None) for name in ("tokenizer", "source_tokenizer")}
         checkpoint["seqlab"] = {
             "config": self.config,
-            "tokenizer": None if tokenizer is None else tokenizer.to_dict(),
-            "run_id": run_id,
+            "told": {name: getattr(datamodule, name) for name in LINKS if hasattr(datamodule, name)},
+            **{name: None if found is None else found.to_dict() for name, found in tokenizers.items()},
+            "run_id": getattr(trainer.logger, "run_id", None),
         }
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

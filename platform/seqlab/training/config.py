@@ -26,7 +26,7 @@ BLOCK_MODULES = (
     "seqlab_data.tokenizers",
 )
 TRUSTED_ROOTS = ("seqlab", "seqlab_data", "torch", "lightning", "pytorch_lightning")
-LINKS = ("vocab_size", "seq_len")
+LINKS = ("vocab_size", "target_vocab_size", "num_classes", "seq_len")
 """What the data module tells the task, so that a config never repeats a number."""
 
 
@@ -125,20 +125,19 @@ def check_trust(config: dict[str, Any], trust: Sequence[str]) -> None:
             )
 
 
-def build(config: dict[str, Any], vocab_size: int) -> tuple[Any, Any]:
+def build(config: dict[str, Any], told: dict[str, int]) -> tuple[Any, Any]:
     """The task and the data module of a stored config, without reading any data.
 
     Args:
         config: what a run stored.
-        vocab_size: of the tokenizer that the run stored; the data module would have to read its text to tell.
+        told: what its data module told the task, by the names of `LINKS`; it would have to read its data to tell again.
     """
     import lightning as L
 
     import_blocks()
     data = _instantiate(L.LightningDataModule, config["data"])
-    told = {"vocab_size": vocab_size, "seq_len": data.seq_len}
     task_config = config["model"]
-    init_args = task_config.get("init_args", {}) | {name: told[name] for name in LINKS}
+    init_args = task_config.get("init_args", {}) | told
     return _instantiate(L.LightningModule, {**task_config, "init_args": init_args}), data
 
 

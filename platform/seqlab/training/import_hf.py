@@ -41,13 +41,14 @@ def import_hf(folder: Path, *, experiment: str, run_name: str | None) -> str:
         },
         "model": {"class_path": "seqlab.tasks.LanguageModeling", "init_args": {"model": pretrained.model}},
     }
-    task, _ = build(config, tokenizer.vocab_size)
+    told = {"vocab_size": tokenizer.vocab_size, "seq_len": pretrained.seq_len}
+    task, _ = build(config, told)
     task.model.load_state_dict(pretrained.weights)
 
     logger = RunLogger(experiment, name=run_name or folder.resolve().name)
     assert logger.checkpoint_dir is not None
     logger.checkpoint_dir.mkdir(parents=True, exist_ok=True)
-    stored = {"config": config, "tokenizer": tokenizer.to_dict(), "run_id": logger.run_id}
+    stored = {"config": config, "told": told, "tokenizer": tokenizer.to_dict(), "run_id": logger.run_id}
     AtomicCheckpointIO().save_checkpoint(
         {"state_dict": task.state_dict(), "seqlab": stored}, logger.checkpoint_dir / "best.ckpt"
     )

@@ -1,0 +1,134 @@
+"""Beam search: the best texts of a model, not one greedy one.
+
+B prompts, K beams, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab.decoding.generate import Decoder, check_lengths, padded_left
+
+
+class BeamDecoder(Decoder, Protocol):
+    """What the search needs of a model."""
+
+    def select(self, state: Any, rows: NDArray[np.int64]) -> Any:
+        """The state of these rows, in this order; a row may occur often."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A text that was found.
+
+    Attributes:
+        tokens: the new tokens, with the stop token if it ends with one.
+        score: the sum of their log-probabilities, over (number of tokens)^length_penalty.
+    """
+
+    tokens: list[int]
+    score: float
+
+
+def beam_search(
+    model: BeamDecoder,
+    prompts: Sequence[Sequence[int]],
+    *,
+    beams: int,
+    max_new_tokens: int,
+    stop_ids: Collection[int] = (),
+    length_penalty: float = 1.0,
+) -> list[list[Hypothesis]]:
+    """Continues each prompt in the K best ways that are found (Graves 2012, section 3.2; the length normalisation of
+    Wu et al. 2016 without its constant). With one beam it is greedy decoding.
+
+    At each step the K best continuations of a prompt's K beams are kept; one that ends with a stop token, and is among
+    the K best, is finished. A prompt is done when K are finished, or at max_new_tokens. All scores are float64; of
+    equal ones the earlier beam's and the lower token's is better.
+
+    Args:
+        beams: K, at least 1.
+        max_new_tokens: most tokens to add to a prompt.
+        stop_ids: tokens that end a text, which keeps them.
+        length_penalty: 0 prefers short texts, 1 compares log-probabilities a token.
+
+    Returns:
+        At most K hypotheses a prompt, the best first.
+
+    Raises:
+        ValueError: as `generate` does, or a number of beams under 1.
+    """
+    if beams < 1:
+        raise ValueError(f"beams must be at least 1, got {beams}")
+    lengths = check_lengths(model, prompts, max_new_tokens)
+    logits, state = model.prefill(*padded_left(prompts, lengths))
+    state = model.select(state, np.repeat(np.arange(len(prompts)), beams))
+    logits = np.repeat(logits, beams, axis=0)
+    searches = [_Search(beams, length_penalty) for _ in prompts]
+    for step in range(max_new_tokens):
+        chosen = [
+            search.extend(part, stop_ids, last=step == max_new_tokens - 1)
+            for search, part in zip(searches, np.split(_log_softmax(logits), len(prompts)), strict=True)
+        ]
+        if all(search.done for search in searches):
+            break
+        rows = np.concatenate([row * beams + beam for row, (beam, _) in enumerate(chosen)])
+        logits, state = model.step(np.concatenate([token for _, token in chosen]), model.select(state, rows))
+    return [sorted(search.finished, key=lambda found: -found.score)[:beams] for search in searches]
+
+
+class _Search:
+    """The beams of one prompt."""
+
+    def __init__(self, beams: int, length_penalty: float) -> None:
+        self.beams = beams
+        self.length_penalty = length_penalty
+        self.finished: list[Hypothesis] = []
+        self.tokens: list[list[int]] = [[] for _ in range(beams)]
+        # At first all beams are one.
+        self.scores = np.where(np.arange(beams) == 0, 0.0, -np.inf)
+
+    @property
+    def done(self) -> bool:
+        return len(self.finished) >= self.beams
+
+    def extend(
+        self, log_probs: NDArray[np.float64], stop_ids: Collection[int], *, last: bool
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Goes one token on, from log_probs (K, V).
+
+        Returns:
+            For each new beam the old one that it continues, and its token, (K,) each.
+        """
+        if self.done:
+            return np.arange(self.beams), np.zeros(self.beams, dtype=np.int64)
+        vocab_size = log_probs.shape[1]
+        totals = (self.scores[:, None] + log_probs).ravel()
+        going: list[tuple[int, int]] = []
+        for rank, place in enumerate(np.argsort(-totals, kind="stable")[: self.beams * (1 + len(stop_ids))].tolist()):
+            beam, token = divmod(place, vocab_size)
+            if len(going) == self.beams or not np.isfinite(totals[place]):
+                break
+            if token not in stop_ids and not last:
+                going.append((beam, token))
+            elif rank < self.beams:
+                tokens = [*self.tokens[beam], token]
+                self.finished.append(Hypothesis(tokens, float(totals[place]) / len(tokens) ** self.length_penalty))
+        # A model of few tokens may have fewer ways to go on than beams: the rest can win nothing.
+        fill = self.beams - len(going)
+        chosen = np.array([*going, *[(0, 0)] * fill], dtype=np.int64)
+        self.scores = np.array([totals[b * vocab_size + t] for b, t in going] + [-np.inf] * fill)
+        self.tokens = [[*self.tokens[b], t] for b, t in chosen.tolist()]
+        return chosen[:, 0], chosen[:, 1]
+
+
+def _log_softmax(logits: NDArray[np.floating]) -> NDArray[np.float64]:
+    wide = logits.astype(np.float64)
+    wide -= wide.max(axis=-1, keepdims=True)
+    result: NDArray[np.float64] = wide - np.log(np.exp(wide).sum(axis=-1, keepdims=True))
+    return result

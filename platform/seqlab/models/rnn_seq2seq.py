@@ -1,0 +1,107 @@
+"""Sequence to sequence with two recurrences and nothing between them but a vector.
+
+B batch, S source length, T target length, D d_model, V target vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqlab.mixer import State, check_state, layout_of
+from seqlab.recurrence import GRU
+from seqlab.recurrence.base import FusedRecurrence
+
+
+class RNNSeq2Seq(nn.Module):
+    """One recurrence reads the source, and its last state is the first one of another, which writes the target
+    (Sutskever et al. 2014, "Sequence to sequence learning with neural networks").
+
+    Its state is that of the decoder's recurrence; before it, where the context is fed, `memory_context (B, D)`.
+
+    Args:
+        vocab_size, target_vocab_size: numbers of tokens of the source and of the target.
+        max_seq_len: is not used: a recurrence has no limit.
+        recurrence: RNN, LSTM or GRU, called with d_model and 0 for the encoder, 1 for the decoder.
+        feed_context: whether each step of the decoder also reads the context, the encoder's last output (Cho et al.
+            2014, "Learning phrase representations", equation 10); otherwise it enters once, as the first state.
+        tie_embeddings: the output layer is the target's embedding.
+        dropout: on the embeddings, in training.
+
+    Raises:
+        ValueError: a recurrence that reads both ways.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        target_vocab_size: int,
+        max_seq_len: int,
+        *,
+        d_model: int = 256,
+        recurrence: Callable[[int, int], FusedRecurrence] = GRU,
+        feed_context: bool = False,
+        tie_embeddings: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.vocab_size = target_vocab_size
+        self.max_seq_len = None
+        self.source_embedding = nn.Embedding(vocab_size, d_model)
+        self.embedding = nn.Embedding(target_vocab_size, d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.encoder, self.decoder = recurrence(d_model, 0), recurrence(d_model, 1)
+        if not self.encoder.causal:
+            raise ValueError(
+                f"a {type(self.encoder).__name__} that reads both ways has no last state to write from; use one that "
+                "reads forwards, or a model with attention"
+            )
+        self.context_proj = nn.Linear(d_model, d_model, bias=False) if feed_context else None
+        self.head = None if tie_embeddings else nn.Linear(d_model, target_vocab_size)
+        none = {"memory_context": torch.zeros(0, d_model)} if feed_context else {}
+        self._layout = layout_of(none | self.decoder.init_state(0))
+
+    def begin(self, source: Tensor, source_mask: Tensor | None = None) -> State:
+        """Reads source (B, S) int64, source_mask (B, S) bool, True = a real token: the state before the first token."""
+        state: State
+        _, state = self.encoder(self.dropout(self.source_embedding(source)), pad_mask=source_mask)
+        # The output of the top layer at the last real token is its hidden state.
+        return {"memory_context": state["h"][:, -1]} | state if self.context_proj is not None else state
+
+    def forward(self, tokens: Tensor, state: State, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
+        """Scores of the next token after each of tokens (B, T), which begin with bos: logits (B, T, V), and the state.
+
+        Args:
+            state: of `begin`, or where an earlier call ended.
+            pad_mask: (B, T) bool, True = a real token; padding is leading or trailing.
+
+        Raises:
+            ValueError: the state is another model's or another batch's.
+        """
+        x, own = self._enter(tokens, state)
+        y, new_state = self.decoder(x, own, pad_mask=pad_mask)
+        return self._logits(y), state | new_state
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """One position: tokens (B,) and a state give logits (B, V) and the next state."""
+        x, own = self._enter(tokens.unsqueeze(1), state)
+        y, new_state = self.decoder.step(x.squeeze(1), own)
+        return self._logits(y), state | new_state
+
+    def state_size(self, seq_len: int) -> int:
+        """How many numbers decoding must remember of one sequence, besides the context."""
+        return self.decoder.state_size(seq_len)
+
+    def _enter(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """The decoder's inputs (B, T, D), and its own state."""
+        check_state(state, self._layout, tokens.shape[0], "this model")
+        x = self.dropout(self.embedding(tokens))
+        if self.context_proj is not None:
+            x = x + self.context_proj(state["memory_context"]).unsqueeze(1)
+        return x, {name: state[name] for name in self.decoder.state_names}
+
+    def _logits(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.embedding.weight) if self.head is None else self.head(x)

@@ -1,0 +1,122 @@
+"""Sequence to sequence: write the target of a source.
+
+B batch, T target length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchmetrics import MeanMetric
+
+from seqlab.batch import IGNORE, PairBatch
+from seqlab.decoding import generate
+from seqlab.decoding.torch_model import TorchDecoder
+from seqlab.tasks.task import Task
+from seqlab.tasks.text_scores import score_texts
+
+
+class Translation(Task):
+    """Trains on the cross-entropy of each target token after the true ones before it (teacher forcing), and scores the
+    greedy text of the validation and test sources: BLEU, chrF and exact match, beside loss and token accuracy.
+
+    Args:
+        vocab_size, target_vocab_size: numbers of tokens of both sides; the data module tells them.
+        seq_len: the longest source and target in tokens; the data module tells it.
+        model: called with these three.
+        label_smoothing: in training only (Szegedy et al. 2016).
+        bleu_tokenize: sacrebleu's tokenizer.
+        optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        target_vocab_size: int,
+        seq_len: int,
+        *,
+        model: Callable[[int, int, int], nn.Module],
+        label_smoothing: float = 0.0,
+        bleu_tokenize: str = "13a",
+        **optim: Any,
+    ) -> None:
+        super().__init__(model(vocab_size, target_vocab_size, seq_len), **optim)
+        self.model: Any
+        self.seq_len = seq_len
+        self.label_smoothing = label_smoothing
+        self.bleu_tokenize = bleu_tokenize
+        self.loss, self.accuracy = MeanMetric(), MeanMetric()
+        self._written: dict[int, str] = {}
+
+    def training_step(self, batch: PairBatch, batch_idx: int) -> Tensor:
+        loss = F.cross_entropy(
+            self._logits(batch).flatten(0, 1),
+            batch.targets.flatten(),
+            ignore_index=IGNORE,
+            label_smoothing=self.label_smoothing,
+        )
+        self.log("train/loss", loss.detach(), prog_bar=True)
+        return loss
+
+    def validation_step(self, batch: PairBatch, batch_idx: int) -> None:
+        self._evaluate(batch)
+
+    def on_validation_epoch_end(self) -> None:
+        self._log_scores("val")
+
+    def test_step(self, batch: PairBatch, batch_idx: int) -> None:
+        self._evaluate(batch)
+
+    def on_test_epoch_end(self) -> None:
+        self._log_scores("test")
+
+    def predict_step(self, batch: PairBatch, batch_idx: int) -> list[str]:
+        return self.write(batch)
+
+    def write(self, batch: PairBatch) -> list[str]:
+        """The greedy text of each source."""
+        tokenizer = self.trainer.datamodule.tokenizer  # type: ignore[attr-defined]
+        decoder = TorchDecoder(self.model, self.model.begin(batch.source, batch.source_mask))
+        prompts = [[tokenizer.bos_id]] * len(batch.source)
+        written = generate(decoder, prompts, max_new_tokens=self.seq_len, stop_ids=(tokenizer.eos_id,))
+        return [tokenizer.decode(tokens) for tokens in written]
+
+    def _logits(self, batch: PairBatch) -> Tensor:
+        """(B, T, V) float32, of every target token after the true ones."""
+        state = self.model.begin(batch.source, batch.source_mask)
+        logits: Tensor = self.model(batch.tokens, state, pad_mask=batch.targets != IGNORE)[0]
+        return logits.float()
+
+    def _evaluate(self, batch: PairBatch) -> None:
+        real = batch.targets != IGNORE
+        logits, targets = self._logits(batch)[real], batch.targets[real]
+        self.loss.update(F.cross_entropy(logits, targets, reduction="none"))
+        self.accuracy.update((logits.argmax(dim=-1) == targets).float())
+        self._written |= dict(zip(batch.rows.tolist(), self.write(batch), strict=True))
+
+    def _log_scores(self, stage: str) -> None:
+        loss, written = self.loss.compute(), _of_all_ranks(self._written)
+        scores = {"loss": loss, "perplexity": loss.exp(), "token_accuracy": self.accuracy.compute()}
+        references = self.trainer.datamodule.references(stage)  # type: ignore[attr-defined]
+        rows = sorted(written)
+        texts = [written[row] for row in rows]
+        measured, signatures = score_texts(texts, [references[row] for row in rows], tokenize=self.bleu_tokenize)
+        for name, value in (scores | measured).items():
+            self.log(f"{stage}/{name}", torch.as_tensor(value, dtype=torch.float32), prog_bar=name in ("loss", "bleu"))
+        if (log_tags := getattr(self.logger, "log_tags", None)) is not None:
+            log_tags({f"signature.{name}": signature for name, signature in signatures.items()})
+        self.loss.reset()
+        self.accuracy.reset()
+        self._written.clear()
+
+
+def _of_all_ranks(mine: dict[int, str]) -> dict[int, str]:
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return dict(mine)
+    gathered: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(gathered, mine)
+    return {row: text for some in gathered for row, text in some.items()}

@@ -1,0 +1,109 @@
+"""Beam search against greedy decoding, all texts there are, and a search without cache, state or batch."""
+
+from __future__ import annotations
+
+from functools import partial
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+
+from contracts.subjects import VOCAB_SIZE, decoder_subject
+from models.test_sequence_to_sequence import MODELS as PAIR_MODELS
+from models.test_sequence_to_sequence import built
+from seqlab.attention import Attention
+from seqlab.decoding import Hypothesis, beam_search, generate
+from seqlab.decoding.torch_model import TorchDecoder
+from seqlab.positions import NoPositions, RoPE
+from seqlab.recurrence import GRU
+
+PROMPTS = [[1, 2, 3], [4], [5, 6, 7, 8, 9]]
+STOPS = (2, 7)
+
+
+@pytest.fixture(params=[(Attention, RoPE), (GRU, NoPositions)], ids=["attention", "gru"], name="model")
+def _model(request: pytest.FixtureRequest) -> Any:
+    return decoder_subject(*request.param, tie_embeddings=False).module
+
+
+def log_probs(model: Any, tokens: list[int]) -> torch.Tensor:
+    with torch.no_grad():
+        return model(torch.tensor([tokens]))[0][0, -1].log_softmax(-1)
+
+
+def search_alone(model: Any, prompt: list[int], beams: int, count: int, penalty: float) -> list[Hypothesis]:
+    """As the docstring of `beam_search` says it, one prompt, everything computed anew."""
+    going: list[tuple[float, list[int]]] = [(0.0, [])]
+    finished: list[Hypothesis] = []
+    for step in range(count):
+        ways = []
+        for beam, (score, tokens) in enumerate(going):
+            found = log_probs(model, [*prompt, *tokens]).tolist()
+            ways += [(-(score + p), beam, token, [*tokens, token]) for token, p in enumerate(found)]
+        ways.sort()
+        next_going = []
+        for rank, (negative, _, token, tokens) in enumerate(ways):
+            ends = token in STOPS or step == count - 1
+            if ends and rank < beams and len(next_going) < beams:
+                finished.append(Hypothesis(tokens, -negative / len(tokens) ** penalty))
+            elif not ends and len(next_going) < beams:
+                next_going.append((-negative, tokens))
+        going = next_going
+        if len(finished) >= beams:
+            break
+    return sorted(finished, key=lambda found: -found.score)[:beams]
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+@pytest.mark.parametrize("beams", [1, 2, 5])
+def test_each_prompt_is_searched_as_if_alone_without_a_cache(model: Any, beams: int, penalty: float) -> None:
+    found = beam_search(
+        TorchDecoder(model), PROMPTS, beams=beams, max_new_tokens=6, stop_ids=STOPS, length_penalty=penalty
+    )
+    for hypotheses, prompt in zip(found, PROMPTS, strict=True):
+        expected = search_alone(model, prompt, beams, 6, penalty)
+        assert [h.tokens for h in hypotheses] == [h.tokens for h in expected]
+        assert [h.score for h in hypotheses] == pytest.approx([h.score for h in expected], abs=1e-9)
+
+
+def test_one_beam_is_greedy(model: Any) -> None:
+    decoder = TorchDecoder(model)
+    greedy = generate(decoder, PROMPTS, max_new_tokens=9, stop_ids=STOPS)
+    beam = beam_search(decoder, PROMPTS, beams=1, max_new_tokens=9, stop_ids=STOPS)
+    assert [best.tokens for [best] in beam] == greedy
+
+
+@pytest.mark.parametrize("name", PAIR_MODELS)
+def test_one_beam_is_greedy_over_every_model_with_a_source(name: str) -> None:
+    model, source, mask, _ = built(name)
+    decoder = TorchDecoder(model, model.begin(source, mask))
+    greedy = generate(decoder, [[1]] * 3, max_new_tokens=6, stop_ids=STOPS)
+    beam = beam_search(decoder, [[1]] * 3, beams=1, max_new_tokens=6, stop_ids=STOPS)
+    assert [best.tokens for [best] in beam] == greedy
+    several = beam_search(decoder, [[1]] * 3, beams=4, max_new_tokens=6, stop_ids=STOPS)
+    for row in range(3):
+        start = model.begin(source[row : row + 1, : int(mask[row].sum())])
+        [alone] = beam_search(TorchDecoder(model, start), [[1]], beams=4, max_new_tokens=6, stop_ids=STOPS)
+        assert [h.tokens for h in alone] == [h.tokens for h in several[row]]
+
+
+def test_with_enough_beams_the_best_of_all_texts_are_found(model: Any) -> None:
+    prompt, count = [3, 1], 3
+    scores = {}
+    for tokens in product(range(VOCAB_SIZE), repeat=count):
+        whole = [*prompt, *tokens]
+        with torch.no_grad():
+            logits = model(torch.tensor([whole]))[0][0, len(prompt) - 1 : -1].log_softmax(-1)
+        scores[tokens] = float(logits[range(count), list(tokens)].sum()) / count
+    best = sorted(scores, key=lambda tokens: -scores[tokens])[:10]
+    [found] = beam_search(TorchDecoder(model), [prompt], beams=VOCAB_SIZE**2, max_new_tokens=count)
+    assert [tuple(h.tokens) for h in found[:10]] == best
+    assert found[0].score == pytest.approx(scores[best[0]], abs=1e-9)
+
+
+def test_more_beams_than_tokens_and_none(model: Any) -> None:
+    search = partial(beam_search, TorchDecoder(model), [[1]], max_new_tokens=1)
+    assert sorted(h.tokens[0] for h in search(beams=50)[0]) == list(range(VOCAB_SIZE))
+    with pytest.raises(ValueError, match="beams must be at least 1, got 0"):
+        search(beams=0)
