@@ -1,6 +1,7 @@
 """Tasks: LightningModules that wrap a model with its loss, metrics and optimiser."""
 
+from seqlab.tasks.classification import Classification
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tasks.translation import Translation
 
-__all__ = ["LanguageModeling", "Translation"]
+__all__ = ["Classification", "LanguageModeling", "Translation"]

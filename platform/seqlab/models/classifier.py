@@ -1,0 +1,85 @@
+"""Classifiers of whole sequences.
+
+B batch, T length, D d_model, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from seqlab.mixer import count_real
+from seqlab.models.encoder import Encoder
+
+
+class Classifier(nn.Module):
+    """An encoder, one vector of its outputs, and a linear layer.
+
+    Args:
+        vocab_size: number of tokens.
+        num_classes: C.
+        max_seq_len: the training length.
+        encoder: called with vocab_size and max_seq_len.
+        pool: "mean" of the outputs at real tokens, or the "first" or "last" one of these.
+        dropout: on the pooled vector, in training.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        num_classes: int,
+        max_seq_len: int,
+        *,
+        encoder: Callable[[int, int], Encoder],
+        pool: Literal["mean", "first", "last"] = "mean",
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder(vocab_size, max_seq_len)
+        self.pool = pool
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(self.encoder.d_model, num_classes)
+
+    def forward(self, tokens: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
+        """tokens (B, T) and pad_mask (B, T), True = a real token: logits (B, C)."""
+        y: Tensor = self.head(self.dropout(pooled(self.encoder(tokens, pad_mask=pad_mask), pad_mask, self.pool)))
+        return y
+
+
+class BagOfWords(nn.Module):
+    """A linear layer on the mean of the embeddings: the order of the tokens is lost (Joulin et al. 2017, "Bag of tricks
+    for efficient text classification").
+
+    Args:
+        vocab_size: number of tokens.
+        num_classes: C.
+        max_seq_len: is not used: there is no limit.
+        dropout: on the mean, in training.
+    """
+
+    def __init__(
+        self, vocab_size: int, num_classes: int, max_seq_len: int, *, d_model: int = 128, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(d_model, num_classes)
+
+    def forward(self, tokens: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
+        """tokens (B, T) and pad_mask (B, T), True = a real token: logits (B, C)."""
+        y: Tensor = self.head(self.dropout(pooled(self.embedding(tokens), pad_mask, "mean")))
+        return y
+
+
+def pooled(x: Tensor, pad_mask: Tensor | None, pool: str) -> Tensor:
+    """One vector (B, D) of x (B, T, D). Of a row without real tokens the mean is 0."""
+    if pad_mask is None:
+        pad_mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
+    if pool == "mean":
+        return (x * pad_mask.unsqueeze(-1)).sum(dim=1) / count_real(pad_mask, x).clamp(min=1).unsqueeze(-1)
+    place = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
+    found = (place * pad_mask).argmax(dim=1) if pool == "last" else pad_mask.int().argmax(dim=1)
+    return x[torch.arange(x.shape[0], device=x.device), found]

@@ -1,0 +1,104 @@
+"""Classification: which class a sequence is of."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import matplotlib.pyplot as plt
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchmetrics import MeanMetric, MetricCollection
+from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix, MulticlassF1Score
+
+from seqlab.batch import LabelledBatch
+from seqlab.tasks.task import Task
+
+
+class Classification(Task):
+    """Trains on cross-entropy and reports loss, accuracy and macro F1, and of the last validation the confusion
+    matrix as a figure.
+
+    Args:
+        vocab_size, num_classes: numbers of tokens and of classes; the data module tells them.
+        seq_len: the longest input in tokens; the data module tells it.
+        model: called with these three.
+        label_smoothing: in training only (Szegedy et al. 2016).
+        optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
+    """
+
+    def __init__(
+        self,
+        vocab_size: int,
+        num_classes: int,
+        seq_len: int,
+        *,
+        model: Callable[[int, int, int], nn.Module],
+        label_smoothing: float = 0.0,
+        **optim: Any,
+    ) -> None:
+        super().__init__(model(vocab_size, num_classes, seq_len), **optim)
+        self.seq_len = seq_len
+        self.label_smoothing = label_smoothing
+        self.loss = MeanMetric()
+        self.metrics = MetricCollection(
+            {
+                "accuracy": MulticlassAccuracy(num_classes, average="micro"),
+                "f1": MulticlassF1Score(num_classes, average="macro"),
+            }
+        )
+        self.confusion = MulticlassConfusionMatrix(num_classes)
+        self._last_confusion: Tensor | None = None
+
+    def training_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
+        logits = self._logits(batch)
+        loss = F.cross_entropy(logits, batch.targets, label_smoothing=self.label_smoothing)
+        self.log("train/loss", loss.detach(), prog_bar=True)
+        return loss
+
+    def validation_step(self, batch: LabelledBatch, batch_idx: int) -> None:
+        self._evaluate(batch)
+
+    def on_validation_epoch_end(self) -> None:
+        self._log_metrics("val")
+
+    def test_step(self, batch: LabelledBatch, batch_idx: int) -> None:
+        self._evaluate(batch)
+
+    def on_test_epoch_end(self) -> None:
+        self._log_metrics("test")
+
+    def on_fit_end(self) -> None:
+        """Stores the last validation's confusion matrix as a figure."""
+        log_text = getattr(self.logger, "log_text", None)
+        if log_text is None or self._last_confusion is None:
+            return
+        labels = getattr(self.trainer.datamodule, "labels", None)  # type: ignore[attr-defined]
+        figure, _ = self.confusion.plot(self._last_confusion, add_text=len(self._last_confusion) <= 10, labels=labels)
+        figure.set_layout_engine("constrained")
+        page = io.StringIO()
+        figure.savefig(page, format="svg")
+        plt.close(figure)
+        log_text(page.getvalue(), "confusion.svg")
+
+    def predict_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
+        """(B, C) float32: the probabilities of the classes."""
+        return self._logits(batch).softmax(dim=-1)
+
+    def _logits(self, batch: LabelledBatch) -> Tensor:
+        logits: Tensor = self.model(batch.inputs, pad_mask=batch.pad_mask)
+        return logits.float()
+
+    def _evaluate(self, batch: LabelledBatch) -> None:
+        logits = self._logits(batch)
+        self.loss.update(F.cross_entropy(logits, batch.targets, reduction="none"))
+        self.metrics.update(logits, batch.targets)
+        self.confusion.update(logits, batch.targets)
+
+    def _log_metrics(self, stage: str) -> None:
+        for name, value in {"loss": self.loss.compute(), **self.metrics.compute()}.items():
+            self.log(f"{stage}/{name}", value, prog_bar=name in ("loss", "accuracy"))
+        self._last_confusion = self.confusion.compute()
+        for metric in (self.loss, self.metrics, self.confusion):
+            metric.reset()
