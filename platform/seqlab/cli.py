@@ -118,6 +118,18 @@ def _parser() -> argparse.ArgumentParser:
     _add_provider(verb)
     _add_trust(verb)
     verb.set_defaults(run=verbs.generate)
+
+    verb = parsers.add_parser("translate", help="write the target of each line of standard input with a run")
+    verb.add_argument("target", metavar="RUN")
+    verb.add_argument("--beams", type=int, default=1, metavar="K", help="1 is greedy; default: 1")
+    verb.add_argument("--length-penalty", type=float, default=1.0, metavar="X", help="0 prefers short; default: 1")
+    _add_trust(verb)
+    verb.set_defaults(run=verbs.translate)
+
+    verb = parsers.add_parser("classify", help="print the class of each line of standard input, and its probability")
+    verb.add_argument("target", metavar="RUN")
+    _add_trust(verb)
+    verb.set_defaults(run=verbs.classify)
     return parser
 
 

@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqlab.tracking.load import LoadedRun
+
+LINES_AT_ONCE = 64
 
 
 def lightning(verb: str, args: list[str], *, run_id: str | None = None) -> int:
@@ -95,10 +101,12 @@ def import_hf(options: argparse.Namespace) -> int:
 def export(options: argparse.Namespace) -> int:
     from rich.console import Console
 
+    from seqlab.models import DecoderLM
     from seqlab.tracking.load import load_run
     from seqlab_export.bundle import ParityError, export_bundle
 
     loaded = load_run(options.target, trust=options.trust)
+    _check_model(loaded, DecoderLM, "a bundle is of a language model")
     out = Path(options.out)
     try:
         report = export_bundle(
@@ -192,9 +200,11 @@ def generate(options: argparse.Namespace) -> int:
         tokenizer = runner.tokenizer
     else:
         from seqlab.decoding.torch_model import TorchDecoder
+        from seqlab.models import DecoderLM
         from seqlab.tracking.load import load_run
 
         loaded = load_run(options.target, trust=options.trust)
+        _check_model(loaded, DecoderLM, "generate continues a prompt")
         decoder, tokenizer = TorchDecoder(loaded.model), loaded.tokenizer
 
     def show(piece: str) -> None:
@@ -210,3 +220,50 @@ def generate(options: argparse.Namespace) -> int:
     )
     print()
     return 0
+
+
+def translate(options: argparse.Namespace) -> int:
+    from seqlab.decoding.translate import translate
+    from seqlab.models import EncoderDecoder, RNNSeq2Seq
+    from seqlab.tracking.load import load_run
+
+    loaded = load_run(options.target, trust=options.trust)
+    _check_model(loaded, (EncoderDecoder, RNNSeq2Seq), "translate reads sources")
+    lines = (line.rstrip("\n") for line in sys.stdin)
+    while texts := list(itertools.islice(lines, LINES_AT_ONCE)):
+        written = translate(
+            loaded.model,
+            loaded.source_tokenizer,
+            loaded.tokenizer,
+            texts,
+            max_new_tokens=loaded.task.seq_len,
+            beams=options.beams,
+            length_penalty=options.length_penalty,
+        )
+        print("\n".join(written), flush=True)
+    return 0
+
+
+def classify(options: argparse.Namespace) -> int:
+    import torch
+
+    from seqlab.models import BagOfWords, Classifier
+    from seqlab.tracking.load import load_run
+
+    loaded = load_run(options.target, trust=options.trust)
+    _check_model(loaded, (BagOfWords, Classifier), "classify reads texts")
+    for number, line in enumerate(sys.stdin, start=1):
+        tokens = torch.tensor([loaded.tokenizer.encode(line.rstrip("\n"))])
+        if not tokens.numel():
+            raise ValueError(f"line {number} of the standard input is empty; give one text a line")
+        with torch.inference_mode():
+            probability, place = loaded.model(tokens).softmax(dim=-1)[0].max(dim=0)
+        print(f"{loaded.labels[int(place)]}\t{float(probability):.4f}", flush=True)
+    return 0
+
+
+def _check_model(loaded: LoadedRun, wanted: type | tuple[type, ...], what: str) -> None:
+    """Raises ValueError where a run's model is of another kind than a verb is for."""
+    if not isinstance(loaded.model, wanted):
+        names = " or ".join(cls.__name__ for cls in (wanted if isinstance(wanted, tuple) else (wanted,)))
+        raise ValueError(f"{what}: it needs the run of a {names}, this one is of a {type(loaded.model).__name__}")

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torchmetrics import MeanMetric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix, MulticlassF1Score
 
-from seqlab.batch import LabelledBatch
+from seqlab.batch import IGNORE, LabelledBatch
 from seqlab.tasks.task import Task
 
 
@@ -91,10 +91,11 @@ class Classification(Task):
         return logits.float()
 
     def _evaluate(self, batch: LabelledBatch) -> None:
-        logits = self._logits(batch)
-        self.loss.update(F.cross_entropy(logits, batch.targets, reduction="none"))
-        self.metrics.update(logits, batch.targets)
-        self.confusion.update(logits, batch.targets)
+        real = batch.targets != IGNORE
+        logits, targets = self._logits(batch)[real], batch.targets[real]
+        self.loss.update(F.cross_entropy(logits, targets, reduction="none"))
+        self.metrics.update(logits, targets)
+        self.confusion.update(logits, targets)
 
     def _log_metrics(self, stage: str) -> None:
         for name, value in {"loss": self.loss.compute(), **self.metrics.compute()}.items():

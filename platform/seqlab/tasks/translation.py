@@ -96,7 +96,8 @@ class Translation(Task):
         logits, targets = self._logits(batch)[real], batch.targets[real]
         self.loss.update(F.cross_entropy(logits, targets, reduction="none"))
         self.accuracy.update((logits.argmax(dim=-1) == targets).float())
-        self._written |= dict(zip(batch.rows.tolist(), self.write(batch), strict=True))
+        written = zip(batch.rows.tolist(), self.write(batch), strict=True)
+        self._written |= {row: text for row, text in written if row >= 0}
 
     def _log_scores(self, stage: str) -> None:
         loss, written = self.loss.compute(), _of_all_ranks(self._written)

@@ -26,16 +26,18 @@ class LoadedRun:
         model: the trained model.
         tokenizer: its tokenizer; of two, the target's. None where it has none.
         source_tokenizer: the source's, where it is another.
+        labels: the names of the classes; none where there are none.
         datamodule: its data module; its text is read only when it is used.
     """
 
     run_id: str | None
     commit: str | None
     config: dict[str, Any]
-    task: L.LightningModule
+    task: Any
     model: Any
     tokenizer: Any
     source_tokenizer: Any
+    labels: list[str]
     datamodule: L.LightningDataModule
 
 
@@ -69,5 +71,13 @@ def load_run(run: str, *, trust: Sequence[str] = ()) -> LoadedRun:
     task.load_state_dict(checkpoint["state_dict"])
     task.eval()
     return LoadedRun(
-        stored["run_id"], commit, stored["config"], task, task.model, tokenizer, source_tokenizer, datamodule
+        stored["run_id"],
+        commit,
+        stored["config"],
+        task,
+        task.model,
+        tokenizer,
+        source_tokenizer,
+        stored.get("labels") or [],
+        datamodule,
     )

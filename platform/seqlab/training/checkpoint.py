@@ -23,7 +23,8 @@ class Checkpoints(ModelCheckpoint):
     is written after a validation. Both go to the logger's `checkpoint_dir`, or where Lightning would put them.
 
     A checkpoint holds `checkpoint["seqlab"]`: "config", the resolved configuration; "told", what the data module told
-    the task; its "tokenizer" and "source_tokenizer", and "run_id", the logger's run, None where there is none.
+    the task, and its "labels", "tokenizer" and "source_tokenizer"; "run_id", the logger's run. What there is not is
+    None.
 
     Args:
         config: the resolved configuration, JSON values only.
@@ -58,6 +59,7 @@ class Checkpoints(ModelCheckpoint):
         tokenizers = {name: getattr(datamodule, name, None) for name in ("tokenizer", "source_tokenizer")}
         checkpoint["seqlab"] = {
             "config": self.config,
+            "labels": getattr(datamodule, "labels", None),
             "told": {name: getattr(datamodule, name) for name in LINKS if hasattr(datamodule, name)},
             **{name: None if found is None else found.to_dict() for name, found in tokenizers.items()},
             "run_id": getattr(trainer.logger, "run_id", None),
