@@ -28,6 +28,8 @@ class Classification(Task):
         optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
     """
 
+    next_command = "seqlab classify {run} < FILE"
+
     def __init__(
         self,
         vocab_size: int,

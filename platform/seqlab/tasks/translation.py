@@ -33,6 +33,8 @@ class Translation(Task):
         optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
     """
 
+    next_command = "seqlab translate {run} < FILE"
+
     def __init__(
         self,
         vocab_size: int,

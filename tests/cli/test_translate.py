@@ -1,0 +1,87 @@
+"""A model with a source, and a classifier, from the command line: fit, score, use, and be refused elsewhere."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Seqlab, command
+from seqlab.cli import main
+
+NUMBERS = ["one", "two", "three", "four", "five", "six", "seven"]
+GERMAN = dict(zip(NUMBERS, ["eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben"], strict=True))
+FEW_STEPS = ["--trainer.max_steps=6", "--trainer.val_check_interval=3", "--experiment=tiny"]
+
+
+def write_data(folder: Path) -> None:
+    """Pairs that translate word for word, and texts whose first word is their class."""
+    texts = [" ".join(NUMBERS[(i * k + j) % 7] for j in range(2 + i % 3)) for i in range(1, 30) for k in (1, 3)]
+    pairs = [f"{text}\t{' '.join(GERMAN[word] for word in text.split())}" for text in texts]
+    labelled = [f"{text.split()[0]} {text}" for text in texts]
+    for name, lines in (("pairs.tsv", pairs), ("labelled.txt", labelled)):
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="module", name="folder")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a run of each kind."""
+    folder = tmp_path_factory.mktemp("pairs")
+    write_data(folder)
+    seqlab = command(folder)
+    pairs = ["--data.train=pairs.tsv", "--data.val=pairs.tsv", "--model.model.d_model=32", "--run_name=pairs"]
+    done = seqlab("fit", "--config", "translate/rnn", *FEW_STEPS, *pairs)
+    assert "next: seqlab translate pairs" in done.stdout
+    texts = ["--data.train=labelled.txt", "--data.val=labelled.txt", "--run_name=texts"]
+    done = seqlab("fit", "--config", "classify/bag-of-words", *FEW_STEPS[:1], *texts, FEW_STEPS[2])
+    assert "next: seqlab classify texts" in done.stdout
+    return folder
+
+
+@pytest.fixture(name="typed")
+def _typed(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Seqlab:
+    """A command in this process, with lines for its standard input."""
+    monkeypatch.chdir(folder)
+
+    def typed(*args: str, lines: str = "", code: int = 0):  # type: ignore[no-untyped-def]
+        monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+        assert main(list(args)) == code
+        return capsys.readouterr()
+
+    return typed
+
+
+def test_translate_writes_a_line_for_each_and_beams_change_it(typed: Seqlab) -> None:
+    lines = "one two\nseven\nthree four five\n"
+    greedy = typed("translate", "pairs", lines=lines).out
+    assert len(greedy.splitlines()) == 3
+    assert typed("translate", "pairs", "--beams", "1", lines=lines).out == greedy
+    assert len(typed("translate", "pairs", "--beams", "4", lines=lines).out.splitlines()) == 3
+    alone = [typed("translate", "pairs", lines=line).out for line in lines.splitlines(keepends=True)]
+    assert "".join(alone) == greedy
+    assert "beams must be at least 1" in typed("translate", "pairs", "--beams", "0", lines=lines, code=2).err
+
+
+def test_classify_prints_a_label_and_its_probability(typed: Seqlab) -> None:
+    rows = [line.split("\t") for line in typed("classify", "texts", lines="one two\nseven six\n").out.splitlines()]
+    assert len(rows) == 2
+    assert all(label in NUMBERS and 1 / 7 <= float(probability) <= 1 for label, probability in rows)
+    assert "line 2 of the standard input is empty" in typed("classify", "texts", lines="one\n\n", code=2).err
+
+
+def test_a_verb_for_another_model_is_refused(typed: Seqlab, folder: Path) -> None:
+    assert "needs the run of a DecoderLM, this one is of a RNNSeq2Seq" in typed("generate", "pairs", code=2).err
+    assert "this one is of a BagOfWords" in typed("translate", "texts", lines="one\n", code=2).err
+    assert "a bundle is of a language model" in typed("export", "pairs", "--out", "bundle", code=2).err
+    assert not (folder / "bundle").exists()
+
+
+@pytest.mark.slow
+def test_it_learns_to_translate_word_for_word(tmp_path: Path, typed: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_data(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    pairs = ["--data.train=pairs.tsv", "--data.val=pairs.tsv", "--run_name=learnt", "--trainer.max_steps=300"]
+    command(tmp_path)("fit", "--config", "translate/rnn-attention", *pairs)
+    sources, targets = zip(*(line.split("\t") for line in Path("pairs.tsv").read_text().splitlines()), strict=True)
+    assert typed("translate", "learnt", lines="\n".join(sources) + "\n").out.splitlines() == list(targets)
