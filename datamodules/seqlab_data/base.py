@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import Any, ClassVar, Generic
 
@@ -155,6 +156,16 @@ def check_at_least(least: int, **options: int) -> None:
     for name, value in options.items():
         if value < least:
             raise ValueError(f"data.{name} must be at least {least}, got {value}")
+
+
+def check_split(split: Sequence[float]) -> None:
+    """Refuses what is not the shares of train, val and test.
+
+    Raises:
+        ValueError: they are not three, not positive, or do not sum to 1.
+    """
+    if len(split) != 3 or min(split) <= 0 or abs(sum(split) - 1) > 1e-9:
+        raise ValueError(f"data.split must be three positive shares that sum to 1, got {tuple(split)}")
 
 
 def tokenizer_digest(*tokenizers: Tokenizer) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from seqlab.batch import TokenBatch
-from seqlab_data.base import SequenceDataModule, check_at_least, tokenizer_digest
+from seqlab_data.base import SequenceDataModule, check_at_least, check_split, tokenizer_digest
 from seqlab_data.batch_order import Batches
 from seqlab_data.text_source import find_documents, source_name
 from seqlab_data.token_cache import SPLITS, TokenCache, open_token_cache
@@ -52,8 +52,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
     ) -> None:
         super().__init__(seed=seed, num_workers=num_workers)
         check_at_least(1, seq_len=seq_len, batch_size=batch_size)
-        if len(split) != 3 or min(split) <= 0 or abs(sum(split) - 1) > 1e-9:
-            raise ValueError(f"data.split must be three positive shares that sum to 1, got {tuple(split)}")
+        check_split(split)
         self.path = path
         self.make_tokenizer = tokenizer
         self.seq_len = seq_len

@@ -41,7 +41,7 @@ class WordTokenizer(Tokenizer):
         words = sorted(
             (word for word, count in counts.items() if count >= min_count), key=lambda word: (-counts[word], word)
         )
-        self._open(words[: max_size and max_size - 4])
+        self._open(words if max_size is None else words[: max_size - 4])
 
     def _open(self, words: list[str]) -> None:
         self.words = tuple(words)
