@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 import torch
@@ -41,8 +43,8 @@ def test_groups_hold_every_row_once_within_the_limit(size: int, max_tokens: int)
 def test_groups_are_of_similar_length_and_full() -> None:
     lengths = random_lengths(500)
     groups = group_by_length(lengths, 120)
-    by_length = sorted(groups, key=lambda group: lengths[group].max())
-    for shorter, longer in zip(by_length[:-1], by_length[1:], strict=True):
+    by_length = sorted(groups, key=lambda group: (lengths[group].max(), lengths[group].min()))
+    for shorter, longer in pairwise(by_length):
         assert lengths[shorter].max() <= lengths[longer].min()
     # Only the group of the shortest rows may have room for one more of its longest.
     assert all((len(group) + 1) * lengths[group].max() > 120 for group in by_length[1:])
