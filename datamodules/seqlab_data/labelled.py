@@ -49,7 +49,7 @@ class LabelledRows:
         return LabelledBatch(pad(texts, self.pad_id), pad_mask(texts), classes)
 
 
-class LabelledTextDataModule(SentenceDataModule[LabelledBatch]):
+class LabelledTextDataModule(SentenceDataModule[LabelledBatch, LabelledRows]):
     """Texts, each with one of a few labels. docs/data.md has the guarantees.
 
     Args:

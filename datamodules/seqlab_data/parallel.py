@@ -71,7 +71,7 @@ class PairRows:
         return batch
 
 
-class ParallelTextDataModule(SentenceDataModule[PairBatch]):
+class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
     """Sources and what is to be written of them. docs/data.md has the guarantees.
 
     Args:
@@ -131,7 +131,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch]):
     def references(self, split: str) -> list[list[str]]:
         """What may be written of each row of a split, as it is in the file; `PairBatch.rows` are its indices."""
         pairs = self._pairs[split].pairs
-        return [list(pairs[line].references) for line in self._pair_rows[split].kept]
+        return [list(pairs[line].references) for line in self._rows[split].kept]
 
     def describe(self) -> dict[str, Any]:
         """What a run records of its data. Tokens are counted with eos."""
@@ -141,7 +141,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch]):
                 "source_tokens": sum(map(len, rows.sources)),
                 "target_tokens": sum(map(len, rows.targets)),
             }
-            for name, rows in self._pair_rows.items()
+            for name, rows in self._rows.items()
         }
         return {
             "name": "parallel",
@@ -172,8 +172,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch]):
             return joint, joint
         return self.make_source_tokenizer(sources), self.make_target_tokenizer(targets)
 
-    @cached_property
-    def _pair_rows(self) -> dict[str, PairRows]:
+    def _read(self) -> dict[str, PairRows]:
         return {split: self._encode(split, pairs) for split, pairs in self._pairs.items()}
 
     def _encode(self, split: str, read: Pairs) -> PairRows:
@@ -186,9 +185,6 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch]):
                 kept[line] = fitting
         sources, targets = ([pair[side] for pair in kept.values()] for side in (0, 1))
         return PairRows(sources, targets, list(kept), *self._tokenizers)
-
-    def _read(self) -> dict[str, PairRows]:
-        return self._pair_rows
 
     def _identity(self) -> dict[str, int | str]:
         return {"data": self._digest, "tokenizer": tokenizer_digest(*self._tokenizers), **super()._identity()}

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Mapping
 from functools import cached_property
-from typing import Literal, Protocol
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +28,13 @@ class Sentences(Rows[BatchT], Protocol[BatchT]):
     lengths: NDArray[np.int64]
 
 
-class SentenceDataModule(SequenceDataModule[BatchT]):
+RowsT = TypeVar("RowsT", bound=Sentences[Any])
+
+
+class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
     """Texts of any length up to `max_len`, each read whole, in batches of similar length.
+
+    A subclass gives the rows of each split (`_read`), and says with `_fit` what is too long.
 
     Args:
         max_len: the most tokens that a model is to read of a text.
@@ -66,15 +70,16 @@ class SentenceDataModule(SequenceDataModule[BatchT]):
         return dict(self._dropped)
 
     @abstractmethod
-    def _read(self) -> Mapping[str, Sentences[BatchT]]:
+    def _read(self) -> dict[str, RowsT]:
         """The rows of each split that there is."""
 
     @cached_property
-    def _rows(self) -> Mapping[str, Sentences[BatchT]]:
+    def _rows(self) -> dict[str, RowsT]:
+        self._dropped.clear()
         rows = self._read()
         for split, some in rows.items():
             if not len(some):
-                raise ValueError(f"the {split} split has no row{self._reasons() and f' ({self._reasons()})'}")
+                raise ValueError(f"the {split} split has no row left; dropped: {self._reasons() or 'none'}")
         return rows
 
     @cached_property
