@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -14,6 +15,7 @@ from seqlab_data.line_source import open_file, read_lines, read_text
 from seqlab_data.text_source import Document
 
 ACCEPTED = "a .csv, .tsv or .jsonl file, a folder of LABEL.txt files, or a file of `label text` lines"
+SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Example(NamedTuple):
@@ -136,6 +138,8 @@ def _of_json_lines(file: Document, columns: tuple[str, str]) -> Iterator[tuple[i
             raise ValueError(
                 f"{file.name}, line {number} has a {columns[1]!r} that is no string or integer, but {label!r}"
             )
+        if SURROGATE.search(f"{text}{label}"):
+            raise ValueError(f"{file.name}, line {number} holds a lone surrogate, which no UTF-8 text can hold")
         yield number, text, label if isinstance(label, str) else json.dumps(label)
 
 

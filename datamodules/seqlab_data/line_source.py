@@ -25,7 +25,10 @@ def read_text(document: Document) -> str:
     Raises:
         ValueError: it is empty, or not UTF-8.
     """
-    return document.read().removeprefix("\ufeff")
+    text = document.read().removeprefix("\ufeff")
+    if not text:
+        raise ValueError(f"{document.name} is empty but for a byte-order mark; give a file with UTF-8 text")
+    return text
 
 
 def read_lines(document: Document) -> list[str]:

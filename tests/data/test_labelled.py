@@ -10,11 +10,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import lightning as L
 import pytest
 import torch
 from jsonargparse import ArgumentParser
 
 from seqlab.batch import IGNORE, LabelledBatch
+from seqlab.training.config import import_blocks
 from seqlab_data import LabelledTextDataModule
 from seqlab_data.example_source import Example, read_examples, split_examples
 from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, WordTokenizer
@@ -107,6 +109,8 @@ def test_a_quoted_cell_may_hold_lines_and_errors_name_the_line_where_a_row_begin
         ("x.jsonl", "[1]\n", r"x\.jsonl, line 1 names no 'text', it names nothing"),
         ("x.jsonl", '{"text": 7, "label": "b"}\n', r"x\.jsonl, line 1 has a 'text' that is not a string, but 7"),
         ("x.jsonl", '{"text": "a", "label": 0.5}\n', r"x\.jsonl, line 1 has a 'label' that is no string or integer"),
+        ("x.jsonl", '{"text": "a\\ud800", "label": 1}', r"x\.jsonl, line 1 holds a lone surrogate"),
+        ("x.csv", "\ufeff", r"x\.csv is empty but for a byte-order mark"),
         ("x.dev", "1 a\n1\n", r"x\.dev, line 2 has no space; a line is a label, a space and a text"),
         ("x.dev", "1 a\n1 \n", r"x\.dev, line 2 has an empty text"),
         ("x.dev", b"1 a\n1 \xff\n", r"x\.dev is not UTF-8 text: byte 6 is 0xff"),
@@ -290,6 +294,16 @@ def test_it_is_built_from_a_config(make: Callable[..., LabelledTextDataModule]) 
     data = parser.instantiate(parser.parse_args(args)).data
     assert data.split == (0.4, 0.3, 0.3)
     assert data.make_tokenizer is not WordTokenizer
+
+
+@pytest.mark.parametrize("name", ["LabelledTextDataModule", "ParallelTextDataModule"])
+def test_its_short_name_resolves(name: str) -> None:
+    import_blocks()
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(L.LightningDataModule, "data")
+    parsed = parser.parse_args([f"--data={name}", "--data.train=a", "--data.val=b", "--data.on_long=cut"])
+    data = parser.instantiate(parsed).data
+    assert (type(data).__name__, data.paths, data.on_long) == (name, {"train": "a", "val": "b"}, "cut")
 
 
 @pytest.mark.skipif(not (DATA / "sst2").is_dir(), reason=f"{DATA / 'sst2'} is not there")
