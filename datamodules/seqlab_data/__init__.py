@@ -5,19 +5,25 @@ Names are loaded when first used, so that `seqlab_data.tokenizers` needs neither
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from seqlab_data.labelled import LabelledTextDataModule
+    from seqlab_data.parallel import ParallelTextDataModule
     from seqlab_data.text import TextDataModule
 
-__all__ = ["TextDataModule"]
+__all__ = ["LabelledTextDataModule", "ParallelTextDataModule", "TextDataModule"]
+MODULES = {
+    "LabelledTextDataModule": "seqlab_data.labelled",
+    "ParallelTextDataModule": "seqlab_data.parallel",
+    "TextDataModule": "seqlab_data.text",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name == "TextDataModule":
-        from seqlab_data.text import TextDataModule
-
-        return TextDataModule
+    if name in MODULES:
+        return getattr(import_module(MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

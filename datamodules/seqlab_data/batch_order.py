@@ -3,52 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from seqlab.batch import TokenBatch
-from seqlab_data.windows import Windows
+BatchT = TypeVar("BatchT", covariant=True)
 
 
-def epoch_order(num_windows: int, seed: int | None, epoch: int) -> NDArray[np.int64]:
-    """(num_windows,) the order of the windows in an epoch: the ranks of random 64-bit keys.
+class Rows(Protocol[BatchT]):
+    """What is read in batches: windows of a text, pairs, groups of pairs."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, indices: NDArray[np.int64], /) -> BatchT:
+        """The rows with these indices, (B,). With none, a batch of one row that counts for nothing."""
+
+
+def epoch_order(num_rows: int, seed: int | None, epoch: int) -> NDArray[np.int64]:
+    """(num_rows,) the order of the rows in an epoch: the ranks of random 64-bit keys.
 
     Only the bit generator is drawn from: unlike `Generator.permutation`, NumPy keeps its stream for ever.
     """
     if seed is None:
-        return np.arange(num_windows)
-    keys = np.random.PCG64(np.random.SeedSequence((seed, epoch))).random_raw(num_windows)
+        return np.arange(num_rows)
+    keys = np.random.PCG64(np.random.SeedSequence((seed, epoch))).random_raw(num_rows)
     return np.argsort(keys, kind="stable")
 
 
 def batch_indices(
     order: NDArray[np.int64], batch: int, *, batch_size: int, rank: int = 0, world: int = 1
 ) -> NDArray[np.int64]:
-    """(B,) the windows that a rank reads in a batch of the epoch with this order.
+    """(B,) the rows that a rank reads in a batch of the epoch with this order.
 
-    The ranks share the `batch_size * world` windows of each batch as evenly as can be, in order: in an epoch's
+    The ranks share the `batch_size * world` rows of each batch as evenly as can be, in order: in an epoch's
     last batch some may have one less than others, or none.
     """
     size = batch_size * world
     return np.array_split(order[batch * size : (batch + 1) * size], world)[rank]
 
 
-class Batches(Dataset[TokenBatch]):
+class Batches(Dataset[BatchT], Generic[BatchT]):
     """Batch k of an endless sequence: batch k mod n of epoch k div n, where an epoch is n batches.
 
     Args:
-        batch_size: windows a rank; a batch is `batch_size * world` windows over all ranks.
-        seed: of the order in each epoch; None leaves the windows in theirs.
+        batch_size: rows a rank; a batch is `batch_size * world` rows over all ranks.
+        seed: of the order in each epoch; None leaves the rows in theirs.
         rank, world: which share of each batch is read.
     """
 
     def __init__(
-        self, windows: Windows, batch_size: int, *, seed: int | None = None, rank: int = 0, world: int = 1
+        self, rows: Rows[BatchT], batch_size: int, *, seed: int | None = None, rank: int = 0, world: int = 1
     ) -> None:
-        self.windows = windows
+        self.rows = rows
         self.batch_size = batch_size
         self.seed = seed
         self.rank = rank
@@ -57,13 +65,13 @@ class Batches(Dataset[TokenBatch]):
         self._order: NDArray[np.int64] = np.arange(0)
 
     def __len__(self) -> int:
-        return -(-len(self.windows) // (self.batch_size * self.world))
+        return -(-len(self.rows) // (self.batch_size * self.world))
 
-    def __getitem__(self, number: int) -> TokenBatch:
+    def __getitem__(self, number: int) -> BatchT:
         epoch, batch = divmod(number, len(self))
         if epoch != self._epoch:
-            self._epoch, self._order = epoch, epoch_order(len(self.windows), self.seed, epoch)
-        return self.windows.read(
+            self._epoch, self._order = epoch, epoch_order(len(self.rows), self.seed, epoch)
+        return self.rows.read(
             batch_indices(self._order, batch, batch_size=self.batch_size, rank=self.rank, world=self.world)
         )
 
@@ -91,14 +99,14 @@ class FromNext(Sampler[int]):
         return iter(range(start, start + self.num_batches))
 
 
-class TrainLoader(DataLoader[TokenBatch]):
+class TrainLoader(DataLoader[BatchT]):
     """A DataLoader that starts at the first batch asked for, not at `iter()`.
 
     Lightning calls `iter()` before it has read from a checkpoint how many batches are done. The two methods tell
     it that this loader resumes; there is nothing to save, for the place follows from that number.
     """
 
-    def __iter__(self) -> Iterator[TokenBatch]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[BatchT]:  # type: ignore[override]
         yield from super().__iter__()
 
     def state_dict(self) -> dict[str, Any]:

@@ -217,8 +217,8 @@ def test_damage_is_noticed(subword: SubwordTokenizer, tmp_path: Path) -> None:
 
 
 def test_an_unknown_class_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'WordTokenizer', known are .*ByteTokenizer, CharTokenizer"):
-        tokenizer_from_dict({"class": "WordTokenizer", "assets": {}})
+    with pytest.raises(ValueError, match=r"'MorseTokenizer', known are .*ByteTokenizer, CharTokenizer"):
+        tokenizer_from_dict({"class": "MorseTokenizer", "assets": {}})
     with pytest.raises(ValueError, match="lacks 'alphabet'"):
         tokenizer_from_dict({"class": "CharTokenizer", "assets": {}})
     with pytest.raises(ValueError, match="has 259 tokens, its description says 9"):

@@ -5,6 +5,7 @@ from seqlab_data.tokenizers.byte import ByteTokenizer
 from seqlab_data.tokenizers.char import CharTokenizer
 from seqlab_data.tokenizers.pretrained import PretrainedTokenizer
 from seqlab_data.tokenizers.subword import SubwordTokenizer
+from seqlab_data.tokenizers.word import WordTokenizer
 
 __all__ = [
     "ByteTokenizer",
@@ -13,6 +14,7 @@ __all__ = [
     "StreamDecoder",
     "SubwordTokenizer",
     "Tokenizer",
+    "WordTokenizer",
     "load_tokenizer",
     "tokenizer_from_dict",
 ]

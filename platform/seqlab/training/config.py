@@ -22,6 +22,8 @@ BLOCK_MODULES = (
     "seqlab.positions",
     "seqlab.recurrence",
     "seqlab.tasks",
+    "seqlab_data.labelled",
+    "seqlab_data.parallel",
     "seqlab_data.text",
     "seqlab_data.tokenizers",
 )

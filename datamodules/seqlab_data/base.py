@@ -1,0 +1,174 @@
+"""What every data module of sequences shares: loaders over an endless sequence of batches, and exact resume."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Any, ClassVar, Generic
+
+import lightning as L
+import torch
+from lightning.pytorch.trainer.states import TrainerFn
+from torch.utils.data import DataLoader, Sampler
+
+from seqlab_data.batch_order import Batches, BatchT, FromNext, TrainLoader
+from seqlab_data.tokenizers import Tokenizer
+
+
+class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
+    """Loaders whose order is a pure function of seed, epoch, batch, rank and world, for any number of workers.
+
+    How many batches are done is the only state: a fit that resumes goes on at the next one. A subclass gives its
+    batches, its identity and its description.
+
+    Args:
+        seed: of the order of the training batches.
+        num_workers: processes that load batches; 0 = the training process itself.
+
+    Attributes:
+        in_evaluation: names in the identity that a model's numbers mean nothing without, fitted further or not.
+        between_epochs: names in the identity that may change where an epoch ends.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+
+    in_evaluation: ClassVar[tuple[str, ...]] = ("tokenizer",)
+    between_epochs: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, *, seed: int, num_workers: int) -> None:
+        super().__init__()
+        check_at_least(0, seed=seed, num_workers=num_workers)
+        self.seed = seed
+        self.num_workers = num_workers
+        self._resumed = {"epoch": 0, "batch": 0, "batches": 0}
+
+    @abstractmethod
+    def _batches(self, split: str, *, shuffle: bool = False) -> Batches[BatchT]:
+        """This rank's batches of "train", "val" or "test", in the split's own order unless shuffled."""
+
+    @abstractmethod
+    def _identity(self) -> dict[str, int | str]:
+        """What decides the content and the order of the batches, "seed" included."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """What a run records of its data: "name", "source", "digest", "splits" and what else is known of it."""
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """(epoch, batch) of the next training batch, derived from how many batches have been trained on."""
+        return divmod(self._next_number(), len(self._batches("train")))
+
+    def setup(self, stage: str) -> None:
+        """Makes the data ready; a fit begins at the first batch unless it then loads a state."""
+        if stage == "fit":
+            self._resumed = {"epoch": 0, "batch": 0, "batches": 0}
+
+    def train_dataloader(self) -> DataLoader[BatchT]:
+        if getattr(self.trainer, "overfit_batches", 0):
+            return self._loader(self._batches("train"))
+        batches = self._batches("train", shuffle=True)
+        return self._loader(batches, TrainLoader, sampler=FromNext(self._next_number, len(batches)))
+
+    def val_dataloader(self) -> DataLoader[BatchT]:
+        return self._loader(self._batches("val"))
+
+    def test_dataloader(self) -> DataLoader[BatchT]:
+        return self._loader(self._batches("test"))
+
+    def predict_dataloader(self) -> DataLoader[BatchT]:
+        """The test split."""
+        return self.test_dataloader()
+
+    def state_dict(self) -> dict[str, int | str]:
+        """What decides the batches, and the next one: (epoch, batch), an epoch's end being (epoch + 1, 0)."""
+        epoch, batch = self.position
+        _, world = self._rank_and_world()
+        return {
+            **self._identity(),
+            "world": world,
+            "epoch": epoch,
+            "batch": batch,
+            "batches": self._batches_trained(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on where `state_dict` was taken.
+
+        Raises:
+            ValueError: this is other data or, in the middle of an epoch, makes other batches. Only `in_evaluation`
+                matters where nothing is fitted.
+        """
+        mine = {**self._identity(), "world": self._rank_and_world()[1]}
+        if self.trainer is not None and self.trainer.state.fn != TrainerFn.FITTING:
+            mine = {name: mine[name] for name in self.in_evaluation}
+        elif not state["batch"]:
+            mine = {name: value for name, value in mine.items() if name not in (*self.between_epochs, "world")}
+        for name, value in mine.items():
+            if state[name] != value:
+                raise ValueError(
+                    f"the checkpoint was trained with {name} {state[name]}, this data has {name} {value}; "
+                    "go on with the data and settings that the checkpoint was trained with"
+                )
+        self._resumed = {name: state[name] for name in self._resumed}
+
+    def _loader(
+        self,
+        batches: Batches[BatchT],
+        loader: type[DataLoader[BatchT]] = DataLoader,
+        sampler: Sampler[int] | None = None,
+    ) -> DataLoader[BatchT]:
+        return loader(
+            batches,
+            batch_size=None,
+            sampler=sampler,
+            num_workers=self.num_workers,
+            persistent_workers=self.num_workers > 0,
+            pin_memory=torch.cuda.is_available(),
+        )
+
+    def _next_number(self) -> int:
+        """The number of the next training batch in the endless sequence of batches."""
+        start = self._resumed["epoch"] * len(self._batches("train")) + self._resumed["batch"]
+        return start + max(0, self._batches_trained() - self._resumed["batches"])
+
+    def _batches_trained(self) -> int:
+        """Over all epochs. Lightning's epochs are not asked: after a resume they may be cut or counted twice."""
+        if self.trainer is None:
+            return 0
+        total: Any = self.trainer.fit_loop.epoch_loop.batch_progress.total
+        return int(total.processed)
+
+    def _rank_and_world(self) -> tuple[int, int]:
+        share = self.trainer.distributed_sampler_kwargs if self.trainer is not None else None
+        return (share["rank"], share["num_replicas"]) if share else (0, 1)
+
+
+def check_at_least(least: int, **options: int) -> None:
+    """Refuses an option of `data` below `least`.
+
+    Raises:
+        ValueError: an option is less.
+    """
+    for name, value in options.items():
+        if value < least:
+            raise ValueError(f"data.{name} must be at least {least}, got {value}")
+
+
+def check_split(split: Sequence[float]) -> None:
+    """Refuses what is not the shares of train, val and test.
+
+    Raises:
+        ValueError: they are not three, not positive, or do not sum to 1.
+    """
+    if len(split) != 3 or min(split) <= 0 or abs(sum(split) - 1) > 1e-9:
+        raise ValueError(f"data.split must be three positive shares that sum to 1, got {tuple(split)}")
+
+
+def tokenizer_digest(*tokenizers: Tokenizer) -> str:
+    """sha256 of what the tokenizers are made of."""
+    described = ",".join(json.dumps(tokenizer.to_dict(), sort_keys=True) for tokenizer in tokenizers)
+    return sha256(described.encode()).hexdigest()

@@ -1,0 +1,76 @@
+"""Where pairs come from: a file of `source<TAB>target` lines, or a file of sources and one of targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from seqlab_data.line_source import open_file, read_lines
+from seqlab_data.text_source import Document
+
+ACCEPTED = "a file of source<TAB>target lines, or a source file and a target file with a comma between them"
+
+
+class Pair(NamedTuple):
+    """A source and all that may be written of it; the first reference is the target."""
+
+    source: str
+    references: tuple[str, ...]
+
+    @property
+    def target(self) -> str:
+        return self.references[0]
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The pairs of one split, one a line, and the files that they are from: one, or source and target."""
+
+    documents: tuple[Document, ...]
+    pairs: list[Pair]
+
+    def place(self, row: int) -> str:
+        """The file or files of a row, and its line."""
+        return f"{' and '.join(document.name for document in self.documents)}, line {row + 1}"
+
+
+def read_pairs(path: str | Sequence[str]) -> Pairs:
+    """The pairs of a file or of two files.
+
+    Args:
+        path: a file of `source<TAB>target[<TAB>more references]` lines; or a source file and a target file with as
+            many lines, as a list or with a comma between them.
+
+    Raises:
+        ValueError: a file is missing, empty or not UTF-8, the two have different numbers of lines, or a line lacks
+            its TAB or has an empty source or target.
+    """
+    documents = tuple(open_file(name, ACCEPTED) for name in _names(path))
+    if len(documents) == 1:
+        fields = [line.split("\t") for line in read_lines(documents[0])]
+    else:
+        sources, targets = map(read_lines, documents)
+        if len(sources) != len(targets):
+            raise ValueError(
+                f"{documents[0].name} has {len(sources)} lines and {documents[1].name} has {len(targets)}, so line "
+                f"{min(len(sources), len(targets)) + 1} has no counterpart; give two files of as many lines"
+            )
+        fields = [[source, target] for source, target in zip(sources, targets, strict=True)]
+    read = Pairs(documents, [Pair(source, tuple(references)) for source, *references in fields])
+    for row, pair in enumerate(read.pairs):
+        if not pair.references:
+            raise ValueError(f"{read.place(row)} has no TAB; a line is source<TAB>target[<TAB>more references]")
+        if not all(text.strip() for text in (pair.source, *pair.references)):
+            side = "target" if pair.source.strip() else "source"
+            raise ValueError(f"{read.place(row)} has an empty {side}; both sides of a pair must hold text")
+    return read
+
+
+def _names(path: str | Sequence[str]) -> list[str]:
+    if isinstance(path, str):
+        path = [path] if Path(path).expanduser().is_file() else path.split(",")
+    if not 1 <= len(path) <= 2:
+        raise ValueError(f"{', '.join(path) or 'an empty list'} is not one file or two; give {ACCEPTED}")
+    return [name.strip() for name in path]

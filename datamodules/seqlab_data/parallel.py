@@ -1,0 +1,190 @@
+"""Pairs of texts for translation and its relatives: a LightningDataModule.
+
+B batch, S source length, T target length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from seqlab.batch import IGNORE, PairBatch
+from seqlab_data.base import tokenizer_digest
+from seqlab_data.buckets import pad, pad_mask
+from seqlab_data.pair_source import Pairs, read_pairs
+from seqlab_data.sentences import OnLong, SentenceDataModule
+from seqlab_data.text_source import content_digest, source_name
+from seqlab_data.tokenizers import SubwordTokenizer, Tokenizer
+
+
+class PairRows:
+    """Tokenized pairs.
+
+    Args:
+        sources, targets: the ids of each, without special tokens.
+        kept: (N,) the line of each pair in its file, counted from 0.
+        source_tokenizer, target_tokenizer: whose special tokens are put around them.
+    """
+
+    def __init__(
+        self,
+        sources: list[NDArray[np.int32]],
+        targets: list[NDArray[np.int32]],
+        kept: list[int],
+        source_tokenizer: Tokenizer,
+        target_tokenizer: Tokenizer,
+    ) -> None:
+        self.sources = [np.append(ids, np.int32(source_tokenizer.eos_id)) for ids in sources]
+        self.targets = [np.append(ids, np.int32(target_tokenizer.eos_id)) for ids in targets]
+        self.kept = kept
+        self.bos_id = np.int32(target_tokenizer.bos_id)
+        self.pad_ids = source_tokenizer.pad_id, target_tokenizer.pad_id
+        self.lengths = np.array(
+            [max(len(source), len(target)) for source, target in zip(self.sources, self.targets, strict=True)],
+            dtype=np.int64,
+        )
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def read(self, indices: NDArray[np.int64], /) -> PairBatch:
+        """The pairs with these indices, (B,). With none, one pair whose targets are ignored and whose row is -1."""
+        wanted = indices if len(indices) else np.zeros(1, dtype=np.int64)
+        sources = [self.sources[i] for i in wanted]
+        targets = [self.targets[i] for i in wanted]
+        source_pad, target_pad = self.pad_ids
+        batch = PairBatch(
+            source=pad(sources, source_pad),
+            source_mask=pad_mask(sources),
+            tokens=pad([np.append(self.bos_id, target[:-1]) for target in targets], target_pad),
+            targets=pad(targets, IGNORE),
+            rows=torch.from_numpy(wanted.copy()),
+        )
+        if not len(indices):
+            batch.targets.fill_(IGNORE)
+            batch.rows.fill_(-1)
+        return batch
+
+
+class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
+    """Sources and what is to be written of them. docs/data.md has the guarantees.
+
+    Args:
+        train, val, test: a file of `source<TAB>target[<TAB>more references]` lines each, or a source file and a
+            target file, as a list or with a comma between them.
+        source_tokenizer, target_tokenizer: make the tokenizers from the train split's sources and targets; without
+            the second, the first makes one from both.
+        max_len: the most tokens of a source or a target, eos included.
+        on_long: what becomes of a pair with a longer one: "refuse" the data, "drop" the pair, "cut" the text's end.
+        max_tokens: of a batch on each rank, padded: its pairs x its longest source or target.
+        seed: of the order of the training batches.
+        num_workers: processes that load batches; 0 = the training process itself.
+
+    Raises:
+        ValueError: an argument is out of range; when the data is first used, what is wrong with a file.
+    """
+
+    def __init__(
+        self,
+        train: str | list[str],
+        *,
+        val: str | list[str],
+        test: str | list[str] | None = None,
+        source_tokenizer: Callable[[str], Tokenizer] = SubwordTokenizer,
+        target_tokenizer: Callable[[str], Tokenizer] | None = None,
+        max_len: int = 128,
+        on_long: OnLong = "refuse",
+        max_tokens: int = 4096,
+        seed: int = 0,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__(max_len=max_len, on_long=on_long, max_tokens=max_tokens, seed=seed, num_workers=num_workers)
+        self.paths = {
+            name: path for name, path in {"train": train, "val": val, "test": test}.items() if path is not None
+        }
+        self.make_source_tokenizer = source_tokenizer
+        self.make_target_tokenizer = target_tokenizer
+
+    @property
+    def source_tokenizer(self) -> Tokenizer:
+        return self._tokenizers[0]
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The targets', which writes text."""
+        return self._tokenizers[1]
+
+    @property
+    def vocab_size(self) -> int:
+        """The sources'."""
+        return self.source_tokenizer.vocab_size
+
+    @property
+    def target_vocab_size(self) -> int:
+        return self.tokenizer.vocab_size
+
+    def references(self, split: str) -> list[list[str]]:
+        """What may be written of each row of a split, as it is in the file; `PairBatch.rows` are its indices."""
+        pairs = self._pairs[split].pairs
+        return [list(pairs[line].references) for line in self._rows[split].kept]
+
+    def describe(self) -> dict[str, Any]:
+        """What a run records of its data. Tokens are counted with eos."""
+        splits = {
+            name: {
+                "pairs": len(rows),
+                "source_tokens": sum(map(len, rows.sources)),
+                "target_tokens": sum(map(len, rows.targets)),
+            }
+            for name, rows in self._rows.items()
+        }
+        return {
+            "name": "parallel",
+            "source": source_name(self.paths["train"]),
+            "digest": self._digest,
+            "splits": splits,
+            "dropped": self.dropped,
+            "source_tokenizer": type(self.source_tokenizer).__name__,
+            "tokenizer": type(self.tokenizer).__name__,
+            "vocab_size": self.vocab_size,
+            "target_vocab_size": self.target_vocab_size,
+        }
+
+    @cached_property
+    def _pairs(self) -> dict[str, Pairs]:
+        return {split: read_pairs(path) for split, path in self.paths.items()}
+
+    @cached_property
+    def _digest(self) -> str:
+        return content_digest([document for pairs in self._pairs.values() for document in pairs.documents])
+
+    @cached_property
+    def _tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
+        train = self._pairs["train"].pairs
+        sources, targets = "\n".join(pair.source for pair in train), "\n".join(pair.target for pair in train)
+        if self.make_target_tokenizer is None:
+            joint = self.make_source_tokenizer(f"{sources}\n{targets}")
+            return joint, joint
+        return self.make_source_tokenizer(sources), self.make_target_tokenizer(targets)
+
+    def _read(self) -> dict[str, PairRows]:
+        return {split: self._encode(split, pairs) for split, pairs in self._pairs.items()}
+
+    def _encode(self, split: str, read: Pairs) -> PairRows:
+        kept: dict[int, tuple[NDArray[np.int32], ...]] = {}
+        for line, pair in enumerate(read.pairs):
+            source = self.source_tokenizer.encode_array(pair.source)
+            target = self.tokenizer.encode_array(pair.target)
+            fitting = self._fit(split, read.place(line), source, target, room=self.max_len - 1)
+            if fitting is not None:
+                kept[line] = fitting
+        sources, targets = ([pair[side] for pair in kept.values()] for side in (0, 1))
+        return PairRows(sources, targets, list(kept), *self._tokenizers)
+
+    def _identity(self) -> dict[str, int | str]:
+        return {"data": self._digest, "tokenizer": tokenizer_digest(*self._tokenizers), **super()._identity()}

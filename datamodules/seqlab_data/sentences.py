@@ -1,0 +1,128 @@
+"""What the data modules of separate texts share: a limit on their length, and batches of similar length."""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from collections import Counter
+from functools import cached_property
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab_data.base import SequenceDataModule, check_at_least
+from seqlab_data.batch_order import Batches, BatchT, Rows
+from seqlab_data.buckets import Buckets
+
+OnLong = Literal["refuse", "drop", "cut"]
+
+
+class Sentences(Rows[BatchT], Protocol[BatchT]):
+    """The rows of one split.
+
+    Attributes:
+        lengths: (N,) how many tokens each row has.
+    """
+
+    lengths: NDArray[np.int64]
+
+
+RowsT = TypeVar("RowsT", bound=Sentences[Any])
+
+
+class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
+    """Texts of any length up to `max_len`, each read whole, in batches of similar length.
+
+    A subclass gives the rows of each split (`_read`), and says with `_fit` what is too long.
+
+    Args:
+        max_len: the most tokens that a model is to read of a text.
+        on_long: what becomes of a longer one: "refuse" the data, "drop" the row, "cut" the text's end.
+        max_tokens: of a batch on each rank, padded: its rows x its longest.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+
+    between_epochs = ("max_tokens",)
+
+    def __init__(self, *, max_len: int, on_long: OnLong, max_tokens: int, seed: int, num_workers: int) -> None:
+        super().__init__(seed=seed, num_workers=num_workers)
+        check_at_least(2, max_len=max_len)
+        check_at_least(max_len, max_tokens=max_tokens)
+        if on_long not in ("refuse", "drop", "cut"):
+            raise ValueError(f"data.on_long must be refuse, drop or cut, got {on_long}")
+        self.max_len = max_len
+        self.on_long = on_long
+        self.max_tokens = max_tokens
+        self._dropped: Counter[str] = Counter()
+
+    @property
+    def seq_len(self) -> int:
+        """The longest sequence that a model is given."""
+        return self.max_len
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """For each reason how many rows were dropped or cut."""
+        self._rows  # noqa: B018 (reads them)
+        return dict(self._dropped)
+
+    @abstractmethod
+    def _read(self) -> dict[str, RowsT]:
+        """The rows of each split that there is."""
+
+    @cached_property
+    def _rows(self) -> dict[str, RowsT]:
+        self._dropped.clear()
+        rows = self._read()
+        for split, some in rows.items():
+            if not len(some):
+                raise ValueError(f"the {split} split has no row left; dropped: {self._reasons() or 'none'}")
+        return rows
+
+    @cached_property
+    def _buckets(self) -> dict[str, Buckets[BatchT]]:
+        return {split: Buckets(rows, rows.lengths, self.max_tokens) for split, rows in self._rows.items()}
+
+    def _fit(
+        self, split: str, place: str, *texts: NDArray[np.int32], room: int
+    ) -> tuple[NDArray[np.int32], ...] | None:
+        """A row's texts, none with more than `room` tokens; None = the row is dropped.
+
+        Raises:
+            ValueError: a text is longer, and `on_long` is to refuse it.
+        """
+        longest = max(map(len, texts))
+        if longest <= room:
+            return texts
+        if self.on_long == "refuse":
+            raise ValueError(
+                f"{place} has a text of {longest} tokens, but data.max_len {self.max_len} leaves room for {room}; "
+                "give a larger max_len, or on_long drop or cut"
+            )
+        self._dropped[f"{split}: over {room} tokens, {'dropped' if self.on_long == 'drop' else 'cut'}"] += 1
+        return tuple(text[:room] for text in texts) if self.on_long == "cut" else None
+
+    def setup(self, stage: str) -> None:
+        """Reads the files, and says on stderr what was dropped or cut.
+
+        Raises:
+            ValueError: what is wrong with a file, with its name and the line.
+        """
+        super().setup(stage)
+        if self.dropped and self._rank_and_world()[0] == 0:
+            print(f"data: {self._reasons()}", file=sys.stderr)
+
+    def _reasons(self) -> str:
+        return "; ".join(f"{reason}: {count}" for reason, count in self._dropped.items())
+
+    def _batches(self, split: str, *, shuffle: bool = False) -> Batches[BatchT]:
+        if split not in self._buckets:
+            raise ValueError(f"there is no {split} split; name its file in data.{split}")
+        rank, world = self._rank_and_world()
+        return Batches(self._buckets[split], 1, seed=self.seed if shuffle else None, rank=rank, world=world)
+
+    def _identity(self) -> dict[str, int | str]:
+        return {"max_len": self.max_len, "on_long": self.on_long, "seed": self.seed, "max_tokens": self.max_tokens}

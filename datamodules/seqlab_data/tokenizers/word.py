@@ -1,0 +1,81 @@
+"""One token per word: what stands between whitespace in the training text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab_data.tokenizers.base import StreamDecoder, Tokenizer
+
+UNKNOWN = "<unk>"
+
+
+class WordTokenizer(Tokenizer):
+    """The words of `text`, the commonest first and equally common ones sorted, are tokens 4, 5, ...
+
+    Any other word is `unk_id`, which decodes to "<unk>". A token's bytes are a space and its word, and decoding takes
+    the first space away: `decode(encode(text)) == " ".join(text.split())` for every text of known words, and the sum
+    of `char_counts` is one more than the length of that.
+
+    Args:
+        min_count: how often a word must occur to be a token.
+        max_size: all tokens together, specials and unknown included; None = no limit.
+
+    Raises:
+        ValueError: an option is out of range, or the text holds a lone surrogate.
+    """
+
+    unk_id = 3
+
+    def __init__(self, text: str, *, min_count: int = 1, max_size: int | None = None) -> None:
+        if min_count < 1:
+            raise ValueError(f"min_count must be at least 1, got {min_count}")
+        if max_size is not None and max_size < 5:
+            raise ValueError(f"max_size must be at least 5, one word beside the 4 special tokens, got {max_size}")
+        counts = Counter(text.split())
+        del counts[UNKNOWN]
+        words = sorted(
+            (word for word, count in counts.items() if count >= min_count), key=lambda word: (-counts[word], word)
+        )
+        self._open(words if max_size is None else words[: max_size - 4])
+
+    def _open(self, words: list[str]) -> None:
+        self.words = tuple(words)
+        super().__init__([b"", b"", b"", *(f" {word}".encode() for word in (UNKNOWN, *words))])
+        self._ids = {word: token_id for token_id, word in enumerate(words, start=4)}
+
+    def encode_array(self, text: str) -> NDArray[np.int32]:
+        text.encode("utf-8")
+        return np.array([self._ids.get(word, self.unk_id) for word in text.split()], dtype=np.int32)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return super().decode(ids).removeprefix(" ")
+
+    def stream_decoder(self) -> StreamDecoder:
+        return WordStream(self)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"unk_id": self.unk_id, "words": list(self.words)}
+
+    @classmethod
+    def _restore(cls, settings: dict[str, Any], assets: dict[str, bytes]) -> Self:
+        tokenizer = cls.__new__(cls)
+        tokenizer._open(settings["words"])
+        return tokenizer
+
+
+class WordStream(StreamDecoder):
+    """Takes away the space before the first word."""
+
+    _begun = False
+
+    def push(self, token_id: int) -> str:
+        text = super().push(token_id)
+        if self._begun:
+            return text
+        self._begun = bool(text)
+        return text.removeprefix(" ")

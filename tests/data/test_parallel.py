@@ -1,0 +1,327 @@
+"""ParallelTextDataModule: the batches by hand, nothing lost silently, refusals with file and line, exact resume."""
+
+from __future__ import annotations
+
+import pickle
+import random
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from jsonargparse import ArgumentParser
+
+from data.test_resume import SaveAfter, fit
+from seqlab.batch import IGNORE, PairBatch
+from seqlab_data import ParallelTextDataModule
+from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, SubwordTokenizer, WordTokenizer
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*does not have many workers.*"),
+    pytest.mark.filterwarnings("ignore:.*smaller than the logging interval.*"),
+]
+TATOEBA = Path(__file__).parents[2].parent / "shared" / "data" / "tatoeba-mini-en-de"
+TRAIN = "a b c\tx y\nb\ty z z z\na\tx\n"
+VAL = "c d\ty w\tz\tz y\n"
+
+
+def write(folder: Path, name: str, content: str | bytes) -> str:
+    path = folder / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(path)
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., ParallelTextDataModule]:
+    """Of these contents and options."""
+
+    def make(train: str | bytes = TRAIN, val: str | bytes = VAL, **options: Any) -> ParallelTextDataModule:
+        defaults = {
+            "val": write(tmp_path, "val.tsv", val),
+            "source_tokenizer": WordTokenizer,
+            "target_tokenizer": WordTokenizer,
+            "max_len": 10,
+            "max_tokens": 100,
+        }
+        return ParallelTextDataModule(write(tmp_path, "train.tsv", train), **{**defaults, **options})
+
+    return make
+
+
+def random_pairs(size: int) -> str:
+    rng = random.Random(size)
+    words = [f"w{i}" for i in range(50)]
+    side = lambda: " ".join(rng.choice(words) for _ in range(rng.randrange(1, 9)))  # noqa: E731
+    return "".join(f"{side()}\t{side()}\n" for _ in range(size))
+
+
+def test_a_batch_by_hand(make: Callable[..., ParallelTextDataModule]) -> None:
+    data = make()
+    data.setup("fit")
+    assert data.source_tokenizer.words == ("a", "b", "c")  # 4, 5, 6
+    assert data.tokenizer.words == ("z", "x", "y")  # 4, 5, 6
+    assert (data.vocab_size, data.target_vocab_size, data.seq_len) == (7, 7, 10)
+    [batch] = data.train_dataloader()
+    order = torch.argsort(batch.rows)
+    source, source_mask, tokens, targets, rows = (part[order].tolist() for part in batch)
+    assert rows == [0, 1, 2]
+    assert source == [[4, 5, 6, 2], [5, 2, 0, 0], [4, 2, 0, 0]]
+    assert source_mask == [[True] * 4, [True, True, False, False], [True, True, False, False]]
+    assert tokens == [[1, 5, 6, 0, 0], [1, 6, 4, 4, 4], [1, 5, 0, 0, 0]]
+    no = IGNORE
+    assert targets == [[5, 6, 2, no, no], [6, 4, 4, 4, 2], [5, 2, no, no, no]]
+    [batch] = data.val_dataloader()
+    assert batch.source.tolist() == [[6, 3, 2]]  # d is not in train
+    assert batch.targets.tolist() == [[6, 3, 2]]
+    assert data.references("val") == [["y w", "z", "z y"]]
+
+
+def test_two_files_are_what_one_is(make: Callable[..., ParallelTextDataModule], tmp_path: Path) -> None:
+    one = make()
+    source = write(tmp_path, "train.en", "a b c\r\nb\r\na")
+    target = write(tmp_path, "train.de", "\ufeffx y\ny z z z\nx\n")
+    for train in ([source, target], f"{source},{target}", f"{source}, {target}"):
+        two = ParallelTextDataModule(
+            train, val=one.paths["val"], source_tokenizer=WordTokenizer, target_tokenizer=WordTokenizer, max_len=10
+        )
+        [batch], [expected] = two.train_dataloader(), one.train_dataloader()
+        assert all(torch.equal(mine, others) for mine, others in zip(batch, expected, strict=True))
+        assert two.references("train") == one.references("train") == [["x y"], ["y z z z"], ["x"]]
+
+
+def test_the_tokenizers_learn_from_train_alone_jointly_or_apart(make: Callable[..., ParallelTextDataModule]) -> None:
+    apart = make(source_tokenizer=CharTokenizer, target_tokenizer=WordTokenizer)
+    assert set(apart.source_tokenizer.alphabet) == {*"a b c\n"}
+    assert apart.tokenizer.words == ("z", "x", "y")
+    joint = make(target_tokenizer=None)
+    assert joint.tokenizer is joint.source_tokenizer
+    assert set(joint.tokenizer.words) == {*"abcxyz"}
+
+
+def test_the_second_reference_is_not_learnt_from(make: Callable[..., ParallelTextDataModule]) -> None:
+    data = make(train="a\tx\tunheard\n")
+    assert data.tokenizer.words == ("x",)
+    assert data.references("train") == [["x", "unheard"]]
+
+
+@pytest.mark.parametrize("on_long, rows", [("drop", [0, 2]), ("cut", [0, 1, 2])])
+def test_long_pairs_are_dropped_or_cut_and_counted(
+    make: Callable[..., ParallelTextDataModule], capsys: pytest.CaptureFixture[str], on_long: str, rows: list[int]
+) -> None:
+    data = make(max_len=4, on_long=on_long)  # "y z z z" is 5 with eos, "a b c" just fits
+    data.setup("fit")
+    reason = f"train: over 3 tokens, {'dropped' if on_long == 'drop' else 'cut'}"
+    assert data.dropped == data.describe()["dropped"] == {reason: 1}
+    assert capsys.readouterr().err == f"data: {reason}: 1\n"
+    assert data.references("train") == [[["x y"], ["y z z z"], ["x"]][row] for row in rows]
+    [batch] = data.train_dataloader()
+    texts = {
+        row: data.tokenizer.decode(targets[targets != IGNORE].tolist())
+        for row, targets in zip(batch.rows.tolist(), batch.targets, strict=True)
+    }
+    kept = {"drop": ["x y", "x"], "cut": ["x y", "y z z", "x"]}[on_long]
+    assert [texts[i] for i in range(len(kept))] == kept
+    assert (batch.targets == data.tokenizer.eos_id).sum() == len(kept)
+    assert batch.tokens.shape[1] <= 4
+
+
+def test_nothing_is_said_where_nothing_is_dropped(
+    make: Callable[..., ParallelTextDataModule], capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = make(on_long="drop")
+    data.setup("fit")
+    assert data.dropped == {}
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    "train, message",
+    [
+        ("a\tb\na b\n", r"train\.tsv, line 2 has no TAB; a line is source<TAB>target"),
+        ("a\tb\n\na\tb\n", r"train\.tsv, line 2 has no TAB"),
+        ("a\tb\n\tb\n", r"train\.tsv, line 2 has an empty source"),
+        ("a\tb\na\t \n", r"train\.tsv, line 2 has an empty target"),
+        ("a\tb\na\tb\t\n", r"train\.tsv, line 2 has an empty target"),
+        (b"a\tb\nc\xff\td\n", r"train\.tsv is not UTF-8 text: byte 5 is 0xff"),
+        ("", r"train\.tsv is empty"),
+        ("a\tb\n" + "a " * 10 + "\tb\n", r"train\.tsv, line 2 has a text of 10 tokens, but data\.max_len 10 .* for 9"),
+        ("a\tb\na\t" + "b " * 11, r"train\.tsv, line 2 has a text of 11 tokens"),
+    ],
+)
+def test_bad_files_are_refused_with_file_and_line(
+    make: Callable[..., ParallelTextDataModule], train: str | bytes, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(train).setup("fit")
+
+
+def test_files_that_do_not_fit_together_are_refused(
+    make: Callable[..., ParallelTextDataModule], tmp_path: Path
+) -> None:
+    source, target = write(tmp_path, "a.en", "a\nb\nc\n"), write(tmp_path, "a.de", "x\ny\n")
+    with pytest.raises(ValueError, match=r"a\.en has 3 lines and .*a\.de has 2, so line 3 has no counterpart"):
+        make(val=VAL, test=[source, target]).setup("fit")
+    with pytest.raises(ValueError, match=r"no\.de is not a file; give a file of source<TAB>target lines"):
+        make(test=f"{source},{tmp_path}/no.de").setup("fit")
+    with pytest.raises(ValueError, match="is not one file or two"):
+        make(test=[source, source, target]).setup("fit")
+    empty = write(tmp_path, "empty.de", "x\n\nz\n")
+    with pytest.raises(ValueError, match=r"a\.en and .*empty\.de, line 2 has an empty target"):
+        make(test=[source, empty]).setup("fit")
+
+
+def test_a_split_without_rows_is_refused(make: Callable[..., ParallelTextDataModule]) -> None:
+    with pytest.raises(ValueError, match=r"the train split has no row left; dropped: train: over 1 tokens, dropped: 2"):
+        make("a b\tx\nb\tx y\n", max_len=2, on_long="drop").setup("fit")
+    with pytest.raises(ValueError, match=r"there is no test split; name its file in data\.test"):
+        make().test_dataloader()
+
+
+@pytest.mark.parametrize(
+    "option, message",
+    [
+        ({"max_len": 1}, "data.max_len must be at least 2, got 1"),
+        ({"max_tokens": 9}, "data.max_tokens must be at least 10, got 9"),
+        ({"on_long": "warn"}, "data.on_long must be refuse, drop or cut, got warn"),
+        ({"seed": -1}, "data.seed must be at least 0, got -1"),
+    ],
+)
+def test_a_wrong_option_is_refused(
+    make: Callable[..., ParallelTextDataModule], option: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(**option)
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_the_ranks_share_an_epoch_of_full_batches(make: Callable[..., ParallelTextDataModule], world: int) -> None:
+    ranks: list[list[PairBatch]] = []
+    for rank in range(world):
+        data = make(random_pairs(200), max_tokens=60)
+        share = {"rank": rank, "num_replicas": world}
+        data.trainer = SimpleNamespace(distributed_sampler_kwargs=share, overfit_batches=0)  # type: ignore[assignment]
+        data._batches_trained = lambda: 0  # type: ignore[method-assign]
+        ranks.append(list(data.train_dataloader()))
+    assert len({len(batches) for batches in ranks}) == 1
+    batches = [batch for batches in ranks for batch in batches]
+    assert sorted(row for batch in batches for row in batch.rows.tolist() if row != -1) == list(range(200))
+    for batch in batches:
+        assert batch.source.numel() <= 60 and batch.tokens.numel() <= 60
+        assert (batch.rows == -1).any() == (batch.targets == IGNORE).all()
+
+
+def test_a_rank_with_nothing_left_gets_a_pair_that_counts_for_nothing(
+    make: Callable[..., ParallelTextDataModule],
+) -> None:
+    data = make()
+    share = {"rank": 1, "num_replicas": 2}
+    data.trainer = SimpleNamespace(distributed_sampler_kwargs=share)  # type: ignore[assignment]
+    [batch] = data.val_dataloader()
+    assert batch.rows.tolist() == [-1]
+    assert (batch.targets == IGNORE).all()
+    assert batch.source_mask.any()
+
+
+def test_evaluation_keeps_its_order_and_training_does_not(make: Callable[..., ParallelTextDataModule]) -> None:
+    data = make(random_pairs(100), val=random_pairs(80), max_tokens=40)
+
+    def rows(loader: Any) -> list[list[int]]:
+        return [batch.rows.tolist() for batch in loader]
+
+    assert rows(data.val_dataloader()) == rows(make(val=random_pairs(80), max_tokens=40, seed=9).val_dataloader())
+    seeds = [rows(make(random_pairs(100), max_tokens=40, seed=seed).train_dataloader()) for seed in (0, 1)]
+    assert rows(data.train_dataloader()) == seeds[0] != seeds[1]
+    assert sorted(seeds[0]) == sorted(seeds[1])
+
+
+def test_workers_and_pickle_change_nothing(make: Callable[..., ParallelTextDataModule]) -> None:
+    data = make(random_pairs(60), max_tokens=40)
+    expected = list(data.train_dataloader())
+    for other in (make(random_pairs(60), max_tokens=40, num_workers=2), pickle.loads(pickle.dumps(data))):
+        for batch, alone in zip(other.train_dataloader(), expected, strict=True):
+            assert isinstance(batch, PairBatch)
+            assert all(torch.equal(one, two) for one, two in zip(batch, alone, strict=True))
+
+
+def test_a_resumed_fit_sees_the_same_batches(make: Callable[..., ParallelTextDataModule], tmp_path: Path) -> None:
+    options = {"train": random_pairs(60), "max_tokens": 40}
+    n, path = len(make(**options).train_dataloader()), tmp_path / "some.ckpt"
+    assert n > 5
+    whole = fit("", None, SaveAfter(path, "on_train_batch_end", n + 3), data=make(**options)).seen
+    assert len(whole) == 3 * n
+    assert fit("", path, data=make(**options, num_workers=2)).seen == whole[n + 3 :]
+    state = torch.load(path, weights_only=True)["ParallelTextDataModule"]
+    assert (state["epoch"], state["batch"]) == (1, 3)
+
+
+def test_a_checkpoint_of_other_data_is_refused(make: Callable[..., ParallelTextDataModule]) -> None:
+    state = {**make().state_dict(), "batch": 1}
+    others: dict[str, dict[str, Any]] = {
+        "max_len 10, this data has max_len 12": {"max_len": 12},
+        "on_long refuse, this data has on_long cut": {"on_long": "cut"},
+        "max_tokens 100, this data has max_tokens 99": {"max_tokens": 99},
+        "seed 0, this data has seed 1": {"seed": 1},
+        "tokenizer [0-9a-f]{64}, this data has tokenizer": {"source_tokenizer": ByteTokenizer},
+        "data [0-9a-f]{64}, this data has data": {"train": "a\tb\n"},
+    }
+    for message, options in others.items():
+        with pytest.raises(ValueError, match=f"the checkpoint was trained with {message}"):
+            make(**options).load_state_dict(state)
+    between = make(max_tokens=50)
+    between.load_state_dict({**state, "epoch": 2, "batch": 0})
+    assert between.position == (2, 0)
+
+
+def test_it_is_built_from_a_config(make: Callable[..., ParallelTextDataModule]) -> None:
+    paths = make().paths
+    parser = ArgumentParser()
+    parser.add_class_arguments(ParallelTextDataModule, "data")
+    options = ["--data.source_tokenizer=SubwordTokenizer", "--data.source_tokenizer.vocab_size=270"]
+    args = [f"--data.train={paths['train']}", f"--data.val=['{paths['val']}']", *options]
+    data = parser.instantiate(parser.parse_args(args)).data
+    assert isinstance(data.source_tokenizer, SubwordTokenizer)
+    assert data.vocab_size == data.target_vocab_size == 270
+
+
+@pytest.mark.skipif(not TATOEBA.is_dir(), reason=f"{TATOEBA} is not there")
+def test_on_a_real_corpus() -> None:
+    data = ParallelTextDataModule(
+        str(TATOEBA / "train.tsv"),
+        val=str(TATOEBA / "valid.tsv"),
+        test=str(TATOEBA / "test.tsv"),
+        source_tokenizer=WordTokenizer,
+        target_tokenizer=WordTokenizer,
+        max_len=20,
+    )
+    data.setup("fit")
+    described = data.describe()
+    assert {name: split["pairs"] for name, split in described["splits"].items()} == {
+        "train": 29892,
+        "val": 500,
+        "test": 500,
+    }
+    # Its README counts these types.
+    assert (data.vocab_size, data.target_vocab_size) == (1864 + 4, 2446 + 4)
+    references = data.references("test")
+    lines = (TATOEBA / "test.tsv").read_text(encoding="utf-8").splitlines()
+    train = (TATOEBA / "train.tsv").read_text(encoding="utf-8").splitlines()
+    known = {word for line in train for word in line.split("\t")[0].split()}
+    for batch in data.test_dataloader():
+        for row, source, targets in zip(batch.rows.tolist(), batch.source, batch.targets, strict=True):
+            text, *expected = lines[row].split("\t")
+            words = [word if word in known else "<unk>" for word in text.split()]
+            assert data.source_tokenizer.decode(source.tolist()) == " ".join(words)
+            assert references[row] == expected
+            assert (targets != IGNORE).sum() == len(expected[0].split()) + 1
+    real = padded = 0
+    seen: list[int] = []
+    for batch in data.train_dataloader():
+        assert max(batch.source.numel(), batch.tokens.numel()) <= 4096
+        real += int((batch.targets != IGNORE).sum())
+        padded += batch.targets.numel()
+        seen += batch.rows.tolist()
+    assert sorted(seen) == list(range(29892))
+    assert real == described["splits"]["train"]["target_tokens"] > 0.9 * padded
