@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from seqlab_data.labelled import LabelledTextDataModule
     from seqlab_data.parallel import ParallelTextDataModule
+    from seqlab_data.synthetic import SyntheticDataModule
     from seqlab_data.text import TextDataModule
 
-__all__ = ["LabelledTextDataModule", "ParallelTextDataModule", "TextDataModule"]
+__all__ = ["LabelledTextDataModule", "ParallelTextDataModule", "SyntheticDataModule", "TextDataModule"]
 MODULES = {
     "LabelledTextDataModule": "seqlab_data.labelled",
     "ParallelTextDataModule": "seqlab_data.parallel",
+    "SyntheticDataModule": "seqlab_data.synthetic",
     "TextDataModule": "seqlab_data.text",
 }
 

@@ -10,19 +10,20 @@ import torch
 from seqlab.tasks.metrics import LanguageModelingMetrics
 
 
-def _update(metrics: LanguageModelingMetrics, nats: float, num_tokens: int, num_chars: int) -> None:
-    metrics.update(torch.tensor(nats), torch.tensor(num_tokens), torch.tensor(num_chars))
+def _update(metrics: LanguageModelingMetrics, nats: float, num_tokens: int, num_chars: int, num_right: int = 0) -> None:
+    metrics.update(*map(torch.tensor, (nats, num_tokens, num_chars, num_right)))
 
 
 def test_by_hand() -> None:
-    """Four tokens guessed among two and four among eight: 4 + 12 bits over 8 tokens and 20 characters."""
+    """Four tokens guessed among two and four among eight: 4 + 12 bits over 8 tokens and 20 characters; 3 were right."""
     metrics = LanguageModelingMetrics()
-    _update(metrics, 4 * math.log(2), 4, 8)
-    _update(metrics, 4 * math.log(8), 4, 12)
+    _update(metrics, 4 * math.log(2), 4, 8, 2)
+    _update(metrics, 4 * math.log(8), 4, 12, 1)
     result = metrics.compute()
     assert result["loss"].item() == pytest.approx(2 * math.log(2), rel=1e-6)
     assert result["perplexity"].item() == pytest.approx(4, rel=1e-6)
     assert result["bits_per_char"].item() == pytest.approx(16 / 20, rel=1e-6)
+    assert result["accuracy"].item() == 3 / 8
 
 
 def test_it_is_the_corpus_that_counts_not_the_mean_of_batches() -> None:

@@ -54,8 +54,11 @@ class Classification(Task):
         self._last_confusion: Tensor | None = None
 
     def training_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
-        logits = self._logits(batch)
-        loss = F.cross_entropy(logits, batch.targets, label_smoothing=self.label_smoothing)
+        nats = F.cross_entropy(
+            self._logits(batch), batch.targets, label_smoothing=self.label_smoothing, reduction="sum"
+        )
+        # A rank that has no text left in an epoch's last batch is given one whose class is ignored.
+        loss = nats / (batch.targets != IGNORE).sum().clamp(min=1)
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss
 

@@ -15,7 +15,7 @@ from seqlab.tasks.task import Task
 
 
 class LanguageModeling(Task):
-    """Trains a causal model on cross-entropy and reports loss, perplexity and bits per character.
+    """Trains a causal model on cross-entropy and reports loss, perplexity, bits per character and accuracy.
 
     Args:
         vocab_size: number of tokens; the data module tells it.
@@ -38,35 +38,42 @@ class LanguageModeling(Task):
         self.test_metrics = LanguageModelingMetrics()
 
     def training_step(self, batch: TokenBatch, batch_idx: int) -> Tensor:
-        nats, num_tokens = self._nats(batch)
+        nats, num_tokens = self._nats(batch, self._logits(batch))
         loss = nats / num_tokens.clamp(min=1)
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss
 
     def validation_step(self, batch: TokenBatch, batch_idx: int) -> None:
-        self.val_metrics.update(*self._nats(batch), batch.num_chars.sum())
+        self._evaluate(batch, self.val_metrics)
 
     def on_validation_epoch_end(self) -> None:
         self._log_metrics("val", self.val_metrics)
 
     def test_step(self, batch: TokenBatch, batch_idx: int) -> None:
-        self.test_metrics.update(*self._nats(batch), batch.num_chars.sum())
+        self._evaluate(batch, self.test_metrics)
 
     def on_test_epoch_end(self) -> None:
         self._log_metrics("test", self.test_metrics)
 
     def predict_step(self, batch: TokenBatch, batch_idx: int) -> Tensor:
         """(B, T) float32: the surprise of each target in nats, 0 where it is ignored."""
-        logits, _ = self.model(batch.tokens)
-        return F.cross_entropy(logits.float().transpose(1, 2), batch.targets, ignore_index=IGNORE, reduction="none")
+        logits = self._logits(batch).transpose(1, 2)
+        return F.cross_entropy(logits, batch.targets, ignore_index=IGNORE, reduction="none")
 
-    def _nats(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
+    def _logits(self, batch: TokenBatch) -> Tensor:
+        """(B, T, V) float32."""
+        logits: Tensor = self.model(batch.tokens)[0]
+        return logits.float()
+
+    def _nats(self, batch: TokenBatch, logits: Tensor) -> tuple[Tensor, Tensor]:
         """The batch's summed cross-entropy and its number of targets, both ()."""
-        logits, _ = self.model(batch.tokens)
-        nats = F.cross_entropy(
-            logits.float().flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORE, reduction="sum"
-        )
+        nats = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORE, reduction="sum")
         return nats, (batch.targets != IGNORE).sum()
+
+    def _evaluate(self, batch: TokenBatch, metrics: LanguageModelingMetrics) -> None:
+        logits = self._logits(batch)
+        num_right = (logits.argmax(dim=-1) == batch.targets).sum()
+        metrics.update(*self._nats(batch, logits), batch.num_chars.sum(), num_right)
 
     def _log_metrics(self, stage: str, metrics: LanguageModelingMetrics) -> None:
         for name, value in metrics.compute().items():

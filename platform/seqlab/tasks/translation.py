@@ -55,12 +55,15 @@ class Translation(Task):
         self._written: dict[int, str] = {}
 
     def training_step(self, batch: PairBatch, batch_idx: int) -> Tensor:
-        loss = F.cross_entropy(
+        nats = F.cross_entropy(
             self._logits(batch).flatten(0, 1),
             batch.targets.flatten(),
             ignore_index=IGNORE,
             label_smoothing=self.label_smoothing,
+            reduction="sum",
         )
+        # A rank that has no pair left in an epoch's last batch is given one of which nothing counts.
+        loss = nats / (batch.targets != IGNORE).sum().clamp(min=1)
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss
 

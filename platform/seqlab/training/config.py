@@ -24,6 +24,7 @@ BLOCK_MODULES = (
     "seqlab.tasks",
     "seqlab_data.labelled",
     "seqlab_data.parallel",
+    "seqlab_data.synthetic",
     "seqlab_data.text",
     "seqlab_data.tokenizers",
 )

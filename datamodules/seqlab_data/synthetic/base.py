@@ -1,0 +1,82 @@
+"""What a synthetic task is: sequences to continue, of which only the answers count."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+PAD, BOS, SEP = 0, 1, 2
+FIRST_SYMBOL = 3
+
+
+class Example(NamedTuple):
+    """A sequence to read from left to right.
+
+    Attributes:
+        tokens: what is given, and what is to be answered.
+        counted: whether each of them is an answer, predicted from all before it.
+    """
+
+    tokens: list[int]
+    counted: list[bool]
+
+
+class Draw:
+    """Random numbers that (seed, split, index) decide, on every machine.
+
+    Only the bit generator is drawn from: NumPy keeps its stream for ever.
+    """
+
+    def __init__(self, *words: int) -> None:
+        self._bits = np.random.PCG64(np.random.SeedSequence(words))
+
+    def integer(self, bound: int) -> int:
+        """One of 0, ..., bound - 1."""
+        return int(self._bits.random_raw()) % bound
+
+    def integers(self, bound: int, count: int) -> list[int]:
+        return [self.integer(bound) for _ in range(count)]
+
+    def sample(self, bound: int, count: int) -> list[int]:
+        """So many different ones of 0, ..., bound - 1, in random order."""
+        keys = self._bits.random_raw(bound)
+        order: list[int] = np.argsort(keys, kind="stable")[:count].tolist()
+        return order
+
+
+class SyntheticTask(ABC):
+    """Makes examples of any length.
+
+    Attributes:
+        vocab_size: tokens, of which 0 pads, 1 begins and 2 separates the question from the answer.
+    """
+
+    vocab_size: int
+
+    @abstractmethod
+    def example(self, draw: Draw, length: int) -> Example:
+        """An example of this length, in the task's own measure."""
+
+    @abstractmethod
+    def longest(self, length: int) -> int:
+        """The most tokens of question and answer together at this length."""
+
+
+def answered(question: Sequence[int], answer: Sequence[int]) -> Example:
+    """A question, and all that is to be written after it."""
+    return Example([*question, *answer], [False] * len(question) + [True] * len(answer))
+
+
+def symbols(values: Sequence[int]) -> list[int]:
+    """Values from 0 on as tokens."""
+    return [FIRST_SYMBOL + value for value in values]
+
+
+def check_sizes(**sizes: int) -> None:
+    """Raises ValueError where a size is under 1."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}")

@@ -1,0 +1,92 @@
+"""Writing again what was read: copy, reverse, sort, and copy with noise between."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+
+from seqlab_data.synthetic.base import (
+    BOS,
+    FIRST_SYMBOL,
+    SEP,
+    Draw,
+    Example,
+    SyntheticTask,
+    answered,
+    check_sizes,
+    symbols,
+)
+
+
+class Rewriting(SyntheticTask):
+    """`length` symbols, and then what becomes of them.
+
+    Args:
+        num_symbols: how many different ones there are.
+    """
+
+    def __init__(self, num_symbols: int = 26) -> None:
+        check_sizes(num_symbols=num_symbols)
+        self.num_symbols = num_symbols
+        self.vocab_size = FIRST_SYMBOL + num_symbols
+
+    @abstractmethod
+    def rewritten(self, values: Sequence[int]) -> list[int]: ...
+
+    def example(self, draw: Draw, length: int) -> Example:
+        values = draw.integers(self.num_symbols, length)
+        return answered([BOS, *symbols(values), SEP], symbols(self.rewritten(values)))
+
+    def longest(self, length: int) -> int:
+        return 2 * length + 2
+
+
+class Copy(Rewriting):
+    """The same again (Graves et al. 2014, "Neural Turing machines", section 4.1)."""
+
+    def rewritten(self, values: Sequence[int]) -> list[int]:
+        return list(values)
+
+
+class Reverse(Rewriting):
+    """From the last to the first (Deletang et al. 2023, "Neural networks and the Chomsky hierarchy")."""
+
+    def rewritten(self, values: Sequence[int]) -> list[int]:
+        return list(reversed(values))
+
+
+class Sort(Rewriting):
+    """In ascending order (Graves et al. 2014, section 4.5; Deletang et al. 2023, "bucket sort")."""
+
+    def rewritten(self, values: Sequence[int]) -> list[int]:
+        return sorted(values)
+
+
+class SelectiveCopy(SyntheticTask):
+    """`num_tokens` symbols at random places among noise, `length` in all; the answer is the symbols in their order
+    (Gu & Dao 2023, "Mamba", section 4.1.1). A model must choose what it remembers.
+
+    Args:
+        num_symbols: how many different symbols there are, besides the noise.
+        num_tokens: how many are hidden.
+    """
+
+    def __init__(self, num_symbols: int = 14, num_tokens: int = 16) -> None:
+        check_sizes(num_symbols=num_symbols, num_tokens=num_tokens)
+        self.num_symbols = num_symbols
+        self.num_tokens = num_tokens
+        self.noise = FIRST_SYMBOL + num_symbols
+        self.vocab_size = self.noise + 1
+
+    def example(self, draw: Draw, length: int) -> Example:
+        """Raises ValueError where the symbols do not fit into the length."""
+        if length < self.num_tokens:
+            raise ValueError(f"SelectiveCopy hides {self.num_tokens} symbols, too many for a length of {length}")
+        values = symbols(draw.integers(self.num_symbols, self.num_tokens))
+        question = [self.noise] * length
+        for place, value in zip(sorted(draw.sample(length, self.num_tokens)), values, strict=True):
+            question[place] = value
+        return answered([BOS, *question, SEP], values)
+
+    def longest(self, length: int) -> int:
+        return length + self.num_tokens + 2

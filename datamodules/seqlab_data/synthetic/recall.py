@@ -1,0 +1,69 @@
+"""Finding again what stood beside something: associative recall, induction heads."""
+
+from __future__ import annotations
+
+from seqlab_data.synthetic.base import (
+    BOS,
+    FIRST_SYMBOL,
+    SEP,
+    Draw,
+    Example,
+    SyntheticTask,
+    answered,
+    check_sizes,
+    symbols,
+)
+
+
+class AssociativeRecall(SyntheticTask):
+    """`length` keys, each with its value; then each key again in random order, to be followed by its value: multi-query
+    associative recall (Arora et al. 2023, "Zoology", section 3). Only the values count.
+
+    Args:
+        num_keys, num_values: how many different ones there are. Keys do not repeat.
+    """
+
+    def __init__(self, num_keys: int = 64, num_values: int = 64) -> None:
+        check_sizes(num_keys=num_keys, num_values=num_values)
+        self.num_keys, self.num_values = num_keys, num_values
+        self.vocab_size = FIRST_SYMBOL + num_keys + num_values
+
+    def example(self, draw: Draw, length: int) -> Example:
+        """Raises ValueError where there are fewer keys than pairs."""
+        if length > self.num_keys:
+            raise ValueError(f"AssociativeRecall has {self.num_keys} keys, too few for {length} pairs")
+        keys = symbols(draw.sample(self.num_keys, length))
+        values = [self.num_keys + value for value in symbols(draw.integers(self.num_values, length))]
+        pairs = [token for pair in zip(keys, values, strict=True) for token in pair]
+        asked = [token for place in draw.sample(length, length) for token in (keys[place], values[place])]
+        given = [BOS, *pairs, SEP]
+        return Example(given + asked, [False] * len(given) + [False, True] * length)
+
+    def longest(self, length: int) -> int:
+        return 4 * length + 2
+
+
+class InductionHeads(SyntheticTask):
+    """`length` symbols, among them once the separator; after the separator at the end comes what followed it (Olsson et
+    al. 2022, "In-context learning and induction heads"; Fu et al. 2023, "H3", table 1).
+
+    Args:
+        num_symbols: how many different ones there are, besides the separator.
+    """
+
+    def __init__(self, num_symbols: int = 16) -> None:
+        check_sizes(num_symbols=num_symbols)
+        self.num_symbols = num_symbols
+        self.vocab_size = FIRST_SYMBOL + num_symbols
+
+    def example(self, draw: Draw, length: int) -> Example:
+        """Raises ValueError where the length leaves no symbol after the separator."""
+        if length < 2:
+            raise ValueError(f"InductionHeads needs a length of at least 2, got {length}")
+        question = symbols(draw.integers(self.num_symbols, length))
+        place = draw.integer(length - 1)
+        question[place] = SEP
+        return answered([BOS, *question, SEP], [question[place + 1]])
+
+    def longest(self, length: int) -> int:
+        return length + 3

@@ -1,0 +1,104 @@
+"""Following a state from symbol to symbol: tasks of finite automata (Deletang et al. 2023, "Neural networks and the
+Chomsky hierarchy", table 1)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import reduce
+
+from seqlab_data.synthetic.base import (
+    BOS,
+    FIRST_SYMBOL,
+    SEP,
+    Draw,
+    Example,
+    SyntheticTask,
+    answered,
+    check_sizes,
+    symbols,
+)
+
+
+class Automaton(SyntheticTask):
+    """`length` symbols, and then one: the answer."""
+
+    def __init__(self, num_symbols: int, num_answers: int) -> None:
+        self.num_symbols = num_symbols
+        self.vocab_size = FIRST_SYMBOL + max(num_symbols, num_answers)
+
+    @abstractmethod
+    def answer(self, values: Sequence[int]) -> int: ...
+
+    def example(self, draw: Draw, length: int) -> Example:
+        values = draw.integers(self.num_symbols, length)
+        return answered([BOS, *symbols(values), SEP], symbols([self.answer(values)]))
+
+    def longest(self, length: int) -> int:
+        return length + 3
+
+
+class Parity(Automaton):
+    """Whether the number of ones is odd."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 2)
+
+    def answer(self, values: Sequence[int]) -> int:
+        return sum(values) % 2
+
+
+class EvenPairs(Automaton):
+    """Whether ab and ba together occur an odd number of times: whether the first and the last symbol differ."""
+
+    def __init__(self) -> None:
+        super().__init__(2, 2)
+
+    def answer(self, values: Sequence[int]) -> int:
+        return int(values[0] != values[-1])
+
+
+class CycleNavigation(Automaton):
+    """Where steps back, no step and steps forward lead on a cycle.
+
+    Args:
+        num_places: on the cycle.
+    """
+
+    def __init__(self, num_places: int = 5) -> None:
+        check_sizes(num_places=num_places)
+        super().__init__(3, num_places)
+        self.num_places = num_places
+
+    def answer(self, values: Sequence[int]) -> int:
+        return sum(value - 1 for value in values) % self.num_places
+
+
+class ModularArithmetic(SyntheticTask):
+    """`length` numbers with +, - or x between them, worked out from left to right without brackets or precedence.
+
+    Args:
+        modulus: of the numbers and of the result.
+    """
+
+    def __init__(self, modulus: int = 5) -> None:
+        check_sizes(modulus=modulus)
+        self.modulus = modulus
+        self.vocab_size = FIRST_SYMBOL + modulus + 3
+
+    def example(self, draw: Draw, length: int) -> Example:
+        numbers, operators = draw.integers(self.modulus, length), draw.integers(3, length - 1)
+        question = [numbers[0]]
+        for operator, number in zip(operators, numbers[1:], strict=True):
+            question += [self.modulus + operator, number]
+        return answered([BOS, *symbols(question), SEP], symbols([self.worked_out(numbers, operators)]))
+
+    def worked_out(self, numbers: Sequence[int], operators: Sequence[int]) -> int:
+        def apply(total: int, step: tuple[int, int]) -> int:
+            operator, number = step
+            return (total + number, total - number, total * number)[operator] % self.modulus
+
+        return reduce(apply, zip(operators, numbers[1:], strict=True), numbers[0])
+
+    def longest(self, length: int) -> int:
+        return 2 * length + 2

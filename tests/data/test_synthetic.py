@@ -1,0 +1,166 @@
+"""Synthetic tasks: right answers by another way, the same examples everywhere, nothing but answers counted."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from seqlab.batch import IGNORE, TokenBatch
+from seqlab_data import synthetic
+from seqlab_data.synthetic import (
+    AssociativeRecall,
+    Copy,
+    CycleNavigation,
+    Draw,
+    EvenPairs,
+    InductionHeads,
+    ModularArithmetic,
+    Parity,
+    Reverse,
+    SelectiveCopy,
+    Sort,
+    SyntheticDataModule,
+    SyntheticTask,
+)
+
+BOS, SEP, FIRST = 1, 2, 3
+TASKS = [
+    Copy,
+    Reverse,
+    Sort,
+    SelectiveCopy,
+    AssociativeRecall,
+    InductionHeads,
+    Parity,
+    EvenPairs,
+    CycleNavigation,
+    ModularArithmetic,
+]
+tasks = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.__name__)
+
+
+def right_answer(task: SyntheticTask, question: list[int], asked: list[int]) -> list[int]:
+    """Worked out from the tokens, as a reader would; for recall, `asked` is what stands before each answer."""
+    given = [token - FIRST for token in question]
+    if isinstance(task, Reverse):
+        return question[::-1]
+    if isinstance(task, Sort):
+        return [symbol for symbol in range(FIRST, task.vocab_size) for _ in range(question.count(symbol))]
+    if isinstance(task, Copy):
+        return question
+    if isinstance(task, SelectiveCopy):
+        return [token for token in question if token != task.vocab_size - 1]
+    if isinstance(task, AssociativeRecall):
+        return [question[question.index(key) + 1] for key in asked]
+    if isinstance(task, InductionHeads):
+        return [question[question.index(SEP) + 1]]
+    if isinstance(task, Parity):
+        return [FIRST + given.count(1) % 2]
+    if isinstance(task, EvenPairs):
+        changes = sum(a != b for a, b in pairwise(given))
+        return [FIRST + changes % 2]
+    if isinstance(task, CycleNavigation):
+        place = 0
+        for step in given:
+            place = {0: (place - 1) % 5, 1: place, 2: (place + 1) % 5}[step]
+        return [FIRST + place]
+    text = "".join(str(token) if token < 5 else "+-*"[token - 5] for token in given)
+    value = int(text[0])
+    for operator, number in zip(text[1::2], text[2::2], strict=True):
+        value = eval(f"({value}) {operator} {number}")
+    return [FIRST + value % 5]
+
+
+def test_every_task_is_tested() -> None:
+    found = {
+        cls
+        for name in synthetic.__all__
+        if isinstance(cls := getattr(synthetic, name), type) and issubclass(cls, SyntheticTask)
+    }
+    assert {cls for cls in found if not inspect.isabstract(cls)} == set(TASKS)
+
+
+@tasks
+def test_answers_are_right(task: type[SyntheticTask]) -> None:
+    made = task()
+    for index in range(60):
+        length = 16 + index % 20
+        tokens, counted = made.example(Draw(7, index), length)
+        assert len(tokens) == len(counted) <= made.longest(length)
+        assert tokens[0] == BOS and max(tokens) < made.vocab_size and min(tokens) > 0
+        end = len(tokens) - 1 - tokens[::-1].index(SEP)
+        asked = [before for before, counts in zip(tokens, counted[1:], strict=False) if counts]
+        answer = [token for token, counts in zip(tokens, counted, strict=True) if counts]
+        assert answer == right_answer(made, tokens[1:end], asked)
+        assert not any(counted[: end + 1])
+
+
+@tasks
+def test_every_answer_occurs(task: type[SyntheticTask]) -> None:
+    answers = set()
+    for index in range(400):
+        tokens, counted = task().example(Draw(1, index), 20)
+        answers |= {token for token, counts in zip(tokens, counted, strict=True) if counts}
+    assert len(answers) >= {Parity: 2, EvenPairs: 2, CycleNavigation: 5, ModularArithmetic: 5}.get(task, 14)
+
+
+def module(task: Any, **options: Any) -> SyntheticDataModule:
+    return SyntheticDataModule(task, **{"num_train": 60, "num_eval": 20, "batch_size": 8, **options})
+
+
+def read(data: SyntheticDataModule, split: str) -> TokenBatch:
+    return data.examples[split].read(np.arange(12))
+
+
+DIGESTS = {Copy: "0bdc38d78c9422e6", AssociativeRecall: "48e67558f784c488", ModularArithmetic: "acc3b9793c1409a2"}
+
+
+@pytest.mark.parametrize(("task", "digest"), DIGESTS.items(), ids=lambda value: getattr(value, "__name__", value))
+def test_a_seed_makes_the_same_examples_on_any_machine(task: Any, digest: str) -> None:
+    batch = read(module(task, seed=3), "train")
+    assert hashlib.sha256(batch.tokens.numpy().astype("<i8").tobytes()).hexdigest().startswith(digest)
+    assert not torch.equal(read(module(task, seed=4), "train").tokens, batch.tokens)
+
+
+def test_splits_differ_and_test_is_longer() -> None:
+    data = module(Copy, train_lengths=(2, 5), test_lengths=(6, 9))
+    train, val, test = (read(data, split) for split in ("train", "val", "test"))
+    assert train.tokens.tolist() != val.tokens.tolist()
+    lengths = {name: (batch.targets != IGNORE).sum(1) for name, batch in (("val", val), ("test", test))}
+    assert lengths["val"].min() >= 2 and lengths["val"].max() <= 5
+    assert lengths["test"].min() >= 6 and lengths["test"].max() <= 9
+    assert data.seq_len == 2 * 9 + 2 - 1 and test.tokens.shape[1] <= data.seq_len
+
+
+def test_a_batch_pads_and_counts_only_answers() -> None:
+    batch = read(module(Reverse, train_lengths=(1, 9)), "train")
+    for tokens, targets, count in zip(*batch, strict=True):
+        read_tokens = tokens[: int((tokens != 0).sum())].tolist()
+        end = read_tokens.index(SEP)
+        assert (targets[:end] == IGNORE).all()
+        assert targets[end : 2 * end - 1].tolist() == read_tokens[1:end][::-1]
+        assert (targets[2 * end - 1 :] == IGNORE).all() and count == end - 1
+
+
+def test_workers_change_nothing() -> None:
+    def batches(num_workers: int) -> list[list[list[int]]]:
+        return [batch.tokens.tolist() for batch in module(Sort, num_workers=num_workers).val_dataloader()]
+
+    assert batches(0) == batches(2)
+
+
+def test_bad_input() -> None:
+    with pytest.raises(ValueError, match=r"data.train_lengths must be .* got \(5, 2\)"):
+        module(Copy, train_lengths=(5, 2))
+    with pytest.raises(ValueError, match="AssociativeRecall has 64 keys, too few for 65 pairs"):
+        AssociativeRecall().example(Draw(0), 65)
+    with pytest.raises(ValueError, match="SelectiveCopy hides 16 symbols, too many for a length of 3"):
+        SelectiveCopy().example(Draw(0), 3)
+    with pytest.raises(ValueError, match="num_symbols must be at least 1, got 0"):
+        Copy(0)
