@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import Any
 
-import matplotlib.pyplot as plt
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torchmetrics import MeanMetric, MetricCollection
 from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix, MulticlassF1Score
 
 from seqlab.batch import IGNORE, LabelledBatch
+from seqlab.tasks.figures import confusion_matrix
 from seqlab.tasks.task import Task
 
 
@@ -46,11 +45,11 @@ class Classification(Task):
         self.loss = MeanMetric()
         self.metrics = MetricCollection(
             {
-                "accuracy": MulticlassAccuracy(num_classes, average="micro"),
-                "f1": MulticlassF1Score(num_classes, average="macro"),
+                "accuracy": MulticlassAccuracy(num_classes, average="micro", ignore_index=IGNORE),
+                "f1": MulticlassF1Score(num_classes, average="macro", ignore_index=IGNORE),
             }
         )
-        self.confusion = MulticlassConfusionMatrix(num_classes)
+        self.confusion = MulticlassConfusionMatrix(num_classes, ignore_index=IGNORE)
         self._last_confusion: Tensor | None = None
 
     def training_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
@@ -79,13 +78,9 @@ class Classification(Task):
         log_text = getattr(self.logger, "log_text", None)
         if log_text is None or self._last_confusion is None:
             return
-        labels = getattr(self.trainer.datamodule, "labels", None)  # type: ignore[attr-defined]
-        figure, _ = self.confusion.plot(self._last_confusion, add_text=len(self._last_confusion) <= 10, labels=labels)
-        figure.set_layout_engine("constrained")
-        page = io.StringIO()
-        figure.savefig(page, format="svg")
-        plt.close(figure)
-        log_text(page.getvalue(), "confusion.svg")
+        classes = [str(place) for place in range(len(self._last_confusion))]
+        labels = getattr(self.trainer.datamodule, "labels", classes)  # type: ignore[attr-defined]
+        log_text(confusion_matrix(self._last_confusion.cpu().numpy(), labels), "confusion.svg")
 
     def predict_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
         """(B, C) float32: the probabilities of the classes."""
@@ -96,9 +91,8 @@ class Classification(Task):
         return logits.float()
 
     def _evaluate(self, batch: LabelledBatch) -> None:
-        real = batch.targets != IGNORE
-        logits, targets = self._logits(batch)[real], batch.targets[real]
-        self.loss.update(F.cross_entropy(logits, targets, reduction="none"))
+        logits, targets = self._logits(batch), batch.targets
+        self.loss.update(F.cross_entropy(logits, targets, reduction="none")[targets != IGNORE])
         self.metrics.update(logits, targets)
         self.confusion.update(logits, targets)
 

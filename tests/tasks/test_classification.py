@@ -1,0 +1,76 @@
+"""The classification task: the corpus's scores by hand, rows that count for nothing, and the figure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lightning as L
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from seqlab.batch import IGNORE, LabelledBatch
+from seqlab.tasks import Classification
+from seqlab.tasks.figures import confusion_matrix
+
+# Lightning's advice for longer fits, and what it uses of torch that is deprecated.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
+]
+
+
+class Echo(nn.Module):
+    """Is sure that the class is the first token, as sure as its parameter says."""
+
+    def __init__(self, vocab_size: int, num_classes: int, seq_len: int) -> None:
+        super().__init__()
+        self.num_classes = num_classes
+        self.sure = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, tokens: Tensor, *, pad_mask: Tensor) -> Tensor:
+        return self.sure * nn.functional.one_hot(tokens[:, 0], self.num_classes).float()
+
+
+def batch(first: list[int], classes: list[int]) -> LabelledBatch:
+    tokens = torch.tensor(first)[:, None]
+    return LabelledBatch(tokens, torch.ones_like(tokens, dtype=torch.bool), torch.tensor(classes))
+
+
+def test_scores_are_the_corpuss(tmp_path: Path) -> None:
+    """Six rows, of which four are right, in batches of 4, 2 and one that counts for nothing."""
+    task = Classification(3, 3, 1, model=Echo)
+    batches = [batch([0, 1, 2, 0], [0, 1, 2, 1]), batch([0, 1], [0, 2]), batch([1], [IGNORE])]
+    trainer = L.Trainer(
+        accelerator="cpu",
+        logger=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=tmp_path,
+    )
+    (scores,) = trainer.validate(task, DataLoader(batches, batch_size=None), verbose=False)
+    right, wrong = (float(-torch.tensor([2.0, 0.0, 0.0]).log_softmax(0)[k]) for k in (0, 1))
+    assert scores["val/loss"] == pytest.approx((4 * right + 2 * wrong) / 6)
+    assert scores["val/accuracy"] == pytest.approx(4 / 6)
+    # Precision and recall: 2/3 and 1; 1/2 and 1/2; 1 and 1/2.
+    assert scores["val/f1"] == pytest.approx((4 / 5 + 1 / 2 + 2 / 3) / 3)
+    assert task._last_confusion is not None
+    assert task._last_confusion.tolist() == [[2, 0, 0], [1, 1, 0], [0, 1, 1]]
+
+
+def test_a_batch_that_counts_for_nothing_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = Classification(3, 3, 1, model=Echo)
+    monkeypatch.setattr(task, "log", lambda *args, **kwargs: None)
+    loss = task.training_step(batch([1], [IGNORE]), 0)
+    loss.backward()
+    assert loss == 0 and task.model.sure.grad == 0
+    assert task.training_step(batch([1, 2], [1, 1]), 0) > 0
+
+
+def test_the_figure_says_what_it_shows() -> None:
+    page = confusion_matrix(np.array([[7, 3], [1, 95]]), ["noun", "verb"])
+    assert page.count("<svg") == 1 and page.rstrip().endswith("</svg>")
+    for text in ("noun", "verb", "predicted", "true", "95"):
+        assert text in page
