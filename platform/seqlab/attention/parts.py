@@ -10,6 +10,9 @@ from abc import ABC
 import torch
 from torch import Tensor, nn
 
+TIE = 16
+"""Scores so many eps of the largest apart are a tie."""
+
 
 class AttentionPart(nn.Module, ABC):
     """Changes attention in the one or two places whose methods it overrides.
@@ -102,7 +105,7 @@ class OutputGate(AttentionPart):
 
 class TopK(AttentionPart):
     """Each query attends to the k keys of the highest scores only (Zhao et al. 2019, "Explicit sparse transformer",
-    equation 3). Keys that tie with the k-th are kept.
+    equation 3). Keys that tie with the k-th are kept, rounding apart.
 
     Args:
         k: at least 1.
@@ -121,4 +124,7 @@ class TopK(AttentionPart):
         # Padded to k columns, so that a row of fewer has a k-th score.
         padded = torch.cat((masked, masked.new_full((*masked.shape[:-1], self.k), -torch.inf)), dim=-1)
         threshold = padded.topk(self.k, dim=-1).values[..., -1:]
-        return scores.masked_fill(masked < threshold, -torch.inf)
+        # Equal keys have scores that differ by rounding, and otherwise in a step than in a sequence.
+        largest = scores.masked_fill(~allowed, 0.0).abs().amax(dim=-1, keepdim=True)
+        slack = TIE * torch.finfo(scores.dtype).eps * largest
+        return scores.masked_fill(masked < threshold - slack, -torch.inf)

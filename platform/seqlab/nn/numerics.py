@@ -5,8 +5,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from seqlab.nn.onnx_mode import emitting
+
 
 def expm1(x: Tensor) -> Tensor:
     """e^x - 1 for x <= 0. ONNX has no such operator, and e^x - 1 as it stands cancels near 0; tanh does not."""
     t = torch.tanh(x / 2)
     return 2 * t / (1 - t)
+
+
+def wide_in_onnx(x: Tensor) -> Tensor:
+    """A parameter in float64 where a model is captured for ONNX, in which a recurrence takes powers of what is made of
+    it: onnxruntime's float32 exponentials and sines are less precise than PyTorch's."""
+    return x.double() if emitting() else x

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.mixer import State
+from seqlab.nn.numerics import wide_in_onnx
 from seqlab.recurrence.aligned import AlignedMixer, is_real
 from seqlab.recurrence.linear_scan import Pair, complex_scan, complex_step
 
@@ -80,8 +81,9 @@ class LRU(AlignedMixer):
 
     def _decay(self) -> Pair:
         """lambda, (N,) each part."""
-        radius, phase = torch.exp(-torch.exp(self.nu_log)), torch.exp(self.theta_log)
-        return radius * phase.cos(), radius * phase.sin()
+        nu, phase = (wide_in_onnx(log).exp() for log in (self.nu_log, self.theta_log))
+        radius, dtype = torch.exp(-nu), self.nu_log.dtype
+        return (radius * phase.cos()).to(dtype), (radius * phase.sin()).to(dtype)
 
     def _inputs(self, x: Tensor, state: State) -> Pair:
         """exp(gamma_log) B x of x (..., D): (..., N) each part."""

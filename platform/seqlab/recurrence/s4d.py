@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import State
-from seqlab.nn.numerics import expm1
+from seqlab.nn.numerics import expm1, wide_in_onnx
 from seqlab.nn.onnx_mode import emitting
 from seqlab.nn.scan import Carry, scan_over_time
 from seqlab.recurrence.aligned import AlignedMixer, is_real
@@ -77,7 +77,7 @@ class S4D(AlignedMixer):
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         with torch.autocast(x_t.device.type, enabled=False):
-            h = self._advance(self._precise(x_t), self._entries(state), self._power(1))
+            h = _advance(self._precise(x_t), self._entries(state), self._power(1), self._gain())
             return self._output(self._read(h), x_t), self._state(h)
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
@@ -89,7 +89,7 @@ class S4D(AlignedMixer):
 
     def _precise(self, x: Tensor) -> Tensor:
         """x in at least float32."""
-        return x.to(torch.promote_types(self.skip.dtype, torch.float32))
+        return x.to(torch.promote_types(x.dtype, torch.float32))
 
     def _entries(self, state: State) -> Pair:
         return self._precise(state["h_real"]), self._precise(state["h_imag"])
@@ -99,22 +99,27 @@ class S4D(AlignedMixer):
 
     def _power(self, steps: Tensor | int) -> Pair:
         """exp(steps dt A): (D, N) each part, after the dimensions of `steps` (..., 1, 1)."""
-        dt = self._precise(self.log_dt).exp().unsqueeze(-1)
-        radius, angle = torch.exp(-steps * dt * self.log_decay.exp()), steps * dt * self.frequency
-        return radius * angle.cos(), radius * angle.sin()
+        dt, decay, frequency = self._rates()
+        radius, angle = torch.exp(-steps * dt * decay), steps * dt * frequency
+        return self._pair(radius * angle.cos(), radius * angle.sin())
 
     def _gain(self) -> Pair:
         """(exp(dt A) - 1)/A, (D, N) each part; near 0 the difference would cancel."""
-        dt, decay = self._precise(self.log_dt).exp().unsqueeze(-1), self._precise(self.log_decay).exp()
-        angle, shrink = dt * self.frequency, expm1(-dt * decay)
+        dt, decay, frequency = self._rates()
+        angle, shrink = dt * frequency, expm1(-dt * decay)
         real, imag = shrink * angle.cos() - 2 * (angle / 2).sin() ** 2, (shrink + 1) * angle.sin()
-        square = decay**2 + self.frequency**2
-        return (imag * self.frequency - real * decay) / square, (-real * self.frequency - imag * decay) / square
+        square = decay**2 + frequency**2
+        return self._pair((imag * frequency - real * decay) / square, (-real * frequency - imag * decay) / square)
 
-    def _advance(self, x_t: Tensor, h: Pair, power: Pair) -> Pair:
-        """The state (B, D, N) after x_t (B, D)."""
-        real, imag = self._gain()
-        return complex_step(power, (real * x_t.unsqueeze(-1), imag * x_t.unsqueeze(-1)), h)
+    def _rates(self) -> tuple[Tensor, Tensor, Tensor]:
+        """dt (D, 1), and minus the real part and the imaginary part of A, (D, N)."""
+        log_dt, log_decay, frequency = map(wide_in_onnx, (self.log_dt, self.log_decay, self.frequency))
+        return self._precise(log_dt).exp().unsqueeze(-1), self._precise(log_decay).exp(), self._precise(frequency)
+
+    def _pair(self, real: Tensor, imag: Tensor) -> Pair:
+        """In the parameters' dtype, in at least float32."""
+        dtype = torch.promote_types(self.skip.dtype, torch.float32)
+        return real.to(dtype), imag.to(dtype)
 
     def _read(self, h: Pair) -> Tensor:
         """2 Re(C h): (..., D, N) to (..., D)."""
@@ -127,11 +132,11 @@ class S4D(AlignedMixer):
     def _scan(self, x: Tensor, h: Pair, length: Tensor | None) -> tuple[Tensor, Pair]:
         """y (B, T, D) and the last state, a step after the other."""
         real = torch.ones_like(x[..., :1], dtype=torch.bool) if length is None else is_real(x, length)
-        power = self._power(1)
+        power, gain = self._power(1), self._gain()
 
         def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
             x_t, real_t = now
-            new = self._advance(x_t, (carry[0], carry[1]), power)
+            new = _advance(x_t, (carry[0], carry[1]), power, gain)
             kept = (torch.where(real_t.unsqueeze(-1), n, old) for n, old in zip(new, carry, strict=True))
             return tuple(kept), self._read(new)
 
@@ -179,3 +184,8 @@ class S4D(AlignedMixer):
         row = torch.arange(batch_size, device=x.device)
         start = (starts[0][row, chunk], starts[1][row, chunk])
         return y, complex_step(self._power(since.view(-1, 1, 1)), (added[0], added[1]), start)
+
+
+def _advance(x_t: Tensor, h: Pair, power: Pair, gain: Pair) -> Pair:
+    """The state (B, D, N) after x_t (B, D)."""
+    return complex_step(power, (gain[0] * x_t.unsqueeze(-1), gain[1] * x_t.unsqueeze(-1)), h)
