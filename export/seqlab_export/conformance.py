@@ -110,7 +110,7 @@ def measure_onnx(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, C
     try:
         model = _decoder(mixer, encoding)
     except ValueError as error:
-        return dict.fromkeys(CHECKS[4:], Cell(unsupported=_sentence(error)))
+        return dict.fromkeys(CHECKS[4:], Cell(unsupported=str(error)))
     try:
         report = _parity(model)
     except Exception as error:
