@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from seqlab.cli import main
+
 Seqlab = Callable[..., subprocess.CompletedProcess[str]]
 
 TINY = [
@@ -51,6 +53,29 @@ def write_text(folder: Path) -> None:
 def seqlab(tmp_path: Path) -> Seqlab:
     write_text(tmp_path)
     return command(tmp_path)
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[[Path], Seqlab]:
+    """`command`, quicker: in this process, where Lightning is loaded already."""
+
+    def entered(folder: Path) -> Seqlab:
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("SEQLAB_CACHE", str(folder / "cache"))
+
+        def seqlab(*args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+            capsys.readouterr()
+            try:
+                found = main(list(args))
+            except SystemExit as end:  # argparse's, after --print_config
+                found = int(end.code or 0)
+            said = capsys.readouterr()
+            assert found == code, f"exit {found}\n{said.out}\n{said.err}"
+            return subprocess.CompletedProcess(args, found, said.out, said.err)
+
+        return seqlab
+
+    return entered
 
 
 @pytest.fixture(scope="session")

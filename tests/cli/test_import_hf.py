@@ -75,6 +75,7 @@ def test_an_imported_model_is_a_run_with_the_same_logits(
     assert main(["generate", "bundle", *options]) == 0
 
 
+@pytest.mark.slow
 def test_a_fit_begins_with_its_weights(seqlab: Seqlab, tmp_path: Path) -> None:
     save("llama", tmp_path / "small")
     seqlab("import-hf", "small", "--run_name=base")

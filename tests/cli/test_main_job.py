@@ -8,15 +8,16 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 
 from cli.conftest import TINY, Seqlab
-from seqlab.cli import main
 
 Fitted = tuple[Path, Seqlab]
+Inside = Callable[[Path], Seqlab]
 
 
 def test_compare_reads_the_run_back_from_the_store(fitted: Fitted) -> None:
@@ -45,26 +46,21 @@ def test_compare_adds_days_and_cost(fitted: Fitted) -> None:
     assert "first" in page and "<svg" in page and "http-equiv" not in page
 
 
-def test_export_verify_and_generate_agree(
-    fitted: Fitted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_export_verify_and_generate_agree(fitted: Fitted, inside: Inside) -> None:
     folder, seqlab = fitted
     done = seqlab("export", "first", "--out", "bundle")
     assert "prefill" in done.stdout and "ok" in done.stdout
-    assert seqlab("verify", "bundle").returncode == 0
-    report = json.loads(seqlab("verify", "bundle", "--json").stdout)
+    quick = inside(folder)
+    assert "prefill" in quick("verify", "bundle").stdout
+    report = json.loads(quick("verify", "bundle", "--json").stdout)
     assert report["ok"] is True
 
     options = ("--prompt", "the ", "--max-new-tokens", "20", "--seed", "7")
-    from_run, from_bundle = seqlab("generate", "first", *options), seqlab("generate", "bundle", *options)
+    from_run, from_bundle = quick("generate", "first", *options), seqlab("generate", "bundle", *options)
     assert from_run.stdout == from_bundle.stdout and len(from_run.stdout) > 1
     assert seqlab("generate", "bundle", *options[:-1], "8").stdout != from_bundle.stdout
-    monkeypatch.chdir(folder)
-    greedy = set()
-    for source in ("first", "bundle"):
-        assert main(["generate", source, "--temperature", "0", "--prompt", "the ", "--max-new-tokens", "20"]) == 0
-        greedy.add(capsys.readouterr().out)
-    assert len(greedy) == 1
+    greedy = ("--temperature", "0", "--prompt", "the ", "--max-new-tokens", "20")
+    assert quick("generate", "first", *greedy).stdout == quick("generate", "bundle", *greedy).stdout
 
     weights = folder / "bundle" / "weights.bin"
     spoiled = bytearray(weights.read_bytes())
@@ -73,29 +69,26 @@ def test_export_verify_and_generate_agree(
     assert "weights.bin" in seqlab("verify", "bundle", code=1).stdout
 
 
-def test_a_run_is_named_by_id_prefix_name_or_checkpoint(
-    fitted: Fitted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_is_named_by_id_prefix_name_or_checkpoint(fitted: Fitted, inside: Inside) -> None:
     folder, seqlab = fitted
-    run_id = seqlab("compare", "--experiment", "tiny", "--quiet").stdout.split()[0]
+    quick = inside(folder)
+    run_id = quick("compare", "--experiment", "tiny", "--quiet").stdout.split()[0]
     (checkpoint,) = folder.glob(f"mlruns/*/{run_id}/artifacts/checkpoints/best.ckpt")
-    monkeypatch.chdir(folder)
-    texts = set()
-    for run in (run_id, run_id[:8], "first", str(checkpoint)):
-        assert main(["generate", run, "--prompt", "a", "--max-new-tokens", "5"]) == 0
-        texts.add(capsys.readouterr().out)
+    options = ("--prompt", "a", "--max-new-tokens", "5")
+    texts = {quick("generate", run, *options).stdout for run in (run_id, run_id[:8], "first", str(checkpoint))}
     assert len(texts) == 1
     assert "no run" in seqlab("generate", "nobody", code=2).stderr
 
 
-def test_resume_continues_the_same_run(seqlab: Seqlab) -> None:
+def test_resume_continues_the_same_run(seqlab: Seqlab, tmp_path: Path, inside: Inside) -> None:
     seqlab("fit", "--config", "lm/gru", *TINY, "--run_name=short")
     run_id = seqlab("compare", "--quiet").stdout.split()
     seqlab("resume", "short", "--trainer.max_steps=6")
-    assert seqlab("compare", "--quiet").stdout.split() == run_id
+    assert inside(tmp_path)("compare", "--quiet").stdout.split() == run_id
 
 
-def test_print_config_round_trips(seqlab: Seqlab, tmp_path: Path) -> None:
+def test_print_config_round_trips(tmp_path: Path, inside: Inside) -> None:
+    seqlab = inside(tmp_path)
     first = seqlab("fit", "--config", "lm/gru", *TINY, "--print_config").stdout
     (tmp_path / "printed.yaml").write_text(first, encoding="utf-8")
     assert seqlab("fit", "--config", "printed.yaml", "--print_config").stdout == first
@@ -103,17 +96,18 @@ def test_print_config_round_trips(seqlab: Seqlab, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["validate", "test"])
-def test_evaluation_of_a_run(verb: str, fitted: Fitted) -> None:
-    _, seqlab = fitted
-    done = seqlab(verb, "--config", "lm/attention-rope", *TINY[:5], "--ckpt_path", "first")
+def test_evaluation_of_a_run(verb: str, fitted: Fitted, inside: Inside) -> None:
+    done = inside(fitted[0])(verb, "--config", "lm/attention-rope", *TINY[:5], "--ckpt_path", "first")
     assert "bits_per_char" in done.stdout
 
 
-def test_predict_writes_a_file(fitted: Fitted) -> None:
+def test_predict_writes_a_file(fitted: Fitted, inside: Inside) -> None:
     import torch
 
-    folder, seqlab = fitted
-    seqlab("predict", "--config", "lm/attention-rope", *TINY[:5], "--ckpt_path", "first", "--out", "surprise.pt")
+    folder, _ = fitted
+    inside(folder)(
+        "predict", "--config", "lm/attention-rope", *TINY[:5], "--ckpt_path", "first", "--out", "surprise.pt"
+    )
     batches = torch.load(folder / "surprise.pt", weights_only=True)
     assert batches[0].shape[1] == 16 and (batches[0] >= 0).all()
 

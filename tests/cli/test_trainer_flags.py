@@ -21,8 +21,9 @@ FLAGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", FLAGS.values(), ids=FLAGS.keys())
-@pytest.mark.parametrize("config", [pytest.param("lm/gru", marks=pytest.mark.slow), "lm/attention-rope"])
+@pytest.mark.parametrize("config", ["lm/gru", "lm/attention-rope"])
 def test_flag(flags: list[str], config: str, seqlab: Seqlab, tmp_path: Path) -> None:
     seqlab("fit", "--config", config, *TINY, *flags)
     kept = bool(list(tmp_path.glob("**/last.ckpt")))

@@ -394,7 +394,7 @@ def fits(mixer: MixerCase, positions: PositionCase) -> bool:
 
 
 def in_every_run(mixer: MixerCase, positions: PositionCase) -> bool:
-    """Whether a plain run tests the pair; the others are slow."""
+    """Whether a plain run tests the pair at every length, and in a decoder; the others in a decoder are slow."""
     default = positions.name == "none" or (positions.name == "rope" and mixer.attends)
     return default or mixer.every_encoding
 
@@ -421,17 +421,13 @@ def marked(pairs: list[tuple[MixerCase, PositionCase]]) -> list[Any]:
     return [pytest.param(p, id=pair_name(p), marks=[] if in_every_run(*p) else pytest.mark.slow) for p in pairs]
 
 
-def marked_at_lengths(pairs: list[tuple[MixerCase, PositionCase]]) -> list[Any]:
-    """(pair, length) as test parameters: those of a plain run at every length (variants of an encoding at one short
-    and one long), the others at one."""
+def at_lengths(pairs: list[tuple[MixerCase, PositionCase]]) -> list[Any]:
+    """(pair, length) as test parameters: each mixer's default encodings and two mixers' every encoding at all lengths
+    (variants of an encoding at one short and one long), the others at one."""
 
     def lengths(mixer: MixerCase, positions: PositionCase) -> tuple[int, ...]:
         if not in_every_run(mixer, positions):
             return (7,)
         return LENGTHS if positions.every_mixer else (7, 64)
 
-    return [
-        pytest.param(p, length, id=f"{pair_name(p)}-{length}", marks=[] if in_every_run(*p) else pytest.mark.slow)
-        for p in pairs
-        for length in lengths(*p)
-    ]
+    return [pytest.param(p, length, id=f"{pair_name(p)}-{length}") for p in pairs for length in lengths(*p)]

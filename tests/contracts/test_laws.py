@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from contracts.cases import CAUSAL_PAIRS, MEMORY_PAIRS, MixerCase, PositionCase, marked_at_lengths
+from contracts.cases import CAUSAL_PAIRS, MEMORY_PAIRS, MixerCase, PositionCase, at_lengths
 from contracts.laws import CAUSAL
 from contracts.subjects import Subject, causal_subject
 
 
-@pytest.mark.parametrize(("pair", "length"), marked_at_lengths(CAUSAL_PAIRS + MEMORY_PAIRS))
+@pytest.mark.parametrize(("pair", "length"), at_lengths(CAUSAL_PAIRS + MEMORY_PAIRS))
 @pytest.mark.parametrize("law", CAUSAL, ids=lambda law: law.__name__)
 def test_law(law: Callable[[Subject, int], None], pair: tuple[MixerCase, PositionCase], length: int) -> None:
     law(causal_subject(*pair), length)

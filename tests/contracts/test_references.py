@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from contracts.cases import D_MODEL, MAX_SEQ_LEN, PAIRS, MixerCase, PositionCase, marked_at_lengths
+from contracts.cases import D_MODEL, MAX_SEQ_LEN, PAIRS, MixerCase, PositionCase, at_lengths
 from contracts.subjects import WithMemory, randomized
 from seqlab.positions import PositionalEncoding
 from tolerances import assert_close
@@ -43,7 +43,7 @@ def _reference(pair: Pair, mixer: torch.nn.Module, encoding: torch.nn.Module, x:
     return pair[0].reference(dict(mixer.named_parameters()), torch.stack(rows), real, naive, weights, **told)
 
 
-@pytest.mark.parametrize(("pair", "length"), marked_at_lengths(PAIRS))
+@pytest.mark.parametrize(("pair", "length"), at_lengths(PAIRS))
 def test_outputs_and_gradients(pair: Pair, length: int) -> None:
     mixer, encoding = _build(pair)
     x, real, positions = _inputs(length)

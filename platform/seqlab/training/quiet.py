@@ -19,6 +19,8 @@ IGNORED = (
     r"LightningCLI's args parameter is intended",
     # `check_precision` refuses it.
     r"You passed `Trainer\(accelerator='cpu', precision='16-mixed'\)`",
+    # Tracking and writing checkpoints are a fit's; an evaluation needs neither.
+    r"Be aware that when using `ckpt_path`, callbacks used to create the checkpoint",
     # Whoever is on a cluster and wants more than one process says so.
     r"The `srun` command is available on your system but is not used",
 )
