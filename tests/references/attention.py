@@ -139,7 +139,8 @@ def latent_attention(
             for i in range(num_heads):
                 q_ti = torch.cat((q[i][t][:head_dim], encoding.query(q[i][t][head_dim:], t)))  # (16)
                 k_i = torch.stack([torch.cat((k_c[i][j], k_r[j])) for j in range(t + 1)])  # (17)
-                scores = k_i @ q_ti / math.sqrt(head_dim + rope_dim)
+                q_ti = q_ti / math.sqrt(head_dim + rope_dim)
+                scores = k_i @ q_ti
                 scores = scores + encoding.bias(i, num_heads, q_ti, k_i, [*range(t + 1), t], encoding_weights)
                 exp = torch.exp(scores)
                 o.append(exp / exp.sum() @ v_c[i][: t + 1])  # (18)
@@ -177,8 +178,9 @@ def differential_attention(
                 maps = []
                 for half in range(2):
                     query = encoding.query(q[half][head][t], t)
+                    query = query / math.sqrt(len(query))
                     keys = k[half][kv_head][: t + 1]
-                    scores = keys @ query / math.sqrt(len(query))
+                    scores = keys @ query
                     scores = scores + encoding.bias(head, num_heads, query, keys, [*range(t + 1), t], encoding_weights)
                     maps.append(torch.exp(scores) / torch.exp(scores).sum())
                 mixed = (maps[0] - lambda_ * maps[1]) @ v[kv_head][: t + 1]
