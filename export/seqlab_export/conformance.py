@@ -47,6 +47,10 @@ class Cell(NamedTuple):
         return ", ".join(measured + ([] if self.failed is None else [f"failed: {self.failed}"]))
 
 
+class Float16OverflowError(ValueError):
+    """A number that float16 does not have."""
+
+
 class Row(NamedTuple):
     """One mixer with one encoding, and its cells by the names of `CHECKS`."""
 
@@ -189,7 +193,8 @@ def _precision_error(probe: _Probe, dtype: torch.dtype) -> float:
     finally:
         probe.double()
     if not low.isfinite().all():
-        raise OverflowError(f"overflows in {str(dtype).removeprefix('torch.')}")
+        found = f"overflows in {str(dtype).removeprefix('torch.')}"
+        raise Float16OverflowError(found) if dtype == torch.float16 else ValueError(found)
     return _relative(low, expected)
 
 
@@ -219,12 +224,13 @@ def _relative(actual: Tensor, expected: Tensor) -> float:
 
 
 def _cell(measure: Callable[[], float]) -> Cell:
-    """A kernel that PyTorch does not have, or a number too large for a dtype, is no fault of the mixer."""
+    """Whatever is raised is a failure, but for numbers too large for float16."""
     try:
         return Cell(measure())
+    except Float16OverflowError as error:
+        return Cell(unsupported=str(error))
     except Exception as error:
-        missing = isinstance(error, NotImplementedError | OverflowError) or "not implemented for" in str(error)
-        return Cell(unsupported=_sentence(error)) if missing else Cell(failed=_sentence(error))
+        return Cell(failed=_sentence(error))
 
 
 def _sentence(error: BaseException) -> str:

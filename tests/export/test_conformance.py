@@ -29,6 +29,13 @@ from seqlab_export.conformance import (
 
 MATRIX = json.loads((Path(__file__).parents[2] / "docs" / "conformance.json").read_text(encoding="utf-8"))
 COMMITTED = {(row["mixer"], row["positions"]): row for row in MATRIX}
+KNOWN_TO_FAIL = {
+    ("Attention, TopK", "Integer"),
+    ("MLSTM", "Sinusoidal"),
+    ("Retention", "Binary"),
+    ("Retention", "Integer"),
+    ("Retention", "NoPositions"),
+}
 SMALLEST = 1e-16
 """Of a law's error: below it there is nothing but luck."""
 
@@ -55,7 +62,8 @@ def test_the_committed_matrix_is_of_this_library() -> None:
 def test_what_fails_the_gate_in_the_committed_matrix_is_a_rounding_apart() -> None:
     failed = [row[check] for row in MATRIX for check in CHECKS[4:] if "failed" in row[check]]
     assert all(cell["error"] < 1e-5 if "error" in cell else "must agree" in cell["failed"] for cell in failed)
-    assert len(failed) < 0.05 * 2 * len(MATRIX)
+    pairs = {(row["mixer"], row["positions"]) for row in MATRIX if any("failed" in row[check] for check in CHECKS)}
+    assert pairs == KNOWN_TO_FAIL
 
 
 @pytest.mark.parametrize("mixer", all_mixers())
@@ -118,6 +126,27 @@ def test_a_broken_forward_is_a_failure_and_not_unsupported() -> None:
 
     cells = measured(Broken, NoPositions).cells
     assert all(str(cell).startswith("failed: ") for cell in cells.values())
+
+
+def test_only_float16_may_overflow_and_nothing_may_be_left_unwritten() -> None:
+    class Grown(GRU):
+        factor = 1e5
+
+        def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, State]:
+            y, state = super().forward(x, *args, **kwargs)
+            return y * self.factor, state
+
+    class Overgrown(Grown):
+        factor = 1e39
+
+    class Unwritten(GRU):
+        def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+            raise NotImplementedError("later")
+
+    grown, overgrown = (measure_mixer(mixer, NoPositions) for mixer in (Grown, Overgrown))
+    assert grown["fp16"].unsupported == "overflows in float16" and grown["fp32"].error is not None
+    assert overgrown["fp32"].failed == "overflows in float32" and overgrown["fp32"].unsupported is None
+    assert measure_mixer(Unwritten, NoPositions)["laws"].failed == "later"
 
 
 def test_the_command_writes_both_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
