@@ -5,13 +5,17 @@ T length, R rows, N new tokens, V vocabulary.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models import DecoderLM
@@ -24,6 +28,7 @@ PROMPT_LENGTHS = (1, 4)
 NEW_TOKENS = 12
 _SEED = 20
 _SAME = 1e-9
+_ORDERS = 4
 
 
 def write_golden(model: DecoderLM, info: GraphInfo, traced_len: int, path: Path) -> None:
@@ -31,8 +36,9 @@ def write_golden(model: DecoderLM, info: GraphInfo, traced_len: int, path: Path)
 
     - `CASE/tokens` (R, T), for each of `compare.cases`;
     - `CASE/OUTPUT`, what `compare.select` takes of each output of the float64 model;
-    - `CASE/torch/FORM/GROUP`, the relative RMS error of this model in PyTorch for each of `compare.groups`, where
-      FORM is "sequence" (all tokens at once) and "step" (one by one);
+    - `CASE/torch/GROUP`, the relative RMS error of this model in PyTorch for each of `compare.groups`: the largest of
+      that of all tokens at once, of one by one, and of all at once with channels summed in a few other orders, which
+      tells how far rounding alone leads;
     - `greedy/prompt_ROW`, `greedy/tokens` (R, N) and `greedy/logits` (R, N, V), greedy text of the float64 model.
 
     Args:
@@ -44,7 +50,8 @@ def write_golden(model: DecoderLM, info: GraphInfo, traced_len: int, path: Path)
     """
     step_reference = deepcopy(StepForm(model)).double()
     reference = step_reference.model
-    forms: dict[str, SequenceForm | StepForm] = {"sequence": SequenceForm(model), "step": StepForm(model)}
+    forms: list[tuple[SequenceForm | StepForm, int | None]]
+    forms = [(StepForm(model), None), *((SequenceForm(model), order) for order in (None, *range(_ORDERS)))]
     generator = np.random.default_rng(_SEED)
     arrays: dict[str, NDArray[np.generic]] = {}
     for case, pad_mask in cases(traced_len, model.max_seq_len):
@@ -53,10 +60,13 @@ def write_golden(model: DecoderLM, info: GraphInfo, traced_len: int, path: Path)
         _check_step(_outputs(step_reference, tokens, pad_mask, info), expected, case)
         arrays[f"{case}/tokens"] = tokens
         arrays |= {f"{case}/{name}": values for name, values in expected.items()}
-        for name, form in forms.items():
-            actual = _outputs(form, tokens, pad_mask, info)
-            for group, outputs in groups(info).items():
-                arrays[f"{case}/torch/{name}/{group}"] = np.array(rms(relative_errors(actual, expected, outputs)))
+        found = []
+        for form, order in forms:
+            with nullcontext() if order is None else OtherOrder(order):
+                found.append(_outputs(form, tokens, pad_mask, info))
+        for group, outputs in groups(info).items():
+            own = max(rms(relative_errors(actual, expected, outputs)) for actual in found)
+            arrays[f"{case}/torch/{group}"] = np.array(own)
     longest = model.max_seq_len or 2**30
     prompts = [
         generator.integers(model.vocab_size, size=min(length, longest), dtype=np.int64) for length in PROMPT_LENGTHS
@@ -66,6 +76,26 @@ def write_golden(model: DecoderLM, info: GraphInfo, traced_len: int, path: Path)
     arrays |= {f"greedy/prompt_{row}": prompt for row, prompt in enumerate(prompts)}
     arrays |= {"greedy/tokens": greedy.tokens, "greedy/logits": greedy.logits}
     np.savez(path, allow_pickle=False, **arrays)
+
+
+class OtherOrder(TorchFunctionMode):
+    """Linear layers and layer norms that sum over their channels in a random order, as another library might."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.generator = torch.Generator().manual_seed(seed)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func not in (F.linear, F.layer_norm):
+            return func(*args, **kwargs)
+        order = torch.randperm(args[0].shape[-1], generator=self.generator)
+        if func is F.linear:
+            x, weight, *bias = args
+            return func(x[..., order], weight[:, order], *bias, **kwargs)
+        args = [value[..., order] if isinstance(value, Tensor) else value for value in args]
+        kwargs = {name: value[order] if isinstance(value, Tensor) else value for name, value in kwargs.items()}
+        return func(*args, **kwargs)[..., order.argsort()]
 
 
 def _check_step(stepped: Arrays, expected: Arrays, case: str) -> None:

@@ -14,6 +14,7 @@ from seqlab.mixer import State
 from seqlab.nn.heads import check_heads
 from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
 from seqlab.nn.norm import RMSNorm
+from seqlab.nn.numerics import logsigmoid
 
 
 class GatedLinearAttention(LinearFamily):
@@ -59,7 +60,7 @@ class GatedLinearAttention(LinearFamily):
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         q, k, v, conv_state = self.project(x, state, real)
-        log_decay = F.logsigmoid(self.decay_up(self.decay_down(x))) / self.TEMPERATURE
+        log_decay = logsigmoid(self.decay_up(self.decay_down(x))) / self.TEMPERATURE
         updates = Updates(q * self.head_dim**-0.5, k, v, torch.unflatten(log_decay, -1, (self.num_heads, -1)))
         o, s = matrix_recurrence(updates, state["s"], real, single=single)
         heads = self.head_norm(o.to(x.dtype)).flatten(2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from seqlab.nn.onnx_mode import emitting
@@ -12,6 +13,12 @@ def expm1(x: Tensor) -> Tensor:
     """e^x - 1 for x <= 0. ONNX has no such operator, and e^x - 1 as it stands cancels near 0; tanh does not."""
     t = torch.tanh(x / 2)
     return 2 * t / (1 - t)
+
+
+def logsigmoid(x: Tensor) -> Tensor:
+    """log(1 / (1 + e^-x)). PyTorch exports its own as the logarithm of a sigmoid, which is rounded to 1 for large x."""
+    # From 40 on, softplus is its argument in float64 too.
+    return -F.softplus(-x, threshold=40)
 
 
 def wide_in_onnx(x: Tensor) -> Tensor:

@@ -6,13 +6,13 @@ B batch, T length, D d_model, H heads, K head_dim.
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import State
 from seqlab.nn.head_norm import HeadNorm
 from seqlab.nn.heads import check_heads
 from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
+from seqlab.nn.numerics import logsigmoid
 from seqlab.nn.onnx_mode import emitting
 from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.scan import Carry, scan_over_time
@@ -58,7 +58,7 @@ class MLSTM(RecurrentMixer):
         heads = (self.num_heads, self.head_dim)
         q, k, v = (torch.unflatten(proj(x), -1, heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
         log_i = self.in_gate_proj(x) + self.in_gate_bias
-        log_f = F.logsigmoid(self.forget_gate_proj(x) + self.forget_gate_bias)
+        log_f = logsigmoid(self.forget_gate_proj(x) + self.forget_gate_bias)
         if real is not None:
             log_i = log_i.masked_fill(~real.unsqueeze(-1), -torch.inf)
             log_f = log_f.masked_fill(~real.unsqueeze(-1), 0.0)

@@ -6,12 +6,12 @@ B batch, T length, D d_model, H heads, K head_dim.
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import State
 from seqlab.nn.head_norm import HeadNorm
 from seqlab.nn.heads import check_heads
+from seqlab.nn.numerics import logsigmoid
 from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.scan import Carry, scan_over_time
 
@@ -72,7 +72,7 @@ class SLSTM(RecurrentMixer):
         given, kept = now
         fed_back = torch.bmm(h.transpose(0, 1), self.feedback_weight).transpose(0, 1)
         z, log_i, raw_f, o = (given + fed_back).chunk(4, dim=-1)
-        log_f = F.logsigmoid(raw_f)
+        log_f = logsigmoid(raw_f)
         # h does not depend on m: gradients need not pass it.
         new_m = torch.maximum(log_f + m, log_i).detach()
         i, f = (log_i - new_m).exp(), (log_f + (m - new_m)).exp()
