@@ -36,18 +36,23 @@ class Pairs:
         return f"{' and '.join(document.name for document in self.documents)}, line {row + 1}"
 
 
-def read_pairs(path: str | Sequence[str]) -> Pairs:
-    """The pairs of a file or of two files.
-
-    Args:
-        path: a file of `source<TAB>target[<TAB>more references]` lines; or a source file and a target file with as
-            many lines, as a list or with a comma between them.
+def open_pairs(path: str | Sequence[str]) -> tuple[Document, ...]:
+    """A file of `source<TAB>target[<TAB>more references]` lines; or a source file and a target file with as many
+    lines, as a list or with a comma between them.
 
     Raises:
-        ValueError: a file is missing, empty or not UTF-8, the two have different numbers of lines, or a line lacks
-            its TAB or has an empty source or target.
+        ValueError: a file is missing.
     """
-    documents = tuple(open_file(name, ACCEPTED) for name in _names(path))
+    return tuple(open_file(name, ACCEPTED) for name in _names(path))
+
+
+def read_pairs(documents: tuple[Document, ...]) -> Pairs:
+    """The pairs of one document or of two.
+
+    Raises:
+        ValueError: one is empty or not UTF-8, the two have different numbers of lines, or a line lacks its TAB or has
+            an empty source or target.
+    """
     if len(documents) == 1:
         fields = [line.split("\t") for line in read_lines(documents[0])]
     else:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from seqlab.batch import IGNORE, PairBatch
 from seqlab_data.base import tokenizer_digest
 from seqlab_data.buckets import pad, pad_mask
-from seqlab_data.pair_source import Pairs, read_pairs
+from seqlab_data.dates import SPLITS, dates
+from seqlab_data.pair_source import Pairs, open_pairs, read_pairs
 from seqlab_data.sentences import OnLong, SentenceDataModule
 from seqlab_data.text_source import content_digest, source_name
 from seqlab_data.tokenizers import SubwordTokenizer, Tokenizer
@@ -76,7 +77,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
 
     Args:
         train, val, test: a file of `source<TAB>target[<TAB>more references]` lines each, or a source file and a
-            target file, as a list or with a comma between them.
+            target file, as a list or with a comma between them; none at all = dates in many languages.
         source_tokenizer, target_tokenizer: make the tokenizers from the train split's sources and targets; without
             the second, the first makes one from both.
         max_len: the most tokens of a source or a target, eos included.
@@ -91,9 +92,9 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
 
     def __init__(
         self,
-        train: str | list[str],
+        train: str | list[str] | None = None,
         *,
-        val: str | list[str],
+        val: str | list[str] | None = None,
         test: str | list[str] | None = None,
         source_tokenizer: Callable[[str], Tokenizer] = SubwordTokenizer,
         target_tokenizer: Callable[[str], Tokenizer] | None = None,
@@ -107,6 +108,8 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         self.paths = {
             name: path for name, path in {"train": train, "val": val, "test": test}.items() if path is not None
         }
+        if self.paths and (train is None or val is None):
+            raise ValueError("data.train and data.val must name the files of their splits, or no split has a file")
         self.make_source_tokenizer = source_tokenizer
         self.make_target_tokenizer = target_tokenizer
 
@@ -145,7 +148,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         }
         return {
             "name": "parallel",
-            "source": source_name(self.paths["train"]),
+            "source": source_name(self.paths["train"]) if self.paths else "dates of Unicode's CLDR",
             "digest": self._digest,
             "splits": splits,
             "dropped": self.dropped,
@@ -157,7 +160,9 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
 
     @cached_property
     def _pairs(self) -> dict[str, Pairs]:
-        return {split: read_pairs(path) for split, path in self.paths.items()}
+        if not self.paths:
+            return {split: read_pairs((dates(split),)) for split in SPLITS}
+        return {split: read_pairs(open_pairs(path)) for split, path in self.paths.items()}
 
     @cached_property
     def _digest(self) -> str:

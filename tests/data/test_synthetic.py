@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import statistics
 from itertools import pairwise
 from typing import Any
 
@@ -17,14 +18,19 @@ from seqlab_data.synthetic import (
     AssociativeRecall,
     Copy,
     CycleNavigation,
+    Delay,
     Draw,
+    Dyck,
     EvenPairs,
     InductionHeads,
+    ListOps,
     ModularArithmetic,
+    NeedleInHaystack,
     Parity,
     Reverse,
     SelectiveCopy,
     Sort,
+    StackManipulation,
     SyntheticDataModule,
     SyntheticTask,
 )
@@ -41,6 +47,11 @@ TASKS = [
     EvenPairs,
     CycleNavigation,
     ModularArithmetic,
+    Delay,
+    NeedleInHaystack,
+    Dyck,
+    StackManipulation,
+    ListOps,
 ]
 tasks = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.__name__)
 
@@ -70,11 +81,46 @@ def right_answer(task: SyntheticTask, question: list[int], asked: list[int]) -> 
         for step in given:
             place = {0: (place - 1) % 5, 1: place, 2: (place + 1) % 5}[step]
         return [FIRST + place]
+    if isinstance(task, Delay):
+        return question[:10]
+    if isinstance(task, NeedleInHaystack):
+        return [question[question.index(task.vocab_size - 1) + 1]]
+    if isinstance(task, Dyck):
+        text = "".join("([)]"[symbol] for symbol in given)
+        while (shorter := text.replace("()", "").replace("[]", "")) != text:
+            text = shorter
+        return [FIRST + {"(": 2, "[": 3}[bracket] for bracket in reversed(text)] + [task.vocab_size - 1]
+    if isinstance(task, StackManipulation):
+        stack: list[int] = []
+        for symbol in given:
+            stack = stack[:-1] if symbol == 4 else [*stack, symbol % 2]
+        return [FIRST + symbol for symbol in reversed(stack)] + [task.vocab_size - 1]
+    if isinstance(task, ListOps):
+        return [FIRST + list_ops_value(given)]
     text = "".join(str(token) if token < 5 else "+-*"[token - 5] for token in given)
     value = int(text[0])
     for operator, number in zip(text[1::2], text[2::2], strict=True):
         value = eval(f"({value}) {operator} {number}")
     return [FIRST + value % 5]
+
+
+def list_ops_value(symbols: list[int]) -> int:
+    """By Python's own reading of the expression as nested calls."""
+    names = {10: "MIN(", 11: "MAX(", 12: "MED(", 13: "SM(", 14: "),"}
+    text = "".join(names.get(symbol, f"{symbol},") for symbol in symbols).rstrip(",")
+    functions = {
+        "MIN": lambda *values: min(values),
+        "MAX": lambda *values: max(values),
+        "MED": lambda *values: int(statistics.median(values)),
+        "SM": lambda *values: sum(values) % 10,
+    }
+    return int(eval(text, functions))
+
+
+def test_list_ops_of_the_paper() -> None:
+    assert list_ops_value([11, 2, 9, 10, 4, 7, 14, 0, 14]) == 9
+    lengths = {len(ListOps().example(Draw(3, index), 12).tokens) for index in range(300)}
+    assert len(lengths) > 5
 
 
 def test_every_task_is_tested() -> None:
@@ -107,7 +153,8 @@ def test_every_answer_occurs(task: type[SyntheticTask]) -> None:
     for index in range(400):
         tokens, counted = task().example(Draw(1, index), 20)
         answers |= {token for token, counts in zip(tokens, counted, strict=True) if counts}
-    assert len(answers) >= {Parity: 2, EvenPairs: 2, CycleNavigation: 5, ModularArithmetic: 5}.get(task, 14)
+    few = {Parity: 2, EvenPairs: 2, CycleNavigation: 5, ModularArithmetic: 5, Delay: 8, ListOps: 10}
+    assert len(answers) >= (few | {Dyck: 3, StackManipulation: 3}).get(task, 14)
 
 
 def module(task: Any, **options: Any) -> SyntheticDataModule:

@@ -1,24 +1,31 @@
 """Synthetic tasks: what a model can and cannot remember, find and follow."""
 
 from seqlab_data.synthetic.base import Draw, Example, SyntheticTask
-from seqlab_data.synthetic.copying import Copy, Reverse, SelectiveCopy, Sort
+from seqlab_data.synthetic.copying import Copy, Delay, Reverse, SelectiveCopy, Sort
 from seqlab_data.synthetic.data import SyntheticDataModule
-from seqlab_data.synthetic.recall import AssociativeRecall, InductionHeads
+from seqlab_data.synthetic.list_ops import ListOps
+from seqlab_data.synthetic.recall import AssociativeRecall, InductionHeads, NeedleInHaystack
 from seqlab_data.synthetic.regular import CycleNavigation, EvenPairs, ModularArithmetic, Parity
+from seqlab_data.synthetic.stacks import Dyck, StackManipulation
 
 __all__ = [
     "AssociativeRecall",
     "Copy",
     "CycleNavigation",
+    "Delay",
     "Draw",
+    "Dyck",
     "EvenPairs",
     "Example",
     "InductionHeads",
+    "ListOps",
     "ModularArithmetic",
+    "NeedleInHaystack",
     "Parity",
     "Reverse",
     "SelectiveCopy",
     "Sort",
+    "StackManipulation",
     "SyntheticDataModule",
     "SyntheticTask",
 ]

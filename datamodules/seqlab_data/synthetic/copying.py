@@ -1,4 +1,4 @@
-"""Writing again what was read: copy, reverse, sort, and copy with noise between."""
+"""Writing again what was read: copy, reverse, sort, copy after a delay, and copy with noise between."""
 
 from __future__ import annotations
 
@@ -60,6 +60,30 @@ class Sort(Rewriting):
 
     def rewritten(self, values: Sequence[int]) -> list[int]:
         return sorted(values)
+
+
+class Delay(SyntheticTask):
+    """`num_tokens` symbols, then `length` times nothing; the answer is the symbols (the copying memory problem of
+    Hochreiter & Schmidhuber 1997 and Arjovsky et al. 2016, "Unitary evolution RNNs", section 4.1).
+
+    Args:
+        num_symbols: how many different ones there are.
+        num_tokens: how many are to be remembered.
+    """
+
+    def __init__(self, num_symbols: int = 8, num_tokens: int = 10) -> None:
+        check_sizes(num_symbols=num_symbols, num_tokens=num_tokens)
+        self.num_symbols = num_symbols
+        self.num_tokens = num_tokens
+        self.nothing = FIRST_SYMBOL + num_symbols
+        self.vocab_size = self.nothing + 1
+
+    def example(self, draw: Draw, length: int) -> Example:
+        values = symbols(draw.integers(self.num_symbols, self.num_tokens))
+        return answered([BOS, *values, *[self.nothing] * length, SEP], values)
+
+    def longest(self, length: int) -> int:
+        return length + 2 * self.num_tokens + 2
 
 
 class SelectiveCopy(SyntheticTask):

@@ -1,4 +1,4 @@
-"""Finding again what stood beside something: associative recall, induction heads."""
+"""Finding again what stood beside something: associative recall, induction heads, a needle in a haystack."""
 
 from __future__ import annotations
 
@@ -67,3 +67,27 @@ class InductionHeads(SyntheticTask):
 
     def longest(self, length: int) -> int:
         return length + 3
+
+
+class NeedleInHaystack(SyntheticTask):
+    """`length` symbols that mean nothing, among them once a marker and a value; the answer is the value (Kamradt 2023,
+    "Needle in a haystack"; "passkey retrieval" of Mohtashami & Jaggi 2023, "Landmark attention").
+
+    Args:
+        num_symbols: how many different ones there are. Any of them may be the value.
+    """
+
+    def __init__(self, num_symbols: int = 32) -> None:
+        check_sizes(num_symbols=num_symbols)
+        self.num_symbols = num_symbols
+        self.marker = FIRST_SYMBOL + num_symbols
+        self.vocab_size = self.marker + 1
+
+    def example(self, draw: Draw, length: int) -> Example:
+        question = symbols(draw.integers(self.num_symbols, length))
+        (value,) = symbols([draw.integer(self.num_symbols)])
+        place = draw.integer(length + 1)
+        return answered([BOS, *question[:place], self.marker, value, *question[place:], SEP], [value])
+
+    def longest(self, length: int) -> int:
+        return length + 5

@@ -1,0 +1,72 @@
+"""The built-in pairs: dates read by Python's own parser, the same bytes for everyone, no date in two splits."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import date, datetime
+
+import pytest
+
+from seqlab_data import ParallelTextDataModule
+from seqlab_data.dates import LOCALES, SPLITS, dates
+from seqlab_data.tokenizers import CharTokenizer
+
+ENGLISH = ("%m/%d/%Y", "%b %d, %Y", "%B %d, %Y", "%A, %B %d, %Y")
+DIGESTS = {"val": "3a7938c3ac4daf74", "test": "efc90235c840d8ee"}
+
+
+@pytest.fixture(scope="module", name="pairs")
+def _pairs() -> dict[str, list[tuple[str, str, str]]]:
+    lines = {split: dates(split).read().splitlines() for split in SPLITS}
+    return {
+        split: [(*line.split("\t")[0].split(" ", 1), line.split("\t")[1]) for line in some]
+        for split, some in lines.items()
+    }
+
+
+def parsed(text: str) -> set[date]:
+    found = set()
+    for pattern in ENGLISH:
+        try:
+            found.add(datetime.strptime(text, pattern).date())
+        except ValueError:
+            continue
+    return found
+
+
+def test_english_dates_are_what_python_reads(pairs: dict[str, list[tuple[str, str, str]]]) -> None:
+    english = [(text, iso) for locale, text, iso in pairs["train"] if locale == "en_US"]
+    assert len(english) > 500
+    assert all(parsed(text) == {date.fromisoformat(iso)} for text, iso in english)
+
+
+def test_every_year_has_four_digits_and_every_locale_occurs(pairs: dict[str, list[tuple[str, str, str]]]) -> None:
+    for some in pairs.values():
+        assert {locale for locale, _, _ in some} == set(LOCALES)
+        assert all(iso[:4] in text for _, text, iso in some)
+
+
+def test_no_date_is_in_two_splits(pairs: dict[str, list[tuple[str, str, str]]]) -> None:
+    days = [{iso for _, _, iso in some} for some in pairs.values()]
+    assert [len(some) for some in pairs.values()] == [30_000, 1_000, 1_000]
+    assert sum(map(len, days)) == len(set.union(*days))
+    assert min(set.union(*days)) < "1902" and max(set.union(*days)) > "2097"
+
+
+@pytest.mark.parametrize("split", DIGESTS)
+def test_the_set_is_the_same_for_everyone(split: str) -> None:
+    assert hashlib.sha256(dates(split).read_bytes()).hexdigest().startswith(DIGESTS[split])
+
+
+def test_the_data_module_has_them_without_a_file() -> None:
+    data = ParallelTextDataModule(source_tokenizer=CharTokenizer, target_tokenizer=CharTokenizer)
+    data.setup("fit")
+    described = data.describe()
+    assert described["source"] == "dates of Unicode's CLDR"
+    assert {name: split["pairs"] for name, split in described["splits"].items()} == {
+        "train": 30_000,
+        "val": 1_000,
+        "test": 1_000,
+    }
+    with pytest.raises(ValueError, match=r"data.train and data.val must name the files"):
+        ParallelTextDataModule("train.tsv")
