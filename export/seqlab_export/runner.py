@@ -14,7 +14,7 @@ import numpy as np
 import onnxruntime as ort  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from seqlab.decoding import GREEDY, Sampling, generate_text
+from seqlab.decoding import FREE, GREEDY, Repetition, Sampling, generate_text
 from seqlab_data.tokenizers import Tokenizer, load_tokenizer
 from seqlab_export.manifest import BundleError, find_damage, load_manifest
 
@@ -98,11 +98,18 @@ class BundleRunner:
         *,
         max_new_tokens: int,
         sampling: Sampling = GREEDY,
+        repetition: Repetition = FREE,
         on_text: Callable[[str], None] | None = None,
     ) -> str:
         """What the model writes after `prompt`; see `seqlab.decoding.generate_text`."""
         return generate_text(
-            self, self.tokenizer, prompt, max_new_tokens=max_new_tokens, sampling=sampling, on_text=on_text
+            self,
+            self.tokenizer,
+            prompt,
+            max_new_tokens=max_new_tokens,
+            sampling=sampling,
+            repetition=repetition,
+            on_text=on_text,
         )
 
 

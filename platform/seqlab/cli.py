@@ -114,7 +114,9 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("--temperature", type=float, default=1.0, metavar="X", help="0 is greedy; default: 1")
     verb.add_argument("--top-k", type=int, metavar="K", help="choose among the K likeliest")
     verb.add_argument("--top-p", type=float, default=1.0, metavar="P", help="choose among the likeliest that make up P")
+    verb.add_argument("--min-p", type=float, default=0.0, metavar="P", help="choose among those P times the likeliest")
     verb.add_argument("--seed", type=int, default=0, metavar="N")
+    _add_repetition(verb)
     _add_provider(verb)
     _add_trust(verb)
     verb.set_defaults(run=verbs.generate)
@@ -123,6 +125,9 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("target", metavar="RUN")
     verb.add_argument("--beams", type=int, default=1, metavar="K", help="1 is greedy; default: 1")
     verb.add_argument("--length-penalty", type=float, default=1.0, metavar="X", help="0 prefers short; default: 1")
+    verb.add_argument("--n-best", type=int, metavar="N", help="print the N best of each line, after its number")
+    verb.add_argument("--prefix", default="", metavar="TEXT", help="each target begins with it")
+    _add_repetition(verb)
     _add_trust(verb)
     verb.set_defaults(run=verbs.translate)
 
@@ -131,6 +136,11 @@ def _parser() -> argparse.ArgumentParser:
     _add_trust(verb)
     verb.set_defaults(run=verbs.classify)
     return parser
+
+
+def _add_repetition(verb: argparse.ArgumentParser) -> None:
+    verb.add_argument("--repetition-penalty", type=float, default=1.0, metavar="X", help="above 1 avoids repetition")
+    verb.add_argument("--no-repeat-ngram", type=int, metavar="N", help="write no sequence of N tokens twice")
 
 
 def _add_provider(verb: argparse.ArgumentParser) -> None:

@@ -189,9 +189,16 @@ def _chosen(names: list[str] | None, known: dict[str, Any]) -> dict[str, Any]:
 
 
 def generate(options: argparse.Namespace) -> int:
-    from seqlab.decoding import Decoder, Sampling, generate_text
+    from seqlab.decoding import Decoder, Repetition, Sampling, generate_text
 
-    sampling = Sampling(temperature=options.temperature, top_k=options.top_k, top_p=options.top_p, seed=options.seed)
+    sampling = Sampling(
+        temperature=options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        min_p=options.min_p,
+        seed=options.seed,
+    )
+    repetition = Repetition(penalty=options.repetition_penalty, ngram=options.no_repeat_ngram)
     decoder: Decoder
     if (Path(options.target) / "manifest.json").is_file():
         from seqlab_export.runner import BundleRunner
@@ -216,6 +223,7 @@ def generate(options: argparse.Namespace) -> int:
         options.prompt,
         max_new_tokens=options.max_new_tokens,
         sampling=sampling,
+        repetition=repetition,
         on_text=show,
     )
     print()
@@ -223,13 +231,18 @@ def generate(options: argparse.Namespace) -> int:
 
 
 def translate(options: argparse.Namespace) -> int:
+    from seqlab.decoding import Repetition
     from seqlab.decoding.translate import translate
     from seqlab.models import EncoderDecoder, RNNSeq2Seq
     from seqlab.tracking.load import load_run
 
+    if options.n_best is not None and not 1 <= options.n_best <= options.beams:
+        raise ValueError(f"--n-best must be from 1 to the number of beams, {options.beams}; got {options.n_best}")
+    repetition = Repetition(penalty=options.repetition_penalty, ngram=options.no_repeat_ngram)
     loaded = load_run(options.target, trust=options.trust)
     _check_model(loaded, (EncoderDecoder, RNNSeq2Seq), "translate reads sources")
     lines = (line.rstrip("\n") for line in sys.stdin)
+    numbers = itertools.count(1)
     while texts := list(itertools.islice(lines, LINES_AT_ONCE)):
         written = translate(
             loaded.model,
@@ -239,8 +252,15 @@ def translate(options: argparse.Namespace) -> int:
             max_new_tokens=loaded.task.seq_len,
             beams=options.beams,
             length_penalty=options.length_penalty,
+            repetition=repetition,
+            prefix=options.prefix,
         )
-        print("\n".join(written), flush=True)
+        for best, number in zip(written, numbers, strict=False):
+            if options.n_best is None:
+                print(best[0])
+            else:
+                print("\n".join(f"{number}\t{text}" for text in best[: options.n_best]))
+        sys.stdout.flush()
     return 0
 
 

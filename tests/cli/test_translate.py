@@ -58,6 +58,11 @@ def test_translate_writes_a_line_for_each_and_beams_change_it(typed: Seqlab) -> 
     assert len(greedy.splitlines()) == 3
     assert typed("translate", "pairs", "--beams", "1", lines=lines).out == greedy
     assert len(typed("translate", "pairs", "--beams", "4", lines=lines).out.splitlines()) == 3
+    best = typed("translate", "pairs", "--beams", "4", "--n-best", "2", lines=lines).out.splitlines()
+    assert [line.split("\t")[0] for line in best] == ["1", "1", "2", "2", "3", "3"]
+    forced = typed("translate", "pairs", "--prefix", "sieben", "--no-repeat-ngram", "1", lines=lines).out.splitlines()
+    assert all(line.startswith("sieben") and line.count("sieben") == 1 for line in forced)
+    assert "from 1 to the number of beams, 1; got 2" in typed("translate", "pairs", "--n-best", "2", code=2).err
     alone = [typed("translate", "pairs", lines=line).out for line in lines.splitlines(keepends=True)]
     assert "".join(alone) == greedy
     assert "beams must be at least 1" in typed("translate", "pairs", "--beams", "0", lines=lines, code=2).err

@@ -102,3 +102,10 @@ def test_logits_that_are_no_numbers_are_refused(bad: list[float]) -> None:
 def test_options_out_of_range_are_refused(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Sampling(**options)
+
+
+@pytest.mark.parametrize(
+    ("min_p", "kept"), [(1.0, [1, 3]), (0.4, [1, 3]), (0.3, [1, 3, 2]), (0.13, [1, 3, 2, 0]), (0.01, ORDER), (0, ORDER)]
+)
+def test_min_p(monkeypatch: pytest.MonkeyPatch, min_p: float, kept: list[int]) -> None:
+    assert {choice_at(monkeypatch, u, min_p=min_p) for u in np.linspace(0, 1, 2000, endpoint=False)} == set(kept)

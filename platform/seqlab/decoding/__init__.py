@@ -2,14 +2,17 @@
 
 from seqlab.decoding.beam import BeamDecoder, Hypothesis, beam_search
 from seqlab.decoding.generate import Decoder, generate
+from seqlab.decoding.repetition import FREE, Repetition
 from seqlab.decoding.sampling import GREEDY, Sampling, choose
 from seqlab.decoding.text import generate_text
 
 __all__ = [
+    "FREE",
     "GREEDY",
     "BeamDecoder",
     "Decoder",
     "Hypothesis",
+    "Repetition",
     "Sampling",
     "beam_search",
     "choose",

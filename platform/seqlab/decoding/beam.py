@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab.decoding.generate import Decoder, check_lengths, padded_left
+from seqlab.decoding.repetition import FREE, Repetition
 
 
 class BeamDecoder(Decoder, Protocol):
@@ -43,6 +44,7 @@ def beam_search(
     max_new_tokens: int,
     stop_ids: Collection[int] = (),
     length_penalty: float = 1.0,
+    repetition: Repetition = FREE,
 ) -> list[list[Hypothesis]]:
     """Continues each prompt in the K best ways that are found (Graves 2012, section 3.2; the length normalisation of
     Wu et al. 2016 without its constant). With one beam it is greedy decoding.
@@ -56,6 +58,7 @@ def beam_search(
         max_new_tokens: most tokens to add to a prompt.
         stop_ids: tokens that end a text, which keeps them.
         length_penalty: 0 prefers short texts, 1 compares log-probabilities a token.
+        repetition: what becomes of tokens that a beam already has, before the softmax.
 
     Returns:
         At most K hypotheses a prompt, the best first.
@@ -69,11 +72,11 @@ def beam_search(
     logits, state = model.prefill(*padded_left(prompts, lengths))
     state = model.select(state, np.repeat(np.arange(len(prompts)), beams))
     logits = np.repeat(logits, beams, axis=0)
-    searches = [_Search(beams, length_penalty) for _ in prompts]
+    searches = [_Search(prompt, beams, length_penalty, repetition) for prompt in prompts]
     for step in range(max_new_tokens):
         chosen = [
             search.extend(part, stop_ids, last=step == max_new_tokens - 1)
-            for search, part in zip(searches, np.split(_log_softmax(logits), len(prompts)), strict=True)
+            for search, part in zip(searches, np.split(logits, len(prompts)), strict=True)
         ]
         if all(search.done for search in searches):
             break
@@ -85,9 +88,11 @@ def beam_search(
 class _Search:
     """The beams of one prompt."""
 
-    def __init__(self, beams: int, length_penalty: float) -> None:
+    def __init__(self, prompt: Sequence[int], beams: int, length_penalty: float, repetition: Repetition) -> None:
+        self.prompt = prompt
         self.beams = beams
         self.length_penalty = length_penalty
+        self.repetition = repetition
         self.finished: list[Hypothesis] = []
         self.tokens: list[list[int]] = [[] for _ in range(beams)]
         # At first all beams are one.
@@ -98,17 +103,19 @@ class _Search:
         return len(self.finished) >= self.beams
 
     def extend(
-        self, log_probs: NDArray[np.float64], stop_ids: Collection[int], *, last: bool
+        self, logits: NDArray[np.floating], stop_ids: Collection[int], *, last: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Goes one token on, from log_probs (K, V).
+        """Goes one token on, from logits (K, V).
 
         Returns:
             For each new beam the old one that it continues, and its token, (K,) each.
         """
         if self.done:
             return np.arange(self.beams), np.zeros(self.beams, dtype=np.int64)
-        vocab_size = log_probs.shape[1]
-        totals = (self.scores[:, None] + log_probs).ravel()
+        vocab_size = logits.shape[1]
+        texts = ([*self.prompt, *tokens] for tokens in self.tokens)
+        scores = [self.repetition.apply(row, text) for row, text in zip(logits, texts, strict=True)]
+        totals = (self.scores[:, None] + _log_softmax(np.stack(scores))).ravel()
         going: list[tuple[int, int]] = []
         for rank, place in enumerate(np.argsort(-totals, kind="stable")[: self.beams * (1 + len(stop_ids))].tolist()):
             beam, token = divmod(place, vocab_size)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from seqlab.decoding.repetition import FREE, Repetition
 from seqlab.decoding.sampling import GREEDY, Sampling, choose
 
 
@@ -41,6 +42,7 @@ def generate(
     *,
     max_new_tokens: int,
     sampling: Sampling = GREEDY,
+    repetition: Repetition = FREE,
     stop_ids: Collection[int] = (),
     on_token: Callable[[int, int], None] | None = None,
 ) -> list[list[int]]:
@@ -50,6 +52,7 @@ def generate(
         prompts: token ids, one list a row.
         max_new_tokens: most tokens to add to a prompt.
         sampling: how a token is chosen; the default is greedy. Row r draws the numbers of row r.
+        repetition: what becomes of tokens that a row already has.
         stop_ids: a row ends with any of these tokens, which it keeps.
         on_token: called with (row, token) as each token is chosen.
 
@@ -69,7 +72,8 @@ def generate(
         if step > 0:
             logits, state = model.step(last, state)
         for row in running:
-            last[row] = choose(logits[row], sampling, step=step, row=row)
+            scores = repetition.apply(logits[row], [*prompts[row], *chosen[row]])
+            last[row] = choose(scores, sampling, step=step, row=row)
             chosen[row].append(int(last[row]))
             if on_token is not None:
                 on_token(row, chosen[row][-1])

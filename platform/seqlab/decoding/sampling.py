@@ -22,6 +22,7 @@ class Sampling:
         temperature: divides the logits; 0 = greedy.
         top_k: only the k best tokens can be chosen; None = all.
         top_p: only the best tokens that together have this probability can be chosen; 1 = all.
+        min_p: only tokens at least this times as likely as the best can be chosen; 0 = all (Nguyen et al. 2024).
         seed: 64-bit key of the random numbers.
 
     Raises:
@@ -31,6 +32,7 @@ class Sampling:
     temperature: float = 1.0
     top_k: int | None = None
     top_p: float = 1.0
+    min_p: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -40,6 +42,8 @@ class Sampling:
             raise ValueError(f"top_k must be at least 1, got {self.top_k}")
         if not 0 < self.top_p <= 1:
             raise ValueError(f"top_p must be above 0 and at most 1, got {self.top_p}")
+        if not 0 <= self.min_p <= 1:
+            raise ValueError(f"min_p must be from 0 to 1, got {self.min_p}")
         if not 0 <= self.seed < 2**64:
             raise ValueError(f"seed must be from 0 to 2^64 - 1, got {self.seed}")
 
@@ -53,7 +57,7 @@ def choose(logits: NDArray[np.floating], sampling: Sampling, *, step: int, row: 
     Temperature 0: the largest logit; of equal ones, the lowest id. Otherwise, all in float64:
 
     1. Sort the tokens by descending logit, equal logits by ascending id. Keep the first top_k.
-    2. w[i] = exp((logit[i] - logit[0]) / temperature), in that order.
+    2. w[i] = exp((logit[i] - logit[0]) / temperature), in that order. Keep those that are at least min_p.
     3. c[i] = w[0] + ... + w[i], added one after the other. Let c be the last.
     4. Keep up to and including the first i with c[i] >= top_p * c. Let c now be that one's.
     5. Choose the first i with c[i] > u * c, where u = `philox.uniform(seed, step, row)`.
@@ -69,7 +73,8 @@ def choose(logits: NDArray[np.floating], sampling: Sampling, *, step: int, row: 
     scores = logits.astype(np.float64)
     order = np.argsort(-scores, kind="stable")[: sampling.top_k]
     scores = scores[order]
-    cumulative = np.cumsum(np.exp((scores - scores[0]) / sampling.temperature))
+    weights = np.exp((scores - scores[0]) / sampling.temperature)
+    cumulative = np.cumsum(weights[weights >= sampling.min_p])
     last = int(np.searchsorted(cumulative, sampling.top_p * cumulative[-1], side="left"))
     point = uniform(sampling.seed, step, row) * cumulative[last]
     return int(order[np.searchsorted(cumulative[: last + 1], point, side="right")])

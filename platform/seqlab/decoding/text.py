@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from seqlab.decoding.generate import Decoder, generate
+from seqlab.decoding.repetition import FREE, Repetition
 from seqlab.decoding.sampling import GREEDY, Sampling
 
 
@@ -38,6 +39,7 @@ def generate_text(
     *,
     max_new_tokens: int,
     sampling: Sampling = GREEDY,
+    repetition: Repetition = FREE,
     on_text: Callable[[str], None] | None = None,
 ) -> str:
     """What the model writes after `prompt`, until it ends the text. An empty prompt starts a document.
@@ -59,6 +61,7 @@ def generate_text(
         [tokenizer.encode(prompt) or [tokenizer.bos_id]],
         max_new_tokens=max_new_tokens,
         sampling=sampling,
+        repetition=repetition,
         # Packed documents end where the next begins.
         stop_ids=(tokenizer.eos_id, tokenizer.bos_id),
         on_token=show,

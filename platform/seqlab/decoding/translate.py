@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from seqlab.decoding.beam import beam_search
+from seqlab.decoding.repetition import FREE, Repetition
 from seqlab.decoding.text import TextTokenizer
 from seqlab.decoding.torch_model import TorchDecoder
 
@@ -24,13 +25,16 @@ def translate(
     max_new_tokens: int,
     beams: int = 1,
     length_penalty: float = 1.0,
-) -> list[str]:
-    """What a model such as `EncoderDecoder` writes of each text.
+    repetition: Repetition = FREE,
+    prefix: str = "",
+) -> list[list[str]]:
+    """What a model such as `EncoderDecoder` writes of each text, the best first: at most as many texts as beams.
 
     Args:
         source_tokenizer, tokenizer: of the source and of the target.
         max_new_tokens: the most tokens of a target.
-        beams, length_penalty: as of `beam_search`; one beam is greedy.
+        beams, length_penalty, repetition: as of `beam_search`; one beam is greedy.
+        prefix: each target begins with it.
 
     Raises:
         ValueError: as `beam_search` does, or a text is longer than the model reads.
@@ -41,12 +45,14 @@ def translate(
     mask = torch.arange(padded.shape[1]) < torch.tensor([len(source) for source in sources]).unsqueeze(1)
     with torch.inference_mode():
         state = model.eval().begin(padded, mask.to(device))
+    forced = tokenizer.encode(prefix) if prefix else []
     found = beam_search(
         TorchDecoder(model, state),
-        [[tokenizer.bos_id]] * len(texts),
+        [[tokenizer.bos_id, *forced]] * len(texts),
         beams=beams,
         max_new_tokens=max_new_tokens,
         stop_ids=(tokenizer.eos_id,),
         length_penalty=length_penalty,
+        repetition=repetition,
     )
-    return [tokenizer.decode(hypotheses[0].tokens) for hypotheses in found]
+    return [[tokenizer.decode([*forced, *hypothesis.tokens]) for hypothesis in hypotheses] for hypotheses in found]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,6 +12,18 @@ from numpy.typing import NDArray
 
 MOST_NUMBERS = 10
 """Classes up to which each cell shows its count."""
+
+MOST_TOKENS = 40
+"""Of each side of an attention map."""
+
+
+class AttentionMap(NamedTuple):
+    """Weights (H, T, S) of a mixer's heads between T queries and S keys, and the texts of both."""
+
+    name: str
+    weights: NDArray[np.floating]
+    queries: Sequence[str]
+    keys: Sequence[str]
 
 
 def confusion_matrix(counts: NDArray[np.int64], labels: Sequence[str]) -> str:
@@ -27,6 +40,34 @@ def confusion_matrix(counts: NDArray[np.int64], labels: Sequence[str]) -> str:
         for (row, column), count in np.ndenumerate(counts):
             dark = count > counts[row].sum() / 2
             axes.text(column, row, str(count), ha="center", va="center", color="white" if dark else "black")
+    return _svg(figure)
+
+
+def attention_maps(maps: Sequence[AttentionMap]) -> str:
+    """One row of images a mixer, one image a head: how much each query (down) attends to each key (across)."""
+    most_heads = max(len(mixer.weights) for mixer in maps)
+    side = 1.2 + 0.13 * min(max(max(len(m.queries), len(m.keys)) for m in maps), MOST_TOKENS)
+    figure = Figure(figsize=(side * most_heads, (side + 0.3) * len(maps)), layout="constrained")
+    grid = figure.subplots(len(maps), most_heads, squeeze=False)
+    for axes in grid.flat:
+        axes.set_axis_off()
+    for row, mixer in zip(grid, maps, strict=True):
+        for head, (axes, weights) in enumerate(zip(row, mixer.weights, strict=False)):
+            axes.set_axis_on()
+            axes.imshow(weights[:MOST_TOKENS, :MOST_TOKENS], cmap="viridis", vmin=0, vmax=1)
+            axes.set_title(f"{mixer.name}, head {head}", fontsize=7)
+            queries, keys = (_ticks(texts[:MOST_TOKENS]) for texts in (mixer.queries, mixer.keys))
+            axes.set_xticks(range(len(keys)), keys, rotation=90, fontsize=5)
+            axes.set_yticks(range(len(queries)), queries, fontsize=5)
+    return _svg(figure)
+
+
+def _ticks(texts: Sequence[str]) -> list[str]:
+    """Texts as they are: spaces and line ends visible, and no dollar sign that begins a formula."""
+    return [text.replace(" ", "\u2423").replace("\n", "\u21b5").replace("$", r"\$") for text in texts]
+
+
+def _svg(figure: Figure) -> str:
     page = io.StringIO()
     figure.savefig(page, format="svg")
     return page.getvalue()

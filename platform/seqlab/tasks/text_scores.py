@@ -25,7 +25,7 @@ def score_texts(
     # sacrebleu wants the first reference of every row, then the second of every row, and so on.
     streams = [[row[k] if k < len(row) else None for row in references] for k in range(most)]
     scores, signatures = {}, {}
-    for name, metric in (("bleu", BLEU(tokenize=tokenize)), ("chrf", CHRF())):
+    for name, metric in (("bleu", BLEU(tokenize=tokenize, force=True)), ("chrf", CHRF())):
         scores[name] = metric.corpus_score(written, streams).score  # type: ignore[arg-type]
         signatures[name] = str(metric.get_signature())
     exact = [text in right for text, right in zip(written, references, strict=True)]

@@ -22,6 +22,7 @@ BLOCK_MODULES = (
     "seqlab.positions",
     "seqlab.recurrence",
     "seqlab.tasks",
+    "seqlab.training.attention_maps",
     "seqlab_data.labelled",
     "seqlab_data.parallel",
     "seqlab_data.synthetic",

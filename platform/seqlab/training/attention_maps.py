@@ -1,0 +1,86 @@
+"""What a model attends to, as figures and as data.
+
+B batch, H heads, T query length, S key length.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor
+
+from seqlab.attention.recorded import recorded_weights
+from seqlab.batch import IGNORE, LabelledBatch, PairBatch, TokenBatch
+from seqlab.tasks.figures import AttentionMap, attention_maps
+
+
+class AttentionMaps(Callback):
+    """When a fit ends, stores for chosen examples of the first validation batch how much each token attends to each,
+    layer by layer and head by head: `attention/ROW.svg` and `attention/ROW.json` of the run.
+
+    The file of data has "maps", by the mixer's name in the model (H, T, S); "tokens", what the model reads; and
+    "source", what an encoder reads.
+
+    Args:
+        rows: of the batch, in the order of the validation data.
+    """
+
+    def __init__(self, rows: Sequence[int] = (0, 1)) -> None:
+        self.rows = list(rows)
+
+    @torch.no_grad()
+    def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        log_text = getattr(trainer.logger, "log_text", None)
+        if log_text is None or not trainer.is_global_zero:
+            return
+        data: Any = trainer.datamodule  # type: ignore[attr-defined]
+        batch = pl_module.transfer_batch_to_device(next(iter(data.val_dataloader())), pl_module.device, 0)
+        model: Any = pl_module.model
+        with recorded_weights(model.eval()) as weights:
+            _read(model, batch)
+        for row in [row for row in self.rows if row < len(batch[0])]:
+            tokens, source = _texts(batch, row, data)
+            maps = []
+            for name, found in weights.items():
+                queries = source if name.startswith("encoder.") else tokens
+                keys = source if model.get_submodule(name).needs_memory else queries
+                # What is not real trails.
+                maps.append(AttentionMap(name, found[row, :, : len(queries), : len(keys)].cpu().numpy(), queries, keys))
+            content = {"tokens": tokens, "source": source, "maps": {m.name: m.weights.tolist() for m in maps}}
+            log_text(json.dumps(content) + "\n", f"attention/{row}.json")
+            if maps:
+                log_text(attention_maps(maps), f"attention/{row}.svg")
+
+
+def _read(model: Any, batch: Any) -> None:
+    if isinstance(batch, PairBatch):
+        state = model.begin(batch.source, batch.source_mask)
+        model(batch.tokens, state, pad_mask=batch.targets != IGNORE)
+    elif isinstance(batch, LabelledBatch):
+        model(batch.inputs, pad_mask=batch.pad_mask)
+    else:
+        model(batch.tokens)
+
+
+def _texts(batch: Any, row: int, data: Any) -> tuple[list[str], list[str]]:
+    """The real tokens that a model reads, and those that its encoder reads, each as text."""
+    if isinstance(batch, PairBatch):
+        read = batch.tokens[row][batch.targets[row] != IGNORE]
+        source = batch.source[row][batch.source_mask[row]]
+        return _names(read, data.tokenizer), _names(source, data.source_tokenizer)
+    if isinstance(batch, TokenBatch):
+        return _names(batch.tokens[row], getattr(data, "tokenizer", None)), []
+    inputs = batch.inputs[row][batch.pad_mask[row]]
+    names = [str(place) for place in range(len(inputs))] if inputs.dim() > 1 else _names(inputs, data.tokenizer)
+    return names, names
+
+
+def _names(ids: Tensor, tokenizer: Any) -> list[str]:
+    if tokenizer is None:
+        return [str(token) for token in ids.tolist()]
+    return [tokenizer.decode([token]) or f"<{token}>" for token in ids.tolist()]
