@@ -56,8 +56,20 @@ def test_scores_are_the_corpuss(tmp_path: Path) -> None:
     assert scores["val/accuracy"] == pytest.approx(4 / 6)
     # Precision and recall: 2/3 and 1; 1/2 and 1/2; 1 and 1/2.
     assert scores["val/f1"] == pytest.approx((4 / 5 + 1 / 2 + 2 / 3) / 3)
+    assert scores["val/accuracy_by_length/1-8"] == pytest.approx(4 / 6)
     assert task._last_confusion is not None
     assert task._last_confusion.tolist() == [[2, 0, 0], [1, 1, 0], [0, 1, 1]]
+
+
+def test_accuracy_by_length_counts_real_tokens(tmp_path: Path) -> None:
+    long = LabelledBatch(
+        torch.tensor([[1] * 12, [2] * 12]), torch.arange(12) < torch.tensor([[12], [3]]), torch.tensor([1, 0])
+    )
+    trainer = L.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False)
+    (scores,) = trainer.validate(
+        Classification(3, 3, 12, model=Echo), DataLoader([long], batch_size=None), verbose=False
+    )
+    assert (scores["val/accuracy_by_length/1-8"], scores["val/accuracy_by_length/9-16"]) == (0, 1)
 
 
 def test_a_batch_that_counts_for_nothing_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

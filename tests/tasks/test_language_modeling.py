@@ -109,6 +109,19 @@ def test_validation_is_the_corpus(tmp_path: Path) -> None:
         assert result[f"{stage}/loss"] == pytest.approx(total / count, rel=1e-5)
         assert result[f"{stage}/perplexity"] == pytest.approx(math.exp(total / count), rel=1e-5)
         assert result[f"{stage}/bits_per_char"] == pytest.approx(total / math.log(2) / (7 * 2 * SEQ_LEN), rel=1e-5)
+        assert result[f"{stage}/loss_by_position/1-8"] == result[f"{stage}/loss"]
+
+
+def test_the_loss_by_position_is_that_of_what_was_read_so_far(tmp_path: Path) -> None:
+    task = _task(model=Fixed)
+    tokens = torch.randint(VOCAB_SIZE, (3, 21))
+    batch = TokenBatch(tokens[:, :-1], tokens[:, 1:].clone(), torch.full((3,), 20))
+    batch.targets[0, :9] = IGNORE
+    (result,) = _trainer(tmp_path).validate(task, DataLoader([batch], batch_size=None), verbose=False)
+    nats = task.predict_step(batch, 0).detach()
+    for name, (start, end, count) in {"1-8": (0, 8, 16), "9-16": (8, 16, 23), "17-32": (16, 20, 12)}.items():
+        expected = float(nats[:, start:end].sum()) / count
+        assert result[f"val/loss_by_position/{name}"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_prediction_is_the_surprise_of_each_target(tmp_path: Path) -> None:

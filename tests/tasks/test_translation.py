@@ -104,6 +104,23 @@ def test_scores_are_the_corpuss(tmp_path: Path) -> None:
     written = ["w3 w4", "w5 w6 w7 w3", "w3", "w4 w5"]
     expected = sacrebleu.corpus_bleu(written, [["w3 w4", "w8", "w3", "w7 w7"], [None, "w5 w6 w7 w3", None, None]])
     assert scores["val/bleu"] == pytest.approx(expected.score, rel=1e-5)
+    assert scores["val/bleu_by_length/1-8"] == scores["val/bleu"]
+
+
+def test_bleu_by_length_is_that_of_the_sources_of_this_length(tmp_path: Path) -> None:
+    class Long(Data):
+        def references(self, split: str) -> list[list[str]]:
+            return [["w3 w4 w5 w6"], [" ".join(["w5 w6 w7"] * 4)]]
+
+        def val_dataloader(self) -> DataLoader[PairBatch]:
+            sources = [[5, 6, 7] * 3 + [5, 6, 8], [3, 4, 5, 6]]
+            return DataLoader([pairs(sources, [[8], [3, 4]], [1, 0])], batch_size=None)
+
+    trainer = L.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False)
+    (scores,) = trainer.validate(Translation(9, 9, 20, model=Repeats), Long(), verbose=False)
+    long = sacrebleu.corpus_bleu([" ".join(["w5 w6 w7"] * 3 + ["w5 w6 w8"])], [[" ".join(["w5 w6 w7"] * 4)]])
+    assert scores["val/bleu_by_length/1-8"] == pytest.approx(100)
+    assert scores["val/bleu_by_length/9-16"] == pytest.approx(long.score, rel=1e-5) != scores["val/bleu"]
 
 
 def test_bleu_by_hand_and_its_signature() -> None:

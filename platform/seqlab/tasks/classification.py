@@ -12,12 +12,13 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionM
 
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab.tasks.figures import confusion_matrix
+from seqlab.tasks.length_buckets import MeanByLength
 from seqlab.tasks.task import Task
 
 
 class Classification(Task):
-    """Trains on cross-entropy and reports loss, accuracy and macro F1, and of the last validation the confusion
-    matrix as a figure.
+    """Trains on cross-entropy and reports loss, accuracy and macro F1, the accuracy by length too, and of the last
+    validation the confusion matrix as a figure.
 
     Args:
         vocab_size, num_classes: numbers of tokens and of classes; the data module tells them.
@@ -49,6 +50,7 @@ class Classification(Task):
                 "f1": MulticlassF1Score(num_classes, average="macro", ignore_index=IGNORE),
             }
         )
+        self.accuracy_by_length = MeanByLength()
         self.confusion = MulticlassConfusionMatrix(num_classes, ignore_index=IGNORE)
         self._last_confusion: Tensor | None = None
 
@@ -92,13 +94,18 @@ class Classification(Task):
 
     def _evaluate(self, batch: LabelledBatch) -> None:
         logits, targets = self._logits(batch), batch.targets
-        self.loss.update(F.cross_entropy(logits, targets, reduction="none")[targets != IGNORE])
+        counted = targets != IGNORE
+        self.loss.update(F.cross_entropy(logits, targets, reduction="none")[counted])
+        right = logits.argmax(dim=-1) == targets
+        self.accuracy_by_length.update(right[counted], batch.pad_mask.sum(dim=1)[counted])
         self.metrics.update(logits, targets)
         self.confusion.update(logits, targets)
 
     def _log_metrics(self, stage: str) -> None:
         for name, value in {"loss": self.loss.compute(), **self.metrics.compute()}.items():
             self.log(f"{stage}/{name}", value, prog_bar=name in ("loss", "accuracy"))
+        for name, value in self.accuracy_by_length.compute().items():
+            self.log(f"{stage}/accuracy_by_length/{name}", value.float())
         self._last_confusion = self.confusion.compute()
-        for metric in (self.loss, self.metrics, self.confusion):
+        for metric in (self.loss, self.metrics, self.accuracy_by_length, self.confusion):
             metric.reset()

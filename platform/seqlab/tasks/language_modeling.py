@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.batch import IGNORE, TokenBatch
 from seqlab.models import DecoderLM
+from seqlab.tasks.length_buckets import MeanByLength
 from seqlab.tasks.metrics import LanguageModelingMetrics
 from seqlab.tasks.task import Task
 
 
 class LanguageModeling(Task):
-    """Trains a causal model on cross-entropy and reports loss, perplexity, bits per character and accuracy.
+    """Trains a causal model on cross-entropy and reports loss, perplexity, bits per character and accuracy, and the
+    loss by the number of tokens that a prediction is made from.
 
     Args:
         vocab_size: number of tokens; the data module tells it.
@@ -34,8 +37,8 @@ class LanguageModeling(Task):
     ) -> None:
         super().__init__(model(vocab_size, seq_len), **optim)
         self.seq_len = seq_len
-        self.val_metrics = LanguageModelingMetrics()
-        self.test_metrics = LanguageModelingMetrics()
+        self.metrics = LanguageModelingMetrics()
+        self.loss_by_position = MeanByLength()
 
     def training_step(self, batch: TokenBatch, batch_idx: int) -> Tensor:
         nats, num_tokens = self._nats(batch, self._logits(batch))
@@ -44,16 +47,16 @@ class LanguageModeling(Task):
         return loss
 
     def validation_step(self, batch: TokenBatch, batch_idx: int) -> None:
-        self._evaluate(batch, self.val_metrics)
+        self._evaluate(batch)
 
     def on_validation_epoch_end(self) -> None:
-        self._log_metrics("val", self.val_metrics)
+        self._log_metrics("val")
 
     def test_step(self, batch: TokenBatch, batch_idx: int) -> None:
-        self._evaluate(batch, self.test_metrics)
+        self._evaluate(batch)
 
     def on_test_epoch_end(self) -> None:
-        self._log_metrics("test", self.test_metrics)
+        self._log_metrics("test")
 
     def predict_step(self, batch: TokenBatch, batch_idx: int) -> Tensor:
         """(B, T) float32: the surprise of each target in nats, 0 where it is ignored."""
@@ -70,12 +73,19 @@ class LanguageModeling(Task):
         nats = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORE, reduction="sum")
         return nats, (batch.targets != IGNORE).sum()
 
-    def _evaluate(self, batch: TokenBatch, metrics: LanguageModelingMetrics) -> None:
+    def _evaluate(self, batch: TokenBatch) -> None:
         logits = self._logits(batch)
         num_right = (logits.argmax(dim=-1) == batch.targets).sum()
-        metrics.update(*self._nats(batch, logits), batch.num_chars.sum(), num_right)
+        self.metrics.update(*self._nats(batch, logits), batch.num_chars.sum(), num_right)
+        counted = batch.targets != IGNORE
+        nats = F.cross_entropy(logits[counted], batch.targets[counted], reduction="none")
+        positions = torch.arange(1, batch.tokens.shape[1] + 1, device=nats.device).expand_as(counted)
+        self.loss_by_position.update(nats, positions[counted])
 
-    def _log_metrics(self, stage: str, metrics: LanguageModelingMetrics) -> None:
-        for name, value in metrics.compute().items():
+    def _log_metrics(self, stage: str) -> None:
+        for name, value in self.metrics.compute().items():
             self.log(f"{stage}/{name}", value.float(), prog_bar=name == "loss")
-        metrics.reset()
+        for name, value in self.loss_by_position.compute().items():
+            self.log(f"{stage}/loss_by_position/{name}", value.float())
+        self.metrics.reset()
+        self.loss_by_position.reset()

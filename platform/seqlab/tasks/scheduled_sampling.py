@@ -1,0 +1,71 @@
+"""Training on one's own mistakes: some of the tokens that a decoder reads are those that it would have written.
+
+B batch, T target length.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from seqlab.batch import IGNORE, PairBatch
+
+
+class ScheduledSampling:
+    """Replaces each token that the decoder reads, after the first, with chance 1 - p by a draw from the model's own
+    distribution (Bengio et al. 2015, "Scheduled sampling"). p, the teacher forcing ratio, falls evenly from `first` to
+    `last` over the fit.
+
+    No gradient passes the draws, so that after them one parallel pass over what was drawn has the loss.
+
+    Args:
+        first, last: of p, from 0 to 1.
+        passes: "sequential": each draw follows what was drawn before, step by step, as a recurrence reads; "parallel":
+            all draws follow the true tokens, in one more pass, as Transformers can (Mihaylova & Martins 2019,
+            "Scheduled sampling for Transformers").
+
+    Raises:
+        ValueError: an option outside its range.
+    """
+
+    def __init__(
+        self, *, first: float = 1.0, last: float = 0.75, passes: Literal["sequential", "parallel"] = "sequential"
+    ) -> None:
+        if not (0 <= first <= 1 and 0 <= last <= 1):
+            raise ValueError(f"the teacher forcing ratios must be from 0 to 1, got {first} and {last}")
+        if passes not in ("sequential", "parallel"):
+            raise ValueError(f"passes must be sequential or parallel, got {passes}")
+        self.first, self.last = first, last
+        self.sequential = passes == "sequential"
+
+    @torch.no_grad()
+    def tokens(self, model: Any, batch: PairBatch, state: Any, progress: float) -> Tensor:
+        """What the decoder is to read instead of `batch.tokens`, (B, T).
+
+        Args:
+            model: of the signature of `EncoderDecoder`.
+            state: where its decoder begins.
+            progress: how much of the fit is done, from 0 to 1.
+        """
+        ratio = self.first + (self.last - self.first) * progress
+        own = torch.rand(batch.tokens.shape, device=batch.tokens.device) >= ratio
+        own[:, 0] = False
+        own &= batch.targets != IGNORE
+        if not own.any():
+            return batch.tokens
+        if not self.sequential:
+            logits = model(batch.tokens, state, pad_mask=batch.targets != IGNORE)[0]
+            return torch.where(own, _drawn(logits).roll(1, dims=1), batch.tokens)
+        read = [batch.tokens[:, 0]]
+        for t in range(1, batch.tokens.shape[1]):
+            logits, state = model.step(read[-1], state)
+            read.append(torch.where(own[:, t], _drawn(logits), batch.tokens[:, t]))
+        return torch.stack(read, dim=1)
+
+
+def _drawn(logits: Tensor) -> Tensor:
+    """A token (...) from each distribution of logits (..., V), by the Gumbel-max trick."""
+    noise = -torch.empty_like(logits, dtype=torch.float32).exponential_().log()
+    return (logits.float() + noise).argmax(dim=-1)
