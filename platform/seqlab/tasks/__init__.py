@@ -2,6 +2,7 @@
 
 from seqlab.tasks.classification import Classification
 from seqlab.tasks.language_modeling import LanguageModeling
+from seqlab.tasks.tagging import Tagging
 from seqlab.tasks.translation import Translation
 
-__all__ = ["Classification", "LanguageModeling", "Translation"]
+__all__ = ["Classification", "LanguageModeling", "Tagging", "Translation"]
