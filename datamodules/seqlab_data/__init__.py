@@ -12,13 +12,21 @@ if TYPE_CHECKING:
     from seqlab_data.labelled import LabelledTextDataModule
     from seqlab_data.parallel import ParallelTextDataModule
     from seqlab_data.synthetic import SyntheticDataModule
+    from seqlab_data.tagged import TaggedTextDataModule
     from seqlab_data.text import TextDataModule
 
-__all__ = ["LabelledTextDataModule", "ParallelTextDataModule", "SyntheticDataModule", "TextDataModule"]
+__all__ = [
+    "LabelledTextDataModule",
+    "ParallelTextDataModule",
+    "SyntheticDataModule",
+    "TaggedTextDataModule",
+    "TextDataModule",
+]
 MODULES = {
     "LabelledTextDataModule": "seqlab_data.labelled",
     "ParallelTextDataModule": "seqlab_data.parallel",
     "SyntheticDataModule": "seqlab_data.synthetic",
+    "TaggedTextDataModule": "seqlab_data.tagged",
     "TextDataModule": "seqlab_data.text",
 }
 

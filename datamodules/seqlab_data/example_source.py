@@ -6,8 +6,7 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from hashlib import sha256
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -64,23 +63,6 @@ def read_examples(path: str, *, text: str, label: str) -> list[Example]:
             if not value.strip():
                 raise ValueError(f"{example.place} has an empty {name}; each line takes a text and a label")
     return examples
-
-
-def split_examples(examples: Sequence[Example], shares: Mapping[str, float]) -> dict[str, list[Example]]:
-    """Divides examples by a hash of their text, so that equal texts are in one split, whatever the order or labels.
-
-    Args:
-        shares: of each split, expected; in proportion to their sum.
-    """
-    splits: dict[str, list[Example]] = {name: [] for name in shares}
-    for example in examples:
-        place = int.from_bytes(sha256(example.text.encode()).digest()[:8]) / 2**64 * sum(shares.values())
-        for name, share in shares.items():
-            place -= share
-            if place < 0 or name == [*shares][-1]:
-                splits[name].append(example)
-                break
-    return splits
 
 
 def _of_label_file(file: Document) -> Iterator[tuple[int, str, str]]:

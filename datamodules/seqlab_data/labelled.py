@@ -6,19 +6,17 @@ B batch, T length.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, LabelledBatch
-from seqlab_data.base import check_split, tokenizer_digest
+from seqlab_data.annotated import AnnotatedDataModule
 from seqlab_data.buckets import pad, pad_mask
-from seqlab_data.example_source import Example, find_files, read_examples, split_examples
-from seqlab_data.sentences import OnLong, SentenceDataModule
-from seqlab_data.text_source import content_digest
+from seqlab_data.example_source import Example, find_files, read_examples
+from seqlab_data.sentences import OnLong
+from seqlab_data.text_source import Document
 from seqlab_data.tokenizers import Tokenizer, WordTokenizer
 
 
@@ -49,7 +47,7 @@ class LabelledRows:
         return LabelledBatch(pad(texts, self.pad_id), pad_mask(texts), classes)
 
 
-class LabelledTextDataModule(SentenceDataModule[LabelledBatch, LabelledRows]):
+class LabelledTextDataModule(AnnotatedDataModule[Example, LabelledRows]):
     """Texts, each with one of a few labels. docs/data.md has the guarantees.
 
     Args:
@@ -69,7 +67,7 @@ class LabelledTextDataModule(SentenceDataModule[LabelledBatch, LabelledRows]):
         ValueError: an argument is out of range; when the data is first used, what is wrong with a file.
     """
 
-    in_evaluation = ("tokenizer", "labels")
+    kind = "labelled"
 
     def __init__(
         self,
@@ -87,83 +85,40 @@ class LabelledTextDataModule(SentenceDataModule[LabelledBatch, LabelledRows]):
         seed: int = 0,
         num_workers: int = 0,
     ) -> None:
-        super().__init__(max_len=max_len, on_long=on_long, max_tokens=max_tokens, seed=seed, num_workers=num_workers)
-        check_split(split)
-        self.paths = {
-            name: path for name, path in {"train": train, "val": val, "test": test}.items() if path is not None
-        }
-        self.split = tuple(split)
+        super().__init__(
+            train,
+            val=val,
+            test=test,
+            split=split,
+            tokenizer=tokenizer,
+            max_len=max_len,
+            on_long=on_long,
+            max_tokens=max_tokens,
+            seed=seed,
+            num_workers=num_workers,
+        )
         self.text = text
         self.label = label
-        self.make_tokenizer = tokenizer
 
-    @cached_property
-    def tokenizer(self) -> Tokenizer:
-        return self.make_tokenizer("\n".join(example.text for example in self._examples["train"]))
+    def _files(self, path: str) -> list[Document]:
+        return find_files(path)
 
-    @property
-    def vocab_size(self) -> int:
-        return self.tokenizer.vocab_size
+    def _read_examples(self, path: str) -> list[Example]:
+        return read_examples(path, text=self.text, label=self.label)
 
-    @cached_property
-    def labels(self) -> list[str]:
-        """The names of the classes: the train split's labels, sorted."""
-        return sorted({example.label for example in self._examples["train"]})
-
-    @property
-    def num_classes(self) -> int:
-        return len(self.labels)
-
-    def describe(self) -> dict[str, Any]:
-        """What a run records of its data."""
-        splits = {name: {"texts": len(rows), "tokens": int(rows.lengths.sum())} for name, rows in self._rows.items()}
-        return {
-            "name": "labelled",
-            "source": self.paths["train"],
-            "digest": self._digest,
-            "splits": splits,
-            "dropped": self.dropped,
-            "labels": self.labels,
-            "tokenizer": type(self.tokenizer).__name__,
-            "vocab_size": self.vocab_size,
-        }
-
-    @cached_property
-    def _examples(self) -> dict[str, list[Example]]:
-        read = {split: read_examples(path, text=self.text, label=self.label) for split, path in self.paths.items()}
-        shares = dict(zip(("train", "val", "test"), self.split, strict=True))
-        divided = {split: share for split, share in shares.items() if split == "train" or split not in read}
-        return read | split_examples(read["train"], divided)
-
-    @cached_property
-    def _digest(self) -> str:
-        return content_digest([file for path in self.paths.values() for file in find_files(path)])
-
-    def _read(self) -> dict[str, LabelledRows]:
-        return {split: self._encode(split, examples) for split, examples in self._examples.items()}
+    def _labels_of(self, example: Example) -> tuple[str, ...]:
+        return (example.label,)
 
     def _encode(self, split: str, examples: list[Example]) -> LabelledRows:
-        class_of = {label: number for number, label in enumerate(self.labels)}
         texts: list[NDArray[np.int32]] = []
         classes: list[int] = []
         for example in examples:
-            if example.label not in class_of:
-                raise ValueError(
-                    f"{example.place} has the label {example.label!r}, which the train split lacks; it has "
-                    f"{', '.join(self.labels)}"
-                )
+            of_label = self._class_at(example.place, example.label)
             fitting = self._fit(split, example.place, self.tokenizer.encode_array(example.text), room=self.max_len)
             if fitting is not None:
                 texts += fitting
-                classes.append(class_of[example.label])
+                classes.append(of_label)
         return LabelledRows(texts, classes, self.tokenizer.pad_id)
 
     def _identity(self) -> dict[str, int | str]:
-        return {
-            "data": self._digest,
-            "split": ", ".join(map(str, self.split)),
-            "columns": f"{self.text}, {self.label}",
-            "labels": ", ".join(self.labels),
-            "tokenizer": tokenizer_digest(self.tokenizer),
-            **super()._identity(),
-        }
+        return {**super()._identity(), "columns": f"{self.text}, {self.label}"}

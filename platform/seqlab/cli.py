@@ -131,7 +131,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_trust(verb)
     verb.set_defaults(run=verbs.translate)
 
-    verb = parsers.add_parser("classify", help="print the class of each line of standard input, and its probability")
+    verb = parsers.add_parser("classify", help="print each line of standard input's class and probability, or its tags")
     verb.add_argument("target", metavar="RUN")
     _add_trust(verb)
     verb.set_defaults(run=verbs.classify)

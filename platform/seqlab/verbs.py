@@ -267,18 +267,23 @@ def translate(options: argparse.Namespace) -> int:
 def classify(options: argparse.Namespace) -> int:
     import torch
 
-    from seqlab.models import BagOfWords, Classifier
+    from seqlab.models import BagOfWords, Classifier, Tagger
     from seqlab.tracking.load import load_run
 
     loaded = load_run(options.target, trust=options.trust)
-    _check_model(loaded, (BagOfWords, Classifier), "classify reads texts")
+    _check_model(loaded, (BagOfWords, Classifier, Tagger), "classify reads texts")
     for number, line in enumerate(sys.stdin, start=1):
-        tokens = torch.tensor([loaded.tokenizer.encode(line.rstrip("\n"))])
+        text = line.rstrip("\n")
+        tokens = torch.tensor([loaded.tokenizer.encode(text)])
         if not tokens.numel():
             raise ValueError(f"line {number} of the standard input is empty; give one text a line")
         with torch.inference_mode():
-            probability, place = loaded.model(tokens).softmax(dim=-1)[0].max(dim=0)
-        print(f"{loaded.labels[int(place)]}\t{float(probability):.4f}", flush=True)
+            probabilities, places = loaded.model(tokens).softmax(dim=-1)[0].max(dim=-1)
+        if isinstance(loaded.model, Tagger):
+            tagged = zip(text.split(), places.tolist(), strict=True)
+            print("".join(f"{word}\t{loaded.labels[place]}\n" for word, place in tagged), flush=True)
+        else:
+            print(f"{loaded.labels[int(places)]}\t{float(probabilities):.4f}", flush=True)
     return 0
 
 

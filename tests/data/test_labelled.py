@@ -18,7 +18,8 @@ from jsonargparse import ArgumentParser
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab.training.config import import_blocks
 from seqlab_data import LabelledTextDataModule
-from seqlab_data.example_source import Example, read_examples, split_examples
+from seqlab_data.example_source import Example, read_examples
+from seqlab_data.splits import split_examples
 from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, WordTokenizer
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"

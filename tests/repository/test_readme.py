@@ -31,6 +31,8 @@ def test_commands_do_what_is_shown(
         (tmp_path / name).write_text("one two\teins zwei\ntwo\tzwei\n", encoding="utf-8")
     labelled = "".join(f"{'good' if n % 2 else 'bad'} film {n}\n" for n in range(60))
     (tmp_path / "labelled.txt").write_text(labelled, encoding="utf-8")
+    tagged = "".join(f"film\tO\n{n}\tB-NUM\n\n" for n in range(60))
+    (tmp_path / "tagged.conll").write_text(tagged, encoding="utf-8")
     code = main([*shlex.split(command)[1:], "--trainer.fast_dev_run=true"])
     assert code == (2 if answer else 0)
     if answer:

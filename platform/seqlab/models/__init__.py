@@ -5,5 +5,6 @@ from seqlab.models.decoder import DecoderLM
 from seqlab.models.encoder import Encoder
 from seqlab.models.encoder_decoder import EncoderDecoder
 from seqlab.models.rnn_seq2seq import RNNSeq2Seq
+from seqlab.models.tagger import Tagger
 
-__all__ = ["BagOfWords", "Classifier", "DecoderLM", "Encoder", "EncoderDecoder", "RNNSeq2Seq"]
+__all__ = ["BagOfWords", "Classifier", "DecoderLM", "Encoder", "EncoderDecoder", "RNNSeq2Seq", "Tagger"]

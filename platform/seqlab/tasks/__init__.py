@@ -3,6 +3,7 @@
 from seqlab.tasks.classification import Classification
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tasks.scheduled_sampling import ScheduledSampling
+from seqlab.tasks.tagging import Tagging
 from seqlab.tasks.translation import Translation
 
-__all__ = ["Classification", "LanguageModeling", "ScheduledSampling", "Translation"]
+__all__ = ["Classification", "LanguageModeling", "ScheduledSampling", "Tagging", "Translation"]

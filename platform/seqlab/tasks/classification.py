@@ -63,18 +63,6 @@ class Classification(Task):
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss
 
-    def validation_step(self, batch: LabelledBatch, batch_idx: int) -> None:
-        self._evaluate(batch)
-
-    def on_validation_epoch_end(self) -> None:
-        self._log_metrics("val")
-
-    def test_step(self, batch: LabelledBatch, batch_idx: int) -> None:
-        self._evaluate(batch)
-
-    def on_test_epoch_end(self) -> None:
-        self._log_metrics("test")
-
     def on_fit_end(self) -> None:
         """Stores the last validation's confusion matrix as a figure."""
         log_text = getattr(self.logger, "log_text", None)
@@ -92,7 +80,7 @@ class Classification(Task):
         logits: Tensor = self.model(batch.inputs, pad_mask=batch.pad_mask)
         return logits.float()
 
-    def _evaluate(self, batch: LabelledBatch) -> None:
+    def evaluate(self, batch: LabelledBatch) -> None:
         logits, targets = self._logits(batch), batch.targets
         counted = targets != IGNORE
         self.loss.update(F.cross_entropy(logits, targets, reduction="none")[counted])
@@ -101,7 +89,7 @@ class Classification(Task):
         self.metrics.update(logits, targets)
         self.confusion.update(logits, targets)
 
-    def _log_metrics(self, stage: str) -> None:
+    def log_scores(self, stage: str) -> None:
         for name, value in {"loss": self.loss.compute(), **self.metrics.compute()}.items():
             self.log(f"{stage}/{name}", value, prog_bar=name in ("loss", "accuracy"))
         for name, value in self.accuracy_by_length.compute().items():

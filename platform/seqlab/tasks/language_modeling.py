@@ -46,18 +46,6 @@ class LanguageModeling(Task):
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss
 
-    def validation_step(self, batch: TokenBatch, batch_idx: int) -> None:
-        self._evaluate(batch)
-
-    def on_validation_epoch_end(self) -> None:
-        self._log_metrics("val")
-
-    def test_step(self, batch: TokenBatch, batch_idx: int) -> None:
-        self._evaluate(batch)
-
-    def on_test_epoch_end(self) -> None:
-        self._log_metrics("test")
-
     def predict_step(self, batch: TokenBatch, batch_idx: int) -> Tensor:
         """(B, T) float32: the surprise of each target in nats, 0 where it is ignored."""
         logits = self._logits(batch).transpose(1, 2)
@@ -73,7 +61,7 @@ class LanguageModeling(Task):
         nats = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORE, reduction="sum")
         return nats, (batch.targets != IGNORE).sum()
 
-    def _evaluate(self, batch: TokenBatch) -> None:
+    def evaluate(self, batch: TokenBatch) -> None:
         logits = self._logits(batch)
         num_right = (logits.argmax(dim=-1) == batch.targets).sum()
         self.metrics.update(*self._nats(batch, logits), batch.num_chars.sum(), num_right)
@@ -82,7 +70,7 @@ class LanguageModeling(Task):
         positions = torch.arange(1, batch.tokens.shape[1] + 1, device=nats.device).expand_as(counted)
         self.loss_by_position.update(nats, positions[counted])
 
-    def _log_metrics(self, stage: str) -> None:
+    def log_scores(self, stage: str) -> None:
         for name, value in self.metrics.compute().items():
             self.log(f"{stage}/{name}", value.float(), prog_bar=name == "loss")
         for name, value in self.loss_by_position.compute().items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any
 
 import lightning as L
@@ -12,7 +13,8 @@ from seqlab.tasks.optim import adamw, scheduled
 
 
 class Task(L.LightningModule):
-    """A model under AdamW, with a linear warm-up and then a cosine.
+    """A model under AdamW, with a linear warm-up and then a cosine. A subclass gives `training_step`, and `evaluate`
+    and `log_scores` for validation and test.
 
     Args:
         lr: peak learning rate of AdamW.
@@ -44,6 +46,26 @@ class Task(L.LightningModule):
         self.betas = betas
         self.warmup_steps = warmup_steps
         self.min_lr_ratio = min_lr_ratio
+
+    @abstractmethod
+    def evaluate(self, batch: Any) -> None:
+        """Adds a batch to what is scored."""
+
+    @abstractmethod
+    def log_scores(self, stage: str) -> None:
+        """Logs the scores of all batches of "val" or "test", and forgets these."""
+
+    def validation_step(self, batch: Any, batch_idx: int) -> None:
+        self.evaluate(batch)
+
+    def on_validation_epoch_end(self) -> None:
+        self.log_scores("val")
+
+    def test_step(self, batch: Any, batch_idx: int) -> None:
+        self.evaluate(batch)
+
+    def on_test_epoch_end(self) -> None:
+        self.log_scores("test")
 
     def configure_optimizers(self) -> Any:
         optimizer = adamw(self.model, lr=self.lr, weight_decay=self.weight_decay, betas=self.betas)

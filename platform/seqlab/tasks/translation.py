@@ -81,18 +81,6 @@ class Translation(Task):
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss
 
-    def validation_step(self, batch: PairBatch, batch_idx: int) -> None:
-        self._evaluate(batch)
-
-    def on_validation_epoch_end(self) -> None:
-        self._log_scores("val")
-
-    def test_step(self, batch: PairBatch, batch_idx: int) -> None:
-        self._evaluate(batch)
-
-    def on_test_epoch_end(self) -> None:
-        self._log_scores("test")
-
     def predict_step(self, batch: PairBatch, batch_idx: int) -> list[str]:
         return self.write(batch)
 
@@ -113,7 +101,7 @@ class Translation(Task):
         logits: Tensor = self.model(tokens, state, pad_mask=batch.targets != IGNORE)[0]
         return logits.float()
 
-    def _evaluate(self, batch: PairBatch) -> None:
+    def evaluate(self, batch: PairBatch) -> None:
         real = batch.targets != IGNORE
         logits, targets = self._logits(batch)[real], batch.targets[real]
         self.loss.update(F.cross_entropy(logits, targets, reduction="none"))
@@ -122,7 +110,7 @@ class Translation(Task):
         found = zip(batch.rows.tolist(), map(Written, self.write(batch), lengths.tolist()), strict=True)
         self._written |= {row: written for row, written in found if row >= 0}
 
-    def _log_scores(self, stage: str) -> None:
+    def log_scores(self, stage: str) -> None:
         loss, written = self.loss.compute(), _of_all_ranks(self._written)
         scores = {"loss": loss, "perplexity": loss.exp(), "token_accuracy": self.accuracy.compute()}
         references = self.trainer.datamodule.references(stage)  # type: ignore[attr-defined]

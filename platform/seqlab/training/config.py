@@ -26,6 +26,7 @@ BLOCK_MODULES = (
     "seqlab_data.labelled",
     "seqlab_data.parallel",
     "seqlab_data.synthetic",
+    "seqlab_data.tagged",
     "seqlab_data.text",
     "seqlab_data.tokenizers",
 )

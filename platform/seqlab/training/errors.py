@@ -7,6 +7,7 @@ import inspect
 import re
 import traceback
 import typing
+from abc import ABC
 from collections.abc import Iterator
 from typing import Any
 
@@ -90,10 +91,11 @@ def _bases(hint: Any) -> Iterator[type]:
 
 
 def _concrete(base: type) -> Iterator[type]:
+    """Of the class itself and those below it, what is seqlab's and can be made."""
+    if not inspect.isabstract(base) and ABC not in base.__bases__ and base.__module__.startswith("seqlab"):
+        yield base
     subclass: type
     for subclass in base.__subclasses__():
-        if not inspect.isabstract(subclass) and subclass.__module__.startswith("seqlab"):
-            yield subclass
         yield from _concrete(subclass)
 
 

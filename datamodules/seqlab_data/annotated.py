@@ -1,0 +1,142 @@
+"""What the data modules of labelled and of tagged texts share: their splits, their tokenizer and their labels."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Generic
+
+from seqlab.batch import LabelledBatch
+from seqlab_data.base import check_split, tokenizer_digest
+from seqlab_data.sentences import OnLong, RowsT, SentenceDataModule
+from seqlab_data.splits import HasTextT, split_examples
+from seqlab_data.text_source import Document, content_digest
+from seqlab_data.tokenizers import Tokenizer, WordTokenizer
+
+
+class AnnotatedDataModule(SentenceDataModule[LabelledBatch, RowsT], Generic[HasTextT, RowsT]):
+    """Texts of which something is to be said with one of a few labels.
+
+    A subclass finds and reads files (`_files`, `_read_examples`), names the labels and encodes a split's examples.
+
+    Args:
+        train, val, test: where each split is read.
+        split: shares of train, val and test in `train`, where it is divided by a hash of the text: a split that has a
+            path of its own takes none of it.
+        tokenizer: makes the tokenizer from the train split's texts.
+
+    Raises:
+        ValueError: an argument is out of range; when the data is first used, what is wrong with a file.
+    """
+
+    in_evaluation = ("tokenizer", "labels")
+    kind = "annotated"
+
+    def __init__(
+        self,
+        train: str,
+        *,
+        val: str | None = None,
+        test: str | None = None,
+        split: tuple[float, float, float] = (0.8, 0.1, 0.1),
+        tokenizer: Callable[[str], Tokenizer] = WordTokenizer,
+        max_len: int = 128,
+        on_long: OnLong = "refuse",
+        max_tokens: int = 4096,
+        seed: int = 0,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__(max_len=max_len, on_long=on_long, max_tokens=max_tokens, seed=seed, num_workers=num_workers)
+        check_split(split)
+        self.paths = {
+            name: path for name, path in {"train": train, "val": val, "test": test}.items() if path is not None
+        }
+        self.split = tuple(split)
+        self.make_tokenizer = tokenizer
+
+    @abstractmethod
+    def _files(self, path: str) -> list[Document]:
+        """The files of a path."""
+
+    @abstractmethod
+    def _read_examples(self, path: str) -> list[HasTextT]:
+        """The examples of a path, in order."""
+
+    @abstractmethod
+    def _labels_of(self, example: HasTextT) -> tuple[str, ...]:
+        """The labels of an example."""
+
+    @abstractmethod
+    def _encode(self, split: str, examples: list[HasTextT]) -> RowsT:
+        """The rows of a split."""
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        return self.make_tokenizer("\n".join(example.text for example in self._examples["train"]))
+
+    @property
+    def vocab_size(self) -> int:
+        return self.tokenizer.vocab_size
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The names of the classes: the train split's labels, sorted."""
+        return sorted({label for example in self._examples["train"] for label in self._labels_of(example)})
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.labels)
+
+    def describe(self) -> dict[str, Any]:
+        """What a run records of its data."""
+        splits = {name: {"texts": len(rows), "tokens": int(rows.lengths.sum())} for name, rows in self._rows.items()}
+        return {
+            "name": self.kind,
+            "source": self.paths["train"],
+            "digest": self._digest,
+            "splits": splits,
+            "dropped": self.dropped,
+            "labels": self.labels,
+            "tokenizer": type(self.tokenizer).__name__,
+            "vocab_size": self.vocab_size,
+        }
+
+    @cached_property
+    def _examples(self) -> dict[str, list[HasTextT]]:
+        read = {split: self._read_examples(path) for split, path in self.paths.items()}
+        shares = dict(zip(("train", "val", "test"), self.split, strict=True))
+        divided = {split: share for split, share in shares.items() if split == "train" or split not in read}
+        return read | split_examples(read["train"], divided)
+
+    @cached_property
+    def _digest(self) -> str:
+        return content_digest([file for path in self.paths.values() for file in self._files(path)])
+
+    @cached_property
+    def _class_of(self) -> dict[str, int]:
+        return {label: number for number, label in enumerate(self.labels)}
+
+    def _class_at(self, place: str, label: str) -> int:
+        """The class of a label that stands at a place.
+
+        Raises:
+            ValueError: train lacks it.
+        """
+        if label not in self._class_of:
+            raise ValueError(
+                f"{place} has the label {label!r}, which the train split lacks; it has {', '.join(self.labels)}"
+            )
+        return self._class_of[label]
+
+    def _read(self) -> dict[str, RowsT]:
+        return {split: self._encode(split, examples) for split, examples in self._examples.items()}
+
+    def _identity(self) -> dict[str, int | str]:
+        return {
+            "data": self._digest,
+            "split": ", ".join(map(str, self.split)),
+            "labels": ", ".join(self.labels),
+            "tokenizer": tokenizer_digest(self.tokenizer),
+            **super()._identity(),
+        }

@@ -1,0 +1,53 @@
+"""Scores of the entities that BIO tags spell, as one torchmetrics Metric."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+_TAG = re.compile(r"O|[BIES]-.+")
+
+
+def spell_entities(labels: Sequence[str]) -> bool:
+    """Whether every label is O, or B-, I-, E- or S- with a type: tags such as NOUN spell no entities."""
+    return all(_TAG.fullmatch(label) for label in labels)
+
+
+class EntityScores(Metric):
+    """Precision, recall and F1 of entities, micro-averaged: one is right if its type, first and last token all are
+    (Tjong Kim Sang & De Meulder 2003). seqeval reads the entities, as conlleval does: I-X after another tag begins one.
+
+    Counts are reduced over devices, so the result is the corpus's. Without entities a score is 0.
+    """
+
+    full_state_update = False
+    num_right: Tensor
+    num_predicted: Tensor
+    num_true: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        for name in ("num_right", "num_predicted", "num_true"):
+            self.add_state(name, torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+
+    def update(self, predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> None:
+        """Adds sentences: the tags of each."""
+        # It loads scikit-learn, which is slow and of use to this alone.
+        from seqeval.metrics.sequence_labeling import get_entities  # type: ignore[import-untyped]
+
+        for guess, truth in zip(predicted, true, strict=True):
+            found, wanted = set(get_entities(list(guess))), set(get_entities(list(truth)))
+            self.num_right += len(found & wanted)
+            self.num_predicted += len(found)
+            self.num_true += len(wanted)
+
+    def compute(self) -> dict[str, Tensor]:
+        return {
+            "precision": self.num_right / self.num_predicted.clamp(min=1),
+            "recall": self.num_right / self.num_true.clamp(min=1),
+            "f1": 2 * self.num_right / (self.num_predicted + self.num_true).clamp(min=1),
+        }

@@ -1,0 +1,202 @@
+"""TaggedTextDataModule: CoNLL's columns by hand, refusals with file and line, the order of the batches."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from seqlab.batch import IGNORE, LabelledBatch
+from seqlab_data import TaggedTextDataModule
+from seqlab_data.conll_source import TaggedSentence, read_conll
+
+TEXT = """-DOCSTART- -X- -X- O
+
+EU NNP B-NP B-ORG
+rejects VBZ B-VP O
+German JJ B-NP B-MISC
+call NN I-NP O
+
+-DOCSTART-
+Peter NNP B-NP B-PER
+Blackburn NNP I-NP I-PER
+"""
+SENTENCES = [
+    (("EU", "rejects", "German", "call"), ("B-ORG", "O", "B-MISC", "O"), 3),
+    (("Peter", "Blackburn"), ("B-PER", "I-PER"), 9),
+]
+
+
+def write(folder: Path, name: str, content: str | bytes) -> str:
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    return str(folder / name)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TEXT,
+        TEXT.replace(" ", "\t"),
+        TEXT.replace("\n", "\r\n"),
+        TEXT.replace(" ", "  ").replace("\n", " \t\n"),
+        "\ufeff" + TEXT.rstrip("\n"),
+        TEXT + "\n\n\n",
+    ],
+    ids=["spaces", "tabs", "crlf", "more-spaces", "byte-order-mark", "more-blank-lines"],
+)
+def test_sentences_by_hand(tmp_path: Path, text: str) -> None:
+    path = write(tmp_path, "x.conll", text)
+    assert read_conll(path) == [TaggedSentence(words, tags, path, line) for words, tags, line in SENTENCES]
+
+
+def test_columns_are_separated_by_tabs_where_there_is_one(tmp_path: Path) -> None:
+    path = write(tmp_path, "x.conll", "1\t000\tO\nNew York \t-\t B-LOC\n")
+    (sentence,) = read_conll(path)
+    assert (sentence.words, sentence.tags) == (("1", "New York"), ("O", "B-LOC"))
+
+
+@pytest.mark.parametrize(
+    "content, message",
+    [
+        ("a O\nb\n", r"x\.conll, line 2 has one column, 'b'; a line is a token and its tag"),
+        ("a O\n\n\tO\n", r"x\.conll, line 3 has one column, 'O'"),
+        ("a\tO\nb\t\n", r"x\.conll, line 2 has one column, 'b'"),
+        ("", r"x\.conll is empty"),
+        ("\n \n-DOCSTART- O\n", r"x\.conll holds no sentence; give a file of `token tag` lines"),
+        (b"a O\n\xff O\n", r"x\.conll is not UTF-8 text: byte 4 is 0xff"),
+    ],
+)
+def test_bad_files_are_refused_with_file_and_line(tmp_path: Path, content: str | bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_conll(write(tmp_path, "x.conll", content))
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no\.conll is not a file; give a file of `token tag` lines"):
+        read_conll(str(tmp_path / "no.conll"))
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., TaggedTextDataModule]:
+    """Of these files' texts and options; val and test are train unless val is given."""
+
+    def make(train: str = TEXT, val: str | None = None, **options: Any) -> TaggedTextDataModule:
+        held_out = write(tmp_path, "val.conll", val or train)
+        defaults = {"val": held_out, "test": held_out, "max_len": 10, "max_tokens": 100}
+        return TaggedTextDataModule(write(tmp_path, "train.conll", train), **{**defaults, **options})
+
+    return make
+
+
+def test_a_batch_by_hand(make: Callable[..., TaggedTextDataModule]) -> None:
+    data = make(val="Peter B-PER\nrejects O\nFrance O\n\nEU B-ORG\n")
+    data.setup("fit")
+    assert data.labels == ["B-MISC", "B-ORG", "B-PER", "I-PER", "O"]
+    assert (data.num_classes, data.seq_len, data.vocab_size) == (5, 10, 4 + 6)
+    [batch] = data.val_dataloader()
+    peter, rejects, eu = data.tokenizer.encode("Peter rejects EU")
+    assert batch.inputs.tolist() == [[peter, rejects, 3], [eu, 0, 0]]
+    assert batch.pad_mask.tolist() == [[True, True, True], [True, False, False]]
+    assert batch.targets.tolist() == [[2, 4, 4], [1, IGNORE, IGNORE]]
+    assert data.describe()["splits"]["train"] == {"texts": 2, "tokens": 6}
+    assert (data.describe()["name"], data.describe()["labels"]) == ("tagged", data.labels)
+
+
+def test_a_tag_that_train_lacks_is_refused_with_its_line(make: Callable[..., TaggedTextDataModule]) -> None:
+    with pytest.raises(
+        ValueError, match=r"val\.conll, line 4 has the label 'B-LOC', which the train split lacks; it has B-MISC, B-ORG"
+    ):
+        make(val="EU B-ORG\n\nin O\nFrance B-LOC\n").setup("fit")
+
+
+@pytest.mark.parametrize("word", ["New York", "10\u00a0000", "\u00a0"])
+def test_a_token_with_whitespace_is_refused_with_its_line(make: Callable[..., TaggedTextDataModule], word: str) -> None:
+    with pytest.raises(ValueError, match=r"train\.conll, line 2 has the token .*, in which there is whitespace"):
+        make(f"a\tO\n{word}\tO\n").setup("fit")
+
+
+@pytest.mark.parametrize("on_long, lengths", [("drop", [2]), ("cut", [3, 2])])
+def test_long_sentences_are_dropped_or_cut_and_counted(
+    make: Callable[..., TaggedTextDataModule], capsys: pytest.CaptureFixture[str], on_long: str, lengths: list[int]
+) -> None:
+    data = make(max_len=3, on_long=on_long, val="EU O\n")
+    data.setup("fit")
+    reason = f"train: over 3 tokens, {'dropped' if on_long == 'drop' else 'cut'}"
+    assert data.dropped == data.describe()["dropped"] == {reason: 1}
+    assert capsys.readouterr().err == f"data: {reason}: 1\n"
+    [batch] = data.train_dataloader()
+    assert batch.pad_mask.sum(dim=1).tolist() == lengths
+    assert ((batch.targets != IGNORE) == batch.pad_mask).all()
+
+
+def test_a_long_sentence_is_refused_by_default(make: Callable[..., TaggedTextDataModule]) -> None:
+    with pytest.raises(ValueError, match=r"train\.conll, line 3 has a text of 4 tokens, but data\.max_len 3"):
+        make(max_len=3).setup("fit")
+
+
+def many(count: int) -> str:
+    """Sentences of 1 to 5 words, each word once, tagged by its place modulo 3."""
+    numbers = iter(range(10_000))
+    sentences = [[next(numbers) for _ in range(1 + i % 5)] for i in range(count)]
+    return "\n".join("".join(f"w{n} {'OBI'[n % 3]}\n" for n in sentence) for sentence in sentences)
+
+
+def test_words_keep_their_tags_and_the_ranks_share_an_epoch(make: Callable[..., TaggedTextDataModule]) -> None:
+    ranks: list[list[LabelledBatch]] = []
+    for rank in range(4):
+        data = make(many(53), max_tokens=20)
+        share = {"rank": rank, "num_replicas": 4}
+        data.trainer = SimpleNamespace(distributed_sampler_kwargs=share)  # type: ignore[assignment]
+        ranks.append(list(data.val_dataloader()))
+    assert len({len(batches) for batches in ranks}) == 1
+    batches = [batch for batches in ranks for batch in batches]
+    assert all(batch.inputs.numel() <= 20 for batch in batches)
+    pairs = [
+        (data.tokenizer.decode([token]), data.labels[tag])
+        for batch in batches
+        for token, tag in zip(batch.inputs.flatten().tolist(), batch.targets.flatten().tolist(), strict=True)
+        if tag != IGNORE
+    ]
+    assert Counter(pairs) == Counter((f"w{n}", "OBI"[n % 3]) for n in range(len(pairs)))
+    assert len(pairs) == sum(1 + i % 5 for i in range(53))
+    others = [batch for batch in batches if (batch.targets == IGNORE).all()]
+    assert len(others) == -len([b for b in batches if (b.targets != IGNORE).any()]) % 4
+
+
+def test_a_resumed_fit_reads_what_was_left(make: Callable[..., TaggedTextDataModule]) -> None:
+    data = make(many(40), max_tokens=20)
+    batches = data._batches("train", shuffle=True)
+    whole = [batches[k] for k in range(2 * len(batches))]
+    assert len(batches) > 4
+    again = make(many(40), max_tokens=20)
+    again.load_state_dict({**data.state_dict(), "epoch": 0, "batch": 3, "batches": 3})
+    left = list(again.train_dataloader())
+    for batch, expected in zip(left, whole[3 : 3 + len(left)], strict=True):
+        assert all(torch.equal(one, two) for one, two in zip(batch, expected, strict=True))
+    other = make(many(41), max_tokens=20)
+    with pytest.raises(ValueError, match="trained with data"):
+        other.load_state_dict(data.state_dict())
+
+
+def test_it_goes_through_pickle_and_workers(make: Callable[..., TaggedTextDataModule]) -> None:
+    data = make(many(30), max_tokens=20)
+    expected = list(data.train_dataloader())
+    for other in (make(many(30), max_tokens=20, num_workers=1), pickle.loads(pickle.dumps(data))):
+        for batch, alone in zip(other.train_dataloader(), expected, strict=True):
+            assert isinstance(batch, LabelledBatch)
+            assert all(torch.equal(one, two) for one, two in zip(batch, alone, strict=True))
+
+
+def test_one_file_is_divided_by_its_sentences(tmp_path: Path) -> None:
+    path = write(tmp_path, "all.conll", many(300) + "\n" + many(300))
+    data = TaggedTextDataModule(path, split=(0.6, 0.2, 0.2))
+    texts = {name: Counter(sentence.text for sentence in some) for name, some in data._examples.items()}
+    assert sum(counts.total() for counts in texts.values()) == 600
+    assert all(count == 2 for counts in texts.values() for count in counts.values())
+    assert all(abs(len(texts[name]) - 300 * share) < 45 for name, share in (("train", 0.6), ("val", 0.2)))
