@@ -1,0 +1,72 @@
+"""A user's own LightningDataModule, task and model in the folder where they work, named by their class paths: no
+registration anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Seqlab
+
+MODULE = '''
+import lightning as L
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+from seqlab.batch import TokenBatch
+from seqlab.tasks import LanguageModeling
+
+
+class Counting(L.LightningDataModule):
+    """Every sequence counts on from a number, modulo `base`."""
+
+    def __init__(self, base: int = 7):
+        super().__init__()
+        self.vocab_size, self.seq_len = base, 12
+
+    def train_dataloader(self):
+        counted = (torch.arange(64)[:, None] + torch.arange(13)) % self.vocab_size
+        batches = [
+            TokenBatch(some[:, :-1], some[:, 1:], torch.full((len(some),), 12)) for some in counted.split(16)
+        ]
+        return DataLoader(batches, batch_size=None)
+
+    val_dataloader = test_dataloader = train_dataloader
+
+
+class Bigram(nn.Module):
+    def __init__(self, vocab_size: int, seq_len: int, scale: float = 1.0):
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, vocab_size)
+        self.scale = scale
+
+    def forward(self, tokens):
+        return self.scale * self.table(tokens), {}
+
+
+class Loud(LanguageModeling):
+    def on_fit_end(self):
+        print("fitted loudly")
+'''
+
+
+# Lightning's advice on a loader of lists.
+@pytest.mark.filterwarnings("ignore")
+def test_they_are_fitted_by_their_class_paths(
+    tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "counting.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    seqlab = inside(tmp_path)
+    own = ["--data=counting.Counting", "--model=counting.Loud", "--model.model=counting.Bigram"]
+    options = ["--data.base=5", "--model.model.scale=2", "--model.lr=0.5", "--model.warmup_steps=1"]
+    limits = ["--trainer.max_epochs=15", "--run_name=own"]
+    assert "fitted loudly" in seqlab("fit", *own, *options, *limits).stdout
+    tested = seqlab("test", *own, *options, "--ckpt_path=own").stdout
+    (accuracy,) = [line.split("│")[2].strip() for line in tested.splitlines() if "test/accuracy" in line]
+    assert float(accuracy) == 1.0
+    refused = seqlab("fit", *own, "--data.bass=5", code=2).stderr
+    assert "data.bass" in refused and "base" in refused
