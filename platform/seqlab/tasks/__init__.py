@@ -2,8 +2,16 @@
 
 from seqlab.tasks.classification import Classification
 from seqlab.tasks.language_modeling import LanguageModeling
+from seqlab.tasks.masked_language_modeling import MaskedLanguageModeling
 from seqlab.tasks.scheduled_sampling import ScheduledSampling
 from seqlab.tasks.tagging import Tagging
 from seqlab.tasks.translation import Translation
 
-__all__ = ["Classification", "LanguageModeling", "ScheduledSampling", "Tagging", "Translation"]
+__all__ = [
+    "Classification",
+    "LanguageModeling",
+    "MaskedLanguageModeling",
+    "ScheduledSampling",
+    "Tagging",
+    "Translation",
+]

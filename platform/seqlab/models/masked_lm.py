@@ -1,0 +1,41 @@
+"""A masked language model.
+
+B batch, T length, D d_model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqlab.models.encoder import Encoder
+
+
+class MaskedLM(nn.Module):
+    """An encoder, and what each token was: a linear layer, GELU and a norm, then the embeddings' own weights and a bias
+    (Devlin et al. 2019, "BERT", section 3.1, task 1, and their code).
+
+    Args:
+        vocab_size: number of tokens of the data; the model has one more, the mask.
+        max_seq_len: the training length.
+        encoder: called with V = vocab_size + 1 and max_seq_len.
+
+    Attributes:
+        mask_id: the token that stands for one that is to be found.
+    """
+
+    def __init__(self, vocab_size: int, max_seq_len: int, *, encoder: Callable[[int, int], Encoder]) -> None:
+        super().__init__()
+        self.mask_id = vocab_size
+        self.encoder = encoder(vocab_size + 1, max_seq_len)
+        d_model = self.encoder.d_model
+        self.transform, self.norm = nn.Linear(d_model, d_model), nn.LayerNorm(d_model)
+        self.bias = nn.Parameter(torch.zeros(vocab_size + 1))
+
+    def forward(self, tokens: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
+        """tokens (B, T) and pad_mask (B, T), True = a real token: logits (B, T, V) of what each token was."""
+        x = self.norm(F.gelu(self.transform(self.encoder(tokens, pad_mask=pad_mask))))
+        return F.linear(x, self.encoder.embedding.weight, self.bias)

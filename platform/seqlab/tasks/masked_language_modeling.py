@@ -1,0 +1,101 @@
+"""Masked language modelling: find the tokens that were hidden.
+
+B batch, T length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torchmetrics import MeanMetric
+
+from seqlab.batch import IGNORE, TokenBatch
+from seqlab.models import MaskedLM
+from seqlab.tasks.length_buckets import MeanByLength
+from seqlab.tasks.task import Task
+
+
+class Masked(NamedTuple):
+    """tokens (B, T), what is read; targets (B, T), what the chosen tokens were, `IGNORE` elsewhere."""
+
+    tokens: Tensor
+    targets: Tensor
+
+
+class MaskedLanguageModeling(Task):
+    """Trains on the cross-entropy of tokens that are chosen anew for each batch (Devlin et al. 2019, "BERT", section
+    3.1), and reports loss, perplexity and accuracy on a choice that is the same in every validation; the loss by
+    position too.
+
+    Args:
+        vocab_size: number of tokens; the data module tells it.
+        seq_len: training length in tokens; the data module tells it.
+        model: called with vocab_size and seq_len.
+        share: of the tokens that are chosen.
+        optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
+
+    Raises:
+        ValueError: a share that is not above 0 and at most 1.
+    """
+
+    next_command = "seqlab compare"
+
+    def __init__(
+        self,
+        vocab_size: int,
+        seq_len: int,
+        *,
+        model: Callable[[int, int], MaskedLM],
+        share: float = 0.15,
+        **optim: Any,
+    ) -> None:
+        super().__init__(model(vocab_size, seq_len), **optim)
+        if not 0 < share <= 1:
+            raise ValueError(f"share must be above 0 and at most 1, got {share}")
+        self.model: Any
+        self.seq_len = seq_len
+        self.share = share
+        self.loss, self.accuracy, self.loss_by_position = MeanMetric(), MeanMetric(), MeanByLength()
+
+    def training_step(self, batch: TokenBatch, batch_idx: int) -> Tensor:
+        masked = self.masked(batch)
+        logits = self.model(masked.tokens).float().flatten(0, 1)
+        nats = F.cross_entropy(logits, masked.targets.flatten(), ignore_index=IGNORE, reduction="sum")
+        loss = nats / (masked.targets != IGNORE).sum().clamp(min=1)
+        self.log("train/loss", loss.detach(), prog_bar=True)
+        return loss
+
+    def evaluate(self, batch: TokenBatch) -> None:
+        seeded = torch.Generator(batch.tokens.device).manual_seed(int(batch.tokens.sum()))
+        masked = self.masked(batch, seeded)
+        chosen = masked.targets != IGNORE
+        logits, targets = self.model(masked.tokens)[chosen].float(), masked.targets[chosen]
+        nats = F.cross_entropy(logits, targets, reduction="none")
+        self.loss.update(nats)
+        self.accuracy.update((logits.argmax(dim=-1) == targets).float())
+        self.loss_by_position.update(nats, chosen.nonzero()[:, 1] + 1)
+
+    def log_scores(self, stage: str) -> None:
+        loss = self.loss.compute()
+        scores = {"loss": loss, "perplexity": loss.exp(), "accuracy": self.accuracy.compute()}
+        scores |= {f"loss_by_position/{name}": value for name, value in self.loss_by_position.compute().items()}
+        for name, value in scores.items():
+            self.log(f"{stage}/{name}", value.float(), prog_bar=name in ("loss", "accuracy"))
+        for metric in (self.loss, self.accuracy, self.loss_by_position):
+            metric.reset()
+
+    def masked(self, batch: TokenBatch, generator: torch.Generator | None = None) -> Masked:
+        """A choice of the tokens that count: of it 80% are hidden, 10% are any token, and 10% stay."""
+        tokens = batch.tokens
+
+        def draw() -> Tensor:
+            return torch.rand(tokens.shape, device=tokens.device, generator=generator)
+
+        chosen, fate = (draw() < self.share) & (batch.targets != IGNORE), draw()
+        others = (draw() * self.model.mask_id).long()
+        read = torch.where(fate < 0.8, self.model.mask_id, torch.where(fate < 0.9, others, tokens))
+        return Masked(torch.where(chosen, read, tokens), tokens.masked_fill(~chosen, IGNORE))

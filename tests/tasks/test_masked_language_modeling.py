@@ -1,0 +1,108 @@
+"""Masked language modelling: what is hidden, what counts, one choice for every validation, and that it learns."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from seqlab.attention import Attention, Bidirectional
+from seqlab.batch import IGNORE, TokenBatch
+from seqlab.models import Encoder, MaskedLM
+from seqlab.positions import Learned
+from seqlab.recurrence import GRU
+from seqlab.tasks import MaskedLanguageModeling
+
+VOCAB_SIZE = 11
+
+# Lightning's advice for longer fits, and what it uses of torch that is deprecated.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
+]
+
+
+class Certain(nn.Module):
+    """Takes every token for what it reads, and the mask for token 0."""
+
+    mask_id = VOCAB_SIZE
+
+    def __init__(self, vocab_size: int, seq_len: int) -> None:
+        super().__init__()
+        self.sure = nn.Parameter(torch.tensor(9.0))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.sure * nn.functional.one_hot(tokens % VOCAB_SIZE, VOCAB_SIZE + 1)
+
+
+def batch(rows: int, length: int) -> TokenBatch:
+    tokens = torch.randint(VOCAB_SIZE, (rows, length))
+    return TokenBatch(tokens, tokens.roll(-1, dims=1), torch.full((rows,), length))
+
+
+def trainer(folder: Path, **options: Any) -> L.Trainer:
+    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+    return L.Trainer(default_root_dir=folder, accelerator="cpu", enable_checkpointing=False, **quiet, **options)
+
+
+@pytest.mark.parametrize("share", [0.15, 0.6])
+def test_what_is_chosen_and_what_becomes_of_it(share: float) -> None:
+    task, some = MaskedLanguageModeling(VOCAB_SIZE, 500, model=Certain, share=share), batch(200, 500)
+    some.targets[:, 400:] = IGNORE
+    tokens, targets = task.masked(some)
+    chosen = targets != IGNORE
+    assert torch.equal(targets[chosen], some.tokens[chosen]) and torch.equal(tokens[~chosen], some.tokens[~chosen])
+    assert not chosen[:, 400:].any()
+    assert float(chosen[:, :400].double().mean()) == pytest.approx(share, abs=0.01)
+    read, was = tokens[chosen], targets[chosen]
+    hidden = read == task.model.mask_id
+    assert float(hidden.double().mean()) == pytest.approx(0.8, abs=0.015)
+    # Of the others half are drawn from all tokens, of which one in eleven is the same.
+    assert float((read == was)[~hidden].double().mean()) == pytest.approx(0.5 + 0.5 / VOCAB_SIZE, abs=0.03)
+    assert set(read[~hidden & (read != was)].tolist()) == set(range(VOCAB_SIZE))
+
+
+def test_every_validation_chooses_the_same_and_scores_it(tmp_path: Path) -> None:
+    task, batches = MaskedLanguageModeling(VOCAB_SIZE, 60, model=Certain), [batch(8, 60), batch(3, 60)]
+    loader = DataLoader(batches, batch_size=None)
+    (first,) = trainer(tmp_path).validate(task, loader, verbose=False)
+    torch.manual_seed(7)
+    (second,) = trainer(tmp_path).validate(task, loader, verbose=False)
+    assert first == second
+    nats, right = [], []
+    for some in batches:
+        tokens, targets = task.masked(some, torch.Generator().manual_seed(int(some.tokens.sum())))
+        logits = task.model(tokens).double()[targets != IGNORE].log_softmax(-1)
+        counted = targets[targets != IGNORE]
+        nats += (-logits[range(len(counted)), counted]).tolist()
+        right += (logits.argmax(-1) == counted).tolist()
+    assert first["val/loss"] == pytest.approx(sum(nats) / len(nats), rel=1e-5)
+    assert first["val/accuracy"] == pytest.approx(sum(right) / len(right))
+    assert sum(right) < len(right) and {"val/loss_by_position/1-8", "val/loss_by_position/33-64"} <= set(first)
+
+
+@pytest.mark.parametrize(
+    "mixer", [partial(Attention, num_heads=2, pattern=Bidirectional), partial(GRU, bidirectional=True)]
+)
+def test_it_learns_to_find_what_its_neighbours_tell(mixer: Any, tmp_path: Path) -> None:
+    counted = (torch.arange(22)[:, None] + torch.zeros(13, dtype=torch.int64)) % VOCAB_SIZE
+    some = TokenBatch(counted[:, :-1], counted[:, 1:], torch.full((22,), 12))
+    encoder = partial(Encoder, d_model=32, num_layers=1, mixer=mixer, positions=Learned)
+    task = MaskedLanguageModeling(
+        VOCAB_SIZE, 12, model=partial(MaskedLM, encoder=encoder), lr=5e-3, warmup_steps=20, weight_decay=0.0
+    )
+    fit = trainer(tmp_path, max_steps=100)
+    fit.fit(task, DataLoader([some], batch_size=None))
+    (scores,) = fit.validate(task, DataLoader([some], batch_size=None), verbose=False)
+    assert scores["val/accuracy"] > 0.9  # by chance 1 in 11
+
+
+def test_bad_input() -> None:
+    with pytest.raises(ValueError, match="share must be above 0 and at most 1, got 0"):
+        MaskedLanguageModeling(VOCAB_SIZE, 8, model=Certain, share=0)
