@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 PAD, BOS, SEP = 0, 1, 2
 FIRST_SYMBOL = 3
@@ -39,6 +40,11 @@ class Draw:
 
     def integers(self, bound: int, count: int) -> list[int]:
         return [self.integer(bound) for _ in range(count)]
+
+    def uniform(self, count: int) -> NDArray[np.float64]:
+        """So many numbers from 0 to 1, without 1."""
+        numbers: NDArray[np.float64] = (self._bits.random_raw(count) >> np.uint64(11)) * np.float64(2.0**-53)
+        return numbers
 
     def sample(self, bound: int, count: int) -> list[int]:
         """So many different ones of 0, ..., bound - 1, in random order."""

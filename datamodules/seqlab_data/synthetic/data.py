@@ -21,6 +21,19 @@ from seqlab_data.synthetic.base import PAD, Draw, SyntheticTask
 SPLITS = ("train", "val", "test")
 
 
+def check_lengths(shortest: int, **options: tuple[int, int]) -> None:
+    """Refuses an option of `data` that is not a least and a greatest length from `shortest` on.
+
+    Raises:
+        ValueError: an option is none.
+    """
+    for name, (least, most) in options.items():
+        if not shortest <= least <= most:
+            raise ValueError(
+                f"data.{name} must be a least and a greatest length from {shortest} on, got {(least, most)}"
+            )
+
+
 class Examples:
     """The examples of a split, made from (seed, split, index).
 
@@ -90,9 +103,7 @@ class SyntheticDataModule(SequenceDataModule[TokenBatch]):
     ) -> None:
         super().__init__(seed=seed, num_workers=num_workers)
         check_at_least(1, num_train=num_train, num_eval=num_eval, batch_size=batch_size)
-        for name, (least, most) in (("train_lengths", train_lengths), ("test_lengths", test_lengths)):
-            if not 1 <= least <= most:
-                raise ValueError(f"data.{name} must be a least and a greatest length from 1 on, got {(least, most)}")
+        check_lengths(1, train_lengths=train_lengths, test_lengths=test_lengths)
         self.task = task()
         self.batch_size = batch_size
         lengths = {"train": train_lengths, "val": train_lengths, "test": test_lengths}

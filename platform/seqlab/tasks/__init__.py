@@ -3,6 +3,7 @@
 from seqlab.tasks.classification import Classification
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tasks.masked_language_modeling import MaskedLanguageModeling
+from seqlab.tasks.regression import Regression
 from seqlab.tasks.scheduled_sampling import ScheduledSampling
 from seqlab.tasks.tagging import Tagging
 from seqlab.tasks.translation import Translation
@@ -11,6 +12,7 @@ __all__ = [
     "Classification",
     "LanguageModeling",
     "MaskedLanguageModeling",
+    "Regression",
     "ScheduledSampling",
     "Tagging",
     "Translation",

@@ -23,6 +23,7 @@ BLOCK_MODULES = (
     "seqlab.recurrence",
     "seqlab.tasks",
     "seqlab.training.attention_maps",
+    "seqlab_data.adding",
     "seqlab_data.labelled",
     "seqlab_data.parallel",
     "seqlab_data.synthetic",

@@ -1,0 +1,77 @@
+"""Regression: a number for each sequence.
+
+B batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchmetrics import MeanMetric
+
+from seqlab.batch import LabelledBatch
+from seqlab.tasks.length_buckets import MeanByLength
+from seqlab.tasks.task import Task
+
+
+class Regression(Task):
+    """Trains on the mean squared error, and reports it as the loss, by length too, beside the mean absolute error.
+
+    Args:
+        vocab_size: number of features of an input, or of tokens; the data module tells it.
+        num_classes: 1, the numbers that are predicted of a sequence; the data module tells it.
+        seq_len: the longest input; the data module tells it.
+        model: called with these three.
+        optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
+    """
+
+    next_command = "seqlab compare"
+
+    def __init__(
+        self,
+        vocab_size: int,
+        num_classes: int,
+        seq_len: int,
+        *,
+        model: Callable[[int, int, int], nn.Module],
+        **optim: Any,
+    ) -> None:
+        super().__init__(model(vocab_size, num_classes, seq_len), **optim)
+        self.seq_len = seq_len
+        self.loss, self.absolute, self.loss_by_length = MeanMetric(), MeanMetric(), MeanByLength()
+
+    def training_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
+        # A rank that has no sequence left in an epoch's last batch is given one whose target is not a number.
+        real = batch.targets.isfinite()
+        errors = (self._predicted(batch) - batch.targets.nan_to_num()).square() * real
+        loss: Tensor = errors.sum() / real.sum().clamp(min=1)
+        self.log("train/loss", loss.detach(), prog_bar=True)
+        return loss
+
+    def predict_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
+        """(B,) float32."""
+        return self._predicted(batch)
+
+    def evaluate(self, batch: LabelledBatch) -> None:
+        real = batch.targets.isfinite()
+        predicted, targets = self._predicted(batch)[real], batch.targets[real]
+        squared = F.mse_loss(predicted, targets, reduction="none")
+        self.loss.update(squared)
+        self.absolute.update((predicted - targets).abs())
+        self.loss_by_length.update(squared, batch.pad_mask.sum(dim=1)[real])
+
+    def log_scores(self, stage: str) -> None:
+        scores = {"loss": self.loss.compute(), "mean_absolute_error": self.absolute.compute()}
+        scores |= {f"loss_by_length/{name}": value.float() for name, value in self.loss_by_length.compute().items()}
+        for name, value in scores.items():
+            self.log(f"{stage}/{name}", value, prog_bar=name == "loss")
+        for metric in (self.loss, self.absolute, self.loss_by_length):
+            metric.reset()
+
+    def _predicted(self, batch: LabelledBatch) -> Tensor:
+        """(B,) float32."""
+        y: Tensor = self.model(batch.inputs, pad_mask=batch.pad_mask)
+        return y.squeeze(-1).float()
