@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from seqlab_data.images import ImageDataModule
     from seqlab_data.labelled import LabelledTextDataModule
     from seqlab_data.parallel import ParallelTextDataModule
     from seqlab_data.synthetic import SyntheticDataModule
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from seqlab_data.text import TextDataModule
 
 __all__ = [
+    "ImageDataModule",
     "LabelledTextDataModule",
     "ParallelTextDataModule",
     "SyntheticDataModule",
@@ -23,6 +25,7 @@ __all__ = [
     "TextDataModule",
 ]
 MODULES = {
+    "ImageDataModule": "seqlab_data.images",
     "LabelledTextDataModule": "seqlab_data.labelled",
     "ParallelTextDataModule": "seqlab_data.parallel",
     "SyntheticDataModule": "seqlab_data.synthetic",

@@ -22,6 +22,7 @@ BLOCK_MODULES = (
     "seqlab.positions",
     "seqlab.recurrence",
     "seqlab.tasks",
+    "seqlab_data.images",
     "seqlab_data.labelled",
     "seqlab_data.parallel",
     "seqlab_data.synthetic",
@@ -30,7 +31,7 @@ BLOCK_MODULES = (
     "seqlab_data.tokenizers",
 )
 TRUSTED_ROOTS = ("seqlab", "seqlab_data", "torch", "lightning", "pytorch_lightning")
-LINKS = ("vocab_size", "target_vocab_size", "num_classes", "seq_len")
+LINKS = ("vocab_size", "target_vocab_size", "num_features", "num_classes", "seq_len")
 """What the data module tells the task, so that a config never repeats a number."""
 
 

@@ -94,6 +94,7 @@ def _concrete(base: type) -> Iterator[type]:
     """Of the class itself and those below it, what is seqlab's and can be made."""
     if not inspect.isabstract(base) and ABC not in base.__bases__ and base.__module__.startswith("seqlab"):
         yield base
+    subclass: type
     for subclass in base.__subclasses__():
         yield from _concrete(subclass)
 
