@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seqlab_data.adding import AddingDataModule
+    from seqlab_data.images import ImageDataModule
     from seqlab_data.labelled import LabelledTextDataModule
     from seqlab_data.parallel import ParallelTextDataModule
     from seqlab_data.synthetic import SyntheticDataModule
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AddingDataModule",
+    "ImageDataModule",
     "LabelledTextDataModule",
     "ParallelTextDataModule",
     "SyntheticDataModule",
@@ -26,6 +28,7 @@ __all__ = [
 ]
 MODULES = {
     "AddingDataModule": "seqlab_data.adding",
+    "ImageDataModule": "seqlab_data.images",
     "LabelledTextDataModule": "seqlab_data.labelled",
     "ParallelTextDataModule": "seqlab_data.parallel",
     "SyntheticDataModule": "seqlab_data.synthetic",

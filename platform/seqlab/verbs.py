@@ -272,6 +272,8 @@ def classify(options: argparse.Namespace) -> int:
 
     loaded = load_run(options.target, trust=options.trust)
     _check_model(loaded, (BagOfWords, Classifier, Tagger), "classify reads texts")
+    if loaded.tokenizer is None:
+        raise ValueError("classify reads texts: it needs a run that was trained on some, this one reads features")
     for number, line in enumerate(sys.stdin, start=1):
         text = line.rstrip("\n")
         tokens = torch.tensor([loaded.tokenizer.encode(text)])

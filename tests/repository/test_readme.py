@@ -6,6 +6,7 @@ import re
 import shlex
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -33,6 +34,7 @@ def test_commands_do_what_is_shown(
     (tmp_path / "labelled.txt").write_text(labelled, encoding="utf-8")
     tagged = "".join(f"film\tO\n{n}\tB-NUM\n\n" for n in range(60))
     (tmp_path / "tagged.conll").write_text(tagged, encoding="utf-8")
+    np.savez(tmp_path / "images.npz", images=np.random.default_rng(0).random((60, 4, 4)), labels=np.arange(60) % 2)
     code = main([*shlex.split(command)[1:], "--trainer.fast_dev_run=true"])
     assert code == (2 if answer else 0)
     if answer:

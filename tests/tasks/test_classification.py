@@ -41,7 +41,7 @@ def batch(first: list[int], classes: list[int]) -> LabelledBatch:
 
 def test_scores_are_the_corpuss(tmp_path: Path) -> None:
     """Six rows, of which four are right, in batches of 4, 2 and one that counts for nothing."""
-    task = Classification(3, 3, 1, model=Echo)
+    task = Classification(3, 1, vocab_size=3, model=Echo)
     batches = [batch([0, 1, 2, 0], [0, 1, 2, 1]), batch([0, 1], [0, 2]), batch([1], [IGNORE])]
     trainer = L.Trainer(
         accelerator="cpu",
@@ -73,12 +73,17 @@ def test_accuracy_by_length_counts_real_tokens(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_counts_for_nothing_teaches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = Classification(3, 3, 1, model=Echo)
+    task = Classification(3, 1, vocab_size=3, model=Echo)
     monkeypatch.setattr(task, "log", lambda *args, **kwargs: None)
     loss = task.training_step(batch([1], [IGNORE]), 0)
     loss.backward()
     assert loss == 0 and task.model.sure.grad == 0
     assert task.training_step(batch([1, 2], [1, 1]), 0) > 0
+
+
+def test_data_that_tells_neither_tokens_nor_features_is_refused() -> None:
+    with pytest.raises(ValueError, match="needs data that tells its vocab_size or its num_features"):
+        Classification(3, 1, model=Echo)
 
 
 def test_the_figure_says_what_it_shows() -> None:

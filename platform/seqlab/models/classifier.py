@@ -1,6 +1,6 @@
 """Classifiers of whole sequences.
 
-B batch, T length, D d_model, C classes.
+B batch, T length, F features, D d_model, C classes.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.mixer import count_real
-from seqlab.models.encoder import Encoder
+from seqlab.models.encoder import Encoder, check_inputs
+from seqlab.nn.padding import leading_pads, rotate_rows
 
 
 class Classifier(nn.Module):
-    """An encoder, one vector of its outputs, and a linear layer.
+    """An encoder, one vector of its outputs, and a linear layer. Over patches and with a class token it is ViT
+    (Dosovitskiy et al. 2021, equations 1 to 4).
 
     Args:
-        vocab_size: number of tokens.
+        vocab_size: number of tokens, or of features.
         num_classes: C.
         max_seq_len: the training length.
         encoder: called with vocab_size and max_seq_len.
-        pool: "mean" of the outputs at real tokens, or the "first" or "last" one of these.
+        pool: "mean" of the outputs at real tokens, the "first" or "last" one of these, or that of a "class" token, a
+            trained vector put before the others.
         dropout: on the pooled vector, in training.
     """
 
@@ -34,18 +37,27 @@ class Classifier(nn.Module):
         max_seq_len: int,
         *,
         encoder: Callable[[int, int], Encoder],
-        pool: Literal["mean", "first", "last"] = "mean",
+        pool: Literal["mean", "first", "last", "class"] = "mean",
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.encoder = encoder(vocab_size, max_seq_len)
+        has_token = pool == "class"
+        self.encoder = encoder(vocab_size, max_seq_len + has_token)
+        self.class_token = nn.Parameter(torch.zeros(self.encoder.d_model)) if has_token else None
         self.pool = pool
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(self.encoder.d_model, num_classes)
 
-    def forward(self, tokens: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
-        """tokens (B, T) and pad_mask (B, T), True = a real token: logits (B, C)."""
-        y: Tensor = self.head(self.dropout(pooled(self.encoder(tokens, pad_mask=pad_mask), pad_mask, self.pool)))
+    def forward(self, inputs: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
+        """inputs (B, T) tokens or (B, T, F) features, and pad_mask (B, T), True = a real token: logits (B, C).
+
+        Raises:
+            ValueError: as of `Encoder`.
+        """
+        x = self.encoder.embed(inputs)
+        if self.class_token is not None:
+            x, pad_mask = prepended(self.class_token, x, pad_mask)
+        y: Tensor = self.head(self.dropout(pooled(self.encoder.mix(x, pad_mask=pad_mask), pad_mask, self.pool)))
         return y
 
 
@@ -69,13 +81,28 @@ class BagOfWords(nn.Module):
         self.head = nn.Linear(d_model, num_classes)
 
     def forward(self, tokens: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
-        """tokens (B, T) and pad_mask (B, T), True = a real token: logits (B, C)."""
+        """tokens (B, T) and pad_mask (B, T), True = a real token: logits (B, C).
+
+        Raises:
+            ValueError: the inputs are features.
+        """
+        check_inputs(self.embedding, tokens)
         y: Tensor = self.head(self.dropout(pooled(self.embedding(tokens), pad_mask, "mean")))
         return y
 
 
+def prepended(token: Tensor, x: Tensor, pad_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """A vector (D,) before the real rows of x (B, T, D): (B, T + 1, D) and its pad_mask. Leading pads go to the end."""
+    tokens = token.expand(len(x), 1, -1)
+    if pad_mask is None:
+        return torch.cat((tokens, x), dim=1), None
+    lead = leading_pads(pad_mask)
+    mask = torch.cat((pad_mask.new_ones(len(x), 1), rotate_rows(pad_mask, lead)), dim=1)
+    return torch.cat((tokens, rotate_rows(x, lead)), dim=1), mask
+
+
 def pooled(x: Tensor, pad_mask: Tensor | None, pool: str) -> Tensor:
-    """One vector (B, D) of x (B, T, D). Of a row without real tokens the mean is 0."""
+    """One vector (B, D) of x (B, T, D); of "class", the first. Of a row without real tokens the mean is 0."""
     if pad_mask is None:
         pad_mask = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
     if pool == "mean":

@@ -1,6 +1,6 @@
 """The encoder: embed a sequence and mix it both ways.
 
-B batch, T length, D d_model.
+B batch, T length, F features, D d_model.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from seqlab.positions import PositionalEncoding, Sinusoidal
 
 
 class Encoder(nn.Module):
-    """Tokens to a vector each, over any mixer and any positional encoding (Vaswani et al. 2017, section 3.1).
+    """Tokens, or features, to a vector each, over any mixer and any positional encoding (Vaswani et al. 2017, section
+    3.1; Dosovitskiy et al. 2021, "ViT", equations 1 to 3).
 
     Args:
-        vocab_size: number of tokens V.
+        vocab_size: number of tokens; of features F, where `embed` takes these.
         max_seq_len: the training length; encodings with a limit reach this far.
         mixer: called with d_model and the layer's index; a list is repeated over the layers. It need not be causal.
         positions: called with d_model and max_seq_len.
         block: called with d_model and the layer's mixer.
+        embed: called with vocab_size and d_model: `nn.Embedding` of tokens, `nn.Linear` of features.
         scale_embeddings: whether embeddings are multiplied by sqrt(d_model) (section 3.4).
         dropout: on the embeddings, in training.
     """
@@ -39,12 +41,13 @@ class Encoder(nn.Module):
         num_layers: int = 3,
         positions: Callable[[int, int], PositionalEncoding] = Sinusoidal,
         block: Callable[[int, Mixer], Block] = Block,
+        embed: Callable[[int, int], nn.Module] = nn.Embedding,
         scale_embeddings: bool = True,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.d_model = d_model
-        self.embedding = nn.Embedding(vocab_size, d_model)
+        self.embedding = embed(vocab_size, d_model)
         self.scale = math.sqrt(d_model) if scale_embeddings else 1.0
         self.positions = positions(d_model, max_seq_len)
         self.dropout = nn.Dropout(dropout)
@@ -52,12 +55,37 @@ class Encoder(nn.Module):
         self.max_seq_len = self.positions.max_seq_len
         init_transformer(self)
 
-    def forward(self, tokens: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
-        """tokens (B, T) int64 and pad_mask (B, T) bool, True = a real token: (B, T, D).
+    def forward(self, inputs: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
+        """inputs (B, T) int64 tokens or (B, T, F) features, and pad_mask (B, T) bool, True = a real token: (B, T, D).
 
         Raises:
-            ValueError: the input is longer than the positions reach.
+            ValueError: the input is longer than the positions reach, or is features where `embed` takes tokens.
         """
-        x = self.positions.embed(self.scale * self.embedding(tokens), real_positions(None, pad_mask, tokens))
+        return self.mix(self.embed(inputs), pad_mask=pad_mask)
+
+    def embed(self, inputs: Tensor) -> Tensor:
+        """Inputs as `forward` takes them to vectors (B, T, D), which know no positions yet."""
+        check_inputs(self.embedding, inputs)
+        x: Tensor = self.scale * self.embedding(inputs)
+        return x
+
+    def mix(self, x: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
+        """Vectors (B, T, D) to (B, T, D), told their positions and mixed."""
+        x = self.positions.embed(x, real_positions(None, pad_mask, x))
         y: Tensor = self.stack(self.dropout(x), pad_mask=pad_mask)[0]
         return y
+
+
+def check_inputs(embedding: nn.Module, inputs: Tensor) -> None:
+    """Refuses features where an embedding takes tokens, and tokens where it takes features.
+
+    Raises:
+        ValueError: they do not fit.
+    """
+    takes_tokens = isinstance(embedding, nn.Embedding)
+    if inputs.is_floating_point() == takes_tokens:
+        given, fitting = ("features", "torch.nn.Linear") if takes_tokens else ("tokens", "torch.nn.Embedding")
+        raise ValueError(
+            f"the inputs are {given}, which {type(embedding).__name__} does not embed; set the encoder's embed to "
+            f"{fitting}"
+        )

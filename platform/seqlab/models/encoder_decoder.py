@@ -43,7 +43,7 @@ class EncoderDecoder(nn.Module):
 
     Raises:
         ValueError: a mixer that is not causal, a `cross` that does not look at the source, or one embedding for
-            vocabularies of two sizes.
+            vocabularies of two sizes or for features.
     """
 
     def __init__(
@@ -69,8 +69,14 @@ class EncoderDecoder(nn.Module):
         self.vocab_size = target_vocab_size
         self.encoder = encoder(vocab_size, max_seq_len)
         d_model = self.encoder.d_model
-        shared = tie_embeddings == "all"
-        self.embedding = self.encoder.embedding if shared else nn.Embedding(target_vocab_size, d_model)
+        if tie_embeddings != "all":
+            self.embedding = nn.Embedding(target_vocab_size, d_model)
+        elif isinstance(self.encoder.embedding, nn.Embedding):
+            self.embedding = self.encoder.embedding
+        else:
+            raise ValueError(
+                'tie_embeddings "all" needs a source of tokens, this encoder embeds features; use "target"'
+            )
         self.positions = positions(d_model, max_seq_len)
         pattern = mixer if isinstance(mixer, list) else [mixer]
         mixers: list[Mixer] = []

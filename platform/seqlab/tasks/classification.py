@@ -21,26 +21,34 @@ class Classification(Task):
     validation the confusion matrix as a figure.
 
     Args:
-        vocab_size, num_classes: numbers of tokens and of classes; the data module tells them.
+        num_classes: number of classes; the data module tells it.
         seq_len: the longest input in tokens; the data module tells it.
-        model: called with these three.
+        vocab_size, num_features: number of tokens, or of each one's features; the data module tells one of them.
+        model: called with this number, num_classes and seq_len.
         label_smoothing: in training only (Szegedy et al. 2016).
         optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
-    """
 
-    next_command = "seqlab classify {run} < FILE"
+    Raises:
+        ValueError: data that tells neither of the two, or an option is out of range.
+    """
 
     def __init__(
         self,
-        vocab_size: int,
         num_classes: int,
         seq_len: int,
         *,
+        vocab_size: int | None = None,
+        num_features: int | None = None,
         model: Callable[[int, int, int], nn.Module],
         label_smoothing: float = 0.0,
         **optim: Any,
     ) -> None:
-        super().__init__(model(vocab_size, num_classes, seq_len), **optim)
+        size = vocab_size if num_features is None else num_features
+        if size is None:
+            raise ValueError("classification needs data that tells its vocab_size or its num_features, this tells none")
+        super().__init__(model(size, num_classes, seq_len), **optim)
+        next_verb = "classify {run} < FILE" if num_features is None else "test --config ... --ckpt_path {run}"
+        self.next_command = f"seqlab {next_verb}"
         self.seq_len = seq_len
         self.label_smoothing = label_smoothing
         self.loss = MeanMetric()

@@ -24,6 +24,7 @@ BLOCK_MODULES = (
     "seqlab.tasks",
     "seqlab.training.attention_maps",
     "seqlab_data.adding",
+    "seqlab_data.images",
     "seqlab_data.labelled",
     "seqlab_data.parallel",
     "seqlab_data.synthetic",
@@ -32,7 +33,7 @@ BLOCK_MODULES = (
     "seqlab_data.tokenizers",
 )
 TRUSTED_ROOTS = ("seqlab", "seqlab_data", "torch", "lightning", "pytorch_lightning")
-LINKS = ("vocab_size", "target_vocab_size", "num_classes", "seq_len")
+LINKS = ("vocab_size", "target_vocab_size", "num_features", "num_classes", "seq_len")
 """What the data module tells the task, so that a config never repeats a number."""
 
 

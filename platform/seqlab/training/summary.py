@@ -40,7 +40,8 @@ def model_table(model: nn.Module, seq_len: int) -> Table:
     table.add_column(type(model).__name__)
     table.add_column("parameters", justify="right", no_wrap=True)
     table.add_column(f"state at {seq_len} tokens", justify="right")
-    parts = [
+    own = [(name, f"a vector of {p.numel()}", p.numel(), 0) for name, p in model.named_parameters(recurse=False)]
+    parts = own + [
         (name, describe(part), sum(p.numel() for p in part.parameters()), _state_size(part, seq_len))
         for name, part in _parts(model)
     ]

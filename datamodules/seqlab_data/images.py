@@ -1,0 +1,224 @@
+"""Labelled images as sequences of patches: a LightningDataModule.
+
+B batch, N images, H height, W width, C channels, P patch size, T patches of an image, F = P P C features.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from seqlab.batch import IGNORE, LabelledBatch
+from seqlab_data.base import SequenceDataModule, check_at_least, check_split
+from seqlab_data.batch_order import Batches
+from seqlab_data.image_source import Images, read_images
+from seqlab_data.splits import split_of
+
+
+class ImageRows:
+    """Images and their classes.
+
+    Args:
+        images: (N, H, W, C).
+        classes: (N,) int64.
+        mean, std: (C,); what is read is (image - mean) / std.
+    """
+
+    def __init__(
+        self,
+        images: NDArray[Any],
+        classes: NDArray[np.int64],
+        patch_size: int,
+        mean: NDArray[np.float64],
+        std: NDArray[np.float64],
+    ) -> None:
+        self.images = images
+        self.classes = torch.from_numpy(classes)
+        self.patch_size = patch_size
+        self.mean = mean
+        self.std = std
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def read(self, indices: NDArray[np.int64], /) -> LabelledBatch:
+        """The images with these indices, (B,): inputs (B, T, F). With none, one image whose class is ignored."""
+        wanted = indices if len(indices) else np.zeros(1, dtype=np.int64)
+        scaled = ((self.images[wanted] - self.mean) / self.std).astype(np.float32)
+        inputs = torch.from_numpy(patches(scaled, self.patch_size))
+        classes = self.classes[torch.from_numpy(wanted)]
+        if not len(indices):
+            classes.fill_(IGNORE)
+        return LabelledBatch(inputs, torch.ones(inputs.shape[:2], dtype=torch.bool), classes)
+
+
+class ImageDataModule(SequenceDataModule[LabelledBatch]):
+    """Images, each with one of a few labels, read as sequences of features. docs/data.md has the guarantees.
+
+    Args:
+        path: an .npz file with the arrays images, (N, H, W) or (N, H, W, C), and labels, (N,); None = scikit-learn's
+            digits.
+        patch_size: P; an image is read as its P x P patches, row by row. 1 is pixel by pixel.
+        split: shares of train, val and test, divided by a hash of `split_seed` and the image.
+        batch_size: images a batch on each rank.
+        seed: of the order of the training batches.
+        num_workers: processes that load batches; 0 = the training process itself.
+
+    Raises:
+        ValueError: an argument is out of range; when the data is first used, what is wrong with the file, or a
+            patch_size that does not divide the images.
+    """
+
+    in_evaluation = ("labels", "scale", "patch_size", "images")
+    between_epochs = ("batch_size",)
+
+    def __init__(
+        self,
+        path: str | None = None,
+        *,
+        patch_size: int = 1,
+        split: tuple[float, float, float] = (0.8, 0.1, 0.1),
+        split_seed: int = 0,
+        batch_size: int = 64,
+        seed: int = 0,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__(seed=seed, num_workers=num_workers)
+        check_at_least(1, patch_size=patch_size, batch_size=batch_size)
+        check_split(split)
+        self.path = path
+        self.patch_size = patch_size
+        self.split = tuple(split)
+        self.split_seed = split_seed
+        self.batch_size = batch_size
+
+    @property
+    def num_features(self) -> int:
+        """F: the numbers of a patch."""
+        channels: int = self._all.images.shape[-1]
+        return self.patch_size**2 * channels
+
+    @property
+    def seq_len(self) -> int:
+        """T: the patches of an image."""
+        _, height, width, _ = self._all.images.shape
+        return int(height // self.patch_size * (width // self.patch_size))
+
+    @cached_property
+    def labels(self) -> list[str]:
+        """The names of the classes: the train split's labels, sorted."""
+        return [str(label) for label in self._known]
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.labels)
+
+    def setup(self, stage: str) -> None:
+        """Reads the images.
+
+        Raises:
+            ValueError: what is wrong with the file.
+        """
+        super().setup(stage)
+        self._rows  # noqa: B018 (reads them)
+
+    def describe(self) -> dict[str, Any]:
+        """What a run records of its data."""
+        return {
+            "name": "images",
+            "source": self.path or "scikit-learn's digits",
+            "digest": self._digest,
+            "splits": {name: {"images": len(rows)} for name, rows in self._rows.items()},
+            "labels": self.labels,
+            "images": self._size,
+            "patch_size": self.patch_size,
+        }
+
+    @cached_property
+    def _all(self) -> Images:
+        found = read_images(self.path)
+        _, height, width, _ = found.images.shape
+        if height % self.patch_size or width % self.patch_size:
+            raise ValueError(f"data.patch_size {self.patch_size} does not divide images of {height} x {width}")
+        return found
+
+    @cached_property
+    def _places(self) -> dict[str, NDArray[np.int64]]:
+        """Which images each split has; equal ones are in one."""
+        shares = dict(zip(("train", "val", "test"), self.split, strict=True))
+        salt = f"{self.split_seed},".encode()
+        of = np.array([split_of(salt + image.tobytes(), shares) for image in self._all.images])
+        places = {name: np.flatnonzero(of == name) for name in shares}
+        for name, some in places.items():
+            if not len(some):
+                raise ValueError(f"the {name} split has no image of {len(of)}; give it a larger share in data.split")
+        return places
+
+    @cached_property
+    def _known(self) -> NDArray[Any]:
+        """The train split's labels, sorted."""
+        return np.unique(self._all.labels[self._places["train"]])
+
+    @cached_property
+    def _scale(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The mean and the standard deviation of each channel in the train split; 1 for one that never changes."""
+        images = self._all.images[self._places["train"]]
+        mean = images.mean(axis=(0, 1, 2), dtype=np.float64)
+        # In parts: the whole as float64 may be too much.
+        squares = sum(((images[i : i + 1000] - mean) ** 2).sum(axis=(0, 1, 2)) for i in range(0, len(images), 1000))
+        std = np.sqrt(squares / images[..., 0].size)
+        return mean, np.where(std > 0, std, 1.0)
+
+    @cached_property
+    def _rows(self) -> dict[str, ImageRows]:
+        labels = self._all.labels
+        for name, places in self._places.items():
+            if not (known := np.isin(labels[places], self._known)).all():
+                raise ValueError(
+                    f"the {name} split has the label {str(labels[places][known.argmin()])!r}, which the train split "
+                    f"lacks; it has {', '.join(self.labels)}"
+                )
+        return {
+            name: ImageRows(
+                self._all.images[places], np.searchsorted(self._known, labels[places]), self.patch_size, *self._scale
+            )
+            for name, places in self._places.items()
+        }
+
+    @cached_property
+    def _digest(self) -> str:
+        return self._all.digest()
+
+    @property
+    def _size(self) -> str:
+        return " x ".join(map(str, self._all.images.shape[1:]))
+
+    def _batches(self, split: str, *, shuffle: bool = False) -> Batches[LabelledBatch]:
+        rank, world = self._rank_and_world()
+        seed = self.seed if shuffle else None
+        return Batches(self._rows[split], self.batch_size, seed=seed, rank=rank, world=world)
+
+    def _identity(self) -> dict[str, int | str]:
+        return {
+            "data": self._digest,
+            "split": f"{', '.join(map(str, self.split))} by {self.split_seed}",
+            "labels": ", ".join(self.labels),
+            "images": self._size,
+            "patch_size": self.patch_size,
+            "scale": ", ".join(map(str, np.stack(self._scale, axis=1).tolist())),
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+        }
+
+
+def patches(images: NDArray[np.float32], patch_size: int) -> NDArray[np.float32]:
+    """(N, H, W, C) to (N, T, F): the patches row by row, and in each its pixels row by row, a pixel's channels
+    together (Dosovitskiy et al. 2021, section 3.1)."""
+    count, height, width, channels = images.shape
+    size = patch_size
+    grid = images.reshape(count, height // size, size, width // size, size, channels)
+    return np.ascontiguousarray(grid.transpose(0, 1, 3, 2, 4, 5).reshape(count, -1, size * size * channels))

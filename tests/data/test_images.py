@@ -1,0 +1,174 @@
+"""ImageDataModule: patches by hand, a split that leaks nothing, the train split's scale, refusals."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from seqlab.batch import IGNORE
+from seqlab_data import ImageDataModule
+from seqlab_data.image_source import read_images
+from seqlab_data.images import patches
+
+
+def some_images(count: int = 60, channels: int = 2) -> dict[str, NDArray[Any]]:
+    draw = np.random.default_rng(5)
+    images = draw.integers(0, 255, (count, 4, 6, channels), dtype=np.uint8)
+    return {"images": images, "labels": np.arange(count) % 3 * 10}
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., ImageDataModule]:
+    """Of these arrays and options."""
+
+    def make(arrays: dict[str, NDArray[Any]] | None = None, **options: Any) -> ImageDataModule:
+        np.savez(tmp_path / "x.npz", **(some_images() if arrays is None else arrays))
+        return ImageDataModule(str(tmp_path / "x.npz"), **{"split": (0.6, 0.2, 0.2), "batch_size": 8, **options})
+
+    return make
+
+
+def test_patches_by_hand() -> None:
+    """Of 2 x 4 pixels with channels 0 and 1: pixel p has 2 p and 2 p + 1."""
+    image = np.arange(16.0, dtype=np.float32).reshape(1, 2, 4, 2)
+    assert patches(image, 2).tolist() == [[[0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]]]
+    assert patches(image, 1).tolist() == [[[2 * p, 2 * p + 1] for p in range(8)]]
+
+
+@pytest.mark.parametrize("patch_size", [1, 2])
+def test_a_batch_is_the_scaled_patches_of_its_images(make: Callable[..., ImageDataModule], patch_size: int) -> None:
+    arrays = some_images()
+    data = make(arrays, patch_size=patch_size)
+    data.setup("fit")
+    assert (data.num_features, data.seq_len, data.num_classes) == (2 * patch_size**2, 24 // patch_size**2, 3)
+    assert data.labels == ["0", "10", "20"]
+    train = arrays["images"][data._places["train"]].astype(float)
+    mean, std = train.mean(axis=(0, 1, 2)), train.std(axis=(0, 1, 2))
+    places = data._places["val"]
+    read = list(data.val_dataloader())
+    inputs, targets = torch.cat([batch.inputs for batch in read]), torch.cat([batch.targets for batch in read])
+    assert targets.tolist() == [n % 3 for n in places]
+    assert all(batch.pad_mask.all() and batch.pad_mask.shape == batch.inputs.shape[:2] for batch in read)
+    for place, found in zip(places, inputs, strict=True):
+        scaled = (arrays["images"][place] - mean) / std
+        rows, columns = 4 // patch_size, 6 // patch_size
+        for row in range(rows):
+            for column in range(columns):
+                corner = scaled[row * patch_size :, column * patch_size :][:patch_size, :patch_size]
+                expected = torch.from_numpy(corner.reshape(-1)).float()
+                assert torch.allclose(found[row * columns + column], expected, rtol=0, atol=1e-6)
+
+
+def test_a_channel_that_never_changes_is_only_centred(make: Callable[..., ImageDataModule]) -> None:
+    arrays = some_images()
+    arrays["images"][..., 1] = 255
+    batch = next(iter(make(arrays).val_dataloader()))
+    assert (batch.inputs[..., 1] == 0).all() and batch.inputs[..., 0].std() > 0.5
+
+
+def test_equal_images_are_in_one_split_and_another_seed_divides_otherwise(make: Callable[..., ImageDataModule]) -> None:
+    once = some_images(300)
+    arrays = {"images": np.concatenate([once["images"]] * 2), "labels": np.concatenate([once["labels"]] * 2)}
+    data, other = make(arrays), make(arrays, split_seed=1)
+    places = data._places
+    assert sorted(np.concatenate([*places.values()]).tolist()) == list(range(600))
+    of = {name: {int(n) % 300 for n in some} for name, some in places.items()}
+    assert sum(map(len, of.values())) == 300
+    assert all(abs(len(of[name]) - 300 * share) < 45 for name, share in (("train", 0.6), ("val", 0.2), ("test", 0.2)))
+    assert places["test"].tolist() != other._places["test"].tolist()
+    assert make(arrays, seed=7)._places["test"].tolist() == places["test"].tolist()
+
+
+def test_digits_are_scikit_learns() -> None:
+    from sklearn.datasets import load_digits
+
+    found = read_images(None)
+    assert found.images.shape == (1797, 8, 8, 1)
+    assert (found.images[..., 0].reshape(1797, 64) == load_digits().data).all()
+    data = ImageDataModule(patch_size=2)
+    # Stored values: were they to change, runs could no longer be compared.
+    sizes = {name: split["images"] for name, split in data.describe()["splits"].items()}
+    assert sizes == {"train": 1424, "val": 193, "test": 180}
+    assert (data.num_features, data.seq_len, data.labels) == (4, 16, [str(n) for n in range(10)])
+
+
+def test_the_order_is_shared_resumed_and_the_same_for_workers(make: Callable[..., ImageDataModule]) -> None:
+    data = make()
+    expected = list(data.train_dataloader())
+    assert len(expected) == -(-len(data._places["train"]) // 8)
+    for other in (make(num_workers=1), pickle.loads(pickle.dumps(data))):
+        for batch, alone in zip(other.train_dataloader(), expected, strict=True):
+            assert all(torch.equal(one, two) for one, two in zip(batch, alone, strict=True))
+    resumed = make()
+    resumed.load_state_dict({**data.state_dict(), "batch": 2, "batches": 2})
+    assert torch.equal(next(iter(resumed.train_dataloader())).inputs, expected[2].inputs)
+
+    ranks = []
+    for rank in range(4):
+        part = make()
+        part.trainer = SimpleNamespace(distributed_sampler_kwargs={"rank": rank, "num_replicas": 4})  # type: ignore[assignment]
+        ranks.append([batch.targets for batch in part.test_dataloader()])
+    assert len({len(batches) for batches in ranks}) == 1
+    targets = torch.cat([batch for batches in ranks for batch in batches])
+    assert int((targets != IGNORE).sum()) == len(data._places["test"])
+
+
+def test_other_images_or_patches_are_refused_where_nothing_is_fitted_too(make: Callable[..., ImageDataModule]) -> None:
+    state = make(patch_size=2).state_dict()
+    for options, message in (({"patch_size": 1}, "patch_size 2"), ({"split_seed": 3, "patch_size": 2}, "scale")):
+        other = make(**options)
+        other.trainer = SimpleNamespace(state=SimpleNamespace(fn="test"), distributed_sampler_kwargs=None)  # type: ignore[assignment]
+        with pytest.raises(ValueError, match=f"trained with {message}"):
+            other.load_state_dict(state)
+
+
+def changed(**arrays: Any) -> dict[str, NDArray[Any]]:
+    return {name: value for name, value in {**some_images(), **arrays}.items() if value is not None}
+
+
+BAD = [
+    (changed(labels=None), r"x\.npz has no array labels, it has images; give an \.npz file with the arrays images"),
+    (changed(images=np.zeros((60, 4))), r"x\.npz has images of shape \(60, 4\) and type float64"),
+    (changed(images=np.zeros((0, 4, 4))), r"x\.npz has images of shape \(0, 4, 4\)"),
+    (changed(images=np.full((60, 4, 4), "a")), r"x\.npz has images of shape \(60, 4, 4\) and type <U1"),
+    (changed(labels=np.zeros(59, dtype=int)), r"x\.npz has labels of shape \(59,\) and type int64 for 60 images"),
+    (changed(labels=np.zeros(60)), r"x\.npz has labels .* type float64 .*; give one integer or string for each"),
+    (changed(labels=np.array([{}] * 60)), r"x\.npz cannot be read: Object arrays"),
+    (changed(images=np.where(np.arange(60)[:, None, None] == 7, np.nan, np.zeros((60, 4, 4)))), r"image 7 has a pixel"),
+    (changed(labels=np.arange(60)), r"the val split has the label '\d+', which the train split lacks; it has "),
+]
+
+
+@pytest.mark.parametrize(("arrays", "message"), BAD, ids=[message[:40] for _, message in BAD])
+def test_bad_arrays_are_refused(
+    make: Callable[..., ImageDataModule], arrays: dict[str, NDArray[Any]], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(arrays).setup("fit")
+
+
+def test_bad_files_and_options_are_refused(make: Callable[..., ImageDataModule], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no\.npz is not a file; give an \.npz file"):
+        ImageDataModule(str(tmp_path / "no.npz")).setup("fit")
+    (tmp_path / "text.npz").write_text("no zip", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"text\.npz cannot be read: "):
+        ImageDataModule(str(tmp_path / "text.npz")).setup("fit")
+    np.save(tmp_path / "one.npy", np.zeros(3))
+    with pytest.raises(ValueError, match=r"one\.npy has no array images, it has none"):
+        ImageDataModule(str(tmp_path / "one.npy")).setup("fit")
+    with pytest.raises(ValueError, match=r"data\.patch_size 4 does not divide images of 4 x 6"):
+        make(patch_size=4).setup("fit")
+    with pytest.raises(ValueError, match=r"data\.patch_size must be at least 1, got 0"):
+        make(patch_size=0)
+    with pytest.raises(ValueError, match=r"the (val|test) split has no image of 3"):
+        make({name: array[:3] for name, array in some_images().items()}, split=(0.98, 0.01, 0.01)).setup("fit")
+    with pytest.raises(ValueError, match=r"data\.split must be three positive shares"):
+        make(split=(0.5, 0.5, 0.5))
