@@ -59,8 +59,15 @@ def test_random_tags_score_as_seqeval_scores_the_corpus() -> None:
 
 
 def test_which_labels_spell_entities() -> None:
-    assert spell_entities(TAGS) and spell_entities(["O"]) and spell_entities(["S-X-Y", "E-X-Y"])
-    assert not spell_entities(["NOUN", "O"]) and not spell_entities(["B-", "O"]) and not spell_entities(["B", "I", "O"])
+    for labels in (TAGS, ["O"], ["S-X-Y", "E-X-Y"], ["B", "I", "O"]):
+        assert spell_entities(labels)
+    for labels in (["NOUN", "O"], ["B-", "O"], ["IN", "O"], ["B-LOC", "ORG"]):
+        assert not spell_entities(labels)
+
+
+def test_entities_need_no_type() -> None:
+    """True: 0-1, 2; predicted: 0, 2."""
+    assert scores_of([["B", "O", "B"]], [["B", "I", "B"]])["f1"] == 1 / 2
 
 
 class Echo(nn.Module):

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-_TAG = re.compile(r"O|[BIES]-.+")
+_TAG = re.compile(r"O|[BIES](-.+)?")
 
 
 def spell_entities(labels: Sequence[str]) -> bool:
-    """Whether every label is O, or B-, I-, E- or S- with a type: tags such as NOUN spell no entities."""
+    """Whether every label is O, or B, I, E or S, alone or with -TYPE: tags such as NOUN spell no entities."""
     return all(_TAG.fullmatch(label) for label in labels)
 
 
