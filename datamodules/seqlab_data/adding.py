@@ -72,8 +72,7 @@ class AddingDataModule(SequenceDataModule[LabelledBatch]):
 
     in_evaluation = ("task",)
     between_epochs = ("batch_size",)
-    vocab_size = 2
-    num_classes = 1
+    num_features = 2
 
     def __init__(
         self,

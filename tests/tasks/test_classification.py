@@ -67,7 +67,7 @@ def test_accuracy_by_length_counts_real_tokens(tmp_path: Path) -> None:
     )
     trainer = L.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False)
     (scores,) = trainer.validate(
-        Classification(3, 3, 12, model=Echo), DataLoader([long], batch_size=None), verbose=False
+        Classification(3, 12, vocab_size=3, model=Echo), DataLoader([long], batch_size=None), verbose=False
     )
     assert (scores["val/accuracy_by_length/1-8"], scores["val/accuracy_by_length/9-16"]) == (0, 1)
 

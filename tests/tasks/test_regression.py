@@ -35,7 +35,7 @@ def batch(said: list[float], true: list[float], length: int) -> LabelledBatch:
 
 
 def test_scores_are_the_corpuss(tmp_path: Path) -> None:
-    task = Regression(2, 1, 20, model=FirstFeature)
+    task = Regression(2, 20, model=FirstFeature)
     batches = [batch([1, 2, 3], [1, 3, 5], 4), batch([0], [4], 12), batch([9], [torch.nan], 4)]
     trainer = L.Trainer(
         accelerator="cpu",
@@ -56,7 +56,7 @@ def test_scores_are_the_corpuss(tmp_path: Path) -> None:
 
 
 def test_the_loss_counts_what_has_a_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    task = Regression(2, 1, 20, model=FirstFeature)
+    task = Regression(2, 20, model=FirstFeature)
     monkeypatch.setattr(task, "log", lambda *args, **kwargs: None)
     assert task.training_step(batch([1, 2, 7], [1, 4, torch.nan], 3), 0) == 2
     loss = task.training_step(batch([1], [torch.nan], 3), 0)

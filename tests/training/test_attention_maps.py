@@ -83,7 +83,7 @@ def test_of_a_classifier_only_real_tokens_are_shown(tmp_path: Path) -> None:
     path = tmp_path / "texts.txt"
     path.write_text("1 a b c\n0 b\n")
     data = LabelledTextDataModule(str(path), val=str(path), test=str(path), tokenizer=WordTokenizer, max_len=8)
-    task = Classification(data.vocab_size, 2, 8, model=partial(Classifier, encoder=BOTH_WAYS))
+    task = Classification(2, 8, vocab_size=data.vocab_size, model=partial(Classifier, encoder=BOTH_WAYS))
     content = json.loads(stored(task, data)["attention/0.json"])
     (size,) = {len(content["source"])}
     check_rows(content["maps"], {"encoder.stack.blocks.0.mixer": (2, size, size)})

@@ -6,6 +6,7 @@ B batch, T length, D d_model, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -38,4 +39,4 @@ class MaskedLM(nn.Module):
     def forward(self, tokens: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
         """tokens (B, T) and pad_mask (B, T), True = a real token: logits (B, T, V) of what each token was."""
         x = self.norm(F.gelu(self.transform(self.encoder(tokens, pad_mask=pad_mask))))
-        return F.linear(x, self.encoder.embedding.weight, self.bias)
+        return F.linear(x, cast(nn.Embedding, self.encoder.embedding).weight, self.bias)

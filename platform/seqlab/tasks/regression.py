@@ -21,10 +21,9 @@ class Regression(Task):
     """Trains on the mean squared error, and reports it as the loss, by length too, beside the mean absolute error.
 
     Args:
-        vocab_size: number of features of an input, or of tokens; the data module tells it.
-        num_classes: 1, the numbers that are predicted of a sequence; the data module tells it.
+        num_features: of each place of a sequence; the data module tells it.
         seq_len: the longest input; the data module tells it.
-        model: called with these three.
+        model: called with num_features, 1 (the numbers that it is to predict) and seq_len.
         optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
     """
 
@@ -32,14 +31,13 @@ class Regression(Task):
 
     def __init__(
         self,
-        vocab_size: int,
-        num_classes: int,
+        num_features: int,
         seq_len: int,
         *,
         model: Callable[[int, int, int], nn.Module],
         **optim: Any,
     ) -> None:
-        super().__init__(model(vocab_size, num_classes, seq_len), **optim)
+        super().__init__(model(num_features, 1, seq_len), **optim)
         self.seq_len = seq_len
         self.loss, self.absolute, self.loss_by_length = MeanMetric(), MeanMetric(), MeanByLength()
 
