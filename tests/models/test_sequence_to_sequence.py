@@ -185,13 +185,12 @@ def test_torchs_transformer_layers(norm_place: Any) -> None:
             target.load_state_dict(theirs.state_dict())
     source, tokens = torch.randint(SOURCE_VOCAB, (3, 9)), torch.randint(TARGET_VOCAB, (3, 7))
     mask = torch.arange(9) < torch.tensor([[9], [4], [6]])
-    scale = D_MODEL**0.5
-    memory = encoder(scale * ours.encoder.embedding(source), src_key_padding_mask=~mask)
+    memory = encoder(ours.encoder.embedding(source), src_key_padding_mask=~mask)
     future = ~torch.ones(7, 7, dtype=torch.bool).tril()
-    x = decoder(scale * ours.embedding(tokens), memory, tgt_mask=future, memory_key_padding_mask=~mask)
+    x = decoder(ours.embedding(tokens), memory, tgt_mask=future, memory_key_padding_mask=~mask)
     if norm_place == "pre":  # They leave the norms after the last layers to the caller; ours are at 1 and 0.
         memory = nn.functional.layer_norm(memory, (D_MODEL,))
-        x = decoder(scale * ours.embedding(tokens), memory, tgt_mask=future, memory_key_padding_mask=~mask)
+        x = decoder(ours.embedding(tokens), memory, tgt_mask=future, memory_key_padding_mask=~mask)
         x = nn.functional.layer_norm(x, (D_MODEL,))
     logits, _ = ours(tokens, ours.begin(source, mask))
     assert_close(logits, x @ ours.embedding.weight.T)

@@ -48,7 +48,6 @@ def vit(
     encoder = partial(
         Encoder,
         embed=nn.Linear,
-        scale_embeddings=False,
         d_model=d_model,
         num_layers=num_layers,
         mixer=partial(Attention, num_heads=options["num_heads"], pattern=Bidirectional),
@@ -144,7 +143,7 @@ def test_the_class_token_comes_first_by_hand() -> None:
 def test_features_where_tokens_are_read_and_the_other_way_round_are_refused() -> None:
     encoder = partial(Encoder, mixer=GRU, d_model=16, positions=NoPositions)
     features, tokens = torch.randn(2, 7, 3), torch.ones(2, 7, dtype=torch.int64)
-    with pytest.raises(ValueError, match=r"are features, which Embedding does not embed; .* to torch\.nn\.Linear"):
+    with pytest.raises(ValueError, match=r"which ScaledEmbedding does not embed; .* to torch\.nn\.Linear"):
         Classifier(3, 4, 20, encoder=encoder)(features)
     with pytest.raises(ValueError, match=r"are tokens, which Linear does not embed; .* to torch\.nn\.Embedding"):
         Classifier(3, 4, 20, encoder=partial(encoder, embed=nn.Linear))(tokens)

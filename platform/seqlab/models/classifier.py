@@ -27,6 +27,7 @@ class Classifier(nn.Module):
         encoder: called with vocab_size and max_seq_len.
         pool: "mean" of the outputs at real tokens, the "first" or "last" one of these, or that of a "class" token, a
             trained vector put before the others.
+        pooler: whether a linear layer and tanh follow the pooling (Devlin et al. 2019, "BERT", and their code).
         dropout: on the pooled vector, in training.
     """
 
@@ -38,6 +39,7 @@ class Classifier(nn.Module):
         *,
         encoder: Callable[[int, int], Encoder],
         pool: Literal["mean", "first", "last", "class"] = "mean",
+        pooler: bool = False,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
@@ -45,6 +47,8 @@ class Classifier(nn.Module):
         self.encoder = encoder(vocab_size, max_seq_len + has_token)
         self.class_token = nn.Parameter(torch.zeros(self.encoder.d_model)) if has_token else None
         self.pool = pool
+        d_model = self.encoder.d_model
+        self.pooler = nn.Sequential(nn.Linear(d_model, d_model), nn.Tanh()) if pooler else nn.Identity()
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(self.encoder.d_model, num_classes)
 
@@ -57,7 +61,8 @@ class Classifier(nn.Module):
         x = self.encoder.embed(inputs)
         if self.class_token is not None:
             x, pad_mask = prepended(self.class_token, x, pad_mask)
-        y: Tensor = self.head(self.dropout(pooled(self.encoder.mix(x, pad_mask=pad_mask), pad_mask, self.pool)))
+        pooled_x = self.pooler(pooled(self.encoder.mix(x, pad_mask=pad_mask), pad_mask, self.pool))
+        y: Tensor = self.head(self.dropout(pooled_x))
         return y
 
 

@@ -5,13 +5,12 @@ B batch, T length, F features, D d_model.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from torch import Tensor, nn
 
 from seqlab.mixer import Mixer, real_positions
-from seqlab.nn import Block, Stack
+from seqlab.nn import Block, Norm, ScaledEmbedding, Stack
 from seqlab.nn.init import init_transformer
 from seqlab.positions import PositionalEncoding, Sinusoidal
 
@@ -26,8 +25,9 @@ class Encoder(nn.Module):
         mixer: called with d_model and the layer's index; a list is repeated over the layers. It need not be causal.
         positions: called with d_model and max_seq_len.
         block: called with d_model and the layer's mixer.
-        embed: called with vocab_size and d_model: `nn.Embedding` of tokens, `nn.Linear` of features.
-        scale_embeddings: whether embeddings are multiplied by sqrt(d_model) (section 3.4).
+        embed: called with vocab_size and d_model: of tokens `ScaledEmbedding`, `nn.Embedding` or `TypedEmbedding`, of
+            features `nn.Linear`.
+        embed_norm: called with d_model, on embeddings that know their positions; None = none.
         dropout: on the embeddings, in training.
     """
 
@@ -41,37 +41,40 @@ class Encoder(nn.Module):
         num_layers: int = 3,
         positions: Callable[[int, int], PositionalEncoding] = Sinusoidal,
         block: Callable[[int, Mixer], Block] = Block,
-        embed: Callable[[int, int], nn.Module] = nn.Embedding,
-        scale_embeddings: bool = True,
+        embed: Callable[[int, int], nn.Module] = ScaledEmbedding,
+        embed_norm: Callable[[int], Norm] | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.d_model = d_model
         self.embedding = embed(vocab_size, d_model)
-        self.scale = math.sqrt(d_model) if scale_embeddings else 1.0
         self.positions = positions(d_model, max_seq_len)
+        self.embed_norm = nn.Identity() if embed_norm is None else embed_norm(d_model)
         self.dropout = nn.Dropout(dropout)
         self.stack = Stack(d_model, num_layers, mixer=mixer, positions=self.positions, block=block, causal=False)
         self.max_seq_len = self.positions.max_seq_len
         init_transformer(self)
 
-    def forward(self, inputs: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
+    def forward(self, inputs: Tensor, *, pad_mask: Tensor | None = None, token_types: Tensor | None = None) -> Tensor:
         """inputs (B, T) int64 tokens or (B, T, F) features, and pad_mask (B, T) bool, True = a real token: (B, T, D).
+
+        Args:
+            token_types: (B, T) int64, for an embedding that takes them.
 
         Raises:
             ValueError: the input is longer than the positions reach, or is features where `embed` takes tokens.
         """
-        return self.mix(self.embed(inputs), pad_mask=pad_mask)
+        return self.mix(self.embed(inputs, token_types), pad_mask=pad_mask)
 
-    def embed(self, inputs: Tensor) -> Tensor:
+    def embed(self, inputs: Tensor, token_types: Tensor | None = None) -> Tensor:
         """Inputs as `forward` takes them to vectors (B, T, D), which know no positions yet."""
         check_inputs(self.embedding, inputs)
-        x: Tensor = self.scale * self.embedding(inputs)
+        x: Tensor = self.embedding(inputs) if token_types is None else self.embedding(inputs, token_types)
         return x
 
     def mix(self, x: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
         """Vectors (B, T, D) to (B, T, D), told their positions and mixed."""
-        x = self.positions.embed(x, real_positions(None, pad_mask, x))
+        x = self.embed_norm(self.positions.embed(x, real_positions(None, pad_mask, x)))
         y: Tensor = self.stack(self.dropout(x), pad_mask=pad_mask)[0]
         return y
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from seqlab.attention import Attention, CrossAttention
 from seqlab.mixer import Mixer, State, check_state, count_real, layout_of, real_positions
 from seqlab.models.encoder import Encoder
-from seqlab.nn import Block, NoFeedForward, Stack
+from seqlab.nn import Block, NoFeedForward, ScaledEmbedding, Stack
 from seqlab.nn.init import init_transformer
 from seqlab.positions import PositionalEncoding, Sinusoidal
 
@@ -70,7 +70,7 @@ class EncoderDecoder(nn.Module):
         self.encoder = encoder(vocab_size, max_seq_len)
         d_model = self.encoder.d_model
         if tie_embeddings != "all":
-            self.embedding = nn.Embedding(target_vocab_size, d_model)
+            self.embedding: nn.Embedding = ScaledEmbedding(target_vocab_size, d_model)
         elif isinstance(self.encoder.embedding, nn.Embedding):
             self.embedding = self.encoder.embedding
         else:
@@ -137,8 +137,7 @@ class EncoderDecoder(nn.Module):
         return self.stack.state_size(seq_len)
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
-        x = self.encoder.scale * self.embedding(tokens)
-        y: Tensor = self.encoder.dropout(self.positions.embed(x, positions))
+        y: Tensor = self.encoder.dropout(self.positions.embed(self.embedding(tokens), positions))
         return y
 
     def _logits(self, x: Tensor) -> Tensor:

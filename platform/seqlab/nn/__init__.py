@@ -1,6 +1,7 @@
 """Parts that every model shares."""
 
 from seqlab.nn.block import Block
+from seqlab.nn.embedding import ScaledEmbedding, TypedEmbedding
 from seqlab.nn.feed_forward import GELU, FeedForward, NoFeedForward, ReLU, SquaredReLU, SwiGLU
 from seqlab.nn.norm import LayerNorm, Norm, RMSNorm
 from seqlab.nn.residual import LayerScale, NoResidual, Residual, Sum
@@ -19,8 +20,10 @@ __all__ = [
     "RMSNorm",
     "ReLU",
     "Residual",
+    "ScaledEmbedding",
     "SquaredReLU",
     "Stack",
     "Sum",
     "SwiGLU",
+    "TypedEmbedding",
 ]

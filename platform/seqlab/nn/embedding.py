@@ -1,0 +1,33 @@
+"""Token embeddings that are more than a table.
+
+B batch, T length, D d_model.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class ScaledEmbedding(nn.Embedding):
+    """Times sqrt(D) (Vaswani et al. 2017, section 3.4)."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """tokens (B, T) to (B, T, D)."""
+        return math.sqrt(self.embedding_dim) * super().forward(tokens)
+
+
+class TypedEmbedding(nn.Embedding):
+    """Beside a token's vector that of its type: which of two texts it is in (Devlin et al. 2019, "BERT", figure 2)."""
+
+    def __init__(self, vocab_size: int, d_model: int) -> None:
+        super().__init__(vocab_size, d_model)
+        self.types = nn.Embedding(2, d_model)
+
+    def forward(self, tokens: Tensor, token_types: Tensor | None = None) -> Tensor:
+        """tokens and token_types (B, T), 0 or 1, all 0 where there are none: (B, T, D)."""
+        types = torch.zeros_like(tokens) if token_types is None else token_types
+        y: Tensor = super().forward(tokens) + self.types(types)
+        return y
