@@ -4,6 +4,7 @@ from seqlab_data.tokenizers.base import StreamDecoder, Tokenizer, load_tokenizer
 from seqlab_data.tokenizers.byte import ByteTokenizer
 from seqlab_data.tokenizers.char import CharTokenizer
 from seqlab_data.tokenizers.pretrained import PretrainedTokenizer
+from seqlab_data.tokenizers.stored import StoredTokenizer
 from seqlab_data.tokenizers.subword import SubwordTokenizer
 from seqlab_data.tokenizers.word import WordTokenizer
 
@@ -11,6 +12,7 @@ __all__ = [
     "ByteTokenizer",
     "CharTokenizer",
     "PretrainedTokenizer",
+    "StoredTokenizer",
     "StreamDecoder",
     "SubwordTokenizer",
     "Tokenizer",

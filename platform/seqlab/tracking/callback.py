@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from typing import Any
@@ -59,6 +60,8 @@ class RunTracker(Callback):
         logger.log_text("".join(f"{k}=={v}\n" for k, v in package_versions().items()), "packages.txt")
         logger.log_tags(provenance())
         datamodule = trainer.datamodule  # type: ignore[attr-defined]
+        if hasattr(datamodule, "tokenizer"):
+            logger.log_text(json.dumps(datamodule.tokenizer.to_dict()) + "\n", "tokenizer.json")
         if hasattr(datamodule, "describe"):
             logger.log_dataset(datamodule.describe())
         sizes = _sizes(pl_module, datamodule) | {"num_devices": float(trainer.world_size)}

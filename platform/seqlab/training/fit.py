@@ -15,13 +15,14 @@ from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash
 from seqlab.tracking.runs import find_run, listed, unfinished_runs
 from seqlab.training.checkpoint import Checkpoints
-from seqlab.training.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.training.checkpoint_io import AtomicCheckpointIO
 from seqlab.training.compile import Compile
 from seqlab.training.config import LINKS, import_blocks
 from seqlab.training.exact_resume import ExactResume
 from seqlab.training.precision import check_precision
 from seqlab.training.progress import FitProgress
 from seqlab.training.summary import ModelTable
+from seqlab.training.transfer import begin_encoder_with, begin_with
 from seqlab.training.where_next import WhereNext
 
 
@@ -66,6 +67,8 @@ class SeqlabCLI(LightningCLI):
         parser.add_argument("--experiment", type=str, default="seqlab", help="MLflow experiment of the run.")
         parser.add_argument("--run_name", type=str | None, default=None, help="Name of the run; None = a new one.")
         parser.add_argument("--init_from", type=str | None, default=None, help="Run whose weights to begin with.")
+        parser.add_argument("--encoder_from", type=str | None, default=None, help="Run whose encoder to begin with.")
+        parser.add_argument("--freeze_encoder", type=bool, default=False, help="Do not train that encoder.")
         parser.add_argument("--compile", type=bool, default=False, help="Compile the inner model.")
         parser.add_argument(
             "--checkpoint_every", type=int, default=500, help="Optimiser steps between writes of last.ckpt."
@@ -118,9 +121,11 @@ class SeqlabCLI(LightningCLI):
         return trainer
 
     def before_fit(self) -> None:
-        source = self.config["fit"].init_from
-        if source is not None:
-            begin_with(self.model, source)
+        options = self.config["fit"]
+        if options.init_from is not None:
+            begin_with(self.model, options.init_from)
+        if options.encoder_from is not None:
+            begin_encoder_with(self.model, options.encoder_from, freeze=options.freeze_encoder)
 
     def after_predict(self) -> None:
         out = Path(self.config["predict"].out)
@@ -137,22 +142,6 @@ class SeqlabCLI(LightningCLI):
         if options.trainer.enable_checkpointing is not False:
             callbacks.append(Checkpoints(config=self.config_dump, every_n_steps=options.checkpoint_every))
         return [*callbacks, Compile()] if options.compile else callbacks
-
-
-def begin_with(task: L.LightningModule, run: str) -> None:
-    """Gives a task the weights of a run.
-
-    Raises:
-        ValueError: no such run, or another model's.
-    """
-    checkpoint = find_run(run).checkpoint
-    if checkpoint is None:
-        raise ValueError(f"--init_from {run}: the run has no checkpoint")
-    try:
-        task.load_state_dict(read_checkpoint(checkpoint)["state_dict"])
-    except RuntimeError as error:
-        first = " ".join(str(error).split("\n")[1].split())
-        raise ValueError(f"--init_from {run}: its model is not this one: {first}") from error
 
 
 def _only_unfinished(experiment: str, config: dict[str, Any]) -> str:
