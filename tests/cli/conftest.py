@@ -63,7 +63,9 @@ def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
         monkeypatch.chdir(folder)
         monkeypatch.setenv("SEQLAB_CACHE", str(folder / "cache"))
 
-        def seqlab(*args: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        def seqlab(*args: str, code: int = 0, **env: str) -> subprocess.CompletedProcess[str]:
+            for name, value in env.items():
+                monkeypatch.setenv(name, value)
             capsys.readouterr()
             try:
                 found = main(list(args))

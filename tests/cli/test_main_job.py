@@ -14,17 +14,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.conftest import TINY, Seqlab
+from cli.conftest import TINY, Seqlab, write_text
 
 Fitted = tuple[Path, Seqlab]
 Inside = Callable[[Path], Seqlab]
 
 
-def test_compare_reads_the_run_back_from_the_store(fitted: Fitted) -> None:
-    _, seqlab = fitted
+def test_compare_reads_the_run_back_from_the_store(fitted: Fitted, inside: Inside) -> None:
+    folder, seqlab = fitted
     table = seqlab("compare", "--experiment", "tiny", COLUMNS="160").stdout
     assert "first" in table and "FINISHED" in table
-    (run_id,) = seqlab("compare", "--experiment", "tiny", "--quiet").stdout.split()
+    (run_id,) = inside(folder)("compare", "--experiment", "tiny", "--quiet").stdout.split()
     assert re.fullmatch("[0-9a-f]{32}", run_id)
 
 
@@ -38,9 +38,9 @@ def test_a_reader_that_stops_early_is_no_error(fitted: Fitted) -> None:
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
-def test_compare_adds_days_and_cost(fitted: Fitted) -> None:
-    folder, seqlab = fitted
-    done = seqlab("compare", "--tokens", "1e9", "--price", "2.5", "--out", "report.html", COLUMNS="160")
+def test_compare_adds_days_and_cost(fitted: Fitted, inside: Inside) -> None:
+    folder, _ = fitted
+    done = inside(folder)("compare", "--tokens", "1e9", "--price", "2.5", "--out", "report.html", COLUMNS="160")
     assert "days" in done.stdout and "cost" in done.stdout
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "first" in page and "<svg" in page and "http-equiv" not in page
@@ -48,9 +48,9 @@ def test_compare_adds_days_and_cost(fitted: Fitted) -> None:
 
 def test_export_verify_and_generate_agree(fitted: Fitted, inside: Inside) -> None:
     folder, seqlab = fitted
-    done = seqlab("export", "first", "--out", "bundle")
-    assert "prefill" in done.stdout and "ok" in done.stdout
     quick = inside(folder)
+    done = quick("export", "first", "--out", "bundle")
+    assert "prefill" in done.stdout and "ok" in done.stdout
     assert "prefill" in quick("verify", "bundle").stdout
     report = json.loads(quick("verify", "bundle", "--json").stdout)
     assert report["ok"] is True
@@ -58,7 +58,7 @@ def test_export_verify_and_generate_agree(fitted: Fitted, inside: Inside) -> Non
     options = ("--prompt", "the ", "--max-new-tokens", "20", "--seed", "7")
     from_run, from_bundle = quick("generate", "first", *options), seqlab("generate", "bundle", *options)
     assert from_run.stdout == from_bundle.stdout and len(from_run.stdout) > 1
-    assert seqlab("generate", "bundle", *options[:-1], "8").stdout != from_bundle.stdout
+    assert quick("generate", "bundle", *options[:-1], "8").stdout != from_bundle.stdout
     greedy = ("--temperature", "0", "--prompt", "the ", "--max-new-tokens", "20")
     assert quick("generate", "first", *greedy).stdout == quick("generate", "bundle", *greedy).stdout
 
@@ -66,25 +66,29 @@ def test_export_verify_and_generate_agree(fitted: Fitted, inside: Inside) -> Non
     spoiled = bytearray(weights.read_bytes())
     spoiled[100] ^= 1
     weights.write_bytes(spoiled)
-    assert "weights.bin" in seqlab("verify", "bundle", code=1).stdout
+    assert "weights.bin" in quick("verify", "bundle", code=1).stdout
 
 
 def test_a_run_is_named_by_id_prefix_name_or_checkpoint(fitted: Fitted, inside: Inside) -> None:
-    folder, seqlab = fitted
+    folder, _ = fitted
     quick = inside(folder)
     run_id = quick("compare", "--experiment", "tiny", "--quiet").stdout.split()[0]
     (checkpoint,) = folder.glob(f"mlruns/*/{run_id}/artifacts/checkpoints/best.ckpt")
     options = ("--prompt", "a", "--max-new-tokens", "5")
     texts = {quick("generate", run, *options).stdout for run in (run_id, run_id[:8], "first", str(checkpoint))}
     assert len(texts) == 1
-    assert "no run" in seqlab("generate", "nobody", code=2).stderr
+    assert "no run" in quick("generate", "nobody", code=2).stderr
 
 
-def test_resume_continues_the_same_run(seqlab: Seqlab, tmp_path: Path, inside: Inside) -> None:
+# Lightning's advice for longer fits.
+@pytest.mark.filterwarnings("ignore")
+def test_resume_continues_the_same_run(tmp_path: Path, inside: Inside) -> None:
+    write_text(tmp_path)
+    seqlab = inside(tmp_path)
     seqlab("fit", "--config", "lm/gru", *TINY, "--run_name=short")
     run_id = seqlab("compare", "--quiet").stdout.split()
     seqlab("resume", "short", "--trainer.max_steps=6")
-    assert inside(tmp_path)("compare", "--quiet").stdout.split() == run_id
+    assert seqlab("compare", "--quiet").stdout.split() == run_id
 
 
 def test_print_config_round_trips(tmp_path: Path, inside: Inside) -> None:
@@ -112,8 +116,8 @@ def test_predict_writes_a_file(fitted: Fitted, inside: Inside) -> None:
     assert batches[0].shape[1] == 16 and (batches[0] >= 0).all()
 
 
-def test_configs_are_listed_and_printed(fitted: Fitted) -> None:
-    _, seqlab = fitted
+def test_configs_are_listed_and_printed(tmp_path: Path, inside: Inside) -> None:
+    seqlab = inside(tmp_path)
     listed = seqlab("configs").stdout
     for name in ("lm/gru", "lm/attention-nope", "lm/attention-rope", "presets/gpt2-xl"):
         assert name in listed
