@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,14 +42,15 @@ def kill_a_fit(folder: Path) -> None:
         fit.communicate()
 
 
-def test_a_killed_fit_is_marked_and_continued(seqlab: Seqlab, tmp_path: Path) -> None:
+def test_a_killed_fit_is_marked_and_continued(seqlab: Seqlab, tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     kill_a_fit(tmp_path)
-    assert "KILLED" in seqlab("compare", "--metric", "train/loss", COLUMNS="160").stdout
-    run_id = seqlab("compare", "--metric", "train/loss", "--quiet").stdout
+    quick = inside(tmp_path)
+    assert "KILLED" in quick("compare", "--metric", "train/loss", COLUMNS="160").stdout
+    run_id = quick("compare", "--metric", "train/loss", "--quiet").stdout
 
     seqlab("resume", run_id.strip()[:8], "--trainer.max_steps=20", "--trainer.val_check_interval=10")
-    assert "FINISHED" in seqlab("compare", COLUMNS="160").stdout
-    assert seqlab("compare", "--quiet").stdout == run_id
+    assert "FINISHED" in quick("compare", COLUMNS="160").stdout
+    assert quick("compare", "--quiet").stdout == run_id
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,7 +52,9 @@ class Notes(Callback):
 '''
 
 
-def test_ddp_makes_one_run_and_sees_each_window_once(seqlab: Seqlab, tmp_path: Path) -> None:
+def test_ddp_makes_one_run_and_sees_each_window_once(
+    seqlab: Seqlab, tmp_path: Path, inside: Callable[[Path], Seqlab]
+) -> None:
     (tmp_path / "notes.py").write_text(NOTES, encoding="utf-8")
     fit = ["fit", "--config", "lm/gru", *TINY, "--trainer.max_epochs=1", "--trainer.max_steps=-1"]
     one_epoch = [*fit, "--trainer.val_check_interval=1000", "--trainer.callbacks=notes.Notes"]
@@ -62,4 +65,4 @@ def test_ddp_makes_one_run_and_sees_each_window_once(seqlab: Seqlab, tmp_path: P
     seqlab(*one_epoch, "--trainer.strategy=ddp", "--trainer.devices=2", "--trainer.accelerator=cpu")
     ranks = [(tmp_path / f"rank-{rank}").read_text().splitlines() for rank in (0, 1)]
     assert min(map(len, ranks)) > 0 and sorted(ranks[0] + ranks[1]) == alone
-    assert len(seqlab("compare", "--metric", "train/loss", "--quiet").stdout.split()) == 2
+    assert len(inside(tmp_path)("compare", "--metric", "train/loss", "--quiet").stdout.split()) == 2
