@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart test test-all lint benchmarks clean
+.PHONY: quickstart test test-ci test-all lint benchmarks clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: .venv/installed
@@ -10,6 +10,9 @@ quickstart: .venv/installed
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
+
+test-ci: .venv/installed
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow or today"
 
 test-all: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -1,8 +1,11 @@
-"""One thread everywhere (two fight for two busy cores), and a fixed seed for every test."""
+"""One thread everywhere (two fight for two busy cores), a fixed seed for every test, and each day's share of the slow
+ones."""
 
 from __future__ import annotations
 
 import os
+import zlib
+from datetime import UTC, datetime
 
 import pytest
 import torch
@@ -14,3 +17,15 @@ os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start
 @pytest.fixture(autouse=True)
 def _fixed_seed() -> None:
     torch.manual_seed(0)
+
+
+SLOW_SHARES = 30
+"""CI runs one of so many shares of the slow tests, another every day."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    today = datetime.now(UTC).toordinal() % SLOW_SHARES
+    for item in items:
+        if item.get_closest_marker("slow") and zlib.crc32(item.nodeid.encode()) % SLOW_SHARES == today:
+            item.add_marker(pytest.mark.today)
