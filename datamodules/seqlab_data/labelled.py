@@ -5,7 +5,8 @@ B batch, T length.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,9 +16,7 @@ from seqlab.batch import IGNORE, LabelledBatch
 from seqlab_data.annotated import AnnotatedDataModule
 from seqlab_data.buckets import pad, pad_mask
 from seqlab_data.example_source import Example, find_files, read_examples
-from seqlab_data.sentences import OnLong
 from seqlab_data.text_source import Document
-from seqlab_data.tokenizers import Tokenizer, WordTokenizer
 
 
 class LabelledRows:
@@ -69,34 +68,8 @@ class LabelledTextDataModule(AnnotatedDataModule[Example, LabelledRows]):
 
     kind = "labelled"
 
-    def __init__(
-        self,
-        train: str,
-        *,
-        val: str | None = None,
-        test: str | None = None,
-        split: tuple[float, float, float] = (0.8, 0.1, 0.1),
-        text: str = "text",
-        label: str = "label",
-        tokenizer: Callable[[str], Tokenizer] = WordTokenizer,
-        max_len: int = 128,
-        on_long: OnLong = "refuse",
-        max_tokens: int = 4096,
-        seed: int = 0,
-        num_workers: int = 0,
-    ) -> None:
-        super().__init__(
-            train,
-            val=val,
-            test=test,
-            split=split,
-            tokenizer=tokenizer,
-            max_len=max_len,
-            on_long=on_long,
-            max_tokens=max_tokens,
-            seed=seed,
-            num_workers=num_workers,
-        )
+    def __init__(self, train: str, *, text: str = "text", label: str = "label", **options: Any) -> None:
+        super().__init__(train, **options)
         self.text = text
         self.label = label
 

@@ -1,0 +1,115 @@
+"""Examples that are made as they are read, from (seed, split, index)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from hashlib import sha256
+from typing import Any, Generic
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab_data.base import SequenceDataModule, check_at_least
+from seqlab_data.batch_order import Batches, BatchT
+from seqlab_data.synthetic.base import Draw
+
+SPLITS = ("train", "val", "test")
+
+
+class Generated(ABC, Generic[BatchT]):
+    """The examples of a split.
+
+    Args:
+        lengths: the least and the greatest length; each is as likely.
+        words: what decides them, beside the index of each.
+    """
+
+    def __init__(self, lengths: tuple[int, int], count: int, words: tuple[int, ...]) -> None:
+        self.lengths = lengths
+        self.count = count
+        self.words = words
+
+    def __len__(self) -> int:
+        return self.count
+
+    @abstractmethod
+    def read(self, indices: NDArray[np.int64], /) -> BatchT:
+        """The examples with these indices, (B,). With none, one example of which nothing counts."""
+
+    def draws(self, indices: NDArray[np.int64]) -> Iterator[tuple[Draw, int]]:
+        """Of each example its random numbers and its length."""
+        least, most = self.lengths
+        for index in indices.tolist() or [0]:
+            draw = Draw(*self.words, index)
+            yield draw, least + draw.integer(most - least + 1)
+
+
+class GeneratedDataModule(SequenceDataModule[BatchT], ABC):
+    """A subclass says what the task is, and makes the examples of a split.
+
+    Args:
+        train_lengths: the least and the greatest length of train and val.
+        test_lengths: of test.
+        num_train, num_eval: examples of train, and of val and test each.
+        batch_size: examples a batch on each rank.
+        seed: of the examples and of their order.
+        num_workers: processes that load batches; 0 = the training process itself.
+        shortest: the least length that the task has.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+
+    in_evaluation = ("task",)
+    between_epochs = ("batch_size",)
+    name: str
+    task_name: str
+
+    def __init__(
+        self,
+        *,
+        train_lengths: tuple[int, int],
+        test_lengths: tuple[int, int],
+        num_train: int,
+        num_eval: int,
+        batch_size: int,
+        seed: int,
+        num_workers: int,
+        shortest: int = 1,
+    ) -> None:
+        super().__init__(seed=seed, num_workers=num_workers)
+        check_at_least(1, num_train=num_train, num_eval=num_eval, batch_size=batch_size)
+        for name, (least, most) in (("train_lengths", train_lengths), ("test_lengths", test_lengths)):
+            if not shortest <= least <= most:
+                raise ValueError(
+                    f"data.{name} must be a least and a greatest length from {shortest} on, got {(least, most)}"
+                )
+        self.batch_size = batch_size
+        lengths = {"train": train_lengths, "val": train_lengths, "test": test_lengths}
+        counts = {"train": num_train, "val": num_eval, "test": num_eval}
+        self.examples = {
+            split: self._generated((lengths[split][0], lengths[split][1]), counts[split], (seed, number))
+            for number, split in enumerate(SPLITS)
+        }
+
+    @abstractmethod
+    def _generated(self, lengths: tuple[int, int], count: int, words: tuple[int, ...]) -> Generated[BatchT]:
+        """The examples of a split."""
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "source": "synthetic",
+            "digest": sha256(repr(self._identity()).encode()).hexdigest(),
+            "splits": {name: {"examples": len(examples)} for name, examples in self.examples.items()},
+        }
+
+    def _batches(self, split: str, *, shuffle: bool = False) -> Batches[BatchT]:
+        rank, world = self._rank_and_world()
+        seed = self.seed if shuffle else None
+        return Batches(self.examples[split], self.batch_size, seed=seed, rank=rank, world=world)
+
+    def _identity(self) -> dict[str, int | str]:
+        lengths = {f"{name} examples": f"{e.count} of {e.lengths}" for name, e in self.examples.items()}
+        return {"task": self.task_name, **lengths, "batch_size": self.batch_size, "seed": self.seed}
