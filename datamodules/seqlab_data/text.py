@@ -6,11 +6,10 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from seqlab.batch import TokenBatch
 from seqlab_data.base import SequenceDataModule, check_at_least, check_split, tokenizer_digest
 from seqlab_data.batch_order import Batches
+from seqlab_data.text_counts import TextCounts
 from seqlab_data.text_source import find_documents, source_name
 from seqlab_data.token_cache import SPLITS, TokenCache, open_token_cache
 from seqlab_data.tokenizers import CharTokenizer, Tokenizer
@@ -97,8 +96,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         return open_token_cache(find_documents(self.path), self.split, self.make_tokenizer, self.cache_dir)
 
     def _batches(self, split: str, *, shuffle: bool = False) -> Batches[TokenBatch]:
-        char_counts = self.tokenizer.char_counts(np.arange(self.vocab_size))
-        windows = Windows(self._cache.splits[split], self.seq_len, char_counts)
+        windows = Windows(self._cache.splits[split], self.seq_len, TextCounts(self.tokenizer.token_bytes))
         rank, world = self._rank_and_world()
         seed = self.seed if shuffle else None
         return Batches(windows, self.batch_size, seed=seed, rank=rank, world=world)

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, TokenBatch
+from seqlab_data.text_counts import TextCounts
 from seqlab_data.token_cache import TokenFile
 
 
@@ -22,13 +23,13 @@ class Windows:
     every token after the first is predicted exactly once, without padding.
 
     Args:
-        char_counts: (V,) how many characters each token stands for.
+        counts: how much text each token stands for.
 
     Raises:
         ValueError: the stream is shorter than one window and the token after it.
     """
 
-    def __init__(self, file: TokenFile, seq_len: int, char_counts: NDArray[np.int64]) -> None:
+    def __init__(self, file: TokenFile, seq_len: int, counts: TextCounts) -> None:
         if file.num_tokens <= seq_len:
             raise ValueError(
                 f"the {file.split} split begins at {file.begins} and has {file.num_tokens} tokens, but a window "
@@ -36,7 +37,7 @@ class Windows:
             )
         self.file = file
         self.seq_len = seq_len
-        self.char_counts = char_counts
+        self.counts = counts
         self._stream: NDArray[Any] | None = None
 
     def __len__(self) -> int:
@@ -50,9 +51,9 @@ class Windows:
         tokens, targets = ids[:, :-1].copy(), ids[:, 1:].copy()
         again = (wanted * self.seq_len - start)[:, None] > np.arange(self.seq_len)
         ignored = again if len(indices) else np.ones_like(again)
-        num_chars = np.where(ignored, 0, self.char_counts[targets]).sum(axis=1)
+        amounts = [np.where(ignored, 0, amount).sum(axis=1) for amount in self.counts.of(tokens, targets)]
         targets[ignored] = IGNORE
-        return TokenBatch(torch.from_numpy(tokens), torch.from_numpy(targets), torch.from_numpy(num_chars))
+        return TokenBatch(*map(torch.from_numpy, (tokens, targets, *amounts)))
 
     def _tokens(self) -> NDArray[Any]:
         if self._stream is None:

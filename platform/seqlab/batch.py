@@ -20,11 +20,14 @@ class TokenBatch(NamedTuple):
         tokens: (B, T) int64, what the model reads.
         targets: (B, T) int64, the token that follows each of `tokens`, or `IGNORE`.
         num_chars: (B,) int64, characters of source text that the window's counted targets stand for.
+        num_bytes, num_words: the same of bytes and of words, each newline being one more; None = unknown.
     """
 
     tokens: Tensor
     targets: Tensor
     num_chars: Tensor
+    num_bytes: Tensor | None = None
+    num_words: Tensor | None = None
 
 
 class PairBatch(NamedTuple):

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from sentencepiece import SentencePieceProcessor
@@ -69,21 +68,6 @@ def test_decode_inverts_encode(tokenizer: Tokenizer) -> None:
         assert all(2 < i < tokenizer.vocab_size for i in ids)
 
 
-def test_char_counts_say_which_characters_a_prefix_has_begun(tokenizer: Tokenizer) -> None:
-    for text in [CORPUS[:200], *random_texts(100)]:
-        ids = tokenizer.encode(text)
-        begins = np.cumsum([0, *(len(c.encode()) for c in text)])[:-1]
-        counts = tokenizer.char_counts(ids)
-        for length in range(len(ids) + 1):
-            num_bytes = sum(len(tokenizer.token_bytes[i]) for i in ids[:length])
-            assert counts[:length].sum() == (begins < num_bytes).sum()
-        assert counts.sum() == len(text)
-
-
-def test_char_counts_keep_the_shape_and_give_specials_none(tokenizer: Tokenizer) -> None:
-    assert tokenizer.char_counts([[0, 1], [2, 2]]).tolist() == [[0, 0], [0, 0]]
-
-
 def test_specials_are_distinct_and_decode_to_nothing(tokenizer: Tokenizer) -> None:
     specials = [tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id]
     assert len(set(specials)) == 3
@@ -135,7 +119,6 @@ def test_bytes_by_hand() -> None:
     tokenizer = ByteTokenizer("ignored")
     assert tokenizer.vocab_size == 259
     assert tokenizer.encode("aé") == [3 + 0x61, 3 + 0xC3, 3 + 0xA9]
-    assert tokenizer.char_counts(tokenizer.encode("aé€😀")).tolist() == [1, 1, 0, 1, 0, 0, 1, 0, 0, 0]
     assert tokenizer.decode([3 + 0xC3, 3 + 0x61, 3 + 0xFF]) == "\ufffda\ufffd"
 
 
@@ -153,7 +136,6 @@ def test_characters_by_hand() -> None:
     assert tokenizer.encode("ban é") == [6, 5, 7, 4, 8]
     assert tokenizer.encode("xa\0\U0010ffff") == [3, 5, 3, 3]
     assert tokenizer.decode(tokenizer.encode("xa")) == "\ufffda"
-    assert tokenizer.char_counts([3, 5]).tolist() == [1, 1]
     assert CharTokenizer("").encode("ab\0") == [3, 3, 3]
 
 

@@ -29,6 +29,15 @@ def test_words_by_hand(tokenizer: WordTokenizer) -> None:
     assert tokenizer.decode([]) == ""
 
 
+def test_a_newline_is_a_token_on_request(tmp_path: Path) -> None:
+    tokenizer = WordTokenizer("the cat\n the dog \n\n", newlines=True)
+    assert tokenizer.words == ("\n", "the", "cat", "dog")
+    assert tokenizer.encode("the\ncat\n\n fish") == [5, 4, 6, 4, 4, 3]
+    assert tokenizer.decode([5, 6, 4, 4, 7]) == "the cat\n\n dog"
+    tokenizer.save(tmp_path)
+    assert load_tokenizer(tmp_path).encode("a\n") == [3, 4]
+
+
 def test_an_unknown_word_is_one_token_and_shows_as_unk(tokenizer: WordTokenizer) -> None:
     assert tokenizer.encode("the Cat thedog") == [4, 3, 3]
     assert tokenizer.decode([4, 3, 5]) == "the <unk> dog"
@@ -48,7 +57,6 @@ def test_decode_joins_the_words_of_a_known_text_by_one_space(tokenizer: WordToke
         ids = tokenizer.encode("".join(rng.choice((" ", "\n", " \t ")) + word for word in words))
         assert tokenizer.decode(ids) == " ".join(words)
         assert len(ids) == len(words)
-        assert tokenizer.char_counts(ids).sum() == sum(len(word) + 1 for word in words)
 
 
 def test_streaming_any_ids_gives_what_decode_gives(tokenizer: WordTokenizer) -> None:

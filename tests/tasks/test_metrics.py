@@ -26,6 +26,19 @@ def test_by_hand() -> None:
     assert result["accuracy"].item() == 3 / 8
 
 
+def test_text_by_hand() -> None:
+    """16 bits over 32 bytes and 4 words; an amount that nobody knows has no score."""
+    metrics = LanguageModelingMetrics()
+    metrics.update(*map(torch.tensor, (10 * math.log(2), 4, 8, 2, 20, 1)))
+    metrics.update(*map(torch.tensor, (6 * math.log(2), 4, 12, 1, 12, 3)))
+    result = metrics.compute()
+    assert result["bits_per_byte"].item() == pytest.approx(16 / 32, rel=1e-6)
+    assert result["word_perplexity"].item() == pytest.approx(2 ** (16 / 4), rel=1e-6)
+    metrics.reset()
+    _update(metrics, 1.0, 1, 1)
+    assert set(metrics.compute()) == {"loss", "perplexity", "accuracy", "bits_per_char"}
+
+
 def test_it_is_the_corpus_that_counts_not_the_mean_of_batches() -> None:
     metrics = LanguageModelingMetrics()
     _update(metrics, 10.0, 1, 1)

@@ -1,4 +1,4 @@
-"""The Tokenizer contract. Every token stands for fixed bytes, so decoding and counting are table look-ups."""
+"""The Tokenizer contract. Every token stands for fixed bytes, so decoding is a table look-up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 FILE_NAME = "tokenizer.json"
 
@@ -34,7 +34,6 @@ class Tokenizer(ABC):
 
     def __init__(self, token_bytes: Iterable[bytes]) -> None:
         self.token_bytes = tuple(token_bytes)
-        self._char_counts = np.array([_count_chars(token) for token in self.token_bytes], dtype=np.int64)
 
     @property
     def vocab_size(self) -> int:
@@ -64,14 +63,6 @@ class Tokenizer(ABC):
     def stream_decoder(self) -> StreamDecoder:
         """Decodes one id at a time: what it returns, joined, is what `decode` returns."""
         return StreamDecoder(self)
-
-    def char_counts(self, ids: ArrayLike) -> NDArray[np.int64]:
-        """How many characters of text each id stands for, in the shape of `ids`.
-
-        A character in several tokens counts in its first one. The sum over `encode(text)` is `len(text)`.
-        """
-        counts: NDArray[np.int64] = self._char_counts[np.asarray(ids, dtype=np.int64)]
-        return counts
 
     def to_dict(self) -> dict[str, Any]:
         """Everything needed to rebuild this tokenizer, as plain JSON values."""
@@ -178,8 +169,3 @@ def _subclasses(base: Any) -> Iterator[type[Tokenizer]]:
     for cls in base.__subclasses__():
         yield cls
         yield from _subclasses(cls)
-
-
-def _count_chars(token: bytes) -> int:
-    """Bytes that start a character: all but UTF-8's continuation bytes, 0b10xxxxxx."""
-    return sum(byte & 0xC0 != 0x80 for byte in token)

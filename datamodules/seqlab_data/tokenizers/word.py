@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Self
@@ -15,15 +16,17 @@ UNKNOWN = "<unk>"
 
 
 class WordTokenizer(Tokenizer):
-    """The words of `text`, the commonest first and equally common ones sorted, are tokens 4, 5, ...
+    """The words of `text`, the commonest first and equally common ones sorted, are tokens 4, 5, ... With `newlines` a
+    newline is a word too, whose bytes are itself.
 
     Any other word is `unk_id`, which decodes to "<unk>". A token's bytes are a space and its word, and decoding takes
-    the first space away: `decode(encode(text)) == " ".join(text.split())` for every text of known words, and the sum
-    of `char_counts` is one more than the length of that.
+    the first space away: without newlines, `decode(encode(text)) == " ".join(text.split())` for every text of known
+    words.
 
     Args:
         min_count: how often a word must occur to be a token.
         max_size: all tokens together, specials and unknown included; None = no limit.
+        newlines: whether each newline is a token, as the <eos> of word-level language models.
 
     Raises:
         ValueError: an option is out of range, or the text holds a lone surrogate.
@@ -31,12 +34,13 @@ class WordTokenizer(Tokenizer):
 
     unk_id = 3
 
-    def __init__(self, text: str, *, min_count: int = 1, max_size: int | None = None) -> None:
+    def __init__(self, text: str, *, min_count: int = 1, max_size: int | None = None, newlines: bool = False) -> None:
         if min_count < 1:
             raise ValueError(f"min_count must be at least 1, got {min_count}")
         if max_size is not None and max_size < 5:
             raise ValueError(f"max_size must be at least 5, one word beside the 4 special tokens, got {max_size}")
-        counts = Counter(text.split())
+        self.newlines = newlines
+        counts = Counter(self._split(text))
         del counts[UNKNOWN]
         words = sorted(
             (word for word, count in counts.items() if count >= min_count), key=lambda word: (-counts[word], word)
@@ -45,12 +49,12 @@ class WordTokenizer(Tokenizer):
 
     def _open(self, words: list[str]) -> None:
         self.words = tuple(words)
-        super().__init__([b"", b"", b"", *(f" {word}".encode() for word in (UNKNOWN, *words))])
+        super().__init__([b"", b"", b"", *map(_spelt, (UNKNOWN, *words))])
         self._ids = {word: token_id for token_id, word in enumerate(words, start=4)}
 
     def encode_array(self, text: str) -> NDArray[np.int32]:
         text.encode("utf-8")
-        return np.array([self._ids.get(word, self.unk_id) for word in text.split()], dtype=np.int32)
+        return np.array([self._ids.get(word, self.unk_id) for word in self._split(text)], dtype=np.int32)
 
     def decode(self, ids: Iterable[int]) -> str:
         return super().decode(ids).removeprefix(" ")
@@ -58,14 +62,22 @@ class WordTokenizer(Tokenizer):
     def stream_decoder(self) -> StreamDecoder:
         return WordStream(self)
 
+    def _split(self, text: str) -> list[str]:
+        return re.findall(r"\n|\S+", text) if self.newlines else text.split()
+
     def _settings(self) -> dict[str, Any]:
-        return {"unk_id": self.unk_id, "words": list(self.words)}
+        return {"unk_id": self.unk_id, "words": list(self.words), "newlines": self.newlines}
 
     @classmethod
     def _restore(cls, settings: dict[str, Any], assets: dict[str, bytes]) -> Self:
         tokenizer = cls.__new__(cls)
+        tokenizer.newlines = settings["newlines"]
         tokenizer._open(settings["words"])
         return tokenizer
+
+
+def _spelt(word: str) -> bytes:
+    return b"\n" if word == "\n" else f" {word}".encode()
 
 
 class WordStream(StreamDecoder):

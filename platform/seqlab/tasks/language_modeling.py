@@ -17,8 +17,8 @@ from seqlab.tasks.task import Task
 
 
 class LanguageModeling(Task):
-    """Trains a causal model on cross-entropy and reports loss, perplexity, bits per character and accuracy, and the
-    loss by the number of tokens that a prediction is made from.
+    """Trains a causal model on cross-entropy and reports loss, perplexity, bits per character and per byte, word
+    perplexity and accuracy, and the loss by the number of tokens that a prediction is made from.
 
     Args:
         vocab_size: number of tokens; the data module tells it.
@@ -64,11 +64,13 @@ class LanguageModeling(Task):
     def evaluate(self, batch: TokenBatch) -> None:
         logits = self._logits(batch)
         num_right = (logits.argmax(dim=-1) == batch.targets).sum()
-        self.metrics.update(*self._nats(batch, logits), batch.num_chars.sum(), num_right)
+        nats, num_tokens = self._nats(batch, logits)
+        num_bytes, num_words = (0 if some is None else some.sum() for some in (batch.num_bytes, batch.num_words))
+        self.metrics.update(nats, num_tokens, batch.num_chars.sum(), num_right, num_bytes, num_words)
         counted = batch.targets != IGNORE
-        nats = F.cross_entropy(logits[counted], batch.targets[counted], reduction="none")
-        positions = torch.arange(1, batch.tokens.shape[1] + 1, device=nats.device).expand_as(counted)
-        self.loss_by_position.update(nats, positions[counted])
+        each = F.cross_entropy(logits[counted], batch.targets[counted], reduction="none")
+        positions = torch.arange(1, batch.tokens.shape[1] + 1, device=each.device).expand_as(counted)
+        self.loss_by_position.update(each, positions[counted])
 
     def log_scores(self, stage: str) -> None:
         for name, value in self.metrics.compute().items():
