@@ -11,6 +11,7 @@ import torch
 
 from seqlab.batch import IGNORE
 from seqlab_data.batch_order import Batches, FromNext, batch_indices, epoch_order
+from seqlab_data.text_counts import TextCounts
 from seqlab_data.token_cache import TokenFile
 from seqlab_data.windows import Windows
 
@@ -58,7 +59,7 @@ def make_batches(folder: Path, num_windows: int, **options: int) -> Batches:
     path = folder / "stream.bin"
     np.arange(2 * num_windows + 1).astype("<u2").tofile(path)
     file = TokenFile("train", str(path), "<u2", 2 * num_windows + 1, 0, "")
-    return Batches(Windows(file, 2, np.ones(2 * num_windows + 1, dtype=np.int64)), **options)  # type: ignore[arg-type]
+    return Batches(Windows(file, 2, TextCounts([b"x"] * (2 * num_windows + 1))), **options)  # type: ignore[arg-type]
 
 
 def windows_of(batches: Batches, number: int) -> list[int]:

@@ -1,5 +1,6 @@
 """Tasks: LightningModules that wrap a model with its loss, metrics and optimiser."""
 
+from seqlab.tasks.answering import Answering
 from seqlab.tasks.classification import Classification
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tasks.masked_language_modeling import MaskedLanguageModeling
@@ -9,6 +10,7 @@ from seqlab.tasks.tagging import Tagging
 from seqlab.tasks.translation import Translation
 
 __all__ = [
+    "Answering",
     "Classification",
     "LanguageModeling",
     "MaskedLanguageModeling",

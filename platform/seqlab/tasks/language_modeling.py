@@ -62,7 +62,10 @@ class LanguageModeling(Task):
         return nats, (batch.targets != IGNORE).sum()
 
     def evaluate(self, batch: TokenBatch) -> None:
-        logits = self._logits(batch)
+        self.score(batch, self._logits(batch))
+
+    def score(self, batch: TokenBatch, logits: Tensor) -> None:
+        """Adds a batch and its logits (B, T, V) to what is scored."""
         num_right = (logits.argmax(dim=-1) == batch.targets).sum()
         nats, num_tokens = self._nats(batch, logits)
         num_bytes, num_words = (0 if some is None else some.sum() for some in (batch.num_bytes, batch.num_words))

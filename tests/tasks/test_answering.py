@@ -1,0 +1,94 @@
+"""Whole answers, by hand and against greedy decoding."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from seqlab.batch import IGNORE, TokenBatch
+from seqlab.decoding import generate
+from seqlab.decoding.torch_model import TorchDecoder
+from seqlab.models import DecoderLM
+from seqlab.positions import NoPositions
+from seqlab.recurrence import GRU
+from seqlab.tasks import Answering
+from seqlab_data.synthetic.copying import Reverse
+from seqlab_data.synthetic.data import Examples
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
+]
+
+
+class Successor(nn.Module):
+    """Says that each token is followed by its number and one."""
+
+    def __init__(self, vocab_size: int, seq_len: int) -> None:
+        super().__init__()
+        self.eye = nn.Parameter(torch.eye(vocab_size).roll(1, dims=1))
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        return self.eye[tokens], {}
+
+
+def _test(task: Answering, batches: list[TokenBatch], folder: Path) -> dict[str, float]:
+    quiet: Any = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = L.Trainer(default_root_dir=folder, accelerator="cpu", enable_model_summary=False, **quiet)
+    (result,) = trainer.test(task, DataLoader(batches, batch_size=None), verbose=False)
+    return dict(result)
+
+
+def test_by_hand(tmp_path: Path) -> None:
+    """Batches of unequal size; a wrong target that does not count, one answer half right, a row of nothing."""
+    tokens = torch.arange(9).expand(4, 9).clone()
+    targets = tokens + 1
+    targets[0, :5] = IGNORE
+    targets[1, :5], targets[1, 7] = IGNORE, 0
+    targets[2, 2:] = IGNORE
+    targets[3] = IGNORE
+    some = TokenBatch(tokens, targets, torch.ones(4))
+    more = TokenBatch(tokens[:1], targets[:1].where(tokens[:1] < 8, 0), torch.ones(1))
+    found = _test(Answering(10, 9, model=Successor), [some, more], tmp_path)
+    assert found["test/exact_match"] == 2 / 4
+    assert found["test/exact_match_by_length/1-8"] == 1.0
+    assert found["test/exact_match_by_length/9-16"] == pytest.approx(1 / 3)
+    assert found["test/accuracy"] == pytest.approx((4 + 3 + 2 + 3) / (4 + 4 + 2 + 4))
+
+
+def test_it_is_the_share_that_greedy_decoding_answers_exactly(tmp_path: Path) -> None:
+    """Of a model that knows some of the answers: a string of two symbols is reversed."""
+    torch.manual_seed(0)
+    task = Answering(
+        Reverse(2).vocab_size,
+        10,
+        model=partial(DecoderLM, d_model=32, num_layers=1, mixer=GRU, positions=partial(NoPositions)),
+    )
+    examples = Examples(Reverse(2), (1, 4), 40, (0,))
+    batch = examples.read(np.arange(40))
+    optimizer = torch.optim.Adam(task.parameters(), 1e-2)
+    task.log = lambda *args, **kwargs: None  # type: ignore[method-assign]
+    for _ in range(30):
+        optimizer.zero_grad()
+        task.training_step(batch, 0).backward()
+        optimizer.step()
+    right = 0
+    for row in range(40):
+        counted = batch.targets[row] != IGNORE
+        first = int(counted.int().argmax())
+        prompt = batch.tokens[row, : first + 1].tolist()
+        model: Any = task.model
+        decoder = TorchDecoder(model.eval(), model.init_state(1))
+        (written,) = generate(decoder, [prompt], max_new_tokens=int(counted.sum()), stop_ids=())
+        right += written == batch.targets[row][counted].tolist()
+    assert 0 < right < 40
+    del task.log
+    assert _test(task, [batch], tmp_path)["test/exact_match"] == pytest.approx(right / 40)
