@@ -37,7 +37,7 @@ def compare(mixer: Any, positions: Any) -> None:
     torch.manual_seed(0)
     model = DecoderLM(TOKENIZER.vocab_size, 256, d_model=WIDTH, num_layers=LAYERS, mixer=mixer, positions=positions)
     with tempfile.TemporaryDirectory() as folder:
-        export_bundle(model, TOKENIZER, Path(folder) / "bundle", run_id="benchmark", commit="benchmark")
+        export_bundle(model, TOKENIZER, Path(folder) / "bundle", run_id="benchmark", commit="benchmark", seq_len=512)
         decoders: list[Decoder] = [BundleRunner(Path(folder) / "bundle", threads=1), TorchDecoder(model)]
     # In turns, so that another program's load falls on both.
     rates = [[tokens_per_second(decoder) for decoder in decoders] for _ in range(ROUNDS)]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import onnxruntime as ort  # type: ignore[import-untyped]
 import torch
 
 import seqlab
-from seqlab.models import DecoderLM
 from seqlab_data.tokenizers import Tokenizer
+from seqlab_export.forms import DECODERS, ENCODERS, describe_state, longest_input
 from seqlab_export.golden import write_golden
-from seqlab_export.graphs import OPSET, describe_state, export_graphs, traced_len
+from seqlab_export.graphs import OPSET, export_graphs
 from seqlab_export.manifest import Manifest, Provenance, hash_files
 from seqlab_export.report import Report
 from seqlab_export.runner import Provider, check_provider
@@ -38,12 +39,15 @@ class ParityError(ValueError):
 
 
 def export_bundle(
-    model: DecoderLM,
-    tokenizer: Tokenizer,
+    model: Any,
+    tokenizer: Tokenizer | None,
     out: Path | str,
     *,
     run_id: str,
     commit: str,
+    source_tokenizer: Tokenizer | None = None,
+    labels: Sequence[str] = (),
+    seq_len: int,
     provider: Provider = "cpu",
     precision: Precision = "fp32",
 ) -> Report:
@@ -52,24 +56,30 @@ def export_bundle(
     It is written to a temporary folder beside `out`, verified there with `provider`, and then renamed.
 
     Args:
-        model: is copied, not changed.
+        model: one of `forms.DECODERS` and `forms.ENCODERS`; is copied, not changed.
+        tokenizer: of what it reads, or of two the target's; None where it reads features.
+        source_tokenizer: the source's, where it is another.
+        labels: the names of its classes, where it has some.
+        seq_len: the longest sequence of its training.
         run_id, commit: where the model comes from, for the manifest.
 
     Returns:
         The report of the verification, in which all is well.
 
     Raises:
-        ValueError: `out` holds something, no provider here runs this precision, or the model cannot be captured.
+        ValueError: `out` holds something, no provider here runs this precision, the model is of another kind, is not
+            the tokenizer's, or cannot be captured.
         ParityError: the runtime does not compute what the model does.
     """
     out = Path(out)
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise ValueError(f"{out} exists and is not an empty folder; give a new one")
-    if tokenizer.vocab_size != model.vocab_size:
-        raise ValueError(
-            f"the tokenizer has {tokenizer.vocab_size} tokens and the model {model.vocab_size}; "
-            "they do not belong together"
-        )
+    if not isinstance(model, DECODERS + ENCODERS):
+        names = ", ".join(kind.__name__ for kind in DECODERS + ENCODERS)
+        raise ValueError(f"a bundle is of one of {names}; this is a {type(model).__name__}")
+    if isinstance(model, DECODERS) and (tokenizer is None or tokenizer.vocab_size != model.vocab_size):
+        has = "no tokens" if tokenizer is None else f"{tokenizer.vocab_size} tokens"
+        raise ValueError(f"the tokenizer has {has} and the model {model.vocab_size}; they do not belong together")
     check_provider(provider)
     if precision != "fp32":
         raise ValueError(
@@ -81,7 +91,38 @@ def export_bundle(
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
         folder = Path(name) / "bundle"
         folder.mkdir()
-        _write(model, tokenizer, folder, run_id=run_id, commit=commit, precision=precision)
+        graphs = export_graphs(model, folder)
+        write_golden(model, folder / "golden.npz")
+        tokenizers = _distinct(tokenizer, source_tokenizer)
+        for place, some in tokenizers.items():
+            some.save(folder / place)
+        decodes = isinstance(model, DECODERS)
+        Manifest(
+            opset=OPSET,
+            min_onnxruntime=MIN_ONNXRUNTIME,
+            precision=precision,
+            vocab_size=model.vocab_size if decodes else None,
+            max_seq_len=model.max_seq_len if decodes else None,
+            max_source_len=longest_input(model) if "encoder" in graphs else None,
+            seq_len=seq_len,
+            first_call=model.first_call if decodes else 1,
+            encoder=graphs.get("encoder"),
+            model=graphs.get("model"),
+            step=graphs.get("step"),
+            state=describe_state(model) if decodes else (),
+            tokenizer="tokenizer" if "tokenizer" in tokenizers else None,
+            source_tokenizer="source_tokenizer" if "source_tokenizer" in tokenizers else None,
+            labels=tuple(labels),
+            golden="golden.npz",
+            files=hash_files(folder),
+            provenance=Provenance(
+                run_id=run_id,
+                commit=commit,
+                seqlab=seqlab.__version__,
+                torch=torch.__version__,
+                onnxruntime=ort.__version__,
+            ),
+        ).save(folder)
         report = verify_bundle(folder, provider=provider)
         if not report.ok:
             raise ParityError(report)
@@ -89,31 +130,9 @@ def export_bundle(
     return report
 
 
-def _write(
-    model: DecoderLM, tokenizer: Tokenizer, folder: Path, *, run_id: str, commit: str, precision: Precision
-) -> None:
-    sequence, step = export_graphs(model, folder)
-    write_golden(model, sequence, traced_len(model), folder / "golden.npz")
-    tokenizer.save(folder / "tokenizer")
-    Manifest(
-        opset=OPSET,
-        min_onnxruntime=MIN_ONNXRUNTIME,
-        precision=precision,
-        vocab_size=model.vocab_size,
-        max_seq_len=model.max_seq_len,
-        first_call=model.first_call,
-        traced_len=traced_len(model),
-        model=sequence,
-        step=step,
-        state=describe_state(model),
-        tokenizer="tokenizer",
-        golden="golden.npz",
-        files=hash_files(folder),
-        provenance=Provenance(
-            run_id=run_id,
-            commit=commit,
-            seqlab=seqlab.__version__,
-            torch=torch.__version__,
-            onnxruntime=ort.__version__,
-        ),
-    ).save(folder)
+def _distinct(tokenizer: Tokenizer | None, source_tokenizer: Tokenizer | None) -> dict[str, Tokenizer]:
+    """Those that there are, by their folders; one for both sides is stored once."""
+    found = {} if tokenizer is None else {"tokenizer": tokenizer}
+    if source_tokenizer is not None and (tokenizer is None or source_tokenizer.to_dict() != tokenizer.to_dict()):
+        found["source_tokenizer"] = source_tokenizer
+    return found

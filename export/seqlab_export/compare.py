@@ -24,20 +24,34 @@ MOST_NUMBERS = 4096
 _GOLDEN_RATIO = 0.6180339887498949
 
 
-def cases(traced_len: int, max_seq_len: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+def traced_len(longest: int | None) -> int:
+    """The length to capture a graph with: at most 16, and a quarter of what it can read, to test four times it."""
+    return 16 if longest is None else min(max(longest // 4, 2), 16)
+
+
+def cases(longest: int | None, *, least: int = 0) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Names and pad masks (R, T): lengths 1, 2, as traced, one more and four times it, as far as the model reads.
 
-    Each length comes unpadded and padded: left, right, all, all but the last token, and not at all, in turns.
+    Each length comes unpadded and padded: left, right, all but `least` tokens, all but the last one, and not at all, in
+    turns.
     """
-    for length in sorted({1, 2, traced_len, traced_len + 1, 4 * traced_len}):
-        if max_seq_len is not None and length > max_seq_len:
+    traced = traced_len(longest)
+    for length in sorted({1, 2, traced, traced + 1, 4 * traced}):
+        if longest is not None and length > longest:
             continue
         yield f"length {length}", np.ones((ROWS, length), dtype=np.bool_)
         if length > 1:
             place, half = np.arange(length), length // 2
-            spans = [(half, length), (0, half), (0, 0), (length - 1, length), (0, length)]
+            spans = [(half, length), (0, half), (0, least), (length - 1, length), (0, length)]
             masks = [(first <= place) & (place < end) for first, end in spans]
             yield f"length {length}, padded", np.array([masks[row % len(masks)] for row in range(ROWS)])
+
+
+def encoder_cases(info: GraphInfo, longest: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """`cases` of an encoder. A source has a token at least: a decoder has nothing else to look at."""
+    least = 1 if info.inputs[0].name == "source" else 0
+    for case, pad_mask in cases(longest, least=least):
+        yield f"encoder/{case}", pad_mask
 
 
 def calls(form: str, pad_mask: NDArray[np.bool_], first_call: int) -> list[slice]:
@@ -56,10 +70,10 @@ def calls(form: str, pad_mask: NDArray[np.bool_], first_call: int) -> list[slice
 
 def groups(info: GraphInfo) -> dict[str, list[str]]:
     """The outputs whose errors are judged together: "logits", "state" (floating-point entries) and "counters" (the
-    others, which must be equal).
+    others, which must be equal). What is empty at the start is not judged.
     """
     named: dict[str, list[str]] = {"logits": [], "state": [], "counters": []}
-    for output in info.outputs:
+    for output in [output for output in info.outputs if 0 not in output.dims]:
         group = "counters" if output.dtype in ("bool", "int64") else "state"
         named["logits" if output.name == "logits" else group].append(output.name)
     return {group: names for group, names in named.items() if names}
@@ -75,7 +89,7 @@ def select(array: NDArray[np.generic], info: TensorInfo, pad_mask: NDArray[np.bo
     """
     if not np.issubdtype(array.dtype, np.floating):
         return array
-    times = [axis for axis, dim in enumerate(info.dims) if dim in ("T", "S+T")]
+    times = [axis for axis, dim in enumerate(info.dims) if dim in ("T", "S+T", "M")]
     row = (np.moveaxis(array, times[0], 1)[pad_mask] if times else array).ravel()
     if row.size <= MOST_NUMBERS:
         return row

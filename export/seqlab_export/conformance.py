@@ -229,7 +229,7 @@ def _parity(model: DecoderLM) -> Report:
     """Of its bundle."""
     with tempfile.TemporaryDirectory() as folder:
         try:
-            return export_bundle(model, TOKENIZER, Path(folder) / "bundle", run_id="", commit="")
+            return export_bundle(model, TOKENIZER, Path(folder) / "bundle", run_id="", commit="", seq_len=32)
         except ParityError as error:
             return error.report
 

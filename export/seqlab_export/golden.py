@@ -1,10 +1,11 @@
 """The golden file: inputs, what a float64 copy of the model makes of them, and how far PyTorch itself is from that.
 
-T length, R rows, N new tokens, V vocabulary.
+T length, F features, R rows, N new tokens, V vocabulary.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
@@ -18,11 +19,11 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from seqlab.decoding.torch_model import TorchDecoder
-from seqlab.models import DecoderLM
-from seqlab_export.compare import Arrays, calls, cases, groups, relative_errors, rms, select
-from seqlab_export.graphs import SequenceForm, StepForm
+from seqlab.mixer import State
+from seqlab_export.compare import Arrays, calls, cases, encoder_cases, groups, relative_errors, rms, select
+from seqlab_export.forms import SequenceForm, StepForm, forms_of, longest_input, num_tokens
 from seqlab_export.greedy import trace
-from seqlab_export.manifest import GraphInfo
+from seqlab_export.manifest import GraphInfo, TensorInfo
 
 PROMPT_LENGTHS = (1, 4)
 NEW_TOKENS = 12
@@ -31,51 +32,113 @@ _SAME = 1e-9
 _ORDERS = 4
 
 
-def write_golden(model: DecoderLM, info: GraphInfo, traced_len: int, path: Path) -> None:
-    """Writes, as .npz:
+def write_golden(model: Any, path: Path) -> None:
+    """Writes, as .npz, of a decoder:
 
     - `CASE/tokens` (R, T), for each of `compare.cases`;
     - `CASE/OUTPUT`, what `compare.select` takes of each output of the float64 model;
     - `CASE/torch/GROUP`, the relative RMS error of this model in PyTorch for each of `compare.groups`: the largest of
       that of all tokens at once, of one by one, and of all at once with channels summed in a few other orders, which
       tells how far rounding alone leads;
-    - `greedy/prompt_ROW`, `greedy/tokens` (R, N) and `greedy/logits` (R, N, V), greedy text of the float64 model.
+    - `greedy/prompt_ROW`, `greedy/tokens` (R, N) and `greedy/logits` (R, N, V), greedy text of the float64 model;
+    - where it reads a source, `CASE/source` and `greedy/source`, the name of the encoder's case whose inputs it reads;
+
+    and of an encoder `encoder/CASE/inputs` (R, T) or (R, T, F), and outputs and errors in the same way.
 
     Args:
         model: in evaluation mode, on the CPU.
-        info: the graph of whole sequences.
 
     Raises:
         ValueError: the model's `step` does not compute what its `forward` does.
     """
-    step_reference = deepcopy(StepForm(model)).double()
-    reference = step_reference.model
-    forms: list[tuple[SequenceForm | StepForm, int | None]]
-    forms = [(StepForm(model), None), *((SequenceForm(model), order) for order in (None, *range(_ORDERS)))]
-    generator = np.random.default_rng(_SEED)
-    arrays: dict[str, NDArray[np.generic]] = {}
-    for case, pad_mask in cases(traced_len, model.max_seq_len):
-        tokens = generator.integers(model.vocab_size, size=pad_mask.shape, dtype=np.int64)
-        expected = _outputs(SequenceForm(reference), tokens, pad_mask, info)
-        _check_step(_outputs(step_reference, tokens, pad_mask, info), expected, case)
-        arrays[f"{case}/tokens"] = tokens
-        arrays |= {f"{case}/{name}": values for name, values in expected.items()}
-        found = []
-        for form, order in forms:
-            with nullcontext() if order is None else OtherOrder(order):
-                found.append(_outputs(form, tokens, pad_mask, info))
+    golden = _Golden(model)
+    if golden.masks:
+        golden.add_encoder()
+    if "model" in golden.forms:
+        golden.add_decoder()
+        golden.add_greedy()
+    np.savez(path, allow_pickle=False, **golden.arrays)
+
+
+class _Golden:
+    """What is to be written, `arrays`, of a model's forms and those of its float64 copy.
+
+    Attributes:
+        masks: of the encoder's cases, by their names.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.forms: dict[str, Any] = forms_of(model)
+        self.references: dict[str, Any] = {name: form.double() for name, form in deepcopy(self.forms).items()}
+        self.arrays: dict[str, NDArray[np.generic]] = {}
+        self.generator = np.random.default_rng(_SEED)
+        encoder = self.forms.get("encoder")
+        self.masks = {} if encoder is None else dict(encoder_cases(encoder.info(), longest_input(model)))
+
+    def add_encoder(self) -> None:
+        form, reference = self.forms["encoder"], self.references["encoder"]
+        info = form.info()
+        for case, pad_mask in self.masks.items():
+            inputs = self._draw(info.inputs[0], pad_mask.shape)
+            self.arrays[f"{case}/inputs"] = inputs
+            expected = _encoded(reference, inputs, pad_mask, info)
+            found = [_encoded(form, inputs, pad_mask, info, order) for order in (None, *range(_ORDERS))]
+            self._judge(case, info, expected, found)
+
+    def add_decoder(self) -> None:
+        form, reference = self.forms["model"], self.references["model"]
+        info, model = form.info(), form.model
+        for number, (case, pad_mask) in enumerate(cases(model.max_seq_len)):
+            tokens = self.generator.integers(model.vocab_size, size=pad_mask.shape, dtype=np.int64)
+            self.arrays[f"{case}/tokens"] = tokens
+            # The longest source is of the shortest target.
+            source = [*self.masks][-1 - number % len(self.masks)] if self.masks else None
+            if source is not None:
+                self.arrays[f"{case}/source"] = np.array(source)
+            starts = [self._start(some.model, source, len(tokens)) for some in (reference, form)]
+            expected = _outputs(reference, tokens, pad_mask, info, starts[0])
+            _check_step(_outputs(self.references["step"], tokens, pad_mask, info, starts[0]), expected, case)
+            found = [_outputs(self.forms["step"], tokens, pad_mask, info, starts[1])]
+            found += [_outputs(form, tokens, pad_mask, info, starts[1], order) for order in (None, *range(_ORDERS))]
+            self._judge(case, info, expected, found)
+
+    def add_greedy(self) -> None:
+        model = self.references["model"].model
+        longest = model.max_seq_len or 2**30
+        prompts = [
+            self.generator.integers(model.vocab_size, size=min(length, longest), dtype=np.int64)
+            for length in PROMPT_LENGTHS
+        ]
+        self.arrays |= {f"greedy/prompt_{row}": prompt for row, prompt in enumerate(prompts)}
+        source = next(iter(self.masks), None)
+        if source is not None:
+            self.arrays["greedy/source"] = np.array(source)
+        num_tokens = min(NEW_TOKENS, longest - max(map(len, prompts)) + 1)
+        decoder = TorchDecoder(model, self._start(model, source, len(prompts)))
+        greedy = trace(decoder, [prompt.tolist() for prompt in prompts], num_tokens)
+        self.arrays |= {"greedy/tokens": greedy.tokens, "greedy/logits": greedy.logits}
+
+    def _judge(self, case: str, info: GraphInfo, expected: Arrays, found: list[Arrays]) -> None:
+        self.arrays |= {f"{case}/{name}": values for name, values in expected.items()}
         for group, outputs in groups(info).items():
             own = max(rms(relative_errors(actual, expected, outputs)) for actual in found)
-            arrays[f"{case}/torch/{group}"] = np.array(own)
-    longest = model.max_seq_len or 2**30
-    prompts = [
-        generator.integers(model.vocab_size, size=min(length, longest), dtype=np.int64) for length in PROMPT_LENGTHS
-    ]
-    num_tokens = min(NEW_TOKENS, longest - max(map(len, prompts)) + 1)
-    greedy = trace(TorchDecoder(reference), [prompt.tolist() for prompt in prompts], num_tokens)
-    arrays |= {f"greedy/prompt_{row}": prompt for row, prompt in enumerate(prompts)}
-    arrays |= {"greedy/tokens": greedy.tokens, "greedy/logits": greedy.logits}
-    np.savez(path, allow_pickle=False, **arrays)
+            self.arrays[f"{case}/torch/{group}"] = np.array(own)
+
+    @torch.no_grad()
+    def _start(self, model: Any, source: str | None, rows: int) -> State:
+        """The first state of so many rows, which have read the inputs of a case of the encoder."""
+        if source is None:
+            state: State = model.init_state(rows)
+            return state
+        inputs = _cast(self.arrays[f"{source}/inputs"][:rows], model)
+        state = model.begin(inputs, torch.from_numpy(self.masks[source][:rows]))
+        return state
+
+    def _draw(self, info: TensorInfo, shape: tuple[int, ...]) -> NDArray[np.generic]:
+        """Inputs: tokens (R, T), or features (R, T, F)."""
+        if info.dtype == "int64":
+            return self.generator.integers(num_tokens(self.forms["encoder"].model), size=shape, dtype=np.int64)
+        return self.generator.standard_normal((*shape, int(info.dims[2])), dtype=np.float32)
 
 
 class OtherOrder(TorchFunctionMode):
@@ -105,20 +168,45 @@ def _check_step(stepped: Arrays, expected: Arrays, case: str) -> None:
         raise ValueError(f"this model's step and forward differ by {found:.1e} in float64 ({case}); they must agree")
 
 
+def _cast(inputs: NDArray[np.generic], model: torch.nn.Module) -> Tensor:
+    """Features in the model's own precision, or tokens."""
+    tensor = torch.from_numpy(inputs)
+    return tensor.to(next(model.parameters()).dtype) if tensor.is_floating_point() else tensor
+
+
+@torch.no_grad()
+def _encoded(
+    form: Any, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_], info: GraphInfo, order: int | None = None
+) -> Arrays:
+    """What counts of each output of an encoder, by its name in the graph; see `OtherOrder` for `order`."""
+    with nullcontext() if order is None else OtherOrder(order):
+        found = form(_cast(inputs, form.model), torch.from_numpy(pad_mask))
+    return _selected(found.values() if isinstance(found, dict) else [found], info, pad_mask)
+
+
 @torch.no_grad()
 def _outputs(
-    form: SequenceForm | StepForm, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], info: GraphInfo
+    form: SequenceForm | StepForm,
+    tokens: NDArray[np.int64],
+    pad_mask: NDArray[np.bool_],
+    info: GraphInfo,
+    state: State,
+    order: int | None = None,
 ) -> Arrays:
-    """What counts of each output, by its name in the graph."""
+    """The same of a decoder that starts from a state."""
     model = form.model
-    state = model.init_state(len(tokens))
     logits: list[Tensor] = []
-    for piece in calls("step" if isinstance(form, StepForm) else "prefill", pad_mask, model.first_call):
-        read = form if piece.stop - piece.start == 1 else SequenceForm(model)
-        some, state = read(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state)
-        logits.append(some)
-    found = [torch.cat(logits, dim=1), *state.values()]
+    new: State = {}
+    with nullcontext() if order is None else OtherOrder(order):
+        for piece in calls("step" if isinstance(form, StepForm) else "prefill", pad_mask, model.first_call):
+            read = form if piece.stop - piece.start == 1 else SequenceForm(model)
+            some, new = read(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state | new)
+            logits.append(some)
+    return _selected([torch.cat(logits, dim=1), *new.values()], info, pad_mask)
+
+
+def _selected(tensors: Iterable[Tensor], info: GraphInfo, pad_mask: NDArray[np.bool_]) -> Arrays:
     return {
         output.name: select(tensor.numpy(), output, pad_mask)
-        for output, tensor in zip(info.outputs, found, strict=True)
+        for output, tensor in zip(info.outputs, tensors, strict=True)
     }

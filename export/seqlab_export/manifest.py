@@ -7,11 +7,12 @@ import json
 import re
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path, PurePosixPath
+from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 FILE_NAME = "manifest.json"
 FORMAT = "seqlab-bundle"
-VERSION = 1
+VERSION = 2
 DTYPES = ("bool", "int64", "float32")
 
 
@@ -26,7 +27,7 @@ class TensorInfo:
     Attributes:
         dtype: one of `DTYPES`.
         dims: a number is fixed; "B", "T", "S", "S+T" and "S+1" are the batch, the tokens given, those before, and
-            both together.
+            both together; "M" is the length of a source.
     """
 
     name: str
@@ -40,14 +41,15 @@ class TensorInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class StateInfo(TensorInfo):
-    """An entry of the state: input `state_<name>` and output `new_state_<name>` of both graphs.
+    """An entry of the state: input `state_<name>` of both graphs of a decoder, and their output `new_state_<name>`, but
+    of what was read of a source, which stays as it is.
 
     Attributes:
         dims: as of the input. "S" is 0 before the first token.
-        initial: the value of every element before the first token.
+        initial: the value of every element before the first token; None = the encoder's output.
     """
 
-    initial: float
+    initial: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,14 +74,19 @@ class Provenance:
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """All that a runner must know; docs/bundle.md explains it.
+    """All that a runner must know; docs/bundle.md explains it. A bundle is of a decoder (`model` and `step`), of an
+    encoder (`encoder`), or of both, where the encoder's outputs are the decoder's first state.
 
     Attributes:
         precision: of the weights and the arithmetic.
-        max_seq_len: the longest sequence that the model can read; None = no limit.
+        vocab_size: how many tokens a decoder chooses from; None = there is no decoder.
+        max_seq_len: the longest sequence that the decoder can read; None = no limit.
+        max_source_len: the longest that the encoder can.
+        seq_len: the longest in training; a target is written up to it.
         first_call: how many real tokens the first call must hold, if there are as many; `seqlab.mixer.Mixer` has it.
-        traced_len: the length that the model graph was captured with.
-        tokenizer: the folder of the tokenizer.
+        tokenizer: the folder of the tokenizer; of two, the target's. None = the inputs are features.
+        source_tokenizer: of the other.
+        labels: the names of an encoder's classes, where it has some.
         golden: the file of reference inputs and outputs.
         files: the sha256 of every file but this one, by its path in the bundle.
     """
@@ -87,32 +94,43 @@ class Manifest:
     opset: int
     min_onnxruntime: str
     precision: str
-    vocab_size: int
+    vocab_size: int | None
     max_seq_len: int | None
+    max_source_len: int | None
+    seq_len: int
     first_call: int
-    traced_len: int
-    model: GraphInfo
-    step: GraphInfo
+    encoder: GraphInfo | None
+    model: GraphInfo | None
+    step: GraphInfo | None
     state: tuple[StateInfo, ...]
-    tokenizer: str
+    tokenizer: str | None
+    source_tokenizer: str | None
+    labels: tuple[str, ...]
     golden: str
     files: dict[str, str]
     provenance: Provenance
 
     def __post_init__(self) -> None:
-        for name in (*self.files, self.tokenizer):
+        if (self.model is None) != (self.step is None) or (self.model is None and self.encoder is None):
+            raise BundleError("it has neither an encoder nor both graphs of a decoder")
+        for name in (*self.files, *filter(None, (self.tokenizer, self.source_tokenizer))):
             path = PurePosixPath(name)
             if not path.parts or path.is_absolute() or ".." in path.parts or "\\" in name:
                 raise BundleError(f"{name!r} is not a path inside the bundle")
         for name, digest in self.files.items():
             if not re.fullmatch("[0-9a-f]{64}", digest):
                 raise BundleError(f"the sha256 of {name} is {digest!r}")
-        for graph in (self.model, self.step):
+        for graph in filter(None, (self.model, self.step)):
             if [output.dims[-1] for output in graph.outputs if output.name == "logits"] != [self.vocab_size]:
                 raise BundleError(f"{graph.file} gives no logits of vocab_size {self.vocab_size}")
-        for name in (self.model.file, self.step.file, self.golden):
+        for name in (*(graph.file for graph in self.graphs), self.golden):
             if name not in self.files:
                 raise BundleError(f"it gives no sha256 of {name}")
+
+    @property
+    def graphs(self) -> tuple[GraphInfo, ...]:
+        """Those that there are: of the encoder, of sequences, of steps."""
+        return tuple(filter(None, (self.encoder, self.model, self.step)))
 
     def save(self, folder: Path) -> None:
         """Writes `manifest.json`."""
@@ -171,8 +189,11 @@ def _sha256(path: Path) -> str:
 
 
 def _read(kind: Any, content: Any, place: str) -> Any:
-    """`content`, as JSON gave it, turned into `kind`: a dataclass, tuple, dict, union or plain type."""
+    """`content`, as JSON gave it, turned into `kind`: a dataclass, tuple, dict, plain type, one of two of these, or
+    one of these or None."""
     origin, arguments = get_origin(kind), get_args(kind)
+    if NoneType in arguments:
+        return None if content is None else _read(arguments[0], content, place)
     if hasattr(kind, "__dataclass_fields__"):
         names = [field.name for field in fields(kind)]
         if not isinstance(content, dict) or set(content) != set(names):

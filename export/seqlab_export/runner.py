@@ -6,6 +6,7 @@ B batch, T tokens given, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Literal
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from seqlab.decoding import FREE, GREEDY, Repetition, Sampling, generate_text
 from seqlab_data.tokenizers import Tokenizer, load_tokenizer
-from seqlab_export.manifest import BundleError, find_damage, load_manifest
+from seqlab_export.manifest import BundleError, GraphInfo, find_damage, load_manifest
 
 State = dict[str, NDArray[np.generic]]
 """Graph inputs by name, `state_<name>`."""
@@ -30,13 +31,16 @@ PROVIDERS: dict[str, list[tuple[str, dict[str, str]]]] = {
 }
 
 
-class BundleRunner:
-    """A bundle as a decoder: `seqlab.decoding.generate` takes it.
+class Bundle:
+    """A bundle's graphs, its tokenizers, and what it says about itself.
 
     Args:
         folder: the bundle; nothing outside it is read.
         provider: "cpu" or "cuda".
         threads: how many; None = onnxruntime's choice, one a core.
+
+    Attributes:
+        encoder, model, step_model: a session for each graph that it has, else None.
 
     Raises:
         ValueError: the folder is not a whole bundle, onnxruntime is too old, or the provider is not there.
@@ -51,22 +55,90 @@ class BundleRunner:
             raise ValueError(
                 f"this bundle needs onnxruntime {self.manifest.min_onnxruntime}, here is {ort.__version__}"
             )
-        self.vocab_size = self.manifest.vocab_size
-        self.max_seq_len = self.manifest.max_seq_len
-        self.model = open_session(self.folder / self.manifest.model.file, provider, threads)
-        self.step_model = open_session(self.folder / self.manifest.step.file, provider, threads)
-        self._outputs = [output.name for output in self.manifest.model.outputs]
+
+        def opened(graph: GraphInfo | None) -> ort.InferenceSession | None:
+            return graph and open_session(self.folder / graph.file, provider, threads)
+
+        self.encoder = opened(self.manifest.encoder)
+        self.model, self.step_model = opened(self.manifest.model), opened(self.manifest.step)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        return load_tokenizer(self.folder / self.manifest.tokenizer)
+        """Raises ValueError where the bundle reads features."""
+        return self._tokenizer(self.manifest.tokenizer)
+
+    @cached_property
+    def source_tokenizer(self) -> Tokenizer:
+        return self._tokenizer(self.manifest.source_tokenizer or self.manifest.tokenizer)
+
+    def _tokenizer(self, name: str | None) -> Tokenizer:
+        if name is None:
+            raise ValueError(f"{self.folder} reads features, it has no tokenizer; give it arrays")
+        return load_tokenizer(self.folder / name)
+
+    def encode(self, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_]) -> dict[str, NDArray[np.generic]]:
+        """The encoder's outputs by name, of tokens (B, T) or features (B, T, F) and pad_mask (B, T).
+
+        Raises:
+            ValueError: the bundle has no encoder, or the input is longer than it reads.
+        """
+        info, longest = self.manifest.encoder, self.manifest.max_source_len
+        if self.encoder is None or info is None:
+            raise ValueError(f"{self.folder} is the bundle of a language model, which reads prompts")
+        if longest is not None and inputs.shape[1] > longest:
+            raise ValueError(f"an input has {inputs.shape[1]} tokens, this bundle reads at most {longest}")
+        names = [output.name for output in info.outputs]
+        given, mask = (tensor.name for tensor in info.inputs)
+        found = self.encoder.run(names, {given: inputs, mask: pad_mask})
+        return dict(zip(names, found, strict=True))
+
+    def probabilities(self, text: str) -> NDArray[np.float64]:
+        """Of the classes of a text, (C,), or of each of its tokens, (T, C)."""
+        tokens = np.array([self.tokenizer.encode(text)], dtype=np.int64)
+        logits = self.encode(tokens, np.ones(tokens.shape, dtype=np.bool_))["logits"][0].astype(np.float64)
+        powers: NDArray[np.float64] = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        powers /= powers.sum(axis=-1, keepdims=True)
+        return powers
+
+
+class BundleRunner(Bundle):
+    """A bundle as a decoder: `seqlab.decoding.generate` takes it.
+
+    Raises:
+        ValueError: as `Bundle`, or it has no decoder.
+    """
+
+    def __init__(self, folder: Path | str, *, provider: Provider = "cpu", threads: int | None = None) -> None:
+        super().__init__(folder, provider=provider, threads=threads)
+        graph, vocab_size = self.manifest.model, self.manifest.vocab_size
+        if graph is None or vocab_size is None:
+            raise ValueError(f"{self.folder} is the bundle of an encoder, which writes nothing; use `seqlab classify`")
+        self.vocab_size = vocab_size
+        self.max_seq_len = self.manifest.max_seq_len
+        self._outputs = [output.name for output in graph.outputs]
+        self._first: State | None = None
+
+    def begin(self, source: NDArray[np.generic], source_mask: NDArray[np.bool_]) -> BundleRunner:
+        """The decoder that has read source (B, M), source_mask (B, M)."""
+        started = copy(self)
+        started._first = self.encode(source, source_mask)
+        return started
 
     def init_state(self, batch_size: int) -> State:
-        """The state before the first token."""
+        """The state before the first token.
+
+        Raises:
+            ValueError: it comes from a source, and none was read.
+        """
+        if self._first is not None:
+            return self._first
+        if self.encoder is not None:
+            raise ValueError(f"{self.folder} writes what a source says; read one with `begin`, or `seqlab translate`")
         sizes = {"B": batch_size, "S": 0}
         state: State = {}
         for entry in self.manifest.state:
             shape = [sizes[dim] if isinstance(dim, str) else dim for dim in entry.dims]
+            assert entry.initial is not None
             state[f"state_{entry.name}"] = np.full(shape, entry.initial, dtype=entry.dtype)
         return state
 
@@ -74,8 +146,9 @@ class BundleRunner:
         self, session: ort.InferenceSession, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: State
     ) -> tuple[NDArray[np.floating], State]:
         """Reads tokens (B, T) with `model`, or with `step_model` at T = 1: logits (B, T, V), and the new state."""
-        logits, *new_state = session.run(self._outputs, {"tokens": tokens, "pad_mask": pad_mask, **state})
-        return logits, dict(zip(state, new_state, strict=True))
+        found = session.run(self._outputs, {"tokens": tokens, "pad_mask": pad_mask, **state})
+        new = {name.removeprefix("new_"): entry for name, entry in zip(self._outputs, found, strict=True)}
+        return new.pop("logits"), state | new
 
     def prefill(self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.floating], State]:
         """Reads left-padded tokens (B, T): logits (B, V) after the last, and the state."""

@@ -5,7 +5,7 @@ R rows, T length.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -13,11 +13,11 @@ import numpy as np
 import onnxruntime as ort  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from seqlab_export.compare import Arrays, calls, cases, groups, limit, relative_errors, rms, select
+from seqlab_export.compare import Arrays, calls, cases, encoder_cases, groups, limit, relative_errors, rms, select
 from seqlab_export.greedy import GreedyTrace, compare, trace
 from seqlab_export.manifest import GraphInfo, find_damage, load_manifest
 from seqlab_export.report import Check, Report
-from seqlab_export.runner import PROVIDERS, BundleRunner, Provider, check_provider
+from seqlab_export.runner import PROVIDERS, Bundle, BundleRunner, Provider, check_provider
 
 BATCH_SIZES = (1, 2, 5)
 
@@ -31,8 +31,9 @@ def verify_bundle(folder: Path | str, *, provider: Provider = "cpu") -> Report:
     """Checks a bundle on this machine and changes nothing in it.
 
     Each kind of check needs the ones before it to pass: the files are as they were hashed; the graphs declare the
-    manifest's names, types and dimensions; every output, read at once, in chunks and by the token, is within the
-    error budget of `compare.limit` of the float64 reference; greedy text is the reference's.
+    manifest's names, types and dimensions; every output of the encoder, and of the decoder read at once, in chunks and
+    by the token, is within the error budget of `compare.limit` of the float64 reference; greedy text is the
+    reference's.
 
     Raises:
         ValueError: the folder is no bundle, its manifest is damaged, or the provider is not there.
@@ -46,17 +47,21 @@ def verify_bundle(folder: Path | str, *, provider: Provider = "cpu") -> Report:
         report.checks.append(Check(kind="files", subject=name, ok=name not in damage, note=damage.get(name, "")))
     if damage:
         return report
-    runner = BundleRunner(folder, provider=provider)
-    report.checks += _check_signature(manifest.model, runner.model)
-    report.checks += _check_signature(manifest.step, runner.step_model)
+    bundle = Bundle(folder, provider=provider) if manifest.model is None else BundleRunner(folder, provider=provider)
+    sessions = filter(None, (bundle.encoder, bundle.model, bundle.step_model))
+    for graph, session in zip(manifest.graphs, sessions, strict=True):
+        report.checks += _check_signature(graph, session)
     if not report.ok:
         return report
     with np.load(folder / manifest.golden, allow_pickle=False) as file:
         golden = dict(file)
-    for form in FORMS:
-        report.checks += _check_values(runner, form, golden)
-    if report.ok:
-        report.checks += _check_greedy(runner, golden)
+    if manifest.encoder is not None:
+        report.checks += _check_encoder(bundle, manifest.encoder, golden)
+    if isinstance(bundle, BundleRunner) and manifest.model is not None:
+        for form in FORMS:
+            report.checks += _check_decoder(bundle, manifest.model, form, golden)
+        if report.ok:
+            report.checks += _check_greedy(bundle, golden)
     return report
 
 
@@ -71,46 +76,74 @@ def _check_signature(info: GraphInfo, session: ort.InferenceSession) -> Iterator
         yield Check(kind="signature", subject=f"{info.file} {name}", ok=ok, note=note)
 
 
-def _check_values(runner: BundleRunner, form: str, golden: Arrays) -> Iterator[Check]:
-    """One check for each cell (a batch size and a case) and group of outputs."""
+def _check_encoder(bundle: Bundle, graph: GraphInfo, golden: Arrays) -> Iterator[Check]:
+    for batch_size, (case, pad_mask) in product(BATCH_SIZES, encoder_cases(graph, bundle.manifest.max_source_len)):
+
+        def read(rows: slice, case: str = case, pad_mask: NDArray[np.bool_] = pad_mask) -> Arrays:
+            return bundle.encode(golden[f"{case}/inputs"][rows], pad_mask[rows])
+
+        cell = f"batch {batch_size}, {case.removeprefix('encoder/')}"
+        yield from _check_values("encoder", cell, graph, golden, case, pad_mask, read, batch_size)
+
+
+def _check_decoder(runner: BundleRunner, graph: GraphInfo, form: str, golden: Arrays) -> Iterator[Check]:
     manifest = runner.manifest
-    graph = manifest.model
-    for batch_size, (case, pad_mask) in product(BATCH_SIZES, cases(manifest.traced_len, manifest.max_seq_len)):
-        cell = f"batch {batch_size}, {case}"
-        if f"{case}/tokens" not in golden:
-            yield Check(kind=form, subject=cell, ok=False, note=f"{manifest.golden} does not have it")
-            continue
-        tokens = golden[f"{case}/tokens"].astype(np.int64)
-        try:
-            found = _read(runner, form, tokens, pad_mask, batch_size)
-            actual = {output.name: select(found[output.name], output, pad_mask) for output in graph.outputs}
-        except Exception as failure:
-            yield Check(kind=form, subject=cell, ok=False, note=f"onnxruntime failed: {failure}")
-            continue
-        expected = {output.name: golden[f"{case}/{output.name}"] for output in graph.outputs}
-        for group, names in groups(graph).items():
-            torch_error = golden[f"{case}/torch/{group}"].item()
-            yield _compare(form, f"{cell}, {group}", actual, expected, names, torch_error)
+    for batch_size, (case, pad_mask) in product(BATCH_SIZES, cases(manifest.max_seq_len)):
+        pieces = calls(form, pad_mask, manifest.first_call)
+
+        def read(
+            rows: slice,
+            case: str = case,
+            pad_mask: NDArray[np.bool_] = pad_mask,
+            pieces: list[slice] = pieces,
+        ) -> Arrays:
+            tokens = golden[f"{case}/tokens"].astype(np.int64)[rows]
+            state = _started(runner, golden, case, rows).init_state(len(tokens))
+            logits = []
+            for piece in pieces:
+                session = runner.step_model if form == "step" and piece.stop - piece.start == 1 else runner.model
+                some, state = runner.run(session, tokens[:, piece], pad_mask[rows, piece], state)
+                logits.append(some)
+            return {"logits": np.concatenate(logits, axis=1)} | {f"new_{name}": entry for name, entry in state.items()}
+
+        yield from _check_values(form, f"batch {batch_size}, {case}", graph, golden, case, pad_mask, read, batch_size)
 
 
-def _read(
-    runner: BundleRunner, form: str, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], batch_size: int
-) -> Arrays:
-    """The outputs after reading tokens (R, T) from no state, so many rows at a time, by name."""
-    pieces = calls(form, pad_mask, runner.manifest.first_call)
-    batches = []
-    for first in range(0, len(tokens), batch_size):
-        rows = slice(first, first + batch_size)
-        state = runner.init_state(len(tokens[rows]))
-        logits = []
-        for piece in pieces:
-            part = (rows, piece)
-            session = runner.step_model if form == "step" and piece.stop - piece.start == 1 else runner.model
-            some, state = runner.run(session, tokens[part], pad_mask[part], state)
-            logits.append(some)
-        new_state = {f"new_{name}": entry for name, entry in state.items()}
-        batches.append({"logits": np.concatenate(logits, axis=1), **new_state})
-    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
+def _started(runner: BundleRunner, golden: Arrays, case: str, rows: slice) -> BundleRunner:
+    """The decoder that has read these rows of the source of a case, where it reads one."""
+    if runner.encoder is None:
+        return runner
+    assert runner.manifest.encoder is not None
+    source = str(golden[f"{case}/source"])
+    masks = dict(encoder_cases(runner.manifest.encoder, runner.manifest.max_source_len))
+    return runner.begin(golden[f"{source}/inputs"][rows], masks[source][rows])
+
+
+def _check_values(
+    kind: str,
+    cell: str,
+    graph: GraphInfo,
+    golden: Arrays,
+    case: str,
+    pad_mask: NDArray[np.bool_],
+    read: Callable[[slice], Arrays],
+    batch_size: int,
+) -> Iterator[Check]:
+    """One check for each group of outputs of a cell: a case, read so many rows at a time."""
+    if f"{case}/{graph.outputs[0].name}" not in golden:
+        yield Check(kind=kind, subject=cell, ok=False, note="the golden file does not have it")
+        return
+    try:
+        batches = [read(slice(first, first + batch_size)) for first in range(0, len(pad_mask), batch_size)]
+        found = {output.name: np.concatenate([batch[output.name] for batch in batches]) for output in graph.outputs}
+        actual = {output.name: select(found[output.name], output, pad_mask) for output in graph.outputs}
+    except Exception as failure:
+        yield Check(kind=kind, subject=cell, ok=False, note=f"onnxruntime failed: {failure}")
+        return
+    expected = {output.name: golden[f"{case}/{output.name}"] for output in graph.outputs}
+    for group, names in groups(graph).items():
+        torch_error = golden[f"{case}/torch/{group}"].item()
+        yield _compare(kind, f"{cell}, {group}", actual, expected, names, torch_error)
 
 
 def _compare(form: str, subject: str, actual: Arrays, expected: Arrays, names: list[str], torch_error: float) -> Check:
@@ -138,6 +171,7 @@ def _check_greedy(runner: BundleRunner, golden: Arrays) -> Iterator[Check]:
     """One check for each prompt."""
     expected = GreedyTrace(golden["greedy/tokens"].astype(np.int64), golden["greedy/logits"].astype(np.float64))
     prompts = [golden[f"greedy/prompt_{row}"].tolist() for row in range(len(expected.tokens))]
-    actual = trace(runner, prompts, expected.tokens.shape[1])
+    decoder = _started(runner, golden, "greedy", slice(len(prompts)))
+    actual = trace(decoder, prompts, expected.tokens.shape[1])
     for row, (ok, note) in enumerate(compare(actual, expected)):
         yield Check(kind="greedy", subject=f"prompt {row}", ok=ok, note=note)

@@ -121,18 +121,20 @@ def _parser() -> argparse.ArgumentParser:
     _add_trust(verb)
     verb.set_defaults(run=verbs.generate)
 
-    verb = parsers.add_parser("translate", help="write the target of each line of standard input with a run")
-    verb.add_argument("target", metavar="RUN")
+    verb = parsers.add_parser("translate", help="write the target of each line of standard input")
+    verb.add_argument("target", metavar="RUN|BUNDLE")
     verb.add_argument("--beams", type=int, default=1, metavar="K", help="1 is greedy; default: 1")
     verb.add_argument("--length-penalty", type=float, default=1.0, metavar="X", help="0 prefers short; default: 1")
     verb.add_argument("--n-best", type=int, metavar="N", help="print the N best of each line, after its number")
     verb.add_argument("--prefix", default="", metavar="TEXT", help="each target begins with it")
     _add_repetition(verb)
+    _add_provider(verb)
     _add_trust(verb)
     verb.set_defaults(run=verbs.translate)
 
     verb = parsers.add_parser("classify", help="print each line of standard input's class and probability, or its tags")
-    verb.add_argument("target", metavar="RUN")
+    verb.add_argument("target", metavar="RUN|BUNDLE")
+    _add_provider(verb)
     _add_trust(verb)
     verb.set_defaults(run=verbs.classify)
     return parser

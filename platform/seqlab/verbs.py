@@ -11,10 +11,13 @@ import itertools
 import json
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from seqlab.decoding.translate import SourceReader
     from seqlab.tracking.load import LoadedRun
 
 LINES_AT_ONCE = 64
@@ -101,12 +104,10 @@ def import_hf(options: argparse.Namespace) -> int:
 def export(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from seqlab.models import DecoderLM
     from seqlab.tracking.load import load_run
     from seqlab_export.bundle import ParityError, export_bundle
 
     loaded = load_run(options.target, trust=options.trust)
-    _check_model(loaded, DecoderLM, "a bundle is of a language model")
     out = Path(options.out)
     try:
         report = export_bundle(
@@ -115,6 +116,9 @@ def export(options: argparse.Namespace) -> int:
             out,
             run_id=loaded.run_id or "",
             commit=loaded.commit or "",
+            source_tokenizer=loaded.source_tokenizer,
+            labels=loaded.labels,
+            seq_len=loaded.task.seq_len,
             provider=options.provider,
             precision=options.precision,
         )
@@ -124,8 +128,17 @@ def export(options: argparse.Namespace) -> int:
         return 1
     _attach(report.to_dict(), loaded.run_id)
     Console().print(report.table())
-    print(f'Bundle {out} · next: seqlab generate {out} --prompt "..."')
+    print(f"Bundle {out} · next: {_next_command(out)}")
     return 0
+
+
+def _next_command(bundle: Path) -> str:
+    from seqlab_export.manifest import load_manifest
+
+    manifest = load_manifest(bundle)
+    if manifest.model is None:
+        return f"seqlab {'classify' if manifest.labels and manifest.tokenizer else 'verify'} {bundle}"
+    return f'seqlab generate {bundle} --prompt "..."' if manifest.encoder is None else f"seqlab translate {bundle}"
 
 
 def verify(options: argparse.Namespace) -> int:
@@ -200,7 +213,7 @@ def generate(options: argparse.Namespace) -> int:
     )
     repetition = Repetition(penalty=options.repetition_penalty, ngram=options.no_repeat_ngram)
     decoder: Decoder
-    if (Path(options.target) / "manifest.json").is_file():
+    if _is_bundle(options.target):
         from seqlab_export.runner import BundleRunner
 
         decoder = runner = BundleRunner(Path(options.target), provider=options.provider)
@@ -230,26 +243,24 @@ def generate(options: argparse.Namespace) -> int:
     return 0
 
 
+def _is_bundle(target: str) -> bool:
+    return (Path(target) / "manifest.json").is_file()
+
+
 def translate(options: argparse.Namespace) -> int:
     from seqlab.decoding import Repetition
     from seqlab.decoding.translate import translate
-    from seqlab.models import EncoderDecoder, RNNSeq2Seq
-    from seqlab.tracking.load import load_run
 
     if options.n_best is not None and not 1 <= options.n_best <= options.beams:
         raise ValueError(f"--n-best must be from 1 to the number of beams, {options.beams}; got {options.n_best}")
     repetition = Repetition(penalty=options.repetition_penalty, ngram=options.no_repeat_ngram)
-    loaded = load_run(options.target, trust=options.trust)
-    _check_model(loaded, (EncoderDecoder, RNNSeq2Seq), "translate reads sources")
+    reader = _source_reader(options)
     lines = (line.rstrip("\n") for line in sys.stdin)
     numbers = itertools.count(1)
     while texts := list(itertools.islice(lines, LINES_AT_ONCE)):
         written = translate(
-            loaded.model,
-            loaded.source_tokenizer,
-            loaded.tokenizer,
+            reader,
             texts,
-            max_new_tokens=loaded.task.seq_len,
             beams=options.beams,
             length_penalty=options.length_penalty,
             repetition=repetition,
@@ -264,7 +275,49 @@ def translate(options: argparse.Namespace) -> int:
     return 0
 
 
+def _source_reader(options: argparse.Namespace) -> SourceReader:
+    from seqlab.decoding.translate import SourceReader
+
+    if _is_bundle(options.target):
+        from seqlab_export.runner import BundleRunner
+
+        runner = BundleRunner(Path(options.target), provider=options.provider)
+        longest = runner.manifest.seq_len
+        return SourceReader(runner.begin, runner.source_tokenizer, runner.tokenizer, longest)
+    from seqlab.decoding.torch_model import TorchDecoder
+    from seqlab.models import EncoderDecoder, RNNSeq2Seq
+    from seqlab.tracking.load import load_run
+
+    loaded = load_run(options.target, trust=options.trust)
+    _check_model(loaded, (EncoderDecoder, RNNSeq2Seq), "translate reads sources")
+    begin = partial(TorchDecoder.begin, loaded.model)
+    return SourceReader(begin, loaded.source_tokenizer, loaded.tokenizer, loaded.task.seq_len)
+
+
 def classify(options: argparse.Namespace) -> int:
+    probabilities, labels = _classifier(options)
+    for number, line in enumerate(sys.stdin, start=1):
+        text = line.rstrip("\n")
+        if not text.strip():
+            raise ValueError(f"line {number} of the standard input is empty; give one text a line")
+        found = probabilities(text)
+        if found.ndim > 1:
+            tagged = zip(text.split(), found.argmax(axis=-1).tolist(), strict=True)
+            print("".join(f"{word}\t{labels[place]}\n" for word, place in tagged), flush=True)
+        else:
+            print(f"{labels[int(found.argmax())]}\t{found.max():.4f}", flush=True)
+    return 0
+
+
+def _classifier(options: argparse.Namespace) -> tuple[Callable[[str], Any], Sequence[str]]:
+    """What gives the probabilities of a text's classes, or of those of each of its words; and their names."""
+    if _is_bundle(options.target):
+        from seqlab_export.runner import Bundle
+
+        bundle = Bundle(Path(options.target), provider=options.provider)
+        if bundle.manifest.model is not None or not bundle.manifest.labels:
+            raise ValueError(f"classify reads texts: it needs a bundle with classes, {options.target} has none")
+        return bundle.probabilities, bundle.manifest.labels
     import torch
 
     from seqlab.models import BagOfWords, Classifier, Tagger
@@ -274,19 +327,12 @@ def classify(options: argparse.Namespace) -> int:
     _check_model(loaded, (BagOfWords, Classifier, Tagger), "classify reads texts")
     if loaded.tokenizer is None:
         raise ValueError("classify reads texts: it needs a run that was trained on some, this one reads features")
-    for number, line in enumerate(sys.stdin, start=1):
-        text = line.rstrip("\n")
-        tokens = torch.tensor([loaded.tokenizer.encode(text)])
-        if not tokens.numel():
-            raise ValueError(f"line {number} of the standard input is empty; give one text a line")
-        with torch.inference_mode():
-            probabilities, places = loaded.model(tokens).softmax(dim=-1)[0].max(dim=-1)
-        if isinstance(loaded.model, Tagger):
-            tagged = zip(text.split(), places.tolist(), strict=True)
-            print("".join(f"{word}\t{loaded.labels[place]}\n" for word, place in tagged), flush=True)
-        else:
-            print(f"{loaded.labels[int(places)]}\t{float(probabilities):.4f}", flush=True)
-    return 0
+
+    @torch.inference_mode()
+    def probabilities(text: str) -> Any:
+        return loaded.model(torch.tensor([loaded.tokenizer.encode(text)])).softmax(dim=-1)[0].numpy()
+
+    return probabilities, loaded.labels
 
 
 def _check_model(loaded: LoadedRun, wanted: type | tuple[type, ...], what: str) -> None:

@@ -76,11 +76,24 @@ def test_classify_prints_a_label_and_its_probability(typed: Seqlab) -> None:
     assert "line 2 of the standard input is empty" in typed("classify", "texts", lines="one\n\n", code=2).err
 
 
-def test_a_verb_for_another_model_is_refused(typed: Seqlab, folder: Path) -> None:
+def test_a_verb_for_another_model_is_refused(typed: Seqlab) -> None:
     assert "needs the run of a DecoderLM, this one is of a RNNSeq2Seq" in typed("generate", "pairs", code=2).err
     assert "this one is of a BagOfWords" in typed("translate", "texts", lines="one\n", code=2).err
-    assert "a bundle is of a language model" in typed("export", "pairs", "--out", "bundle", code=2).err
-    assert not (folder / "bundle").exists()
+
+
+def test_the_bundles_write_and_say_what_the_runs_do(typed: Seqlab, folder: Path) -> None:
+    for name, verb in (("pairs", "translate"), ("texts", "classify")):
+        bundle = f"bundle of {name}"
+        assert f"next: seqlab {verb} {bundle}" in typed("export", name, "--out", bundle).out
+        lines = "one two\nseven\nthree unheard five\n"
+        assert typed(verb, bundle, lines=lines).out == typed(verb, name, lines=lines).out
+    beams = ["--beams", "3", "--n-best", "3", "--length-penalty", "0.5"]
+    found, expected = (typed("translate", name, *beams, lines="one two\n").out for name in ("bundle of pairs", "pairs"))
+    assert found == expected
+    assert "read one with `begin`, or `seqlab translate`" in typed("generate", "bundle of pairs", code=2).err
+    assert "is the bundle of an encoder" in typed("generate", "bundle of texts", code=2).err
+    assert "needs a bundle with classes" in typed("classify", "bundle of pairs", lines="one\n", code=2).err
+    assert (folder / "bundle of pairs" / "source_tokenizer").is_dir()
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from seqlab.positions import Learned, NoPositions
 from seqlab.recurrence import GRU, onnx_cell
 from seqlab_data.tokenizers import ByteTokenizer
 from seqlab_export.bundle import ParityError, export_bundle
+from seqlab_export.compare import traced_len
 from seqlab_export.manifest import load_manifest
 
 
@@ -49,7 +50,7 @@ def test_what_exists_is_not_overwritten(shared: Shared, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("text")
     for out in (tmp_path, tmp_path / "precious"):
         with pytest.raises(ValueError, match="exists and is not an empty folder; give a new one"):
-            export_bundle(shared("gru").model, TOKENIZER, out, run_id="", commit="")
+            export_bundle(shared("gru").model, TOKENIZER, out, run_id="", commit="", seq_len=32)
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
 
@@ -69,7 +70,7 @@ def test_a_short_reach_is_proven_and_the_model_stays_as_it_was(tmp_path: Path) -
     (tmp_path / "bundle").mkdir()  # an empty folder will do
     report = export_toy(model, tmp_path / "bundle").report
     manifest = load_manifest(tmp_path / "bundle")
-    assert report.ok and (manifest.max_seq_len, manifest.traced_len) == (6, 2)
+    assert report.ok and (manifest.max_seq_len, traced_len(6)) == (6, 2)
     lengths = {int(check.subject.split()[3].rstrip(",")) for check in report.checks if check.kind == "step"}
     assert lengths == {1, 2, 3}  # four times 2 is out of reach
     assert model.training and model.embedding.weight.dtype == torch.float64
@@ -87,7 +88,8 @@ def test_a_short_reach_is_proven_and_the_model_stays_as_it_was(tmp_path: Path) -
 def test_what_is_refused(options: dict, message: str, tmp_path: Path) -> None:
     tokenizer = options.pop("tokenizer", TOKENIZER)
     with pytest.raises(ValueError, match=message):
-        export_bundle(toy(GRU, NoPositions), tokenizer, tmp_path / "bundle", run_id="", commit="", **options)
+        options = {"run_id": "", "commit": "", "seq_len": 32} | options
+        export_bundle(toy(GRU, NoPositions), tokenizer, tmp_path / "bundle", **options)
     assert not list(tmp_path.iterdir())
 
 

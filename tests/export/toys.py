@@ -38,4 +38,5 @@ def toy(mixer: Any, positions: Any, num_layers: int = 2) -> DecoderLM:
 
 
 def export_toy(model: DecoderLM, folder: Path) -> Exported:
-    return Exported(model, folder, export_bundle(model, TOKENIZER, folder, run_id="a run", commit="a commit"))
+    report = export_bundle(model, TOKENIZER, folder, run_id="a run", commit="a commit", seq_len=32)
+    return Exported(model, folder, report)

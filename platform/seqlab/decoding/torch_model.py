@@ -26,6 +26,14 @@ class TorchDecoder:
         self.max_seq_len: int | None = self.model.max_seq_len
         self.device = next(model.parameters()).device
 
+    @classmethod
+    @torch.inference_mode()
+    def begin(cls, model: Any, source: NDArray[np.int64], source_mask: NDArray[np.bool_]) -> TorchDecoder:
+        """A model such as `EncoderDecoder` that has read source (B, S), source_mask (B, S)."""
+        device = next(model.parameters()).device
+        read = (torch.from_numpy(some).to(device) for some in (source, source_mask))
+        return cls(model, model.eval().begin(*read))
+
     @torch.inference_mode()
     def prefill(self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.floating], State]:
         mask = None if pad_mask.all() else torch.from_numpy(pad_mask).to(self.device)

@@ -1,56 +1,65 @@
-"""Source texts in, target texts out.
+"""Source texts in, target texts out. NumPy only.
 
 B texts, S source length.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 
-from seqlab.decoding.beam import beam_search
+from seqlab.decoding.beam import BeamDecoder, beam_search
 from seqlab.decoding.repetition import FREE, Repetition
 from seqlab.decoding.text import TextTokenizer
-from seqlab.decoding.torch_model import TorchDecoder
+
+
+class SourceReader(NamedTuple):
+    """A model that writes what a source says.
+
+    Attributes:
+        begin: the decoder that has read source (B, S) int64, source_mask (B, S) bool.
+        source_tokenizer, tokenizer: of the source and of the target.
+        max_new_tokens: the most tokens of a target.
+    """
+
+    begin: Callable[[NDArray[np.int64], NDArray[np.bool_]], BeamDecoder]
+    source_tokenizer: TextTokenizer
+    tokenizer: TextTokenizer
+    max_new_tokens: int
 
 
 def translate(
-    model: Any,
-    source_tokenizer: TextTokenizer,
-    tokenizer: TextTokenizer,
+    reader: SourceReader,
     texts: Sequence[str],
     *,
-    max_new_tokens: int,
     beams: int = 1,
     length_penalty: float = 1.0,
     repetition: Repetition = FREE,
     prefix: str = "",
 ) -> list[list[str]]:
-    """What a model such as `EncoderDecoder` writes of each text, the best first: at most as many texts as beams.
+    """What a model writes of each text, the best first: at most as many texts as beams.
 
     Args:
-        source_tokenizer, tokenizer: of the source and of the target.
-        max_new_tokens: the most tokens of a target.
         beams, length_penalty, repetition: as of `beam_search`; one beam is greedy.
         prefix: each target begins with it.
 
     Raises:
         ValueError: as `beam_search` does, or a text is longer than the model reads.
     """
-    sources = [torch.tensor([*source_tokenizer.encode(text), source_tokenizer.eos_id]) for text in texts]
-    device = next(model.parameters()).device
-    padded = torch.nn.utils.rnn.pad_sequence(sources, batch_first=True).to(device)
-    mask = torch.arange(padded.shape[1]) < torch.tensor([len(source) for source in sources]).unsqueeze(1)
-    with torch.inference_mode():
-        state = model.eval().begin(padded, mask.to(device))
+    tokenizer, of_source = reader.tokenizer, reader.source_tokenizer
+    sources = [[*of_source.encode(text), of_source.eos_id] for text in texts]
+    mask = np.arange(max(map(len, sources))) < np.array([[len(source)] for source in sources])
+    padded = np.zeros(mask.shape, dtype=np.int64)
+    padded[mask] = np.concatenate(sources)
     forced = tokenizer.encode(prefix) if prefix else []
     found = beam_search(
-        TorchDecoder(model, state),
+        reader.begin(padded, mask),
         [[tokenizer.bos_id, *forced]] * len(texts),
         beams=beams,
-        max_new_tokens=max_new_tokens,
+        max_new_tokens=reader.max_new_tokens,
         stop_ids=(tokenizer.eos_id,),
         length_penalty=length_penalty,
         repetition=repetition,

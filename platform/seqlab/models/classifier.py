@@ -45,6 +45,8 @@ class Classifier(nn.Module):
         super().__init__()
         has_token = pool == "class"
         self.encoder = encoder(vocab_size, max_seq_len + has_token)
+        longest = self.encoder.max_seq_len
+        self.max_seq_len = None if longest is None else longest - has_token
         self.class_token = nn.Parameter(torch.zeros(self.encoder.d_model)) if has_token else None
         self.pool = pool
         d_model = self.encoder.d_model
@@ -81,6 +83,7 @@ class BagOfWords(nn.Module):
         self, vocab_size: int, num_classes: int, max_seq_len: int, *, d_model: int = 128, dropout: float = 0.0
     ) -> None:
         super().__init__()
+        self.max_seq_len = None
         self.embedding = nn.Embedding(vocab_size, d_model)
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(d_model, num_classes)
@@ -98,11 +101,11 @@ class BagOfWords(nn.Module):
 
 def prepended(token: Tensor, x: Tensor, pad_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """A vector (D,) before the real rows of x (B, T, D): (B, T + 1, D) and its pad_mask. Leading pads go to the end."""
-    tokens = token.expand(len(x), 1, -1)
+    tokens = token.expand(x.shape[0], 1, -1)
     if pad_mask is None:
         return torch.cat((tokens, x), dim=1), None
     lead = leading_pads(pad_mask)
-    mask = torch.cat((pad_mask.new_ones(len(x), 1), rotate_rows(pad_mask, lead)), dim=1)
+    mask = torch.cat((pad_mask.new_ones(x.shape[0], 1), rotate_rows(pad_mask, lead)), dim=1)
     return torch.cat((tokens, rotate_rows(x, lead)), dim=1), mask
 
 

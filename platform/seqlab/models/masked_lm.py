@@ -32,6 +32,7 @@ class MaskedLM(nn.Module):
         super().__init__()
         self.mask_id = vocab_size
         self.encoder = encoder(vocab_size + 1, max_seq_len)
+        self.max_seq_len = self.encoder.max_seq_len
         d_model = self.encoder.d_model
         self.transform, self.norm = nn.Linear(d_model, d_model), nn.LayerNorm(d_model)
         self.bias = nn.Parameter(torch.zeros(vocab_size + 1))

@@ -50,6 +50,7 @@ class RNNSeq2Seq(nn.Module):
         super().__init__()
         self.vocab_size = target_vocab_size
         self.max_seq_len = None
+        self.first_call = 1
         self.source_embedding = nn.Embedding(vocab_size, d_model)
         self.embedding = nn.Embedding(target_vocab_size, d_model)
         self.dropout = nn.Dropout(dropout)

@@ -35,6 +35,7 @@ class Tagger(nn.Module):
     ) -> None:
         super().__init__()
         self.encoder = encoder(vocab_size, max_seq_len)
+        self.max_seq_len = self.encoder.max_seq_len
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(self.encoder.d_model, num_classes)
 

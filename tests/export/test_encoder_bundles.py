@@ -1,0 +1,186 @@
+"""Bundles of encoders, and of decoders that read a source: proven, and refused where they are not the model."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from contracts.subjects import randomized
+from export.test_runner import BARE
+from export.toys import TOKENIZER
+from seqlab.attention import AdditiveAttention, Attention, Bidirectional, GatedLinearAttention, MultiplicativeAttention
+from seqlab.decoding.torch_model import TorchDecoder
+from seqlab.decoding.translate import SourceReader, translate
+from seqlab.models import BagOfWords, Classifier, Encoder, EncoderDecoder, MaskedLM, RNNSeq2Seq, Tagger
+from seqlab.positions import Learned, NoPositions, Sinusoidal
+from seqlab.recurrence import GRU, LSTM
+from seqlab_data.tokenizers import CharTokenizer
+from seqlab_export import forms
+from seqlab_export.bundle import ParityError, export_bundle
+from seqlab_export.report import Report
+from seqlab_export.runner import Bundle, BundleRunner
+from tolerances import TOLERANCE
+
+V, C, D_MODEL, SEQ_LEN = TOKENIZER.vocab_size, 3, 8, 40
+SOURCE = CharTokenizer("uvwxyz ")
+
+# torch's exporter uses what its own version deprecates.
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+
+
+def encoder(mixer: Any = None, positions: Any = Sinusoidal, **options: Any) -> Any:
+    mixer = mixer or partial(Attention, num_heads=2, pattern=Bidirectional)
+    return partial(Encoder, d_model=D_MODEL, num_layers=1, mixer=mixer, positions=positions, **options)
+
+
+def both_ways() -> Any:
+    return encoder(partial(GRU, bidirectional=True), NoPositions)
+
+
+def to_target(mixer: Any, encoder: Any = None, positions: Any = NoPositions) -> Callable[[], nn.Module]:
+    encoder = encoder or both_ways()
+    return lambda: EncoderDecoder(V, V, SEQ_LEN, encoder=encoder, num_layers=1, mixer=mixer, positions=positions)
+
+
+slow = pytest.mark.slow
+OF_TEXT = {
+    "bag of words": lambda: BagOfWords(V, C, SEQ_LEN, d_model=D_MODEL),
+    "tagger": lambda: Tagger(V, C, SEQ_LEN, encoder=both_ways()),
+    "classifier": lambda: Classifier(V, C, SEQ_LEN, encoder=encoder(), pool="last"),
+    "masked": lambda: MaskedLM(V, SEQ_LEN, encoder=encoder(positions=Learned)),
+}
+WRITING = {
+    "rnn": lambda: RNNSeq2Seq(V, V, SEQ_LEN, d_model=D_MODEL, feed_context=True),
+    "lstm": lambda: RNNSeq2Seq(V, V, SEQ_LEN, d_model=D_MODEL, recurrence=LSTM),
+    "transformer": to_target(partial(Attention, num_heads=2), encoder(), Sinusoidal),
+    "additive": to_target(AdditiveAttention),
+    "multiplicative": to_target(MultiplicativeAttention),
+    "linear": to_target(GatedLinearAttention, encoder(GatedLinearAttention, NoPositions)),
+}
+
+
+def exported(model: nn.Module, folder: Path, **options: Any) -> Report:
+    labels = ["x", "y", "z"] if isinstance(model, (BagOfWords, Classifier, Tagger)) else []
+    options = {"tokenizer": TOKENIZER, "labels": labels, "seq_len": SEQ_LEN} | options
+    return export_bundle(model, out=folder, run_id="", commit="", **options)
+
+
+def kinds(report: Report) -> set[str]:
+    return {check.kind for check in report.checks}
+
+
+@pytest.mark.parametrize(
+    "name", ["bag of words", "tagger", pytest.param("classifier", marks=slow), pytest.param("masked", marks=slow)]
+)
+def test_an_encoder_of_text_says_what_its_model_says(name: str, tmp_path: Path) -> None:
+    model = randomized(OF_TEXT[name]()).float().eval()
+    report = exported(model, tmp_path / "bundle")
+    assert report.ok and kinds(report) == {"files", "signature", "encoder"}
+    bundle = Bundle(tmp_path / "bundle")
+    tokens = torch.randint(3, V, (4, 13))
+    pad_mask = torch.arange(13) < torch.tensor([[13], [1], [7], [12]])
+    expected = model(tokens, pad_mask=pad_mask).detach().numpy()
+    found = bundle.encode(tokens.numpy(), pad_mask.numpy())["logits"]
+    real = pad_mask.numpy() if expected.ndim > 2 else ...
+    np.testing.assert_allclose(found[real], expected[real], rtol=0, atol=TOLERANCE[torch.float32])
+    text = torch.tensor([TOKENIZER.encode("fed a cab")])
+    chances = model(text).softmax(-1)[0].detach().numpy()
+    np.testing.assert_allclose(bundle.probabilities("fed a cab"), chances, rtol=0, atol=TOLERANCE[torch.float32])
+    with pytest.raises(ValueError, match="is the bundle of an encoder, which writes nothing"):
+        BundleRunner(tmp_path / "bundle")
+    if bundle.manifest.max_source_len is not None:
+        with pytest.raises(ValueError, match="an input has 41 tokens, this bundle reads at most 40"):
+            bundle.probabilities("a" * 41)
+
+
+@pytest.mark.slow
+def test_a_classifier_of_patches_reads_features(tmp_path: Path) -> None:
+    patches = encoder(positions=Learned, embed=nn.Linear)
+    model = randomized(Classifier(6, C, 9, encoder=patches, pool="class")).float().eval()
+    assert exported(model, tmp_path / "bundle", tokenizer=None).ok
+    bundle, images = Bundle(tmp_path / "bundle"), torch.randn(5, 9, 6)
+    found = bundle.encode(images.numpy(), np.ones((5, 9), dtype=np.bool_))["logits"]
+    np.testing.assert_allclose(found, model(images).detach().numpy(), rtol=0, atol=TOLERANCE[torch.float32])
+    with pytest.raises(ValueError, match="reads features, it has no tokenizer"):
+        bundle.probabilities("abc")
+
+
+@pytest.mark.parametrize("name", ["rnn", *(pytest.param(name, marks=slow) for name in WRITING if name != "rnn")])
+def test_a_bundle_writes_of_a_source_what_its_model_writes(name: str, tmp_path: Path) -> None:
+    model = randomized(WRITING[name]()).float().eval()
+    report = exported(model, tmp_path / "bundle", source_tokenizer=SOURCE)
+    assert report.ok and kinds(report) == {"files", "signature", "encoder", "prefill", "chunks", "step", "greedy"}
+    runner = BundleRunner(tmp_path / "bundle")
+    assert runner.source_tokenizer.to_dict() == SOURCE.to_dict()
+    begins = (partial(TorchDecoder.begin, model), runner.begin)
+    texts = ["u", "zyx wvu", "vvvvv uuuuu", ""]
+    expected, found = (
+        [translate(SourceReader(begin, SOURCE, TOKENIZER, 12), texts, beams=beams) for beams in (1, 3)]
+        for begin in begins
+    )
+    assert found == expected
+    assert len(set(map(str, expected[1]))) > 1, "the sources matter"
+    with pytest.raises(ValueError, match="writes what a source says"):
+        runner.generate_text("abc", max_new_tokens=3)
+
+
+def test_it_runs_where_only_numpy_and_onnxruntime_are(tmp_path: Path) -> None:
+    model = randomized(OF_TEXT["bag of words"]()).float().eval()
+    exported(model, tmp_path / "bundle")
+    program = BARE[: BARE.index("from seqlab.decoding")] + (
+        "from seqlab_export.runner import Bundle\nprint(Bundle(sys.argv[1]).probabilities('abc').tolist())\n"
+    )
+    command = [sys.executable, "-W", "error", "-c", program, str(tmp_path / "bundle")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.stdout == f"{Bundle(tmp_path / 'bundle').probabilities('abc').tolist()}\n", done.stderr
+
+
+def test_one_tokenizer_for_both_sides_is_stored_once(tmp_path: Path) -> None:
+    exported(randomized(WRITING["rnn"]()).float(), tmp_path / "bundle", source_tokenizer=CharTokenizer("abcdef "))
+    assert not (tmp_path / "bundle" / "source_tokenizer").exists()
+    runner = BundleRunner(tmp_path / "bundle")
+    assert runner.source_tokenizer.to_dict() == runner.tokenizer.to_dict()
+
+
+class NoMask(forms.EncoderForm):
+    def forward(self, inputs: Tensor, pad_mask: Tensor) -> Tensor:
+        return super().forward(inputs, pad_mask | True)
+
+
+class OneOff(forms.BeginForm):
+    def forward(self, source: Tensor, source_mask: Tensor) -> dict[str, Tensor]:
+        state = super().forward(source, source_mask)
+        return state | {"h": state["h"].roll(1, dims=-1)}
+
+
+@pytest.mark.parametrize(
+    ("defect", "form", "model", "where"),
+    [
+        (NoMask, "EncoderForm", OF_TEXT["bag of words"], {"encoder"}),
+        pytest.param(OneOff, "BeginForm", WRITING["rnn"], {"encoder", "prefill", "chunks", "step"}, marks=slow),
+    ],
+)
+def test_a_graph_that_is_not_the_model_is_not_written(
+    defect: Any, form: str, model: Any, where: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reference is computed by the true form: only the graph has the defect."""
+    true = forms.forms_of
+    monkeypatch.setattr("seqlab_export.graphs.forms_of", lambda some: true(some) | {"encoder": defect(some)})
+    with pytest.raises(ParityError) as error:
+        exported(randomized(model()).float(), tmp_path / "bundle")
+    assert {check.kind for check in error.value.report.failures} == where
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"a bundle is of one of DecoderLM, .*; this is a Linear"):
+        exported(nn.Linear(1, 1), tmp_path / "bundle")
