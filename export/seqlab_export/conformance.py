@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from seqlab import attention, positions, recurrence
 from seqlab.attention import Attention, AttentionPart, Causal, Pattern
 from seqlab.mixer import Mixer, State
-from seqlab.models import DecoderLM
+from seqlab.models import DecoderLM, Encoder, EncoderDecoder, Tagger
 from seqlab.nn import Block, NoFeedForward
-from seqlab.positions import PositionalEncoding
+from seqlab.positions import NoPositions, PositionalEncoding
+from seqlab.recurrence import GRU
 from seqlab_data.tokenizers import CharTokenizer
 from seqlab_export.bundle import ParityError, export_bundle
 from seqlab_export.report import Report
@@ -122,26 +123,27 @@ def measure_mixer(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, 
 
 def measure_onnx(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, Cell]:
     """The cells of the two graphs."""
-    probe = mixer(D_MODEL, 0)
-    if probe.needs_memory or not probe.causal:
-        what = "attends to an encoder's memory" if probe.needs_memory else "is not causal"
-        reason = f"{type(probe).__name__} {what}, and the models of bundles are decoders so far"
-        return dict.fromkeys(CHECKS[4:], Cell(unsupported=reason))
     try:
-        model = _decoder(mixer, encoding)
+        model = _model(mixer, encoding)
     except ValueError as error:
         return dict.fromkeys(CHECKS[4:], Cell(unsupported=str(error)))
     try:
         report = _parity(model)
     except Exception as error:
         return dict.fromkeys(CHECKS[4:], Cell(failed=_sentence(error)))
-    cells = {}
-    for name, kind in zip(CHECKS[4:], ("prefill", "step"), strict=True):
-        errors = [check.error for check in report.checks if check.kind == kind and check.error is not None]
-        others = ("step",) if kind == "prefill" else ("prefill", "chunks")
-        wrong = [check.note for check in report.checks if not check.ok and check.kind not in others]
-        cells[name] = Cell(max(errors, default=None), failed=wrong[0] if wrong else None)
-    return cells
+    if isinstance(model, Tagger):
+        return {"ONNX full": _worst(report, "encoder", ()), "ONNX step": Cell(unsupported="it is not causal")}
+    return {
+        "ONNX full": _worst(report, "prefill", ("step",)),
+        "ONNX step": _worst(report, "step", ("prefill", "chunks")),
+    }
+
+
+def _worst(report: Report, kind: str, others: tuple[str, ...]) -> Cell:
+    """The largest error of a kind of check, and what failed, but for checks of the others."""
+    errors = [check.error for check in report.checks if check.kind == kind and check.error is not None]
+    wrong = [check.note for check in report.checks if not check.ok and check.kind not in others]
+    return Cell(max(errors, default=None), failed=wrong[0] if wrong else None)
 
 
 class _Probe(nn.Module):
@@ -214,18 +216,24 @@ def _precision_error(probe: _Probe, dtype: torch.dtype) -> float:
     return _relative(low, expected)
 
 
-def _decoder(mixer: MixerFactory, encoding: PositionsFactory) -> DecoderLM:
-    """Of one layer that only mixes."""
+def _model(mixer: MixerFactory, encoding: PositionsFactory) -> nn.Module:
+    """Of one layer that only mixes: a decoder, a tagger where the mixer is not causal, or an encoder-decoder where it
+    attends to a source, which a GRU has read."""
     torch.manual_seed(0)
-    block = partial(Block, ffn=NoFeedForward)
-    model = DecoderLM(
-        TOKENIZER.vocab_size, MAX_SEQ_LEN, d_model=D_MODEL, num_layers=1, mixer=mixer, positions=encoding, block=block
-    )
+    size, probe = TOKENIZER.vocab_size, mixer(D_MODEL, 0)
+    layer: Any = {"mixer": mixer, "positions": encoding, "num_layers": 1, "block": partial(Block, ffn=NoFeedForward)}
+    if probe.needs_memory:
+        source = partial(Encoder, mixer=GRU, positions=NoPositions, d_model=D_MODEL, num_layers=1)
+        model: nn.Module = EncoderDecoder(size, size, MAX_SEQ_LEN, encoder=source, **layer)
+    elif probe.causal:
+        model = DecoderLM(size, MAX_SEQ_LEN, d_model=D_MODEL, **layer)
+    else:
+        model = Tagger(size, size, MAX_SEQ_LEN, encoder=partial(Encoder, d_model=D_MODEL, **layer))
     telling(model)
     return model.eval()
 
 
-def _parity(model: DecoderLM) -> Report:
+def _parity(model: nn.Module) -> Report:
     """Of its bundle."""
     with tempfile.TemporaryDirectory() as folder:
         try:
@@ -294,7 +302,8 @@ is none.
 
 - **laws**: the largest error of step, chunks and padding against the whole sequence, in float64.
 - **fp32, bf16, fp16**: the mixer in this precision on the CPU against float64.
-- **ONNX full, ONNX step**: both graphs of a decoder of one layer in onnxruntime, fp32, against float64. Where they fail
-  the parity gate (docs/bundle.md), the cell says so.
+- **ONNX full, ONNX step**: the graphs of a model of one layer in onnxruntime, fp32, against float64: a decoder, an
+  encoder-decoder where the mixer attends to a source, a tagger (which has no steps) where it is not causal. Where they
+  fail the parity gate (docs/bundle.md), the cell says so.
 
 {D_MODEL} channels, {LENGTH} tokens, default options, torch {{torch}}, CPU. CUDA: not run, no CUDA device."""

@@ -128,7 +128,10 @@ def test_a_bundle_writes_of_a_source_what_its_model_writes(name: str, tmp_path: 
         for begin in begins
     )
     assert found == expected
-    assert len(set(map(str, expected[1]))) > 1, "the sources matter"
+    sources, column = np.array([[3, 4, 5], [6, 7, 5]]), np.full((2, 1), TOKENIZER.bos_id)
+    of_model, of_bundle = (begin(sources, sources > 0).prefill(column, column > 0)[0] for begin in begins)
+    np.testing.assert_allclose(of_bundle, of_model, rtol=0, atol=TOLERANCE[torch.float32])
+    assert np.abs(of_model[0] - of_model[1]).max() > 100 * TOLERANCE[torch.float32], "the sources matter"
     with pytest.raises(ValueError, match="writes what a source says"):
         runner.generate_text("abc", max_new_tokens=3)
 
