@@ -24,6 +24,10 @@ class TaggedSentence(NamedTuple):
     def text(self) -> str:
         return " ".join(self.words)
 
+    @property
+    def content(self) -> bytes:
+        return self.text.encode()
+
     def place(self, word: int = 0) -> str:
         """Where a word stands."""
         return f"{self.file}, line {self.line + word}"

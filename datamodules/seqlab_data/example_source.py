@@ -24,6 +24,10 @@ class Example(NamedTuple):
     label: str
     place: str
 
+    @property
+    def content(self) -> bytes:
+        return self.text.encode()
+
 
 def find_files(path: str) -> list[Document]:
     """The file of this path, or a folder's `LABEL.txt` files in order.

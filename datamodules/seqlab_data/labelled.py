@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, LabelledBatch
-from seqlab_data.annotated import AnnotatedDataModule
+from seqlab_data.annotated import AnnotatedDataModule, class_at
 from seqlab_data.buckets import pad, pad_mask
 from seqlab_data.example_source import Example, find_files, read_examples
 from seqlab_data.text_source import Document
@@ -86,7 +86,7 @@ class LabelledTextDataModule(AnnotatedDataModule[Example, LabelledRows]):
         texts: list[NDArray[np.int32]] = []
         classes: list[int] = []
         for example in examples:
-            of_label = self._class_at(example.place, example.label)
+            of_label = class_at(example.place, example.label, self._class_of)
             fitting = self._fit(split, example.place, self.tokenizer.encode_array(example.text), room=self.max_len)
             if fitting is not None:
                 texts += fitting

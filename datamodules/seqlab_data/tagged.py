@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, LabelledBatch
-from seqlab_data.annotated import AnnotatedDataModule
+from seqlab_data.annotated import AnnotatedDataModule, class_at
 from seqlab_data.buckets import pad, pad_mask
 from seqlab_data.conll_source import TaggedSentence, find_file, read_conll
 from seqlab_data.text_source import Document
@@ -84,7 +84,7 @@ class TaggedTextDataModule(AnnotatedDataModule[TaggedSentence, TaggedRows]):
         texts: list[NDArray[np.int32]] = []
         tags: list[NDArray[np.int32]] = []
         for sentence in examples:
-            classes = [self._class_at(sentence.place(k), tag) for k, tag in enumerate(sentence.tags)]
+            classes = [class_at(sentence.place(k), tag, self._class_of) for k, tag in enumerate(sentence.tags)]
             row = self._fit(
                 split, sentence.place(), self._ids(sentence), np.array(classes, dtype=np.int32), room=self.max_len
             )
