@@ -50,8 +50,8 @@ class LabelledTextDataModule(AnnotatedDataModule[Example, LabelledRows]):
     """Texts, each with one of a few labels. docs/data.md has the guarantees.
 
     Args:
-        train, val, test: a `.csv`, `.tsv` or `.jsonl` file with named columns each, a folder of `LABEL.txt` files, or
-            a file of `label text` lines.
+        train, val, test: a `.csv`, `.tsv` or `.jsonl` file with named columns each, a folder of `LABEL.txt` files, a
+            file of `label text` lines, or a Hugging Face dataset, `hf:NAME_OR_FOLDER@SPLIT`.
         split: shares of train, val and test in `train`, where it is divided by a hash of the text: a split that has a
             path of its own takes none of it.
         text, label: the columns that are read.
@@ -74,7 +74,7 @@ class LabelledTextDataModule(AnnotatedDataModule[Example, LabelledRows]):
         self.label = label
 
     def _files(self, path: str) -> list[Document]:
-        return find_files(path)
+        return find_files(path, (self.text, self.label))
 
     def _read_examples(self, path: str) -> list[Example]:
         return read_examples(path, text=self.text, label=self.label)

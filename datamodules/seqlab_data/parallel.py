@@ -17,7 +17,7 @@ from seqlab.batch import IGNORE, PairBatch
 from seqlab_data.base import tokenizer_digest
 from seqlab_data.buckets import pad, pad_mask
 from seqlab_data.dates import SPLITS, dates
-from seqlab_data.pair_source import Pairs, open_pairs, read_pairs
+from seqlab_data.pair_source import COLUMNS, Pairs, open_pairs, read_pairs
 from seqlab_data.sentences import OnLong, SentenceDataModule
 from seqlab_data.text_source import content_digest, source_name
 from seqlab_data.tokenizers import SubwordTokenizer, Tokenizer
@@ -77,7 +77,9 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
 
     Args:
         train, val, test: a file of `source<TAB>target[<TAB>more references]` lines each, or a source file and a
-            target file, as a list or with a comma between them; none at all = dates in many languages.
+            target file, as a list or with a comma between them, or a `.jsonl` file or a Hugging Face dataset,
+            `hf:NAME_OR_FOLDER@SPLIT`; none at all = dates in many languages.
+        columns: of sources and of targets, where they have names, such as translation.de.
         source_tokenizer, target_tokenizer: make the tokenizers from the train split's sources and targets; without
             the second, the first makes one from both.
         max_len: the most tokens of a source or a target, eos included.
@@ -96,6 +98,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         *,
         val: str | list[str] | None = None,
         test: str | list[str] | None = None,
+        columns: tuple[str, str] = COLUMNS,
         source_tokenizer: Callable[[str], Tokenizer] = SubwordTokenizer,
         target_tokenizer: Callable[[str], Tokenizer] | None = None,
         max_len: int = 128,
@@ -110,6 +113,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         }
         if self.paths and (train is None or val is None):
             raise ValueError("data.train and data.val must name the files of their splits, or no split has a file")
+        self.columns = columns
         self.make_source_tokenizer = source_tokenizer
         self.make_target_tokenizer = target_tokenizer
 
@@ -162,7 +166,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
     def _pairs(self) -> dict[str, Pairs]:
         if not self.paths:
             return {split: read_pairs((dates(split),)) for split in SPLITS}
-        return {split: read_pairs(open_pairs(path)) for split, path in self.paths.items()}
+        return {split: read_pairs(open_pairs(path, self.columns), self.columns) for split, path in self.paths.items()}
 
     @cached_property
     def _digest(self) -> str:
@@ -192,4 +196,9 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         return PairRows(sources, targets, list(kept), *self._tokenizers)
 
     def _identity(self) -> dict[str, int | str]:
-        return {"data": self._digest, "tokenizer": tokenizer_digest(*self._tokenizers), **super()._identity()}
+        return {
+            "data": self._digest,
+            "columns": ", ".join(self.columns),
+            "tokenizer": tokenizer_digest(*self._tokenizers),
+            **super()._identity(),
+        }
