@@ -7,8 +7,12 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from seqlab.batch import LabelledBatch
 from seqlab_data.base import check_split, tokenizer_digest
+from seqlab_data.encoded_texts import EncodedTexts, encode_texts
 from seqlab_data.sentences import OnLong, RowsT, SentenceDataModule
 from seqlab_data.splits import HasContent, complete_splits
 from seqlab_data.text_source import Document, content_digest
@@ -78,12 +82,12 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, RowsT], Generic[HasT
         """The labels of an example."""
 
     @abstractmethod
-    def _encode(self, split: str, examples: list[HasTextT]) -> RowsT:
-        """The rows of a split."""
+    def _encode(self, split: str, examples: list[tuple[HasTextT, NDArray[np.int32]]]) -> RowsT:
+        """The rows of a split, of its examples and their ids."""
 
-    @cached_property
+    @property
     def tokenizer(self) -> Tokenizer:
-        return self.make_tokenizer("\n".join(example.text for example in self._examples["train"]))
+        return self._encoded.tokenizer
 
     @property
     def vocab_size(self) -> int:
@@ -117,6 +121,11 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, RowsT], Generic[HasT
         return complete_splits({split: self._read_examples(path) for split, path in self.paths.items()}, self.split)
 
     @cached_property
+    def _encoded(self) -> EncodedTexts:
+        texts = {split: [example.text for example in examples] for split, examples in self._examples.items()}
+        return encode_texts(texts, texts["train"], self.make_tokenizer)
+
+    @cached_property
     def _digest(self) -> str:
         return content_digest([file for path in self.paths.values() for file in self._files(path)])
 
@@ -125,7 +134,10 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, RowsT], Generic[HasT
         return {label: number for number, label in enumerate(self.labels)}
 
     def _read(self) -> dict[str, RowsT]:
-        return {split: self._encode(split, examples) for split, examples in self._examples.items()}
+        return {
+            split: self._encode(split, list(zip(examples, self._encoded.ids[split], strict=True)))
+            for split, examples in self._examples.items()
+        }
 
     def _identity(self) -> dict[str, int | str]:
         return {

@@ -82,12 +82,12 @@ class LabelledTextDataModule(AnnotatedDataModule[Example, LabelledRows]):
     def _labels_of(self, example: Example) -> tuple[str, ...]:
         return (example.label,)
 
-    def _encode(self, split: str, examples: list[Example]) -> LabelledRows:
+    def _encode(self, split: str, examples: list[tuple[Example, NDArray[np.int32]]]) -> LabelledRows:
         texts: list[NDArray[np.int32]] = []
         classes: list[int] = []
-        for example in examples:
+        for example, ids in examples:
             of_label = class_at(example.place, example.label, self._class_of)
-            fitting = self._fit(split, example.place, self.tokenizer.encode_array(example.text), room=self.max_len)
+            fitting = self._fit(split, example.place, ids, room=self.max_len)
             if fitting is not None:
                 texts += fitting
                 classes.append(of_label)

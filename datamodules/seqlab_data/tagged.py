@@ -88,31 +88,30 @@ class TaggedTextDataModule(AnnotatedDataModule[TaggedSentence, TaggedRows]):
     def _labels_of(self, example: TaggedSentence) -> tuple[str, ...]:
         return example.tags
 
-    def _encode(self, split: str, examples: list[TaggedSentence]) -> TaggedRows:
+    def _encode(self, split: str, examples: list[tuple[TaggedSentence, NDArray[np.int32]]]) -> TaggedRows:
         texts: list[NDArray[np.int32]] = []
         tags: list[NDArray[np.int32]] = []
-        for sentence in examples:
+        for sentence, ids in examples:
+            check_words(sentence)
             classes = [class_at(sentence.place(k), tag, self._class_of) for k, tag in enumerate(sentence.tags)]
-            row = self._fit(
-                split, sentence.place(), self._ids(sentence), np.array(classes, dtype=np.int32), room=self.max_len
-            )
+            row = self._fit(split, sentence.place(), ids, np.array(classes, dtype=np.int32), room=self.max_len)
             if row is not None:
                 texts.append(row[0])
                 tags.append(row[1])
         return TaggedRows(texts, tags, self.tokenizer.pad_id)
 
-    def _ids(self, sentence: TaggedSentence) -> NDArray[np.int32]:
-        """(T,): one token a word.
-
-        Raises:
-            ValueError: a word has whitespace in it, and would be none or several.
-        """
-        for k, word in enumerate(sentence.words):
-            if word.split() != [word]:
-                raise ValueError(
-                    f"{sentence.place(k)} has the token {word!r}, in which there is whitespace; a tag is of one word"
-                )
-        return self.tokenizer.encode_array(sentence.text)
-
     def _identity(self) -> dict[str, int | str]:
         return {**super()._identity(), "columns": ", ".join(self.columns)}
+
+
+def check_words(sentence: TaggedSentence) -> None:
+    """Refuses a sentence whose words are not one token each.
+
+    Raises:
+        ValueError: a word has whitespace in it, and would be none or several.
+    """
+    for k, word in enumerate(sentence.words):
+        if word.split() != [word]:
+            raise ValueError(
+                f"{sentence.place(k)} has the token {word!r}, in which there is whitespace; a tag is of one word"
+            )
