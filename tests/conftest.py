@@ -19,6 +19,12 @@ def _fixed_seed() -> None:
     torch.manual_seed(0)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """So that no test finds tokens that another run has made."""
+    os.environ["SEQLAB_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
 SLOW_SHARES = 30
 """CI runs one of so many shares of the slow tests, another every day."""
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from seqlab_data.labelled import LabelledTextDataModule
     from seqlab_data.parallel import ParallelTextDataModule
     from seqlab_data.synthetic import SyntheticDataModule
+    from seqlab_data.tables import TableDataModule
     from seqlab_data.tagged import TaggedTextDataModule
     from seqlab_data.text import TextDataModule
 
@@ -23,6 +24,7 @@ __all__ = [
     "LabelledTextDataModule",
     "ParallelTextDataModule",
     "SyntheticDataModule",
+    "TableDataModule",
     "TaggedTextDataModule",
     "TextDataModule",
 ]
@@ -32,6 +34,7 @@ MODULES = {
     "LabelledTextDataModule": "seqlab_data.labelled",
     "ParallelTextDataModule": "seqlab_data.parallel",
     "SyntheticDataModule": "seqlab_data.synthetic",
+    "TableDataModule": "seqlab_data.tables",
     "TaggedTextDataModule": "seqlab_data.tagged",
     "TextDataModule": "seqlab_data.text",
 }

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any, Generic
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 from seqlab.batch import LabelledBatch
 from seqlab_data.base import check_split, tokenizer_digest
+from seqlab_data.encoded_texts import EncodedTexts, encode_texts
 from seqlab_data.sentences import OnLong, RowsT, SentenceDataModule
-from seqlab_data.splits import HasTextT, split_examples
+from seqlab_data.splits import HasContent, complete_splits
 from seqlab_data.text_source import Document, content_digest
 from seqlab_data.tokenizers import Tokenizer, WordTokenizer
+
+
+class HasText(HasContent, Protocol):
+    """A text, and what is said of it."""
+
+    @property
+    def text(self) -> str: ...
+
+
+HasTextT = TypeVar("HasTextT", bound=HasText)
 
 
 class AnnotatedDataModule(SentenceDataModule[LabelledBatch, RowsT], Generic[HasTextT, RowsT]):
@@ -68,12 +82,12 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, RowsT], Generic[HasT
         """The labels of an example."""
 
     @abstractmethod
-    def _encode(self, split: str, examples: list[HasTextT]) -> RowsT:
-        """The rows of a split."""
+    def _encode(self, split: str, examples: list[tuple[HasTextT, NDArray[np.int32]]]) -> RowsT:
+        """The rows of a split, of its examples and their ids."""
 
-    @cached_property
+    @property
     def tokenizer(self) -> Tokenizer:
-        return self.make_tokenizer("\n".join(example.text for example in self._examples["train"]))
+        return self._encoded.tokenizer
 
     @property
     def vocab_size(self) -> int:
@@ -104,10 +118,12 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, RowsT], Generic[HasT
 
     @cached_property
     def _examples(self) -> dict[str, list[HasTextT]]:
-        read = {split: self._read_examples(path) for split, path in self.paths.items()}
-        shares = dict(zip(("train", "val", "test"), self.split, strict=True))
-        divided = {split: share for split, share in shares.items() if split == "train" or split not in read}
-        return read | split_examples(read["train"], divided)
+        return complete_splits({split: self._read_examples(path) for split, path in self.paths.items()}, self.split)
+
+    @cached_property
+    def _encoded(self) -> EncodedTexts:
+        texts = {split: [example.text for example in examples] for split, examples in self._examples.items()}
+        return encode_texts(texts, texts["train"], self.make_tokenizer)
 
     @cached_property
     def _digest(self) -> str:
@@ -117,20 +133,11 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, RowsT], Generic[HasT
     def _class_of(self) -> dict[str, int]:
         return {label: number for number, label in enumerate(self.labels)}
 
-    def _class_at(self, place: str, label: str) -> int:
-        """The class of a label that stands at a place.
-
-        Raises:
-            ValueError: train lacks it.
-        """
-        if label not in self._class_of:
-            raise ValueError(
-                f"{place} has the label {label!r}, which the train split lacks; it has {', '.join(self.labels)}"
-            )
-        return self._class_of[label]
-
     def _read(self) -> dict[str, RowsT]:
-        return {split: self._encode(split, examples) for split, examples in self._examples.items()}
+        return {
+            split: self._encode(split, list(zip(examples, self._encoded.ids[split], strict=True)))
+            for split, examples in self._examples.items()
+        }
 
     def _identity(self) -> dict[str, int | str]:
         return {
@@ -140,3 +147,14 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, RowsT], Generic[HasT
             "tokenizer": tokenizer_digest(self.tokenizer),
             **super()._identity(),
         }
+
+
+def class_at(place: str, label: str, classes: Mapping[str, int]) -> int:
+    """The class of a label that stands at a place.
+
+    Raises:
+        ValueError: train lacks it.
+    """
+    if label not in classes:
+        raise ValueError(f"{place} has the label {label!r}, which the train split lacks; it has {', '.join(classes)}")
+    return classes[label]

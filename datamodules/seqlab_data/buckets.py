@@ -6,7 +6,7 @@ B batch, T length.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Generic
+from typing import Any, Generic
 
 import numpy as np
 import torch
@@ -60,15 +60,17 @@ def group_by_length(lengths: NDArray[np.int64], max_tokens: int) -> list[NDArray
     return sorted(groups, key=lambda group: int(group[0]))
 
 
-def pad(rows: Sequence[NDArray[np.int32]], value: int) -> Tensor:
-    """(B, T) int64: rows filled up at their ends with `value` to the longest of them."""
-    padded = np.full((len(rows), max(map(len, rows))), value, dtype=np.int64)
+def pad(rows: Sequence[NDArray[Any]], value: float) -> Tensor:
+    """Rows (T,) or (T, F) filled up at their ends with `value` to the longest of them: (B, T) or (B, T, F), int64 of
+    integers and float32 of numbers."""
+    dtype = np.int64 if rows[0].dtype.kind == "i" else np.float32
+    padded = np.full((len(rows), max(map(len, rows)), *rows[0].shape[1:]), value, dtype=dtype)
     for filled, row in zip(padded, rows, strict=True):
         filled[: len(row)] = row
     return torch.from_numpy(padded)
 
 
-def pad_mask(rows: Sequence[NDArray[np.int32]]) -> Tensor:
+def pad_mask(rows: Sequence[NDArray[Any]]) -> Tensor:
     """(B, T) bool, True = a real token of the rows that `pad` fills up."""
     lengths = np.array([len(row) for row in rows])
     return torch.from_numpy(np.arange(lengths.max()) < lengths[:, None])

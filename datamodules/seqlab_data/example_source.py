@@ -5,16 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from seqlab_data.line_source import open_file, read_lines, read_text
+from seqlab_data.json_source import is_json, open_rows, read_json_lines
+from seqlab_data.line_source import read_lines, read_text
 from seqlab_data.text_source import Document
 
-ACCEPTED = "a .csv, .tsv or .jsonl file, a folder of LABEL.txt files, or a file of `label text` lines"
-SURROGATE = re.compile("[\ud800-\udfff]")
+ACCEPTED = "a .csv, .tsv or .jsonl file, a folder of LABEL.txt files, a file of `label text` lines, or hf:DATASET"
 
 
 class Example(NamedTuple):
@@ -24,16 +23,20 @@ class Example(NamedTuple):
     label: str
     place: str
 
+    @property
+    def content(self) -> bytes:
+        return self.text.encode()
 
-def find_files(path: str) -> list[Document]:
-    """The file of this path, or a folder's `LABEL.txt` files in order.
+
+def find_files(path: str, columns: tuple[str, str]) -> list[Document]:
+    """The file or dataset of this path, or a folder's `LABEL.txt` files in order.
 
     Raises:
         ValueError: there is none.
     """
     folder = Path(path).expanduser()
     if not folder.is_dir():
-        return [open_file(path, ACCEPTED)]
+        return [open_rows(path, columns, ACCEPTED)]
     files = sorted(file for file in folder.glob("*.txt") if file.is_file() and not file.name.startswith("."))
     if not files:
         raise ValueError(f"{folder} has no LABEL.txt file; give {ACCEPTED}")
@@ -44,8 +47,9 @@ def read_examples(path: str, *, text: str, label: str) -> list[Example]:
     """The examples of a path, in order.
 
     Args:
-        path: a `.csv` or `.tsv` file whose first line names its columns, a `.jsonl` file of objects, a folder of
-            `LABEL.txt` files with a text a line, or, with any other suffix, a file of `label text` lines.
+        path: a `.csv` or `.tsv` file whose first line names its columns, a `.jsonl` file of objects, a dataset
+            (`hf:`), a folder of `LABEL.txt` files with a text a line, or, with any other suffix, a file of
+            `label text` lines.
         text, label: the columns that are read.
 
     Raises:
@@ -55,7 +59,7 @@ def read_examples(path: str, *, text: str, label: str) -> list[Example]:
     is_folder, columns = Path(path).expanduser().is_dir(), (text, label)
     examples = [
         Example(of_text, of_label, f"{file.name}, line {line}")
-        for file in find_files(path)
+        for file in find_files(path, columns)
         for line, of_text, of_label in (_of_label_file(file) if is_folder else _of_file(file, columns))
     ]
     for example in examples:
@@ -72,13 +76,13 @@ def _of_label_file(file: Document) -> Iterator[tuple[int, str, str]]:
 
 
 def _of_file(file: Document, columns: tuple[str, str]) -> Iterator[tuple[int, str, str]]:
+    if is_json(file.name):
+        return _of_json_lines(file, columns)
     match Path(file.name).suffix.lower():
         case ".csv":
             return _of_table(file, columns, delimiter=",", quoting=csv.QUOTE_MINIMAL)
         case ".tsv":
             return _of_table(file, columns, delimiter="\t", quoting=csv.QUOTE_NONE)
-        case ".jsonl":
-            return _of_json_lines(file, columns)
     return _of_lines(file)
 
 
@@ -104,24 +108,13 @@ def _of_table(
 
 
 def _of_json_lines(file: Document, columns: tuple[str, str]) -> Iterator[tuple[int, str, str]]:
-    for number, line in enumerate(read_lines(file), start=1):
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ValueError(f"{file.name}, line {number} is not JSON: {error}") from error
-        names = ", ".join(row) if isinstance(row, dict) else "nothing"
-        for name in columns:
-            if not isinstance(row, dict) or name not in row:
-                raise ValueError(f"{file.name}, line {number} names no {name!r}, it names {names}")
-        text, label = (row[name] for name in columns)
+    for number, (text, label) in read_json_lines(file, columns):
         if not isinstance(text, str):
             raise ValueError(f"{file.name}, line {number} has a {columns[0]!r} that is not a string, but {text!r}")
         if not isinstance(label, str | int):
             raise ValueError(
                 f"{file.name}, line {number} has a {columns[1]!r} that is no string or integer, but {label!r}"
             )
-        if SURROGATE.search(f"{text}{label}"):
-            raise ValueError(f"{file.name}, line {number} holds a lone surrogate, which no UTF-8 text can hold")
         yield number, text, label if isinstance(label, str) else json.dumps(label)
 
 

@@ -5,14 +5,13 @@ N images, H height, W width, C channels.
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from hashlib import sha256
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seqlab_data.array_source import read_arrays
 from seqlab_data.line_source import open_file
 
 ACCEPTED = "an .npz file with the arrays images, (N, H, W) or (N, H, W, C), and labels, (N,)"
@@ -45,7 +44,7 @@ def read_images(path: str | None) -> Images:
         digits = load_digits()
         return Images(digits.images[..., None], digits.target)
     name = open_file(path, ACCEPTED).name
-    arrays = _read_arrays(name)
+    arrays = read_arrays(name, ("images", "labels"), ACCEPTED)
     images, labels = arrays["images"], arrays["labels"]
     if images.ndim not in (3, 4) or not images.size or images.dtype.kind not in "biuf":
         raise ValueError(f"{name} has images of shape {images.shape} and type {images.dtype}; give {ACCEPTED}")
@@ -57,15 +56,3 @@ def read_images(path: str | None) -> Images:
     if not (finite := np.isfinite(images).reshape(len(images), -1).all(axis=1)).all():
         raise ValueError(f"{name}: image {int(finite.argmin())} has a pixel that is not a finite number")
     return Images(images if images.ndim == 4 else images[..., None], labels)
-
-
-def _read_arrays(name: str) -> dict[str, NDArray[Any]]:
-    try:
-        loaded = np.load(name, allow_pickle=False)
-        arrays = dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else {}
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{name} cannot be read: {error}; give {ACCEPTED}") from error
-    for wanted in ("images", "labels"):
-        if wanted not in arrays:
-            raise ValueError(f"{name} has no array {wanted}, it has {', '.join(arrays) or 'none'}; give {ACCEPTED}")
-    return arrays

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, LabelledBatch
-from seqlab_data.annotated import AnnotatedDataModule
+from seqlab_data.annotated import AnnotatedDataModule, class_at
 from seqlab_data.buckets import pad, pad_mask
 from seqlab_data.example_source import Example, find_files, read_examples
 from seqlab_data.text_source import Document
@@ -50,8 +50,8 @@ class LabelledTextDataModule(AnnotatedDataModule[Example, LabelledRows]):
     """Texts, each with one of a few labels. docs/data.md has the guarantees.
 
     Args:
-        train, val, test: a `.csv`, `.tsv` or `.jsonl` file with named columns each, a folder of `LABEL.txt` files, or
-            a file of `label text` lines.
+        train, val, test: a `.csv`, `.tsv` or `.jsonl` file with named columns each, a folder of `LABEL.txt` files, a
+            file of `label text` lines, or a Hugging Face dataset, `hf:NAME_OR_FOLDER@SPLIT`.
         split: shares of train, val and test in `train`, where it is divided by a hash of the text: a split that has a
             path of its own takes none of it.
         text, label: the columns that are read.
@@ -74,7 +74,7 @@ class LabelledTextDataModule(AnnotatedDataModule[Example, LabelledRows]):
         self.label = label
 
     def _files(self, path: str) -> list[Document]:
-        return find_files(path)
+        return find_files(path, (self.text, self.label))
 
     def _read_examples(self, path: str) -> list[Example]:
         return read_examples(path, text=self.text, label=self.label)
@@ -82,12 +82,12 @@ class LabelledTextDataModule(AnnotatedDataModule[Example, LabelledRows]):
     def _labels_of(self, example: Example) -> tuple[str, ...]:
         return (example.label,)
 
-    def _encode(self, split: str, examples: list[Example]) -> LabelledRows:
+    def _encode(self, split: str, examples: list[tuple[Example, NDArray[np.int32]]]) -> LabelledRows:
         texts: list[NDArray[np.int32]] = []
         classes: list[int] = []
-        for example in examples:
-            of_label = self._class_at(example.place, example.label)
-            fitting = self._fit(split, example.place, self.tokenizer.encode_array(example.text), room=self.max_len)
+        for example, ids in examples:
+            of_label = class_at(example.place, example.label, self._class_of)
+            fitting = self._fit(split, example.place, ids, room=self.max_len)
             if fitting is not None:
                 texts += fitting
                 classes.append(of_label)

@@ -1,16 +1,21 @@
-"""Where pairs come from: a file of `source<TAB>target` lines, or a file of sources and one of targets."""
+"""Where pairs come from: a file of `source<TAB>target` lines, one of sources and one of targets, or named columns."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from seqlab_data.line_source import open_file, read_lines
+from seqlab_data.json_source import is_json, open_rows, read_json_lines
+from seqlab_data.line_source import read_lines
 from seqlab_data.text_source import Document
 
-ACCEPTED = "a file of source<TAB>target lines, or a source file and a target file with a comma between them"
+ACCEPTED = (
+    "a file of source<TAB>target lines, a source file and a target file with a comma between them, a .jsonl file, or "
+    "hf:DATASET"
+)
+COLUMNS = ("source", "target")
 
 
 class Pair(NamedTuple):
@@ -36,24 +41,32 @@ class Pairs:
         return f"{' and '.join(document.name for document in self.documents)}, line {row + 1}"
 
 
-def open_pairs(path: str | Sequence[str]) -> tuple[Document, ...]:
-    """A file of `source<TAB>target[<TAB>more references]` lines; or a source file and a target file with as many
-    lines, as a list or with a comma between them.
+def open_pairs(path: str | Sequence[str], columns: tuple[str, str]) -> tuple[Document, ...]:
+    """A file of `source<TAB>target[<TAB>more references]` lines; a source file and a target file with as many lines,
+    as a list or with a comma between them; or a `.jsonl` file or a dataset (`hf:`) with these columns.
 
     Raises:
         ValueError: a file is missing.
     """
-    return tuple(open_file(name, ACCEPTED) for name in _names(path))
+    return tuple(open_rows(name, columns, ACCEPTED) for name in _names(path))
 
 
-def read_pairs(documents: tuple[Document, ...]) -> Pairs:
+def read_pairs(documents: tuple[Document, ...], columns: tuple[str, str] = COLUMNS) -> Pairs:
     """The pairs of one document or of two.
+
+    Args:
+        columns: of sources and of targets, where it has lines of JSON. A target may be a list of references.
 
     Raises:
         ValueError: one is empty or not UTF-8, the two have different numbers of lines, or a line lacks its TAB or has
             an empty source or target.
     """
-    if len(documents) == 1:
+    of_json = [document for document in documents if is_json(document.name)]
+    if of_json and len(documents) > 1:
+        raise ValueError(f"{of_json[0].name} has both sides of its pairs, so that it stands alone; give {ACCEPTED}")
+    if of_json:
+        fields = [*_of_json_lines(documents[0], columns)]
+    elif len(documents) == 1:
         fields = [line.split("\t") for line in read_lines(documents[0])]
     else:
         sources, targets = map(read_lines, documents)
@@ -71,6 +84,17 @@ def read_pairs(documents: tuple[Document, ...]) -> Pairs:
             side = "target" if pair.source.strip() else "source"
             raise ValueError(f"{read.place(row)} has an empty {side}; both sides of a pair must hold text")
     return read
+
+
+def _of_json_lines(document: Document, columns: tuple[str, str]) -> Iterator[list[str]]:
+    for number, (source, target) in read_json_lines(document, columns):
+        texts = [source, *(target if isinstance(target, list) else [target])]
+        if len(texts) == 1 or not all(isinstance(text, str) for text in texts):
+            raise ValueError(
+                f"{document.name}, line {number} has a {columns[0]!r} that is not a string, or a {columns[1]!r} that "
+                "is neither a string nor a list of some"
+            )
+        yield texts
 
 
 def _names(path: str | Sequence[str]) -> list[str]:

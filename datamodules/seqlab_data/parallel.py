@@ -17,7 +17,8 @@ from seqlab.batch import IGNORE, PairBatch
 from seqlab_data.base import tokenizer_digest
 from seqlab_data.buckets import pad, pad_mask
 from seqlab_data.dates import SPLITS, dates
-from seqlab_data.pair_source import Pairs, open_pairs, read_pairs
+from seqlab_data.encoded_texts import EncodedTexts, encode_texts
+from seqlab_data.pair_source import COLUMNS, Pairs, open_pairs, read_pairs
 from seqlab_data.sentences import OnLong, SentenceDataModule
 from seqlab_data.text_source import content_digest, source_name
 from seqlab_data.tokenizers import SubwordTokenizer, Tokenizer
@@ -77,7 +78,9 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
 
     Args:
         train, val, test: a file of `source<TAB>target[<TAB>more references]` lines each, or a source file and a
-            target file, as a list or with a comma between them; none at all = dates in many languages.
+            target file, as a list or with a comma between them, or a `.jsonl` file or a Hugging Face dataset,
+            `hf:NAME_OR_FOLDER@SPLIT`; none at all = dates in many languages.
+        columns: of sources and of targets, where they have names, such as translation.de.
         source_tokenizer, target_tokenizer: make the tokenizers from the train split's sources and targets; without
             the second, the first makes one from both.
         max_len: the most tokens of a source or a target, eos included.
@@ -96,6 +99,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         *,
         val: str | list[str] | None = None,
         test: str | list[str] | None = None,
+        columns: tuple[str, str] = COLUMNS,
         source_tokenizer: Callable[[str], Tokenizer] = SubwordTokenizer,
         target_tokenizer: Callable[[str], Tokenizer] | None = None,
         max_len: int = 128,
@@ -110,17 +114,18 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         }
         if self.paths and (train is None or val is None):
             raise ValueError("data.train and data.val must name the files of their splits, or no split has a file")
+        self.columns = columns
         self.make_source_tokenizer = source_tokenizer
         self.make_target_tokenizer = target_tokenizer
 
     @property
     def source_tokenizer(self) -> Tokenizer:
-        return self._tokenizers[0]
+        return self._encoded[0].tokenizer
 
     @property
     def tokenizer(self) -> Tokenizer:
         """The targets', which writes text."""
-        return self._tokenizers[1]
+        return self._encoded[1].tokenizer
 
     @property
     def vocab_size(self) -> int:
@@ -162,34 +167,45 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
     def _pairs(self) -> dict[str, Pairs]:
         if not self.paths:
             return {split: read_pairs((dates(split),)) for split in SPLITS}
-        return {split: read_pairs(open_pairs(path)) for split, path in self.paths.items()}
+        return {split: read_pairs(open_pairs(path, self.columns), self.columns) for split, path in self.paths.items()}
 
     @cached_property
     def _digest(self) -> str:
         return content_digest([document for pairs in self._pairs.values() for document in pairs.documents])
 
     @cached_property
-    def _tokenizers(self) -> tuple[Tokenizer, Tokenizer]:
-        train = self._pairs["train"].pairs
-        sources, targets = "\n".join(pair.source for pair in train), "\n".join(pair.target for pair in train)
+    def _encoded(self) -> tuple[EncodedTexts, EncodedTexts]:
+        """The sources and the targets of all splits, by the names SPLIT.source and SPLIT.target."""
+        sources = {f"{split}.source": [pair.source for pair in some.pairs] for split, some in self._pairs.items()}
+        targets = {f"{split}.target": [pair.target for pair in some.pairs] for split, some in self._pairs.items()}
+        train_sources, train_targets = sources["train.source"], targets["train.target"]
         if self.make_target_tokenizer is None:
-            joint = self.make_source_tokenizer(f"{sources}\n{targets}")
+            joint = encode_texts(sources | targets, [*train_sources, *train_targets], self.make_source_tokenizer)
             return joint, joint
-        return self.make_source_tokenizer(sources), self.make_target_tokenizer(targets)
+        return (
+            encode_texts(sources, train_sources, self.make_source_tokenizer),
+            encode_texts(targets, train_targets, self.make_target_tokenizer),
+        )
 
     def _read(self) -> dict[str, PairRows]:
         return {split: self._encode(split, pairs) for split, pairs in self._pairs.items()}
 
     def _encode(self, split: str, read: Pairs) -> PairRows:
+        sources, targets = (
+            encoded.ids[f"{split}.{side}"] for encoded, side in zip(self._encoded, ("source", "target"), strict=True)
+        )
         kept: dict[int, tuple[NDArray[np.int32], ...]] = {}
-        for line, pair in enumerate(read.pairs):
-            source = self.source_tokenizer.encode_array(pair.source)
-            target = self.tokenizer.encode_array(pair.target)
+        for line, (source, target) in enumerate(zip(sources, targets, strict=True)):
             fitting = self._fit(split, read.place(line), source, target, room=self.max_len - 1)
             if fitting is not None:
                 kept[line] = fitting
         sources, targets = ([pair[side] for pair in kept.values()] for side in (0, 1))
-        return PairRows(sources, targets, list(kept), *self._tokenizers)
+        return PairRows(sources, targets, list(kept), self.source_tokenizer, self.tokenizer)
 
     def _identity(self) -> dict[str, int | str]:
-        return {"data": self._digest, "tokenizer": tokenizer_digest(*self._tokenizers), **super()._identity()}
+        return {
+            "data": self._digest,
+            "columns": ", ".join(self.columns),
+            "tokenizer": tokenizer_digest(self.source_tokenizer, self.tokenizer),
+            **super()._identity(),
+        }

@@ -1,4 +1,4 @@
-"""What the data modules of separate texts share: a limit on their length, and batches of similar length."""
+"""What the data modules of separate sequences share: a limit on their length, and batches of similar length."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from abc import abstractmethod
 from collections import Counter
 from functools import cached_property
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,10 +29,11 @@ class Sentences(Rows[BatchT], Protocol[BatchT]):
 
 
 RowsT = TypeVar("RowsT", bound=Sentences[Any])
+ScalarT = TypeVar("ScalarT", bound=np.generic)
 
 
 class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
-    """Texts of any length up to `max_len`, each read whole, in batches of similar length.
+    """Texts, or other sequences, of any length up to `max_len`, each read whole, in batches of similar length.
 
     A subclass gives the rows of each split (`_read`), and says with `_fit` what is too long.
 
@@ -46,6 +47,8 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
     """
 
     between_epochs = ("max_tokens",)
+    units: ClassVar[tuple[str, str]] = ("text", "tokens")
+    """What a sequence is called, and what its length is counted in."""
 
     def __init__(self, *, max_len: int, on_long: OnLong, max_tokens: int, seed: int, num_workers: int) -> None:
         super().__init__(seed=seed, num_workers=num_workers)
@@ -86,9 +89,7 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
     def _buckets(self) -> dict[str, Buckets[BatchT]]:
         return {split: Buckets(rows, rows.lengths, self.max_tokens) for split, rows in self._rows.items()}
 
-    def _fit(
-        self, split: str, place: str, *texts: NDArray[np.int32], room: int
-    ) -> tuple[NDArray[np.int32], ...] | None:
+    def _fit(self, split: str, place: str, *texts: NDArray[ScalarT], room: int) -> tuple[NDArray[ScalarT], ...] | None:
         """A row's texts, none with more than `room` tokens; None = the row is dropped.
 
         Raises:
@@ -97,12 +98,13 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
         longest = max(map(len, texts))
         if longest <= room:
             return texts
+        text, tokens = self.units
         if self.on_long == "refuse":
             raise ValueError(
-                f"{place} has a text of {longest} tokens, but data.max_len {self.max_len} leaves room for {room}; "
+                f"{place} has a {text} of {longest} {tokens}, but data.max_len {self.max_len} leaves room for {room}; "
                 "give a larger max_len, or on_long drop or cut"
             )
-        self._dropped[f"{split}: over {room} tokens, {'dropped' if self.on_long == 'drop' else 'cut'}"] += 1
+        self._dropped[f"{split}: over {room} {tokens}, {'dropped' if self.on_long == 'drop' else 'cut'}"] += 1
         return tuple(text[:room] for text in texts) if self.on_long == "cut" else None
 
     def setup(self, stage: str) -> None:

@@ -7,25 +7,37 @@ from hashlib import sha256
 from typing import Protocol, TypeVar
 
 
-class HasText(Protocol):
-    """What is divided by its text."""
+class HasContent(Protocol):
+    """What is divided by its content: of an example all but its labels."""
 
     @property
-    def text(self) -> str: ...
+    def content(self) -> bytes: ...
 
 
-HasTextT = TypeVar("HasTextT", bound=HasText)
+HasContentT = TypeVar("HasContentT", bound=HasContent)
 
 
-def split_examples(examples: Sequence[HasTextT], shares: Mapping[str, float]) -> dict[str, list[HasTextT]]:
-    """Divides examples by a hash of their text, so that equal texts are in one split, whatever the order or labels.
+def complete_splits(read: Mapping[str, list[HasContentT]], split: Sequence[float]) -> dict[str, list[HasContentT]]:
+    """Train, val and test, of which those that were not read are divided off train.
+
+    Args:
+        read: the examples of "train" and of each split that has a path of its own; it takes nothing of train.
+        split: shares of the three.
+    """
+    shares = dict(zip(("train", "val", "test"), split, strict=True))
+    divided = {name: share for name, share in shares.items() if name == "train" or name not in read}
+    return {**read, **split_examples(read["train"], divided)}
+
+
+def split_examples(examples: Sequence[HasContentT], shares: Mapping[str, float]) -> dict[str, list[HasContentT]]:
+    """Divides examples by a hash of their content, so that equal ones are in one split, whatever the order or labels.
 
     Args:
         shares: of each split, expected; in proportion to their sum.
     """
-    splits: dict[str, list[HasTextT]] = {name: [] for name in shares}
+    splits: dict[str, list[HasContentT]] = {name: [] for name in shares}
     for example in examples:
-        splits[split_of(example.text.encode(), shares)].append(example)
+        splits[split_of(example.content, shares)].append(example)
     return splits
 
 

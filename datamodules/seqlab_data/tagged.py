@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, LabelledBatch
-from seqlab_data.annotated import AnnotatedDataModule
+from seqlab_data.annotated import AnnotatedDataModule, class_at
 from seqlab_data.buckets import pad, pad_mask
-from seqlab_data.conll_source import TaggedSentence, find_file, read_conll
+from seqlab_data.conll_source import TaggedSentence, find_file, read_tagged
 from seqlab_data.text_source import Document
 from seqlab_data.tokenizers import WordTokenizer
 
@@ -50,9 +50,11 @@ class TaggedTextDataModule(AnnotatedDataModule[TaggedSentence, TaggedRows]):
     """Sentences with a tag for each word, in CoNLL's columns. docs/data.md has the guarantees.
 
     Args:
-        train, val, test: a file of lines `token ... tag`, a blank line after each sentence.
+        train, val, test: a file of lines `token ... tag` each, a blank line after each sentence; a `.jsonl` file; or a
+            Hugging Face dataset, `hf:NAME_OR_FOLDER@SPLIT`.
         split: shares of train, val and test in `train`, where it is divided by a hash of the sentence: a split that
             has a path of its own takes none of it.
+        columns: of tokens and of tags, where they have names.
         tokenizer: makes the tokenizer from the train split's sentences.
         max_len: the most words of a sentence.
         on_long: what becomes of a longer one: "refuse" the data, "drop" the sentence, "cut" its end.
@@ -67,41 +69,49 @@ class TaggedTextDataModule(AnnotatedDataModule[TaggedSentence, TaggedRows]):
     kind = "tagged"
 
     def __init__(
-        self, train: str, *, tokenizer: Callable[[str], WordTokenizer] = WordTokenizer, **options: Any
+        self,
+        train: str,
+        *,
+        columns: tuple[str, str] = ("tokens", "tags"),
+        tokenizer: Callable[[str], WordTokenizer] = WordTokenizer,
+        **options: Any,
     ) -> None:
         super().__init__(train, tokenizer=tokenizer, **options)
+        self.columns = columns
 
     def _files(self, path: str) -> list[Document]:
-        return [find_file(path)]
+        return [find_file(path, self.columns)]
 
     def _read_examples(self, path: str) -> list[TaggedSentence]:
-        return read_conll(path)
+        return read_tagged(path, self.columns)
 
     def _labels_of(self, example: TaggedSentence) -> tuple[str, ...]:
         return example.tags
 
-    def _encode(self, split: str, examples: list[TaggedSentence]) -> TaggedRows:
+    def _encode(self, split: str, examples: list[tuple[TaggedSentence, NDArray[np.int32]]]) -> TaggedRows:
         texts: list[NDArray[np.int32]] = []
         tags: list[NDArray[np.int32]] = []
-        for sentence in examples:
-            classes = [self._class_at(sentence.place(k), tag) for k, tag in enumerate(sentence.tags)]
-            row = self._fit(
-                split, sentence.place(), self._ids(sentence), np.array(classes, dtype=np.int32), room=self.max_len
-            )
+        for sentence, ids in examples:
+            check_words(sentence)
+            classes = [class_at(sentence.place(k), tag, self._class_of) for k, tag in enumerate(sentence.tags)]
+            row = self._fit(split, sentence.place(), ids, np.array(classes, dtype=np.int32), room=self.max_len)
             if row is not None:
                 texts.append(row[0])
                 tags.append(row[1])
         return TaggedRows(texts, tags, self.tokenizer.pad_id)
 
-    def _ids(self, sentence: TaggedSentence) -> NDArray[np.int32]:
-        """(T,): one token a word.
+    def _identity(self) -> dict[str, int | str]:
+        return {**super()._identity(), "columns": ", ".join(self.columns)}
 
-        Raises:
-            ValueError: a word has whitespace in it, and would be none or several.
-        """
-        for k, word in enumerate(sentence.words):
-            if word.split() != [word]:
-                raise ValueError(
-                    f"{sentence.place(k)} has the token {word!r}, in which there is whitespace; a tag is of one word"
-                )
-        return self.tokenizer.encode_array(sentence.text)
+
+def check_words(sentence: TaggedSentence) -> None:
+    """Refuses a sentence whose words are not one token each.
+
+    Raises:
+        ValueError: a word has whitespace in it, and would be none or several.
+    """
+    for k, word in enumerate(sentence.words):
+        if word.split() != [word]:
+            raise ValueError(
+                f"{sentence.place(k)} has the token {word!r}, in which there is whitespace; a tag is of one word"
+            )

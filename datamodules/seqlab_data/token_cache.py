@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,14 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from filelock import FileLock
 
+from seqlab_data.cache_folder import cached_folder
 from seqlab_data.text_source import Document, content_digest
-from seqlab_data.tokenizers import Tokenizer, load_tokenizer
+from seqlab_data.tokenizers import (
+    ByteTokenizer,
+    CharTokenizer,
+    SubwordTokenizer,
+    Tokenizer,
+    WordTokenizer,
+    load_tokenizer,
+)
 
 FORMAT = 1
 """Raise it when the tokens of the same text and settings change, so that old caches are left behind."""
 SPLITS = ("train", "val", "test")
+LEARNED = (ByteTokenizer, CharTokenizer, SubwordTokenizer, WordTokenizer)
 
 
 @dataclass(frozen=True)
@@ -70,18 +75,15 @@ def open_token_cache(
         OSError: a file cannot be read or written.
     """
     digest = content_digest(documents)
-    settings = _tokenizer_settings(make_tokenizer)
+    settings = tokenizer_settings(make_tokenizer)
     if settings is None:
         tokenizer = make_tokenizer(_text_of("train", documents, fractions))
         settings, make_tokenizer = tokenizer.to_dict(), lambda text: tokenizer
-    key = json.dumps([FORMAT, digest, list(fractions), settings], sort_keys=True)
-    root = Path(root).expanduser() if root is not None else _default_root()
-    folder = root / hashlib.sha256(key.encode()).hexdigest()[:32]
-    if not _intact(folder):
-        root.mkdir(parents=True, exist_ok=True)
-        with FileLock(root / f"{folder.name}.lock"):
-            if not _intact(folder):
-                _make(folder, documents, fractions, make_tokenizer)
+    folder = cached_folder(
+        [FORMAT, digest, list(fractions), settings],
+        lambda folder: _make(folder, documents, fractions, make_tokenizer),
+        root,
+    )
     described = json.loads((folder / "splits.json").read_text())
     splits = {}
     for name in SPLITS:
@@ -120,55 +122,34 @@ def _make(
     pieces = split_documents([len(text) for text in texts], fractions)
     tokenizer = make_tokenizer("".join(texts[i][start:stop] for i, start, stop in pieces["train"]))
     dtype = "<u2" if tokenizer.vocab_size <= 2**16 else "<u4"
-    temporary = folder.with_name(f"{folder.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir()
-    try:
-        splits = {}
-        for name in SPLITS:
-            num_tokens = num_chars = 0
-            with open(temporary / f"{name}.bin", "wb") as file:
-                for i, start, stop in pieces[name]:
-                    ids = np.append(tokenizer.bos_id, tokenizer.encode_array(texts[i][start:stop]))
-                    ids.astype(dtype).tofile(file)
-                    num_tokens += len(ids)
-                    num_chars += stop - start
-            i, start, _ = pieces[name][0] if pieces[name] else (len(texts) - 1, len(texts[-1]), 0)
-            begins = i, len(texts[i][:start].encode())
-            splits[name] = {"dtype": dtype, "num_tokens": num_tokens, "num_chars": num_chars, "begins": begins}
-        tokenizer.save(temporary)
-        (temporary / "splits.json").write_text(json.dumps(splits))
-        sums = {file.name: [file.stat().st_size, _file_sha256(file)] for file in temporary.iterdir()}
-        (temporary / "sums.json").write_text(json.dumps(sums))
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(temporary, folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    splits = {}
+    for name in SPLITS:
+        num_tokens = num_chars = 0
+        with open(folder / f"{name}.bin", "wb") as file:
+            for i, start, stop in pieces[name]:
+                ids = np.append(tokenizer.bos_id, tokenizer.encode_array(texts[i][start:stop]))
+                ids.astype(dtype).tofile(file)
+                num_tokens += len(ids)
+                num_chars += stop - start
+        i, start, _ = pieces[name][0] if pieces[name] else (len(texts) - 1, len(texts[-1]), 0)
+        begins = i, len(texts[i][:start].encode())
+        splits[name] = {"dtype": dtype, "num_tokens": num_tokens, "num_chars": num_chars, "begins": begins}
+    tokenizer.save(folder)
+    (folder / "splits.json").write_text(json.dumps(splits))
 
 
-def _intact(folder: Path) -> bool:
-    """Whether a cache is there and every file of it has the size and sha256 that it was written with."""
-    try:
-        sums = json.loads((folder / "sums.json").read_text())
-        return bool(sums) and all(
-            (folder / name).stat().st_size == size and _file_sha256(folder / name) == sha256
-            for name, (size, sha256) in sums.items()
-        )
-    except (OSError, ValueError, TypeError, AttributeError):
-        return False
-
-
-def _tokenizer_settings(make_tokenizer: Callable[[str], Tokenizer]) -> dict[str, Any] | None:
+def tokenizer_settings(make_tokenizer: Callable[[str], Tokenizer]) -> dict[str, Any] | None:
     """What decides the tokens that this factory's tokenizer gives, where that can be told without the text.
 
-    It can for the classes of this package, alone or in a `partial`; other code may change under the same name.
+    It can for those that learn from the text alone, as they are or in a `partial`; a file that others read, and other
+    code, may change under the same name.
     """
     parts: tuple[Any, ...] = (make_tokenizer,)
     options: dict[str, Any] = {}
     if isinstance(make_tokenizer, partial):
         parts, options = (make_tokenizer.func, *make_tokenizer.args), make_tokenizer.keywords
     classes = [part for part in parts if isinstance(part, type)]
-    if len(classes) != 1 or not classes[0].__module__.startswith("seqlab_data."):
+    if len(classes) != 1 or classes[0] not in LEARNED:
         return None
     return {"class": classes[0].__name__, **options}
 
@@ -177,14 +158,3 @@ def _text_of(split: str, documents: Sequence[Document], fractions: Sequence[floa
     texts = [document.read() for document in documents]
     pieces = split_documents([len(text) for text in texts], fractions)[split]
     return "".join(texts[i][start:stop] for i, start, stop in pieces)
-
-
-def _default_root() -> Path:
-    if root := os.environ.get("SEQLAB_CACHE"):
-        return Path(root).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seqlab"
-
-
-def _file_sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

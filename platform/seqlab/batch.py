@@ -1,6 +1,6 @@
 """The batch types that data and tasks share. Torch only.
 
-B batch, T length, S source length, F features.
+B batch, T length, S source length, F features, C labels.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ class LabelledBatch(NamedTuple):
     Attributes:
         inputs: (B, T) int64 tokens, or (B, T, F) features.
         pad_mask: (B, T) bool, True = a real token.
-        targets: (B,) int64 classes, (B, T) int64 tags with `IGNORE` at pads, or floats.
+        targets: (B,) int64 classes, (B, T) int64 tags with `IGNORE` at pads; or float32, not a number where nothing
+            counts: (B,) numbers, or 0 or 1 for each of C labels, (B, C), or for each frame's, (B, T, C).
     """
 
     inputs: Tensor

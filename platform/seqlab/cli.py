@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from seqlab import __version__, verbs
+from seqlab import __version__, inference, verbs
 
 LIGHTNING_VERBS = {
     "fit": "train a model",
@@ -119,7 +119,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_repetition(verb)
     _add_provider(verb)
     _add_trust(verb)
-    verb.set_defaults(run=verbs.generate)
+    verb.set_defaults(run=inference.generate)
 
     verb = parsers.add_parser("translate", help="write the target of each line of standard input")
     verb.add_argument("target", metavar="RUN|BUNDLE")
@@ -130,13 +130,13 @@ def _parser() -> argparse.ArgumentParser:
     _add_repetition(verb)
     _add_provider(verb)
     _add_trust(verb)
-    verb.set_defaults(run=verbs.translate)
+    verb.set_defaults(run=inference.translate)
 
     verb = parsers.add_parser("classify", help="print each line of standard input's class and probability, or its tags")
     verb.add_argument("target", metavar="RUN|BUNDLE")
     _add_provider(verb)
     _add_trust(verb)
-    verb.set_defaults(run=verbs.classify)
+    verb.set_defaults(run=inference.classify)
     return parser
 
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from cli.conftest import Seqlab, write_text
@@ -35,6 +36,8 @@ def test_it_fits(name: str, tmp_path: Path, inside: Callable[[Path], Seqlab]) ->
     """Two steps and two batches of validation, by the command that it opens with."""
     write_text(tmp_path)
     write_data(tmp_path)
+    frames = np.random.default_rng(0).normal(size=(60, 9, 3))
+    np.savez(tmp_path / "frames.npz", inputs=frames, targets=frames > 0)
     (tmp_path / "tagged.txt").write_text(TAGGED, encoding="utf-8")
     others = "tagged.txt" if name.startswith("tag/") else "labelled.txt"
     words = shlex.split(config_path(name).read_text(encoding="utf-8").splitlines()[0])[2:]

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from cli.conftest import Seqlab
+from seqlab.tracking.load import load_run
 
 ENCODER = ["--model.model.encoder.d_model=16", "--model.model.encoder.num_layers=1"]
 WORDS = ["red", "green", "blue", "cat", "dog", "sky", "sea"]
@@ -51,3 +52,29 @@ def test_an_encoder_goes_from_one_task_to_another(tmp_path: Path, inside: Callab
     assert "--encoder_from mlm: its model is not this one: size mismatch" in refused
     refused = seqlab(*classify, "--data.tokenizer.path=nowhere.json", code=2).stderr
     assert "nowhere.json is no tokenizer" in refused
+
+
+# Lightning's advice for longer fits.
+@pytest.mark.filterwarnings("ignore")
+def test_a_fit_begins_with_word_vectors_and_goes_on_without_the_file(
+    tmp_path: Path, inside: Callable[[Path], Seqlab]
+) -> None:
+    (tmp_path / "labelled.txt").write_text("".join(f"{i % 2} {WORDS[i % 7]} word{i}\n" for i in range(80)))
+    lines = [f"{word} {' '.join(str(i + k / 10) for k in range(16))}" for i, word in enumerate(WORDS)]
+    (tmp_path / "v.txt").write_text("\n".join(lines) + "\n")
+    seqlab = inside(tmp_path)
+    fit = ["fit", "--config", "classify/bag-of-words", "--data.train=labelled.txt", "--model.model.d_model=16"]
+    steps = ["--word_vectors=v.txt", "--model.lr=1e-9", "--trainer.max_epochs=1", "--run_name=words"]
+    said = seqlab(*fit, *steps).stderr
+    assert "word vectors: v.txt has 7 of the " in said
+
+    run = load_run("words")
+    embedded = run.model.embedding(torch.tensor(run.tokenizer.encode(" ".join(WORDS))))
+    assert torch.allclose(
+        embedded, torch.tensor([[i + k / 10 for k in range(16)] for i in range(7)]), rtol=0, atol=1e-5
+    )
+    assert "word_vectors: v.txt" in next(tmp_path.glob("mlruns/*/*/artifacts/config.yaml")).read_text()
+
+    (tmp_path / "v.txt").unlink()
+    assert "word vectors" not in seqlab("resume", "words", "--trainer.max_epochs=2").stderr
+    assert "--word_vectors v.txt is not a file" in seqlab(*fit, *steps, code=2).stderr

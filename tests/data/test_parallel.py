@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from jsonargparse import ArgumentParser
 from data.test_resume import SaveAfter, fit
 from seqlab.batch import IGNORE, PairBatch
 from seqlab_data import ParallelTextDataModule
+from seqlab_data.pair_source import open_pairs, read_pairs
 from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, SubwordTokenizer, WordTokenizer
 
 pytestmark = [
@@ -49,6 +51,31 @@ def make(tmp_path: Path) -> Callable[..., ParallelTextDataModule]:
         return ParallelTextDataModule(write(tmp_path, "train.tsv", train), **{**defaults, **options})
 
     return make
+
+
+def test_lines_of_json_hold_pairs_and_more_references(tmp_path: Path) -> None:
+    lines = [{"de": "a", "en": "x"}, {"en": ["y", "z"], "de": "b", "id": 1}]
+    path = write(tmp_path, "x.jsonl", "\n".join(map(json.dumps, lines)))
+    read = read_pairs(open_pairs(path, ("de", "en")), ("de", "en"))
+    assert [tuple(pair) for pair in read.pairs] == [("a", ("x",)), ("b", ("y", "z"))]
+    assert read.place(1) == f"{path}, line 2"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"source": "a"}, r"x\.jsonl, line 1 names no 'target', it names source"),
+        ({"source": 1, "target": "x"}, r"x\.jsonl, line 1 has a 'source' that is not a string, or a 'target' that is"),
+        ({"source": "a", "target": []}, r"x\.jsonl, line 1 has a 'source' that is not a string, or a 'target' that is"),
+        ({"source": "a", "target": " "}, r"x\.jsonl, line 1 has an empty target"),
+    ],
+)
+def test_bad_lines_of_json_are_refused(tmp_path: Path, line: dict[str, Any], message: str) -> None:
+    path = write(tmp_path, "x.jsonl", json.dumps(line))
+    with pytest.raises(ValueError, match=message):
+        ParallelTextDataModule(path, val=path).setup("fit")
+    with pytest.raises(ValueError, match=r"x\.jsonl has both sides of its pairs, so that it stands alone"):
+        ParallelTextDataModule([path, path], val=path).setup("fit")
 
 
 def random_pairs(size: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import torch
 
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab_data import TaggedTextDataModule
-from seqlab_data.conll_source import TaggedSentence, read_conll
+from seqlab_data.conll_source import TaggedSentence, read_tagged
 
 TEXT = """-DOCSTART- -X- -X- O
 
@@ -27,6 +28,7 @@ call NN I-NP O
 Peter NNP B-NP B-PER
 Blackburn NNP I-NP I-PER
 """
+COLUMNS = ("tokens", "tags")
 SENTENCES = [
     (("EU", "rejects", "German", "call"), ("B-ORG", "O", "B-MISC", "O"), 3),
     (("Peter", "Blackburn"), ("B-PER", "I-PER"), 9),
@@ -52,12 +54,12 @@ def write(folder: Path, name: str, content: str | bytes) -> str:
 )
 def test_sentences_by_hand(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, "x.conll", text)
-    assert read_conll(path) == [TaggedSentence(words, tags, path, line) for words, tags, line in SENTENCES]
+    assert read_tagged(path, COLUMNS) == [TaggedSentence(words, tags, path, line) for words, tags, line in SENTENCES]
 
 
 def test_columns_are_separated_by_tabs_where_there_is_one(tmp_path: Path) -> None:
     path = write(tmp_path, "x.conll", "1\t000\tO\nNew York \t-\t B-LOC\n")
-    (sentence,) = read_conll(path)
+    (sentence,) = read_tagged(path, COLUMNS)
     assert (sentence.words, sentence.tags) == (("1", "New York"), ("O", "B-LOC"))
 
 
@@ -74,12 +76,35 @@ def test_columns_are_separated_by_tabs_where_there_is_one(tmp_path: Path) -> Non
 )
 def test_bad_files_are_refused_with_file_and_line(tmp_path: Path, content: str | bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        read_conll(write(tmp_path, "x.conll", content))
+        read_tagged(write(tmp_path, "x.conll", content), COLUMNS)
+
+
+def test_lines_of_json_hold_lists(tmp_path: Path) -> None:
+    lines = [{"words": words, "id": 1, "ner": tags} for words, tags, _ in SENTENCES]
+    path = write(tmp_path, "x.jsonl", "\n".join(map(json.dumps, lines)))
+    found = read_tagged(path, ("words", "ner"))
+    assert [(one.words, one.tags) for one in found] == [(words, tags) for words, tags, _ in SENTENCES]
+    assert [found[1].place(), found[1].place(1)] == [f"{path}, line 2"] * 2
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"tokens": ["a"]}, r"x\.jsonl, line 1 names no 'tags', it names tokens"),
+        ({"tokens": "a", "tags": ["O"]}, r"x\.jsonl, line 1 has a 'tokens' that is not a list of strings"),
+        ({"tokens": ["a"], "tags": [0]}, r"x\.jsonl, line 1 has a 'tags' that is not a list of strings"),
+        ({"tokens": [], "tags": []}, r"x\.jsonl, line 1 has a 'tokens' that is not a list of strings"),
+        ({"tokens": ["a", "b"], "tags": ["O"]}, r"x\.jsonl, line 1 has 2 tokens, but 1 tags"),
+    ],
+)
+def test_bad_lines_of_json_are_refused(tmp_path: Path, line: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_tagged(write(tmp_path, "x.jsonl", json.dumps(line)), COLUMNS)
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"no\.conll is not a file; give a file of `token tag` lines"):
-        read_conll(str(tmp_path / "no.conll"))
+        read_tagged(str(tmp_path / "no.conll"), COLUMNS)
 
 
 @pytest.fixture

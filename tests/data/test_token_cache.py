@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from seqlab_data import token_cache
 from seqlab_data.text_source import find_documents
 from seqlab_data.token_cache import SPLITS, TokenCache, open_token_cache, split_documents
-from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, SubwordTokenizer, Tokenizer
+from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, StoredTokenizer, SubwordTokenizer, Tokenizer
 
 FRACTIONS = (0.5, 0.25, 0.25)
 
@@ -120,6 +120,15 @@ def test_other_content_or_settings_have_another_cache(paths: list[str], root: Pa
         folder(paths, factory=partial(SubwordTokenizer, vocab_size=269)),
     ]
     assert len(set(folders)) == len(folders)
+
+
+def test_a_tokenizer_that_reads_a_file_follows_the_file(paths: list[str], root: Path, tmp_path: Path) -> None:
+    stored = tmp_path / "tokenizer.json"
+    for alphabet in ("abc", "defg"):
+        stored.write_text(json.dumps(CharTokenizer(alphabet).to_dict()))
+        factory = partial(StoredTokenizer, path=str(stored))
+        cache = open_token_cache(find_documents(paths), FRACTIONS, factory, root)
+        assert cache.tokenizer.to_dict()["alphabet"] == alphabet
 
 
 def test_the_files_may_move(paths: list[str], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

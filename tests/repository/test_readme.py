@@ -7,8 +7,10 @@ import shlex
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import yaml
+from pyarrow import parquet
 
 from seqlab import attention, nn, positions, recurrence
 from seqlab.attention import AttentionPart, Pattern
@@ -35,6 +37,8 @@ def test_commands_do_what_is_shown(
     tagged = "".join(f"film\tO\n{n}\tB-NUM\n\n" for n in range(60))
     (tmp_path / "tagged.conll").write_text(tagged, encoding="utf-8")
     np.savez(tmp_path / "images.npz", images=np.random.default_rng(0).random((60, 4, 4)), labels=np.arange(60) % 2)
+    rolls = {"spectrum": [[[n, 0.5], [1.5, n]] for n in range(60)], "energy": [[0.5, 1.0]] * 60}
+    parquet.write_table(pa.table({**rolls, "notes": [[[0, 1], [1, 1]]] * 60}), tmp_path / "rolls.parquet")
     code = main([*shlex.split(command)[1:], "--trainer.fast_dev_run=true"])
     assert code == (2 if answer else 0)
     if answer:

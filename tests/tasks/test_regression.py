@@ -30,8 +30,8 @@ class FirstFeature(nn.Module):
 
 
 def batch(said: list[float], true: list[float], length: int) -> LabelledBatch:
-    inputs = torch.tensor(said)[:, None, None].repeat(1, length, 2)
-    return LabelledBatch(inputs, torch.ones(len(said), length, dtype=torch.bool), torch.tensor(true))
+    inputs = torch.tensor(said).float()[:, None, None].repeat(1, length, 2)
+    return LabelledBatch(inputs, torch.ones(len(said), length, dtype=torch.bool), torch.tensor(true).float())
 
 
 def test_scores_are_the_corpuss(tmp_path: Path) -> None:
@@ -63,3 +63,10 @@ def test_the_loss_counts_what_has_a_target(monkeypatch: pytest.MonkeyPatch) -> N
     loss.backward()
     assert loss == 0 and task.model.factor.grad == 0
     assert task.predict_step(batch([1, 2], [0, 0], 3), 0).tolist() == [1, 2]
+
+
+def test_classes_and_labels_are_refused() -> None:
+    task, numbers = Regression(2, 20, model=FirstFeature), batch([1, 2], [0, 1], 3)
+    for targets in (numbers.targets.long(), numbers.targets[:, None]):
+        with pytest.raises(ValueError, match="regression takes a decimal number for each sequence"):
+            task.predict_step(numbers._replace(targets=targets), 0)

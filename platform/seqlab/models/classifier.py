@@ -22,7 +22,7 @@ class Classifier(nn.Module):
 
     Args:
         vocab_size: number of tokens, or of features.
-        num_classes: C.
+        num_classes: C, or as many labels.
         max_seq_len: the training length.
         encoder: called with vocab_size and max_seq_len.
         pool: "mean" of the outputs at real tokens, the "first" or "last" one of these, or that of a "class" token, a

@@ -1,6 +1,6 @@
 """A tagger of sequences.
 
-B batch, T length, C classes.
+B batch, T length, F features, C classes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class Tagger(nn.Module):
     Huang et al. 2015, "Bidirectional LSTM-CRF models for sequence tagging", section 2.2, without a CRF.
 
     Args:
-        vocab_size: number of tokens.
-        num_classes: C.
+        vocab_size: number of tokens, or of features.
+        num_classes: C, or as many labels.
         max_seq_len: the training length.
         encoder: called with vocab_size and max_seq_len.
         dropout: on the outputs, in training.
@@ -39,11 +39,11 @@ class Tagger(nn.Module):
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(self.encoder.d_model, num_classes)
 
-    def forward(self, tokens: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
-        """tokens (B, T) and pad_mask (B, T), True = a real token: logits (B, T, C).
+    def forward(self, inputs: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
+        """inputs (B, T) tokens or (B, T, F) features, and pad_mask (B, T), True = a real token: logits (B, T, C).
 
         Raises:
-            ValueError: the input is longer than the positions reach.
+            ValueError: as of `Encoder`.
         """
-        y: Tensor = self.head(self.dropout(self.encoder(tokens, pad_mask=pad_mask)))
+        y: Tensor = self.head(self.dropout(self.encoder(inputs, pad_mask=pad_mask)))
         return y

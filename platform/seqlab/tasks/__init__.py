@@ -4,6 +4,7 @@ from seqlab.tasks.answering import Answering
 from seqlab.tasks.classification import Classification
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tasks.masked_language_modeling import MaskedLanguageModeling
+from seqlab.tasks.multilabel_classification import MultilabelClassification
 from seqlab.tasks.regression import Regression
 from seqlab.tasks.scheduled_sampling import ScheduledSampling
 from seqlab.tasks.tagging import Tagging
@@ -14,6 +15,7 @@ __all__ = [
     "Classification",
     "LanguageModeling",
     "MaskedLanguageModeling",
+    "MultilabelClassification",
     "Regression",
     "ScheduledSampling",
     "Tagging",

@@ -13,7 +13,7 @@ from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionM
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab.tasks.figures import confusion_matrix
 from seqlab.tasks.length_buckets import MeanByLength
-from seqlab.tasks.task import Task
+from seqlab.tasks.task import Task, check_told
 
 
 class Classification(Task):
@@ -29,7 +29,7 @@ class Classification(Task):
         optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
 
     Raises:
-        ValueError: data that tells neither of the two, or an option is out of range.
+        ValueError: data that tells no num_classes or neither of the two, or an option is out of range.
     """
 
     def __init__(
@@ -46,6 +46,7 @@ class Classification(Task):
         size = vocab_size if num_features is None else num_features
         if size is None:
             raise ValueError("classification needs data that tells its vocab_size or its num_features, this tells none")
+        check_told("classification", num_classes=num_classes)
         super().__init__(model(size, num_classes, seq_len), **optim)
         next_verb = "classify {run} < FILE" if num_features is None else "test --config ... --ckpt_path {run}"
         self.next_command = f"seqlab {next_verb}"

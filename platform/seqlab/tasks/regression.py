@@ -14,7 +14,7 @@ from torchmetrics import MeanMetric
 
 from seqlab.batch import LabelledBatch
 from seqlab.tasks.length_buckets import MeanByLength
-from seqlab.tasks.task import Task
+from seqlab.tasks.task import Task, check_told
 
 
 class Regression(Task):
@@ -37,6 +37,7 @@ class Regression(Task):
         model: Callable[[int, int, int], nn.Module],
         **optim: Any,
     ) -> None:
+        check_told("regression", num_features=num_features)
         super().__init__(model(num_features, 1, seq_len), **optim)
         self.seq_len = seq_len
         self.loss, self.absolute, self.loss_by_length = MeanMetric(), MeanMetric(), MeanByLength()
@@ -70,6 +71,12 @@ class Regression(Task):
             metric.reset()
 
     def _predicted(self, batch: LabelledBatch) -> Tensor:
-        """(B,) float32."""
+        """(B,) float32.
+
+        Raises:
+            ValueError: the targets are no numbers.
+        """
+        if batch.targets.ndim != 1 or not batch.targets.is_floating_point():
+            raise ValueError("regression takes a decimal number for each sequence; this data has classes or labels")
         y: Tensor = self.model(batch.inputs, pad_mask=batch.pad_mask)
         return y.squeeze(-1).float()

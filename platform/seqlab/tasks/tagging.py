@@ -15,7 +15,7 @@ from torchmetrics import MeanMetric
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab.tasks.entities import EntityScores, spell_entities
 from seqlab.tasks.length_buckets import MeanByLength
-from seqlab.tasks.task import Task
+from seqlab.tasks.task import Task, check_told
 
 
 class Tagging(Task):
@@ -42,6 +42,7 @@ class Tagging(Task):
         label_smoothing: float = 0.0,
         **optim: Any,
     ) -> None:
+        check_told("tagging", vocab_size=vocab_size, num_classes=num_classes)
         super().__init__(model(vocab_size, num_classes, seq_len), **optim)
         self.seq_len = seq_len
         self.label_smoothing = label_smoothing

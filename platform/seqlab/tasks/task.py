@@ -92,3 +92,14 @@ class Task(L.LightningModule):
         assert trainer.max_epochs is not None
         in_epochs = trainer.max_epochs * math.ceil(num_batches / trainer.accumulate_grad_batches)
         return in_epochs if max_steps is None else min(in_epochs, max_steps)
+
+
+def check_told(task: str, **numbers: int | None) -> None:
+    """Refuses data that does not tell a number which a task needs.
+
+    Raises:
+        ValueError: a number is None.
+    """
+    for name, number in numbers.items():
+        if number is None:
+            raise ValueError(f"{task} needs data that tells its {name}, this tells none")

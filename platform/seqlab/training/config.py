@@ -28,12 +28,13 @@ BLOCK_MODULES = (
     "seqlab_data.labelled",
     "seqlab_data.parallel",
     "seqlab_data.synthetic",
+    "seqlab_data.tables",
     "seqlab_data.tagged",
     "seqlab_data.text",
     "seqlab_data.tokenizers",
 )
 TRUSTED_ROOTS = ("seqlab", "seqlab_data", "torch", "lightning", "pytorch_lightning")
-LINKS = ("vocab_size", "target_vocab_size", "num_features", "num_classes", "seq_len")
+LINKS = ("vocab_size", "target_vocab_size", "num_features", "num_classes", "num_labels", "seq_len")
 """What the data module tells the task, so that a config never repeats a number."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,6 +25,7 @@ from seqlab.training.progress import FitProgress
 from seqlab.training.summary import ModelTable
 from seqlab.training.transfer import begin_encoder_with, begin_with
 from seqlab.training.where_next import WhereNext
+from seqlab.training.word_vectors import begin_words_with
 
 
 class ShortParser(LightningArgumentParser):
@@ -69,6 +71,9 @@ class SeqlabCLI(LightningCLI):
         parser.add_argument("--init_from", type=str | None, default=None, help="Run whose weights to begin with.")
         parser.add_argument("--encoder_from", type=str | None, default=None, help="Run whose encoder to begin with.")
         parser.add_argument("--freeze_encoder", type=bool, default=False, help="Do not train that encoder.")
+        parser.add_argument(
+            "--word_vectors", type=str | None, default=None, help="Word vectors to begin with, as text."
+        )
         parser.add_argument("--compile", type=bool, default=False, help="Compile the inner model.")
         parser.add_argument(
             "--checkpoint_every", type=int, default=500, help="Optimiser steps between writes of last.ckpt."
@@ -126,6 +131,11 @@ class SeqlabCLI(LightningCLI):
             begin_with(self.model, options.init_from)
         if options.encoder_from is not None:
             begin_encoder_with(self.model, options.encoder_from, freeze=options.freeze_encoder)
+        # A checkpoint has all weights, and the file may be gone by now.
+        if options.word_vectors is not None and options.ckpt_path is None:
+            found = begin_words_with(self.model, self.datamodule, options.word_vectors)
+            if self.trainer.is_global_zero:
+                print(f"word vectors: {found}", file=sys.stderr)
 
     def after_predict(self) -> None:
         out = Path(self.config["predict"].out)

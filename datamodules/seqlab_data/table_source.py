@@ -1,0 +1,155 @@
+"""Where sequences of numbers come from: arrays, or a Parquet file with a row for each.
+
+N sequences, T frames of one, F features, C labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab_data.array_source import read_arrays
+from seqlab_data.line_source import open_file
+
+ACCEPTED = "a .parquet file, an .npz file, or a folder of .npy files"
+LENGTHS = "lengths"
+
+
+class Row(NamedTuple):
+    """A sequence, (T, F) float32; its target: a class, a number, or 0 or 1 for each label, (C,), or for each frame and
+    label, (T, C) float32; and the file and row where both are."""
+
+    inputs: NDArray[np.float32]
+    target: str | float | NDArray[np.float32]
+    place: str
+
+    @property
+    def content(self) -> bytes:
+        return self.inputs.tobytes()
+
+    @property
+    def kind(self) -> str:
+        """What the target is, alike in all rows."""
+        if isinstance(self.target, np.ndarray):
+            return f"{self.target.shape[-1]} labels{' for each frame' if self.target.ndim == 2 else ''}"
+        return "a class" if isinstance(self.target, str) else "a number"
+
+
+def read_table(path: str, *, features: Sequence[str], target: str) -> list[Row]:
+    """The rows of a path, in order, counted from 0.
+
+    Args:
+        path: a `.parquet` file, an `.npz` file, or a folder of NAME.npy files. Arrays are (N, T) or (N, T, F), targets
+            (N,), (N, C) or (N, T, C), and an array `lengths`, (N,), where there is one, says how many frames of each
+            sequence there are. A Parquet row has lists: of T numbers, or of T lists of F.
+        features: the arrays or columns that are read; side by side they are a frame's features.
+        target: the array or column of what is to be said.
+
+    Raises:
+        ValueError: the path is missing, cannot be read, or lacks an array or a column, or what is wrong with a row.
+    """
+    names = (*features, target)
+    if Path(path).suffix.lower() == ".parquet":
+        columns = _parquet_columns(open_file(path, ACCEPTED).name, names)
+    else:
+        if not Path(path).expanduser().is_dir():
+            open_file(path, ACCEPTED)
+        columns = {name: np.atleast_1d(array) for name, array in read_arrays(path, names, ACCEPTED).items()}
+    sizes = {name: len(column) for name, column in columns.items() if name in (*names, LENGTHS)}
+    if len(set(sizes.values())) > 1 or not sizes[target]:
+        raise ValueError(f"{path} must have as many rows in each array, and one at least; it has {sizes}")
+    return [
+        _row(
+            f"{path}, row {row}",
+            {name: np.asarray(columns[name][row]) for name in features},
+            np.asarray(columns[target][row]),
+            columns[LENGTHS][row] if LENGTHS in columns else None,
+        )
+        for row in range(sizes[target])
+    ]
+
+
+def check_alike(rows: Sequence[Row]) -> None:
+    """Refuses rows with another number of features, or another kind of target, than the first.
+
+    Raises:
+        ValueError: a row differs.
+    """
+    first = rows[0]
+    for row in rows:
+        for what, found, wanted in (
+            ("features a frame", row.inputs.shape[1], first.inputs.shape[1]),
+            ("as its target", row.kind, first.kind),
+        ):
+            if found != wanted:
+                raise ValueError(f"{row.place} has {found} {what}, but {first.place} has {wanted}")
+
+
+def _parquet_columns(name: str, wanted: Sequence[str]) -> dict[str, Any]:
+    import pyarrow  # type: ignore[import-untyped]
+    from pyarrow import parquet
+
+    try:
+        names = parquet.read_schema(name).names
+        for column in wanted:
+            if names.count(column) != 1:
+                raise ValueError(f"it must have one column {column}, it has {', '.join(names)}")
+        table = parquet.read_table(name, columns=[*wanted])
+    except (ValueError, pyarrow.ArrowException) as error:
+        raise ValueError(f"{name} cannot be read: {error}") from error
+    return {column: [_array(value.as_py()) for value in table[column]] for column in wanted}
+
+
+def _array(value: Any) -> NDArray[Any]:
+    """What a row has in a column; of ragged lists an array of objects."""
+    try:
+        return np.array(value)
+    except ValueError:
+        return np.empty(len(value), dtype=object)
+
+
+def _row(place: str, parts: dict[str, NDArray[Any]], target: NDArray[Any], length: Any) -> Row:
+    columns = []
+    for name, part in parts.items():
+        part = part[:, None] if part.ndim == 1 else part
+        if part.ndim != 2 or part.dtype.kind not in "biuf":
+            raise ValueError(
+                f"{place} has no sequence in {name}: a sequence is a number a frame, or as many numbers in each"
+            )
+        columns.append(part)
+    if len({len(part) for part in columns}) != 1:
+        lengths = ", ".join(f"{name} {len(part)}" for name, part in parts.items())
+        raise ValueError(f"{place} has features of different lengths: {lengths}")
+    longest = len(columns[0])
+    num_frames = longest if length is None else length
+    if not (isinstance(num_frames, int | np.integer) and 0 < num_frames <= longest):
+        raise ValueError(f"{place} has {num_frames} frames; a sequence has at least one, and no more than its arrays")
+    with np.errstate(over="ignore"):
+        inputs = np.concatenate(columns, axis=1, dtype=np.float32, casting="unsafe")[:num_frames]
+    if not np.isfinite(inputs).all():
+        frame, feature = np.argwhere(~np.isfinite(inputs))[0]
+        raise ValueError(
+            f"{place} has {inputs[frame, feature]} as feature {feature} of frame {frame}; give finite numbers"
+        )
+    by_frame = target.ndim == 2
+    if by_frame and len(target) != longest:
+        raise ValueError(f"{place} has {longest} frames, but a target for {len(target)}; give one for each frame")
+    return Row(inputs, _target(place, target[:num_frames] if by_frame else target), place)
+
+
+def _target(place: str, target: NDArray[Any]) -> str | float | NDArray[np.float32]:
+    if target.ndim == 0 and target.dtype.kind in "biuU":
+        return str(target)
+    if target.ndim == 0 and target.dtype.kind == "f" and np.isfinite(target):
+        return float(target)
+    if target.ndim in (1, 2) and target.size and target.dtype.kind in "biuf" and np.isin(target, (0, 1)).all():
+        return target.astype(np.float32)
+    found = repr(target.item()) if target.ndim == 0 else f"shape {target.shape} and type {target.dtype}"
+    raise ValueError(
+        f"{place} has a target of {found}; give an integer or a string (a class), a finite decimal number, or 0 or 1 "
+        "for each label, or for each label of each frame"
+    )

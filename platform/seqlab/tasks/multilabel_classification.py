@@ -1,0 +1,93 @@
+"""Multi-label classification: which of some labels hold, of each frame of a sequence or of all of it.
+
+B batch, T length, C labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchmetrics import MeanMetric, MetricCollection
+from torchmetrics.classification import BinaryAveragePrecision, BinaryF1Score
+
+from seqlab.batch import LabelledBatch
+from seqlab.tasks.length_buckets import MeanByLength
+from seqlab.tasks.task import Task, check_told
+
+
+class MultilabelClassification(Task):
+    """Trains on the mean binary cross-entropy of every label of every real frame, and reports it, by length too, beside
+    F1 at a probability of 0.5 and average precision, both micro-averaged: over frames and labels together, as
+    transcriptions of music are scored (Bay et al. 2009; Thickstun et al. 2017, "MusicNet"). The average precision is
+    exact, for which all probabilities of an evaluation are kept.
+
+    Args:
+        num_features, num_labels: numbers of features of a frame and of labels; the data module tells them.
+        seq_len: the longest input in frames; the data module tells it.
+        model: called with these three: a `Tagger` for labels of each frame, a `Classifier` for those of sequences.
+        optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
+    """
+
+    next_command = "seqlab test --config ... --ckpt_path {run}"
+
+    def __init__(
+        self,
+        num_features: int,
+        num_labels: int,
+        seq_len: int,
+        *,
+        model: Callable[[int, int, int], nn.Module],
+        **optim: Any,
+    ) -> None:
+        check_told("multi-label classification", num_features=num_features, num_labels=num_labels)
+        super().__init__(model(num_features, num_labels, seq_len), **optim)
+        self.seq_len = seq_len
+        self.loss, self.loss_by_length = MeanMetric(), MeanByLength()
+        self.metrics = MetricCollection({"f1": BinaryF1Score(), "average_precision": BinaryAveragePrecision()})
+
+    def training_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
+        # Pads have no target; a rank that has nothing left in an epoch's last batch is given a sequence without any.
+        real = batch.targets.isfinite()
+        nats = F.binary_cross_entropy_with_logits(self._logits(batch), batch.targets.nan_to_num(), reduction="none")
+        loss: Tensor = (nats * real).sum() / real.sum().clamp(min=1)
+        self.log("train/loss", loss.detach(), prog_bar=True)
+        return loss
+
+    def predict_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
+        """(B, T, C) or (B, C) float32: the probability of each label."""
+        return self._logits(batch).sigmoid()
+
+    def _logits(self, batch: LabelledBatch) -> Tensor:
+        """float32, of the targets' shape.
+
+        Raises:
+            ValueError: the model gives another.
+        """
+        logits: Tensor = self.model(batch.inputs, pad_mask=batch.pad_mask)
+        if logits.shape != batch.targets.shape:
+            raise ValueError(
+                f"{type(self.model).__name__} gives {tuple(logits.shape)}, but the targets are "
+                f"{tuple(batch.targets.shape)}; a Tagger labels each frame, a Classifier a whole sequence"
+            )
+        return logits.float()
+
+    def evaluate(self, batch: LabelledBatch) -> None:
+        real, logits = batch.targets.isfinite(), self._logits(batch)
+        logits, targets = logits[real], batch.targets[real]
+        nats = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+        lengths = batch.pad_mask.sum(dim=1).view(-1, *[1] * (real.ndim - 1)).expand_as(real)
+        self.loss.update(nats)
+        self.loss_by_length.update(nats, lengths[real])
+        if len(targets):  # torchmetrics takes no empty batch
+            self.metrics.update(logits.sigmoid(), targets.long())
+
+    def log_scores(self, stage: str) -> None:
+        scores = {"loss": self.loss.compute(), **self.metrics.compute()}
+        scores |= {f"loss_by_length/{name}": value.float() for name, value in self.loss_by_length.compute().items()}
+        for name, value in scores.items():
+            self.log(f"{stage}/{name}", value, prog_bar=name in ("loss", "f1"))
+        for metric in (self.loss, self.metrics, self.loss_by_length):
+            metric.reset()

@@ -1,0 +1,145 @@
+"""Hugging Face datasets from a folder: what each data module reads of one, by hand, and refusals. No network."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Translation, Value
+
+from seqlab_data import LabelledTextDataModule, ParallelTextDataModule, TaggedTextDataModule
+from seqlab_data.tokenizers import WordTokenizer
+
+FEATURES = Features(
+    {
+        "sentence": Value("string"),
+        "label": ClassLabel(names=["neg", "pos"]),
+        "words": List(Value("string")),
+        "ner": List(ClassLabel(names=["O", "B-PER"])),
+        "translation": Translation(languages=["de", "en"]),
+        "number": Value("int64"),
+    }
+)
+TRAIN = {
+    "sentence": ["good\nfilm", "bad"],
+    "label": [1, 0],
+    "words": [["Ada", "sleeps"], ["no"]],
+    "ner": [[1, 0], [0]],
+    "translation": [{"de": "gut", "en": "good"}, {"de": "nein", "en": "no"}],
+    "number": [3, 5],
+}
+TEST = {name: values[:1] for name, values in TRAIN.items()}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    datasets.disable_progress_bars()
+    splits = {"train": TRAIN, "test": TEST}
+    saved = DatasetDict({name: Dataset.from_dict(rows, features=FEATURES) for name, rows in splits.items()})
+    saved.save_to_disk(tmp_path / "some")
+    return f"hf:{tmp_path / 'some'}"
+
+
+def paths(folder: str) -> dict[str, Any]:
+    return {"train": f"{folder}@train", "val": f"{folder}@test", "test": f"{folder}@test", "max_len": 8}
+
+
+def test_labelled_texts_have_the_names_of_their_classes(folder: str) -> None:
+    data = LabelledTextDataModule(**paths(folder), text="sentence")
+    data.setup("fit")
+    assert data.labels == ["neg", "pos"]
+    assert [example[:2] for example in data._examples["train"]] == [("good\nfilm", "pos"), ("bad", "neg")]
+    assert {name: split["texts"] for name, split in data.describe()["splits"].items()} == {
+        "train": 2,
+        "val": 1,
+        "test": 1,
+    }
+    [batch] = data.val_dataloader()
+    assert (data.tokenizer.decode(batch.inputs[0].tolist()), batch.targets.tolist()) == ("good film", [1])
+    numbers = LabelledTextDataModule(**paths(folder), text="sentence", label="number")
+    assert numbers.labels == ["3", "5"] and numbers._digest != data._digest
+
+
+def test_tagged_texts(folder: str) -> None:
+    data = TaggedTextDataModule(**paths(folder), columns=("words", "ner"))
+    data.setup("fit")
+    assert data.labels == ["B-PER", "O"]
+    assert [(one.words, one.tags, one.place(1)) for one in data._examples["train"]] == [
+        (("Ada", "sleeps"), ("B-PER", "O"), f"{folder}@train, line 1"),
+        (("no",), ("O",), f"{folder}@train, line 2"),
+    ]
+
+
+def test_pairs_are_of_columns_within_columns(folder: str) -> None:
+    data = ParallelTextDataModule(
+        **paths(folder), columns=("translation.de", "translation.en"), source_tokenizer=WordTokenizer
+    )
+    data.setup("fit")
+    assert [tuple(pair) for pair in data._pairs["train"].pairs] == [("gut", ("good",)), ("nein", ("no",))]
+    assert data.references("test") == [["good"]]
+
+
+def test_a_split_that_is_alone_needs_no_name(tmp_path: Path) -> None:
+    datasets.disable_progress_bars()
+    rows = Dataset.from_dict({"text": [f"text {i}" for i in range(90)], "label": [f"{i % 2}" for i in range(90)]})
+    rows.save_to_disk(tmp_path / "one")
+    DatasetDict({"all": rows}).save_to_disk(tmp_path / "of one")
+    one, of_one = (LabelledTextDataModule(f"hf:{tmp_path / name}") for name in ("one", "of one"))
+    assert sum(map(len, one._examples.values())) == 90
+    assert one._digest == of_one._digest == LabelledTextDataModule(f"hf:{tmp_path / 'of one'}@all")._digest
+
+
+@pytest.mark.parametrize(
+    ("split", "options", "message"),
+    [
+        ("", {}, r"some names no split of the dataset, it has train, test; give hf:NAME\[:CONFIG\]\[@SPLIT\]"),
+        ("@valid", {}, r"some@valid names no split of the dataset, it has train, test"),
+        ("@train", {"text": "review"}, r"some@train has no column review, it has sentence, label, words, ner, transl"),
+        ("@train", {"text": "number"}, r"some@train, line 1 has a 'number' that is not a string, but 3"),
+    ],
+)
+def test_what_is_not_there_is_refused(folder: str, split: str, options: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        LabelledTextDataModule(f"{folder}{split}", **{"text": "sentence", **options}).setup("fit")
+
+
+@pytest.mark.parametrize(("label", "shown"), [(-1, "-1"), (None, "None")])
+def test_a_class_without_a_name_is_refused(tmp_path: Path, label: int | None, shown: str) -> None:
+    """As in the test splits of benchmarks, whose labels are hidden."""
+    datasets.disable_progress_bars()
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["neg", "pos"])})
+    Dataset.from_dict({"text": ["a", "b"], "label": [1, label]}, features=features).save_to_disk(tmp_path / "x")
+    with pytest.raises(ValueError, match=rf"x, line 2 has the class {shown} in label; its classes are 0 to 1"):
+        LabelledTextDataModule(f"hf:{tmp_path / 'x'}").setup("fit")
+
+
+def test_what_is_no_dataset_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets.disable_progress_bars()
+    with pytest.raises(ValueError, match=r"hf:.* cannot be read: .*neither a `Dataset` directory.*; give hf:NAME"):
+        LabelledTextDataModule(f"hf:{tmp_path}").setup("fit")
+    none = Dataset.from_dict({"text": [], "label": []})
+    none.save_to_disk(tmp_path / "none")
+    with pytest.raises(ValueError, match=r"none cannot be read: "):
+        LabelledTextDataModule(f"hf:{tmp_path / 'none'}").setup("fit")
+    monkeypatch.setattr(datasets, "load_dataset", lambda name, config: DatasetDict({"train": none}))
+    with pytest.raises(ValueError, match=r"hf:none has no row; give hf:NAME"):
+        LabelledTextDataModule("hf:none").setup("fit")
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(ValueError, match=r"hf:x needs Hugging Face's datasets: pip install 'seqlab\[hf\]'"):
+        LabelledTextDataModule("hf:x").setup("fit")
+
+
+def test_a_name_and_its_config_are_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, str | None]] = []
+
+    def load_dataset(name: str, config: str | None) -> DatasetDict:
+        asked.append((name, config))
+        return DatasetDict({"train": Dataset.from_dict({"text": ["a"], "label": ["x"]})})
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    for path in ("hf:who/what:config@train", "hf:who/what"):
+        assert len(LabelledTextDataModule(path, val=path, test=path)._examples["train"]) == 1
+    assert set(asked) == {("who/what", "config"), ("who/what", None)}
