@@ -1,7 +1,6 @@
-"""The verbs of the `seqlab` command that use a trained model, of a run or of a bundle. Each imports what it needs when it
-runs.
+"""The verbs of the `seqlab` command that use a trained model, of a run or of a bundle.
 
-A verb takes its parsed options and returns the exit code.
+Each imports what it needs when it runs. A verb takes its parsed options and returns the exit code.
 """
 
 from __future__ import annotations

@@ -147,6 +147,7 @@ def test_it_runs_where_only_numpy_and_onnxruntime_are(tmp_path: Path) -> None:
     assert done.stdout == f"{Bundle(tmp_path / 'bundle').probabilities('abc').tolist()}\n", done.stderr
 
 
+@pytest.mark.slow
 def test_one_tokenizer_for_both_sides_is_stored_once(tmp_path: Path) -> None:
     exported(randomized(WRITING["rnn"]()).float(), tmp_path / "bundle", source_tokenizer=CharTokenizer("abcdef "))
     assert not (tmp_path / "bundle" / "source_tokenizer").exists()
