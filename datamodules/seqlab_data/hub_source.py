@@ -42,6 +42,21 @@ class HubDocument(Document):
         return "\n".join(lines).encode()
 
 
+class HubText(Document):
+    """A split of a dataset as one text: its column `text`, a row a line."""
+
+    def read_bytes(self) -> bytes:
+        """Raises ValueError where the dataset cannot be read, has no text, or a row of it is no string."""
+        lines = []
+        for number, row in enumerate(_rows(self.name, ("text",)), start=1):
+            if not isinstance(row["text"], str):
+                raise ValueError(f"{self.name}, line {number} has a 'text' that is not a string, but {row['text']!r}")
+            lines.append(row["text"] if row["text"].endswith("\n") else row["text"] + "\n")
+        if not lines:
+            raise ValueError(f"{self.name} has no row; give {ACCEPTED}")
+        return "".join(lines).encode()
+
+
 def _rows(path: str, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     split = _split(path).flatten()
     for column in columns:

@@ -52,8 +52,9 @@ def find_documents(path: str | Sequence[str] | None) -> list[Document]:
 
     Args:
         path: a file; a glob (`**` = any folders); a folder, of which every file is read, in subfolders too, sorted
-            by path, except those hidden by a leading dot; a list of these, in its order; or None for CPython's
-            documentation (`pydoc_data.topics`), each topic a document, sorted by name.
+            by path, except those hidden by a leading dot; a split of a Hugging Face dataset, `hf:NAME@SPLIT`, whose
+            column `text` is one document; a list of these, in its order; or None for CPython's documentation
+            (`pydoc_data.topics`), each topic a document, sorted by name.
 
     Raises:
         ValueError: there is no such file, or nothing matches.
@@ -65,7 +66,7 @@ def find_documents(path: str | Sequence[str] | None) -> list[Document]:
     patterns = [path] if isinstance(path, str) else list(path)
     if not patterns:
         raise ValueError("data.path is an empty list; name a file, glob or folder, or leave it out")
-    return [Document(str(file), file) for pattern in patterns for file in _files(pattern)]
+    return [document for pattern in patterns for document in _documents(pattern)]
 
 
 def source_name(path: str | Sequence[str] | None) -> str:
@@ -81,6 +82,14 @@ def content_digest(documents: Sequence[Document]) -> str:
     for document in documents:
         digest.update(hashlib.sha256(document.read_bytes()).digest())
     return digest.hexdigest()
+
+
+def _documents(pattern: str) -> list[Document]:
+    if pattern.startswith("hf:"):
+        from seqlab_data.hub_source import HubText
+
+        return [HubText(pattern, None)]
+    return [Document(str(file), file) for file in _files(pattern)]
 
 
 def _files(pattern: str) -> list[Path]:

@@ -10,8 +10,9 @@ import datasets
 import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Translation, Value
 
-from seqlab_data import LabelledTextDataModule, ParallelTextDataModule, TaggedTextDataModule
-from seqlab_data.tokenizers import WordTokenizer
+from seqlab_data import LabelledTextDataModule, ParallelTextDataModule, TaggedTextDataModule, TextDataModule
+from seqlab_data.text_source import find_documents
+from seqlab_data.tokenizers import ByteTokenizer, WordTokenizer
 
 FEATURES = Features(
     {
@@ -143,3 +144,18 @@ def test_a_name_and_its_config_are_looked_up(monkeypatch: pytest.MonkeyPatch) ->
     for path in ("hf:who/what:config@train", "hf:who/what"):
         assert len(LabelledTextDataModule(path, val=path, test=path)._examples["train"]) == 1
     assert set(asked) == {("who/what", "config"), ("who/what", None)}
+
+
+def test_a_column_of_texts_is_one_document_a_row_a_line(tmp_path: Path) -> None:
+    Dataset.from_dict({"text": ["ein Satz", "", "noch\n"]}).save_to_disk(tmp_path / "lines")
+    path = f"hf:{tmp_path / 'lines'}"
+    [document] = find_documents(path)
+    assert document.read() == "ein Satz\n\nnoch\n"
+    data = TextDataModule(path, seq_len=2, tokenizer=ByteTokenizer, split=(0.4, 0.3, 0.3))
+    data.setup("fit")
+    assert data.describe()["source"] == path
+    chars = [split["chars"] for split in data.describe()["splits"].values()]
+    assert sum(chars) == len(document.read())
+    Dataset.from_dict({"text": [3]}).save_to_disk(tmp_path / "numbers")
+    with pytest.raises(ValueError, match=r"numbers, line 1 has a 'text' that is not a string, but 3"):
+        find_documents(f"hf:{tmp_path / 'numbers'}")[0].read()
