@@ -128,7 +128,7 @@ def describe_state(model: Any) -> tuple[StateInfo, ...]:
             comes from no source.
     """
     batch_size = 3
-    begins: list[State] = [_first_state(model, batch_size, length) for length in (5, 6)]
+    begins: list[State] = [_first_state(model, batch_size, length) for length in (1, 2)]
     start = begins[0]
     with torch.no_grad():
         ends = [model(torch.zeros(batch_size, n, dtype=torch.int64), start)[1] for n in (1, 2)]
@@ -202,11 +202,11 @@ def _inputs(model: Any, length: str) -> tuple[TensorInfo, TensorInfo]:
 
 
 def _embedding(model: Any) -> nn.Module:
-    if isinstance(model, (BagOfWords, RNNSeq2Seq)):
-        found: nn.Module = model.embedding if isinstance(model, BagOfWords) else model.source_embedding
-        return found
-    embedding: nn.Module = model.encoder.embedding
-    return embedding
+    """Of what an encoder reads."""
+    if isinstance(model, BagOfWords):
+        return model.embedding
+    found: nn.Module = model.source_embedding if isinstance(model, RNNSeq2Seq) else model.encoder.embedding
+    return found
 
 
 @torch.no_grad()

@@ -21,10 +21,11 @@ FILES = {"train.tsv": "pairs.tsv", "valid.tsv": "pairs.tsv", "tiny-shakespeare.t
 
 @pytest.mark.parametrize("name", config_names())
 def test_it_opens_with_its_command_and_says_what_it_is(name: str) -> None:
-    first, second, *_ = config_path(name).read_text(encoding="utf-8").splitlines()
+    first, second, third, *_ = config_path(name).read_text(encoding="utf-8").splitlines()
     words = shlex.split(first)
     assert words[:5] == ["#", "seqlab", "fit", "--config", name]
     assert second.startswith("# ") and len(second) > 20
+    assert third.startswith("# Measured") or name.startswith("presets/"), "what it gave, with seed, time and machine"
 
 
 # Lightning's advice for longer fits.
