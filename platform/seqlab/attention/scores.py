@@ -14,6 +14,7 @@ from torch import Tensor
 from seqlab.attention.cache import Keys
 from seqlab.attention.patterns import Causal, Pattern
 from seqlab.nn.heads import repeat_heads
+from seqlab.nn.onnx_mode import emitting
 from seqlab.positions.base import PositionalEncoding
 
 
@@ -36,6 +37,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, keys: Keys, scoring: Scoring, *, dro
         dropout: on the attention weights, now.
     """
     mask = _attn_mask(q, k, keys, scoring)
+    grouped = k.shape[1] != q.shape[1]
+    if grouped and emitting():
+        # torch.export cannot tell for every S the strides of what the kernel repeats.
+        k, v, grouped = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1]), False
     return F.scaled_dot_product_attention(
         q,
         k,
@@ -44,7 +49,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, keys: Keys, scoring: Scoring, *, dro
         dropout_p=dropout,
         is_causal=scoring.pattern.causal and mask is None,
         scale=scoring.scale,
-        enable_gqa=k.shape[1] != q.shape[1],
+        enable_gqa=grouped,
     )
 
 
