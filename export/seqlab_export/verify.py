@@ -6,6 +6,7 @@ R rows, T length.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -78,35 +79,33 @@ def _check_signature(info: GraphInfo, session: ort.InferenceSession) -> Iterator
 
 def _check_encoder(bundle: Bundle, graph: GraphInfo, golden: Arrays) -> Iterator[Check]:
     for batch_size, (case, pad_mask) in product(BATCH_SIZES, encoder_cases(graph, bundle.manifest.max_source_len)):
-
-        def read(rows: slice, case: str = case, pad_mask: NDArray[np.bool_] = pad_mask) -> Arrays:
-            return bundle.encode(golden[f"{case}/inputs"][rows], pad_mask[rows])
-
         cell = f"batch {batch_size}, {case.removeprefix('encoder/')}"
+        read = partial(_encode, bundle, golden, case, pad_mask)
         yield from _check_values("encoder", cell, graph, golden, case, pad_mask, read, batch_size)
 
 
+def _encode(bundle: Bundle, golden: Arrays, case: str, pad_mask: NDArray[np.bool_], rows: slice) -> Arrays:
+    return bundle.encode(golden[f"{case}/inputs"][rows], pad_mask[rows])
+
+
 def _check_decoder(runner: BundleRunner, graph: GraphInfo, form: str, golden: Arrays) -> Iterator[Check]:
-    manifest = runner.manifest
-    for batch_size, (case, pad_mask) in product(BATCH_SIZES, cases(manifest.max_seq_len)):
-        pieces = calls(form, pad_mask, manifest.first_call)
-
-        def read(
-            rows: slice,
-            case: str = case,
-            pad_mask: NDArray[np.bool_] = pad_mask,
-            pieces: list[slice] = pieces,
-        ) -> Arrays:
-            tokens = golden[f"{case}/tokens"].astype(np.int64)[rows]
-            state = _started(runner, golden, case, rows).init_state(len(tokens))
-            logits = []
-            for piece in pieces:
-                session = runner.step_model if form == "step" and piece.stop - piece.start == 1 else runner.model
-                some, state = runner.run(session, tokens[:, piece], pad_mask[rows, piece], state)
-                logits.append(some)
-            return {"logits": np.concatenate(logits, axis=1)} | {f"new_{name}": entry for name, entry in state.items()}
-
+    for batch_size, (case, pad_mask) in product(BATCH_SIZES, cases(runner.manifest.max_seq_len)):
+        read = partial(_decode, runner, form, golden, case, pad_mask)
         yield from _check_values(form, f"batch {batch_size}, {case}", graph, golden, case, pad_mask, read, batch_size)
+
+
+def _decode(
+    runner: BundleRunner, form: str, golden: Arrays, case: str, pad_mask: NDArray[np.bool_], rows: slice
+) -> Arrays:
+    """The outputs after reading these rows of a case's tokens, in one of `FORMS`, by name."""
+    tokens = golden[f"{case}/tokens"].astype(np.int64)[rows]
+    state = _started(runner, golden, case, rows).init_state(len(tokens))
+    logits = []
+    for piece in calls(form, pad_mask, runner.manifest.first_call):
+        session = runner.step_model if form == "step" and piece.stop - piece.start == 1 else runner.model
+        some, state = runner.run(session, tokens[:, piece], pad_mask[rows, piece], state)
+        logits.append(some)
+    return {"logits": np.concatenate(logits, axis=1)} | {f"new_{name}": entry for name, entry in state.items()}
 
 
 def _started(runner: BundleRunner, golden: Arrays, case: str, rows: slice) -> BundleRunner:
