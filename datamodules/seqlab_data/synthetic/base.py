@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from seqlab.batch import IGNORE
+
 PAD, BOS, SEP = 0, 1, 2
 FIRST_SYMBOL = 3
 
@@ -17,12 +19,12 @@ class Example(NamedTuple):
     """A sequence to read from left to right.
 
     Attributes:
-        tokens: what is given, and what is to be answered.
-        counted: whether each of them is an answer, predicted from all before it.
+        tokens: what is read.
+        targets: what must be predicted after each of them, `IGNORE` where nothing counts.
     """
 
     tokens: list[int]
-    counted: list[bool]
+    targets: list[int]
 
 
 class Draw:
@@ -68,12 +70,12 @@ class SyntheticTask(ABC):
 
     @abstractmethod
     def longest(self, length: int) -> int:
-        """The most tokens of question and answer together at this length."""
+        """The most tokens that are read at this length."""
 
 
 def answered(question: Sequence[int], answer: Sequence[int]) -> Example:
-    """A question, and all that is to be written after it."""
-    return Example([*question, *answer], [False] * len(question) + [True] * len(answer))
+    """A question, and all that is to be written after it, of which a symbol is read when the next is predicted."""
+    return Example([*question, *answer[:-1]], [IGNORE] * (len(question) - 1) + list(answer))
 
 
 def symbols(values: Sequence[int]) -> list[int]:

@@ -38,7 +38,7 @@ class Rewriting(SyntheticTask):
         return answered([BOS, *symbols(values), SEP], symbols(self.rewritten(values)))
 
     def longest(self, length: int) -> int:
-        return 2 * length + 2
+        return 2 * length + 1
 
 
 class Copy(Rewriting):
@@ -83,7 +83,7 @@ class Delay(SyntheticTask):
         return answered([BOS, *values, *[self.nothing] * length, SEP], values)
 
     def longest(self, length: int) -> int:
-        return length + 2 * self.num_tokens + 2
+        return length + 2 * self.num_tokens + 1
 
 
 class SelectiveCopy(SyntheticTask):
@@ -113,4 +113,4 @@ class SelectiveCopy(SyntheticTask):
         return answered([BOS, *question, SEP], values)
 
     def longest(self, length: int) -> int:
-        return length + self.num_tokens + 2
+        return length + self.num_tokens + 1

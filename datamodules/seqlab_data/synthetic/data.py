@@ -26,13 +26,12 @@ class Examples(Generated[TokenBatch]):
 
     def read(self, indices: NDArray[np.int64], /) -> TokenBatch:
         found = [self.task.example(draw, length) for draw, length in self.draws(indices)]
-        longest = max(len(example.tokens) for example in found) - 1
+        longest = max(len(example.tokens) for example in found)
         tokens = torch.full((len(found), longest), PAD)
         targets = torch.full((len(found), longest), IGNORE)
         for row, example in enumerate(found):
-            read, predicted = torch.tensor(example.tokens[:-1]), torch.tensor(example.tokens[1:])
-            tokens[row, : len(read)] = read
-            targets[row, : len(read)] = predicted.where(torch.tensor(example.counted[1:]), IGNORE)
+            tokens[row, : len(example.tokens)] = torch.tensor(example.tokens)
+            targets[row, : len(example.targets)] = torch.tensor(example.targets)
         if not len(indices):
             targets.fill_(IGNORE)
         return TokenBatch(tokens, targets, (targets != IGNORE).sum(dim=1))
@@ -88,7 +87,7 @@ class SyntheticDataModule(GeneratedDataModule[TokenBatch]):
     @property
     def seq_len(self) -> int:
         """The longest sequence that a model is given, in the test split or before."""
-        return max(self.task.longest(examples.lengths[1]) for examples in self.examples.values()) - 1
+        return max(self.task.longest(examples.lengths[1]) for examples in self.examples.values())
 
     def describe(self) -> dict[str, Any]:
         return {**super().describe(), "vocab_size": self.vocab_size}

@@ -37,4 +37,4 @@ class ListOps(SyntheticTask):
 
     def longest(self, length: int) -> int:
         """Every operation has two arguments at least, so there are fewer of them than digits."""
-        return 3 * length + 1
+        return 3 * length

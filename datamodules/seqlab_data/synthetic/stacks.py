@@ -45,7 +45,7 @@ class Dyck(SyntheticTask):
         return answered([BOS, *symbols(word), SEP], [*symbols(closing), self.end])
 
     def longest(self, length: int) -> int:
-        return length + min(length, self.max_depth) + 3
+        return length + min(length, self.max_depth) + 2
 
 
 class StackManipulation(SyntheticTask):
@@ -73,4 +73,4 @@ class StackManipulation(SyntheticTask):
         return answered([BOS, *symbols(question), SEP], [*symbols(stack[::-1]), self.end])
 
     def longest(self, length: int) -> int:
-        return 2 * length + 3
+        return 2 * length + 2
