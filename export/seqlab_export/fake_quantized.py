@@ -15,12 +15,12 @@ from torch.overrides import TorchFunctionMode
 
 from seqlab_export.quantize import BLOCK, Quantized
 
-# The fused LSTM of a sequence, and one step of it.
-_LSTM = (torch.lstm, torch.lstm_cell)
+_CELLS = (torch.lstm_cell, torch.gru_cell, torch.rnn_tanh_cell, torch.rnn_relu_cell)
+"""One step of a recurrence, whose matrices the graph of a step has as linear layers."""
 
 
 class FakeQuantized(TorchFunctionMode):
-    """While entered, linear layers and LSTMs compute with weights, and in int8 inputs, rounded as `quantize` does."""
+    """While entered, linear layers and recurrences compute with weights and (int8) inputs rounded as `quantize` does."""
 
     def __init__(self, precision: Quantized) -> None:
         super().__init__()
@@ -30,11 +30,14 @@ class FakeQuantized(TorchFunctionMode):
         if func is F.linear:
             x, weight, *bias = args
             return func(self._activation(x), self._weight(weight), *bias, **(kwargs or {}))
-        if func in _LSTM and self.precision == "int8":
+        if func in _CELLS:
             x, carry, *weights = args
-            if func is torch.lstm_cell:
-                carry = (dynamic_uint8(carry[0]), carry[1])
-            return func(dynamic_uint8(x), carry, *(_of_lstm(weight) for weight in weights), **(kwargs or {}))
+            h = carry[0] if func is torch.lstm_cell else carry
+            rounded = (self._activation(h), carry[1]) if func is torch.lstm_cell else self._activation(h)
+            return func(self._activation(x), rounded, *map(self._of_recurrence, weights), **(kwargs or {}))
+        if func is torch.lstm and self.precision == "int8":
+            x, carry, *weights = args
+            return func(dynamic_uint8(x), carry, *map(self._of_recurrence, weights), **(kwargs or {}))
         return func(*args, **(kwargs or {}))
 
     def _activation(self, x: Tensor) -> Tensor:
@@ -42,6 +45,12 @@ class FakeQuantized(TorchFunctionMode):
 
     def _weight(self, weight: Tensor) -> Tensor:
         return int7_rows(weight) if self.precision == "int8" else int4_blocks(weight)
+
+    def _of_recurrence(self, value: Any) -> Any:
+        """Matrices among the arguments of a recurrence, alone or in a list, each gate's row by its own scale."""
+        if isinstance(value, Tensor):
+            return self._weight(value) if value.dim() == 2 else value
+        return [self._of_recurrence(weight) for weight in value] if isinstance(value, list | tuple) else value
 
 
 def dynamic_uint8(x: Tensor) -> Tensor:
@@ -69,10 +78,3 @@ def int4_blocks(weight: Tensor) -> Tensor:
     scale = largest / -8
     rounded: Tensor = (blocks / scale.where(scale != 0, 1)).round().clamp(-8, 7) * scale
     return rounded.flatten(1)[:, :width]
-
-
-def _of_lstm(value: Any) -> Any:
-    """Weights among the arguments of an LSTM, alone or in a list, each gate's row by its own scale."""
-    if isinstance(value, Tensor):
-        return int7_rows(value) if value.dim() == 2 else value
-    return [_of_lstm(weight) for weight in value] if isinstance(value, list | tuple) else value

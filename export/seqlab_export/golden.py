@@ -18,9 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from seqlab.decoding import Sampling, generate
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.mixer import State
-from seqlab_export.compare import Arrays, calls, cases, encoder_cases, groups, relative_errors, rms, select
+from seqlab_export.compare import ROWS, Arrays, calls, cases, encoder_cases, groups, relative_errors, rms, select
 from seqlab_export.fake_quantized import FakeQuantized
 from seqlab_export.forms import SequenceForm, StepForm, forms_of, longest_input, num_tokens
 from seqlab_export.greedy import trace
@@ -29,6 +30,10 @@ from seqlab_export.precision import Precision, in_dtype
 
 PROMPT_LENGTHS = (1, 4)
 NEW_TOKENS = 12
+WHOLE_TOKENS = 32
+WHOLE_NUMBERS = 2**21
+"""As many logits at most, 16 MB, are kept whole."""
+
 _SEED = 20
 _SAME = 1e-9
 _ORDERS = 4
@@ -46,8 +51,11 @@ def write_golden(model: Any, path: Path, precision: Precision = "fp32") -> None:
       summed in a few other orders, which tells how far rounding alone leads;
     - `greedy/prompt_ROW`, `greedy/tokens` (R, N) and `greedy/logits` (R, N, V), greedy text of the float64 model;
     - where it reads a source, `CASE/source` and `greedy/source`, the name of the encoder's case whose inputs it reads;
+    - `whole/inputs` (R, T), texts that the float64 model wrote by chance, `whole/logits` (R, T, V), all of its logits
+      there, and `whole/source`;
 
-    and of an encoder `encoder/CASE/inputs` (R, T) or (R, T, F), and outputs and errors in the same way.
+    and of an encoder `encoder/CASE/inputs` (R, T) or (R, T, F), and outputs and errors in the same way, and
+    `whole/inputs` and `whole/logits`.
 
     Args:
         model: in evaluation mode, on the CPU, in fp32.
@@ -61,6 +69,7 @@ def write_golden(model: Any, path: Path, precision: Precision = "fp32") -> None:
     if "model" in golden.forms:
         golden.add_decoder()
         golden.add_greedy()
+    golden.add_whole()
     np.savez(path, allow_pickle=False, **golden.arrays)
 
 
@@ -125,6 +134,35 @@ class _Golden:
         decoder = TorchDecoder(model, self._start(model, source, len(prompts)))
         greedy = trace(decoder, [prompt.tolist() for prompt in prompts], num_tokens)
         self.arrays |= {"greedy/tokens": greedy.tokens, "greedy/logits": greedy.logits}
+
+    @torch.no_grad()
+    def add_whole(self) -> None:
+        if "model" not in self.forms:
+            case, pad_mask = next((case, mask) for case, mask in self.masks.items() if mask.all() and mask.shape[1] > 1)
+            inputs = self.arrays[f"{case}/inputs"]
+            logits = self.references["encoder"](
+                _cast(inputs, self.references["encoder"].model), torch.from_numpy(pad_mask)
+            )
+        else:
+            model = self.references["model"].model
+            length = min(WHOLE_TOKENS, WHOLE_NUMBERS // (ROWS * model.vocab_size), model.max_seq_len or WHOLE_TOKENS)
+            source = next(iter(self.masks), None)
+            if source is not None:
+                self.arrays["whole/source"] = np.array(source)
+            state = self._start(model, source, ROWS)
+            prompts = self.generator.integers(model.vocab_size, size=(ROWS, 1), dtype=np.int64)
+            inputs = prompts
+            if length > 1:
+                written = generate(
+                    TorchDecoder(model, state),
+                    prompts.tolist(),
+                    max_new_tokens=length - 1,
+                    sampling=Sampling(temperature=1.0, seed=_SEED),
+                )
+                inputs = np.hstack([prompts, np.array(written, dtype=np.int64)])
+            tokens = torch.from_numpy(inputs)
+            logits, _ = self.references["model"](tokens, torch.ones_like(tokens, dtype=torch.bool), state)
+        self.arrays |= {"whole/inputs": inputs, "whole/logits": logits.numpy()}
 
     def _judge(self, case: str, info: GraphInfo, expected: Arrays, found: list[Arrays]) -> None:
         self.arrays |= {f"{case}/{name}": values for name, values in expected.items()}

@@ -5,7 +5,7 @@ R rows, T tokens given, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, Literal, Protocol
 
@@ -42,10 +42,19 @@ class Runtime(Protocol):
 
 
 class Proof:
-    """The checks of a runtime against the golden file of a bundle."""
+    """The checks of a runtime against the golden file of a bundle, at these batch sizes and in these of `FORMS`."""
 
-    def __init__(self, runtime: Runtime, manifest: Manifest, golden: Arrays) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        manifest: Manifest,
+        golden: Arrays,
+        *,
+        batch_sizes: Sequence[int] = BATCH_SIZES,
+        forms: Sequence[str] = FORMS,
+    ) -> None:
         self.runtime = runtime
+        self.batch_sizes, self.forms = batch_sizes, forms
         self.manifest = manifest
         self.golden = golden
         encoder = manifest.encoder
@@ -54,11 +63,11 @@ class Proof:
     def values(self) -> Iterator[Check]:
         """One check for each group of outputs of each cell: a batch size and a case."""
         if self.manifest.encoder is not None:
-            for batch_size, (case, pad_mask) in product(BATCH_SIZES, self.masks.items()):
+            for batch_size, (case, pad_mask) in product(self.batch_sizes, self.masks.items()):
                 cell = f"batch {batch_size}, {case.removeprefix('encoder/')}"
                 yield from self._cell("encoder", cell, self.manifest.encoder, case, pad_mask, batch_size)
         if self.manifest.model is not None:
-            for form, batch_size in product(FORMS, BATCH_SIZES):
+            for form, batch_size in product(self.forms, self.batch_sizes):
                 for case, pad_mask in cases(self.manifest.max_seq_len):
                     cell = f"batch {batch_size}, {case}"
                     yield from self._cell(form, cell, self.manifest.model, case, pad_mask, batch_size)
@@ -72,6 +81,21 @@ class Proof:
         actual = trace(decoder, prompts, expected.tokens.shape[1])
         for row, (ok, note) in enumerate(compare(actual, expected)):
             yield Check(kind="greedy", subject=f"prompt {row}", ok=ok, note=note)
+
+    def divergence(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """At each place where logits were kept whole, the Kullback-Leibler divergence in nats of the runtime's
+        distribution from the reference's, and whether both have the same likeliest token or class."""
+        inputs, expected = self.golden["whole/inputs"], self.golden["whole/logits"]
+        pad_mask = np.ones(inputs.shape[:2], dtype=np.bool_)
+        if self.manifest.model is None:
+            logits = self.runtime.encode(inputs, pad_mask)["logits"]
+        else:
+            runtime = self._started("whole", slice(len(inputs)))
+            tokens = inputs.astype(np.int64)
+            logits, _ = runtime.read("model", tokens, pad_mask, runtime.init_state(len(tokens)))
+        theirs, ours = _log_softmax(expected), _log_softmax(logits)
+        kl = (np.exp(theirs) * (theirs - ours)).sum(axis=-1).ravel()
+        return kl, (theirs.argmax(axis=-1) == ours.argmax(axis=-1)).ravel()
 
     def _cell(
         self, kind: str, cell: str, graph: GraphInfo, case: str, pad_mask: NDArray[np.bool_], batch_size: int
@@ -136,3 +160,10 @@ class Proof:
             limit=most,
             largest=float(np.abs(errors).max()),
         )
+
+
+def _log_softmax(logits: NDArray[np.generic]) -> NDArray[np.float64]:
+    shifted = logits.astype(np.float64)
+    shifted -= shifted.max(axis=-1, keepdims=True)
+    found: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return found

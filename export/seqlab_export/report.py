@@ -99,13 +99,13 @@ def _summary(checks: list[Check]) -> tuple[str, ...]:
     measured = [check for check in checks if check.error is not None and check.limit]
     if not measured:
         return str(len(checks)), "", "", "", "", result
-    nearest = max(measured, key=_share)
+    nearest = max(measured, key=share)
     largest = max(check.largest or 0.0 for check in measured)
-    numbers = (f"{nearest.error:.1e}", f"{nearest.torch_error:.1e}", f"{_share(nearest):.0%}", f"{largest:.1e}")
+    numbers = (f"{nearest.error:.1e}", f"{nearest.torch_error:.1e}", f"{share(nearest):.0%}", f"{largest:.1e}")
     return str(len(checks)), *numbers, result
 
 
-def _share(check: Check) -> float:
+def share(check: Check) -> float:
     """The error as a share of its limit; infinite where it is not a number."""
     assert check.error is not None and check.limit
     return math.inf if math.isnan(check.error) else check.error / check.limit

@@ -22,12 +22,13 @@ from seqlab_export.manifest import BundleError, find_damage, load_manifest
 State = dict[str, NDArray[np.generic]]
 """Graph inputs by name, `state_<name>`."""
 
-Provider = Literal["cpu", "cuda"]
+Provider = Literal["cpu", "cuda", "cuda-tf32"]
 
 # The options are as onnxruntime takes them. TF32 is its default and not PyTorch's.
 PROVIDERS: dict[str, list[tuple[str, dict[str, str]]]] = {
     "cpu": [("CPUExecutionProvider", {})],
     "cuda": [("CUDAExecutionProvider", {"use_tf32": "0"}), ("CPUExecutionProvider", {})],
+    "cuda-tf32": [("CUDAExecutionProvider", {"use_tf32": "1"}), ("CPUExecutionProvider", {})],
 }
 
 

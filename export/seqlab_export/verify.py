@@ -13,7 +13,7 @@ from seqlab_export.compare import Arrays
 from seqlab_export.manifest import GraphInfo, find_damage, load_manifest
 from seqlab_export.prove import Proof, Runtime
 from seqlab_export.report import Check, Report
-from seqlab_export.runner import PROVIDERS, Bundle, Provider, check_provider, open_bundle
+from seqlab_export.runner import PROVIDERS, Provider, check_provider, open_bundle
 
 _TYPES = {"bool": "tensor(bool)", "int64": "tensor(int64)", "float16": "tensor(float16)", "float32": "tensor(float)"}
 
@@ -47,15 +47,16 @@ def verify_bundle(folder: Path | str, *, provider: Provider = "cpu") -> Report:
     for graph, session in zip(manifest.graphs, bundle.sessions.values(), strict=True):
         report.checks += _check_signature(graph, session)
     if report.ok:
-        proof = Proof(cast(Runtime, bundle), manifest, load_golden(bundle))
+        proof = Proof(cast(Runtime, bundle), manifest, load_golden(folder))
         report.checks += proof.values()
         if report.ok and manifest.model is not None:
             report.checks += proof.greedy()
     return report
 
 
-def load_golden(bundle: Bundle) -> Arrays:
-    with np.load(bundle.folder / bundle.manifest.golden, allow_pickle=False) as file:
+def load_golden(folder: Path) -> Arrays:
+    """Of a whole bundle, the arrays by their names in `golden.write_golden`."""
+    with np.load(folder / load_manifest(folder).golden, allow_pickle=False) as file:
         return dict(file)
 
 

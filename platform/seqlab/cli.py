@@ -98,8 +98,16 @@ def _parser() -> argparse.ArgumentParser:
     verb = parsers.add_parser("verify", help="prove a bundle again; exit code 1 if it fails")
     verb.add_argument("bundle", metavar="DIR")
     verb.add_argument("--json", action="store_true", help="print the report as JSON")
+    verb.add_argument("--all", action="store_true", help="on every runtime here, PyTorch too")
     _add_provider(verb)
     verb.set_defaults(run=verbs.verify)
+
+    verb = parsers.add_parser("parity", help="prove models in every precision on every runtime")
+    verb.add_argument("--models", nargs="+", required=True, metavar="CONFIG", help="configs, untrained, or runs")
+    verb.add_argument("--precisions", nargs="+", default=["fp32", "fp16", "int8", "int4"], metavar="NAME")
+    verb.add_argument("--out", metavar="DIR", help="folder of parity.md and parity.json; default: they are not written")
+    _add_trust(verb)
+    verb.set_defaults(run=verbs.parity)
 
     verb = parsers.add_parser("conformance", help="measure every mixer with every positional encoding")
     verb.add_argument("--mixers", nargs="+", metavar="NAME", help="default: all")

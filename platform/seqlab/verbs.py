@@ -10,8 +10,14 @@ import contextlib
 import json
 import sys
 import tempfile
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqlab.tracking.load import LoadedRun
+    from seqlab_export.parity import Cell
 
 
 def lightning(verb: str, args: list[str], *, run_id: str | None = None) -> int:
@@ -96,23 +102,12 @@ def export(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from seqlab.tracking.load import load_run
-    from seqlab_export.bundle import ParityError, export_bundle
+    from seqlab_export.bundle import ParityError
 
     loaded = load_run(options.target, trust=options.trust)
     out = Path(options.out)
     try:
-        report = export_bundle(
-            loaded.model,
-            loaded.tokenizer,
-            out,
-            run_id=loaded.run_id or "",
-            commit=loaded.commit or "",
-            source_tokenizer=loaded.source_tokenizer,
-            labels=loaded.labels,
-            seq_len=loaded.task.seq_len,
-            provider=options.provider,
-            precision=options.precision,
-        )
+        report = _export_run(loaded, options.precision, out, provider=options.provider)
     except ParityError as error:
         Console().print(error.report.table())
         print(f"seqlab: {error}", file=sys.stderr)
@@ -121,6 +116,23 @@ def export(options: argparse.Namespace) -> int:
     Console().print(report.table())
     print(f"Bundle {out} · next: {_next_command(out)}")
     return 0
+
+
+def _export_run(loaded: LoadedRun, precision: Any, out: Path, **options: Any) -> Any:
+    from seqlab_export.bundle import export_bundle
+
+    return export_bundle(
+        loaded.model,
+        loaded.tokenizer,
+        out,
+        run_id=loaded.run_id or "",
+        commit=loaded.commit or "",
+        source_tokenizer=loaded.source_tokenizer,
+        labels=loaded.labels,
+        seq_len=loaded.task.seq_len,
+        precision=precision,
+        **options,
+    )
 
 
 def _next_command(bundle: Path) -> str:
@@ -138,6 +150,8 @@ def verify(options: argparse.Namespace) -> int:
     from seqlab_export.manifest import load_manifest
     from seqlab_export.verify import verify_bundle
 
+    if options.all:
+        return _verify_everywhere(Path(options.bundle), as_json=options.json)
     report = verify_bundle(Path(options.bundle), provider=options.provider)
     _attach(report.to_dict(), load_manifest(Path(options.bundle)).provenance.run_id)
     if options.json:
@@ -145,6 +159,57 @@ def verify(options: argparse.Namespace) -> int:
     else:
         Console().print(report.table())
     return 0 if report.ok else 1
+
+
+def _verify_everywhere(bundle: Path, *, as_json: bool) -> int:
+    from seqlab.tracking.load import load_run
+    from seqlab_export.manifest import load_manifest
+    from seqlab_export.parity import parity_of_bundle, to_json
+
+    run_id, model = load_manifest(bundle).provenance.run_id, None
+    with contextlib.suppress(ValueError):
+        model = load_run(run_id).model if run_id else None
+    cells = list(parity_of_bundle(bundle.name, bundle, model))
+    if as_json:
+        print(json.dumps(to_json(cells), indent=2))
+    else:
+        _show_parity(cells)
+    return 1 if any(cell.ok is False for cell in cells) else 0
+
+
+def parity(options: argparse.Namespace) -> int:
+    from seqlab.tracking.load import load_run
+    from seqlab.training.quiet import quiet
+    from seqlab.training.untrained import untrained
+    from seqlab_export.parity import parity_of_model, to_json, to_markdown
+    from seqlab_export.precision import check_precision
+
+    quiet()
+    for precision in options.precisions:
+        check_precision(precision)
+    cells: list[Cell] = []
+    for name in options.models:
+        loaded = untrained(name) if "/" in name or name.endswith(".yaml") else load_run(name, trust=options.trust)
+        cells += parity_of_model(name, partial(_export_run, loaded), loaded.model, options.precisions)
+    _show_parity(cells)
+    if options.out is not None:
+        out = Path(options.out)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "parity.md").write_text(to_markdown(cells), encoding="utf-8")
+        (out / "parity.json").write_text(json.dumps(to_json(cells), indent=1) + "\n", encoding="utf-8")
+    return 1 if any(cell.ok is False for cell in cells) else 0
+
+
+def _show_parity(cells: Sequence[Cell]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from seqlab_export.parity import COLUMNS, to_rows
+
+    table = Table(*COLUMNS, title="Parity with float64")
+    for row in to_rows(cells):
+        table.add_row(*row)
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
 
 
 def _attach(report: dict[str, Any], run_id: str | None) -> None:

@@ -81,7 +81,7 @@ def test_a_short_reach_is_proven_and_the_model_stays_as_it_was(tmp_path: Path) -
     [
         ({"precision": "bf16"}, "precision bf16 is refused: onnxruntime's CPU provider does not load it"),
         ({"precision": "int2"}, "precision must be one of fp32, fp16, int8, int4, got 'int2'"),
-        ({"provider": "tpu"}, "provider must be one of cpu, cuda, got 'tpu'"),
+        ({"provider": "tpu"}, "provider must be one of cpu, cuda, cuda-tf32, got 'tpu'"),
         ({"tokenizer": ByteTokenizer()}, "the tokenizer has 259 tokens and the model 11"),
     ],
 )

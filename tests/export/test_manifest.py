@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 
 from export.toys import Shared
 from seqlab_export.manifest import FORMAT, BundleError, load_manifest
+from seqlab_export.schema import json_schema
 
 
 @pytest.fixture(name="content")
@@ -43,6 +46,28 @@ def test_what_it_says(shared: Shared, content: dict[str, Any]) -> None:
     assert content["files"] == {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
 
 
+def test_its_json_schema_is_the_published_one_and_says_what_the_reader_does(content: dict[str, Any]) -> None:
+    published = Path(__file__).parents[2] / "docs" / "manifest.schema.json"
+    schema = json.loads(published.read_text(encoding="utf-8"))
+    assert schema == json_schema(), "python -m seqlab_export.schema > docs/manifest.schema.json writes it anew"
+    checker = Draft202012Validator(schema)
+    checker.check_schema(schema)
+    checker.validate(content)
+    for path, value in {
+        "version": 1,
+        "vocab_size": "11",
+        "precision": "fp8",
+        "state/0/dtype": "float64",
+        "files/golden.npz": "0" * 63,
+        "another": 1,
+    }.items():
+        changed = copy.deepcopy(content)
+        change(changed, path, value)
+        assert not checker.is_valid(changed), path
+    del content["first_call"]
+    assert not checker.is_valid(content)
+
+
 def change(content: dict[str, Any], path: str, value: Any) -> None:
     place: Any = content
     *parents, last = [int(name) if name.isdigit() else name for name in path.split("/")]
@@ -60,7 +85,7 @@ def change(content: dict[str, Any], path: str, value: Any) -> None:
         ("vocab_size", True, "the manifest.vocab_size must be int, got True"),
         ("vocab_size", 12, "model.onnx gives no logits of vocab_size 12"),
         ("max_seq_len", 1.5, "the manifest.max_seq_len must be int, got 1.5"),
-        ("model/inputs/0/dtype", "float8", "tokens has dtype 'float8', accepted are bool, int64, float32"),
+        ("model/inputs/0/dtype", "float8", "tokens has dtype 'float8', accepted are bool, int64, float16, float32"),
         ("model/inputs/0/dims", "BT", "the manifest.model.inputs.0..dims must be tuple, got 'BT'"),
         ("model/inputs/0/more", 1, "must have exactly name, dtype, dims; it has name, dtype, dims, more"),
         ("state/0", 7, "the manifest.state.0. must have exactly name, dtype, dims, initial; it has 7"),

@@ -88,7 +88,7 @@ def test_an_old_onnxruntime_is_refused(shared: Shared, tmp_path: Path) -> None:
 def test_a_provider_that_is_not_there_is_refused(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = shared("gru").folder
     for run in (BundleRunner, verify_bundle):
-        with pytest.raises(ValueError, match="provider must be one of cpu, cuda, got 'tpu'"):
+        with pytest.raises(ValueError, match="provider must be one of cpu, cuda, cuda-tf32, got 'tpu'"):
             run(folder, provider="tpu")  # type: ignore[arg-type]
         with monkeypatch.context() as patch:
             patch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])

@@ -1,0 +1,221 @@
+"""The parity matrix: one model in every precision on every runtime, measured against float64 by one golden file."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import onnxruntime  # type: ignore[import-untyped]
+
+from seqlab_export.bundle import ParityError
+from seqlab_export.manifest import load_manifest
+from seqlab_export.precision import Precision
+from seqlab_export.prove import BATCH_SIZES, Proof, Runtime
+from seqlab_export.report import Check, share
+from seqlab_export.runner import Provider, open_bundle
+from seqlab_export.torch_runtime import TorchRuntime
+from seqlab_export.verify import load_golden
+
+RUNNER = "seqlab-run"
+
+
+class NotRunError(Exception):
+    """Something a runtime needs is not on this machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One runtime in one precision.
+
+    Attributes:
+        missing: why nothing was measured, "unsupported: ..." or "not run: ..."; else empty.
+        ok: whether all errors are within their budgets and greedy text is the reference's.
+        error, own, limit, largest: of the check nearest to its budget, as in `report.Check`; own is PyTorch's error.
+        kl, kl_p99: mean and 99th percentile of the divergence in nats from float64's distribution of a token or class.
+        top1: the share of these places at which the likeliest is the same.
+        greedy: where greedy text first differs, and the float64 margin there.
+    """
+
+    model: str
+    precision: str
+    runtime: str
+    missing: str = ""
+    ok: bool | None = None
+    error: float | None = None
+    own: float | None = None
+    limit: float | None = None
+    largest: float | None = None
+    kl: float | None = None
+    kl_p99: float | None = None
+    top1: float | None = None
+    greedy: str = ""
+
+
+def parity_of_model(
+    name: str, export: Callable[[Precision, Path], Any], model: Any, precisions: Sequence[Precision]
+) -> Iterator[Cell]:
+    """The cells of a model, whose bundles `export` writes."""
+    for precision in precisions:
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place) / "bundle"
+            try:
+                export(precision, folder)
+            except ValueError as error:
+                kind = "failed" if isinstance(error, ParityError) else "unsupported"
+                yield Cell(model=name, precision=precision, runtime="every", missing=f"{kind}: {error}", ok=False)
+            else:
+                yield from parity_of_bundle(name, folder, model)
+
+
+def parity_of_bundle(name: str, folder: Path, model: Any | None) -> Iterator[Cell]:
+    """The cells of a bundle.
+
+    Args:
+        model: that it is of, in fp32 on the CPU; None = it is not at hand.
+    """
+    precision: Any = load_manifest(folder).precision
+    empty = Cell(model=name, precision=precision, runtime="")
+    runtimes: dict[str, Callable[[], dict[str, Any]]] = {
+        "PyTorch eager": partial(_torch, folder, model, precision, compiled=False),
+        "PyTorch compiled": partial(_torch, folder, model, precision, compiled=True),
+        "onnxruntime CPU, Python": partial(_onnxruntime, folder, "cpu"),
+        "onnxruntime CPU, C++": partial(_cpp, folder, "cpu"),
+        "onnxruntime CUDA, Python": partial(_onnxruntime, folder, "cuda"),
+        "onnxruntime CUDA, TF32, Python": partial(_onnxruntime, folder, "cuda-tf32"),
+        "onnxruntime CUDA, C++": partial(_cpp, folder, "cuda"),
+    }
+    for runtime, measure in runtimes.items():
+        try:
+            yield replace(empty, runtime=runtime, **measure())
+        except NotRunError as reason:
+            yield replace(empty, runtime=runtime, missing=f"not run: {reason}")
+        except Exception as error:
+            yield replace(empty, runtime=runtime, missing=f"unsupported: {_sentence(error)}")
+
+
+def _torch(folder: Path, model: Any | None, precision: Precision, *, compiled: bool) -> dict[str, Any]:
+    if precision in ("int8", "int4"):
+        raise ValueError(f"PyTorch has no {precision} layers here; its error simulates them and is the budget")
+    if model is None:
+        raise NotRunError("the run that this bundle is of is not in the tracking store")
+    # Each new shape may be compiled anew, which takes seconds: one batch size will do.
+    options: dict[str, Any] = {"batch_sizes": BATCH_SIZES[-1:], "forms": ("prefill", "step")} if compiled else {}
+    return _measured(folder, TorchRuntime(model, precision, compiled=compiled), **options)
+
+
+def _onnxruntime(folder: Path, provider: Provider) -> dict[str, Any]:
+    if provider != "cpu":
+        _check_device()
+    return _measured(folder, cast(Runtime, open_bundle(folder, provider=provider)))
+
+
+def _measured(folder: Path, runtime: Runtime, **options: Any) -> dict[str, Any]:
+    proof = Proof(runtime, load_manifest(folder), load_golden(folder), **options)
+    checks = [*proof.values()]
+    if proof.manifest.model is not None:
+        checks += proof.greedy()
+    kl, same = proof.divergence()
+    distribution = {"kl": float(kl.mean()), "kl_p99": float(np.quantile(kl, 0.99)), "top1": float(same.mean())}
+    return _of_checks(checks) | distribution
+
+
+def _cpp(folder: Path, provider: str) -> dict[str, Any]:
+    if provider != "cpu":
+        _check_device()
+    program = os.environ.get("SEQLAB_RUN") or shutil.which(RUNNER)
+    if program is None:
+        raise NotRunError(f"{RUNNER} is neither on PATH nor in $SEQLAB_RUN; `make cpp` builds it")
+    done = subprocess.run(
+        [program, "verify", str(folder), "--provider", provider, "--json"], capture_output=True, text=True, check=False
+    )
+    if done.returncode not in (0, 1):
+        raise ValueError(done.stderr.strip())
+    checks = [Check(**check) for check in json.loads(done.stdout)["checks"]]
+    return _of_checks(checks)
+
+
+def _of_checks(checks: list[Check]) -> dict[str, Any]:
+    """What a cell says of the checks behind it."""
+    nearest = max((check for check in checks if check.error is not None and check.limit), key=share)
+    return {
+        "ok": all(check.ok for check in checks),
+        "error": nearest.error,
+        "own": nearest.torch_error,
+        "limit": nearest.limit,
+        "largest": max(check.largest or 0.0 for check in checks),
+        "greedy": "; ".join(check.note for check in checks if check.kind == "greedy" and check.note),
+    }
+
+
+def _check_device() -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise NotRunError("no CUDA device")
+
+
+def _sentence(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def to_json(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in asdict(cell).items() if value not in (None, "")} for cell in cells]
+
+
+COLUMNS = ("model", "precision", "runtime", "RMS error", "of limit", "largest", "KL", "KL p99", "top-1", "greedy text")
+
+
+def to_rows(cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:
+    """A line a cell, under `COLUMNS`."""
+    for cell in cells:
+        head = (cell.model, cell.precision, cell.runtime)
+        if cell.missing:
+            yield (*head, cell.missing, *[""] * 6)
+            continue
+        assert cell.error is not None and cell.limit and cell.largest is not None
+        divergence = ["" if value is None else f"{max(value, 0):.1e}" for value in (cell.kl, cell.kl_p99)]
+        yield (
+            *head,
+            f"{cell.error:.1e}{'' if cell.ok else ' FAILED'}",
+            f"{cell.error / cell.limit:.0%}" if math.isfinite(cell.error) else "",
+            f"{cell.largest:.1e}",
+            *divergence,
+            "" if cell.top1 is None else f"{cell.top1:.1%}",
+            cell.greedy or "the same",
+        )
+
+
+def to_markdown(cells: Sequence[Cell]) -> str:
+    """The cells as a page: what was measured, then what was not with its reasons."""
+    lines = [PAGE.format(torch=version("torch"), onnxruntime=onnxruntime.__version__, machine=platform.machine())]
+    lines += [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+    lines += [f"| {' | '.join(row)} |" for row in to_rows([cell for cell in cells if not cell.missing])]
+    lines += ["", "## Not measured", "", "| model | precision | runtime | why |", "|---|---|---|---|"]
+    lines += [f"| {' | '.join(row[:4])} |" for row in to_rows([cell for cell in cells if cell.missing])]
+    return "\n".join(lines) + "\n"
+
+
+PAGE = """# The parity matrix
+
+Made by `seqlab parity`, with torch {torch} and onnxruntime {onnxruntime} on {machine}. Each line is one model in one
+precision on one runtime, against the float64 model of its golden file (docs/bundle.md).
+
+- **RMS error** relative to the reference, at the check nearest to its budget; **of limit**, as a share of this budget;
+  **largest** single error. Compiled PyTorch is measured at one batch size.
+- **KL**, mean and 99th percentile in nats, from the float64 distribution; **top-1**, how often the likeliest token or
+  class is the same.
+- **greedy text**: where it first differs, with the float64 margin there.
+- Models named by their config are untrained, at the config's size; the others are runs.
+"""

@@ -1,0 +1,106 @@
+"""The parity matrix: every cell is measured or says why not, on runtimes that are right and on one that is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from export.toys import Shared
+from seqlab_export import parity
+from seqlab_export.manifest import load_manifest
+from seqlab_export.parity import COLUMNS, Cell, parity_of_bundle, to_json, to_markdown, to_rows
+from seqlab_export.prove import Proof
+from seqlab_export.torch_runtime import TorchRuntime
+from seqlab_export.verify import load_golden
+
+
+def by_runtime(cells: list[Cell]) -> dict[str, Cell]:
+    return {cell.runtime: cell for cell in cells}
+
+
+@pytest.fixture(name="no_runner")
+def _no_runner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine without a C++ compiler."""
+    monkeypatch.setattr(parity, "RUNNER", "no-such-program")
+    monkeypatch.delenv("SEQLAB_RUN", raising=False)
+
+
+@pytest.mark.usefixtures("no_runner")
+def test_a_bundle_without_its_run_is_measured_by_onnxruntime_alone(shared: Shared) -> None:
+    cells = by_runtime(list(parity_of_bundle("a name", shared("gru").folder, None)))
+    found = cells.pop("onnxruntime CPU, Python")
+    assert found.ok and not found.missing and found.greedy == ""
+    assert found.error is not None and found.limit is not None and found.kl is not None
+    assert 0 < found.error < found.limit < 1e-5 and abs(found.kl) < 1e-10 and found.top1 == 1
+    assert {cell.missing.split(":")[0] for cell in cells.values()} == {"not run"}
+    assert cells["PyTorch eager"].missing == "not run: the run that this bundle is of is not in the tracking store"
+    assert "make cpp" in cells["onnxruntime CPU, C++"].missing
+
+
+def test_the_model_itself_is_within_the_budget_and_another_is_not(shared: Shared) -> None:
+    model, folder, _ = shared("attention")
+    manifest, golden = load_manifest(folder), load_golden(folder)
+    assert all(check.ok for check in Proof(TorchRuntime(model), manifest, golden).values())
+    other = TorchRuntime(model)
+    other.model.stack.blocks[0].mixer.q_proj.weight.data.mul_(1.0001)
+    proof = Proof(other, manifest, golden)
+    assert not all(check.ok for check in proof.values())
+    kl, same = proof.divergence()
+    assert kl.shape == same.shape == (golden["whole/inputs"].size,)
+    assert 1e-13 < kl.mean() < 1e-6
+
+
+def test_divergence_is_that_of_the_distributions(shared: Shared) -> None:
+    """Of logits that a hand may work out: the reference is sure by 3 to 1, the runtime by 1 to 1."""
+    model, folder, _ = shared("gru")
+    golden = load_golden(folder)
+    golden |= {
+        "whole/inputs": np.zeros((1, 1), dtype=np.int64),
+        "whole/logits": np.log(np.array([[[0.75, 0.25, *[1e-300] * 9]]])),
+    }
+
+    class Even(TorchRuntime):
+        def read(self, *args: Any) -> Any:
+            return np.array([[[0.0, 0.0, *[-1e4] * 9]]]), {}
+
+    kl, same = Proof(Even(model), load_manifest(folder), golden).divergence()
+    np.testing.assert_allclose(kl, [0.75 * np.log(1.5) + 0.25 * np.log(0.5)], rtol=1e-6)
+    assert same.tolist() == [True]
+
+
+def test_pages_hold_every_cell() -> None:
+    measured = Cell(
+        model="m",
+        precision="int8",
+        runtime="r",
+        ok=False,
+        error=3e-3,
+        own=1e-3,
+        limit=2e-3,
+        largest=0.1,
+        kl=1e-5,
+        kl_p99=2e-5,
+        top1=0.995,
+    )
+    missing = Cell(model="m", precision="int8", runtime="s", missing="unsupported: because")
+    assert [dict(zip(COLUMNS, row, strict=True)) for row in to_rows([measured])] == [
+        {
+            "model": "m",
+            "precision": "int8",
+            "runtime": "r",
+            "RMS error": "3.0e-03 FAILED",
+            "of limit": "150%",
+            "largest": "1.0e-01",
+            "KL": "1.0e-05",
+            "KL p99": "2.0e-05",
+            "top-1": "99.5%",
+            "greedy text": "the same",
+        }
+    ]
+    page = to_markdown([measured, missing])
+    assert "| m | int8 | r | 3.0e-03 FAILED |" in page and "| m | int8 | s | unsupported: because |" in page
+    assert to_json([missing]) == [
+        {"model": "m", "precision": "int8", "runtime": "s", "missing": "unsupported: because"}
+    ]
