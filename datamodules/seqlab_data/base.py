@@ -57,6 +57,10 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
     def describe(self) -> dict[str, Any]:
         """What a run records of its data: "name", "source", "digest", "splits" and what else is known of it."""
 
+    def place(self, split: str, row: int) -> str | None:
+        """The file of a row of a split, and where in it; None = nothing but its number tells it."""
+        return None
+
     @property
     def position(self) -> tuple[int, int]:
         """(epoch, batch) of the next training batch, derived from how many batches have been trained on."""
