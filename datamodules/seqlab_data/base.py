@@ -103,8 +103,8 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         """Goes on where `state_dict` was taken.
 
         Raises:
-            ValueError: this is other data or, in the middle of an epoch, makes other batches. Only `in_evaluation`
-                matters where nothing is fitted.
+            ValueError: this is other data or, in the middle of an epoch, makes other batches, or the checkpoint does
+                not say so. Only `in_evaluation` matters where nothing is fitted.
         """
         mine = {**self._identity(), "world": self._rank_and_world()[1]}
         if self.trainer is not None and self.trainer.state.fn != TrainerFn.FITTING:
@@ -112,6 +112,11 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         elif not state["batch"]:
             mine = {name: value for name, value in mine.items() if name not in (*self.between_epochs, "world")}
         for name, value in mine.items():
+            if name not in state:
+                raise ValueError(
+                    f"the checkpoint does not say which {name} it was trained with, as those of older versions do not; "
+                    "fit anew, or begin with its weights by --init_from RUN"
+                )
             if state[name] != value:
                 raise ValueError(
                     f"the checkpoint was trained with {name} {state[name]}, this data has {name} {value}; "

@@ -298,6 +298,8 @@ def test_a_checkpoint_of_other_data_is_refused(make: Callable[..., ParallelTextD
     for message, options in others.items():
         with pytest.raises(ValueError, match=f"the checkpoint was trained with {message}"):
             make(**options).load_state_dict(state)
+    with pytest.raises(ValueError, match="the checkpoint does not say which columns it was trained with"):
+        make().load_state_dict({name: value for name, value in state.items() if name != "columns"})
     between = make(max_tokens=50)
     between.load_state_dict({**state, "epoch": 2, "batch": 0})
     assert between.position == (2, 0)
