@@ -46,8 +46,9 @@ def _typed(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     """A command in this process, with lines for its standard input."""
     monkeypatch.chdir(folder)
 
-    def typed(*args: str, lines: str = "", code: int = 0):  # type: ignore[no-untyped-def]
-        monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    def typed(*args: str, lines: str | bytes = "", code: int = 0):  # type: ignore[no-untyped-def]
+        given = lines if isinstance(lines, bytes) else lines.encode()
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
         assert main(list(args)) == code
         return capsys.readouterr()
 
@@ -74,7 +75,13 @@ def test_classify_prints_a_label_and_its_probability(typed: Seqlab) -> None:
     rows = [line.split("\t") for line in typed("classify", "texts", lines="one two\nseven six\n").out.splitlines()]
     assert len(rows) == 2
     assert all(label in NUMBERS and 1 / 7 <= float(probability) <= 1 for label, probability in rows)
-    assert "line 2 of the standard input is empty" in typed("classify", "texts", lines="one\n\n", code=2).err
+
+
+@pytest.mark.parametrize("verb, run", [("translate", "pairs"), ("classify", "texts")])
+def test_a_line_without_text_is_refused(typed: Seqlab, verb: str, run: str) -> None:
+    assert "line 2 of the standard input is empty" in typed(verb, run, lines="one\n \n", code=2).err
+    refused = typed(verb, run, lines=b"one\ntwo\ncaf\xe9\n", code=2).err
+    assert "line 3 of the standard input is not UTF-8 text: byte 3 is 0xe9" in refused
 
 
 def test_predictions_say_where_each_row_is_and_what_the_verbs_say_of_it(typed: Seqlab, folder: Path) -> None:
