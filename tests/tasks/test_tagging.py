@@ -28,7 +28,7 @@ def scores_of(predicted: list[list[str]], true: list[list[str]]) -> dict[str, fl
     metric = EntityScores()
     for guess, truth in zip(predicted, true, strict=True):
         metric.update([guess], [truth])
-    return {name: float(value) for name, value in metric.compute().items()}
+    return {name: float(value) for name, value in metric.compute().items() if "by_length" not in name}
 
 
 def test_entities_by_hand() -> None:
@@ -57,6 +57,17 @@ def test_random_tags_score_as_seqeval_scores_the_corpus() -> None:
     assert 0.1 < found["f1"] < 0.95
     expected = {"precision": precision_score, "recall": recall_score, "f1": f1_score}
     assert found == pytest.approx({name: score(true, predicted) for name, score in expected.items()}, rel=1e-6)
+
+
+def test_f1_by_length_is_that_of_the_sentences_of_this_length() -> None:
+    """Of short ones all are right, of long ones half; those of over 16 words have no entity."""
+    true = [["B-LOC", "O"], ["B-PER"] * 9, ["O"] * 20]
+    predicted = [["B-LOC", "O"], ["B-PER"] * 4 + ["B-LOC"] * 4 + ["O"], ["O"] * 20]
+    metric = EntityScores()
+    metric.update(predicted, true)
+    found = {name: float(value) for name, value in metric.compute().items() if "by_length" in name}
+    expected = f1_score(true[1:2], predicted[1:2])
+    assert found == pytest.approx({"f1_by_length/1-8": 1, "f1_by_length/9-16": expected})
 
 
 def test_which_labels_spell_entities() -> None:
@@ -128,6 +139,7 @@ def test_scores_are_the_corpuss(tmp_path: Path) -> None:
             "val/precision": 2 / 3,
             "val/recall": 2 / 3,
             "val/f1": 2 / 3,
+            "val/f1_by_length/1-8": 2 / 3,
         }
     )
 
