@@ -59,7 +59,7 @@ class AddingDataModule(GeneratedDataModule[LabelledBatch]):
         self,
         *,
         train_lengths: tuple[int, int] = (200, 200),
-        test_lengths: tuple[int, int] = (200, 200),
+        test_lengths: tuple[int, int] = (400, 400),
         num_train: int = 50_000,
         num_eval: int = 1_000,
         batch_size: int = 32,

@@ -37,6 +37,8 @@ def test_splits_differ_and_a_seed_makes_the_same_examples() -> None:
     assert torch.equal(read("train", 3), read("train", 3))
     assert not torch.equal(read("train", 3), read("val", 3)) and not torch.equal(read("train", 3), read("train", 4))
     assert read("test", 3).shape == (4, 300, 2)
+    lengths = {split: examples.lengths for split, examples in AddingDataModule().examples.items()}
+    assert lengths["test"][0] > lengths["train"][1] == lengths["val"][1]
 
 
 def test_with_no_example_left_the_target_counts_for_nothing() -> None:
