@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqlab.batch import LabelledBatch
+from seqlab_data.batch_order import row_numbers
 from seqlab_data.synthetic.generated import Generated, GeneratedDataModule
 
 
@@ -29,7 +30,9 @@ class Sums(Generated[LabelledBatch]):
             inputs[row, : len(values)] = torch.from_numpy(np.stack((values, marks), axis=-1))
             pad_mask[row, : len(values)] = True
         targets = (inputs[..., 0] * inputs[..., 1]).sum(dim=1)
-        return LabelledBatch(inputs, pad_mask, targets if len(indices) else targets.fill_(torch.nan))
+        if not len(indices):
+            targets.fill_(torch.nan)
+        return LabelledBatch(inputs, pad_mask, targets, row_numbers(indices))
 
 
 class AddingDataModule(GeneratedDataModule[LabelledBatch]):
@@ -56,7 +59,7 @@ class AddingDataModule(GeneratedDataModule[LabelledBatch]):
         self,
         *,
         train_lengths: tuple[int, int] = (200, 200),
-        test_lengths: tuple[int, int] = (200, 200),
+        test_lengths: tuple[int, int] = (400, 400),
         num_train: int = 50_000,
         num_eval: int = 1_000,
         batch_size: int = 32,

@@ -22,9 +22,10 @@ def read_arrays(path: str | Path, wanted: Iterable[str], accepted: str) -> dict[
     try:
         if path.is_dir():
             arrays = {file.stem: np.load(file, mmap_mode="r") for file in sorted(path.glob("*.npy"))}
+        elif zipfile.is_zipfile(path):
+            arrays = dict(np.load(path, allow_pickle=False))
         else:
-            loaded = np.load(path, allow_pickle=False)
-            arrays = dict(loaded) if isinstance(loaded, np.lib.npyio.NpzFile) else {}
+            raise ValueError("it is no .npz archive")
     except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} cannot be read: {error}; give {accepted}") from error
     for name in wanted:

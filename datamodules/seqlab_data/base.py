@@ -57,6 +57,10 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
     def describe(self) -> dict[str, Any]:
         """What a run records of its data: "name", "source", "digest", "splits" and what else is known of it."""
 
+    def place(self, split: str, row: int) -> str | None:
+        """The file of a row of a split, and where in it; None = nothing but its number tells it."""
+        return None
+
     @property
     def position(self) -> tuple[int, int]:
         """(epoch, batch) of the next training batch, derived from how many batches have been trained on."""
@@ -99,8 +103,8 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         """Goes on where `state_dict` was taken.
 
         Raises:
-            ValueError: this is other data or, in the middle of an epoch, makes other batches. Only `in_evaluation`
-                matters where nothing is fitted.
+            ValueError: this is other data or, in the middle of an epoch, makes other batches, or the checkpoint does
+                not say so. Only `in_evaluation` matters where nothing is fitted.
         """
         mine = {**self._identity(), "world": self._rank_and_world()[1]}
         if self.trainer is not None and self.trainer.state.fn != TrainerFn.FITTING:
@@ -108,6 +112,11 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         elif not state["batch"]:
             mine = {name: value for name, value in mine.items() if name not in (*self.between_epochs, "world")}
         for name, value in mine.items():
+            if name not in state:
+                raise ValueError(
+                    f"the checkpoint does not say which {name} it was trained with, as those of older versions do not; "
+                    "fit anew, or begin with its weights by --init_from RUN"
+                )
             if state[name] != value:
                 raise ValueError(
                     f"the checkpoint was trained with {name} {state[name]}, this data has {name} {value}; "

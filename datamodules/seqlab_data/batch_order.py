@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
 BatchT = TypeVar("BatchT", covariant=True)
@@ -42,6 +44,11 @@ def batch_indices(
     """
     size = batch_size * world
     return np.array_split(order[batch * size : (batch + 1) * size], world)[rank]
+
+
+def row_numbers(indices: NDArray[np.int64]) -> Tensor:
+    """What a batch says of the rows (B,) that it reads: their indices; -1, (1,), where it reads none."""
+    return torch.from_numpy(indices.copy()) if len(indices) else torch.tensor([-1])
 
 
 class Batches(Dataset[BatchT], Generic[BatchT]):

@@ -122,5 +122,6 @@ def _of_lines(file: Document) -> Iterator[tuple[int, str, str]]:
     for number, line in enumerate(read_lines(file), start=1):
         label, space, text = line.partition(" ")
         if not space:
-            raise ValueError(f"{file.name}, line {number} has no space; a line is a label, a space and a text")
+            wrong = "has no space" if line else "is empty"
+            raise ValueError(f"{file.name}, line {number} {wrong}; a line is a label, a space and a text")
         yield number, text, label

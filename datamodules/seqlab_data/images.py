@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab_data.base import SequenceDataModule, check_at_least, check_split
-from seqlab_data.batch_order import Batches
+from seqlab_data.batch_order import Batches, row_numbers
 from seqlab_data.image_source import Images, read_images
 from seqlab_data.splits import split_of
+
+DIGITS = "scikit-learn's digits"
 
 
 class ImageRows:
@@ -53,7 +55,8 @@ class ImageRows:
         classes = self.classes[torch.from_numpy(wanted)]
         if not len(indices):
             classes.fill_(IGNORE)
-        return LabelledBatch(inputs, torch.ones(inputs.shape[:2], dtype=torch.bool), classes)
+        pad_mask = torch.ones(inputs.shape[:2], dtype=torch.bool)
+        return LabelledBatch(inputs, pad_mask, classes, row_numbers(indices))
 
 
 class ImageDataModule(SequenceDataModule[LabelledBatch]):
@@ -130,13 +133,19 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
         """What a run records of its data."""
         return {
             "name": "images",
-            "source": self.path or "scikit-learn's digits",
+            "source": self.path or DIGITS,
             "digest": self._digest,
             "splits": {name: {"images": len(rows)} for name, rows in self._rows.items()},
             "labels": self.labels,
             "images": self._size,
             "patch_size": self.patch_size,
         }
+
+    def place(self, split: str, row: int) -> str:
+        return self._place(int(self._places[split][row]))
+
+    def _place(self, image: int) -> str:
+        return f"{self.path or DIGITS}, image {image}"
 
     @cached_property
     def _all(self) -> Images:
@@ -177,10 +186,10 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
     def _rows(self) -> dict[str, ImageRows]:
         labels = self._all.labels
         for name, places in self._places.items():
-            if not (known := np.isin(labels[places], self._known)).all():
+            for image in places[~np.isin(labels[places], self._known)]:
                 raise ValueError(
-                    f"the {name} split has the label {str(labels[places][known.argmin()])!r}, which the train split "
-                    f"lacks; it has {', '.join(self.labels)}"
+                    f"{self._place(image)} of the {name} split has the label {str(labels[image])!r}, which the train "
+                    f"split lacks; it has {', '.join(self.labels)}"
                 )
         return {
             name: ImageRows(

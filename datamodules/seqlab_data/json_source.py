@@ -40,7 +40,8 @@ def read_json_lines(document: Document, columns: Sequence[str]) -> Iterator[tupl
         try:
             row = json.loads(line)
         except json.JSONDecodeError as error:
-            raise ValueError(f"{document.name}, line {number} is not JSON: {error}") from error
+            wrong = f"is not JSON: {error}" if line.strip() else "is empty; a line is a JSON object"
+            raise ValueError(f"{document.name}, line {number} {wrong}") from error
         names = ", ".join(row) if isinstance(row, dict) else "nothing"
         for name in columns:
             if not isinstance(row, dict) or name not in row:

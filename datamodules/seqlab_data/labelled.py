@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab_data.annotated import AnnotatedDataModule, class_at
+from seqlab_data.batch_order import row_numbers
 from seqlab_data.buckets import pad, pad_mask
 from seqlab_data.example_source import Example, find_files, read_examples
 from seqlab_data.text_source import Document
@@ -25,10 +26,14 @@ class LabelledRows:
     Args:
         texts: the ids of each, without special tokens.
         classes: (N,) of each text.
+        places: of each text its file and line.
     """
 
-    def __init__(self, texts: list[NDArray[np.int32]], classes: Sequence[int], pad_id: int) -> None:
+    def __init__(
+        self, texts: list[NDArray[np.int32]], classes: Sequence[int], places: Sequence[str], pad_id: int
+    ) -> None:
         self.texts = texts
+        self.places = places
         self.classes = torch.tensor(classes, dtype=torch.int64)
         self.pad_id = pad_id
         self.lengths = np.array([len(text) for text in texts], dtype=np.int64)
@@ -43,7 +48,7 @@ class LabelledRows:
         classes = self.classes[torch.from_numpy(wanted)]
         if not len(indices):
             classes.fill_(IGNORE)
-        return LabelledBatch(pad(texts, self.pad_id), pad_mask(texts), classes)
+        return LabelledBatch(pad(texts, self.pad_id), pad_mask(texts), classes, row_numbers(indices))
 
 
 class LabelledTextDataModule(AnnotatedDataModule[Example, LabelledRows]):
@@ -85,13 +90,15 @@ class LabelledTextDataModule(AnnotatedDataModule[Example, LabelledRows]):
     def _encode(self, split: str, examples: list[tuple[Example, NDArray[np.int32]]]) -> LabelledRows:
         texts: list[NDArray[np.int32]] = []
         classes: list[int] = []
+        places: list[str] = []
         for example, ids in examples:
             of_label = class_at(example.place, example.label, self._class_of)
             fitting = self._fit(split, example.place, ids, room=self.max_len)
             if fitting is not None:
                 texts += fitting
                 classes.append(of_label)
-        return LabelledRows(texts, classes, self.tokenizer.pad_id)
+                places.append(example.place)
+        return LabelledRows(texts, classes, places, self.tokenizer.pad_id)
 
     def _identity(self) -> dict[str, int | str]:
         return {**super()._identity(), "columns": f"{self.text}, {self.label}"}

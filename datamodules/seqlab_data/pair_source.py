@@ -79,7 +79,8 @@ def read_pairs(documents: tuple[Document, ...], columns: tuple[str, str] = COLUM
     read = Pairs(documents, [Pair(source, tuple(references)) for source, *references in fields])
     for row, pair in enumerate(read.pairs):
         if not pair.references:
-            raise ValueError(f"{read.place(row)} has no TAB; a line is source<TAB>target[<TAB>more references]")
+            wrong = "has no TAB" if pair.source.strip() else "is empty"
+            raise ValueError(f"{read.place(row)} {wrong}; a line is source<TAB>target[<TAB>more references]")
         if not all(text.strip() for text in (pair.source, *pair.references)):
             side = "target" if pair.source.strip() else "source"
             raise ValueError(f"{read.place(row)} has an empty {side}; both sides of a pair must hold text")

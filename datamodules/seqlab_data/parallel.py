@@ -10,11 +10,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, PairBatch
 from seqlab_data.base import tokenizer_digest
+from seqlab_data.batch_order import row_numbers
 from seqlab_data.buckets import pad, pad_mask
 from seqlab_data.dates import SPLITS, dates
 from seqlab_data.encoded_texts import EncodedTexts, encode_texts
@@ -30,6 +30,7 @@ class PairRows:
     Args:
         sources, targets: the ids of each, without special tokens.
         kept: (N,) the line of each pair in its file, counted from 0.
+        places: (N,) its file or files and that line.
         source_tokenizer, target_tokenizer: whose special tokens are put around them.
     """
 
@@ -38,12 +39,14 @@ class PairRows:
         sources: list[NDArray[np.int32]],
         targets: list[NDArray[np.int32]],
         kept: list[int],
+        places: list[str],
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
     ) -> None:
         self.sources = [np.append(ids, np.int32(source_tokenizer.eos_id)) for ids in sources]
         self.targets = [np.append(ids, np.int32(target_tokenizer.eos_id)) for ids in targets]
         self.kept = kept
+        self.places = places
         self.bos_id = np.int32(target_tokenizer.bos_id)
         self.pad_ids = source_tokenizer.pad_id, target_tokenizer.pad_id
         self.lengths = np.array(
@@ -65,11 +68,10 @@ class PairRows:
             source_mask=pad_mask(sources),
             tokens=pad([np.append(self.bos_id, target[:-1]) for target in targets], target_pad),
             targets=pad(targets, IGNORE),
-            rows=torch.from_numpy(wanted.copy()),
+            rows=row_numbers(indices),
         )
         if not len(indices):
             batch.targets.fill_(IGNORE)
-            batch.rows.fill_(-1)
         return batch
 
 
@@ -200,7 +202,8 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
             if fitting is not None:
                 kept[line] = fitting
         sources, targets = ([pair[side] for pair in kept.values()] for side in (0, 1))
-        return PairRows(sources, targets, list(kept), self.source_tokenizer, self.tokenizer)
+        places = [read.place(line) for line in kept]
+        return PairRows(sources, targets, list(kept), places, self.source_tokenizer, self.tokenizer)
 
     def _identity(self) -> dict[str, int | str]:
         return {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections import Counter
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
@@ -23,9 +24,11 @@ class Sentences(Rows[BatchT], Protocol[BatchT]):
 
     Attributes:
         lengths: (N,) how many tokens each row has.
+        places: (N,) the file of each row, and where in it.
     """
 
     lengths: NDArray[np.int64]
+    places: Sequence[str]
 
 
 RowsT = TypeVar("RowsT", bound=Sentences[Any])
@@ -71,6 +74,9 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
         """For each reason how many rows were dropped or cut."""
         self._rows  # noqa: B018 (reads them)
         return dict(self._dropped)
+
+    def place(self, split: str, row: int) -> str:
+        return self._rows[split].places[row]
 
     @abstractmethod
     def _read(self) -> dict[str, RowsT]:

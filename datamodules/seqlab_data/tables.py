@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab_data.annotated import class_at
 from seqlab_data.base import check_split
+from seqlab_data.batch_order import row_numbers
 from seqlab_data.buckets import pad, pad_mask
 from seqlab_data.sentences import OnLong, SentenceDataModule
 from seqlab_data.splits import complete_splits
@@ -29,11 +30,15 @@ class TableRows:
     Args:
         inputs: (T, F) float32 of each.
         targets: of each a class, () int64, a number, () float32, or 0s and 1s, (C,) or (T, C) float32.
+        places: of each its file and row.
     """
 
-    def __init__(self, inputs: Sequence[NDArray[np.float32]], targets: Sequence[NDArray[Any]]) -> None:
+    def __init__(
+        self, inputs: Sequence[NDArray[np.float32]], targets: Sequence[NDArray[Any]], places: Sequence[str]
+    ) -> None:
         self.inputs = inputs
         self.targets = targets
+        self.places = places
         self.lengths = np.array([len(some) for some in inputs], dtype=np.int64)
 
     def __len__(self) -> int:
@@ -47,7 +52,7 @@ class TableRows:
         targets = pad(found, np.nan) if found[0].ndim == 2 else torch.from_numpy(np.stack(found))
         if not len(indices):
             targets.fill_(torch.nan if targets.is_floating_point() else IGNORE)
-        return LabelledBatch(pad(inputs, 0.0), pad_mask(inputs), targets)
+        return LabelledBatch(pad(inputs, 0.0), pad_mask(inputs), targets, row_numbers(indices))
 
 
 class TableDataModule(SentenceDataModule[LabelledBatch, TableRows]):
@@ -168,6 +173,7 @@ class TableDataModule(SentenceDataModule[LabelledBatch, TableRows]):
         classes = {label: number for number, label in enumerate(self.labels)}
         inputs: list[NDArray[np.float32]] = []
         targets: list[NDArray[Any]] = []
+        places: list[str] = []
         for row in examples:
             target = (
                 np.array(class_at(row.place, row.target, classes))
@@ -179,7 +185,8 @@ class TableDataModule(SentenceDataModule[LabelledBatch, TableRows]):
             if fitting is not None:
                 inputs.append(fitting[0])
                 targets.append(fitting[1] if by_frame else target)
-        return TableRows(inputs, targets)
+                places.append(row.place)
+        return TableRows(inputs, targets, places)
 
     @cached_property
     def _digest(self) -> str:

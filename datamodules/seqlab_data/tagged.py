@@ -5,7 +5,7 @@ B batch, T length.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab_data.annotated import AnnotatedDataModule, class_at
+from seqlab_data.batch_order import row_numbers
 from seqlab_data.buckets import pad, pad_mask
 from seqlab_data.conll_source import TaggedSentence, find_file, read_tagged
 from seqlab_data.text_source import Document
@@ -25,11 +26,19 @@ class TaggedRows:
     Args:
         texts: the ids of each, one a word.
         tags: the classes of each, as many.
+        places: of each its file and first line.
     """
 
-    def __init__(self, texts: list[NDArray[np.int32]], tags: list[NDArray[np.int32]], pad_id: int) -> None:
+    def __init__(
+        self,
+        texts: list[NDArray[np.int32]],
+        tags: list[NDArray[np.int32]],
+        places: Sequence[str],
+        pad_id: int,
+    ) -> None:
         self.texts = texts
         self.tags = tags
+        self.places = places
         self.pad_id = pad_id
         self.lengths = np.array([len(text) for text in texts], dtype=np.int64)
 
@@ -43,7 +52,7 @@ class TaggedRows:
         targets = pad([self.tags[i] for i in wanted], IGNORE)
         if not len(indices):
             targets.fill_(IGNORE)
-        return LabelledBatch(pad(texts, self.pad_id), pad_mask(texts), targets)
+        return LabelledBatch(pad(texts, self.pad_id), pad_mask(texts), targets, row_numbers(indices))
 
 
 class TaggedTextDataModule(AnnotatedDataModule[TaggedSentence, TaggedRows]):
@@ -91,6 +100,7 @@ class TaggedTextDataModule(AnnotatedDataModule[TaggedSentence, TaggedRows]):
     def _encode(self, split: str, examples: list[tuple[TaggedSentence, NDArray[np.int32]]]) -> TaggedRows:
         texts: list[NDArray[np.int32]] = []
         tags: list[NDArray[np.int32]] = []
+        places: list[str] = []
         for sentence, ids in examples:
             check_words(sentence)
             classes = [class_at(sentence.place(k), tag, self._class_of) for k, tag in enumerate(sentence.tags)]
@@ -98,7 +108,8 @@ class TaggedTextDataModule(AnnotatedDataModule[TaggedSentence, TaggedRows]):
             if row is not None:
                 texts.append(row[0])
                 tags.append(row[1])
-        return TaggedRows(texts, tags, self.tokenizer.pad_id)
+                places.append(sentence.place())
+        return TaggedRows(texts, tags, places, self.tokenizer.pad_id)
 
     def _identity(self) -> dict[str, int | str]:
         return {**super()._identity(), "columns": ", ".join(self.columns)}

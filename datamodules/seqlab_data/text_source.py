@@ -43,8 +43,9 @@ class Document:
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
             wrong = f"byte {error.start} is 0x{data[error.start]:02x} ({error.reason})"
-            raise ValueError(f"{self.name} is not UTF-8 text: {wrong}") from error
+            raise ValueError(f"{self.name}, line {line} is not UTF-8 text: {wrong}") from error
 
 
 def find_documents(path: str | Sequence[str] | None) -> list[Document]:

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, TokenBatch
+from seqlab_data.batch_order import row_numbers
 from seqlab_data.text_counts import TextCounts
 from seqlab_data.token_cache import TokenFile
 
@@ -53,7 +54,8 @@ class Windows:
         ignored = again if len(indices) else np.ones_like(again)
         amounts = [np.where(ignored, 0, amount).sum(axis=1) for amount in self.counts.of(tokens, targets)]
         targets[ignored] = IGNORE
-        return TokenBatch(*map(torch.from_numpy, (tokens, targets, *amounts)))
+        batch = TokenBatch(*map(torch.from_numpy, (tokens, targets, *amounts)))
+        return batch._replace(rows=row_numbers(indices))
 
     def _tokens(self) -> NDArray[Any]:
         if self._stream is None:

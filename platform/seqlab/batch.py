@@ -21,6 +21,7 @@ class TokenBatch(NamedTuple):
         targets: (B, T) int64, the token that follows each of `tokens`, or `IGNORE`.
         num_chars: (B,) int64, characters of source text that the window's counted targets stand for.
         num_bytes, num_words: the same of bytes and of words, each newline being one more; None = unknown.
+        rows: (B,) int64, the places of the windows in their split, -1 where nothing counts; None = unknown.
     """
 
     tokens: Tensor
@@ -28,6 +29,7 @@ class TokenBatch(NamedTuple):
     num_chars: Tensor
     num_bytes: Tensor | None = None
     num_words: Tensor | None = None
+    rows: Tensor | None = None
 
 
 class PairBatch(NamedTuple):
@@ -38,7 +40,8 @@ class PairBatch(NamedTuple):
         source_mask: (B, S) bool, True = a real token.
         tokens: (B, T) int64, what the decoder reads: bos, then the target.
         targets: (B, T) int64, what it predicts: the target, then eos; `IGNORE` at pads.
-        rows: (B,) int64, the places of the pairs in their split, where their references are found.
+        rows: (B,) int64, the places of the pairs in their split, where their references are found; -1 where nothing
+            counts.
     """
 
     source: Tensor
@@ -56,8 +59,10 @@ class LabelledBatch(NamedTuple):
         pad_mask: (B, T) bool, True = a real token.
         targets: (B,) int64 classes, (B, T) int64 tags with `IGNORE` at pads; or float32, not a number where nothing
             counts: (B,) numbers, or 0 or 1 for each of C labels, (B, C), or for each frame's, (B, T, C).
+        rows: (B,) int64, the places of the sequences in their split, -1 where nothing counts; None = unknown.
     """
 
     inputs: Tensor
     pad_mask: Tensor
     targets: Tensor
+    rows: Tensor | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,7 +74,7 @@ def translate(options: argparse.Namespace) -> int:
         raise ValueError(f"--n-best must be from 1 to the number of beams, {options.beams}; got {options.n_best}")
     repetition = Repetition(penalty=options.repetition_penalty, ngram=options.no_repeat_ngram)
     reader = _source_reader(options)
-    lines = (line.rstrip("\n") for line in sys.stdin)
+    lines = _input_lines()
     numbers = itertools.count(1)
     while texts := list(itertools.islice(lines, LINES_AT_ONCE)):
         written = translate(
@@ -115,10 +115,7 @@ def _source_reader(options: argparse.Namespace) -> SourceReader:
 
 def classify(options: argparse.Namespace) -> int:
     probabilities, labels = _classifier(options)
-    for number, line in enumerate(sys.stdin, start=1):
-        text = line.rstrip("\n")
-        if not text.strip():
-            raise ValueError(f"line {number} of the standard input is empty; give one text a line")
+    for text in _input_lines():
         found = probabilities(text)
         if found.ndim > 1:
             tagged = zip(text.split(), found.argmax(axis=-1).tolist(), strict=True)
@@ -126,6 +123,24 @@ def classify(options: argparse.Namespace) -> int:
         else:
             print(f"{labels[int(found.argmax())]}\t{found.max():.4f}", flush=True)
     return 0
+
+
+def _input_lines() -> Iterator[str]:
+    """The lines of the standard input, without their ends.
+
+    Raises:
+        ValueError: one is empty or not UTF-8.
+    """
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        place = f"line {number} of the standard input"
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            wrong = f"byte {error.start} is 0x{line[error.start]:02x}"
+            raise ValueError(f"{place} is not UTF-8 text: {wrong}") from error
+        if not text.strip():
+            raise ValueError(f"{place} is empty; give one text a line")
+        yield text.rstrip("\r\n")
 
 
 def _classifier(options: argparse.Namespace) -> tuple[Callable[[str], Any], Sequence[str]]:

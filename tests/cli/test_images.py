@@ -31,7 +31,7 @@ def test_a_small_vit_learns_digits_and_its_checkpoint_scores_the_same(
     scores = seqlab("test", "--config", "image/vit", *small, f"--ckpt_path={run}").stdout
     found = re.search(r"test/accuracy\W+([\d.]+)", scores)
     assert found is not None and float(found[1]) > 0.7  # a tenth by chance
-    monkeypatch.setattr("sys.stdin", io.StringIO("7\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"7\n")))
     assert "classify reads texts" in seqlab("classify", run, code=2).stderr
 
 

@@ -105,15 +105,19 @@ def test_evaluation_of_a_run(verb: str, fitted: Fitted, inside: Inside) -> None:
     assert "bits_per_char" in done.stdout
 
 
-def test_predict_writes_a_file(fitted: Fitted, inside: Inside) -> None:
-    import torch
-
+def test_predict_writes_a_file_of_the_surprise_of_each_target(fitted: Fitted, inside: Inside) -> None:
     folder, _ = fitted
-    inside(folder)(
-        "predict", "--config", "lm/attention-rope", *TINY[:5], "--ckpt_path", "first", "--out", "surprise.pt"
-    )
-    batches = torch.load(folder / "surprise.pt", weights_only=True)
-    assert batches[0].shape[1] == 16 and (batches[0] >= 0).all()
+    options = ["--config", "lm/attention-rope", *TINY[:5], "--ckpt_path", "first"]
+    inside(folder)("predict", *options, "--out", "surprise.jsonl")
+    rows = [json.loads(line) for line in (folder / "surprise.jsonl").read_text().splitlines()]
+    assert [row["row"] for row in rows] == list(range(len(rows)))
+    nats = [nat for row in rows for nat in row["nats"]]
+    assert {len(row["nats"]) for row in rows[:-1]} == {16}
+    tested = inside(folder)("test", *options).stdout
+    (loss,) = [line.split("│")[2].strip() for line in tested.splitlines() if "test/loss " in line]
+    assert float(loss) == pytest.approx(sum(nats) / len(nats), rel=1e-5)
+    refused = inside(folder)("predict", *options, "--out", "nowhere/surprise.jsonl", code=2).stderr
+    assert "there is no folder nowhere" in refused
 
 
 def test_configs_are_listed_and_printed(tmp_path: Path, inside: Inside) -> None:

@@ -43,10 +43,10 @@ def test_it_learns_and_tags_lines_as_the_file_does(
     f1 = float(re.search(r"val/f1\W+([\d.]+)", scores)[1])  # type: ignore[index]
     assert f1 > 0.95
     # Rome is part of a name after Emmy and a place elsewhere: what is before a word decides.
-    monkeypatch.setattr("sys.stdin", io.StringIO("goes Emmy Rome to Rome\nAda Oslo and Oslo\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"goes Emmy Rome to Rome\nAda Oslo and Oslo\n")))
     tagged = "goes\tO\nEmmy\tB-PER\nRome\tI-PER\nto\tO\nRome\tB-LOC\n\nAda\tB-PER\nOslo\tI-PER\nand\tO\nOslo\tB-LOC\n\n"
     assert seqlab("classify", run).stdout == tagged
-    monkeypatch.setattr("sys.stdin", io.StringIO("Ada\n \n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Ada\n \n")))
     assert "line 2 of the standard input is empty" in seqlab("classify", run, code=2).stderr
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import warnings
 from pathlib import Path
 
@@ -45,8 +46,9 @@ def _typed(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     """A command in this process, with lines for its standard input."""
     monkeypatch.chdir(folder)
 
-    def typed(*args: str, lines: str = "", code: int = 0):  # type: ignore[no-untyped-def]
-        monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+    def typed(*args: str, lines: str | bytes = "", code: int = 0):  # type: ignore[no-untyped-def]
+        given = lines if isinstance(lines, bytes) else lines.encode()
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
         assert main(list(args)) == code
         return capsys.readouterr()
 
@@ -73,7 +75,33 @@ def test_classify_prints_a_label_and_its_probability(typed: Seqlab) -> None:
     rows = [line.split("\t") for line in typed("classify", "texts", lines="one two\nseven six\n").out.splitlines()]
     assert len(rows) == 2
     assert all(label in NUMBERS and 1 / 7 <= float(probability) <= 1 for label, probability in rows)
-    assert "line 2 of the standard input is empty" in typed("classify", "texts", lines="one\n\n", code=2).err
+
+
+@pytest.mark.parametrize("verb, run", [("translate", "pairs"), ("classify", "texts")])
+def test_a_line_without_text_is_refused(typed: Seqlab, verb: str, run: str) -> None:
+    assert "line 2 of the standard input is empty" in typed(verb, run, lines="one\n \n", code=2).err
+    refused = typed(verb, run, lines=b"one\ntwo\ncaf\xe9\n", code=2).err
+    assert "line 3 of the standard input is not UTF-8 text: byte 3 is 0xe9" in refused
+
+
+def test_predictions_say_where_each_row_is_and_what_the_verbs_say_of_it(typed: Seqlab, folder: Path) -> None:
+    """Of all pairs, and of the texts that are divided off for a test."""
+    pairs = ["translate/rnn", *(f"--data.{split}=pairs.tsv" for split in ("train", "val", "test"))]
+    texts = ["classify/bag-of-words", "--data.train=labelled.txt", "--data.val=labelled.txt"]
+    for name, verb, says, config in (
+        ("pairs", "translate", "text", [*pairs, "--model.model.d_model=32"]),
+        ("texts", "classify", "label", texts),
+    ):
+        typed("predict", "--config", *config, f"--ckpt_path={name}", f"--out={name}.jsonl")
+        found = [json.loads(line) for line in (folder / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+        file, *numbers = {part for row in found for part in row["place"].split(", line ") if not part.isdigit()}
+        assert not numbers and [row["row"] for row in found] == list(range(len(found)))
+        lines = (folder / file).read_text(encoding="utf-8").splitlines()
+        rows = [lines[int(row["place"].rpartition(" ")[2]) - 1] for row in found]
+        assert 1 < len(rows) <= len(lines) and (rows == lines) == (name == "pairs")
+        sources = (row.split("\t")[0] if name == "pairs" else row.partition(" ")[2] for row in rows)
+        said = typed(verb, name, lines="".join(f"{source}\n" for source in sources)).out.splitlines()
+        assert [row[says] for row in found] == [line.partition("\t")[0] for line in said]
 
 
 def test_a_verb_for_another_model_is_refused(typed: Seqlab) -> None:

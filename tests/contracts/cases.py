@@ -258,6 +258,7 @@ MIXERS = [
     _cross("cross-attention"),
     _cross("cross-attention-grouped", num_heads=4, bias=False),
     _aligned("additive", AdditiveAttention, additive_attention),
+    _aligned("additive-dot", partial(AdditiveAttention, score=Dot), partial(additive_attention, score="dot")),
     _luong("multiplicative", {"score": "general"}),
     _luong("multiplicative-dot-gru", {"score": "dot", "cell": "gru"}, score=Dot, recurrence=GRU),
     _luong("multiplicative-concat", {"score": "concat"}, score=Additive),

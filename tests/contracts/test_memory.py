@@ -80,6 +80,16 @@ def test_a_state_given_is_used_and_its_memory_never_changes(case: MixerCase) -> 
 
 
 @mixers
+def test_no_two_entries_of_memory_are_one_tensor(case: MixerCase) -> None:
+    """In a graph each is an output of its own."""
+    mixer, _, memory = _built(case)
+    pointers = [
+        entry.data_ptr() for name, entry in mixer.init_state(BATCH, memory).items() if name.startswith("memory_")
+    ]
+    assert len(pointers) == len(set(pointers)) == 3
+
+
+@mixers
 def test_a_row_without_memory_attends_to_nothing(case: MixerCase) -> None:
     mixer, x, memory = _built(case)
     mask = torch.ones(BATCH, SOURCE, dtype=torch.bool)

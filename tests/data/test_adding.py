@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from seqlab_data import AddingDataModule
 
 def test_the_target_is_the_sum_of_the_two_marked_numbers() -> None:
     data = AddingDataModule(train_lengths=(5, 30), num_train=300)
-    inputs, pad_mask, targets = data.examples["train"].read(np.arange(300))
+    inputs, pad_mask, targets, _ = data.examples["train"].read(np.arange(300))
     assert inputs.shape == (300, 30, 2) and inputs[..., 0].min() >= 0 and inputs[..., 0].max() < 1
     lengths, places = pad_mask.sum(dim=1), set()
     assert lengths.min() == 5 and lengths.max() == 30
@@ -30,9 +32,13 @@ def test_splits_differ_and_a_seed_makes_the_same_examples() -> None:
     def read(split: str, seed: int) -> torch.Tensor:
         return AddingDataModule(seed=seed, test_lengths=(300, 300)).examples[split].read(np.arange(4)).inputs
 
+    made = np.ascontiguousarray(read("train", 3).numpy(), dtype="<f4")
+    assert hashlib.sha256(made.tobytes()).hexdigest().startswith("dc5e48afae687e91")
     assert torch.equal(read("train", 3), read("train", 3))
     assert not torch.equal(read("train", 3), read("val", 3)) and not torch.equal(read("train", 3), read("train", 4))
     assert read("test", 3).shape == (4, 300, 2)
+    lengths = {split: examples.lengths for split, examples in AddingDataModule().examples.items()}
+    assert lengths["test"][0] > lengths["train"][1] == lengths["val"][1]
 
 
 def test_with_no_example_left_the_target_counts_for_nothing() -> None:

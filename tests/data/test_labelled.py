@@ -113,8 +113,9 @@ def test_a_quoted_cell_may_hold_lines_and_errors_name_the_line_where_a_row_begin
         ("x.jsonl", '{"text": "a\\ud800", "label": 1}', r"x\.jsonl, line 1 holds a lone surrogate"),
         ("x.csv", "\ufeff", r"x\.csv is empty but for a byte-order mark"),
         ("x.dev", "1 a\n1\n", r"x\.dev, line 2 has no space; a line is a label, a space and a text"),
+        ("x.dev", "1 a\n\n1 b\n", r"x\.dev, line 2 is empty; a line is a label, a space and a text"),
         ("x.dev", "1 a\n1 \n", r"x\.dev, line 2 has an empty text"),
-        ("x.dev", b"1 a\n1 \xff\n", r"x\.dev is not UTF-8 text: byte 6 is 0xff"),
+        ("x.dev", b"1 a\n1 \xff\n", r"x\.dev, line 2 is not UTF-8 text: byte 6 is 0xff"),
         ("x.dev", "", r"x\.dev is empty"),
     ],
 )

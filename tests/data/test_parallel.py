@@ -144,6 +144,7 @@ def test_long_pairs_are_dropped_or_cut_and_counted(
     assert data.dropped == data.describe()["dropped"] == {reason: 1}
     assert capsys.readouterr().err == f"data: {reason}: 1\n"
     assert data.references("train") == [[["x y"], ["y z z z"], ["x"]][row] for row in rows]
+    assert [data.place("train", k).partition(", ")[2] for k in range(len(rows))] == [f"line {row + 1}" for row in rows]
     [batch] = data.train_dataloader()
     texts = {
         row: data.tokenizer.decode(targets[targets != IGNORE].tolist())
@@ -168,11 +169,11 @@ def test_nothing_is_said_where_nothing_is_dropped(
     "train, message",
     [
         ("a\tb\na b\n", r"train\.tsv, line 2 has no TAB; a line is source<TAB>target"),
-        ("a\tb\n\na\tb\n", r"train\.tsv, line 2 has no TAB"),
+        ("a\tb\n\na\tb\n", r"train\.tsv, line 2 is empty; a line is source<TAB>target"),
         ("a\tb\n\tb\n", r"train\.tsv, line 2 has an empty source"),
         ("a\tb\na\t \n", r"train\.tsv, line 2 has an empty target"),
         ("a\tb\na\tb\t\n", r"train\.tsv, line 2 has an empty target"),
-        (b"a\tb\nc\xff\td\n", r"train\.tsv is not UTF-8 text: byte 5 is 0xff"),
+        (b"a\tb\nc\xff\td\n", r"train\.tsv, line 2 is not UTF-8 text: byte 5 is 0xff"),
         ("", r"train\.tsv is empty"),
         ("a\tb\n" + "a " * 10 + "\tb\n", r"train\.tsv, line 2 has a text of 10 tokens, but data\.max_len 10 .* for 9"),
         ("a\tb\na\t" + "b " * 11, r"train\.tsv, line 2 has a text of 11 tokens"),
@@ -297,6 +298,8 @@ def test_a_checkpoint_of_other_data_is_refused(make: Callable[..., ParallelTextD
     for message, options in others.items():
         with pytest.raises(ValueError, match=f"the checkpoint was trained with {message}"):
             make(**options).load_state_dict(state)
+    with pytest.raises(ValueError, match="the checkpoint does not say which columns it was trained with"):
+        make().load_state_dict({name: value for name, value in state.items() if name != "columns"})
     between = make(max_tokens=50)
     between.load_state_dict({**state, "epoch": 2, "batch": 0})
     assert between.position == (2, 0)

@@ -135,6 +135,7 @@ def test_long_sequences_are_dropped_or_cut_with_their_frames(tmp_path: Path, on_
     data = TableDataModule(path, val=path, test=path, max_len=3, on_long=on_long)  # type: ignore[arg-type]
     reason = f"over 3 frames, {'dropped' if on_long == 'drop' else 'cut'}"
     assert data.dropped == {f"{split}: {reason}": 1 for split in ("train", "val", "test")}
+    assert data.place("train", len(lengths) - 1).endswith("x.parquet, row 1")
     rows = data._rows["train"]
     assert [len(row) for row in rows.inputs] == [len(row) for row in rows.targets] == lengths
     assert on_long == "drop" or rows.targets[0].tolist() == [[1], [0], [1]]

@@ -71,7 +71,7 @@ def test_columns_are_separated_by_tabs_where_there_is_one(tmp_path: Path) -> Non
         ("a\tO\nb\t\n", r"x\.conll, line 2 has one column, 'b'"),
         ("", r"x\.conll is empty"),
         ("\n \n-DOCSTART- O\n", r"x\.conll holds no sentence; give a file of `token tag` lines"),
-        (b"a O\n\xff O\n", r"x\.conll is not UTF-8 text: byte 4 is 0xff"),
+        (b"a O\n\xff O\n", r"x\.conll, line 2 is not UTF-8 text: byte 4 is 0xff"),
     ],
 )
 def test_bad_files_are_refused_with_file_and_line(tmp_path: Path, content: str | bytes, message: str) -> None:
@@ -156,6 +156,8 @@ def test_long_sentences_are_dropped_or_cut_and_counted(
     assert data.dropped == data.describe()["dropped"] == {reason: 1}
     assert capsys.readouterr().err == f"data: {reason}: 1\n"
     [batch] = data.train_dataloader()
+    assert batch.rows is not None and batch.rows.tolist() == list(range(len(lengths)))
+    assert data.place("train", len(lengths) - 1).endswith(f"line {SENTENCES[-1][2]}")
     assert batch.pad_mask.sum(dim=1).tolist() == lengths
     assert ((batch.targets != IGNORE) == batch.pad_mask).all()
 

@@ -136,7 +136,7 @@ def test_a_split_shorter_than_a_window_is_refused_with_file_and_byte(
 @pytest.mark.parametrize(
     "content, message",
     [
-        (b"abc\xff" + b"x" * 1000, r"bad\.txt is not UTF-8 text: byte 3"),
+        (b"abc\xff" + b"x" * 1000, r"bad\.txt, line 1 is not UTF-8 text: byte 3"),
         (b"", r"bad\.txt is empty"),
         (b"short", r"bad\.txt, byte 0"),
     ],

@@ -34,7 +34,8 @@ def test_every_token_after_the_first_is_predicted_once_from_the_one_before(
     windows, stream = make_windows(tmp_path, seq_len + extra, seq_len)
     pairs, words = [], 0
     for i in range(len(windows)):
-        tokens, targets, num_chars, num_bytes, num_words = windows.read(np.array([i]))
+        tokens, targets, num_chars, num_bytes, num_words, rows = windows.read(np.array([i]))
+        assert rows is not None and rows.tolist() == [i]
         assert tokens.shape == targets.shape == (1, seq_len)
         assert (tokens != IGNORE).all()
         kept = targets[0] != IGNORE

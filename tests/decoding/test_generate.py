@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from contracts.cases import D_MODEL
+from contracts.cases import D_MODEL, MIXERS, MixerCase
 from contracts.subjects import VOCAB_SIZE, decoder_subject
 from seqlab.attention import Attention
-from seqlab.decoding import GREEDY, Sampling, choose, generate
+from seqlab.decoding import GREEDY, Sampling, beam_search, choose, generate
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models import DecoderLM
 from seqlab.positions import Learned, NoPositions, RoPE
@@ -44,6 +44,21 @@ def whole_sequences(model: DecoderLM, prompt: list[int], count: int, sampling: S
 def test_batched_and_cached_equals_one_by_one_and_uncached(model: DecoderLM, sampling: Sampling) -> None:
     batched = generate(TorchDecoder(model), PROMPTS, max_new_tokens=12, sampling=sampling)
     assert batched == [whole_sequences(model, prompt, 12, sampling, row) for row, prompt in enumerate(PROMPTS)]
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in MIXERS if case.causal and not case.memory], ids=lambda case: case.name
+)
+def test_over_every_mixer(case: MixerCase) -> None:
+    """Ragged prompts padded on the left, a cache and a batch change nothing, and a beam of one is greedy."""
+    model = decoder_subject(case.factory, RoPE if case.attends else NoPositions).module
+    # A prefix that sees itself whole is read in one call.
+    prompts = [prompt for prompt in PROMPTS if len(prompt) >= model.first_call]
+    decoder = TorchDecoder(model)
+    greedy = generate(decoder, prompts, max_new_tokens=6)
+    assert greedy == [whole_sequences(model, prompt, 6, GREEDY, row) for row, prompt in enumerate(prompts)]
+    found = beam_search(decoder, prompts, beams=1, max_new_tokens=6)
+    assert [best.tokens for [best] in found] == greedy
 
 
 def test_seeds_reproduce_and_differ(model: DecoderLM) -> None:

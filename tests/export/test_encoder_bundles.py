@@ -17,7 +17,14 @@ from torch import Tensor, nn
 from contracts.subjects import randomized
 from export.test_runner import BARE
 from export.toys import TOKENIZER
-from seqlab.attention import AdditiveAttention, Attention, Bidirectional, GatedLinearAttention, MultiplicativeAttention
+from seqlab.attention import (
+    AdditiveAttention,
+    Attention,
+    Bidirectional,
+    Dot,
+    GatedLinearAttention,
+    MultiplicativeAttention,
+)
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.decoding.translate import SourceReader, translate
 from seqlab.models import BagOfWords, Classifier, Encoder, EncoderDecoder, MaskedLM, RNNSeq2Seq, Tagger
@@ -64,6 +71,7 @@ WRITING = {
     "transformer": to_target(partial(Attention, num_heads=2), encoder(), Sinusoidal),
     "additive": to_target(AdditiveAttention),
     "multiplicative": to_target(MultiplicativeAttention),
+    "dot": to_target(partial(AdditiveAttention, score=Dot)),
     "linear": to_target(GatedLinearAttention, encoder(GatedLinearAttention, NoPositions)),
 }
 

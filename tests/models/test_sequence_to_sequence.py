@@ -11,7 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from contracts.subjects import randomized
-from seqlab.attention import AdditiveAttention, Attention, Bidirectional, CrossAttention, MultiplicativeAttention
+from seqlab.attention import (
+    Additive,
+    AdditiveAttention,
+    Attention,
+    Bidirectional,
+    CrossAttention,
+    Dot,
+    MultiplicativeAttention,
+)
 from seqlab.decoding import Sampling, choose, generate
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models import Encoder, EncoderDecoder, RNNSeq2Seq
@@ -77,7 +85,11 @@ MODELS: dict[str, Callable[[], Any]] = {
     "transformer-pre-norm-rope": partial(transformer, norm_place="pre", positions=RoPE, tie_embeddings="none"),
     "transformer-learned": partial(transformer, positions=Learned),
     "additive": partial(recurrent, AdditiveAttention, num_layers=1),
-    "multiplicative": partial(recurrent, partial(MultiplicativeAttention, input_feeding=True), num_layers=1),
+    "dot-from-the-previous-state": partial(recurrent, partial(AdditiveAttention, score=Dot), num_layers=1),
+    "multiplicative-dot": partial(recurrent, partial(MultiplicativeAttention, score=Dot), num_layers=1),
+    "multiplicative-concat": partial(recurrent, partial(MultiplicativeAttention, score=Additive), num_layers=1),
+    "multiplicative-local": partial(recurrent, partial(MultiplicativeAttention, window=2), num_layers=1),
+    "multiplicative-fed": partial(recurrent, partial(MultiplicativeAttention, input_feeding=True), num_layers=1),
     "hybrid": partial(recurrent, [Mamba, AdditiveAttention], num_layers=2),
     "gru": rnn,
     "rnn-fed": partial(rnn, recurrence=RNN, feed_context=True),
@@ -140,17 +152,19 @@ def test_the_source_and_what_was_written_count_and_the_future_does_not(name: str
 
 @models
 def test_text_of_a_batch_is_that_of_each_alone_uncached(name: str) -> None:
+    """With forced beginnings of different lengths, padded on the left."""
     model, source, mask, _ = built(name)
     sampling = Sampling(temperature=3.0, seed=5)
     decoder = TorchDecoder(model, model.begin(source, mask))
-    written = generate(decoder, [[1]] * 3, max_new_tokens=7, sampling=sampling)
-    for row in range(3):
+    forced = [[1], [1, 4, 2], [1, 3]]
+    written = generate(decoder, forced, max_new_tokens=7, sampling=sampling)
+    for row, prefix in enumerate(forced):
         start = model.begin(source[row : row + 1, : int(mask[row].sum())])
-        tokens = [1]
+        tokens = list(prefix)
         for step in range(7):
             logits, _ = model(torch.tensor([tokens]), start)
             tokens.append(choose(logits[0, -1].detach().numpy(), sampling, step=step, row=row))
-        assert written[row] == tokens[1:]
+        assert written[row] == tokens[len(prefix) :]
     assert len({token for tokens in written for token in tokens}) > 3
 
 

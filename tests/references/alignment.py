@@ -11,7 +11,13 @@ Weights = Mapping[str, Tensor]
 
 
 def additive_attention(
-    weights: Weights, x: Tensor, real: Tensor, *_: object, memory: Tensor, memory_mask: Tensor
+    weights: Weights,
+    x: Tensor,
+    real: Tensor,
+    *_: object,
+    memory: Tensor,
+    memory_mask: Tensor,
+    score: str = "concat",
 ) -> Tensor:
     """Bahdanau et al. 2015, section 3.1 and appendix A.2.2, from s_0 = 0 and with cuDNN's reset gate. Zeros at pads.
 
@@ -19,13 +25,14 @@ def additive_attention(
         x: (B, T, D); x_t is the paper's E y_{t-1}.
         real: (B, T) bool; a pad is not there.
         memory: (S, D), the annotations h_j, of which `memory_mask` (S,) is real.
+        score: of s_{t-1} and h_j.
     """
     annotations = memory[memory_mask]
     y = torch.zeros_like(x)
     for row in range(len(x)):
         s = torch.zeros_like(x[row, 0])
         for t in real[row].nonzero()[:, 0].tolist():
-            a = _softmax(_score(weights, "concat", s, annotations))
+            a = _softmax(_score(weights, score, s, annotations))
             c = sum(a_j * h_j for a_j, h_j in zip(a, annotations, strict=True))
             s = _gru(weights, "cell.", "", torch.cat((x[row, t], c)), s)
             t_tilde = weights["out_proj.weight"] @ torch.cat((s, x[row, t], c))

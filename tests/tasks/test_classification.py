@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import lightning as L
 import numpy as np
@@ -79,6 +80,18 @@ def test_a_batch_that_counts_for_nothing_teaches_nothing(monkeypatch: pytest.Mon
     loss.backward()
     assert loss == 0 and task.model.sure.grad == 0
     assert task.training_step(batch([1, 2], [1, 1]), 0) > 0
+
+
+def test_predictions_have_the_labels_names() -> None:
+    task = Classification(3, 1, vocab_size=3, model=Echo)
+    task._trainer = SimpleNamespace(datamodule=SimpleNamespace(labels=["a", "b", "c"]))  # type: ignore[assignment]
+    some = batch([2, 0, 1], [0, 0, IGNORE])._replace(rows=torch.tensor([3, 0, -1]))
+    found = task.predict_step(some, 0)
+    assert [(said["row"], said["label"]) for said in found] == [(3, "c"), (0, "a")]
+    wrong, right = (float(torch.tensor([2.0, 0.0, 0.0]).softmax(0)[k]) for k in (1, 0))
+    assert found[0]["probabilities"] == pytest.approx({"a": wrong, "b": wrong, "c": right})
+    task._trainer = SimpleNamespace(datamodule=object())  # type: ignore[assignment]
+    assert task.predict_step(some, 0)[0]["label"] == "2"
 
 
 def test_data_that_tells_neither_tokens_nor_features_is_refused() -> None:

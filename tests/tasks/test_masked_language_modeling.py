@@ -18,6 +18,7 @@ from seqlab.models import Encoder, MaskedLM
 from seqlab.positions import Learned
 from seqlab.recurrence import GRU
 from seqlab.tasks import MaskedLanguageModeling
+from seqlab.tasks.masked_language_modeling import _draws_of
 
 VOCAB_SIZE = 11
 
@@ -75,13 +76,26 @@ def test_every_validation_chooses_the_same_and_scores_it(tmp_path: Path) -> None
     torch.manual_seed(7)
     (second,) = trainer(tmp_path).validate(task, loader, verbose=False)
     assert first == second
+    rows = [[entry.split(1) for entry in some[:3]] for some in batches]
+    apart = [TokenBatch(*row) for some in rows for row in zip(*some, strict=True)]
+    (each,) = trainer(tmp_path).validate(task, DataLoader(apart, batch_size=None), verbose=False)
+    assert each == pytest.approx(first, rel=1e-5), "the choice depends on the batch"
     nats, right = [], []
     for some in batches:
-        tokens, targets = task.masked(some, torch.Generator().manual_seed(int(some.tokens.sum())))
-        logits = task.model(tokens).double()[targets != IGNORE].log_softmax(-1)
-        counted = targets[targets != IGNORE]
+        said = task.predictions(some)
+        chosen = torch.zeros(some.tokens.shape, dtype=torch.bool)
+        for row, its in enumerate(said):
+            chosen[row, its["positions"]] = True
+        tokens, targets = task.masked(some, _draws_of(some.tokens))
+        assert torch.equal(chosen, targets != IGNORE)
+        logits = task.model(tokens).double()[chosen].log_softmax(-1)
+        counted = targets[chosen]
+        assert [token for its in said for token in its["tokens"]] == logits.argmax(-1).tolist()
         nats += (-logits[range(len(counted)), counted]).tolist()
         right += (logits.argmax(-1) == counted).tolist()
+        found = [nat for its in said for nat in its["nats"]]
+        # A log-probability of logits up to 9 is as exact as float32 has 9.
+        assert found == pytest.approx(nats[-len(found) :], rel=1e-5, abs=1e-6)
     assert first["val/loss"] == pytest.approx(sum(nats) / len(nats), rel=1e-5)
     assert first["val/accuracy"] == pytest.approx(sum(right) / len(right))
     assert sum(right) < len(right) and {"val/loss_by_position/1-8", "val/loss_by_position/33-64"} <= set(first)

@@ -122,7 +122,10 @@ def test_pads_teach_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     loss = task.training_step(batch(logits, targets, [0]), 0)
     loss.backward()
     assert loss == 0 and task.model.factor.grad == 0
-    assert torch.allclose(task.predict_step(batch(logits, targets, [1]), 0), 1 / (1 + (-logits).exp()))
+    ((said,),) = task.predict_step(batch(logits, targets, [1]), 0)[0].values()
+    assert said == pytest.approx((1 / (1 + (-logits[0, 0]).exp())).tolist())
+    (whole,) = task.predict_step(batch(logits, targets, [2])._replace(rows=torch.tensor([7])), 0)
+    assert whole["row"] == 7 and torch.tensor(whole["probabilities"]).shape == (2, 2)
 
 
 def test_data_without_labels_is_refused() -> None:

@@ -62,7 +62,8 @@ def test_the_loss_counts_what_has_a_target(monkeypatch: pytest.MonkeyPatch) -> N
     loss = task.training_step(batch([1], [torch.nan], 3), 0)
     loss.backward()
     assert loss == 0 and task.model.factor.grad == 0
-    assert task.predict_step(batch([1, 2], [0, 0], 3), 0).tolist() == [1, 2]
+    numbered = batch([1, 2, 5], [0, 0, 0], 3)._replace(rows=torch.tensor([4, 1, -1]))
+    assert task.predict_step(numbered, 0) == [{"row": 4, "number": 1}, {"row": 1, "number": 2}]
 
 
 def test_classes_and_labels_are_refused() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import lightning as L
 import pytest
@@ -27,7 +28,7 @@ def scores_of(predicted: list[list[str]], true: list[list[str]]) -> dict[str, fl
     metric = EntityScores()
     for guess, truth in zip(predicted, true, strict=True):
         metric.update([guess], [truth])
-    return {name: float(value) for name, value in metric.compute().items()}
+    return {name: float(value) for name, value in metric.compute().items() if "by_length" not in name}
 
 
 def test_entities_by_hand() -> None:
@@ -56,6 +57,17 @@ def test_random_tags_score_as_seqeval_scores_the_corpus() -> None:
     assert 0.1 < found["f1"] < 0.95
     expected = {"precision": precision_score, "recall": recall_score, "f1": f1_score}
     assert found == pytest.approx({name: score(true, predicted) for name, score in expected.items()}, rel=1e-6)
+
+
+def test_f1_by_length_is_that_of_the_sentences_of_this_length() -> None:
+    """Of short ones all are right, of long ones half; those of over 16 words have no entity."""
+    true = [["B-LOC", "O"], ["B-PER"] * 9, ["O"] * 20]
+    predicted = [["B-LOC", "O"], ["B-PER"] * 4 + ["B-LOC"] * 4 + ["O"], ["O"] * 20]
+    metric = EntityScores()
+    metric.update(predicted, true)
+    found = {name: float(value) for name, value in metric.compute().items() if "by_length" in name}
+    expected = f1_score(true[1:2], predicted[1:2])
+    assert found == pytest.approx({"f1_by_length/1-8": 1, "f1_by_length/9-16": expected})
 
 
 def test_which_labels_spell_entities() -> None:
@@ -127,6 +139,7 @@ def test_scores_are_the_corpuss(tmp_path: Path) -> None:
             "val/precision": 2 / 3,
             "val/recall": 2 / 3,
             "val/f1": 2 / 3,
+            "val/f1_by_length/1-8": 2 / 3,
         }
     )
 
@@ -149,7 +162,8 @@ def test_a_batch_that_counts_for_nothing_teaches_nothing_and_label_smoothing_is_
     assert loss == 0 and task.model.sure.grad == 0
 
 
-def test_predictions_are_classes_and_ignored_at_pads() -> None:
+def test_predictions_are_the_tags_of_the_real_tokens() -> None:
     task = Tagging(5, 5, 4, model=Echo)
+    task._trainer = SimpleNamespace(datamodule=SimpleNamespace(labels=["A", "B", "C", "D", "E"]))  # type: ignore[assignment]
     some = batch([[1, 3], [4, 0]], [[0, 0], [0, IGNORE]])
-    assert task.predict_step(some, 0).tolist() == [[1, 3], [4, IGNORE]]
+    assert task.predict_step(some, 0) == [{"tags": ["B", "D"]}, {"tags": ["E"]}]

@@ -78,11 +78,15 @@ def test_of_a_language_model_they_are_the_mixers_own(tmp_path: Path) -> None:
     assert "".join(content["tokens"]) == data.tokenizer.decode(tokens[1].tolist()) and content["source"] == []
 
 
-def test_of_a_classifier_only_real_tokens_are_shown(tmp_path: Path) -> None:
+@pytest.mark.parametrize("pool", ["mean", "class"])
+def test_of_a_classifier_only_real_tokens_are_shown(pool: Any, tmp_path: Path) -> None:
     path = tmp_path / "texts.txt"
     path.write_text("1 a b c\n0 b\n")
     data = LabelledTextDataModule(str(path), val=str(path), test=str(path), tokenizer=WordTokenizer, max_len=8)
-    task = Classification(2, 8, vocab_size=data.vocab_size, model=partial(Classifier, encoder=BOTH_WAYS))
-    content = json.loads(stored(task, data)["attention/0.json"])
-    (size,) = {len(content["source"])}
-    check_rows(content["maps"], {"encoder.stack.blocks.0.mixer": (2, size, size)})
+    task = Classification(2, 8, vocab_size=data.vocab_size, model=partial(Classifier, encoder=BOTH_WAYS, pool=pool))
+    texts = stored(task, data)
+    for row, words in enumerate((["a", "b", "c"], ["b"])):
+        content = json.loads(texts[f"attention/{row}.json"])
+        assert content["source"] == content["tokens"] == (["<class>", *words] if pool == "class" else words)
+        size = len(content["source"])
+        check_rows(content["maps"], {"encoder.stack.blocks.0.mixer": (2, size, size)})

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, TokenBatch
+from seqlab_data.batch_order import row_numbers
 from seqlab_data.synthetic.base import PAD, SyntheticTask
 from seqlab_data.synthetic.generated import Generated, GeneratedDataModule
 
@@ -34,7 +35,7 @@ class Examples(Generated[TokenBatch]):
             targets[row, : len(example.targets)] = torch.tensor(example.targets)
         if not len(indices):
             targets.fill_(IGNORE)
-        return TokenBatch(tokens, targets, (targets != IGNORE).sum(dim=1))
+        return TokenBatch(tokens, targets, (targets != IGNORE).sum(dim=1), rows=row_numbers(indices))
 
 
 class SyntheticDataModule(GeneratedDataModule[TokenBatch]):

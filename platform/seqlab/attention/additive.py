@@ -1,14 +1,16 @@
-"""Additive attention: the first, inside the loop of a recurrent decoder.
+"""Bahdanau's attention: the first, inside the loop of a recurrent decoder, which looks before each step.
 
 B batch, T query length, S memory length, D d_model.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
-from seqlab.attention.alignment import Additive
+from seqlab.attention.alignment import Additive, AlignmentScore
 from seqlab.attention.memory import MemoryMixer, masked_softmax
 from seqlab.mixer import State
 from seqlab.nn.autocast import without_autocast
@@ -19,17 +21,21 @@ class AdditiveAttention(MemoryMixer):
     """A GRU that looks at the memory before each step (Bahdanau et al. 2015, "Neural machine translation by jointly
     learning to align and translate", section 3.1 and appendix A.2.2).
 
-    a_t = softmax(v^T tanh(W s_{t-1} + U h_j)), c_t = sum_j a_tj h_j, s_t = GRU([x_t; c_t], s_{t-1}), and the output is
-    the paper's maxout of U_o s_t + V_o x_t + C_o c_t. The GRU is PyTorch's, whose reset gate acts after the recurrent
+    a_t = softmax(score(s_{t-1}, h_j)), c_t = sum_j a_tj h_j, s_t = GRU([x_t; c_t], s_{t-1}), and the output is the
+    paper's maxout of U_o s_t + V_o x_t + C_o c_t. The GRU is PyTorch's, whose reset gate acts after the recurrent
     product. s_0 is 0, where the paper reads it off the memory.
 
-    The state is `memory_k (B, S, D)`, which is U h_j; `memory_v (B, S, D)`, the memory itself; `memory_mask (B, S)`,
-    and `h (B, D)`, which is s. The context follows from these.
+    The state is `memory_k (B, S, D)`, what the score reads; `memory_v (B, S, D)`, the memory itself; `memory_mask
+    (B, S)`, and `h (B, D)`, which is s. The context follows from these.
+
+    Args:
+        score: called with d_model: Additive, the paper's v^T tanh(W s_{t-1} + U h_j), or Dot, plain dot attention from
+            the decoder's previous state, or General.
     """
 
-    def __init__(self, d_model: int, layer: int = 0) -> None:
+    def __init__(self, d_model: int, layer: int = 0, *, score: Callable[[int], AlignmentScore] = Additive) -> None:
         super().__init__(d_model, layer)
-        self.score = Additive(d_model)
+        self.score = score(d_model)
         self.cell = nn.GRUCell(2 * d_model, d_model)
         self.out_proj = nn.Linear(3 * d_model, 2 * d_model, bias=False)
         self.find_layout()

@@ -19,9 +19,9 @@ class AlignmentScore(nn.Module, ABC):
     def __init__(self, d_model: int) -> None:
         super().__init__()
 
+    @abstractmethod
     def read(self, memory: Tensor) -> Tensor:
         """What of a memory (B, S, D) is computed once: (B, S, D)."""
-        return memory
 
     @abstractmethod
     def forward(self, h: Tensor, read: Tensor) -> Tensor:
@@ -48,6 +48,10 @@ class Additive(AlignmentScore):
 
 class Dot(AlignmentScore):
     """h_t^T h_s (Luong et al. 2015, equation 8)."""
+
+    def read(self, memory: Tensor) -> Tensor:
+        # A copy, as no two entries of a state may be one tensor: each is an output of its own in a graph.
+        return memory.clone()
 
     def forward(self, h: Tensor, read: Tensor) -> Tensor:
         return h @ read.transpose(1, 2)

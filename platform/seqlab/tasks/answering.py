@@ -37,6 +37,11 @@ class Answering(LanguageModeling):
         self.exact_match.update(right)
         self.exact_match_by_length.update(right, lengths[real])
 
+    def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
+        """ "answer", the likeliest token of each target that counts."""
+        best, counted = self._logits(batch).argmax(dim=-1), batch.targets != IGNORE
+        return [{"answer": row[its].tolist()} for row, its in zip(best, counted, strict=True)]
+
     def log_scores(self, stage: str) -> None:
         super().log_scores(stage)
         self.log(f"{stage}/exact_match", self.exact_match.compute(), prog_bar=True)

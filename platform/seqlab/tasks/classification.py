@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch.nn.functional as F
@@ -50,6 +50,7 @@ class Classification(Task):
         super().__init__(model(size, num_classes, seq_len), **optim)
         next_verb = "classify {run} < FILE" if num_features is None else "test --config ... --ckpt_path {run}"
         self.next_command = f"seqlab {next_verb}"
+        self.num_classes = num_classes
         self.seq_len = seq_len
         self.label_smoothing = label_smoothing
         self.loss = MeanMetric()
@@ -77,13 +78,21 @@ class Classification(Task):
         log_text = getattr(self.logger, "log_text", None)
         if log_text is None or self._last_confusion is None:
             return
-        classes = [str(place) for place in range(len(self._last_confusion))]
-        labels = getattr(self.trainer.datamodule, "labels", classes)  # type: ignore[attr-defined]
-        log_text(confusion_matrix(self._last_confusion.cpu().numpy(), labels), "confusion.svg")
+        log_text(confusion_matrix(self._last_confusion.cpu().numpy(), self._labels), "confusion.svg")
 
-    def predict_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
-        """(B, C) float32: the probabilities of the classes."""
-        return self._logits(batch).softmax(dim=-1)
+    def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
+        """ "label", the likeliest class, and "probabilities" by the names of the classes."""
+        probabilities = self._logits(batch).softmax(dim=-1)
+        return [
+            {"label": self._labels[best], "probabilities": dict(zip(self._labels, row, strict=True))}
+            for best, row in zip(probabilities.argmax(dim=-1).tolist(), probabilities.tolist(), strict=True)
+        ]
+
+    @property
+    def _labels(self) -> Sequence[str]:
+        """The names of the classes, or their numbers where the data has no names."""
+        numbers = [str(number) for number in range(self.num_classes)]
+        return getattr(self.trainer.datamodule, "labels", numbers)  # type: ignore[attr-defined]
 
     def _logits(self, batch: LabelledBatch) -> Tensor:
         logits: Tensor = self.model(batch.inputs, pad_mask=batch.pad_mask)

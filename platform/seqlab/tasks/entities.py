@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
+from seqlab.tasks.length_buckets import NAMES, bucket
+
 _TAG = re.compile(r"O|[BIES](-.+)?")
 
 
@@ -21,7 +23,8 @@ class EntityScores(Metric):
     """Precision, recall and F1 of entities, micro-averaged: one is right if its type, first and last token all are
     (Tjong Kim Sang & De Meulder 2003). seqeval reads the entities, as conlleval does: I-X after another tag begins one.
 
-    Counts are reduced over devices, so the result is the corpus's. Without entities a score is 0.
+    The F1 is given by length too, of sentences in words, where there are entities. Counts are reduced over devices, so
+    the result is the corpus's. Without entities a score is 0.
     """
 
     full_state_update = False
@@ -32,22 +35,31 @@ class EntityScores(Metric):
     def __init__(self) -> None:
         super().__init__()
         for name in ("num_right", "num_predicted", "num_true"):
-            self.add_state(name, torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
+            self.add_state(name, torch.zeros(len(NAMES), dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> None:
         """Adds sentences: the tags of each."""
         # It loads scikit-learn, which is slow and of use to this alone.
         from seqeval.metrics.sequence_labeling import get_entities  # type: ignore[import-untyped]
 
-        for guess, truth in zip(predicted, true, strict=True):
+        places = bucket(torch.tensor([len(truth) for truth in true])).tolist()
+        for guess, truth, place in zip(predicted, true, places, strict=True):
             found, wanted = set(get_entities(list(guess))), set(get_entities(list(truth)))
-            self.num_right += len(found & wanted)
-            self.num_predicted += len(found)
-            self.num_true += len(wanted)
+            self.num_right[place] += len(found & wanted)
+            self.num_predicted[place] += len(found)
+            self.num_true[place] += len(wanted)
 
     def compute(self) -> dict[str, Tensor]:
+        right, predicted, true = self.num_right.sum(), self.num_predicted.sum(), self.num_true.sum()
+        either = self.num_predicted + self.num_true
+        by_length = {
+            f"f1_by_length/{name}": 2 * self.num_right[place] / either[place]
+            for place, name in enumerate(NAMES)
+            if either[place] > 0
+        }
         return {
-            "precision": self.num_right / self.num_predicted.clamp(min=1),
-            "recall": self.num_right / self.num_true.clamp(min=1),
-            "f1": 2 * self.num_right / (self.num_predicted + self.num_true).clamp(min=1),
+            "precision": right / predicted.clamp(min=1),
+            "recall": right / true.clamp(min=1),
+            "f1": 2 * right / (predicted + true).clamp(min=1),
+            **by_length,
         }

@@ -46,10 +46,10 @@ class LanguageModeling(Task):
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss
 
-    def predict_step(self, batch: TokenBatch, batch_idx: int) -> Tensor:
-        """(B, T) float32: the surprise of each target in nats, 0 where it is ignored."""
-        logits = self._logits(batch).transpose(1, 2)
-        return F.cross_entropy(logits, batch.targets, ignore_index=IGNORE, reduction="none")
+    def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
+        """ "nats", the surprise of each target that counts."""
+        nats = F.cross_entropy(self._logits(batch).transpose(1, 2), batch.targets, reduction="none")
+        return [{"nats": row[counted].tolist()} for row, counted in zip(nats, batch.targets != IGNORE, strict=True)]
 
     def _logits(self, batch: TokenBatch) -> Tensor:
         """(B, T, V) float32."""

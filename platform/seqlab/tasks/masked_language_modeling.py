@@ -69,9 +69,20 @@ class MaskedLanguageModeling(Task):
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss
 
+    def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
+        """Of the tokens that a validation chooses "positions" in the row, the likeliest "tokens", and the "nats" of the
+        right ones."""
+        masked = self.masked(batch, _draws_of(batch.tokens))
+        chosen, logits = masked.targets != IGNORE, self.model(masked.tokens).float()
+        nats = F.cross_entropy(logits.transpose(1, 2), masked.targets, reduction="none")
+        found = zip(chosen, logits.argmax(dim=-1), nats, strict=True)
+        return [
+            {"positions": its.nonzero()[:, 0].tolist(), "tokens": best[its].tolist(), "nats": row[its].tolist()}
+            for its, best, row in found
+        ]
+
     def evaluate(self, batch: TokenBatch) -> None:
-        seeded = torch.Generator(batch.tokens.device).manual_seed(int(batch.tokens.sum()))
-        masked = self.masked(batch, seeded)
+        masked = self.masked(batch, _draws_of(batch.tokens))
         chosen = masked.targets != IGNORE
         logits, targets = self.model(masked.tokens)[chosen].float(), masked.targets[chosen]
         nats = F.cross_entropy(logits, targets, reduction="none")
@@ -88,14 +99,23 @@ class MaskedLanguageModeling(Task):
         for metric in (self.loss, self.accuracy, self.loss_by_position):
             metric.reset()
 
-    def masked(self, batch: TokenBatch, generator: torch.Generator | None = None) -> Masked:
-        """A choice of the tokens that count: of it 80% are hidden, 10% are any token, and 10% stay."""
+    def masked(self, batch: TokenBatch, draws: Tensor | None = None) -> Masked:
+        """A choice of the tokens that count: of it 80% are hidden, 10% are any token, and 10% stay.
+
+        Args:
+            draws: (3, B, T) from 0 to 1, which decide; None = new ones.
+        """
         tokens = batch.tokens
-
-        def draw() -> Tensor:
-            return torch.rand(tokens.shape, device=tokens.device, generator=generator)
-
-        chosen, fate = (draw() < self.share) & (batch.targets != IGNORE), draw()
-        others = (draw() * self.model.mask_id).long()
+        choice, fate, other = torch.rand(3, *tokens.shape, device=tokens.device) if draws is None else draws
+        chosen = (choice < self.share) & (batch.targets != IGNORE)
+        others = (other * self.model.mask_id).long()
         read = torch.where(fate < 0.8, self.model.mask_id, torch.where(fate < 0.9, others, tokens))
         return Masked(torch.where(chosen, read, tokens), tokens.masked_fill(~chosen, IGNORE))
+
+
+def _draws_of(tokens: Tensor) -> Tensor:
+    """(3, B, T) from 0 to 1, for each row of tokens (B, T) its own: the same on every device and in every batch."""
+    places = torch.arange(1, tokens.shape[1] + 1)
+    generators = [torch.Generator().manual_seed(seed) for seed in (tokens.cpu() * places).sum(dim=1).tolist()]
+    rows = [torch.rand(3, tokens.shape[1], generator=generator) for generator in generators]
+    return torch.stack(rows, dim=1).to(tokens.device)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torchmetrics import MeanMetric, MetricCollection
 from torchmetrics.classification import BinaryAveragePrecision, BinaryF1Score
 
-from seqlab.batch import LabelledBatch
+from seqlab.batch import IGNORE, LabelledBatch
 from seqlab.tasks.length_buckets import MeanByLength
 from seqlab.tasks.task import Task, check_told
 
@@ -46,7 +46,12 @@ class MultilabelClassification(Task):
         super().__init__(model(num_features, num_labels, seq_len), **optim)
         self.seq_len = seq_len
         self.loss, self.loss_by_length = MeanMetric(), MeanByLength()
-        self.metrics = MetricCollection({"f1": BinaryF1Score(), "average_precision": BinaryAveragePrecision()})
+        self.metrics = MetricCollection(
+            {
+                "f1": BinaryF1Score(ignore_index=IGNORE),
+                "average_precision": BinaryAveragePrecision(ignore_index=IGNORE),
+            }
+        )
 
     def training_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
         # Pads have no target; a rank that has nothing left in an epoch's last batch is given a sequence without any.
@@ -56,9 +61,11 @@ class MultilabelClassification(Task):
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss
 
-    def predict_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
-        """(B, T, C) or (B, C) float32: the probability of each label."""
-        return self._logits(batch).sigmoid()
+    def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
+        """ "probabilities" of the labels, of each real frame where frames have their own."""
+        by_frame = batch.targets.ndim > 2
+        found = zip(self._logits(batch).sigmoid(), batch.pad_mask, strict=True)
+        return [{"probabilities": (some[real] if by_frame else some).tolist()} for some, real in found]
 
     def _logits(self, batch: LabelledBatch) -> Tensor:
         """float32, of the targets' shape.
@@ -76,13 +83,12 @@ class MultilabelClassification(Task):
 
     def evaluate(self, batch: LabelledBatch) -> None:
         real, logits = batch.targets.isfinite(), self._logits(batch)
-        logits, targets = logits[real], batch.targets[real]
-        nats = F.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+        # All of it, as a process that has nothing to add must take its part in putting the average precision together.
+        self.metrics.update(logits.sigmoid(), batch.targets.nan_to_num(IGNORE).long())
+        nats = F.binary_cross_entropy_with_logits(logits[real], batch.targets[real], reduction="none")
         lengths = batch.pad_mask.sum(dim=1).view(-1, *[1] * (real.ndim - 1)).expand_as(real)
         self.loss.update(nats)
         self.loss_by_length.update(nats, lengths[real])
-        if len(targets):  # torchmetrics takes no empty batch
-            self.metrics.update(logits.sigmoid(), targets.long())
 
     def log_scores(self, stage: str) -> None:
         scores = {"loss": self.loss.compute(), **self.metrics.compute()}

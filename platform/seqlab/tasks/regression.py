@@ -50,9 +50,9 @@ class Regression(Task):
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss
 
-    def predict_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
-        """(B,) float32."""
-        return self._predicted(batch)
+    def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
+        """ "number" of each sequence."""
+        return [{"number": number} for number in self._predicted(batch).tolist()]
 
     def evaluate(self, batch: LabelledBatch) -> None:
         real = batch.targets.isfinite()

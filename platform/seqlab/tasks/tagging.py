@@ -62,9 +62,9 @@ class Tagging(Task):
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss
 
-    def predict_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
-        """(B, T) int64: the likeliest class of each token, `IGNORE` at pads."""
-        return self._logits(batch).argmax(dim=-1).masked_fill(~batch.pad_mask, IGNORE)
+    def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
+        """ "tags", the likeliest of each token."""
+        return [{"tags": tags} for tags in self._tags(self._logits(batch).argmax(dim=-1), batch.pad_mask)]
 
     def _logits(self, batch: LabelledBatch) -> Tensor:
         """(B, T, C) float32."""

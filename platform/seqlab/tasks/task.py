@@ -13,8 +13,8 @@ from seqlab.tasks.optim import adamw, scheduled
 
 
 class Task(L.LightningModule):
-    """A model under AdamW, with a linear warm-up and then a cosine. A subclass gives `training_step`, and `evaluate`
-    and `log_scores` for validation and test.
+    """A model under AdamW, with a linear warm-up and then a cosine. A subclass gives `training_step`, `evaluate` and
+    `log_scores` for validation and test, and `predictions`.
 
     Args:
         lr: peak learning rate of AdamW.
@@ -55,6 +55,10 @@ class Task(L.LightningModule):
     def log_scores(self, stage: str) -> None:
         """Logs the scores of all batches of "val" or "test", and forgets these."""
 
+    @abstractmethod
+    def predictions(self, batch: Any) -> list[dict[str, Any]]:
+        """What the model says of each row of a batch, by names and in values that JSON has."""
+
     def validation_step(self, batch: Any, batch_idx: int) -> None:
         self.evaluate(batch)
 
@@ -66,6 +70,13 @@ class Task(L.LightningModule):
 
     def on_test_epoch_end(self) -> None:
         self.log_scores("test")
+
+    def predict_step(self, batch: Any, batch_idx: int) -> list[dict[str, Any]]:
+        """`predictions` of the rows that count, each with its place in the split as "row", where that is known."""
+        said = self.predictions(batch)
+        if batch.rows is None:
+            return said
+        return [{"row": row, **one} for row, one in zip(batch.rows.tolist(), said, strict=True) if row >= 0]
 
     def configure_optimizers(self) -> Any:
         optimizer = adamw(self.model, lr=self.lr, weight_decay=self.weight_decay, betas=self.betas)

@@ -18,6 +18,7 @@ from seqlab.batch import IGNORE, PairBatch
 from seqlab.decoding import generate
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.tasks.length_buckets import NAMES, bucket
+from seqlab.tasks.ranks import of_all_ranks
 from seqlab.tasks.scheduled_sampling import ScheduledSampling
 from seqlab.tasks.task import Task
 from seqlab.tasks.text_scores import score_texts
@@ -81,8 +82,9 @@ class Translation(Task):
         self.log("train/loss", loss.detach(), prog_bar=True)
         return loss
 
-    def predict_step(self, batch: PairBatch, batch_idx: int) -> list[str]:
-        return self.write(batch)
+    def predictions(self, batch: PairBatch) -> list[dict[str, Any]]:
+        """ "text", what is written greedily."""
+        return [{"text": text} for text in self.write(batch)]
 
     def write(self, batch: PairBatch) -> list[str]:
         """The greedy text of each source."""
@@ -111,7 +113,8 @@ class Translation(Task):
         self._written |= {row: written for row, written in found if row >= 0}
 
     def log_scores(self, stage: str) -> None:
-        loss, written = self.loss.compute(), _of_all_ranks(self._written)
+        loss = self.loss.compute()
+        written = {row: text for some in of_all_ranks(self._written) for row, text in some.items()}
         scores = {"loss": loss, "perplexity": loss.exp(), "token_accuracy": self.accuracy.compute()}
         references = self.trainer.datamodule.references(stage)  # type: ignore[attr-defined]
 
@@ -131,11 +134,3 @@ class Translation(Task):
         self.loss.reset()
         self.accuracy.reset()
         self._written.clear()
-
-
-def _of_all_ranks(mine: dict[int, Written]) -> dict[int, Written]:
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return dict(mine)
-    gathered: list[Any] = [None] * torch.distributed.get_world_size()
-    torch.distributed.all_gather_object(gathered, mine)
-    return {row: written for some in gathered for row, written in some.items()}

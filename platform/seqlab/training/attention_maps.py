@@ -45,6 +45,8 @@ class AttentionMaps(Callback):
             _read(model, batch)
         for row in [row for row in self.rows if row < len(batch[0])]:
             tokens, source = _texts(batch, row, data)
+            if getattr(model, "class_token", None) is not None:
+                tokens = source = ["<class>", *source]
             maps = []
             for name, found in weights.items():
                 queries = source if name.startswith("encoder.") else tokens

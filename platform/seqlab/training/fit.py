@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import lightning as L
-import torch
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
@@ -21,6 +20,7 @@ from seqlab.training.compile import Compile
 from seqlab.training.config import LINKS, import_blocks
 from seqlab.training.exact_resume import ExactResume
 from seqlab.training.precision import check_precision
+from seqlab.training.prediction_file import PredictionFile
 from seqlab.training.progress import FitProgress
 from seqlab.training.summary import ModelTable
 from seqlab.training.transfer import begin_encoder_with, begin_with
@@ -79,7 +79,7 @@ class SeqlabCLI(LightningCLI):
             "--checkpoint_every", type=int, default=500, help="Optimiser steps between writes of last.ckpt."
         )
         if self.verb == "predict":
-            parser.add_argument("--out", type=str, default="predictions.pt", help="File for the predictions.")
+            parser.add_argument("--out", type=str, default="predictions.jsonl", help="File for the predictions.")
         parser.set_defaults(
             {
                 # The data module splits the windows over the ranks itself.
@@ -116,6 +116,8 @@ class SeqlabCLI(LightningCLI):
                 kwargs["logger"] = RunLogger(options.experiment, name=options.run_name, run_id=self.run_id)
         elif given.logger is None:
             kwargs["logger"] = False
+        if self.verb == "predict":
+            callbacks.append(PredictionFile(options.out))
         trainer = super().instantiate_trainer(
             callbacks=[*_as_list(given.callbacks), *callbacks],
             plugins=[*_as_list(given.plugins), AtomicCheckpointIO()],
@@ -136,11 +138,6 @@ class SeqlabCLI(LightningCLI):
             found = begin_words_with(self.model, self.datamodule, options.word_vectors)
             if self.trainer.is_global_zero:
                 print(f"word vectors: {found}", file=sys.stderr)
-
-    def after_predict(self) -> None:
-        out = Path(self.config["predict"].out)
-        torch.save(self.trainer.predict_loop.predictions, out)
-        print(f"Predictions {out}")
 
     def _fit_callbacks(self, options: Any) -> list[Callback]:
         callbacks: list[Callback] = [
