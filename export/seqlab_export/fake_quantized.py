@@ -20,7 +20,7 @@ _CELLS = (torch.lstm_cell, torch.gru_cell, torch.rnn_tanh_cell, torch.rnn_relu_c
 
 
 class FakeQuantized(TorchFunctionMode):
-    """While entered, linear layers and recurrences compute with weights and (int8) inputs rounded as `quantize` does."""
+    """While entered, linear layers and recurrences compute with weights and (int8) inputs rounded as by `quantize`."""
 
     def __init__(self, precision: Quantized) -> None:
         super().__init__()

@@ -65,6 +65,7 @@ def test_scores_by_hand(tmp_path: Path) -> None:
             "val/f1": 1 / 2,
             "val/average_precision": (1 / 1 + 2 / 3) / 2,
             "val/loss_by_length/1-8": sum(losses) / 4,
+            "val/f1_by_length/1-8": 1 / 2,
         }
     )
 
@@ -97,6 +98,8 @@ def test_scores_are_the_corpuss_and_scikit_learns(tmp_path: Path) -> None:
             "val/average_precision": average_precision_score(targets, logits),
             "val/loss_by_length/1-8": nats[~of_long].mean().item(),
             "val/loss_by_length/9-16": nats[of_long].mean().item(),
+            "val/f1_by_length/1-8": f1_score(targets[~of_long], logits[~of_long] > 0),
+            "val/f1_by_length/9-16": f1_score(targets[of_long], logits[of_long] > 0),
         },
         rel=1e-5,
     )
@@ -107,7 +110,13 @@ def test_labels_of_whole_sequences(tmp_path: Path) -> None:
     one = LabelledBatch(torch.tensor([[[2.0, -1]] * 9, [[5.0, 5]] * 9]), torch.ones(2, 9, dtype=torch.bool), targets)
     loss = (log(1 + exp(-2)) + log(1 + exp(-1))) / 2
     assert validated([one], tmp_path, by_frame=False) == pytest.approx(
-        {"val/loss": loss, "val/loss_by_length/9-16": loss, "val/f1": 1, "val/average_precision": 1}
+        {
+            "val/loss": loss,
+            "val/loss_by_length/9-16": loss,
+            "val/f1": 1,
+            "val/f1_by_length/9-16": 1,
+            "val/average_precision": 1,
+        }
     )
     with pytest.raises(ValueError, match=r"Echo gives \(2, 9, 2\), but the targets are \(2, 2\); a Tagger labels each"):
         validated([one], tmp_path)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torchmetrics import MeanMetric, MetricCollection
@@ -19,10 +20,10 @@ from seqlab.tasks.task import Task, check_told
 
 
 class MultilabelClassification(Task):
-    """Trains on the mean binary cross-entropy of every label of every real frame, and reports it, by length too, beside
-    F1 at a probability of 0.5 and average precision, both micro-averaged: over frames and labels together, as
-    transcriptions of music are scored (Bay et al. 2009; Thickstun et al. 2017, "MusicNet"). The average precision is
-    exact, for which all probabilities of an evaluation are kept.
+    """Trains on the mean binary cross-entropy of every label of every real frame, and reports it and F1 at a
+    probability of 0.5, both by length too, beside average precision. The scores are micro-averaged, over frames and
+    labels together, as transcriptions of music are scored (Bay et al. 2009; Thickstun et al. 2017, "MusicNet"). The
+    average precision is exact, for which all probabilities of an evaluation are kept.
 
     Args:
         num_features, num_labels: numbers of features of a frame and of labels; the data module tells them.
@@ -45,7 +46,7 @@ class MultilabelClassification(Task):
         check_told("multi-label classification", num_features=num_features, num_labels=num_labels)
         super().__init__(model(num_features, num_labels, seq_len), **optim)
         self.seq_len = seq_len
-        self.loss, self.loss_by_length = MeanMetric(), MeanByLength()
+        self.loss, self.loss_by_length, self.f1_by_length = MeanMetric(), MeanByLength(), MeanByLength()
         self.metrics = MetricCollection(
             {
                 "f1": BinaryF1Score(ignore_index=IGNORE),
@@ -86,14 +87,19 @@ class MultilabelClassification(Task):
         # All of it, as a process that has nothing to add must take its part in putting the average precision together.
         self.metrics.update(logits.sigmoid(), batch.targets.nan_to_num(IGNORE).long())
         nats = F.binary_cross_entropy_with_logits(logits[real], batch.targets[real], reduction="none")
-        lengths = batch.pad_mask.sum(dim=1).view(-1, *[1] * (real.ndim - 1)).expand_as(real)
+        lengths = batch.pad_mask.sum(dim=1).view(-1, *[1] * (real.ndim - 1)).expand_as(real)[real]
         self.loss.update(nats)
-        self.loss_by_length.update(nats, lengths[real])
+        self.loss_by_length.update(nats, lengths)
+        # F1 is the share of hits among the labels that were predicted and those that are true, put together.
+        predicted, true = logits[real] > 0, batch.targets[real] > 0.5
+        either = torch.cat((predicted.nonzero(), true.nonzero())).squeeze(1)
+        self.f1_by_length.update((predicted & true)[either].float(), lengths[either])
 
     def log_scores(self, stage: str) -> None:
         scores = {"loss": self.loss.compute(), **self.metrics.compute()}
-        scores |= {f"loss_by_length/{name}": value.float() for name, value in self.loss_by_length.compute().items()}
+        for metric in ("loss_by_length", "f1_by_length"):
+            scores |= {f"{metric}/{name}": value.float() for name, value in getattr(self, metric).compute().items()}
         for name, value in scores.items():
             self.log(f"{stage}/{name}", value, prog_bar=name in ("loss", "f1"))
-        for metric in (self.loss, self.metrics, self.loss_by_length):
-            metric.reset()
+        for each in (self.loss, self.metrics, self.loss_by_length, self.f1_by_length):
+            each.reset()
