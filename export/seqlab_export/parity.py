@@ -20,6 +20,7 @@ import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
 
 from seqlab_export.bundle import ParityError
+from seqlab_export.bundle_model import BundleModel
 from seqlab_export.manifest import load_manifest
 from seqlab_export.precision import Precision
 from seqlab_export.prove import BATCH_SIZES, Proof, Runtime
@@ -46,6 +47,7 @@ class Cell:
         kl, kl_p99: mean and 99th percentile of the divergence in nats from float64's distribution of a token or class.
         top1: the share of these places at which the likeliest is the same.
         greedy: where greedy text first differs, and the float64 margin there.
+        scores: what the run's task says on its test split.
     """
 
     model: str
@@ -61,12 +63,22 @@ class Cell:
     kl_p99: float | None = None
     top1: float | None = None
     greedy: str = ""
+    scores: dict[str, float] | None = None
 
 
 def parity_of_model(
-    name: str, export: Callable[[Precision, Path], Any], model: Any, precisions: Sequence[Precision]
+    name: str,
+    export: Callable[[Precision, Path], Any],
+    model: Any,
+    precisions: Sequence[Precision],
+    score: Callable[[Any], dict[str, float]] | None = None,
 ) -> Iterator[Cell]:
-    """The cells of a model, whose bundles `export` writes."""
+    """The cells of a model.
+
+    Args:
+        export: writes its bundle in a precision to a folder.
+        score: what the model's task says of a model on its data.
+    """
     for precision in precisions:
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place) / "bundle"
@@ -76,7 +88,10 @@ def parity_of_model(
                 kind = "failed" if isinstance(error, ParityError) else "unsupported"
                 yield Cell(model=name, precision=precision, runtime="every", missing=f"{kind}: {error}", ok=False)
             else:
-                yield from parity_of_bundle(name, folder, model)
+                for cell in parity_of_bundle(name, folder, model):
+                    scored = {"PyTorch eager": model, "onnxruntime CPU, Python": BundleModel(folder, model)}
+                    scores = score(scored[cell.runtime]) if score and cell.runtime in scored and cell.ok else None
+                    yield replace(cell, scores=scores)
 
 
 def parity_of_bundle(name: str, folder: Path, model: Any | None) -> Iterator[Cell]:
@@ -174,7 +189,7 @@ def to_json(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     return [{name: value for name, value in asdict(cell).items() if value not in (None, "")} for cell in cells]
 
 
-COLUMNS = ("model", "precision", "runtime", "RMS error", "of limit", "largest", "KL", "KL p99", "top-1", "greedy text")
+COLUMNS = tuple("model,precision,runtime,error,of limit,largest,KL,KL p99,top-1,greedy text,test".split(","))
 
 
 def to_rows(cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:
@@ -182,7 +197,7 @@ def to_rows(cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:
     for cell in cells:
         head = (cell.model, cell.precision, cell.runtime)
         if cell.missing:
-            yield (*head, cell.missing, *[""] * 6)
+            yield (*head, cell.missing, *[""] * 7)
             continue
         assert cell.error is not None and cell.limit and cell.largest is not None
         divergence = ["" if value is None else f"{max(value, 0):.1e}" for value in (cell.kl, cell.kl_p99)]
@@ -194,6 +209,7 @@ def to_rows(cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:
             *divergence,
             "" if cell.top1 is None else f"{cell.top1:.1%}",
             cell.greedy or "the same",
+            ", ".join(f"{name} {value:.4g}" for name, value in (cell.scores or {}).items()),
         )
 
 
@@ -212,10 +228,11 @@ PAGE = """# The parity matrix
 Made by `seqlab parity`, with torch {torch} and onnxruntime {onnxruntime} on {machine}. Each line is one model in one
 precision on one runtime, against the float64 model of its golden file (docs/bundle.md).
 
-- **RMS error** relative to the reference, at the check nearest to its budget; **of limit**, as a share of this budget;
+- **error**: RMS, relative to the reference, at the check nearest to its budget; **of limit**, as a share of this budget;
   **largest** single error. Compiled PyTorch is measured at one batch size.
 - **KL**, mean and 99th percentile in nats, from the float64 distribution; **top-1**, how often the likeliest token or
   class is the same.
 - **greedy text**: where it first differs, with the float64 margin there.
+- **test**: the run's task on its test split.
 - Models named by their config are untrained, at the config's size; the others are runs.
 """

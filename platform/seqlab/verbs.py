@@ -179,8 +179,10 @@ def _verify_everywhere(bundle: Path, *, as_json: bool) -> int:
 
 def parity(options: argparse.Namespace) -> int:
     from seqlab.tracking.load import load_run
+    from seqlab.training.config import config_names
     from seqlab.training.quiet import quiet
     from seqlab.training.untrained import untrained
+    from seqlab_export.bundle_model import score
     from seqlab_export.parity import parity_of_model, to_json, to_markdown
     from seqlab_export.precision import check_precision
 
@@ -189,8 +191,12 @@ def parity(options: argparse.Namespace) -> int:
         check_precision(precision)
     cells: list[Cell] = []
     for name in options.models:
-        loaded = untrained(name) if "/" in name or name.endswith(".yaml") else load_run(name, trust=options.trust)
-        cells += parity_of_model(name, partial(_export_run, loaded), loaded.model, options.precisions)
+        if name in config_names() or name.endswith(".yaml"):
+            loaded, scores = untrained(name), None
+        else:
+            loaded = load_run(name, trust=options.trust)
+            scores = partial(score, loaded.task, datamodule=loaded.datamodule)
+        cells += parity_of_model(name, partial(_export_run, loaded), loaded.model, options.precisions, scores)
     _show_parity(cells)
     if options.out is not None:
         out = Path(options.out)

@@ -83,6 +83,7 @@ def test_pages_hold_every_cell() -> None:
         kl=1e-5,
         kl_p99=2e-5,
         top1=0.995,
+        scores={"loss": 0.12345, "bleu": 31.0},
     )
     missing = Cell(model="m", precision="int8", runtime="s", missing="unsupported: because")
     assert [dict(zip(COLUMNS, row, strict=True)) for row in to_rows([measured])] == [
@@ -90,13 +91,14 @@ def test_pages_hold_every_cell() -> None:
             "model": "m",
             "precision": "int8",
             "runtime": "r",
-            "RMS error": "3.0e-03 FAILED",
+            "error": "3.0e-03 FAILED",
             "of limit": "150%",
             "largest": "1.0e-01",
             "KL": "1.0e-05",
             "KL p99": "2.0e-05",
             "top-1": "99.5%",
             "greedy text": "the same",
+            "test": "loss 0.1235, bleu 31",
         }
     ]
     page = to_markdown([measured, missing])
