@@ -1,0 +1,36 @@
+// The commands of seqlab-run. Each prints results on stdout, and returns an exit code; what is wrong with its input is
+// returned as a Status.
+#ifndef SEQLAB_TOOLS_COMMANDS_H_
+#define SEQLAB_TOOLS_COMMANDS_H_
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "seqlab/runtime.h"
+
+namespace seqlab::tools {
+
+// What every command takes.
+struct Common {
+  std::string bundle;
+  OpenOptions open;
+  bool json = false;
+};
+
+struct TextOptions {
+  std::optional<std::string> prompt;
+  std::vector<std::string> texts;  // none = the lines of stdin
+  std::optional<int64_t> n_best;
+  GenerateOptions generate;
+  TranslateOptions translate;
+};
+
+Result<int> RunInfo(const Common& common);
+Result<int> RunGenerate(const Common& common, const TextOptions& options);
+Result<int> RunTranslate(const Common& common, const TextOptions& options);
+Result<int> RunClassify(const Common& common, const TextOptions& options);
+
+}  // namespace seqlab::tools
+
+#endif  // SEQLAB_TOOLS_COMMANDS_H_
