@@ -113,7 +113,7 @@ std::vector<std::vector<Hypothesis>> BeamSearch(Decoder& decoder, const Manifest
   if (options.beams < 1 || options.beams > kMostBeams) {
     Refuse("beams must be from 1 to ", kMostBeams, ", got ", options.beams);
   }
-  Check(options.repetition);
+  CheckOptions(options.repetition);
   CheckLengths(manifest, prompts, options.max_new_tokens);
   Array logits = decoder.Prefill(prompts);
   // All beams of a prompt begin with its logits and state.

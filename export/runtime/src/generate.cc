@@ -25,8 +25,8 @@ std::vector<double> Row(const Array& logits, int64_t row) {
 
 std::vector<Ids> Generate(Decoder& decoder, const Manifest& manifest, const std::vector<Ids>& prompts,
                           const GenerateOptions& options, const OnToken& on_token) {
-  Check(options.sampling);
-  Check(options.repetition);
+  CheckOptions(options.sampling);
+  CheckOptions(options.repetition);
   CheckLengths(manifest, prompts, options.max_new_tokens);
   Array logits = decoder.Prefill(prompts);
   const auto num_rows = static_cast<int64_t>(prompts.size());

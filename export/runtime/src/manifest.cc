@@ -90,7 +90,7 @@ void CheckDecoder(const Manifest& manifest) {
   }
 }
 
-void Check(const Manifest& manifest) {
+void CheckWhole(const Manifest& manifest) {
   if (manifest.model.has_value() != manifest.step.has_value() || manifest.Graphs().empty()) {
     Refuse("it has neither an encoder nor both graphs of a decoder");
   }
@@ -167,7 +167,7 @@ Manifest ParseManifest(const std::string& text) {
   for (const auto& [name, sha256] : root["files"].Members()) manifest.files[name] = sha256.String();
   manifest.run_id = provenance["run_id"].String();
   manifest.commit = provenance["commit"].String();
-  Check(manifest);
+  CheckWhole(manifest);
   return manifest;
 }
 

@@ -42,7 +42,7 @@ Ids Distinct(Ids ids) {
 
 }  // namespace
 
-void Check(const Sampling& sampling) {
+void CheckOptions(const Sampling& sampling) {
   if (!std::isfinite(sampling.temperature) || sampling.temperature < 0) {
     Refuse("temperature must be at least 0 and finite, got ", sampling.temperature);
   }
@@ -53,7 +53,7 @@ void Check(const Sampling& sampling) {
   if (!(0 <= sampling.min_p && sampling.min_p <= 1)) Refuse("min_p must be from 0 to 1, got ", sampling.min_p);
 }
 
-void Check(const Repetition& repetition) {
+void CheckOptions(const Repetition& repetition) {
   if (!(0 < repetition.penalty && repetition.penalty < kInfinity)) {
     Refuse("the repetition penalty must be above 0 and finite, got ", repetition.penalty);
   }

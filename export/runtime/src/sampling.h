@@ -10,8 +10,8 @@
 namespace seqlab {
 
 // Throws Refusal where an option is outside its range.
-void Check(const Sampling& sampling);
-void Check(const Repetition& repetition);
+void CheckOptions(const Sampling& sampling);
+void CheckOptions(const Repetition& repetition);
 
 // The token that logits (V,) give at generated position `step` of batch row `row`.
 //

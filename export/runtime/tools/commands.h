@@ -3,6 +3,7 @@
 #ifndef SEQLAB_TOOLS_COMMANDS_H_
 #define SEQLAB_TOOLS_COMMANDS_H_
 
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,10 +27,22 @@ struct TextOptions {
   TranslateOptions translate;
 };
 
+struct BenchOptions {
+  int64_t prompt_tokens = 16;
+  int64_t new_tokens = 128;
+  int64_t runs = 5;
+};
+
 Result<int> RunInfo(const Common& common);
 Result<int> RunGenerate(const Common& common, const TextOptions& options);
 Result<int> RunTranslate(const Common& common, const TextOptions& options);
 Result<int> RunClassify(const Common& common, const TextOptions& options);
+
+Result<int> RunVerify(const Common& common);
+Result<int> RunBench(const Common& common, const BenchOptions& options);
+
+// JSON in which what is not UTF-8 shows as U+FFFD.
+std::string Dumped(const nlohmann::json& value, int indent = -1);
 
 }  // namespace seqlab::tools
 

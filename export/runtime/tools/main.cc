@@ -12,6 +12,7 @@
 namespace {
 
 using seqlab::Result;
+using seqlab::tools::BenchOptions;
 using seqlab::tools::Common;
 using seqlab::tools::TextOptions;
 
@@ -44,6 +45,7 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   Common common;
   TextOptions text;
+  BenchOptions bench;
   std::function<Result<int>()> run;
   const auto add = [&](const char* name, const char* what, std::function<Result<int>()> then) -> CLI::App& {
     CLI::App* verb = app.add_subcommand(name, what);
@@ -65,6 +67,11 @@ int Main(int argc, char** argv) {
   CLI::App& classify = add("classify", "print each text's class and probability, or its tags",
                            [&] { return RunClassify(common, text); });
   classify.add_option("texts", text.texts, "texts; without them, the lines of stdin");
+  add("verify", "prove a bundle again; exit code 1 if it fails", [&] { return RunVerify(common); });
+  CLI::App& measure = add("bench", "how fast a bundle writes", [&] { return RunBench(common, bench); });
+  measure.add_option("--prompt-tokens", bench.prompt_tokens, "read before the first token; default: 16");
+  measure.add_option("--new-tokens", bench.new_tokens, "written in each run; default: 128");
+  measure.add_option("--runs", bench.runs, "after one to warm up; default: 5");
   add("info", "what a bundle is, and the onnxruntime that runs it", [&] { return RunInfo(common); });
 
   try {

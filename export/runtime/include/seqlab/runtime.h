@@ -213,6 +213,34 @@ class Session {
   std::unique_ptr<Impl> impl_;
 };
 
+// How far a runtime's numbers are from the float64 reference, relative to the reference's RMS.
+struct Errors {
+  double rms = 0.0;
+  double torch = 0.0;    // PyTorch's own
+  double limit = 0.0;    // the most that `rms` may be
+  double largest = 0.0;  // of a single number, which is not gated
+};
+
+struct Check {
+  std::string kind;     // files, signature, encoder, prefill, chunks, step or greedy
+  std::string subject;  // such as a file or a cell
+  bool ok = false;
+  std::string note;
+  std::optional<Errors> errors;  // where numbers were compared
+};
+
+struct Report {
+  std::string provider, onnxruntime;
+  std::vector<Check> checks;
+
+  // Whether something was checked and everything is as it should be.
+  bool ok() const;
+};
+
+// Proves a bundle on this machine, as docs/bundle.md says, and changes nothing in it. What is wrong with its values is in
+// the report; what is no bundle at all, or cannot be opened, is a Status.
+Result<Report> Verify(const std::string& folder, const OpenOptions& options = {});
+
 }  // namespace seqlab
 
 #endif  // SEQLAB_RUNTIME_H_

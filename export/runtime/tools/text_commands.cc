@@ -39,11 +39,11 @@ class Texts {
   size_t number_ = 0;
 };
 
-std::string Dumped(const json& value, int indent = -1) {
+}  // namespace
+
+std::string Dumped(const json& value, int indent) {
   return value.dump(indent, ' ', false, json::error_handler_t::replace);
 }
-
-}  // namespace
 
 Result<int> RunInfo(const Common& common) {
   const Result<Model> model = Model::Open(common.bundle, common.open);
