@@ -27,8 +27,8 @@ cpp:
 	cmake --build build/cpp --parallel 2
 
 cpp-test:
-	cmake -S export/runtime -B build/cpp-sanitized -G Ninja -DSEQLAB_TESTS=ON -DSEQLAB_SANITIZE=address,undefined
-	cmake --build build/cpp-sanitized --parallel 2
+	cmake -S export/runtime -B build/cpp-sanitized -G Ninja -DSEQLAB_SANITIZE=address,undefined
+	cmake --build build/cpp-sanitized --parallel 2 --target unit_tests fuzz
 	ctest --test-dir build/cpp-sanitized --output-on-failure
 
 benchmarks: .venv/installed

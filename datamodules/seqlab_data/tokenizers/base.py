@@ -52,6 +52,19 @@ class Tokenizer(ABC):
         ids: list[int] = self.encode_array(text).tolist()
         return ids
 
+    def encode_bytes(self, data: bytes) -> list[int]:
+        """The ids of a text in UTF-8.
+
+        Raises:
+            ValueError: it is not UTF-8, with the offset of the first byte that is not.
+        """
+        try:
+            return self.encode(data.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"the text is not UTF-8 at byte {error.start}; only a byte tokenizer takes any bytes"
+            ) from error
+
     def decode(self, ids: Iterable[int]) -> str:
         """The text of a sequence of ids. Special tokens vanish; bytes that are not UTF-8 show as U+FFFD.
 

@@ -1,5 +1,7 @@
 #include "json_fields.h"
 
+#include <nlohmann/json.hpp>
+
 #include "error.h"
 
 namespace seqlab {
@@ -17,6 +19,14 @@ std::string Shown(const json& value) {
 
 void Field::Refused(const std::string& expected) const {
   Refuse(place_, " must be ", expected, ", got ", Shown(value_));
+}
+
+bool Field::IsNull() const { return value_.is_null(); }
+
+bool Field::IsString() const { return value_.is_string(); }
+
+bool Field::Says(const std::string& name, const std::string& value) const {
+  return value_.is_object() && value_.contains(name) && value_[name] == value;
 }
 
 void Field::MustHaveExactly(std::initializer_list<const char*> names) const {
@@ -90,12 +100,16 @@ std::optional<double> Field::NumberOrNull() const {
   return value_.get<double>();
 }
 
-json ParseJson(const std::string& text, const std::string& name) {
+Document::Document(const std::string& text, const std::string& name) {
   try {
-    return json::parse(text);
+    content_ = std::make_unique<const json>(json::parse(text));
   } catch (const json::parse_error& error) {
     Refuse(name, " is not JSON, at byte ", error.byte);
+  } catch (const json::out_of_range&) {
+    Refuse(name, " has a number that is too large for float64");
   }
 }
+
+Document::~Document() = default;
 
 }  // namespace seqlab

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <initializer_list>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace seqlab {
@@ -18,8 +20,10 @@ class Field {
   Field(const nlohmann::json& value, std::string place) : value_(value), place_(std::move(place)) {}
 
   const std::string& place() const { return place_; }
-  bool IsNull() const { return value_.is_null(); }
-  bool IsString() const { return value_.is_string(); }
+  bool IsNull() const;
+  bool IsString() const;
+  // Whether it is an object with this string in this field.
+  bool Says(const std::string& name, const std::string& value) const;
 
   // Throws unless it is an object with these fields and no others.
   void MustHaveExactly(std::initializer_list<const char*> names) const;
@@ -44,8 +48,18 @@ class Field {
   std::string place_;
 };
 
-// Throws Refusal where the text of the file `name` is not JSON.
-nlohmann::json ParseJson(const std::string& text, const std::string& name);
+// A file of JSON.
+class Document {
+ public:
+  // Throws Refusal where the text of the file `name` is not JSON.
+  Document(const std::string& text, const std::string& name);
+  ~Document();
+
+  Field Root(std::string place) const { return Field(*content_, std::move(place)); }
+
+ private:
+  std::unique_ptr<const nlohmann::json> content_;
+};
 
 }  // namespace seqlab
 

@@ -133,11 +133,9 @@ std::vector<const GraphInfo*> Manifest::Graphs() const {
 }
 
 Manifest ParseManifest(const std::string& text) {
-  const nlohmann::json content = ParseJson(text, "it");
-  const Field root(content, "the manifest");
-  if (!content.is_object() || content.value("format", nlohmann::json()) != kFormat) {
-    Refuse("it lacks \"format\": \"", kFormat, "\"");
-  }
+  const Document document(text, "it");
+  const Field root = document.Root("the manifest");
+  if (!root.Says("format", kFormat)) Refuse("it lacks \"format\": \"", kFormat, "\"");
   if (const Field version = root["version"]; version.Int(0) != kVersion) {
     Refuse("it has version ", version.Int(0), ", this program reads version ", kVersion);
   }

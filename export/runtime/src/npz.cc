@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <regex>
+#include <sstream>
 
 #include "error.h"
 
@@ -43,6 +43,14 @@ std::pair<Reader, size_t> ReaderOf(const std::string& type) {
   return found->second;
 }
 
+// What stands between two strings in a header as NumPy writes it.
+std::string Between(std::string_view header, std::string_view before, std::string_view after) {
+  const size_t first = header.find(before);
+  const size_t end = first == std::string_view::npos ? first : header.find(after, first + before.size());
+  if (end == std::string_view::npos) Refuse("the header of an array is not as NumPy writes it: ", header);
+  return std::string(header.substr(first + before.size(), end - first - before.size()));
+}
+
 // ASCII of a text that NumPy stores as UTF-32.
 std::string TextOf(std::string_view data) {
   std::string text;
@@ -61,22 +69,21 @@ NpyArray ParseNpy(std::string_view content) {
   uint32_t size = 0;
   std::memcpy(&size, content.data() + 8, wide ? 4 : 2);
   if (size > content.size() - begin) Refuse("the header of an array is cut short");
-  const std::string header(content.substr(begin, size));
-  static const std::regex form(R"(\{'descr': '([^']{1,20})', 'fortran_order': False, 'shape': \(([0-9, ]{0,200})\), \}\s*)");
-  std::smatch parts;
-  if (!std::regex_match(header, parts, form)) Refuse("the header of an array is not as NumPy writes it: ", header);
+  const std::string_view header = content.substr(begin, size);
   NpyArray array;
+  const std::string type = Between(header, "{'descr': '", "', 'fortran_order': False, 'shape': (");
   int64_t count = 1;
-  const std::string shape = parts[2];
-  static const std::regex number("[0-9]+");
-  for (auto dim = std::sregex_iterator(shape.begin(), shape.end(), number); dim != std::sregex_iterator(); ++dim) {
-    array.dims.push_back(std::strtoll(dim->str().c_str(), nullptr, 10));
-    const auto bytes = static_cast<int64_t>(content.size());
-    if (array.dims.back() > bytes || count * array.dims.back() > bytes) Refuse("an array is longer than its file");
-    count *= array.dims.back();
+  std::istringstream shape(Between(header, "'shape': (", "), }"));
+  const auto bytes = static_cast<int64_t>(content.size());
+  for (std::string dim; std::getline(shape, dim, ',');) {
+    const int64_t size_of_dim = std::strtoll(dim.c_str(), nullptr, 10);
+    if (size_of_dim < 0 || size_of_dim > bytes || count * size_of_dim > bytes) {
+      Refuse("an array is longer than its file");
+    }
+    array.dims.push_back(size_of_dim);
+    count *= size_of_dim;
   }
   const std::string_view data = content.substr(begin + size);
-  const std::string type = parts[1];
   if (type.rfind("<U", 0) == 0 && array.dims.empty()) {
     array.text = TextOf(data);
     return array;

@@ -55,8 +55,8 @@ std::string TextStream::WithoutFirstSpace(std::string text) {
 }
 
 std::unique_ptr<Tokenizer> MakeTokenizer(const std::string& description, const std::string& asset) {
-  const nlohmann::json content = ParseJson(description, kFileName);
-  const Field root(content, kFileName);
+  const Document document(description, kFileName);
+  const Field root = document.Root(kFileName);
   std::unique_ptr<Tokenizer> tokenizer = OfClass(root, asset);
   if (const int64_t size = root["vocab_size"].Int(0); size != tokenizer->vocab_size()) {
     Refuse("this tokenizer has ", tokenizer->vocab_size(), " tokens, its description says ", size);

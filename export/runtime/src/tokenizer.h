@@ -3,9 +3,7 @@
 #define SEQLAB_TOKENIZER_H_
 
 #include <filesystem>
-#include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
