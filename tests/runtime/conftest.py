@@ -12,7 +12,7 @@ from contracts.subjects import randomized
 from export.toys import TOKENIZER, export_toy, toy
 from seqlab.attention import AdditiveAttention, Attention
 from seqlab.models import BagOfWords, Encoder, EncoderDecoder, Tagger
-from seqlab.positions import NoPositions, RoPE
+from seqlab.positions import Learned, NoPositions, RoPE
 from seqlab.recurrence import GRU
 from seqlab_data.tokenizers import CharTokenizer, WordTokenizer
 from seqlab_export.bundle import export_bundle
@@ -20,6 +20,7 @@ from seqlab_export.bundle import export_bundle
 SOURCE = CharTokenizer("uvwxyz ")
 WORDS = WordTokenizer("the cat sat on a mat .")
 SEQ_LEN = 24
+TARGET_LEN = 20
 
 Bundle = Callable[[str], Path]
 """Called with the name of a bundle, which tests must not change."""
@@ -27,14 +28,12 @@ Bundle = Callable[[str], Path]
 
 def _both_ways() -> partial[Encoder]:
     mixer = partial(GRU, bidirectional=True)
-    return partial(Encoder, d_model=8, num_layers=1, mixer=mixer, positions=NoPositions)
+    return partial(Encoder, d_model=8, num_layers=1, mixer=mixer, positions=Learned)
 
 
 def _translator() -> EncoderDecoder:
     sizes = (TOKENIZER.vocab_size, SOURCE.vocab_size, SEQ_LEN)
-    return EncoderDecoder(
-        *sizes, encoder=_both_ways(), num_layers=1, mixer=AdditiveAttention, positions=NoPositions
-    )
+    return EncoderDecoder(*sizes, encoder=_both_ways(), num_layers=1, mixer=AdditiveAttention, positions=Learned)
 
 
 @pytest.fixture(scope="session", name="bundle")
@@ -55,7 +54,7 @@ def _bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
             ),
         }[name]()
         model = randomized(model).float().eval()
-        export_bundle(model, out=folder, run_id="", commit="", seq_len=SEQ_LEN, **options)
+        export_bundle(model, out=folder, run_id="", commit="", seq_len=TARGET_LEN, **options)
         return folder
 
     return cache(make)

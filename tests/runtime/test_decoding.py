@@ -5,15 +5,14 @@ from __future__ import annotations
 import random
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from export.toys import TOKENIZER
 from runtime.conftest import SEQ_LEN, SOURCE, Bundle
 from runtime.programs import ENVIRONMENT, answers, build
-from export.toys import TOKENIZER
 from seqlab.decoding import Repetition, Sampling, beam_search, generate
 from seqlab_export.runner import BundleRunner
 
@@ -117,7 +116,8 @@ def test_a_text_longer_than_the_model_reads_is_refused(bundle: Bundle) -> None:
     source = good | {"sources": [[4] * (SEQ_LEN + 1)]}
     several = good | {"sources": [[4, 2], [5, 2]]}
     refused, tokens, of_source, of_several = answers(bundle("translator"), [long, full, source, several])
-    assert refused["refused"].startswith("a prompt of 1 tokens and 25 new ones need more positions than the model has, 24")
+    said = "a prompt of 1 tokens and 25 new ones need more positions than the model has, 24"
+    assert refused["refused"].startswith(said)
     assert len(tokens[0]) == SEQ_LEN
     assert of_source["refused"] == "an input has 25 tokens, this bundle reads at most 24"
     assert of_several["refused"] == "there are 1 prompts and 2 sources; give one prompt for each"
@@ -129,14 +129,10 @@ def test_threads_share_a_model(name: str, bundle: Bundle) -> None:
     assert (done.returncode, done.stdout) == (0, "the same\n"), done.stderr
 
 
-def _race_free(folder: Path) -> subprocess.CompletedProcess[str]:
-    # onnxruntime's library is not instrumented: what it does by itself cannot be judged.
-    environment = ENVIRONMENT | {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1 exitcode=66"}
-    command = [build("threads", "thread"), folder]
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
-
-
 @pytest.mark.slow
 def test_threads_do_not_race(bundle: Bundle) -> None:
-    done = _race_free(bundle("attention"))
+    """onnxruntime's library is not instrumented: what it does by itself is not judged."""
+    environment = ENVIRONMENT | {"TSAN_OPTIONS": "ignore_noninstrumented_modules=1 exitcode=66"}
+    command = [build("threads", "thread"), bundle("attention")]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert (done.returncode, done.stdout) == (0, "the same\n"), done.stderr

@@ -3,6 +3,7 @@
 // Exit codes: 0 done, 1 a proof that failed, 2 bad input, told in one sentence.
 
 #include <CLI/CLI.hpp>
+#include <charconv>
 #include <exception>
 #include <functional>
 #include <iostream>
@@ -24,7 +25,14 @@ void AddSampling(CLI::App& verb, TextOptions& options) {
   verb.add_option("--top-k", sampling.top_k, "choose among the K likeliest");
   verb.add_option("--top-p", sampling.top_p, "choose among the likeliest that make up P");
   verb.add_option("--min-p", sampling.min_p, "choose among those P times the likeliest");
-  verb.add_option("--seed", sampling.seed, "of the random numbers; default: 0");
+  // CLI11 would take -1 for 2^64 - 1.
+  const auto set_seed = [&sampling](const std::string& text) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sampling.seed);
+    if (error != std::errc() || end != text.data() + text.size()) {
+      throw CLI::ValidationError("--seed must be from 0 to 2^64 - 1, got " + text);
+    }
+  };
+  verb.add_option_function<std::string>("--seed", set_seed, "of the random numbers; default: 0");
 }
 
 void AddRepetition(CLI::App& verb, seqlab::Repetition& repetition) {
