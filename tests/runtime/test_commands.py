@@ -21,8 +21,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 GENERATE = [
     ["--prompt", "abc", "--temperature", "0"],
     ["--prompt", "", "--seed", "18446744073709551615"],
-    ["--prompt", "fed a cab", *"--temperature 0.7 --top-k 5 --top-p 0.9 --min-p 0.01 --seed 3".split()],
-    ["--prompt", "a", *"--repetition-penalty 1.5 --no-repeat-ngram 2 --max-new-tokens 30".split()],
+    ["--prompt", "fed a cab", "--temperature=0.7", "--top-k=5", "--top-p=0.9", "--min-p=0.01", "--seed=3"],
+    ["--prompt", "a", "--repetition-penalty=1.5", "--no-repeat-ngram=2", "--max-new-tokens=30"],
 ]
 TRANSLATE = [[], ["--beams", "3"], ["--beams", "4", "--n-best", "3", "--length-penalty", "0.5"], ["--prefix", "ab"]]
 
