@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import onnxruntime as ort  # type: ignore[import-untyped]
 import torch
@@ -17,13 +17,12 @@ from seqlab_export.forms import DECODERS, ENCODERS, describe_state, longest_inpu
 from seqlab_export.golden import write_golden
 from seqlab_export.graphs import OPSET, export_graphs
 from seqlab_export.manifest import Manifest, Provenance, hash_files
+from seqlab_export.precision import Precision, check_precision, in_dtype
 from seqlab_export.report import Report
 from seqlab_export.runner import Provider, check_provider
 from seqlab_export.verify import verify_bundle
 
 MIN_ONNXRUNTIME = "1.30"
-
-Precision = Literal["fp32", "fp16", "bf16"]
 
 
 class ParityError(ValueError):
@@ -67,7 +66,7 @@ def export_bundle(
         The report of the verification, in which all is well.
 
     Raises:
-        ValueError: `out` holds something, no provider here runs this precision, the model is of another kind, is not
+        ValueError: `out` holds something, no provider here proves this precision, the model is of another kind, is not
             the tokenizer's, or cannot be captured.
         ParityError: the runtime does not compute what the model does.
     """
@@ -81,18 +80,15 @@ def export_bundle(
         has = "no tokens" if tokenizer is None else f"{tokenizer.vocab_size} tokens"
         raise ValueError(f"the tokenizer has {has} and the model {model.vocab_size}; they do not belong together")
     check_provider(provider)
-    if precision != "fp32":
-        raise ValueError(
-            f"precision {precision} is refused: no provider here can prove it (onnxruntime's CPU provider does not "
-            "load bf16 and computes fp16 in fp32, and bundles for CUDA are fp32 so far); use fp32"
-        )
+    check_precision(precision)
     model = deepcopy(model).cpu().float().eval()
+    stored = in_dtype(model, precision)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
         folder = Path(name) / "bundle"
         folder.mkdir()
-        graphs = export_graphs(model, folder)
-        write_golden(model, folder / "golden.npz")
+        graphs = export_graphs(stored, folder, precision)
+        write_golden(model, folder / "golden.npz", precision)
         tokenizers = _distinct(tokenizer, source_tokenizer)
         for place, some in tokenizers.items():
             some.save(folder / place)
@@ -109,7 +105,7 @@ def export_bundle(
             encoder=graphs.get("encoder"),
             model=graphs.get("model"),
             step=graphs.get("step"),
-            state=describe_state(model) if decodes else (),
+            state=describe_state(stored) if decodes else (),
             tokenizer="tokenizer" if "tokenizer" in tokenizers else None,
             source_tokenizer="source_tokenizer" if "source_tokenizer" in tokenizers else None,
             labels=tuple(labels),

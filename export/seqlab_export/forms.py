@@ -29,7 +29,7 @@ class SequenceForm(nn.Module):
         """tokens and pad_mask (B, T) to logits (B, T, V), and the new state, without what was read of a source."""
         logits, new_state = self.model(tokens, state, pad_mask=pad_mask)
         # An input that is also an output as it stands would lose its name.
-        return logits, {
+        return _widened(logits), {
             name: new_state[name].clone() if new_state[name] is old else new_state[name]
             for name, old in state.items()
             if not stays(name)
@@ -55,7 +55,7 @@ class StepForm(nn.Module):
             new_state[name] = torch.where(real, new_state[name], state[name])
         if "key_mask" in state:
             new_state["key_mask"] = torch.cat((state["key_mask"], pad_mask), dim=1)
-        return logits.unsqueeze(1), {name: new_state[name] for name in state if not stays(name)}
+        return _widened(logits).unsqueeze(1), {name: new_state[name] for name in state if not stays(name)}
 
     def info(self) -> GraphInfo:
         return _decoder_info(self.model, "step.onnx", length=1, longer="S+1")
@@ -70,15 +70,14 @@ class EncoderForm(nn.Module):
 
     def forward(self, inputs: Tensor, pad_mask: Tensor) -> Tensor:
         """inputs (B, T) or (B, T, F) and pad_mask (B, T) to logits (B, C) or (B, T, C)."""
-        logits: Tensor = self.model(inputs, pad_mask=pad_mask)
-        return logits
+        return _widened(self.model(inputs, pad_mask=pad_mask))
 
     @torch.no_grad()
     def info(self) -> GraphInfo:
         inputs = _inputs(self.model, "T")
         logits = self.model(example(inputs[0], {"B": 2, "T": 2}))
         dims = ("B", "T", logits.shape[-1]) if logits.dim() == 3 else ("B", logits.shape[-1])
-        logits_info = TensorInfo(name="logits", dtype=_dtype(self.model), dims=dims)
+        logits_info = TensorInfo(name="logits", dtype="float32", dims=dims)
         return GraphInfo(file="encoder.onnx", inputs=inputs, outputs=(logits_info,))
 
 
@@ -159,7 +158,7 @@ def _decoder_info(model: Any, file: str, *, length: str | int, longer: str) -> G
         TensorInfo(name="tokens", dtype="int64", dims=("B", length)),
         TensorInfo(name="pad_mask", dtype="bool", dims=("B", length)),
     ]
-    outputs = [TensorInfo(name="logits", dtype=_dtype(model), dims=("B", length, model.vocab_size))]
+    outputs = [TensorInfo(name="logits", dtype="float32", dims=("B", length, model.vocab_size))]
     for entry in describe_state(model):
         inputs.append(TensorInfo(name=f"state_{entry.name}", dtype=entry.dtype, dims=entry.dims))
         if not stays(entry.name):
@@ -216,6 +215,11 @@ def _first_state(model: Any, batch_size: int, source_len: int) -> State:
     source, _ = _inputs(model, "M")
     state: State = model.begin(example(source, {"B": batch_size, "M": source_len}))
     return state
+
+
+def _widened(logits: Tensor) -> Tensor:
+    """In fp32 where the model computes in half of it: whoever chooses tokens need not know."""
+    return logits.float() if logits.dtype == torch.float16 else logits
 
 
 def _dtype(module: nn.Module) -> str:

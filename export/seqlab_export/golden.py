@@ -6,7 +6,7 @@ T length, F features, R rows, N new tokens, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,11 @@ from torch.overrides import TorchFunctionMode
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.mixer import State
 from seqlab_export.compare import Arrays, calls, cases, encoder_cases, groups, relative_errors, rms, select
+from seqlab_export.fake_quantized import FakeQuantized
 from seqlab_export.forms import SequenceForm, StepForm, forms_of, longest_input, num_tokens
 from seqlab_export.greedy import trace
 from seqlab_export.manifest import GraphInfo, TensorInfo
+from seqlab_export.precision import Precision, in_dtype
 
 PROMPT_LENGTHS = (1, 4)
 NEW_TOKENS = 12
@@ -31,27 +33,29 @@ _SEED = 20
 _SAME = 1e-9
 _ORDERS = 4
 
+Mode = AbstractContextManager[Any]
 
-def write_golden(model: Any, path: Path) -> None:
+
+def write_golden(model: Any, path: Path, precision: Precision = "fp32") -> None:
     """Writes, as .npz, of a decoder:
 
     - `CASE/tokens` (R, T), for each of `compare.cases`;
     - `CASE/OUTPUT`, what `compare.select` takes of each output of the float64 model;
-    - `CASE/torch/GROUP`, the relative RMS error of this model in PyTorch for each of `compare.groups`: the largest of
-      that of all tokens at once, of one by one, and of all at once with channels summed in a few other orders, which
-      tells how far rounding alone leads;
+    - `CASE/torch/GROUP`, the relative RMS error of this model in PyTorch, in this precision, for each of
+      `compare.groups`: the largest of that of all tokens at once, of one by one, and of all at once with channels
+      summed in a few other orders, which tells how far rounding alone leads;
     - `greedy/prompt_ROW`, `greedy/tokens` (R, N) and `greedy/logits` (R, N, V), greedy text of the float64 model;
     - where it reads a source, `CASE/source` and `greedy/source`, the name of the encoder's case whose inputs it reads;
 
     and of an encoder `encoder/CASE/inputs` (R, T) or (R, T, F), and outputs and errors in the same way.
 
     Args:
-        model: in evaluation mode, on the CPU.
+        model: in evaluation mode, on the CPU, in fp32.
 
     Raises:
         ValueError: the model's `step` does not compute what its `forward` does.
     """
-    golden = _Golden(model)
+    golden = _Golden(model, precision)
     if golden.masks:
         golden.add_encoder()
     if "model" in golden.forms:
@@ -67,9 +71,12 @@ class _Golden:
         masks: of the encoder's cases, by their names.
     """
 
-    def __init__(self, model: Any) -> None:
-        self.forms: dict[str, Any] = forms_of(model)
-        self.references: dict[str, Any] = {name: form.double() for name, form in deepcopy(self.forms).items()}
+    def __init__(self, model: Any, precision: Precision) -> None:
+        self.references: dict[str, Any] = {name: form.double() for name, form in forms_of(deepcopy(model)).items()}
+        self.forms: dict[str, Any] = forms_of(in_dtype(model, precision))
+        self.own = FakeQuantized(precision) if precision in ("int8", "int4") else nullcontext()
+        # Quantising costs far more than rounding, in any order.
+        self.modes = [self.own] if precision in ("int8", "int4") else [self.own, *map(OtherOrder, range(_ORDERS))]
         self.arrays: dict[str, NDArray[np.generic]] = {}
         self.generator = np.random.default_rng(_SEED)
         encoder = self.forms.get("encoder")
@@ -81,8 +88,8 @@ class _Golden:
         for case, pad_mask in self.masks.items():
             inputs = self._draw(info.inputs[0], pad_mask.shape)
             self.arrays[f"{case}/inputs"] = inputs
-            expected = _encoded(reference, inputs, pad_mask, info)
-            found = [_encoded(form, inputs, pad_mask, info, order) for order in (None, *range(_ORDERS))]
+            expected = _encoded(reference, inputs, pad_mask, info, nullcontext())
+            found = [_encoded(form, inputs, pad_mask, info, mode) for mode in self.modes]
             self._judge(case, info, expected, found)
 
     def add_decoder(self) -> None:
@@ -96,10 +103,11 @@ class _Golden:
             if source is not None:
                 self.arrays[f"{case}/source"] = np.array(source)
             starts = [self._start(some.model, source, len(tokens)) for some in (reference, form)]
-            expected = _outputs(reference, tokens, pad_mask, info, starts[0])
-            _check_step(_outputs(self.references["step"], tokens, pad_mask, info, starts[0]), expected, case)
-            found = [_outputs(self.forms["step"], tokens, pad_mask, info, starts[1])]
-            found += [_outputs(form, tokens, pad_mask, info, starts[1], order) for order in (None, *range(_ORDERS))]
+            expected = _outputs(reference, tokens, pad_mask, info, starts[0], nullcontext())
+            stepped = _outputs(self.references["step"], tokens, pad_mask, info, starts[0], nullcontext())
+            _check_step(stepped, expected, case)
+            found = [_outputs(self.forms["step"], tokens, pad_mask, info, starts[1], self.own)]
+            found += [_outputs(form, tokens, pad_mask, info, starts[1], mode) for mode in self.modes]
             self._judge(case, info, expected, found)
 
     def add_greedy(self) -> None:
@@ -176,10 +184,10 @@ def _cast(inputs: NDArray[np.generic], model: torch.nn.Module) -> Tensor:
 
 @torch.no_grad()
 def _encoded(
-    form: Any, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_], info: GraphInfo, order: int | None = None
+    form: Any, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_], info: GraphInfo, mode: Mode
 ) -> Arrays:
-    """What counts of each output of an encoder, by its name in the graph; see `OtherOrder` for `order`."""
-    with nullcontext() if order is None else OtherOrder(order):
+    """What counts of each output of an encoder, by its name in the graph."""
+    with mode:
         found = form(_cast(inputs, form.model), torch.from_numpy(pad_mask))
     return _selected(found.values() if isinstance(found, dict) else [found], info, pad_mask)
 
@@ -191,13 +199,13 @@ def _outputs(
     pad_mask: NDArray[np.bool_],
     info: GraphInfo,
     state: State,
-    order: int | None = None,
+    mode: Mode,
 ) -> Arrays:
     """The same of a decoder that starts from a state."""
     model = form.model
     logits: list[Tensor] = []
     new: State = {}
-    with nullcontext() if order is None else OtherOrder(order):
+    with mode:
         for piece in calls("step" if isinstance(form, StepForm) else "prefill", pad_mask, model.first_call):
             read = form if piece.stop - piece.start == 1 else SequenceForm(model)
             some, new = read(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state | new)

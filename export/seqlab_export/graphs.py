@@ -22,6 +22,8 @@ from seqlab.nn.onnx_mode import emit_onnx
 from seqlab_export.compare import traced_len
 from seqlab_export.forms import BeginForm, Form, example, forms_of, longest_input
 from seqlab_export.manifest import GraphInfo, TensorInfo
+from seqlab_export.precision import Precision
+from seqlab_export.quantize import quantize
 from seqlab_export.weights import SMALLEST_BYTES, WeightFile
 
 OPSET = 23
@@ -30,11 +32,12 @@ OPSET = 23
 _TRACED = {"B": 17, "S": 19, "M": 23}
 
 
-def export_graphs(model: Any, folder: Path) -> dict[str, GraphInfo]:
+def export_graphs(model: Any, folder: Path, precision: Precision = "fp32") -> dict[str, GraphInfo]:
     """Writes the graph of each of a model's forms, and the weights that they share.
 
     Args:
         model: in evaluation mode, on the CPU.
+        precision: how the weights of its linear layers are stored; others than int8 and int4 = as they are.
 
     Returns:
         The graphs by their names in the manifest.
@@ -46,7 +49,10 @@ def export_graphs(model: Any, folder: Path) -> dict[str, GraphInfo]:
     with WeightFile(folder) as weights:
         for name, form in forms_of(model).items():
             graphs[name] = info = form.info()
-            graph = _capture(form, info)
+            graph = _capture(form, info, fold_weights=precision in ("int8", "int4"))
+            if precision in ("int8", "int4"):
+                with _quiet():
+                    graph = quantize(graph, precision)
             _declare(graph, info)
             _strip(graph)
             weights.take(graph)
@@ -54,7 +60,7 @@ def export_graphs(model: Any, folder: Path) -> dict[str, GraphInfo]:
     return graphs
 
 
-def _capture(form: Form, info: GraphInfo) -> ir.Model:
+def _capture(form: Form, info: GraphInfo, *, fold_weights: bool) -> ir.Model:
     model: Any = form.model
     longest: int | None = model.max_seq_len
     sizes = {**_TRACED, "T": traced_len(longest)}
@@ -91,7 +97,7 @@ def _capture(form: Form, info: GraphInfo) -> ir.Model:
         )
         assert exported is not None
         graph: ir.Model = exported.model
-        optimize_ir(graph, should_fold=_may_fold)
+        optimize_ir(graph, should_fold=_must_fold if fold_weights else _may_fold)
     return graph
 
 
@@ -99,6 +105,12 @@ def _may_fold(node: ir.Node) -> bool | None:
     """False where a weight would be rewritten (transposed, say): both graphs share it as the model has it."""
     constants = [value.const_value for value in node.inputs if value is not None]
     return False if any(tensor is not None and tensor.nbytes >= SMALLEST_BYTES for tensor in constants) else None
+
+
+def _must_fold(node: ir.Node) -> bool | None:
+    """True where a weight is transposed: only what is constant is quantised."""
+    given = node.inputs[0] if node.op_type == "Transpose" else None
+    return True if given is not None and given.const_value is not None else None
 
 
 def _declare(graph: ir.Model, info: GraphInfo) -> None:
@@ -131,7 +143,7 @@ def _strip(graph: ir.Model) -> None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Mutes the exporters' progress notes, which concern nobody who exports a bundle."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
+    loggers = [logging.getLogger(name) for name in ("", "torch.onnx", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.ERROR)

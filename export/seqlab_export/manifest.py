@@ -13,7 +13,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 FILE_NAME = "manifest.json"
 FORMAT = "seqlab-bundle"
 VERSION = 2
-DTYPES = ("bool", "int64", "float32")
+DTYPES = ("bool", "int64", "float16", "float32")
+PRECISIONS = ("fp32", "fp16", "int8", "int4")
 
 
 class BundleError(ValueError):
@@ -78,7 +79,7 @@ class Manifest:
     encoder (`encoder`), or of both, where the encoder's outputs are the decoder's first state.
 
     Attributes:
-        precision: of the weights and the arithmetic.
+        precision: one of `PRECISIONS`; of all weights and the arithmetic, or of quantised linear layers.
         vocab_size: how many tokens a decoder chooses from; None = there is no decoder.
         max_seq_len: the longest sequence that the decoder can read; None = no limit.
         max_source_len: the longest that the encoder can.
@@ -113,6 +114,8 @@ class Manifest:
     def __post_init__(self) -> None:
         if (self.model is None) != (self.step is None) or (self.model is None and self.encoder is None):
             raise BundleError("it has neither an encoder nor both graphs of a decoder")
+        if self.precision not in PRECISIONS:
+            raise BundleError(f"precision is {self.precision!r}, accepted are {', '.join(PRECISIONS)}")
         for name in (*self.files, *filter(None, (self.tokenizer, self.source_tokenizer))):
             path = PurePosixPath(name)
             if not path.parts or path.is_absolute() or ".." in path.parts or "\\" in name:

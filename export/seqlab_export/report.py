@@ -44,12 +44,14 @@ class Report:
         provider: "cpu" or "cuda".
         options: what the provider was told.
         onnxruntime: its version.
+        precision: the bundle's.
     """
 
     provider: str
     options: dict[str, str]
     onnxruntime: str
     checks: list[Check] = field(default_factory=list)
+    precision: str = "fp32"
 
     @property
     def ok(self) -> bool:
@@ -74,7 +76,9 @@ class Report:
         from rich.table import Table
 
         options = "".join(f", {name} {value}" for name, value in self.options.items())
-        table = Table(title=f"Parity with float64: onnxruntime {self.onnxruntime}, {self.provider}{options}")
+        table = Table(
+            title=f"Parity of {self.precision} with float64: onnxruntime {self.onnxruntime}, {self.provider}{options}"
+        )
         table.add_column("check")
         for heading in ("compared", "RMS error", "PyTorch's", "of limit", "largest"):
             table.add_column(heading, justify="right")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from seqlab.decoding import FREE, GREEDY, Repetition, Sampling, generate_text
 from seqlab_data.tokenizers import Tokenizer, load_tokenizer
-from seqlab_export.manifest import BundleError, GraphInfo, find_damage, load_manifest
+from seqlab_export.manifest import BundleError, find_damage, load_manifest
 
 State = dict[str, NDArray[np.generic]]
 """Graph inputs by name, `state_<name>`."""
@@ -40,7 +40,7 @@ class Bundle:
         threads: how many; None = onnxruntime's choice, one a core.
 
     Attributes:
-        encoder, model, step_model: a session for each graph that it has, else None.
+        sessions: one for each graph that it has, "encoder", "model" and "step".
 
     Raises:
         ValueError: the folder is not a whole bundle, onnxruntime is too old, or the provider is not there.
@@ -56,11 +56,10 @@ class Bundle:
                 f"this bundle needs onnxruntime {self.manifest.min_onnxruntime}, here is {ort.__version__}"
             )
 
-        def opened(graph: GraphInfo | None) -> ort.InferenceSession | None:
-            return graph and open_session(self.folder / graph.file, provider, threads)
-
-        self.encoder = opened(self.manifest.encoder)
-        self.model, self.step_model = opened(self.manifest.model), opened(self.manifest.step)
+        graphs = {name: getattr(self.manifest, name) for name in ("encoder", "model", "step")}
+        self.sessions = {
+            name: open_session(self.folder / graph.file, provider, threads) for name, graph in graphs.items() if graph
+        }
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
@@ -83,13 +82,13 @@ class Bundle:
             ValueError: the bundle has no encoder, or the input is longer than it reads.
         """
         info, longest = self.manifest.encoder, self.manifest.max_source_len
-        if self.encoder is None or info is None:
+        if info is None:
             raise ValueError(f"{self.folder} is the bundle of a language model, which reads prompts")
         if longest is not None and inputs.shape[1] > longest:
             raise ValueError(f"an input has {inputs.shape[1]} tokens, this bundle reads at most {longest}")
         names = [output.name for output in info.outputs]
-        given, mask = (tensor.name for tensor in info.inputs)
-        found = self.encoder.run(names, {given: inputs, mask: pad_mask})
+        given, mask = info.inputs
+        found = self.sessions["encoder"].run(names, {given.name: inputs.astype(given.dtype), mask.name: pad_mask})
         return dict(zip(names, found, strict=True))
 
     def probabilities(self, text: str) -> NDArray[np.float64]:
@@ -132,7 +131,7 @@ class BundleRunner(Bundle):
         """
         if self._first is not None:
             return self._first
-        if self.encoder is not None:
+        if self.manifest.encoder is not None:
             raise ValueError(f"{self.folder} writes what a source says; read one with `begin`, or `seqlab translate`")
         sizes = {"B": batch_size, "S": 0}
         state: State = {}
@@ -142,23 +141,23 @@ class BundleRunner(Bundle):
             state[f"state_{entry.name}"] = np.full(shape, entry.initial, dtype=entry.dtype)
         return state
 
-    def run(
-        self, session: ort.InferenceSession, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: State
+    def read(
+        self, graph: Literal["model", "step"], tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: State
     ) -> tuple[NDArray[np.floating], State]:
-        """Reads tokens (B, T) with `model`, or with `step_model` at T = 1: logits (B, T, V), and the new state."""
-        found = session.run(self._outputs, {"tokens": tokens, "pad_mask": pad_mask, **state})
+        """Reads tokens (B, T), or (B, 1) with "step": logits (B, T, V), and the new state."""
+        found = self.sessions[graph].run(self._outputs, {"tokens": tokens, "pad_mask": pad_mask, **state})
         new = {name.removeprefix("new_"): entry for name, entry in zip(self._outputs, found, strict=True)}
         return new.pop("logits"), state | new
 
     def prefill(self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.floating], State]:
         """Reads left-padded tokens (B, T): logits (B, V) after the last, and the state."""
-        logits, state = self.run(self.model, tokens, pad_mask, self.init_state(len(tokens)))
+        logits, state = self.read("model", tokens, pad_mask, self.init_state(len(tokens)))
         return logits[:, -1], state
 
     def step(self, tokens: NDArray[np.int64], state: State) -> tuple[NDArray[np.floating], State]:
         """Reads one token a row, tokens (B,): logits (B, V), and the new state."""
         column = tokens[:, None]
-        logits, new_state = self.run(self.step_model, column, np.ones(column.shape, dtype=np.bool_), state)
+        logits, new_state = self.read("step", column, np.ones(column.shape, dtype=np.bool_), state)
         return logits[:, 0], new_state
 
     def select(self, state: State, rows: NDArray[np.int64]) -> State:
@@ -184,6 +183,12 @@ class BundleRunner(Bundle):
             repetition=repetition,
             on_text=on_text,
         )
+
+
+def open_bundle(folder: Path | str, *, provider: Provider = "cpu", threads: int | None = None) -> Bundle:
+    """A `BundleRunner` where the bundle has a decoder, else a `Bundle`."""
+    decodes = load_manifest(Path(folder)).model is not None
+    return (BundleRunner if decodes else Bundle)(folder, provider=provider, threads=threads)
 
 
 def open_session(path: Path, provider: Provider, threads: int | None = None) -> ort.InferenceSession:

@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     verb = parsers.add_parser("export", help="write a run as an ONNX bundle that is proven equal to it")
     verb.add_argument("target", metavar="RUN")
     verb.add_argument("--out", required=True, metavar="DIR")
-    verb.add_argument("--precision", default="fp32", choices=["fp32", "fp16", "bf16"])
+    verb.add_argument("--precision", default="fp32", choices=["fp32", "fp16", "bf16", "int8", "int4"])
     _add_provider(verb)
     _add_trust(verb)
     verb.set_defaults(run=verbs.export)

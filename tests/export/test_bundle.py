@@ -79,8 +79,8 @@ def test_a_short_reach_is_proven_and_the_model_stays_as_it_was(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"precision": "bf16"}, "precision bf16 is refused: no provider here can prove it"),
-        ({"precision": "fp16"}, "precision fp16 is refused"),
+        ({"precision": "bf16"}, "precision bf16 is refused: onnxruntime's CPU provider does not load it"),
+        ({"precision": "int2"}, "precision must be one of fp32, fp16, int8, int4, got 'int2'"),
         ({"provider": "tpu"}, "provider must be one of cpu, cuda, got 'tpu'"),
         ({"tokenizer": ByteTokenizer()}, "the tokenizer has 259 tokens and the model 11"),
     ],

@@ -1,0 +1,138 @@
+"""Compares a runtime with a golden file. Needs no PyTorch.
+
+R rows, T tokens given, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import product
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab_export.compare import Arrays, calls, cases, encoder_cases, groups, limit, relative_errors, rms, select
+from seqlab_export.greedy import GreedyTrace, compare, trace
+from seqlab_export.manifest import GraphInfo, Manifest
+from seqlab_export.report import Check
+
+BATCH_SIZES = (1, 2, 5)
+
+FORMS = ("prefill", "chunks", "step")
+"""How tokens are read; see `compare.calls`."""
+
+
+class Runtime(Protocol):
+    """What computes a model's forms. `State` is as the runtime likes it, but for `arrays`."""
+
+    def encode(self, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_], /) -> Arrays:
+        """An encoder's outputs by their names in the graph, of inputs (B, T) or (B, T, F) and pad_mask (B, T)."""
+
+    def begin(self, source: NDArray[np.generic], source_mask: NDArray[np.bool_], /) -> Runtime:
+        """The decoder that has read source (B, M), source_mask (B, M)."""
+
+    def init_state(self, batch_size: int, /) -> Mapping[str, Any]:
+        """A decoder's state before the first token, by the names of its inputs."""
+
+    def read(
+        self, graph: Literal["model", "step"], tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: Any, /
+    ) -> tuple[NDArray[np.floating], Mapping[str, NDArray[np.generic]]]:
+        """tokens and pad_mask (B, T), T = 1 for "step", to logits (B, T, V) and the new state."""
+
+
+class Proof:
+    """The checks of a runtime against the golden file of a bundle."""
+
+    def __init__(self, runtime: Runtime, manifest: Manifest, golden: Arrays) -> None:
+        self.runtime = runtime
+        self.manifest = manifest
+        self.golden = golden
+        encoder = manifest.encoder
+        self.masks = {} if encoder is None else dict(encoder_cases(encoder, manifest.max_source_len))
+
+    def values(self) -> Iterator[Check]:
+        """One check for each group of outputs of each cell: a batch size and a case."""
+        if self.manifest.encoder is not None:
+            for batch_size, (case, pad_mask) in product(BATCH_SIZES, self.masks.items()):
+                cell = f"batch {batch_size}, {case.removeprefix('encoder/')}"
+                yield from self._cell("encoder", cell, self.manifest.encoder, case, pad_mask, batch_size)
+        if self.manifest.model is not None:
+            for form, batch_size in product(FORMS, BATCH_SIZES):
+                for case, pad_mask in cases(self.manifest.max_seq_len):
+                    cell = f"batch {batch_size}, {case}"
+                    yield from self._cell(form, cell, self.manifest.model, case, pad_mask, batch_size)
+
+    def greedy(self) -> Iterator[Check]:
+        """One check for each prompt."""
+        golden = self.golden
+        expected = GreedyTrace(golden["greedy/tokens"].astype(np.int64), golden["greedy/logits"].astype(np.float64))
+        prompts = [golden[f"greedy/prompt_{row}"].tolist() for row in range(len(expected.tokens))]
+        decoder: Any = self._started("greedy", slice(len(prompts)))
+        actual = trace(decoder, prompts, expected.tokens.shape[1])
+        for row, (ok, note) in enumerate(compare(actual, expected)):
+            yield Check(kind="greedy", subject=f"prompt {row}", ok=ok, note=note)
+
+    def _cell(
+        self, kind: str, cell: str, graph: GraphInfo, case: str, pad_mask: NDArray[np.bool_], batch_size: int
+    ) -> Iterator[Check]:
+        if f"{case}/{graph.outputs[0].name}" not in self.golden:
+            yield Check(kind=kind, subject=cell, ok=False, note="the golden file does not have it")
+            return
+        read: Callable[..., Arrays] = self._encode if kind == "encoder" else self._decode
+        try:
+            batches = [
+                read(kind, case, pad_mask, slice(first, first + batch_size))
+                for first in range(0, len(pad_mask), batch_size)
+            ]
+            found = {output.name: np.concatenate([batch[output.name] for batch in batches]) for output in graph.outputs}
+            actual = {output.name: select(found[output.name], output, pad_mask) for output in graph.outputs}
+        except Exception as failure:
+            yield Check(kind=kind, subject=cell, ok=False, note=f"the runtime failed: {failure}")
+            return
+        for group, names in groups(graph).items():
+            yield self._compare(kind, f"{cell}, {group}", actual, case, group, names)
+
+    def _encode(self, kind: str, case: str, pad_mask: NDArray[np.bool_], rows: slice) -> Arrays:
+        return self.runtime.encode(self.golden[f"{case}/inputs"][rows], pad_mask[rows])
+
+    def _decode(self, kind: str, case: str, pad_mask: NDArray[np.bool_], rows: slice) -> Arrays:
+        """The outputs after reading these rows of a case's tokens, in one of `FORMS`, by name."""
+        tokens = self.golden[f"{case}/tokens"].astype(np.int64)[rows]
+        runtime = self._started(case, rows)
+        state: Mapping[str, Any] = runtime.init_state(len(tokens))
+        logits = []
+        for piece in calls(kind, pad_mask, self.manifest.first_call):
+            graph: Literal["model", "step"] = "step" if kind == "step" and piece.stop - piece.start == 1 else "model"
+            some, state = runtime.read(graph, tokens[:, piece], pad_mask[rows, piece], state)
+            logits.append(some)
+        return {"logits": np.concatenate(logits, axis=1)} | {f"new_{name}": entry for name, entry in state.items()}
+
+    def _started(self, case: str, rows: slice) -> Runtime:
+        """The decoder that has read these rows of the source of a case, where it reads one."""
+        if not self.masks:
+            return self.runtime
+        source = str(self.golden[f"{case}/source"])
+        return self.runtime.begin(self.golden[f"{source}/inputs"][rows], self.masks[source][rows])
+
+    def _compare(self, kind: str, subject: str, actual: Arrays, case: str, group: str, names: list[str]) -> Check:
+        """The names are those of one of `compare.groups`."""
+        expected = {name: self.golden[f"{case}/{name}"] for name in names}
+        shapes = [(actual[name].shape, expected[name].shape) for name in names]
+        if any(ours != theirs for ours, theirs in shapes):
+            note = f"the shapes and what they should be: {shapes}"
+            return Check(kind=kind, subject=subject, ok=False, note=note)
+        torch_error = self.golden[f"{case}/torch/{group}"].item()
+        errors = relative_errors(actual, expected, names)
+        found = rms(errors)
+        most = 0.0 if group == "counters" else limit(torch_error, self.manifest.precision)
+        return Check(
+            kind=kind,
+            subject=subject,
+            ok=found <= most,
+            note="" if found <= most else f"RMS error {found:.2e}, more than {most:.2e}",
+            error=found,
+            torch_error=torch_error,
+            limit=most,
+            largest=float(np.abs(errors).max()),
+        )

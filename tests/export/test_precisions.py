@@ -1,0 +1,135 @@
+"""Bundles in fp16, int8 and int4: the arithmetic that their errors are judged by is the runtime's, and the proof of
+them can fail."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+import torch
+import torch.nn.functional as F
+from onnx import numpy_helper
+from onnx.reference import ReferenceEvaluator
+from onnxscript import ir
+
+from export.toys import TOKENIZER, toy
+from seqlab.attention import Attention
+from seqlab.positions import NoPositions, RoPE
+from seqlab.recurrence import GRU, LSTM
+from seqlab_export.bundle import export_bundle
+from seqlab_export.fake_quantized import FakeQuantized, dynamic_uint8
+from seqlab_export.manifest import hash_files, load_manifest
+from seqlab_export.quantize import Quantized, quantize
+from seqlab_export.verify import verify_bundle
+
+MODELS = {"attention": (Attention, RoPE), "lstm": (LSTM, NoPositions), "gru": (GRU, NoPositions)}
+
+
+def export(name: str, precision: Any, folder: Path) -> Any:
+    mixer, positions = MODELS[name]
+    return export_bundle(
+        toy(mixer, positions), TOKENIZER, folder, run_id="", commit="", seq_len=32, precision=precision
+    )
+
+
+def linear(weight: torch.Tensor, precision: Quantized, op_type: str) -> ort.InferenceSession:
+    """x (B, D) times the weight (O, D), quantised, as the exporter writes it: a MatMul, or a Gemm with the weight
+    transposed."""
+    proto = onnx.parser.parse_model(
+        f"""
+        <ir_version: 10, opset_import: ["" : 23]>
+        agraph (float[B, {weight.shape[1]}] x) => (float[B, {weight.shape[0]}] y) {{
+            y = {"Gemm <transB = 1>" if op_type == "Gemm" else "MatMul"} (x, w)
+        }}
+        """
+    )
+    stored = weight if op_type == "Gemm" else weight.T
+    proto.graph.initializer.append(numpy_helper.from_array(stored.contiguous().numpy(), "w"))
+    quantized = ir.to_proto(quantize(ir.from_proto(proto), precision))
+    assert not any(
+        tensor.name.startswith("w") and tensor.dims == stored.shape
+        for tensor in quantized.graph.initializer
+        if tensor.data_type == 1
+    )
+    return ort.InferenceSession(quantized.SerializeToString())
+
+
+@pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
+@pytest.mark.parametrize("precision", ["int8", "int4"])
+def test_fake_quantised_linear_layers_are_the_runtimes(precision: Quantized, op_type: str) -> None:
+    """int4's inputs are rounded to 8 bits by the runtime alone: here they are ones that this does not change."""
+    torch.manual_seed(0)
+    weight, x = torch.randn(24, 70) * torch.rand(24, 1), torch.randn(9, 70) if precision == "int8" else torch.eye(70)
+    weight[3] = 0
+    (found,) = linear(weight, precision, op_type).run(None, {"x": x.numpy()})
+    with FakeQuantized(precision):
+        own = F.linear(x, weight)
+    np.testing.assert_allclose(found, own, atol=1e-5, rtol=1e-5)
+    assert (own - x @ weight.T).square().mean().sqrt() > 5e-3
+
+
+def test_inputs_are_quantised_as_onnx_says() -> None:
+    graph = onnx.parser.parse_model(
+        """
+        <ir_version: 10, opset_import: ["" : 23]>
+        agraph (float[B, D] x) => (float[B, D] y) {
+            q, scale, zero = DynamicQuantizeLinear (x)
+            y = DequantizeLinear (q, scale, zero)
+        }
+        """
+    )
+    reference = ReferenceEvaluator(graph)
+    generator = torch.Generator().manual_seed(0)
+    for shift in (-5.0, 0.0, 0.3, 5.0):
+        x = torch.randn(7, 11, generator=generator) + shift
+        (expected,) = reference.run(None, {"x": x.numpy()})
+        np.testing.assert_allclose(dynamic_uint8(x), expected, rtol=1e-6, atol=1e-6)
+    assert dynamic_uint8(torch.zeros(3)).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        ("attention", "int8"),
+        pytest.param("attention", "fp16", marks=pytest.mark.slow),
+        pytest.param("attention", "int4", marks=pytest.mark.slow),
+        pytest.param("lstm", "fp16", marks=pytest.mark.slow),
+        pytest.param("lstm", "int8", marks=pytest.mark.slow),
+        pytest.param("gru", "fp16", marks=pytest.mark.slow),
+        pytest.param("gru", "int4", marks=pytest.mark.slow),
+    ],
+)
+def test_a_bundle_is_proven_in_its_precision(name: str, precision: str, tmp_path: Path) -> None:
+    folder = tmp_path / "bundle"
+    report = export(name, precision, folder)
+    assert report.ok and load_manifest(folder).precision == precision
+    worst = max(check.error for check in report.checks if check.error is not None)
+    assert worst > 1e-4  # it is no fp32 model
+    stored = {
+        tensor.data_type
+        for file in ("model.onnx", "step.onnx")
+        for tensor in onnx.load(folder / file).graph.initializer
+        if len(tensor.dims) == 2 and int(np.prod(tensor.dims)) > TOKENIZER.vocab_size * 16
+    }
+    kinds = onnx.TensorProto
+    assert stored <= {"fp16": {kinds.FLOAT16}, "int8": {kinds.INT8}, "int4": {kinds.UINT8}}[precision]
+    if (name, precision) == ("attention", "int8"):
+        _check_that_a_wrong_scale_is_found(folder)
+
+
+def _check_that_a_wrong_scale_is_found(folder: Path) -> None:
+    """Of the weights of one linear layer, by half."""
+    for file in ("model.onnx", "step.onnx"):
+        model = onnx.load(folder / file, load_external_data=False)
+        scales = [tensor for tensor in model.graph.initializer if tensor.name.endswith("_scale")]
+        scale = max(scales, key=lambda tensor: tensor.dims[0])  # the first layer's feed-forward
+        scale.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(scale) * np.float32(1.5), scale.name))
+        (folder / file).write_bytes(model.SerializeToString())
+    replace(load_manifest(folder), files=hash_files(folder)).save(folder)
+    report = verify_bundle(folder)
+    assert {check.kind for check in report.failures} == {"prefill", "chunks", "step"}
