@@ -6,9 +6,10 @@ Each imports what it needs when it runs. A verb takes its parsed options and ret
 from __future__ import annotations
 
 import argparse
+import io
 import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,7 +75,7 @@ def translate(options: argparse.Namespace) -> int:
         raise ValueError(f"--n-best must be from 1 to the number of beams, {options.beams}; got {options.n_best}")
     repetition = Repetition(penalty=options.repetition_penalty, ngram=options.no_repeat_ngram)
     reader = _source_reader(options)
-    lines = (line.rstrip("\n") for line in sys.stdin)
+    lines = _lines()
     numbers = itertools.count(1)
     while texts := list(itertools.islice(lines, LINES_AT_ONCE)):
         written = translate(
@@ -92,6 +93,13 @@ def translate(options: argparse.Namespace) -> int:
                 print("\n".join(f"{number}\t{text}" for text in best[: options.n_best]))
         sys.stdout.flush()
     return 0
+
+
+def _lines() -> Iterator[str]:
+    """Those of the standard input; the tokenizer tells which bytes are not UTF-8."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="surrogateescape")
+    return (line.rstrip("\n") for line in sys.stdin)
 
 
 def _source_reader(options: argparse.Namespace) -> SourceReader:
@@ -115,8 +123,7 @@ def _source_reader(options: argparse.Namespace) -> SourceReader:
 
 def classify(options: argparse.Namespace) -> int:
     probabilities, labels = _classifier(options)
-    for number, line in enumerate(sys.stdin, start=1):
-        text = line.rstrip("\n")
+    for number, text in enumerate(_lines(), start=1):
         if not text.strip():
             raise ValueError(f"line {number} of the standard input is empty; give one text a line")
         found = probabilities(text)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -154,6 +156,16 @@ def test_values_that_are_not_the_references(copy: Copy) -> None:
 )
 def test_what_a_user_got_wrong(name: str, arguments: list[str], text: str, said: str, bundle: Bundle) -> None:
     assert said in refusal(arguments[0], bundle(name), *arguments[1:], text=text)
+
+
+@pytest.mark.parametrize("verb", ["generate", "translate"])
+def test_python_refuses_the_same_bytes_in_the_same_words(verb: str, bundle: Bundle) -> None:
+    name, options = {"generate": ("gru", ["--prompt", b"ab\xff"]), "translate": ("translator", [])}[verb]
+    text = b"uv\n" if verb == "generate" else b"uv\n\xc3\xa9u\x80\n"
+    command = [Path(sys.executable).with_name("seqlab"), verb, bundle(name), *options]
+    done = subprocess.run(command, input=text, capture_output=True)
+    expected = refusal(verb, bundle(name), *options, text=text)
+    assert (done.returncode, done.stderr.decode()) == (2, f"seqlab: {expected}\n")
 
 
 def test_a_library_that_is_none(bundle: Bundle, tmp_path: Path) -> None:

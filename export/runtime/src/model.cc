@@ -37,8 +37,8 @@ Result<Array> Model::Run(const Batch& batch) const {
     Value logits;
     if (impl_->encoder != nullptr) {
       const Value inputs =
-          features ? HostTensor(DType::kFloat32, {rows.rows, rows.length, static_cast<int64_t>(width)},
-                                batch.features.data())
+          features ? FloatTensor(info.inputs[0].dtype, {rows.rows, rows.length, static_cast<int64_t>(width)},
+                                 batch.features)
                    : rows.Tokens();
       logits = impl_->Encode(inputs, rows.Mask())[0];
     } else {

@@ -89,6 +89,13 @@ Value HostTensor(DType dtype, const std::vector<int64_t>& dims, const void* data
   return Shared(std::move(value));
 }
 
+Value FloatTensor(DType dtype, const std::vector<int64_t>& dims, const std::vector<float>& numbers) {
+  if (dtype == DType::kFloat32) return HostTensor(dtype, dims, numbers.data());
+  std::vector<Ort::Float16_t> halves;
+  for (const float number : numbers) halves.emplace_back(number);
+  return HostTensor(dtype, dims, halves.data());
+}
+
 Value FilledTensor(DType dtype, const std::vector<int64_t>& dims, double number) {
   Ort::Value value = Empty(OnnxType(dtype), dims);
   const size_t count = value.GetTensorTypeAndShapeInfo().GetElementCount();

@@ -18,6 +18,9 @@ using Value = std::shared_ptr<const Ort::Value>;
 // A tensor with these dims and the values of `data`, which are copied.
 Value HostTensor(DType dtype, const std::vector<int64_t>& dims, const void* data);
 
+// One of floating-point numbers, as float16 or float32.
+Value FloatTensor(DType dtype, const std::vector<int64_t>& dims, const std::vector<float>& numbers);
+
 // One whose elements are all `value`.
 Value FilledTensor(DType dtype, const std::vector<int64_t>& dims, double value);
 

@@ -162,10 +162,8 @@ class Proof {
     const auto begin = inputs.values.begin() + first * row_size;
     std::vector<int64_t> dims = inputs.dims;
     dims[0] = count;
-    if (bundle_.encoder->info().inputs[0].IsFloat()) {
-      const std::vector<float> features(begin, begin + count * row_size);
-      return HostTensor(DType::kFloat32, dims, features.data());
-    }
+    const TensorInfo& info = bundle_.encoder->info().inputs[0];
+    if (info.IsFloat()) return FloatTensor(info.dtype, dims, {begin, begin + count * row_size});
     const Ids tokens(begin, begin + count * row_size);
     return HostTensor(DType::kInt64, dims, tokens.data());
   }
@@ -272,8 +270,8 @@ bool Report::ok() const {
 
 Result<Report> Verify(const std::string& folder, const OpenOptions& options) {
   return Guarded([&] {
-    Report report{options.provider, "", {}};
     const Manifest manifest = LoadManifest(folder);
+    Report report{options.provider, "", manifest.precision, {}};
     const auto damage = FindDamage(folder, manifest);
     for (const auto& file : manifest.files) {
       const auto found = damage.find(file.first);

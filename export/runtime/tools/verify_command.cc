@@ -30,12 +30,13 @@ json ToJson(const Report& report) {
           {"provider", report.provider},
           {"options", options},
           {"onnxruntime", report.onnxruntime},
-          {"checks", checks}};
+          {"checks", checks},
+          {"precision", report.precision}};
 }
 
 // A line a kind of check, with the cell that is nearest to its limit.
 void PrintSummary(const Report& report) {
-  std::cout << "Parity with float64: onnxruntime " << report.onnxruntime << ", " << report.provider << "\n";
+  std::cout << "Parity of " << report.precision << " with float64: onnxruntime " << report.onnxruntime << ", " << report.provider << "\n";
   for (auto first = report.checks.begin(); first != report.checks.end();) {
     const auto last = std::find_if(first, report.checks.end(), [&](const Check& some) { return some.kind != first->kind; });
     int failed = 0;

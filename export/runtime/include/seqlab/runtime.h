@@ -230,7 +230,7 @@ struct Check {
 };
 
 struct Report {
-  std::string provider, onnxruntime;
+  std::string provider, onnxruntime, precision;
   std::vector<Check> checks;
 
   // Whether something was checked and everything is as it should be.
