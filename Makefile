@@ -27,9 +27,9 @@ cpp:
 	cmake --build build/cpp --parallel 2
 
 cpp-test:
-	cmake -S export/runtime -B build/cpp-sanitized -G Ninja -DSEQLAB_SANITIZE=address,undefined
-	cmake --build build/cpp-sanitized --parallel 2 --target unit_tests fuzz
-	ctest --test-dir build/cpp-sanitized --output-on-failure
+	cmake -S export/runtime -B build/cpp-address-undefined -G Ninja -DSEQLAB_SANITIZE=address,undefined
+	cmake --build build/cpp-address-undefined --parallel 2 --target unit_tests fuzz
+	ctest --test-dir build/cpp-address-undefined --output-on-failure
 
 benchmarks: .venv/installed
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done

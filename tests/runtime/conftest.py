@@ -42,6 +42,10 @@ def _bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
         folder = tmp_path_factory.mktemp("runtime") / name
         if name in ("gru", "attention"):
             return export_toy(toy(*{"gru": (GRU, NoPositions), "attention": (Attention, RoPE)}[name]), folder).folder
+        if name in ("fp16", "int8", "int4"):
+            options = {"tokenizer": TOKENIZER, "seq_len": TARGET_LEN, "precision": name}
+            export_bundle(toy(Attention, RoPE), out=folder, run_id="", commit="", **options)
+            return folder
         model, options = {
             "translator": lambda: (_translator(), {"tokenizer": TOKENIZER, "source_tokenizer": SOURCE}),
             "tagger": lambda: (

@@ -24,6 +24,7 @@ GENERATE = [
     ["--prompt", "fed a cab", "--temperature=0.7", "--top-k=5", "--top-p=0.9", "--min-p=0.01", "--seed=3"],
     ["--prompt", "a", "--repetition-penalty=1.5", "--no-repeat-ngram=2", "--max-new-tokens=30"],
 ]
+PRECISIONS = [pytest.param(name, marks=pytest.mark.slow) for name in ("fp16", "int8", "int4")]
 TRANSLATE = [[], ["--beams", "3"], ["--beams", "4", "--n-best", "3", "--length-penalty", "0.5"], ["--prefix", "ab"]]
 
 
@@ -91,7 +92,7 @@ def test_classify(
     assert all(0 <= one["probability"] <= 1 for some in shown for one in (some if name == "tagger" else [some]))
 
 
-@pytest.mark.parametrize("name", ["gru", "translator", "tagger"])
+@pytest.mark.parametrize("name", ["gru", "translator", "tagger", *PRECISIONS])
 def test_verify_makes_the_same_checks(name: str, bundle: Bundle) -> None:
     """And finds the same errors, but for the order in which squares are added."""
     done = run("verify", bundle(name), "--threads", "1", "--json")

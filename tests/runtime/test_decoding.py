@@ -66,7 +66,10 @@ def without_scores(answer: Any) -> Any:
     return [[one["tokens"] for one in some] for some in answer]
 
 
-@pytest.mark.parametrize("name", ["gru", "attention", "translator"])
+@pytest.mark.parametrize(
+    "name",
+    ["gru", "attention", "translator", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fp16", "int8"))],
+)
 @pytest.mark.parametrize("beams", [False, True], ids=["generate", "beam"])
 @pytest.mark.parametrize("number", [100, pytest.param(2000, marks=pytest.mark.slow)])
 def test_the_same_tokens(name: str, beams: bool, number: int, bundle: Bundle) -> None:
