@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart test test-ci test-all lint benchmarks clean
+.PHONY: quickstart test test-ci test-all lint benchmarks cpp cpp-test clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: .venv/installed
@@ -22,6 +22,15 @@ lint: .venv/installed
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+cpp:
+	cmake -S export/runtime -B build/cpp -G Ninja
+	cmake --build build/cpp --parallel 2
+
+cpp-test:
+	cmake -S export/runtime -B build/cpp-address-undefined -G Ninja -DSEQLAB_SANITIZE=address,undefined
+	cmake --build build/cpp-address-undefined --parallel 2 --target unit_tests fuzz
+	ctest --test-dir build/cpp-address-undefined --output-on-failure
+
 benchmarks: .venv/installed
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
 
@@ -32,4 +41,4 @@ benchmarks: .venv/installed
 	touch $@
 
 clean:
-	rm -rf .venv mlruns bundles
+	rm -rf .venv mlruns bundles build

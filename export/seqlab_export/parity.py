@@ -189,7 +189,9 @@ def to_json(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     return [{name: value for name, value in asdict(cell).items() if value not in (None, "")} for cell in cells]
 
 
-COLUMNS = tuple("model,precision,runtime,error,of limit,largest,KL,KL p99,top-1,greedy text,test".split(","))
+COLUMNS = tuple(
+    ["model", "precision", "runtime", "error", "of limit", "largest", "KL", "KL p99", "top-1", "greedy text", "test"]
+)
 
 
 def to_rows(cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:
@@ -228,7 +230,7 @@ PAGE = """# The parity matrix
 Made by `seqlab parity`, with torch {torch} and onnxruntime {onnxruntime} on {machine}. Each line is one model in one
 precision on one runtime, against the float64 model of its golden file (docs/bundle.md).
 
-- **error**: RMS, relative to the reference, at the check nearest to its budget; **of limit**, as a share of this budget;
+- **error**: RMS, relative to the reference, at the check nearest to its budget; **of limit**, as a share of the budget;
   **largest** single error. Compiled PyTorch is measured at one batch size.
 - **KL**, mean and 99th percentile in nats, from the float64 distribution; **top-1**, how often the likeliest token or
   class is the same.

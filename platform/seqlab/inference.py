@@ -74,7 +74,7 @@ def translate(options: argparse.Namespace) -> int:
         raise ValueError(f"--n-best must be from 1 to the number of beams, {options.beams}; got {options.n_best}")
     repetition = Repetition(penalty=options.repetition_penalty, ngram=options.no_repeat_ngram)
     reader = _source_reader(options)
-    lines = _input_lines()
+    lines = _input_lines(reader.source_tokenizer)
     numbers = itertools.count(1)
     while texts := list(itertools.islice(lines, LINES_AT_ONCE)):
         written = translate(
@@ -114,8 +114,8 @@ def _source_reader(options: argparse.Namespace) -> SourceReader:
 
 
 def classify(options: argparse.Namespace) -> int:
-    probabilities, labels = _classifier(options)
-    for text in _input_lines():
+    tokenizer, probabilities, labels = _classifier(options)
+    for text in _input_lines(tokenizer):
         found = probabilities(text)
         if found.ndim > 1:
             tagged = zip(text.split(), found.argmax(axis=-1).tolist(), strict=True)
@@ -125,16 +125,19 @@ def classify(options: argparse.Namespace) -> int:
     return 0
 
 
-def _input_lines() -> Iterator[str]:
-    """The lines of the standard input, without their ends.
+def _input_lines(tokenizer: Any) -> Iterator[str]:
+    """The lines of the standard input, without their ends. A byte tokenizer takes any bytes, see `Tokenizer.encode`.
 
     Raises:
-        ValueError: one is empty or not UTF-8.
+        ValueError: one is empty, or not UTF-8.
     """
+    from seqlab_data.tokenizers import ByteTokenizer
+
+    errors = "surrogateescape" if isinstance(tokenizer, ByteTokenizer) else "strict"
     for number, line in enumerate(sys.stdin.buffer, start=1):
         place = f"line {number} of the standard input"
         try:
-            text = line.decode("utf-8")
+            text = line.decode("utf-8", errors)
         except UnicodeDecodeError as error:
             wrong = f"byte {error.start} is 0x{line[error.start]:02x}"
             raise ValueError(f"{place} is not UTF-8 text: {wrong}") from error
@@ -143,15 +146,15 @@ def _input_lines() -> Iterator[str]:
         yield text.rstrip("\r\n")
 
 
-def _classifier(options: argparse.Namespace) -> tuple[Callable[[str], Any], Sequence[str]]:
-    """What gives the probabilities of a text's classes, or of those of each of its words; and their names."""
+def _classifier(options: argparse.Namespace) -> tuple[Any, Callable[[str], Any], Sequence[str]]:
+    """A tokenizer, what gives the probabilities of the classes of a text or of each of its words, and their names."""
     if _is_bundle(options.target):
         from seqlab_export.runner import Bundle
 
         bundle = Bundle(Path(options.target), provider=options.provider)
         if bundle.manifest.model is not None or not bundle.manifest.labels:
             raise ValueError(f"classify reads texts: it needs a bundle with classes, {options.target} has none")
-        return bundle.probabilities, bundle.manifest.labels
+        return bundle.tokenizer, bundle.probabilities, bundle.manifest.labels
     import torch
 
     from seqlab.models import BagOfWords, Classifier, Tagger
@@ -166,7 +169,7 @@ def _classifier(options: argparse.Namespace) -> tuple[Callable[[str], Any], Sequ
     def probabilities(text: str) -> Any:
         return loaded.model(torch.tensor([loaded.tokenizer.encode(text)])).softmax(dim=-1)[0].numpy()
 
-    return probabilities, loaded.labels
+    return loaded.tokenizer, probabilities, loaded.labels
 
 
 def _check_model(loaded: LoadedRun, wanted: type | tuple[type, ...], what: str) -> None:

@@ -94,6 +94,19 @@ def test_a_lone_surrogate_is_refused(tokenizer: Tokenizer) -> None:
         tokenizer.encode("a\ud800")
 
 
+def test_what_is_not_utf8_is_refused_with_its_offset(tokenizer: Tokenizer) -> None:
+    """As bytes, and as Python reads them from a command line; a byte tokenizer takes them."""
+    data = "aé".encode() + b"\xe2\x82"
+    as_text = data.decode(errors="surrogateescape")
+    if isinstance(tokenizer, ByteTokenizer):
+        assert tokenizer.encode_bytes(data) == tokenizer.encode(as_text) == [byte + 3 for byte in data]
+        return
+    for encode, given in ((tokenizer.encode_bytes, data), (tokenizer.encode, as_text)):
+        with pytest.raises(ValueError, match="the text is not UTF-8 at byte 3; only a byte tokenizer takes any bytes"):
+            encode(given)
+    assert tokenizer.encode_bytes("aé".encode()) == tokenizer.encode("aé")
+
+
 def test_save_load_dict_and_pickle_keep_everything(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "new" / "folder")
     described = json.loads(json.dumps(tokenizer.to_dict()))

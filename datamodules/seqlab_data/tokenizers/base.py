@@ -48,9 +48,31 @@ class Tokenizer(ABC):
         """
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text, without special tokens."""
-        ids: list[int] = self.encode_array(text).tolist()
+        """The ids of a text, without special tokens. One that Python read with the error handler
+        "surrogateescape", as it reads command lines, is taken as the bytes that it was read from.
+
+        Raises:
+            ValueError: as `encode_bytes` does, or the text holds another lone surrogate.
+        """
+        try:
+            ids: list[int] = self.encode_array(text).tolist()
+        except UnicodeEncodeError:
+            ids = self.encode_bytes(text.encode("utf-8", errors="surrogateescape"))
         return ids
+
+    def encode_bytes(self, data: bytes) -> list[int]:
+        """The ids of a text in UTF-8.
+
+        Raises:
+            ValueError: it is not UTF-8, with the offset of the first byte that is not.
+        """
+        try:
+            ids: list[int] = self.encode_array(data.decode("utf-8")).tolist()
+            return ids
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"the text is not UTF-8 at byte {error.start}; only a byte tokenizer takes any bytes"
+            ) from error
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of a sequence of ids. Special tokens vanish; bytes that are not UTF-8 show as U+FFFD.

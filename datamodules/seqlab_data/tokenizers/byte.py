@@ -19,6 +19,10 @@ class ByteTokenizer(Tokenizer):
     def encode_array(self, text: str) -> NDArray[np.int32]:
         return np.frombuffer(text.encode("utf-8"), dtype=np.uint8).astype(np.int32) + 3
 
+    def encode_bytes(self, data: bytes) -> list[int]:
+        """The ids of any bytes."""
+        return [byte + 3 for byte in data]
+
     @classmethod
     def _restore(cls, settings: dict[str, Any], assets: dict[str, bytes]) -> Self:
         return cls()

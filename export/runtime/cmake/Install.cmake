@@ -1,0 +1,25 @@
+# `cmake --install`: the library, its header, the program, and the package that find_package(seqlab_runtime) finds.
+include(CMakePackageConfigHelpers)
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/seqlab_runtime)
+# Libraries that are not the system's go along.
+set(own ${CMAKE_INSTALL_LIBDIR}/seqlab_runtime)
+
+set_target_properties(seqlab-run PROPERTIES INSTALL_RPATH "$ORIGIN/../${own}")
+set_target_properties(seqlab_runtime PROPERTIES INSTALL_RPATH "$ORIGIN/seqlab_runtime")
+install(TARGETS seqlab_runtime EXPORT seqlab_runtime)
+install(TARGETS seqlab-run)
+install(DIRECTORY include/seqlab DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT seqlab_runtime NAMESPACE seqlab:: DESTINATION ${package} FILE seqlab_runtimeTargets.cmake)
+configure_package_config_file(cmake/seqlab_runtimeConfig.cmake.in seqlab_runtimeConfig.cmake
+  INSTALL_DESTINATION ${package} PATH_VARS own)
+write_basic_package_version_file(seqlab_runtimeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/seqlab_runtimeConfig.cmake
+  ${CMAKE_CURRENT_BINARY_DIR}/seqlab_runtimeConfigVersion.cmake cmake/Dependencies.cmake DESTINATION ${package})
+foreach(name IN ITEMS sentencepiece crypto minizip z)
+  string(FIND "${SEQLAB_LIBRARY_${name}}" "${SEQLAB_DEPENDENCIES}/" place)
+  if(place EQUAL 0)
+    get_filename_component(file ${SEQLAB_LIBRARY_${name}} REALPATH)
+    get_filename_component(base ${SEQLAB_LIBRARY_${name}} NAME)
+    install(FILES ${file} DESTINATION ${own} RENAME ${base})
+  endif()
+endforeach()

@@ -1,0 +1,154 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "decode.h"
+#include "error.h"
+#include "sampling.h"
+
+namespace seqlab {
+namespace {
+
+constexpr double kNever = -std::numeric_limits<double>::infinity();
+
+// The beams of one prompt.
+class Search {
+ public:
+  Search(const Ids& prompt, const BeamOptions& options)
+      : prompt_(prompt), options_(options), tokens_(options.beams), scores_(options.beams, kNever) {
+    // At first all beams are one.
+    scores_[0] = 0.0;
+  }
+
+  bool done() const { return static_cast<int64_t>(finished_.size()) >= options_.beams; }
+
+  // Goes one token on, from the logits (K, V) at `first_row`: for each new beam the old one that it continues, and its
+  // token.
+  std::vector<std::pair<int64_t, int64_t>> Extend(const Array& logits, int64_t first_row, bool last) {
+    std::vector<std::pair<int64_t, int64_t>> going;
+    if (done()) {
+      for (int64_t beam = 0; beam < options_.beams; ++beam) going.emplace_back(beam, 0);
+      return going;
+    }
+    const std::vector<double> totals = Totals(logits, first_row);
+    std::vector<double> scores;
+    const std::vector<int64_t> best = Best(totals);
+    for (size_t rank = 0; rank < best.size(); ++rank) {
+      const double total = totals[best[rank]];
+      if (static_cast<int64_t>(going.size()) == options_.beams || !std::isfinite(total)) break;
+      const int64_t beam = best[rank] / logits.dims[1], token = best[rank] % logits.dims[1];
+      const bool stops = std::count(options_.stop_ids.begin(), options_.stop_ids.end(), token) > 0;
+      if (!stops && !last) {
+        going.emplace_back(beam, token);
+        scores.push_back(total);
+      } else if (static_cast<int64_t>(rank) < options_.beams) {
+        Ids tokens = tokens_[beam];
+        tokens.push_back(token);
+        const double length = std::pow(static_cast<double>(tokens.size()), options_.length_penalty);
+        finished_.push_back({std::move(tokens), total / length});
+      }
+    }
+    // A model of few tokens may have fewer ways to go on than beams: the rest can win nothing.
+    going.resize(options_.beams, {0, 0});
+    scores.resize(options_.beams, kNever);
+    std::vector<Ids> tokens;
+    for (const auto& [beam, token] : going) {
+      tokens.push_back(tokens_[beam]);
+      tokens.back().push_back(token);
+    }
+    tokens_ = std::move(tokens);
+    scores_ = std::move(scores);
+    return going;
+  }
+
+  std::vector<Hypothesis> Found() {
+    std::stable_sort(finished_.begin(), finished_.end(),
+                     [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
+    if (done()) finished_.resize(options_.beams);
+    return finished_;
+  }
+
+ private:
+  std::vector<double> Totals(const Array& logits, int64_t first_row) const {
+    std::vector<double> totals;
+    for (int64_t beam = 0; beam < options_.beams; ++beam) {
+      std::vector<double> row = Row(logits, first_row + beam);
+      Ids text = prompt_;
+      text.insert(text.end(), tokens_[beam].begin(), tokens_[beam].end());
+      Apply(options_.repetition, text, row);
+      LogSoftmax(row);
+      for (const double score : row) totals.push_back(scores_[beam] + score);
+    }
+    return totals;
+  }
+
+  // As many places as can matter, the largest first, of equal ones the earlier; NaN is last.
+  std::vector<int64_t> Best(const std::vector<double>& totals) const {
+    const auto stops = static_cast<int64_t>(options_.stop_ids.size());
+    const int64_t count = std::min<int64_t>(options_.beams * (1 + stops), static_cast<int64_t>(totals.size()));
+    std::vector<int64_t> places(totals.size());
+    std::iota(places.begin(), places.end(), 0);
+    std::partial_sort(places.begin(), places.begin() + count, places.end(), [&](int64_t a, int64_t b) {
+      const bool a_is_nan = std::isnan(totals[a]), b_is_nan = std::isnan(totals[b]);
+      if (a_is_nan || b_is_nan) return a_is_nan == b_is_nan ? a < b : b_is_nan;
+      return totals[a] != totals[b] ? totals[a] > totals[b] : a < b;
+    });
+    places.resize(count);
+    return places;
+  }
+
+  const Ids& prompt_;
+  const BeamOptions& options_;
+  std::vector<Hypothesis> finished_;
+  std::vector<Ids> tokens_;
+  std::vector<double> scores_;
+};
+
+}  // namespace
+
+std::vector<std::vector<Hypothesis>> BeamSearch(Decoder& decoder, const Manifest& manifest,
+                                                const std::vector<Ids>& prompts, const BeamOptions& options) {
+  constexpr int64_t kMostBeams = 10000;
+  if (options.beams < 1 || options.beams > kMostBeams) {
+    Refuse("beams must be from 1 to ", kMostBeams, ", got ", options.beams);
+  }
+  CheckOptions(options.repetition);
+  CheckLengths(manifest, prompts, options.max_new_tokens);
+  Array logits = decoder.Prefill(prompts);
+  // All beams of a prompt begin with its logits and state.
+  const int64_t vocab_size = logits.dims[1];
+  Array repeated{{static_cast<int64_t>(prompts.size()) * options.beams, vocab_size}, {}};
+  std::vector<int64_t> rows;
+  std::vector<Search> searches;
+  for (size_t prompt = 0; prompt < prompts.size(); ++prompt) {
+    searches.emplace_back(prompts[prompt], options);
+    const auto first = logits.values.begin() + static_cast<int64_t>(prompt) * vocab_size;
+    for (int64_t beam = 0; beam < options.beams; ++beam) {
+      rows.push_back(static_cast<int64_t>(prompt));
+      repeated.values.insert(repeated.values.end(), first, first + vocab_size);
+    }
+  }
+  decoder.Select(rows, false);
+  logits = std::move(repeated);
+  for (int64_t step = 0; step < options.max_new_tokens; ++step) {
+    rows.clear();
+    Ids tokens;
+    for (size_t prompt = 0; prompt < searches.size(); ++prompt) {
+      const int64_t first_row = static_cast<int64_t>(prompt) * options.beams;
+      for (const auto& [beam, token] : searches[prompt].Extend(logits, first_row, step + 1 == options.max_new_tokens)) {
+        rows.push_back(first_row + beam);
+        tokens.push_back(token);
+      }
+    }
+    const bool all_done = std::all_of(searches.begin(), searches.end(), [](const Search& some) { return some.done(); });
+    if (all_done || step + 1 == options.max_new_tokens) break;
+    decoder.Select(rows, true);
+    logits = decoder.Step(tokens);
+  }
+  std::vector<std::vector<Hypothesis>> found;
+  for (Search& search : searches) found.push_back(search.Found());
+  return found;
+}
+
+}  // namespace seqlab

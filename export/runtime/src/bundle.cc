@@ -1,0 +1,108 @@
+#include "bundle.h"
+
+#include <algorithm>
+
+#include "error.h"
+
+namespace seqlab {
+namespace {
+
+MaybeTokenizer Loaded(const std::filesystem::path& folder, const std::optional<std::string>& name) {
+  if (!name) return {nullptr, folder.string() + " reads features, it has no tokenizer; give it arrays"};
+  try {
+    return {LoadTokenizer(folder / *name), ""};
+  } catch (const Refusal& refusal) {
+    return {nullptr, (folder / *name).string() + ": " + refusal.what()};
+  }
+}
+
+// The manifest, once every file is as it says.
+Manifest Checked(const std::filesystem::path& folder) {
+  Manifest manifest = LoadManifest(folder);
+  const auto damage = FindDamage(folder, manifest);
+  if (!damage.empty()) {
+    Refuse(folder.string(), " is not as it was written: ", damage.begin()->first, ": ", damage.begin()->second);
+  }
+  return manifest;
+}
+
+std::unique_ptr<Graph> Opened(const Model::Impl& bundle, const std::optional<GraphInfo>& info) {
+  return info ? std::make_unique<Graph>(bundle.onnxruntime, bundle.folder, *info, bundle.options) : nullptr;
+}
+
+}  // namespace
+
+const Tokenizer& MaybeTokenizer::get() const {
+  if (tokenizer == nullptr) throw Refusal(reason);
+  return *tokenizer;
+}
+
+Rows Padded(const std::vector<Ids>& rows, const std::string& what, bool on_the_left) {
+  if (rows.empty()) Refuse("there is no ", what, "; give at least one");
+  Rows padded;
+  padded.rows = static_cast<int64_t>(rows.size());
+  for (size_t row = 0; row < rows.size(); ++row) {
+    if (rows[row].empty()) Refuse(what, " ", row, " is empty; it needs at least one token");
+    if (const int64_t least = *std::min_element(rows[row].begin(), rows[row].end()); least < 0) {
+      Refuse(what, " ", row, " has token ", least, ", ids begin at 0");
+    }
+    padded.length = std::max(padded.length, static_cast<int64_t>(rows[row].size()));
+  }
+  for (const Ids& row : rows) {
+    const auto pads = static_cast<size_t>(padded.length) - row.size();
+    const size_t before = on_the_left ? pads : 0, after = pads - before;
+    padded.tokens.insert(padded.tokens.end(), before, 0);
+    padded.tokens.insert(padded.tokens.end(), row.begin(), row.end());
+    padded.tokens.insert(padded.tokens.end(), after, 0);
+    padded.mask.insert(padded.mask.end(), before, 0);
+    padded.mask.insert(padded.mask.end(), row.size(), 1);
+    padded.mask.insert(padded.mask.end(), after, 0);
+  }
+  return padded;
+}
+
+Model::Impl::Impl(const std::string& place, const OpenOptions& given)
+    : folder(place), manifest(Checked(folder)), onnxruntime(OpenOnnxruntime(given.onnxruntime)), options(given) {
+  if (ParseVersion(onnxruntime.version) < ParseVersion(manifest.min_onnxruntime)) {
+    Refuse("this bundle needs onnxruntime ", manifest.min_onnxruntime, ", here is ", onnxruntime.version, " (",
+           onnxruntime.file, ")");
+  }
+  if (options.threads < 0) Refuse("threads must be at least 0, got ", options.threads);
+  CheckProvider(options.provider);
+  encoder = Opened(*this, manifest.encoder);
+  model = Opened(*this, manifest.model);
+  step = Opened(*this, manifest.step);
+  tokenizer = Loaded(folder, manifest.tokenizer);
+  if (manifest.source_tokenizer) source_tokenizer = Loaded(folder, manifest.source_tokenizer);
+  info.folder = folder.string();
+  info.precision = manifest.precision;
+  info.commit = manifest.commit;
+  info.run_id = manifest.run_id;
+  info.min_onnxruntime = manifest.min_onnxruntime;
+  info.decodes = model != nullptr;
+  info.reads_source = model != nullptr && encoder != nullptr;
+  info.has_tokenizer = tokenizer.tokenizer != nullptr;
+  info.vocab_size = manifest.vocab_size;
+  info.max_seq_len = manifest.max_seq_len;
+  info.max_source_len = manifest.max_source_len;
+  info.seq_len = manifest.seq_len;
+  info.labels = manifest.labels;
+  info.onnxruntime = onnxruntime.version;
+  info.onnxruntime_file = onnxruntime.file;
+  info.onnxruntime_api = onnxruntime.api;
+}
+
+std::vector<Value> Model::Impl::Encode(const Value& inputs, const Value& mask) const {
+  if (encoder == nullptr) Refuse(folder.string(), " is the bundle of a language model, which reads prompts");
+  const std::vector<int64_t> dims = Dims(inputs);
+  if (manifest.max_source_len && dims[1] > *manifest.max_source_len) {
+    Refuse("an input has ", dims[1], " tokens, this bundle reads at most ", *manifest.max_source_len);
+  }
+  return encoder->Run({inputs, mask});
+}
+
+const Tokenizer& Model::Impl::SourceTokenizer() const {
+  return manifest.source_tokenizer ? source_tokenizer.get() : tokenizer.get();
+}
+
+}  // namespace seqlab

@@ -1,0 +1,64 @@
+// What is compared with the float64 reference, and what an error is: seqlab_export.compare, case for case.
+#ifndef SEQLAB_CASES_H_
+#define SEQLAB_CASES_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "manifest.h"
+
+namespace seqlab {
+
+// Rows of each case, read in batches of every size.
+inline constexpr int64_t kCaseRows = 10;
+
+// A length and which of it is real, (R, T).
+struct Case {
+  std::string name;
+  int64_t length = 0;
+  std::vector<uint8_t> mask;
+};
+
+// Lengths 1, 2, as traced, one more and four times it, as far as the model reads; each unpadded and padded: left, right,
+// all but `least` tokens, all but the last one, and not at all, in turns.
+std::vector<Case> Cases(std::optional<int64_t> longest, int64_t least = 0);
+
+// Those of an encoder. A source has a token at least.
+std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> longest);
+
+// Where calls begin and end: one for all tokens ("prefill"), for each half ("chunks") or for each token ("step"). The
+// first holds `first_call` real tokens of every row that has as many.
+std::vector<std::pair<int64_t, int64_t>> Calls(const std::string& form, const Case& some, int64_t first_call);
+
+// Outputs whose errors are judged together: "logits", "state" (floating-point entries) or "counters".
+struct Group {
+  std::string name;
+  std::vector<size_t> outputs;
+};
+
+std::vector<Group> Groups(const GraphInfo& info);
+
+// Numbers in row-major order.
+struct Numbers {
+  std::vector<int64_t> dims;
+  std::vector<double> values;
+};
+
+// One after the other along an axis.
+Numbers Concatenated(const std::vector<Numbers>& parts, size_t axis);
+
+// What counts of an output, in one row: real positions, spread-out numbers. What is no float is taken whole.
+std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, const Case& some);
+
+// Root mean square.
+double Rms(const std::vector<double>& values);
+
+// What the RMS error may be, relative to the reference, where PyTorch's is `torch_error`: twice that, and at least 4 eps.
+double Limit(double torch_error, const std::string& precision);
+
+}  // namespace seqlab
+
+#endif  // SEQLAB_CASES_H_

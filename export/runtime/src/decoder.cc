@@ -1,0 +1,145 @@
+#include "decoder.h"
+
+#include <algorithm>
+
+#include "error.h"
+
+namespace seqlab {
+
+Decoder::Decoder(const Model::Impl& bundle) : bundle_(bundle) {
+  if (bundle.model == nullptr) {
+    Refuse(bundle.folder.string(), " is the bundle of an encoder, which writes nothing; classify with it");
+  }
+  of_model_ = WiringOf(bundle.model->info());
+  of_step_ = WiringOf(bundle.step->info());
+}
+
+Decoder::Wiring Decoder::WiringOf(const GraphInfo& info) const {
+  const auto entry = [&](const std::string& name, const std::string& prefix) {
+    const auto& state = bundle_.manifest.state;
+    for (size_t place = 0; place < state.size(); ++place) {
+      if (prefix + state[place].name == name) return static_cast<int>(place);
+    }
+    Refuse(info.file, " has \"", name, "\", which is no entry of the state");
+  };
+  Wiring wiring;
+  for (const TensorInfo& input : info.inputs) {
+    wiring.inputs.push_back(input.name == "tokens"     ? kTokens
+                            : input.name == "pad_mask" ? kMask
+                                                       : entry(input.name, "state_"));
+  }
+  for (const TensorInfo& output : info.outputs) {
+    wiring.outputs.push_back(output.name == "logits" ? kLogits : entry(output.name, "new_state_"));
+  }
+  return wiring;
+}
+
+void Decoder::ReadSource(const Value& source, const Value& mask) {
+  const std::vector<Value> outputs = bundle_.Encode(source, mask);
+  const std::vector<TensorInfo>& infos = bundle_.encoder->info().outputs;
+  source_.clear();
+  for (const StateInfo& entry : bundle_.manifest.state) {
+    const auto found = std::find_if(infos.begin(), infos.end(),
+                                    [&](const TensorInfo& info) { return info.name == "state_" + entry.name; });
+    source_.push_back(outputs[static_cast<size_t>(found - infos.begin())]);
+  }
+  rows_ = Dims(source)[0];
+  state_.clear();
+}
+
+void Decoder::Start(int64_t rows) {
+  if (bundle_.encoder != nullptr) {
+    if (source_.empty()) Refuse(bundle_.folder.string(), " writes what a source says; read one first");
+    const int64_t sources = source_.empty() ? rows : Dims(source_[0])[0];
+    if (sources != rows) Refuse("there are ", rows, " prompts and ", sources, " sources; give one prompt for each");
+    state_ = source_;
+  } else {
+    state_.clear();
+    for (const StateInfo& entry : bundle_.manifest.state) {
+      std::vector<int64_t> dims;
+      for (const Dim& dim : entry.dims) {
+        const auto* name = std::get_if<std::string>(&dim);
+        if (name != nullptr && *name != "B" && *name != "S") Refuse("state entry ", entry.name, " cannot begin with ", *name);
+        dims.push_back(name == nullptr ? std::get<int64_t>(dim) : *name == "B" ? rows : 0);
+      }
+      state_.push_back(FilledTensor(entry.dtype, dims, *entry.initial));
+    }
+  }
+  rows_ = rows;
+  read_ = 0;
+}
+
+Value Decoder::Run(const Graph& graph, const Rows& rows) {
+  const Wiring& wiring = &graph == bundle_.step.get() ? of_step_ : of_model_;
+  const Value tokens = rows.Tokens(), mask = rows.Mask();
+  std::vector<Value> inputs;
+  for (const int source : wiring.inputs) {
+    inputs.push_back(source == kTokens ? tokens : source == kMask ? mask : state_[static_cast<size_t>(source)]);
+  }
+  const std::vector<Value> outputs = graph.Run(inputs);
+  Value logits;
+  for (size_t place = 0; place < outputs.size(); ++place) {
+    const int target = wiring.outputs[place];
+    (target == kLogits ? logits : state_[static_cast<size_t>(target)]) = outputs[place];
+  }
+  CheckDims(logits, {rows.rows, rows.length, vocab_size()});
+  read_ += rows.length;
+  return logits;
+}
+
+Array Decoder::Prefill(const std::vector<Ids>& prompts) {
+  const Rows rows = Padded(prompts, "prompt", true);
+  CheckReadable(rows.tokens, rows.length);
+  Start(rows.rows);
+  const Value logits = Run(*bundle_.model, rows);
+  Array last{{rows.rows, vocab_size()}, {}};
+  for (int64_t row = 0; row < rows.rows; ++row) {
+    const auto values = Floats(logits, ((row + 1) * rows.length - 1) * vocab_size(), vocab_size());
+    last.values.insert(last.values.end(), values.begin(), values.end());
+  }
+  return last;
+}
+
+Array Decoder::Step(const Ids& tokens) {
+  if (state_.empty()) Refuse("a step continues a text; read a prompt first");
+  if (static_cast<int64_t>(tokens.size()) != rows_) {
+    Refuse("there are ", tokens.size(), " tokens for ", rows_, " rows; give one for each");
+  }
+  CheckReadable(tokens, read_ + 1);
+  const Value logits = Run(*bundle_.step, {rows_, 1, tokens, std::vector<uint8_t>(tokens.size(), 1)});
+  return {{rows_, vocab_size()}, Floats(logits, 0, rows_ * vocab_size())};
+}
+
+void Decoder::CheckReadable(const Ids& tokens, int64_t read) const {
+  for (const int64_t token : tokens) {
+    if (token < 0 || token >= vocab_size()) {
+      Refuse("token ", token, " is outside the vocabulary 0..", vocab_size() - 1);
+    }
+  }
+  if (const auto most = bundle_.manifest.max_seq_len; most && read > *most) {
+    Refuse("a text of ", read, " tokens is longer than the model reads, which is ", *most);
+  }
+}
+
+void Decoder::Select(const std::vector<int64_t>& rows, bool same_source) {
+  bool all_in_place = static_cast<int64_t>(rows.size()) == rows_;
+  for (size_t place = 0; place < rows.size(); ++place) all_in_place &= rows[place] == static_cast<int64_t>(place);
+  if (all_in_place) return;
+  if (bundle_.options.provider != "cpu") {
+    Refuse("beams reorder the state, which this runtime does on provider \"cpu\" only; use one beam, or that provider");
+  }
+  const std::vector<int>& renewed = of_step_.outputs;
+  for (size_t entry = 0; entry < state_.size(); ++entry) {
+    const bool stays = std::find(renewed.begin(), renewed.end(), static_cast<int>(entry)) == renewed.end();
+    if (!stays || !same_source) state_[entry] = SelectRows(state_[entry], rows);
+  }
+  rows_ = static_cast<int64_t>(rows.size());
+}
+
+const Value& Decoder::State(const std::string& name) const {
+  const auto& state = bundle_.manifest.state;
+  const auto found = std::find_if(state.begin(), state.end(), [&](const StateInfo& entry) { return entry.name == name; });
+  return state_[static_cast<size_t>(found - state.begin())];
+}
+
+}  // namespace seqlab

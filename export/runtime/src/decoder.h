@@ -1,0 +1,60 @@
+// A bundle as a decoder: the state of some rows of text, which the graphs read and renew on the device.
+#ifndef SEQLAB_DECODER_H_
+#define SEQLAB_DECODER_H_
+
+#include <string>
+#include <vector>
+
+#include "bundle.h"
+
+namespace seqlab {
+
+class Decoder {
+ public:
+  // Throws Refusal where the bundle has no decoder.
+  explicit Decoder(const Model::Impl& bundle);
+
+  int64_t vocab_size() const { return *bundle_.manifest.vocab_size; }
+
+  // Reads a source (B, M) or (B, M, F) and its mask (B, M): each `Start` is from here.
+  void ReadSource(const Value& source, const Value& mask);
+
+  // Throws Refusal where an id is outside the vocabulary, or a text of `read` tokens is longer than the model reads.
+  void CheckReadable(const Ids& tokens, int64_t read) const;
+
+  // Puts so many rows before their first token. Throws Refusal where they need a source and have read none, or another
+  // number of sources.
+  void Start(int64_t rows);
+
+  // Reads tokens (B, T): logits (B, T, V). `graph` is the bundle's `model`, or its `step` where T = 1.
+  Value Run(const Graph& graph, const Rows& rows);
+
+  // Starts and reads prompts: logits (B, V) after each.
+  Array Prefill(const std::vector<Ids>& prompts);
+  // Reads one more token a row.
+  Array Step(const Ids& tokens);
+
+  // Takes these rows for the state's rows. `same_source` promises that each new row is of the source of the old one in its
+  // place: then what was read of a source need not move. Throws Refusal on a device other than the host.
+  void Select(const std::vector<int64_t>& rows, bool same_source);
+
+  // The entry of the state of this name, on the device.
+  const Value& State(const std::string& name) const;
+
+ private:
+  // Where each input of a graph comes from and each output goes: an entry of the state, or one of these.
+  enum : int { kTokens = -1, kMask = -2, kLogits = -3 };
+  struct Wiring {
+    std::vector<int> inputs, outputs;
+  };
+  Wiring WiringOf(const GraphInfo& info) const;
+
+  const Model::Impl& bundle_;
+  Wiring of_model_, of_step_;
+  std::vector<Value> state_, source_;  // by entries of the manifest; empty before `Start` or a source
+  int64_t rows_ = 0, read_ = 0;
+};
+
+}  // namespace seqlab
+
+#endif  // SEQLAB_DECODER_H_

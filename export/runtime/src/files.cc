@@ -1,0 +1,94 @@
+#include "files.h"
+
+#include <openssl/evp.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <system_error>
+#include <vector>
+
+#include "error.h"
+
+namespace seqlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Sha256 {
+ public:
+  Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+    if (!context_ || EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr) != 1) Refuse("libcrypto has no SHA-256");
+  }
+
+  void Add(const char* data, size_t size) { EVP_DigestUpdate(context_.get(), data, size); }
+
+  std::string Digits() {
+    std::array<unsigned char, 32> digest{};
+    EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr);
+    std::string digits;
+    for (const unsigned char byte : digest) {
+      digits += "0123456789abcdef"[byte >> 4];
+      digits += "0123456789abcdef"[byte & 15];
+    }
+    return digits;
+  }
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, decltype(&EVP_MD_CTX_free)> context_;
+};
+
+std::ifstream Opened(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) Refuse(path.string(), " cannot be read");
+  return file;
+}
+
+}  // namespace
+
+std::string ReadFile(const fs::path& path) {
+  std::ifstream file = Opened(path);
+  std::string content{std::istreambuf_iterator<char>(file), {}};
+  if (file.bad()) Refuse(path.string(), " cannot be read");
+  return content;
+}
+
+std::string Sha256OfText(std::string_view text) {
+  Sha256 hash;
+  hash.Add(text.data(), text.size());
+  return hash.Digits();
+}
+
+std::string Sha256OfFile(const fs::path& path) {
+  std::ifstream file = Opened(path);
+  Sha256 hash;
+  std::vector<char> buffer(1 << 20);
+  while (file.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) || file.gcount() > 0) {
+    hash.Add(buffer.data(), static_cast<size_t>(file.gcount()));
+  }
+  if (file.bad()) Refuse(path.string(), " cannot be read");
+  return hash.Digits();
+}
+
+bool IsInside(const std::string& name) {
+  const fs::path path(name);
+  const bool climbs = std::any_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".."; });
+  const bool odd = name.find('\\') != std::string::npos || name.find('\0') != std::string::npos;
+  return !name.empty() && name != "." && !path.is_absolute() && !climbs && !odd;
+}
+
+std::string Damage(const fs::path& folder, const std::string& name, const std::string& sha256) {
+  std::error_code error;
+  const fs::path path = folder / name;
+  if (!fs::is_regular_file(path, error)) return "it is missing";
+  const fs::path real = fs::canonical(path, error), home = fs::canonical(folder, error);
+  if (error) return "it cannot be read: " + error.message();
+  if (std::mismatch(home.begin(), home.end(), real.begin(), real.end()).first != home.end()) {
+    return "it is a link out of the bundle";
+  }
+  return Sha256OfFile(path) == sha256 ? "" : "its sha256 is not the manifest's";
+}
+
+}  // namespace seqlab

@@ -1,0 +1,27 @@
+// Files of a bundle: read only inside its folder, and only if they are as they were hashed.
+#ifndef SEQLAB_FILES_H_
+#define SEQLAB_FILES_H_
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace seqlab {
+
+// Throws Refusal where it cannot be read.
+std::string ReadFile(const std::filesystem::path& path);
+
+// In lower-case hexadecimal digits.
+std::string Sha256OfText(std::string_view text);
+std::string Sha256OfFile(const std::filesystem::path& path);
+
+// Whether a name is a relative path that leads no higher.
+bool IsInside(const std::string& name);
+
+// What is wrong with a file of a bundle that should have this sha256; empty = nothing is.
+std::string Damage(const std::filesystem::path& folder, const std::string& name, const std::string& sha256);
+
+}  // namespace seqlab
+
+#endif  // SEQLAB_FILES_H_

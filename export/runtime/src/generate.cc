@@ -1,0 +1,58 @@
+#include <algorithm>
+
+#include "decode.h"
+#include "error.h"
+#include "sampling.h"
+
+namespace seqlab {
+
+void CheckLengths(const Manifest& manifest, const std::vector<Ids>& prompts, int64_t max_new_tokens) {
+  if (max_new_tokens < 1) Refuse("max_new_tokens must be at least 1, got ", max_new_tokens);
+  int64_t longest = 0;
+  for (const Ids& prompt : prompts) longest = std::max(longest, static_cast<int64_t>(prompt.size()));
+  if (!manifest.max_seq_len) return;
+  // The last new token is never read.
+  if (max_new_tokens - 1 > *manifest.max_seq_len - longest) {
+    Refuse("a prompt of ", longest, " tokens and ", max_new_tokens, " new ones need more positions than the model has, ",
+           *manifest.max_seq_len, "; shorten the prompt or ask for fewer tokens");
+  }
+}
+
+std::vector<double> Row(const Array& logits, int64_t row) {
+  const auto first = logits.values.begin() + row * logits.dims[1];
+  return {first, first + logits.dims[1]};
+}
+
+std::vector<Ids> Generate(Decoder& decoder, const Manifest& manifest, const std::vector<Ids>& prompts,
+                          const GenerateOptions& options, const OnToken& on_token) {
+  CheckOptions(options.sampling);
+  CheckOptions(options.repetition);
+  CheckLengths(manifest, prompts, options.max_new_tokens);
+  Array logits = decoder.Prefill(prompts);
+  const auto num_rows = static_cast<int64_t>(prompts.size());
+  std::vector<Ids> texts = prompts, chosen(prompts.size());
+  std::vector<bool> running(prompts.size(), true);
+  for (int64_t step = 0; step < options.max_new_tokens; ++step) {
+    // A row that has ended is fed token 0 until the others end; nothing reads what it gives.
+    Ids last(prompts.size(), 0);
+    bool any = false;
+    for (int64_t row = 0; row < num_rows; ++row) {
+      if (!running[row]) continue;
+      std::vector<double> scores = Row(logits, row);
+      Apply(options.repetition, texts[row], scores);
+      const int64_t token = Choose(scores, options.sampling, step, row);
+      texts[row].push_back(token);
+      chosen[row].push_back(token);
+      if (on_token) on_token(row, token);
+      const bool stops = std::count(options.stop_ids.begin(), options.stop_ids.end(), token) > 0;
+      running[row] = !stops;
+      last[row] = stops ? 0 : token;
+      any = any || !stops;
+    }
+    if (!any || step + 1 == options.max_new_tokens) break;
+    logits = decoder.Step(last);
+  }
+  return chosen;
+}
+
+}  // namespace seqlab

@@ -1,0 +1,120 @@
+#include "graph.h"
+
+#include <algorithm>
+
+#include "error.h"
+
+namespace seqlab {
+namespace {
+
+constexpr const char* kCuda = "CUDAExecutionProvider";
+
+Ort::SessionOptions SettingsFor(const OpenOptions& options) {
+  Ort::SessionOptions settings;
+  settings.SetLogSeverityLevel(ORT_LOGGING_LEVEL_ERROR);
+  // Threads that wait by spinning halve the speed where another program is busy.
+  settings.AddConfigEntry("session.intra_op.allow_spinning", "0");
+  if (options.threads > 0) settings.SetIntraOpNumThreads(options.threads);
+  if (options.provider == "cuda") {
+    const OrtApi& api = Ort::GetApi();
+    OrtCUDAProviderOptionsV2* cuda = nullptr;
+    Ort::ThrowOnError(api.CreateCUDAProviderOptions(&cuda));
+    const std::unique_ptr<OrtCUDAProviderOptionsV2, decltype(api.ReleaseCUDAProviderOptions)> owner(
+        cuda, api.ReleaseCUDAProviderOptions);
+    // TF32 is onnxruntime's default and not PyTorch's.
+    const char *key = "use_tf32", *value = "0";
+    Ort::ThrowOnError(api.UpdateCUDAProviderOptions(cuda, &key, &value, 1));
+    settings.AppendExecutionProvider_CUDA_V2(*cuda);
+  }
+  return settings;
+}
+
+Ort::MemoryInfo MemoryOf(const std::string& provider) {
+  if (provider == "cuda") return Ort::MemoryInfo("Cuda", OrtDeviceAllocator, 0, OrtMemTypeDefault);
+  return Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
+}
+
+std::string TypeName(ONNXTensorElementDataType type) {
+  switch (type) {
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL:
+      return "bool";
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64:
+      return "int64";
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16:
+      return "float16";
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT:
+      return "float32";
+    default:
+      return Join("onnxruntime's type ", static_cast<int>(type));
+  }
+}
+
+Graph::Declared Described(const std::string& name, const Ort::TypeInfo& info) {
+  if (info.GetONNXType() != ONNX_TYPE_TENSOR) return {name, "no tensor", {}};
+  const auto tensor = info.GetTensorTypeAndShapeInfo();
+  const std::vector<int64_t> sizes = tensor.GetShape();
+  std::vector<const char*> symbols(sizes.size(), nullptr);
+  tensor.GetSymbolicDimensions(symbols.data(), symbols.size());
+  std::vector<std::string> dims;
+  for (size_t axis = 0; axis < sizes.size(); ++axis) {
+    const bool named = symbols[axis] != nullptr && *symbols[axis] != '\0';
+    dims.push_back(sizes[axis] >= 0 ? std::to_string(sizes[axis]) : named ? symbols[axis] : "?");
+  }
+  return {name, TypeName(tensor.GetElementType()), dims};
+}
+
+}  // namespace
+
+void CheckProvider(const std::string& provider) {
+  if (provider == "cpu") return;
+  if (provider != "cuda") Refuse("provider must be one of cpu, cuda, got \"", provider, "\"");
+  const std::vector<std::string> available = Ort::GetAvailableProviders();
+  if (std::find(available.begin(), available.end(), kCuda) == available.end()) {
+    Refuse("this onnxruntime has no provider \"", provider, "\"; use another one");
+  }
+}
+
+Graph::Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder, GraphInfo info,
+             const OpenOptions& options)
+    : info_(std::move(info)),
+      host_(MemoryOf("cpu")),
+      device_(MemoryOf(options.provider)) {
+  const std::filesystem::path path = folder / info_.file;
+  try {
+    session_ = Ort::Session(onnxruntime.env, path.c_str(), SettingsFor(options));
+  } catch (const Ort::Exception& error) {
+    Refuse("onnxruntime cannot load ", path.string(), ": ", error.what());
+  }
+}
+
+std::vector<Value> Graph::Run(const std::vector<Value>& inputs) const {
+  Ort::IoBinding binding(session_);
+  for (size_t place = 0; place < inputs.size(); ++place) {
+    binding.BindInput(info_.inputs[place].name.c_str(), *inputs[place]);
+  }
+  for (const TensorInfo& output : info_.outputs) {
+    binding.BindOutput(output.name.c_str(), output.name == "logits" ? host_ : device_);
+  }
+  session_.Run(Ort::RunOptions(), binding);
+  std::vector<Value> outputs;
+  for (Ort::Value& output : binding.GetOutputValues()) {
+    outputs.push_back(std::make_shared<const Ort::Value>(std::move(output)));
+  }
+  return outputs;
+}
+
+std::vector<Graph::Declared> Graph::Declarations() const {
+  std::vector<Declared> declared;
+  Ort::AllocatorWithDefaultOptions allocator;
+  for (size_t place = 0; place < session_.GetInputCount(); ++place) {
+    const auto name = session_.GetInputNameAllocated(place, allocator);
+    declared.push_back(Described(name.get(), session_.GetInputTypeInfo(place)));
+  }
+  for (size_t place = 0; place < session_.GetOutputCount(); ++place) {
+    const auto name = session_.GetOutputNameAllocated(place, allocator);
+    declared.push_back(Described(name.get(), session_.GetOutputTypeInfo(place)));
+  }
+  return declared;
+}
+
+}  // namespace seqlab

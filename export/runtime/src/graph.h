@@ -1,0 +1,46 @@
+// One ONNX graph of a bundle, opened on a device.
+#ifndef SEQLAB_GRAPH_H_
+#define SEQLAB_GRAPH_H_
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "manifest.h"
+#include "onnxruntime.h"
+#include "seqlab/runtime.h"
+#include "tensors.h"
+
+namespace seqlab {
+
+// Throws Refusal where this onnxruntime does not have the provider.
+void CheckProvider(const std::string& provider);
+
+class Graph {
+ public:
+  // Throws Refusal or Ort::Exception where onnxruntime cannot load the file.
+  Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder, GraphInfo info,
+        const OpenOptions& options);
+
+  const GraphInfo& info() const { return info_; }
+
+  // Runs it, from any thread: the outputs in the order of the manifest, of inputs in that order. "logits" come to the
+  // host, the others stay on the device, so that they can be the next call's inputs without a copy.
+  std::vector<Value> Run(const std::vector<Value>& inputs) const;
+
+  // What the file itself declares, inputs and then outputs; dims without a name or number are "?".
+  struct Declared {
+    std::string name, type;
+    std::vector<std::string> dims;
+  };
+  std::vector<Declared> Declarations() const;
+
+ private:
+  GraphInfo info_;
+  mutable Ort::Session session_{nullptr};  // Run is const in all but name
+  Ort::MemoryInfo host_, device_;
+};
+
+}  // namespace seqlab
+
+#endif  // SEQLAB_GRAPH_H_

@@ -1,0 +1,115 @@
+#include "json_fields.h"
+
+#include <nlohmann/json.hpp>
+
+#include "error.h"
+
+namespace seqlab {
+namespace {
+
+using nlohmann::json;
+
+// A value as a message shows it, whatever its strings hold.
+std::string Shown(const json& value) {
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  return text.size() > 60 ? text.substr(0, 60) + "..." : text;
+}
+
+}  // namespace
+
+void Field::Refused(const std::string& expected) const {
+  Refuse(place_, " must be ", expected, ", got ", Shown(value_));
+}
+
+bool Field::IsNull() const { return value_.is_null(); }
+
+bool Field::IsString() const { return value_.is_string(); }
+
+bool Field::Says(const std::string& name, const std::string& value) const {
+  return value_.is_object() && value_.contains(name) && value_[name] == value;
+}
+
+void Field::MustHaveExactly(std::initializer_list<const char*> names) const {
+  bool exact = value_.is_object() && value_.size() == names.size();
+  std::string wanted, found;
+  for (const char* name : names) {
+    exact = exact && value_.contains(name);
+    wanted += Join(wanted.empty() ? "" : ", ", name);
+  }
+  if (exact) return;
+  if (!value_.is_object()) Refused("an object with " + wanted);
+  for (const auto& item : value_.items()) found += Join(found.empty() ? "" : ", ", item.key());
+  Refuse(place_, " must have exactly ", wanted, "; it has ", found.empty() ? "none" : found);
+}
+
+Field Field::operator[](const std::string& name) const {
+  if (!value_.is_object()) Refused("an object");
+  if (!value_.contains(name)) Refuse(place_, " lacks ", name);
+  return Field(value_[name], place_ + "." + name);
+}
+
+std::vector<Field> Field::Items() const {
+  if (!value_.is_array()) Refused("a list");
+  std::vector<Field> items;
+  for (const json& item : value_) items.emplace_back(item, Join(place_, "[", items.size(), "]"));
+  return items;
+}
+
+std::map<std::string, Field> Field::Members() const {
+  if (!value_.is_object()) Refused("an object");
+  std::map<std::string, Field> members;
+  for (const auto& item : value_.items()) members.emplace(item.key(), Field(item.value(), place_ + "." + item.key()));
+  return members;
+}
+
+std::string Field::String() const {
+  if (!value_.is_string()) Refused("a string");
+  return value_.get<std::string>();
+}
+
+std::vector<std::string> Field::Strings() const {
+  std::vector<std::string> strings;
+  for (const Field& item : Items()) strings.push_back(item.String());
+  return strings;
+}
+
+bool Field::Bool() const {
+  if (!value_.is_boolean()) Refused("true or false");
+  return value_.get<bool>();
+}
+
+int64_t Field::Int(int64_t least) const {
+  // A dimension or length over 2^40 is nothing that a machine could hold; below that no product of two overflows.
+  constexpr int64_t kMost = int64_t{1} << 40;
+  const bool fits = value_.is_number_unsigned() ? value_.get<uint64_t>() <= uint64_t{kMost} : value_.is_number_integer();
+  if (!fits || value_.get<int64_t>() < least) Refused(Join("a whole number from ", least, " to 2^40"));
+  return value_.get<int64_t>();
+}
+
+std::optional<int64_t> Field::IntOrNull(int64_t least) const {
+  return IsNull() ? std::nullopt : std::optional(Int(least));
+}
+
+std::optional<std::string> Field::StringOrNull() const {
+  return IsNull() ? std::nullopt : std::optional(String());
+}
+
+std::optional<double> Field::NumberOrNull() const {
+  if (IsNull()) return std::nullopt;
+  if (!value_.is_number()) Refused("a number");
+  return value_.get<double>();
+}
+
+Document::Document(const std::string& text, const std::string& name) {
+  try {
+    content_ = std::make_unique<const json>(json::parse(text));
+  } catch (const json::parse_error& error) {
+    Refuse(name, " is not JSON, at byte ", error.byte);
+  } catch (const json::out_of_range&) {
+    Refuse(name, " has a number that is too large for float64");
+  }
+}
+
+Document::~Document() = default;
+
+}  // namespace seqlab

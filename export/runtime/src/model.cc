@@ -1,0 +1,198 @@
+// Model and Session: the boundary, where what was thrown becomes a value.
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "bundle.h"
+#include "decode.h"
+#include "error.h"
+#include "seqlab/runtime.h"
+
+namespace seqlab {
+
+Result<Model> Model::Open(const std::string& folder, const OpenOptions& options) {
+  return Guarded([&] { return Model(std::make_shared<const Impl>(folder, options)); });
+}
+
+const Info& Model::info() const { return impl_->info; }
+
+Result<Array> Model::Run(const Batch& batch) const {
+  return Guarded([&] {
+    if (impl_->info.reads_source) Refuse(impl_->info.folder, " writes what a source says; use a Session");
+    Rows rows{batch.rows, batch.length, batch.tokens, batch.pad_mask};
+    constexpr int64_t kMost = int64_t{1} << 31;
+    if (rows.rows < 1 || rows.length < 1 || rows.rows > kMost / rows.length) {
+      Refuse("a batch has at least one row and one token, and at most 2^31 tokens");
+    }
+    const auto count = static_cast<size_t>(rows.rows * rows.length);
+    if (rows.mask.empty()) rows.mask.assign(count, 1);
+    const GraphInfo& info = *impl_->manifest.Graphs()[0];
+    const bool features = impl_->encoder != nullptr && info.inputs[0].IsFloat();
+    const size_t width = features ? static_cast<size_t>(std::get<int64_t>(info.inputs[0].dims.back())) : 1;
+    if (rows.mask.size() != count || (features ? batch.features.size() : rows.tokens.size()) != count * width) {
+      Refuse("a batch of ", rows.rows, " rows of ", rows.length, " must have ", count * width, " numbers and ", count,
+             " in its mask");
+    }
+    Value logits;
+    if (impl_->encoder != nullptr) {
+      const Value inputs =
+          features ? FloatTensor(info.inputs[0].dtype, {rows.rows, rows.length, static_cast<int64_t>(width)},
+                                 batch.features)
+                   : rows.Tokens();
+      logits = impl_->Encode(inputs, rows.Mask())[0];
+    } else {
+      Decoder decoder(*impl_);
+      decoder.CheckReadable(rows.tokens, rows.length);
+      decoder.Start(rows.rows);
+      logits = decoder.Run(*impl_->model, rows);
+    }
+    const std::vector<int64_t> dims = Dims(logits);
+    const int64_t size = std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
+    return Array{dims, Floats(logits, 0, size)};
+  });
+}
+
+Result<Ids> Model::Encode(std::string_view text) const {
+  return Guarded([&] { return impl_->tokenizer.get().Encode(text); });
+}
+
+Result<Ids> Model::EncodeSource(std::string_view text) const {
+  return Guarded([&] { return impl_->SourceTokenizer().Encode(text); });
+}
+
+Result<std::string> Model::Decode(const Ids& ids) const {
+  return Guarded([&] { return impl_->tokenizer.get().Decode(ids); });
+}
+
+struct Session::Impl {
+  explicit Impl(Model some) : model(std::move(some)) {}
+
+  const Model::Impl& bundle() const { return model.impl(); }
+
+  // Throws Refusal where the bundle has no decoder.
+  Decoder& decoder() {
+    if (made == nullptr) made = std::make_unique<Decoder>(bundle());
+    return *made;
+  }
+
+  Model model;
+  std::unique_ptr<Decoder> made;
+};
+
+Session::Session(Model model) : impl_(std::make_unique<Impl>(std::move(model))) {}
+Session::~Session() = default;
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+
+Status Session::ReadSource(const std::vector<Ids>& sources) {
+  return Guarded([&] {
+    const Rows rows = Padded(sources, "source", false);
+    impl_->decoder().ReadSource(rows.Tokens(), rows.Mask());
+  });
+}
+
+Result<Array> Session::Prefill(const std::vector<Ids>& prompts) {
+  return Guarded([&] { return impl_->decoder().Prefill(prompts); });
+}
+
+Result<Array> Session::Step(const Ids& tokens) {
+  return Guarded([&] { return impl_->decoder().Step(tokens); });
+}
+
+Result<std::vector<Ids>> Session::Generate(const std::vector<Ids>& prompts, const GenerateOptions& options,
+                                           const OnToken& on_token) {
+  return Guarded(
+      [&] { return seqlab::Generate(impl_->decoder(), impl_->bundle().manifest, prompts, options, on_token); });
+}
+
+Result<std::vector<std::vector<Hypothesis>>> Session::BeamSearch(const std::vector<Ids>& prompts,
+                                                                 const BeamOptions& options) {
+  return Guarded([&] { return seqlab::BeamSearch(impl_->decoder(), impl_->bundle().manifest, prompts, options); });
+}
+
+Result<std::string> Session::Write(std::string_view prompt, const GenerateOptions& options, const OnText& on_text) {
+  return Guarded([&] {
+    const Tokenizer& tokenizer = impl_->bundle().tokenizer.get();
+    TextStream stream(tokenizer);
+    std::string text;
+    const auto show = [&](const std::string& piece) {
+      text += piece;
+      if (on_text && !piece.empty()) on_text(piece);
+    };
+    Ids ids = tokenizer.Encode(prompt);
+    // An empty prompt starts a document.
+    if (ids.empty()) ids = {tokenizer.bos_id()};
+    GenerateOptions ending = options;
+    // Packed documents end where the next begins.
+    ending.stop_ids = {tokenizer.eos_id(), tokenizer.bos_id()};
+    seqlab::Generate(impl_->decoder(), impl_->bundle().manifest, {ids}, ending,
+                     [&](int64_t, int64_t token) { show(stream.Push(token)); });
+    show(stream.Finish());
+    return text;
+  });
+}
+
+Result<std::vector<std::vector<Translation>>> Session::Translate(const std::vector<std::string>& texts,
+                                                                 const TranslateOptions& options) {
+  return Guarded([&] {
+    const Tokenizer &tokenizer = impl_->bundle().tokenizer.get(), &of_source = impl_->bundle().SourceTokenizer();
+    std::vector<Ids> sources;
+    for (const std::string& text : texts) {
+      sources.push_back(of_source.Encode(text));
+      sources.back().push_back(of_source.eos_id());
+    }
+    const Ids forced = tokenizer.Encode(options.prefix);
+    Ids prompt = {tokenizer.bos_id()};
+    prompt.insert(prompt.end(), forced.begin(), forced.end());
+    const Rows rows = Padded(sources, "text", false);
+    impl_->decoder().ReadSource(rows.Tokens(), rows.Mask());
+    const BeamOptions search = {options.beams, impl_->bundle().manifest.seq_len, options.length_penalty,
+                                options.repetition, {tokenizer.eos_id()}};
+    std::vector<std::vector<Translation>> translations;
+    for (auto& found : seqlab::BeamSearch(impl_->decoder(), impl_->bundle().manifest,
+                                          std::vector<Ids>(texts.size(), prompt), search)) {
+      translations.emplace_back();
+      for (Hypothesis& hypothesis : found) {
+        Ids whole = forced;
+        whole.insert(whole.end(), hypothesis.tokens.begin(), hypothesis.tokens.end());
+        translations.back().push_back({tokenizer.Decode(whole), std::move(hypothesis)});
+      }
+    }
+    return translations;
+  });
+}
+
+Result<Classes> Session::Classify(std::string_view text) {
+  return Guarded([&] {
+    const Model::Impl& bundle = impl_->bundle();
+    if (bundle.model != nullptr || bundle.manifest.labels.empty()) {
+      Refuse("classify reads texts: it needs a bundle with classes, ", bundle.info.folder, " has none");
+    }
+    const std::vector<std::string_view> words = Words(text, false);
+    if (words.empty()) Refuse("the text is empty; give one with a word at least");
+    const Rows rows = Padded({bundle.tokenizer.get().Encode(text)}, "text", false);
+    const Value logits = bundle.Encode(rows.Tokens(), rows.Mask())[0];
+    Classes classes;
+    if (Dims(logits).size() == 3) {
+      if (static_cast<size_t>(rows.length) != words.size()) {
+        Refuse("the text has ", words.size(), " words and ", rows.length, " tokens; tags are of words");
+      }
+      classes.words.assign(words.begin(), words.end());
+      classes.rows = rows.length;
+    }
+    const auto num_classes = static_cast<int64_t>(bundle.manifest.labels.size());
+    CheckDims(logits, !classes.words.empty() ? std::vector<int64_t>{1, rows.length, num_classes}
+                                              : std::vector<int64_t>{1, num_classes});
+    classes.probabilities = Doubles(logits);
+    for (auto row = classes.probabilities.begin(); row != classes.probabilities.end(); row += num_classes) {
+      const double largest = *std::max_element(row, row + num_classes);
+      std::transform(row, row + num_classes, row, [&](double logit) { return std::exp(logit - largest); });
+      const double sum = std::accumulate(row, row + num_classes, 0.0);
+      std::transform(row, row + num_classes, row, [&](double power) { return power / sum; });
+    }
+    return classes;
+  });
+}
+
+}  // namespace seqlab

@@ -1,0 +1,110 @@
+#include "onnxruntime.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "error.h"
+#include "manifest.h"
+
+namespace seqlab {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Enough for all that this runtime calls.
+constexpr int kOldestApi = 16;
+
+std::string Environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+// The library of a Python wheel under PREFIX/lib/python3.*/{site,dist}-packages.
+void AddWheels(const fs::path& prefix, std::vector<std::string>& found) {
+  std::error_code error;
+  for (const auto& python : fs::directory_iterator(prefix / "lib", error)) {
+    if (python.path().filename().string().rfind("python3", 0) != 0) continue;
+    for (const char* packages : {"site-packages", "dist-packages"}) {
+      std::error_code absent;
+      for (const auto& file : fs::directory_iterator(python.path() / packages / "onnxruntime/capi", absent)) {
+        if (file.path().filename().string().rfind("libonnxruntime.so", 0) == 0) found.push_back(file.path().string());
+      }
+    }
+  }
+}
+
+std::vector<std::string> Candidates(const std::string& file) {
+  if (!file.empty()) return {file};
+  if (const std::string named = Environment("SEQLAB_ORT_LIB"); !named.empty()) return {named};
+  std::vector<std::string> found = {"libonnxruntime.so.1", "libonnxruntime.so"};
+  const std::string environment = Environment("VIRTUAL_ENV"), home = Environment("HOME");
+  if (!environment.empty()) AddWheels(environment, found);
+  if (!home.empty()) AddWheels(home + "/.local", found);
+  for (const char* prefix : {"/usr/local", "/usr"}) AddWheels(prefix, found);
+  return found;
+}
+
+std::string FileOf(const void* symbol) {
+  Dl_info info{};
+  if (dladdr(symbol, &info) == 0) return "";
+  std::error_code error;
+  const fs::path path = fs::canonical(info.dli_fname, error);
+  return error ? info.dli_fname : path.string();
+}
+
+std::unique_ptr<Onnxruntime> Open(const std::string& file) {
+  void* handle = nullptr;
+  std::string reason;
+  for (const std::string& candidate : Candidates(file)) {
+    handle = dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle != nullptr) break;
+    if (const char* said = dlerror(); reason.empty()) reason = said == nullptr ? "" : said;
+  }
+  if (handle == nullptr) {
+    Refuse("onnxruntime's library is not found (", reason,
+           "); give its file with --ort-lib or SEQLAB_ORT_LIB, or activate a Python environment that has onnxruntime");
+  }
+  using GetBase = const OrtApiBase*(ORT_API_CALL*)();
+  const auto get_base = reinterpret_cast<GetBase>(dlsym(handle, "OrtGetApiBase"));
+  if (get_base == nullptr) Refuse(file, " is not onnxruntime's library: it has no OrtGetApiBase");
+  auto opened = std::make_unique<Onnxruntime>();
+  opened->handle = handle;
+  opened->version = get_base()->GetVersionString();
+  opened->file = FileOf(reinterpret_cast<const void*>(get_base));
+  const OrtApi* api = nullptr;
+  // A library knows its own API and older ones; of one that it does not know it says so on stderr.
+  const int newest = std::min(ORT_API_VERSION, ParseVersion(opened->version).second);
+  for (int version = newest; api == nullptr && version >= kOldestApi; --version) {
+    api = get_base()->GetApi(static_cast<uint32_t>(version));
+    opened->api = version;
+  }
+  if (api == nullptr) {
+    Refuse("onnxruntime ", opened->version, " (", opened->file, ") is too old, accepted is 1.", kOldestApi, " or later");
+  }
+  Ort::InitApi(api);
+  opened->env = Ort::Env(ORT_LOGGING_LEVEL_ERROR, "seqlab");
+  return opened;
+}
+
+}  // namespace
+
+const Onnxruntime& OpenOnnxruntime(const std::string& file) {
+  static std::mutex mutex;
+  // Never closed: sessions of other threads may outlive any order of destruction at the process's end.
+  static const Onnxruntime* opened = nullptr;
+  const std::lock_guard<std::mutex> lock(mutex);
+  if (opened == nullptr) opened = Open(file).release();
+  std::error_code error;
+  if (!file.empty() && !fs::equivalent(file, opened->file, error)) {
+    Refuse("this process has opened onnxruntime from ", opened->file, " and cannot open ", file, " too");
+  }
+  return *opened;
+}
+
+}  // namespace seqlab

@@ -1,0 +1,113 @@
+#include "sampling.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "error.h"
+#include "philox.h"
+
+namespace seqlab {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// The place of the largest, of equal ones the first; as NumPy has it, NaN is larger than all.
+size_t Largest(const std::vector<double>& values) {
+  size_t best = 0;
+  for (size_t place = 0; place < values.size(); ++place) {
+    if (std::isnan(values[place])) return place;
+    if (values[place] > values[best]) best = place;
+  }
+  return best;
+}
+
+// The tokens that have followed the last n - 1 before.
+Ids WouldRepeat(const Ids& text, int64_t ngram) {
+  Ids found;
+  const auto length = static_cast<int64_t>(text.size());
+  const int64_t before = ngram - 1;
+  for (int64_t end = before; end < length; ++end) {
+    if (std::equal(text.end() - before, text.end(), text.begin() + (end - before))) found.push_back(text[end]);
+  }
+  return found;
+}
+
+Ids Distinct(Ids ids) {
+  std::sort(ids.begin(), ids.end());
+  ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
+  return ids;
+}
+
+}  // namespace
+
+void CheckOptions(const Sampling& sampling) {
+  if (!std::isfinite(sampling.temperature) || sampling.temperature < 0) {
+    Refuse("temperature must be at least 0 and finite, got ", sampling.temperature);
+  }
+  if (sampling.top_k && *sampling.top_k < 1) Refuse("top_k must be at least 1, got ", *sampling.top_k);
+  if (!(0 < sampling.top_p && sampling.top_p <= 1)) {
+    Refuse("top_p must be above 0 and at most 1, got ", sampling.top_p);
+  }
+  if (!(0 <= sampling.min_p && sampling.min_p <= 1)) Refuse("min_p must be from 0 to 1, got ", sampling.min_p);
+}
+
+void CheckOptions(const Repetition& repetition) {
+  if (!(0 < repetition.penalty && repetition.penalty < kInfinity)) {
+    Refuse("the repetition penalty must be above 0 and finite, got ", repetition.penalty);
+  }
+  if (repetition.ngram && *repetition.ngram < 1) {
+    Refuse("the n of blocked n-grams must be at least 1, got ", *repetition.ngram);
+  }
+}
+
+int64_t Choose(const std::vector<double>& logits, const Sampling& sampling, int64_t step, int64_t row) {
+  const size_t best = Largest(logits);
+  if (!std::isfinite(logits[best])) {
+    Refuse("cannot choose a token: the model's largest logit is ", logits[best]);
+  }
+  if (sampling.temperature == 0) return static_cast<int64_t>(best);
+  const auto better = [&](size_t a, size_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; };
+  std::vector<size_t> order(logits.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const size_t kept = std::min<uint64_t>(order.size(), sampling.top_k.value_or(std::numeric_limits<int64_t>::max()));
+  std::partial_sort(order.begin(), order.begin() + kept, order.end(), better);
+  std::vector<double> cumulative;
+  double sum = 0.0;
+  for (size_t place = 0; place < kept; ++place) {
+    const double weight = std::exp((logits[order[place]] - logits[order[0]]) / sampling.temperature);
+    if (weight < sampling.min_p) break;
+    sum += weight;
+    cumulative.push_back(sum);
+  }
+  const auto last = std::lower_bound(cumulative.begin(), cumulative.end(), sampling.top_p * sum);
+  const double point = Uniform(sampling.seed, static_cast<uint32_t>(step), static_cast<uint32_t>(row)) * *last;
+  return static_cast<int64_t>(order[std::upper_bound(cumulative.begin(), last + 1, point) - cumulative.begin()]);
+}
+
+void Apply(const Repetition& repetition, const Ids& text, std::vector<double>& logits) {
+  if (repetition.penalty != 1) {
+    for (const int64_t token : Distinct(text)) {
+      double& logit = logits[token];
+      logit = logit > 0 ? logit / repetition.penalty : logit * repetition.penalty;
+    }
+  }
+  if (!repetition.ngram) return;
+  const Ids blocked = Distinct(WouldRepeat(text, *repetition.ngram));
+  if (blocked.size() == logits.size()) return;
+  for (const int64_t token : blocked) logits[token] = -kInfinity;
+}
+
+void LogSoftmax(std::vector<double>& logits) {
+  const double largest = logits[Largest(logits)];
+  double sum = 0.0;
+  for (double& logit : logits) {
+    logit -= largest;
+    sum += std::exp(logit);
+  }
+  const double whole = std::log(sum);
+  for (double& logit : logits) logit -= whole;
+}
+
+}  // namespace seqlab

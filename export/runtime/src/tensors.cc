@@ -1,0 +1,143 @@
+#include "tensors.h"
+
+#include <cstring>
+#include <numeric>
+
+#include "error.h"
+
+namespace seqlab {
+namespace {
+
+ONNXTensorElementDataType OnnxType(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+      return ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL;
+    case DType::kInt64:
+      return ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
+    case DType::kFloat16:
+      return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16;
+    case DType::kFloat32:
+      return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+  }
+  return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+}
+
+size_t SizeOf(ONNXTensorElementDataType type) {
+  switch (type) {
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL:
+      return 1;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16:
+      return 2;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT:
+      return 4;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64:
+      return 8;
+    default:
+      Refuse("a graph gives a tensor of onnxruntime's type ", static_cast<int>(type),
+             ", accepted are bool, int64, float16 and float32");
+  }
+}
+
+Ort::Value Empty(ONNXTensorElementDataType type, const std::vector<int64_t>& dims) {
+  Ort::AllocatorWithDefaultOptions allocator;
+  return Ort::Value::CreateTensor(allocator, dims.data(), dims.size(), type);
+}
+
+Value Shared(Ort::Value&& value) { return std::make_shared<const Ort::Value>(std::move(value)); }
+
+ONNXTensorElementDataType TypeOf(const Value& value) { return value->GetTensorTypeAndShapeInfo().GetElementType(); }
+
+size_t CountOf(const Value& value) { return value->GetTensorTypeAndShapeInfo().GetElementCount(); }
+
+template <typename Number, typename Stored>
+void Append(const Value& value, int64_t first, int64_t count, std::vector<Number>& numbers) {
+  const Stored* data = value->GetTensorData<Stored>() + first;
+  numbers.reserve(numbers.size() + static_cast<size_t>(count));
+  for (int64_t place = 0; place < count; ++place) numbers.push_back(static_cast<Number>(data[place]));
+}
+
+template <typename Number>
+std::vector<Number> Numbers(const Value& value, int64_t first, int64_t count) {
+  std::vector<Number> numbers;
+  switch (const auto type = TypeOf(value); type) {
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL:
+      Append<Number, bool>(value, first, count, numbers);
+      break;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64:
+      Append<Number, int64_t>(value, first, count, numbers);
+      break;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16: {
+      const auto* data = value->GetTensorData<Ort::Float16_t>() + first;
+      for (int64_t place = 0; place < count; ++place) numbers.push_back(data[place].ToFloat());
+      break;
+    }
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT:
+      Append<Number, float>(value, first, count, numbers);
+      break;
+    default:
+      SizeOf(type);
+  }
+  return numbers;
+}
+
+}  // namespace
+
+Value HostTensor(DType dtype, const std::vector<int64_t>& dims, const void* data) {
+  Ort::Value value = Empty(OnnxType(dtype), dims);
+  const size_t count = value.GetTensorTypeAndShapeInfo().GetElementCount();
+  if (count > 0) std::memcpy(value.GetTensorMutableRawData(), data, count * SizeOf(OnnxType(dtype)));
+  return Shared(std::move(value));
+}
+
+Value FloatTensor(DType dtype, const std::vector<int64_t>& dims, const std::vector<float>& numbers) {
+  if (dtype == DType::kFloat32) return HostTensor(dtype, dims, numbers.data());
+  std::vector<Ort::Float16_t> halves;
+  for (const float number : numbers) halves.emplace_back(number);
+  return HostTensor(dtype, dims, halves.data());
+}
+
+Value FilledTensor(DType dtype, const std::vector<int64_t>& dims, double number) {
+  Ort::Value value = Empty(OnnxType(dtype), dims);
+  const size_t count = value.GetTensorTypeAndShapeInfo().GetElementCount();
+  if (dtype == DType::kBool) std::fill_n(value.GetTensorMutableData<bool>(), count, number != 0);
+  if (dtype == DType::kInt64) std::fill_n(value.GetTensorMutableData<int64_t>(), count, static_cast<int64_t>(number));
+  if (dtype == DType::kFloat32) std::fill_n(value.GetTensorMutableData<float>(), count, static_cast<float>(number));
+  if (dtype == DType::kFloat16) {
+    std::fill_n(value.GetTensorMutableData<Ort::Float16_t>(), count, Ort::Float16_t(static_cast<float>(number)));
+  }
+  return Shared(std::move(value));
+}
+
+std::vector<int64_t> Dims(const Value& value) { return value->GetTensorTypeAndShapeInfo().GetShape(); }
+
+void CheckDims(const Value& value, const std::vector<int64_t>& dims) {
+  if (const std::vector<int64_t> found = Dims(value); found != dims) {
+    std::string ours, theirs;
+    for (const int64_t dim : dims) ours += Join(ours.empty() ? "" : ", ", dim);
+    for (const int64_t dim : found) theirs += Join(theirs.empty() ? "" : ", ", dim);
+    Refuse("a graph gives an output of shape (", theirs, "), its manifest says (", ours, ")");
+  }
+}
+
+std::vector<double> Doubles(const Value& value) {
+  return Numbers<double>(value, 0, static_cast<int64_t>(CountOf(value)));
+}
+
+std::vector<float> Floats(const Value& value, int64_t first, int64_t count) {
+  return Numbers<float>(value, first, count);
+}
+
+Value SelectRows(const Value& value, const std::vector<int64_t>& rows) {
+  std::vector<int64_t> dims = Dims(value);
+  const size_t row_size = dims[0] == 0 ? 0 : CountOf(value) / static_cast<size_t>(dims[0]) * SizeOf(TypeOf(value));
+  dims[0] = static_cast<int64_t>(rows.size());
+  Ort::Value selected = Empty(TypeOf(value), dims);
+  const auto* from = static_cast<const char*>(value->GetTensorRawData());
+  auto* to = static_cast<char*>(selected.GetTensorMutableRawData());
+  for (size_t place = 0; row_size > 0 && place < rows.size(); ++place) {
+    std::memcpy(to + place * row_size, from + static_cast<size_t>(rows[place]) * row_size, row_size);
+  }
+  return Shared(std::move(selected));
+}
+
+}  // namespace seqlab

@@ -1,0 +1,43 @@
+// Tensors of onnxruntime on the host: made, read and rearranged.
+#ifndef SEQLAB_TENSORS_H_
+#define SEQLAB_TENSORS_H_
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "manifest.h"
+#include "onnxruntime.h"
+#include "seqlab/runtime.h"
+
+namespace seqlab {
+
+// A tensor that several owners hold, on the host or on a device.
+using Value = std::shared_ptr<const Ort::Value>;
+
+// A tensor with these dims and the values of `data`, which are copied.
+Value HostTensor(DType dtype, const std::vector<int64_t>& dims, const void* data);
+
+// One of floating-point numbers, as float16 or float32.
+Value FloatTensor(DType dtype, const std::vector<int64_t>& dims, const std::vector<float>& numbers);
+
+// One whose elements are all `value`.
+Value FilledTensor(DType dtype, const std::vector<int64_t>& dims, double value);
+
+std::vector<int64_t> Dims(const Value& value);
+
+// Throws Refusal where its dims are others.
+void CheckDims(const Value& value, const std::vector<int64_t>& dims);
+
+// All numbers. Throws Refusal where it is of a type that bundles do not have.
+std::vector<double> Doubles(const Value& value);
+
+// So many floating-point numbers from `first` on.
+std::vector<float> Floats(const Value& value, int64_t first, int64_t count);
+
+// The rows in this order; a row may occur often.
+Value SelectRows(const Value& value, const std::vector<int64_t>& rows);
+
+}  // namespace seqlab
+
+#endif  // SEQLAB_TENSORS_H_

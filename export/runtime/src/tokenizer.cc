@@ -1,0 +1,74 @@
+#include "tokenizer.h"
+
+#include "error.h"
+#include "files.h"
+#include "json_fields.h"
+
+namespace seqlab {
+namespace {
+
+constexpr const char* kFileName = "tokenizer.json";
+constexpr const char* kModelName = "tokenizer.model";
+
+std::unique_ptr<Tokenizer> OfClass(const Field& root, const std::string& asset) {
+  const std::string name = root["class"].String();
+  if (name == "ByteTokenizer") return MakeByteTokenizer();
+  if (name == "CharTokenizer") return MakeCharTokenizer(root["alphabet"].String());
+  if (name == "WordTokenizer") return MakeWordTokenizer(root["words"].Strings(), root["newlines"].Bool());
+  if (name == "SubwordTokenizer") {
+    if (Sha256OfText(asset) != root["assets"][kModelName].String()) {
+      Refuse(kModelName, " is damaged: its sha256 is not the one in ", kFileName);
+    }
+    return MakeSubwordTokenizer(asset);
+  }
+  Refuse("the runtime has no tokenizer \"", name.substr(0, 60),
+         "\"; it has ByteTokenizer, CharTokenizer, SubwordTokenizer and WordTokenizer");
+}
+
+}  // namespace
+
+const std::string& Tokenizer::Bytes(int64_t id) const {
+  if (id < 0 || id >= vocab_size()) {
+    Refuse("token id ", id, " is outside the vocabulary, ids run from 0 to ", vocab_size() - 1);
+  }
+  return token_bytes_[static_cast<size_t>(id)];
+}
+
+std::string Tokenizer::Decode(const Ids& ids) const {
+  TextStream stream(*this);
+  std::string text;
+  for (const int64_t id : ids) text += stream.Push(id);
+  return text + stream.Finish();
+}
+
+std::string TextStream::Push(int64_t id) { return WithoutFirstSpace(stream_.Push(tokenizer_.Bytes(id))); }
+
+std::string TextStream::Finish() { return WithoutFirstSpace(stream_.Finish()); }
+
+std::string TextStream::WithoutFirstSpace(std::string text) {
+  if (!begun_ && tokenizer_.DropsFirstSpace() && !text.empty() && text.front() == ' ') {
+    begun_ = true;
+    return text.substr(1);
+  }
+  begun_ = begun_ || !text.empty();
+  return text;
+}
+
+std::unique_ptr<Tokenizer> MakeTokenizer(const std::string& description, const std::string& asset) {
+  const Document document(description, kFileName);
+  const Field root = document.Root(kFileName);
+  std::unique_ptr<Tokenizer> tokenizer = OfClass(root, asset);
+  if (const int64_t size = root["vocab_size"].Int(0); size != tokenizer->vocab_size()) {
+    Refuse("this tokenizer has ", tokenizer->vocab_size(), " tokens, its description says ", size);
+  }
+  return tokenizer;
+}
+
+std::unique_ptr<Tokenizer> LoadTokenizer(const std::filesystem::path& folder) {
+  std::error_code error;
+  const std::filesystem::path model = folder / kModelName;
+  const std::string asset = std::filesystem::is_regular_file(model, error) ? ReadFile(model) : "";
+  return MakeTokenizer(ReadFile(folder / kFileName), asset);
+}
+
+}  // namespace seqlab

@@ -1,0 +1,295 @@
+// Proves a bundle: hashes, names, shapes and values against its golden file, check for check as seqlab_export.verify.
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "bundle.h"
+#include "cases.h"
+#include "decode.h"
+#include "decoder.h"
+#include "error.h"
+#include "npz.h"
+
+namespace seqlab {
+namespace {
+
+constexpr int64_t kBatchSizes[] = {1, 2, 5};
+
+std::string Scientific(double number) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.2e", number);
+  return text;
+}
+
+std::string Shown(const std::vector<std::string>& dims) {
+  std::string text;
+  for (const std::string& dim : dims) text += Join(text.empty() ? "" : ", ", dim);
+  return "(" + text + ")";
+}
+
+std::string Shown(const Dim& dim) {
+  const auto* name = std::get_if<std::string>(&dim);
+  return name != nullptr ? *name : std::to_string(std::get<int64_t>(dim));
+}
+
+// Numbers of a golden file or of a graph, read for some rows of a case: one for each output.
+using Read = std::function<std::vector<Numbers>(int64_t first, int64_t count)>;
+
+Numbers NumbersOf(const Value& value) { return {Dims(value), Doubles(value)}; }
+
+class Proof {
+ public:
+  Proof(const Model::Impl& bundle, Report& report)
+      : bundle_(bundle), report_(report), golden_(LoadNpz(bundle.folder / bundle.manifest.golden)) {}
+
+  void CheckSignatures() {
+    for (const auto* graph : {bundle_.encoder.get(), bundle_.model.get(), bundle_.step.get()}) {
+      if (graph != nullptr) CheckSignature(*graph);
+    }
+  }
+
+  void CheckEncoder() {
+    const GraphInfo& info = bundle_.encoder->info();
+    const std::vector<Case> cases = EncoderCases(info, bundle_.manifest.max_source_len);
+    for (const int64_t batch : kBatchSizes) {
+      for (const Case& some : cases) {
+        const std::string cell = Join("batch ", batch, ", ", some.name.substr(std::string("encoder/").size()));
+        CheckValues("encoder", cell, info, some, batch, [&](int64_t first, int64_t count) {
+          std::vector<Numbers> found;
+          for (const Value& output : Encode(some, first, count)) found.push_back(NumbersOf(output));
+          return found;
+        });
+      }
+    }
+  }
+
+  void CheckDecoder(const std::string& form) {
+    const GraphInfo& info = bundle_.model->info();
+    const std::vector<Case> cases = Cases(bundle_.manifest.max_seq_len);
+    for (const int64_t batch : kBatchSizes) {
+      for (const Case& some : cases) {
+        CheckValues(form, Join("batch ", batch, ", ", some.name), info, some, batch,
+                    [&](int64_t first, int64_t count) { return Decode(form, some, first, count); });
+      }
+    }
+  }
+
+  // Greedy text should be the reference's, or first differ where its two best logits are closer than twice the error of
+  // the logits there.
+  void CheckGreedy() {
+    const NpyArray &tokens = Golden("greedy/tokens"), &logits = Golden("greedy/logits");
+    const int64_t num_rows = tokens.dims.at(0), length = tokens.dims.at(1), vocab_size = logits.dims.at(2);
+    std::vector<Ids> prompts;
+    for (int64_t row = 0; row < num_rows; ++row) {
+      const std::vector<double>& prompt = Golden(Join("greedy/prompt_", row)).values;
+      prompts.emplace_back(prompt.begin(), prompt.end());
+    }
+    Decoder decoder(bundle_);
+    StartFrom(decoder, "greedy", 0, num_rows);
+    std::vector<Array> steps;
+    std::vector<Ids> found(prompts.size());
+    for (int64_t step = 0; step < length; ++step) {
+      Ids last;
+      for (const Ids& row : found) last.push_back(row.empty() ? 0 : row.back());
+      steps.push_back(step == 0 ? decoder.Prefill(prompts) : decoder.Step(last));
+      for (int64_t row = 0; row < num_rows; ++row) {
+        const std::vector<double> scores = Row(steps.back(), row);
+        found[row].push_back(std::max_element(scores.begin(), scores.end()) - scores.begin());
+      }
+    }
+    for (int64_t row = 0; row < num_rows; ++row) {
+      Check check{"greedy", Join("prompt ", row), true, ""};
+      int64_t step = 0;
+      while (step < length && found[row][step] == static_cast<int64_t>(tokens.values[row * length + step])) ++step;
+      if (step < length) {
+        const auto begin = logits.values.begin() + (row * length + step) * vocab_size;
+        std::vector<double> reference(begin, begin + vocab_size), ours = Row(steps[step], row);
+        double largest = 0.0;
+        for (int64_t token = 0; token < vocab_size; ++token) {
+          largest = std::max(largest, std::abs(ours[token] - reference[token]));
+        }
+        std::partial_sort(reference.begin(), reference.begin() + 2, reference.end(), std::greater<>());
+        const double margin = reference[0] - reference[1];
+        check.ok = margin < 2 * largest;
+        check.note = Join("differs from token ", step, " on, where the float64 margin is ", Scientific(margin),
+                          " and the largest logit error ", Scientific(largest));
+      }
+      report_.checks.push_back(check);
+    }
+  }
+
+ private:
+  const NpyArray& Golden(const std::string& name) const {
+    const auto found = golden_.find(name);
+    if (found == golden_.end()) Refuse("the golden file does not have ", name);
+    return found->second;
+  }
+
+  void CheckSignature(const Graph& graph) {
+    const GraphInfo& info = graph.info();
+    const std::vector<Graph::Declared> declared = graph.Declarations();
+    std::vector<const TensorInfo*> expected;
+    for (const auto* tensors : {&info.inputs, &info.outputs}) {
+      for (const TensorInfo& tensor : *tensors) expected.push_back(&tensor);
+    }
+    for (const TensorInfo* tensor : expected) {
+      std::vector<std::string> dims;
+      for (const Dim& dim : tensor->dims) dims.push_back(Shown(dim));
+      const std::string wanted = Join(Name(tensor->dtype), " ", Shown(dims));
+      const auto found = std::find_if(declared.begin(), declared.end(),
+                                      [&](const Graph::Declared& some) { return some.name == tensor->name; });
+      const std::string has = found == declared.end() ? "nothing" : Join(found->type, " ", Shown(found->dims));
+      const std::string note = has == wanted ? "" : Join("the graph has ", has, ", the manifest ", wanted);
+      report_.checks.push_back({"signature", info.file + " " + tensor->name, has == wanted, note});
+    }
+    for (const Graph::Declared& some : declared) {
+      const bool known = std::any_of(expected.begin(), expected.end(),
+                                     [&](const TensorInfo* tensor) { return tensor->name == some.name; });
+      if (!known) report_.checks.push_back({"signature", info.file + " " + some.name, false, "the manifest lacks it"});
+    }
+  }
+
+  // The encoder's outputs of these rows of a case's inputs.
+  std::vector<Value> Encode(const Case& some, int64_t first, int64_t count) const {
+    return bundle_.Encode(Inputs(some, first, count), MaskOf(some, first, count, 0, some.length));
+  }
+
+  Value Inputs(const Case& some, int64_t first, int64_t count) const {
+    const NpyArray& inputs = Golden(some.name + "/inputs");
+    const int64_t row_size = static_cast<int64_t>(inputs.values.size()) / inputs.dims.at(0);
+    const auto begin = inputs.values.begin() + first * row_size;
+    std::vector<int64_t> dims = inputs.dims;
+    dims[0] = count;
+    const TensorInfo& info = bundle_.encoder->info().inputs[0];
+    if (info.IsFloat()) return FloatTensor(info.dtype, dims, {begin, begin + count * row_size});
+    const Ids tokens(begin, begin + count * row_size);
+    return HostTensor(DType::kInt64, dims, tokens.data());
+  }
+
+  static std::vector<uint8_t> Columns(const Case& some, int64_t first, int64_t count, int64_t start, int64_t end) {
+    std::vector<uint8_t> mask;
+    for (int64_t row = first; row < first + count; ++row) {
+      const auto begin = some.mask.begin() + row * some.length;
+      mask.insert(mask.end(), begin + start, begin + end);
+    }
+    return mask;
+  }
+
+  static Value MaskOf(const Case& some, int64_t first, int64_t count, int64_t start, int64_t end) {
+    return HostTensor(DType::kBool, {count, end - start}, Columns(some, first, count, start, end).data());
+  }
+
+  // Reads these rows of the source of a case, where there is one.
+  void StartFrom(Decoder& decoder, const std::string& name, int64_t first, int64_t count) const {
+    if (bundle_.encoder == nullptr) return;
+    const std::string& source = Golden(name + "/source").text;
+    for (const Case& some : EncoderCases(bundle_.encoder->info(), bundle_.manifest.max_source_len)) {
+      if (some.name != source) continue;
+      decoder.ReadSource(Inputs(some, first, count), MaskOf(some, first, count, 0, some.length));
+      return;
+    }
+    Refuse("the golden file names a source \"", source, "\", which is no case");
+  }
+
+  std::vector<Numbers> Decode(const std::string& form, const Case& some, int64_t first, int64_t count) const {
+    const NpyArray& golden = Golden(some.name + "/tokens");
+    Decoder decoder(bundle_);
+    StartFrom(decoder, some.name, first, count);
+    decoder.Start(count);
+    std::vector<Numbers> logits;
+    for (const auto& [start, end] : Calls(form, some, bundle_.manifest.first_call)) {
+      Rows rows{count, end - start, {}, Columns(some, first, count, start, end)};
+      for (int64_t row = first; row < first + count; ++row) {
+        const auto begin = golden.values.begin() + row * some.length;
+        rows.tokens.insert(rows.tokens.end(), begin + start, begin + end);
+      }
+      const bool steps = form == "step" && end - start == 1;
+      logits.push_back(NumbersOf(decoder.Run(steps ? *bundle_.step : *bundle_.model, rows)));
+    }
+    std::vector<Numbers> outputs;
+    for (const TensorInfo& output : bundle_.model->info().outputs) {
+      outputs.push_back(output.name == "logits" ? Concatenated(logits, 1)
+                                                : NumbersOf(decoder.State(output.name.substr(sizeof("new_state_") - 1))));
+    }
+    return outputs;
+  }
+
+  // One check for each group of outputs of a cell: a case, read so many rows at a time.
+  void CheckValues(const std::string& kind, const std::string& cell, const GraphInfo& info, const Case& some,
+                   int64_t batch, const Read& read) {
+    try {
+      std::vector<std::vector<Numbers>> parts(info.outputs.size());
+      for (int64_t first = 0; first < kCaseRows; first += batch) {
+        std::vector<Numbers> found = read(first, batch);
+        for (size_t place = 0; place < found.size(); ++place) parts[place].push_back(std::move(found[place]));
+      }
+      for (const Group& group : Groups(info)) {
+        std::vector<double> errors;
+        for (const size_t place : group.outputs) {
+          const TensorInfo& output = info.outputs[place];
+          const std::vector<double> actual = Selected(Concatenated(parts[place], 0), output, some);
+          AddErrors(actual, Golden(some.name + "/" + output.name).values, errors);
+        }
+        Judge(kind, cell + ", " + group.name, errors, Golden(some.name + "/torch/" + group.name).values.at(0));
+      }
+    } catch (const std::exception& error) {
+      report_.checks.push_back({kind, cell, false, error.what()});
+    }
+  }
+
+  // The differences in units of the reference's RMS.
+  static void AddErrors(const std::vector<double>& actual, const std::vector<double>& expected,
+                        std::vector<double>& errors) {
+    if (actual.size() != expected.size()) Refuse("there are ", actual.size(), " numbers, and should be ", expected.size());
+    const double rms = Rms(expected), unit = rms == 0 ? 1.0 : rms;
+    for (size_t place = 0; place < actual.size(); ++place) errors.push_back((actual[place] - expected[place]) / unit);
+  }
+
+  void Judge(const std::string& kind, const std::string& subject, const std::vector<double>& errors, double torch_error) {
+    const bool exact = subject.size() > 8 && subject.substr(subject.size() - 8) == "counters";
+    const double found = Rms(errors), most = exact ? 0.0 : Limit(torch_error, bundle_.manifest.precision);
+    double largest = 0.0;
+    for (const double error : errors) largest = std::isnan(error) ? error : std::max(largest, std::abs(error));
+    const bool ok = found <= most;
+    const std::string note = ok ? "" : Join("RMS error ", Scientific(found), ", more than ", Scientific(most));
+    report_.checks.push_back({kind, subject, ok, note, Errors{found, torch_error, most, largest}});
+  }
+
+  const Model::Impl& bundle_;
+  Report& report_;
+  const std::map<std::string, NpyArray> golden_;
+};
+
+}  // namespace
+
+bool Report::ok() const {
+  return !checks.empty() && std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.ok; });
+}
+
+Result<Report> Verify(const std::string& folder, const OpenOptions& options) {
+  return Guarded([&] {
+    const Manifest manifest = LoadManifest(folder);
+    Report report{options.provider, "", manifest.precision, {}};
+    const auto damage = FindDamage(folder, manifest);
+    for (const auto& file : manifest.files) {
+      const auto found = damage.find(file.first);
+      const bool whole = found == damage.end();
+      report.checks.push_back({"files", file.first, whole, whole ? "" : found->second});
+    }
+    report.onnxruntime = OpenOnnxruntime(options.onnxruntime).version;
+    if (!report.ok()) return report;
+    const Model::Impl bundle(folder, options);
+    Proof proof(bundle, report);
+    proof.CheckSignatures();
+    if (!report.ok()) return report;
+    if (bundle.encoder != nullptr) proof.CheckEncoder();
+    if (bundle.model == nullptr) return report;
+    for (const char* form : {"prefill", "chunks", "step"}) proof.CheckDecoder(form);
+    if (report.ok()) proof.CheckGreedy();
+    return report;
+  });
+}
+
+}  // namespace seqlab

@@ -1,0 +1,62 @@
+// answer_decoding BUNDLE: what a bundle decodes, to compare with Python's.
+//
+// Each line of stdin is a JSON object: "prompts", "sources" where the bundle reads some, and the options of `generate` or,
+// where it has "beams", of `beam_search`. Each line of stdout is the answer in JSON, or {"refused": why}.
+
+#include <iostream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "seqlab/runtime.h"
+
+namespace {
+
+using nlohmann::json;
+
+std::optional<int64_t> IntOrNull(const json& value) {
+  return value.is_null() ? std::nullopt : std::optional(value.get<int64_t>());
+}
+
+json Refused(const seqlab::Status& status) { return {{"refused", status.message()}}; }
+
+json Answer(seqlab::Session& session, const json& question) {
+  const auto prompts = question.at("prompts").get<std::vector<seqlab::Ids>>();
+  const seqlab::Repetition repetition{question.at("penalty"), IntOrNull(question.at("ngram"))};
+  if (question.contains("sources")) {
+    const seqlab::Status read = session.ReadSource(question["sources"].get<std::vector<seqlab::Ids>>());
+    if (!read.ok()) return Refused(read);
+  }
+  if (question.contains("beams")) {
+    const seqlab::BeamOptions options{question["beams"], question.at("max_new_tokens"), question.at("length_penalty"),
+                                      repetition, question.at("stop_ids").get<seqlab::Ids>()};
+    const auto found = session.BeamSearch(prompts, options);
+    if (!found.ok()) return Refused(found.status());
+    json answer = json::array();
+    for (const auto& hypotheses : *found) {
+      answer.push_back(json::array());
+      for (const auto& one : hypotheses) answer.back().push_back({{"tokens", one.tokens}, {"score", one.score}});
+    }
+    return answer;
+  }
+  const seqlab::Sampling sampling{question.at("temperature"), IntOrNull(question.at("top_k")), question.at("top_p"),
+                                  question.at("min_p"), question.at("seed")};
+  const seqlab::GenerateOptions options{question.at("max_new_tokens"), sampling, repetition,
+                                        question.at("stop_ids").get<seqlab::Ids>()};
+  const auto found = session.Generate(prompts, options);
+  return found.ok() ? json(*found) : Refused(found.status());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return 2;
+  seqlab::OpenOptions options;
+  options.threads = 1;
+  const auto model = seqlab::Model::Open(argv[1], options);
+  if (!model.ok()) {
+    std::cerr << model.status().message() << "\n";
+    return 2;
+  }
+  seqlab::Session session(*model);
+  for (std::string line; std::getline(std::cin, line);) std::cout << Answer(session, json::parse(line)) << "\n";
+}

@@ -1,0 +1,132 @@
+#include "manifest.h"
+
+#include <gtest/gtest.h>
+
+#include "error.h"
+
+namespace seqlab {
+namespace {
+
+// A graph of a recurrent language model.
+std::string Graph(const std::string& file, const std::string& time) {
+  return R"({"file": ")" + file + R"(", "inputs": [{"name": "tokens", "dtype": "int64", "dims": ["B", )" + time +
+         R"(]}, {"name": "pad_mask", "dtype": "bool", "dims": ["B", )" + time +
+         R"(]}, {"name": "state_h", "dtype": "float32", "dims": ["B", 8]}],
+            "outputs": [{"name": "logits", "dtype": "float32", "dims": ["B", )" + time +
+         R"(, 11]}, {"name": "new_state_h", "dtype": "float32", "dims": ["B", 8]}]})";
+}
+
+// A field a line.
+std::string Whole() {
+  std::string files;
+  for (const char* name : {"golden.npz", "model.onnx", "step.onnx", "weights.bin", "tokenizer/tokenizer.json"}) {
+    files += Join(files.empty() ? "" : ", ", "\"", name, "\": \"", std::string(64, 'a'), "\"");
+  }
+  return R"({"format": "seqlab-bundle",
+"version": 2,
+"opset": 23,
+"min_onnxruntime": "1.30",
+"precision": "fp32",
+"vocab_size": 11,
+"max_seq_len": null,
+"max_source_len": null,
+"seq_len": 32,
+"first_call": 1,
+"encoder": null,
+"tokenizer": "tokenizer",
+"source_tokenizer": null,
+"labels": [],
+"golden": "golden.npz",
+"state": [{"name": "h", "dtype": "float32", "dims": ["B", 8], "initial": 0.5}],
+"provenance": {"run_id": "", "commit": "", "seqlab": "", "torch": "", "onnxruntime": ""},
+"model": )" + Graph("model.onnx", R"("T")") +
+         ",\n\"step\": " + Graph("step.onnx", "1") + ",\n\"files\": {" + files + "}\n}";
+}
+
+// With the first `from` replaced.
+std::string Changed(const std::string& from, const std::string& to) {
+  std::string text = Whole();
+  return text.replace(text.find(from), from.size(), to);
+}
+
+std::string Refused(const std::string& text) {
+  try {
+    ParseManifest(text);
+  } catch (const Refusal& refusal) {
+    return refusal.what();
+  }
+  return "accepted";
+}
+
+TEST(Manifest, IsRead) {
+  const Manifest manifest = ParseManifest(Whole());
+  EXPECT_EQ(manifest.vocab_size, 11);
+  EXPECT_EQ(manifest.max_seq_len, std::nullopt);
+  EXPECT_EQ(manifest.Graphs().size(), 2U);
+  EXPECT_EQ(manifest.state[0].initial, 0.5);
+  EXPECT_EQ(manifest.step->inputs[0].dims[1], Dim(int64_t{1}));
+}
+
+TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
+  struct Change {
+    const char *from, *to, *said;
+  };
+  const Change changes[] = {
+      {"version\": 2", "version\": 3", "it has version 3, this program reads version 2"},
+      {"version\": 2", "version\": \"2\"", "the manifest.version must be a whole number"},
+      {"seqlab-bundle", "zip", "it lacks \"format\": \"seqlab-bundle\""},
+      {"\"opset\"", "\"more\": 1, \"opset\"", "the manifest must have exactly format, version, opset"},
+      {"vocab_size\": 11", "vocab_size\": null", "it has a decoder and no vocab_size"},
+      {"vocab_size\": 11", "vocab_size\": 12", "model.onnx gives no logits (B, T, 12)"},
+      {"vocab_size\": 11", "vocab_size\": 1.5", "the manifest.vocab_size must be a whole number"},
+      {"seq_len\": 32", "seq_len\": -1", "the manifest.seq_len must be a whole number from 1"},
+      {"seq_len\": 32", "seq_len\": true", "the manifest.seq_len must be a whole number"},
+      {"seq_len\": 32", "seq_len\": 99999999999999999999", "the manifest.seq_len must be a whole number"},
+      {"seq_len\": 32", "seq_len\": 1e999", "it has a number that is too large for float64"},
+      {"fp32", "fp8", "the manifest.precision must be one of fp32"},
+      {"1.30", "new", "\"new\" is not a version of onnxruntime"},
+      {"int64", "int32", "the manifest.model.inputs[0].dtype must be one of bool, int64"},
+      {"[\"B\", \"T\"]", "[\"X\", \"T\"]", "the manifest.model.inputs[0].dims[0] must be one of B, T"},
+      {"[\"B\", \"T\"]", "[\"B\", -3]", "the manifest.model.inputs[0].dims[1] must be a whole number"},
+      {"\"logits\"", "\"scores\"", "model.onnx gives no logits"},
+      {"\"tokens\"", "\"ids\"", "model.onnx takes no tokens"},
+      {"0.5", "\"zero\"", "the manifest.state[0].initial must be a number"},
+      {"0.5", "null", "state entry h starts as nothing says"},
+      {"[\"B\", 8], \"initial", "[8, \"B\"], \"initial", "the manifest.state[0].dims must begin with B"},
+      {": \"tokenizer\"", ": \"../tokenizer\"", "\"../tokenizer\" is not a path inside the bundle"},
+      {": \"golden.npz\"", ": \"other.npz\"", "it gives no sha256 of other.npz"},
+      {": \"model.onnx\"", ": \"/tmp/model.onnx\"", "it gives no sha256 of /tmp/model.onnx"},
+      {"\"weights.bin\"", "\"../weights.bin\"", "\"../weights.bin\" is not a path inside the bundle"},
+      {"bin\": \"aa", "bin\": \"AA", "the sha256 of weights.bin is \"AA"},
+      {"\"labels\": []", "\"labels\": [1]", "the manifest.labels[0] must be a string, got 1"},
+      {"\"commit\"", "\"host\": \"\", \"commit\"", "the manifest.provenance must have exactly run_id"},
+  };
+  EXPECT_EQ(Refused(Whole()), "accepted");
+  for (const Change& change : changes) {
+    const std::string said = Refused(Changed(change.from, change.to));
+    EXPECT_EQ(said.rfind(change.said, 0), 0U) << change.to << ": " << said;
+  }
+}
+
+TEST(Manifest, EachFieldIsNeeded) {
+  const std::string whole = Whole();
+  for (size_t line = whole.find("\n\"") + 1; line != 0 && line < whole.size(); line = whole.find("\n\"", line) + 1) {
+    const size_t end = whole.find(": ", line);
+    std::string other = whole;
+    EXPECT_NE(Refused(other.insert(end - 1, "_")), "accepted") << whole.substr(line, end - line);
+  }
+}
+
+TEST(Manifest, WhatIsNoJsonIsRefused) {
+  EXPECT_EQ(Refused("{"), "it is not JSON, at byte 2");
+  EXPECT_EQ(Refused("[]"), "it lacks \"format\": \"seqlab-bundle\"");
+  EXPECT_NE(Refused(std::string(100000, '[')), "accepted");
+}
+
+TEST(Versions, AreComparedByTheirParts) {
+  EXPECT_LT(ParseVersion("1.9"), ParseVersion("1.30.2"));
+  EXPECT_EQ(ParseVersion("1.30.2"), std::make_pair(1, 30));
+}
+
+}  // namespace
+}  // namespace seqlab

@@ -1,0 +1,49 @@
+// The commands of seqlab-run. Each prints results on stdout, and returns an exit code; what is wrong with its input is
+// returned as a Status.
+#ifndef SEQLAB_TOOLS_COMMANDS_H_
+#define SEQLAB_TOOLS_COMMANDS_H_
+
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "seqlab/runtime.h"
+
+namespace seqlab::tools {
+
+// What every command takes.
+struct Common {
+  std::string bundle;
+  OpenOptions open;
+  bool json = false;
+};
+
+struct TextOptions {
+  std::optional<std::string> prompt;
+  std::vector<std::string> texts;  // none = the lines of stdin
+  std::optional<int64_t> n_best;
+  GenerateOptions generate;
+  TranslateOptions translate;
+};
+
+struct BenchOptions {
+  int64_t prompt_tokens = 16;
+  int64_t new_tokens = 128;
+  int64_t runs = 5;
+};
+
+Result<int> RunInfo(const Common& common);
+Result<int> RunGenerate(const Common& common, const TextOptions& options);
+Result<int> RunTranslate(const Common& common, const TextOptions& options);
+Result<int> RunClassify(const Common& common, const TextOptions& options);
+
+Result<int> RunVerify(const Common& common);
+Result<int> RunBench(const Common& common, const BenchOptions& options);
+
+// JSON in which what is not UTF-8 shows as U+FFFD.
+std::string Dumped(const nlohmann::json& value, int indent = -1);
+
+}  // namespace seqlab::tools
+
+#endif  // SEQLAB_TOOLS_COMMANDS_H_

@@ -1,0 +1,167 @@
+#include "commands.h"
+
+#include <algorithm>
+#include <iomanip>
+#include <iostream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+namespace seqlab::tools {
+namespace {
+
+using nlohmann::json;
+
+// Lines that are translated together, as `seqlab translate` does.
+constexpr size_t kLinesAtOnce = 64;
+
+template <typename T>
+json OrNull(const std::optional<T>& value) {
+  return value ? json(*value) : json();
+}
+
+// Texts one by one: those of the command line, else the lines of stdin.
+class Texts {
+ public:
+  explicit Texts(const std::vector<std::string>& given) : given_(given) {}
+
+  std::optional<std::string> Next() {
+    ++number_;
+    if (!given_.empty()) return number_ <= given_.size() ? std::optional(given_[number_ - 1]) : std::nullopt;
+    std::string line;
+    return std::getline(std::cin, line) ? std::optional(line) : std::nullopt;
+  }
+
+  // Of the last text, from 1.
+  size_t number() const { return number_; }
+
+ private:
+  const std::vector<std::string>& given_;
+  size_t number_ = 0;
+};
+
+}  // namespace
+
+std::string Dumped(const json& value, int indent) {
+  return value.dump(indent, ' ', false, json::error_handler_t::replace);
+}
+
+Result<int> RunInfo(const Common& common) {
+  const Result<Model> model = Model::Open(common.bundle, common.open);
+  if (!model.ok()) return model.status();
+  const Info& info = model->info();
+  const json facts = {{"bundle", info.folder},
+                      {"kind", info.reads_source ? "encoder-decoder" : info.decodes ? "decoder" : "encoder"},
+                      {"precision", info.precision},
+                      {"vocab_size", OrNull(info.vocab_size)},
+                      {"max_seq_len", OrNull(info.max_seq_len)},
+                      {"max_source_len", OrNull(info.max_source_len)},
+                      {"seq_len", info.seq_len},
+                      {"labels", info.labels},
+                      {"tokenizer", info.has_tokenizer},
+                      {"run_id", info.run_id},
+                      {"commit", info.commit},
+                      {"min_onnxruntime", info.min_onnxruntime},
+                      {"onnxruntime", info.onnxruntime},
+                      {"onnxruntime_file", info.onnxruntime_file},
+                      {"onnxruntime_api", info.onnxruntime_api}};
+  if (common.json) {
+    std::cout << Dumped(facts, 2) << "\n";
+    return 0;
+  }
+  for (const auto& [name, value] : facts.items()) {
+    if (!value.is_null()) std::cout << name << ": " << (value.is_string() ? value.get<std::string>() : Dumped(value)) << "\n";
+  }
+  return 0;
+}
+
+Result<int> RunGenerate(const Common& common, const TextOptions& options) {
+  Result<Model> model = Model::Open(common.bundle, common.open);
+  if (!model.ok()) return model.status();
+  std::string prompt = options.prompt.value_or("");
+  if (!options.prompt) {
+    prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
+    if (!prompt.empty() && prompt.back() == '\n') prompt.pop_back();
+  }
+  Session session(*model);
+  const auto show = [&](std::string_view piece) {
+    if (!common.json) std::cout << piece << std::flush;
+  };
+  const Result<std::string> text = session.Write(prompt, options.generate, show);
+  if (!text.ok()) return text.status();
+  std::cout << (common.json ? Dumped({{"text", *text}}) : "") << "\n";
+  return 0;
+}
+
+Result<int> RunTranslate(const Common& common, const TextOptions& options) {
+  const int64_t beams = options.translate.beams;
+  if (options.n_best && (*options.n_best < 1 || *options.n_best > beams)) {
+    return Status("--n-best must be from 1 to the number of beams, " + std::to_string(beams) + "; got " +
+                  std::to_string(*options.n_best));
+  }
+  Result<Model> model = Model::Open(common.bundle, common.open);
+  if (!model.ok()) return model.status();
+  Session session(*model);
+  Texts texts(options.texts);
+  size_t number = 0;
+  for (bool more = true; more;) {
+    std::vector<std::string> batch;
+    while (more && batch.size() < kLinesAtOnce) {
+      std::optional<std::string> text = texts.Next();
+      more = text.has_value();
+      if (text) batch.push_back(*std::move(text));
+    }
+    if (batch.empty()) break;
+    const auto written = session.Translate(batch, options.translate);
+    if (!written.ok()) return written.status();
+    for (const std::vector<Translation>& best : *written) {
+      ++number;
+      const size_t count = std::min<size_t>(options.n_best.value_or(1), best.size());
+      json found = json::array();
+      for (size_t place = 0; place < count; ++place) {
+        const Translation& one = best[place];
+        found.push_back({{"text", one.text}, {"tokens", one.hypothesis.tokens}, {"score", one.hypothesis.score}});
+        if (common.json) continue;
+        std::cout << (options.n_best ? std::to_string(number) + "\t" : "") << one.text << "\n";
+      }
+      if (common.json) std::cout << Dumped({{"line", number}, {"best", found}}) << "\n";
+    }
+    std::cout << std::flush;
+  }
+  return 0;
+}
+
+Result<int> RunClassify(const Common& common, const TextOptions& options) {
+  Result<Model> model = Model::Open(common.bundle, common.open);
+  if (!model.ok()) return model.status();
+  Session session(*model);
+  const std::vector<std::string>& labels = model->info().labels;
+  Texts texts(options.texts);
+  while (const std::optional<std::string> text = texts.Next()) {
+    const Result<Classes> classes = session.Classify(*text);
+    if (!classes.ok()) return Status("line " + std::to_string(texts.number()) + ": " + classes.status().message());
+    const bool of_words = !classes->words.empty();
+    json tags = json::array();
+    for (int64_t row = 0; row < classes->rows; ++row) {
+      const auto first = classes->probabilities.begin() + row * static_cast<int64_t>(labels.size());
+      const auto best = std::max_element(first, first + static_cast<int64_t>(labels.size()));
+      const std::string& label = labels[static_cast<size_t>(best - first)];
+      tags.push_back({{"label", label}, {"probability", *best}});
+      if (of_words) tags.back()["word"] = classes->words[static_cast<size_t>(row)];
+      if (common.json) continue;
+      if (of_words) {
+        std::cout << classes->words[static_cast<size_t>(row)] << "\t" << label << "\n";
+      } else {
+        std::cout << label << "\t" << std::fixed << std::setprecision(4) << *best << "\n";
+      }
+    }
+    if (common.json) {
+      std::cout << Dumped(of_words ? tags : tags[0]) << "\n";
+    } else if (of_words) {
+      std::cout << "\n";
+    }
+    std::cout << std::flush;
+  }
+  return 0;
+}
+
+}  // namespace seqlab::tools

@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+
+namespace seqlab::tools {
+namespace {
+
+using nlohmann::json;
+
+// JSON has no number that is not finite: null.
+json Finite(double number) { return std::isfinite(number) ? json(number) : json(); }
+
+// As `seqlab verify --json`.
+json ToJson(const Report& report) {
+  json checks = json::array();
+  for (const Check& check : report.checks) {
+    json one = {{"kind", check.kind}, {"subject", check.subject}, {"ok", check.ok}, {"note", check.note}};
+    one["error"] = check.errors ? Finite(check.errors->rms) : json();
+    one["torch_error"] = check.errors ? Finite(check.errors->torch) : json();
+    one["limit"] = check.errors ? Finite(check.errors->limit) : json();
+    one["largest"] = check.errors ? Finite(check.errors->largest) : json();
+    checks.push_back(std::move(one));
+  }
+  const json options = report.provider == "cuda" ? json{{"use_tf32", "0"}} : json::object();
+  return {{"ok", report.ok()},
+          {"provider", report.provider},
+          {"options", options},
+          {"onnxruntime", report.onnxruntime},
+          {"checks", checks},
+          {"precision", report.precision}};
+}
+
+// A line a kind of check, with the cell that is nearest to its limit.
+void PrintSummary(const Report& report) {
+  std::cout << "Parity of " << report.precision << " with float64: onnxruntime " << report.onnxruntime << ", " << report.provider << "\n";
+  for (auto first = report.checks.begin(); first != report.checks.end();) {
+    const auto last = std::find_if(first, report.checks.end(), [&](const Check& some) { return some.kind != first->kind; });
+    int failed = 0;
+    double nearest = 0.0, largest = 0.0;
+    for (auto check = first; check != last; ++check) {
+      failed += !check->ok;
+      if (!check->errors || check->errors->limit == 0) continue;
+      nearest = std::max(nearest, check->errors->rms / check->errors->limit);
+      largest = std::max(largest, check->errors->largest);
+    }
+    std::printf("%-10s %5d compared, ", first->kind.c_str(), static_cast<int>(last - first));
+    if (largest > 0) std::printf("%3.0f%% of the limit, largest error %.1e, ", 100 * nearest, largest);
+    std::printf(failed > 0 ? "%d failed\n" : "ok\n", failed);
+    first = last;
+  }
+  for (const Check& check : report.checks) {
+    if (!check.note.empty()) std::printf("%s: %s: %s\n", check.kind.c_str(), check.subject.c_str(), check.note.c_str());
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+Result<int> RunVerify(const Common& common) {
+  const Result<Report> report = Verify(common.bundle, common.open);
+  if (!report.ok()) return report.status();
+  if (common.json) {
+    std::cout << Dumped(ToJson(*report), 2) << "\n";
+  } else {
+    PrintSummary(*report);
+  }
+  return report->ok() ? 0 : 1;
+}
+
+}  // namespace seqlab::tools

@@ -1,0 +1,64 @@
+"""Bundles of toy models that the C++ runtime is to run as Python does; each is made once a process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+
+import pytest
+
+from contracts.subjects import randomized
+from export.toys import TOKENIZER, export_toy, toy
+from seqlab.attention import AdditiveAttention, Attention
+from seqlab.models import BagOfWords, Encoder, EncoderDecoder, Tagger
+from seqlab.positions import Learned, NoPositions, RoPE
+from seqlab.recurrence import GRU
+from seqlab_data.tokenizers import CharTokenizer, WordTokenizer
+from seqlab_export.bundle import export_bundle
+
+SOURCE = CharTokenizer("uvwxyz ")
+WORDS = WordTokenizer("the cat sat on a mat .")
+SEQ_LEN = 24
+TARGET_LEN = 20
+
+Bundle = Callable[[str], Path]
+"""Called with the name of a bundle, which tests must not change."""
+
+
+def _both_ways() -> partial[Encoder]:
+    mixer = partial(GRU, bidirectional=True)
+    return partial(Encoder, d_model=8, num_layers=1, mixer=mixer, positions=Learned)
+
+
+def _translator() -> EncoderDecoder:
+    sizes = (TOKENIZER.vocab_size, SOURCE.vocab_size, SEQ_LEN)
+    return EncoderDecoder(*sizes, encoder=_both_ways(), num_layers=1, mixer=AdditiveAttention, positions=Learned)
+
+
+@pytest.fixture(scope="session", name="bundle")
+def _bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    def make(name: str) -> Path:
+        folder = tmp_path_factory.mktemp("runtime") / name
+        if name in ("gru", "attention"):
+            return export_toy(toy(*{"gru": (GRU, NoPositions), "attention": (Attention, RoPE)}[name]), folder).folder
+        if name in ("fp16", "int8", "int4"):
+            options = {"tokenizer": TOKENIZER, "seq_len": TARGET_LEN, "precision": name}
+            export_bundle(toy(Attention, RoPE), out=folder, run_id="", commit="", **options)
+            return folder
+        model, options = {
+            "translator": lambda: (_translator(), {"tokenizer": TOKENIZER, "source_tokenizer": SOURCE}),
+            "tagger": lambda: (
+                Tagger(WORDS.vocab_size, 3, SEQ_LEN, encoder=_both_ways()),
+                {"tokenizer": WORDS, "labels": ["O", "B-X", "I-X"]},
+            ),
+            "classifier": lambda: (
+                BagOfWords(TOKENIZER.vocab_size, 3, SEQ_LEN, d_model=8),
+                {"tokenizer": TOKENIZER, "labels": ["x", "y", "z"]},
+            ),
+        }[name]()
+        model = randomized(model).float().eval()
+        export_bundle(model, out=folder, run_id="", commit="", seq_len=TARGET_LEN, **options)
+        return folder
+
+    return cache(make)

@@ -1,0 +1,150 @@
+"""`seqlab-run` prints what `seqlab` prints, as a user types it."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runtime.conftest import Bundle
+from runtime.programs import ENVIRONMENT, LIBRARY, build, run
+from seqlab.cli import main
+from seqlab_export.verify import verify_bundle
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+
+GENERATE = [
+    ["--prompt", "abc", "--temperature", "0"],
+    ["--prompt", "", "--seed", "18446744073709551615"],
+    ["--prompt", "fed a cab", "--temperature=0.7", "--top-k=5", "--top-p=0.9", "--min-p=0.01", "--seed=3"],
+    ["--prompt", "a", "--repetition-penalty=1.5", "--no-repeat-ngram=2", "--max-new-tokens=30"],
+]
+PRECISIONS = [pytest.param(name, marks=pytest.mark.slow) for name in ("fp16", "int8", "int4")]
+TRANSLATE = [[], ["--beams", "3"], ["--beams", "4", "--n-best", "3", "--length-penalty", "0.5"], ["--prefix", "ab"]]
+
+
+def of_python(
+    arguments: list[str], text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> str:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8"))
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", GENERATE)
+def test_generate(
+    options: list[str], bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["generate", str(bundle("attention")), *options]
+    done = run(*arguments, "--threads", "1")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == of_python(arguments, "", monkeypatch, capsys)
+    shown = run(*arguments, "--json").stdout
+    assert json.loads(shown)["text"] + "\n" == done.stdout.decode()
+
+
+def test_a_prompt_may_come_from_stdin(bundle: Bundle) -> None:
+    options = ["generate", bundle("gru"), "--max-new-tokens", "20", "--seed", "4"]
+    assert run(*options, text="fed a cab\n").stdout == run(*options, "--prompt", "fed a cab").stdout != b"\n"
+
+
+@pytest.mark.parametrize("options", TRANSLATE)
+def test_translate(
+    options: list[str], bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """More lines than are read together, one of them empty."""
+    lines = ["u", "zyx wvu", "", *(f"{'uvwxyz'[n % 6]} {'zyx' * (n % 5)}" for n in range(70))]
+    arguments = ["translate", str(bundle("translator")), *options]
+    text = "\n".join(lines) + "\n"
+    done = run(*arguments, "--threads", "1", text=text)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == of_python(arguments, text, monkeypatch, capsys)
+    shown = [json.loads(line) for line in run(*arguments, "--json", text=text).stdout.splitlines()]
+    assert [one["line"] for one in shown] == [*range(1, len(lines) + 1)]
+    numbered = "--n-best" in options
+    texts = [f"{one['line']}\t{best['text']}" if numbered else best["text"] for one in shown for best in one["best"]]
+    assert "\n".join(texts) + "\n" == done.stdout.decode()
+
+
+def test_texts_may_be_arguments(bundle: Bundle) -> None:
+    of_arguments = run("translate", bundle("translator"), "uv", "w")
+    assert of_arguments.stdout == run("translate", bundle("translator"), text="uv\nw\n").stdout
+    assert of_arguments.stdout.count(b"\n") == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("classifier", "fed a cab\nabc\nzzz z\n"), ("tagger", "the cat sat\non a\u00a0dog .\n")]
+)
+def test_classify(
+    name: str, text: str, bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["classify", str(bundle(name))]
+    done = run(*arguments, text=text)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == of_python(arguments, text, monkeypatch, capsys)
+    shown = [json.loads(line) for line in run(*arguments, "--json", text=text).stdout.splitlines()]
+    assert len(shown) == text.count("\n")
+    assert all(0 <= one["probability"] <= 1 for some in shown for one in (some if name == "tagger" else [some]))
+
+
+@pytest.mark.parametrize("name", ["gru", "translator", "tagger", *PRECISIONS])
+def test_verify_makes_the_same_checks(name: str, bundle: Bundle) -> None:
+    """And finds the same errors, but for the order in which squares are added."""
+    done = run("verify", bundle(name), "--threads", "1", "--json")
+    assert (done.returncode, done.stderr) == (0, b"")
+    found, expected = json.loads(done.stdout), verify_bundle(bundle(name)).to_dict()
+    for ours, theirs in zip(found["checks"], expected["checks"], strict=True):
+        assert {**ours, "error": 0, "largest": 0, "limit": 0} == {**theirs, "error": 0, "largest": 0, "limit": 0}
+        for number in ("error", "largest", "limit"):
+            assert ours[number] == (theirs[number] and pytest.approx(theirs[number], rel=1e-9, abs=1e-12))
+    assert {**found, "checks": []} == {**expected, "checks": []}
+    assert b"prefill" in run("verify", bundle("gru")).stdout
+
+
+def test_bench_measures(bundle: Bundle) -> None:
+    options = ["--prompt-tokens", "5", "--new-tokens", "20", "--runs", "2"]
+    for name in ("gru", "translator"):
+        shown = json.loads(run("bench", bundle(name), "--json", *options).stdout)
+        ranks = [shown["token_ms"][rank] for rank in ("p50", "p90", "p99")]
+        assert 0 < ranks[0] <= ranks[1] <= ranks[2]
+        assert [part["from"] for part in shown["token_ms_by_position"]] == [4, 8, 16]
+        assert shown["first_token_ms"] > 0 and shown["tokens_per_second"] > 0 and shown["peak_memory_mb"] > 1
+    assert b"tokens a second" in run("bench", bundle("gru"), *options).stdout
+
+
+def test_info_says_what_runs_it(bundle: Bundle) -> None:
+    import onnxruntime
+
+    shown = json.loads(run("info", bundle("translator"), "--json").stdout)
+    assert shown["kind"] == "encoder-decoder" and shown["max_seq_len"] == 24
+    assert shown["onnxruntime"] == onnxruntime.__version__
+    assert Path(shown["onnxruntime_file"]) == LIBRARY.resolve()
+
+
+def test_the_library_is_found_in_this_order(bundle: Bundle, tmp_path: Path) -> None:
+    """The option, the variable, the loader's path, the wheel of the environment."""
+    assert LIBRARY is not None
+
+    def opened(*options: str, **environment: str) -> str:
+        bare = {name: value for name, value in ENVIRONMENT.items() if name not in ("SEQLAB_ORT_LIB", "VIRTUAL_ENV")}
+        command = [build("seqlab-run"), "info", bundle("gru"), "--json", *options]
+        done = subprocess.run(command, capture_output=True, text=True, env=bare | environment, check=True)
+        return str(json.loads(done.stdout)["onnxruntime_file"])
+
+    copies = [tmp_path / name / "libonnxruntime.so.1" for name in ("option", "variable", "loader")]
+    for copy in copies:
+        copy.parent.mkdir()
+        shutil.copy(LIBRARY, copy)
+    option, variable, loader = map(str, copies)
+    wheel = {"VIRTUAL_ENV": sys.prefix}
+    by_loader = wheel | {"LD_LIBRARY_PATH": str(tmp_path / "loader")}
+    by_variable = by_loader | {"SEQLAB_ORT_LIB": variable}
+    assert opened("--ort-lib", option, **by_variable) == option
+    assert opened(**by_variable) == variable
+    assert opened(**by_loader) == loader
+    assert opened(**wheel) == str(LIBRARY.resolve())

@@ -1,0 +1,140 @@
+"""The C++ runtime decodes what Python decodes with the same library: token for token, for any options."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from export.toys import TOKENIZER
+from runtime.conftest import SEQ_LEN, SOURCE, Bundle
+from runtime.programs import ENVIRONMENT, answers, build
+from seqlab.decoding import Repetition, Sampling, beam_search, generate
+from seqlab_export.runner import BundleRunner
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+
+V = TOKENIZER.vocab_size
+
+
+def question(dice: random.Random, *, sources: bool, beams: bool) -> dict[str, Any]:
+    """Random prompts and options, some of them refused."""
+    rows = dice.randint(1, 4)
+    asked: dict[str, Any] = {
+        "prompts": [[dice.randrange(V) for _ in range(dice.randint(1, 7))] for _ in range(rows)],
+        "max_new_tokens": dice.choice([1, 2, 5, 12]),
+        "penalty": dice.choice([1.0, 1.0, 1.3, 0.7]),
+        "ngram": dice.choice([None, None, 1, 2, 3]),
+        "stop_ids": dice.sample(range(V), dice.choice([0, 1, 2])),
+    }
+    if sources:
+        lengths = [dice.randint(1, 9) for _ in range(rows)]
+        asked["sources"] = [[dice.randrange(SOURCE.vocab_size) for _ in range(length)] for length in lengths]
+    if beams:
+        return asked | {"beams": dice.choice([1, 2, 3, 5, V + 2]), "length_penalty": dice.choice([0.0, 0.6, 1.0, 2.0])}
+    return asked | {
+        "temperature": dice.choice([0.0, 0.0, 0.3, 1.0, 2.5]),
+        "top_k": dice.choice([None, 1, 3, 100]),
+        "top_p": dice.choice([1.0, 0.9, 0.5, 0.01]),
+        "min_p": dice.choice([0.0, 0.05, 0.5]),
+        "seed": dice.choice([0, 7, 2**64 - 1, dice.randrange(2**63)]),
+    }
+
+
+def of_python(runner: BundleRunner, asked: dict[str, Any]) -> Any:
+    decoder = runner
+    if "sources" in asked:
+        width = max(map(len, asked["sources"]))
+        padded = np.array([[*source, *[0] * (width - len(source))] for source in asked["sources"]])
+        lengths = np.array([[len(source)] for source in asked["sources"]])
+        decoder = runner.begin(padded, np.arange(width) < lengths)
+    repetition = Repetition(penalty=asked["penalty"], ngram=asked["ngram"])
+    common = {name: asked[name] for name in ("max_new_tokens", "stop_ids")} | {"repetition": repetition}
+    if "beams" in asked:
+        beam = {name: asked[name] for name in ("beams", "length_penalty")}
+        found = beam_search(decoder, asked["prompts"], **beam, **common)
+        return [[{"tokens": one.tokens, "score": one.score} for one in some] for some in found]
+    sampling = Sampling(**{name: asked[name] for name in ("temperature", "top_k", "top_p", "min_p", "seed")})
+    return generate(decoder, asked["prompts"], sampling=sampling, **common)
+
+
+def without_scores(answer: Any) -> Any:
+    return [[one["tokens"] for one in some] for some in answer]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gru", "attention", "translator", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fp16", "int8"))],
+)
+@pytest.mark.parametrize("beams", [False, True], ids=["generate", "beam"])
+@pytest.mark.parametrize("number", [100, pytest.param(2000, marks=pytest.mark.slow)])
+def test_the_same_tokens(name: str, beams: bool, number: int, bundle: Bundle) -> None:
+    folder, dice = bundle(name), random.Random(f"{name} {beams} {number}")
+    asked = [question(dice, sources=name == "translator", beams=beams) for _ in range(number)]
+    runner = BundleRunner(folder, threads=1)
+    found, expected = answers(folder, asked), [of_python(runner, one) for one in asked]
+    assert len(found) == number
+    if not beams:
+        assert found == expected
+        assert len({str(some) for some in expected}) > number // 2, "the options matter"
+        return
+    assert [*map(without_scores, found)] == [*map(without_scores, expected)]
+    scores = [[one["score"] for answer in some for rows in answer for one in rows] for some in (found, expected)]
+    np.testing.assert_allclose(scores[0], scores[1], rtol=1e-13, atol=1e-13)
+
+
+BAD: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "no prompt": lambda asked: asked | {"prompts": []},
+    "empty prompt": lambda asked: asked | {"prompts": [[4], []]},
+    "outside": lambda asked: asked | {"prompts": [[4, V]]},
+    "negative": lambda asked: asked | {"prompts": [[-1]]},
+    "nothing new": lambda asked: asked | {"max_new_tokens": 0},
+    "temperature": lambda asked: asked | {"temperature": -0.5},
+    "top_k": lambda asked: asked | {"top_k": 0},
+    "top_p": lambda asked: asked | {"top_p": 0.0},
+    "min_p": lambda asked: asked | {"min_p": 1.5},
+    "penalty": lambda asked: asked | {"penalty": 0.0},
+    "ngram": lambda asked: asked | {"ngram": 0},
+}
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_both_refuse(bad: str, bundle: Bundle) -> None:
+    folder = bundle("gru")
+    good = question(random.Random(1), sources=False, beams=False)
+    [answer, after] = answers(folder, [BAD[bad](good), good])
+    assert set(answer) == {"refused"} and answer["refused"]
+    with pytest.raises(ValueError, match=r"\w"):
+        of_python(BundleRunner(folder, threads=1), BAD[bad](good))
+    assert after == of_python(BundleRunner(folder, threads=1), good), "a refusal leaves the session as it was"
+
+
+def test_a_text_longer_than_the_model_reads_is_refused(bundle: Bundle) -> None:
+    good = question(random.Random(2), sources=True, beams=False) | {"prompts": [[4]], "sources": [[4, 2]]}
+    long, full = good | {"max_new_tokens": SEQ_LEN + 1}, good | {"max_new_tokens": SEQ_LEN, "stop_ids": []}
+    source = good | {"sources": [[4] * (SEQ_LEN + 1)]}
+    several = good | {"sources": [[4, 2], [5, 2]]}
+    refused, tokens, of_source, of_several = answers(bundle("translator"), [long, full, source, several])
+    said = "a prompt of 1 tokens and 25 new ones need more positions than the model has, 24"
+    assert refused["refused"].startswith(said)
+    assert len(tokens[0]) == SEQ_LEN
+    assert of_source["refused"] == "an input has 25 tokens, this bundle reads at most 24"
+    assert of_several["refused"] == "there are 1 prompts and 2 sources; give one prompt for each"
+
+
+@pytest.mark.parametrize("name", ["gru", "translator"])
+def test_threads_share_a_model(name: str, bundle: Bundle) -> None:
+    done = subprocess.run([build("threads"), bundle(name)], capture_output=True, text=True, env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (0, "the same\n"), done.stderr
+
+
+@pytest.mark.slow
+def test_threads_do_not_race(bundle: Bundle) -> None:
+    """Under ThreadSanitizer, which exits with another code where it has something to say."""
+    command = [build("threads", "thread"), bundle("attention")]
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (0, "the same\n"), done.stderr

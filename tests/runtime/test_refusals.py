@@ -1,0 +1,185 @@
+"""What is no bundle, or not whole, is refused in one sentence with exit code 2, and nothing outside it is read."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+from runtime.conftest import Bundle
+from runtime.programs import refusal, run
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+
+Copy = Callable[[str], Path]
+
+
+@pytest.fixture(name="copy")
+def _copy(bundle: Bundle, tmp_path: Path) -> Copy:
+    """A bundle that a test may change."""
+    return lambda name: Path(shutil.copytree(bundle(name), tmp_path / "bundle"))
+
+
+def change(folder: Path, **fields: Any) -> None:
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+
+
+def hash_again(folder: Path, name: str) -> None:
+    """Makes the manifest agree with a file that was changed."""
+    files = json.loads((folder / "manifest.json").read_text())["files"]
+    change(folder, files=files | {name: hashlib.sha256((folder / name).read_bytes()).hexdigest()})
+
+
+def test_what_is_no_bundle(tmp_path: Path) -> None:
+    assert refusal("info", tmp_path / "none") == f"{tmp_path / 'none'} is not a bundle: it has no manifest.json"
+    (tmp_path / "manifest.json").write_text("{")
+    assert refusal("info", tmp_path) == f"{tmp_path}/manifest.json: it is not JSON, at byte 2"
+
+
+@pytest.mark.parametrize("verb", ["info", "generate", "bench"])
+def test_a_changed_file(verb: str, copy: Copy) -> None:
+    folder = copy("gru")
+    with (folder / "weights.bin").open("r+b") as file:
+        file.write(b"\x00\x01")
+    assert refusal(verb, folder) == f"{folder} is not as it was written: weights.bin: its sha256 is not the manifest's"
+
+
+def test_a_changed_golden_file(copy: Copy) -> None:
+    """It is checked before the first run, though only `verify` reads it."""
+    folder = copy("gru")
+    (folder / "golden.npz").write_bytes(b"")
+    assert refusal("generate", folder).endswith("golden.npz: its sha256 is not the manifest's")
+    done = run("verify", folder, "--json")
+    assert done.returncode == 1
+    failed = [check for check in json.loads(done.stdout)["checks"] if not check["ok"]]
+    assert [(check["kind"], check["subject"]) for check in failed] == [("files", "golden.npz")]
+
+
+def test_a_missing_file(copy: Copy) -> None:
+    folder = copy("gru")
+    (folder / "step.onnx").unlink()
+    assert refusal("info", folder) == f"{folder} is not as it was written: step.onnx: it is missing"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"version": 3}, "it has version 3, this program reads version 2"),
+        ({"min_onnxruntime": "99.0"}, "this bundle needs onnxruntime 99.0, here is "),
+        ({"tokenizer": "/etc"}, '"/etc" is not a path inside the bundle'),
+        ({"golden": "../golden.npz"}, "it gives no sha256 of ../golden.npz"),
+        ({"more": 1}, "the manifest must have exactly format, version, "),
+    ],
+)
+def test_another_manifest(fields: dict[str, Any], said: str, copy: Copy) -> None:
+    folder = copy("gru")
+    change(folder, **fields)
+    assert said in refusal("info", folder)
+
+
+def test_a_link_out_of_the_bundle(copy: Copy, tmp_path: Path) -> None:
+    folder = copy("gru")
+    (folder / "weights.bin").rename(tmp_path / "weights.bin")
+    (folder / "weights.bin").symlink_to("../weights.bin")
+    assert refusal("info", folder).endswith("weights.bin: it is a link out of the bundle")
+
+
+def test_weights_outside_the_bundle(copy: Copy, tmp_path: Path) -> None:
+    """The graph is hashed, but what it names as its weights lies outside."""
+    folder = copy("gru")
+    shutil.copy(folder / "weights.bin", tmp_path / "weights.bin")
+    for name in ("model.onnx", "step.onnx"):
+        graph = onnx.load(folder / name, load_external_data=False)
+        for tensor in graph.graph.initializer:
+            for entry in tensor.external_data:
+                if entry.key == "location":
+                    entry.value = "../weights.bin"
+        onnx.save(graph, folder / name)
+        hash_again(folder, name)
+    assert "onnxruntime cannot load" in refusal("info", folder)
+
+
+def test_a_signature_that_is_not_the_graphs(copy: Copy) -> None:
+    folder = copy("gru")
+    content = json.loads((folder / "manifest.json").read_text())
+    [hidden] = [output for output in content["model"]["outputs"] if output["name"] == "new_state_0_h"]
+    hidden["dims"][-1] += 1
+    change(folder, model=content["model"])
+    done = run("verify", folder, "--json")
+    failed = [check for check in json.loads(done.stdout)["checks"] if not check["ok"]]
+    assert done.returncode == 1 and [check["kind"] for check in failed] == ["signature"]
+
+
+def test_values_that_are_not_the_references(copy: Copy) -> None:
+    """The weights of one matrix, turned by one place."""
+    folder = copy("gru")
+    data = (folder / "weights.bin").read_bytes()
+    (folder / "weights.bin").write_bytes(data[4:] + data[:4])
+    hash_again(folder, "weights.bin")
+    done = run("verify", folder, "--json")
+    failed = {check["kind"] for check in json.loads(done.stdout)["checks"] if not check["ok"]}
+    assert done.returncode == 1 and failed == {"prefill", "chunks", "step"}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "text", "said"),
+    [
+        ("gru", ["generate", "--prompt", b"ab\xff"], "", "the text is not UTF-8 at byte 2; only a byte tokenizer"),
+        ("gru", ["generate"], b"\x80", "the text is not UTF-8 at byte 0; only a byte tokenizer"),
+        ("gru", ["generate", "--temperature", "-1"], "", "temperature must be at least 0 and finite, got -1"),
+        ("gru", ["generate", "--seed", "-1"], "", "--seed must be from 0 to 2^64 - 1, got -1"),
+        ("gru", ["generate", "--what", "1"], "", "--what"),
+        ("gru", ["generate", "--provider", "tpu"], "", 'provider must be one of cpu, cuda, got "tpu"'),
+        ("gru", ["translate"], "a\n", "is the bundle of a language model, which reads prompts"),
+        ("gru", ["classify"], "a\n", "classify reads texts: it needs a bundle with classes"),
+        ("translator", ["generate", "--max-new-tokens", "3"], "", "writes what a source says; read one first"),
+        ("translator", ["translate", "--beams", "0"], "u\n", "beams must be from 1 to 10000, got 0"),
+        (
+            "translator",
+            ["translate", "--n-best", "2"],
+            "u\n",
+            "--n-best must be from 1 to the number of beams, 1",
+        ),
+        ("translator", ["translate"], "u" * 24 + "\n", "an input has 25 tokens, this bundle reads at most 24"),
+        ("classifier", ["classify"], "\n", "line 1: the text is empty"),
+        ("classifier", ["bench"], "", "is the bundle of an encoder, which writes nothing"),
+    ],
+)
+def test_what_a_user_got_wrong(name: str, arguments: list[str], text: str, said: str, bundle: Bundle) -> None:
+    assert said in refusal(arguments[0], bundle(name), *arguments[1:], text=text)
+
+
+@pytest.mark.parametrize("verb", ["generate", "translate"])
+def test_python_refuses_the_same_bytes_in_the_same_words(verb: str, bundle: Bundle) -> None:
+    name, options = {"generate": ("gru", ["--prompt", b"ab\xff"]), "translate": ("translator", [])}[verb]
+    text = b"uv\n" if verb == "generate" else b"uv\n\xc3\xa9u\x80\n"
+    command = [Path(sys.executable).with_name("seqlab"), verb, bundle(name), *options]
+    done = subprocess.run(command, input=text, capture_output=True)
+    expected = refusal(verb, bundle(name), *options, text=text)
+    assert (done.returncode, done.stderr.decode()) == (2, f"seqlab: {expected}\n")
+
+
+def test_a_library_that_is_none(bundle: Bundle, tmp_path: Path) -> None:
+    missing = refusal("info", bundle("gru"), "--ort-lib", tmp_path / "none.so")
+    assert missing.startswith("onnxruntime's library is not found (") and "--ort-lib" in missing
+    assert "has no OrtGetApiBase" in refusal("info", bundle("gru"), "--ort-lib", "libm.so.6")
+
+
+def test_a_tokenizer_that_the_runtime_does_not_have(copy: Copy) -> None:
+    """The bundle still proves itself; only its texts cannot be read."""
+    folder = copy("gru")
+    path = folder / "tokenizer" / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"class": "PretrainedTokenizer"}))
+    hash_again(folder, "tokenizer/tokenizer.json")
+    said = 'the runtime has no tokenizer "PretrainedTokenizer"; it has ByteTokenizer, CharTokenizer,'
+    assert said in refusal("generate", folder)
+    assert run("verify", folder).returncode == 0
