@@ -82,7 +82,7 @@ def test_the_same_tokens(name: str, beams: bool, number: int, bundle: Bundle) ->
     assert len(found) == number
     if not beams:
         assert found == expected
-        assert len({str(some) for some in expected}) > number // 2, "the options matter"
+        assert len({str(some) for some in expected}) > number // 4, "the options matter, though many texts are short"
         return
     assert [*map(without_scores, found)] == [*map(without_scores, expected)]
     scores = [[one["score"] for answer in some for rows in answer for one in rows] for some in (found, expected)]
