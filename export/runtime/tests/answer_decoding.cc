@@ -1,7 +1,8 @@
 // answer_decoding BUNDLE: what a bundle decodes, to compare with Python's.
 //
 // Each line of stdin is a JSON object: "prompts", "sources" where the bundle reads some, and the options of `generate` or,
-// where it has "beams", of `beam_search`. Each line of stdout is the answer in JSON, or {"refused": why}.
+// where it has "beams", of `beam_search`; or "prompts" and "steps", tokens to read after them; or a "batch". Each line of
+// stdout is the answer in JSON, of the latter two the logits, or {"refused": why}.
 
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -19,8 +20,26 @@ std::optional<int64_t> IntOrNull(const json& value) {
 
 json Refused(const seqlab::Status& status) { return {{"refused", status.message()}}; }
 
-json Answer(seqlab::Session& session, const json& question) {
+json Numbers(const seqlab::Result<seqlab::Array>& array) {
+  return array.ok() ? json{{"dims", array->dims}, {"values", array->values}} : Refused(array.status());
+}
+
+json AnswerBatch(const seqlab::Model& model, const json& question) {
+  return Numbers(model.Run({question.at("rows"), question.at("length"), question.at("tokens").get<seqlab::Ids>(), {},
+                            question.at("pad_mask").get<std::vector<uint8_t>>()}));
+}
+
+// The logits after the prompts, and after each step.
+json AnswerSteps(seqlab::Session& session, const std::vector<seqlab::Ids>& prompts, const json& steps) {
+  json answer = {Numbers(session.Prefill(prompts))};
+  for (const json& tokens : steps) answer.push_back(Numbers(session.Step(tokens.get<seqlab::Ids>())));
+  return answer;
+}
+
+json Answer(const seqlab::Model& model, seqlab::Session& session, const json& question) {
+  if (question.contains("batch")) return AnswerBatch(model, question["batch"]);
   const auto prompts = question.at("prompts").get<std::vector<seqlab::Ids>>();
+  if (question.contains("steps")) return AnswerSteps(session, prompts, question["steps"]);
   const seqlab::Repetition repetition{question.at("penalty"), IntOrNull(question.at("ngram"))};
   if (question.contains("sources")) {
     const seqlab::Status read = session.ReadSource(question["sources"].get<std::vector<seqlab::Ids>>());
@@ -58,5 +77,5 @@ int main(int argc, char** argv) {
     return 2;
   }
   seqlab::Session session(*model);
-  for (std::string line; std::getline(std::cin, line);) std::cout << Answer(session, json::parse(line)) << "\n";
+  for (std::string line; std::getline(std::cin, line);) std::cout << Answer(*model, session, json::parse(line)) << "\n";
 }
