@@ -152,9 +152,10 @@ def _cpp(folder: Path, provider: str) -> dict[str, Any]:
     program = os.environ.get("SEQLAB_RUN") or shutil.which(RUNNER)
     if program is None:
         raise NotRunError(f"{RUNNER} is neither on PATH nor in $SEQLAB_RUN; `make cpp` builds it")
-    done = subprocess.run(
-        [program, "verify", str(folder), "--provider", provider, "--json"], capture_output=True, text=True, check=False
-    )
+    # The library that Python has here: the same one on both sides.
+    library = next((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
+    command = [program, "verify", str(folder), "--provider", provider, "--json", "--ort-lib", str(library)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         raise ValueError(done.stderr.strip())
     checks = [Check(**check) for check in json.loads(done.stdout)["checks"]]

@@ -139,8 +139,8 @@ def _input_lines(tokenizer: Any) -> Iterator[str]:
         try:
             text = line.decode("utf-8", errors)
         except UnicodeDecodeError as error:
-            wrong = f"byte {error.start} is 0x{line[error.start]:02x}"
-            raise ValueError(f"{place} is not UTF-8 text: {wrong}") from error
+            wrong = f"the text is not UTF-8 at byte {error.start}; only a byte tokenizer takes any bytes"
+            raise ValueError(f"{place}: {wrong}") from error
         if not text.strip():
             raise ValueError(f"{place} is empty; give one text a line")
         yield text.rstrip("\r\n")

@@ -81,7 +81,7 @@ def test_classify_prints_a_label_and_its_probability(typed: Seqlab) -> None:
 def test_a_line_without_text_is_refused(typed: Seqlab, verb: str, run: str) -> None:
     assert "line 2 of the standard input is empty" in typed(verb, run, lines="one\n \n", code=2).err
     refused = typed(verb, run, lines=b"one\ntwo\ncaf\xe9\n", code=2).err
-    assert "line 3 of the standard input is not UTF-8 text: byte 3 is 0xe9" in refused
+    assert "line 3 of the standard input: the text is not UTF-8 at byte 3; only a byte tokenizer" in refused
 
 
 def test_predictions_say_where_each_row_is_and_what_the_verbs_say_of_it(typed: Seqlab, folder: Path) -> None:

@@ -57,8 +57,8 @@ def test_a_prompt_may_come_from_stdin(bundle: Bundle) -> None:
 def test_translate(
     options: list[str], bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """More lines than are read together, one of them empty."""
-    lines = ["u", "zyx wvu", "", *(f"{'uvwxyz'[n % 6]} {'zyx' * (n % 5)}" for n in range(70))]
+    """More lines than are read together."""
+    lines = ["u", "zyx wvu", *(f"{'uvwxyz'[n % 6]} {'zyx' * (n % 5)}" for n in range(70))]
     arguments = ["translate", str(bundle("translator")), *options]
     text = "\n".join(lines) + "\n"
     done = run(*arguments, "--threads", "1", text=text)

@@ -150,7 +150,7 @@ def test_values_that_are_not_the_references(copy: Copy) -> None:
             "--n-best must be from 1 to the number of beams, 1",
         ),
         ("translator", ["translate"], "u" * 24 + "\n", "an input has 25 tokens, this bundle reads at most 24"),
-        ("classifier", ["classify"], "\n", "line 1: the text is empty"),
+        ("classifier", ["classify"], "\n", "line 1 of the standard input is empty; give one text a line"),
         ("classifier", ["bench"], "", "is the bundle of an encoder, which writes nothing"),
     ],
 )

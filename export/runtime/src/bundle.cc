@@ -82,6 +82,7 @@ Model::Impl::Impl(const std::string& place, const OpenOptions& given)
   info.decodes = model != nullptr;
   info.reads_source = model != nullptr && encoder != nullptr;
   info.has_tokenizer = tokenizer.tokenizer != nullptr;
+  info.takes_any_bytes = info.has_tokenizer && SourceTokenizer().TakesAnyBytes();
   info.vocab_size = manifest.vocab_size;
   info.max_seq_len = manifest.max_seq_len;
   info.max_source_len = manifest.max_source_len;

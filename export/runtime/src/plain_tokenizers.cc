@@ -24,6 +24,8 @@ class ByteTokenizer : public Tokenizer {
     return ids;
   }
 
+  bool TakesAnyBytes() const override { return true; }
+
  private:
   static std::vector<std::string> AllBytes() {
     std::vector<std::string> bytes(3);

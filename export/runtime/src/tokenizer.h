@@ -26,6 +26,9 @@ class Tokenizer {
   // The ids of a text, without special tokens. Throws Refusal with the byte offset where it is not UTF-8.
   virtual Ids Encode(std::string_view text) const = 0;
 
+  // Whether a text need not be UTF-8.
+  virtual bool TakesAnyBytes() const { return false; }
+
   // Throws Refusal where an id is outside the vocabulary.
   const std::string& Bytes(int64_t id) const;
 

@@ -6,6 +6,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "error.h"
+#include "utf8.h"
+
 namespace seqlab::tools {
 namespace {
 
@@ -19,24 +22,42 @@ json OrNull(const std::optional<T>& value) {
   return value ? json(*value) : json();
 }
 
-// Texts one by one: those of the command line, else the lines of stdin.
+// Texts one by one: those of the command line, else the lines of stdin. Empty ones are refused, and those that are not
+// UTF-8 where the tokenizer does not take them.
 class Texts {
  public:
-  explicit Texts(const std::vector<std::string>& given) : given_(given) {}
+  Texts(const std::vector<std::string>& given, bool any_bytes) : given_(given), any_bytes_(any_bytes) {}
 
-  std::optional<std::string> Next() {
+  Result<std::optional<std::string>> Next() {
+    return Guarded([&] {
+      std::optional<std::string> text = Read();
+      if (!text) return text;
+      const std::string place =
+          given_.empty() ? Join("line ", number_, " of the standard input") : Join("text ", number_);
+      if (text->find_first_not_of(" \t\r\v\f") == std::string::npos) {
+        Refuse(place, " is empty; give one text a line");
+      }
+      if (any_bytes_) return text;
+      try {
+        CheckUtf8(*text);
+      } catch (const Refusal& refusal) {
+        Refuse(place, ": ", refusal.what());
+      }
+      return text;
+    });
+  }
+
+ private:
+  std::optional<std::string> Read() {
     ++number_;
     if (!given_.empty()) return number_ <= given_.size() ? std::optional(given_[number_ - 1]) : std::nullopt;
     std::string line;
     return std::getline(std::cin, line) ? std::optional(line) : std::nullopt;
   }
 
-  // Of the last text, from 1.
-  size_t number() const { return number_; }
-
- private:
   const std::vector<std::string>& given_;
-  size_t number_ = 0;
+  const bool any_bytes_;
+  size_t number_ = 0;  // of the last text, from 1
 };
 
 }  // namespace
@@ -101,14 +122,15 @@ Result<int> RunTranslate(const Common& common, const TextOptions& options) {
   Result<Model> model = Model::Open(common.bundle, common.open);
   if (!model.ok()) return model.status();
   Session session(*model);
-  Texts texts(options.texts);
+  Texts texts(options.texts, model->info().takes_any_bytes);
   size_t number = 0;
   for (bool more = true; more;) {
     std::vector<std::string> batch;
     while (more && batch.size() < kLinesAtOnce) {
-      std::optional<std::string> text = texts.Next();
-      more = text.has_value();
-      if (text) batch.push_back(*std::move(text));
+      Result<std::optional<std::string>> text = texts.Next();
+      if (!text.ok()) return text.status();
+      more = text->has_value();
+      if (more) batch.push_back(**std::move(text));
     }
     if (batch.empty()) break;
     const auto written = session.Translate(batch, options.translate);
@@ -135,10 +157,13 @@ Result<int> RunClassify(const Common& common, const TextOptions& options) {
   if (!model.ok()) return model.status();
   Session session(*model);
   const std::vector<std::string>& labels = model->info().labels;
-  Texts texts(options.texts);
-  while (const std::optional<std::string> text = texts.Next()) {
-    const Result<Classes> classes = session.Classify(*text);
-    if (!classes.ok()) return Status("line " + std::to_string(texts.number()) + ": " + classes.status().message());
+  Texts texts(options.texts, model->info().takes_any_bytes);
+  while (true) {
+    const Result<std::optional<std::string>> text = texts.Next();
+    if (!text.ok()) return text.status();
+    if (!text->has_value()) return 0;
+    const Result<Classes> classes = session.Classify(**text);
+    if (!classes.ok()) return classes.status();
     const bool of_words = !classes->words.empty();
     json tags = json::array();
     for (int64_t row = 0; row < classes->rows; ++row) {

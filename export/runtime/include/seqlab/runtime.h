@@ -138,6 +138,7 @@ struct Info {
   bool decodes = false;      // it writes: a language model, or one that reads a source
   bool reads_source = false; // it needs a source before it writes
   bool has_tokenizer = false;
+  bool takes_any_bytes = false; // what it reads need not be UTF-8
   std::optional<int64_t> vocab_size, max_seq_len, max_source_len;
   int64_t seq_len = 0;
   std::vector<std::string> labels;
