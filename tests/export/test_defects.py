@@ -83,6 +83,18 @@ def forget_the_cache_mask(model: ModelProto) -> None:
     read_in_place_of(model, "state_key_mask", nodes, "all_keys")
 
 
+def align_the_past_wrongly(model: ModelProto) -> None:
+    """Keys of the cache stand one place after their values."""
+    bounds = {"zero": 0, "last": -1, "end": 2**62, "time": 2}
+    model.graph.initializer.extend(helper.make_tensor(k, onnx.TensorProto.INT64, [1], [v]) for k, v in bounds.items())
+    nodes = [
+        helper.make_node("Slice", ["state_0_k", "last", "end", "time"], ["newest_key"]),
+        helper.make_node("Slice", ["state_0_k", "zero", "last", "time"], ["older_keys"]),
+        helper.make_node("Concat", ["newest_key", "older_keys"], ["late_keys"], axis=2),
+    ]
+    read_in_place_of(model, "state_0_k", nodes, "late_keys")
+
+
 def swap_outputs(model: ModelProto) -> None:
     names = {"new_state_0_k": "new_state_1_k", "new_state_1_k": "new_state_0_k"}
     for node in model.graph.node:
@@ -126,6 +138,8 @@ def freeze_length(model: ModelProto) -> None:
         ("attention", "model.onnx", forget_the_cache_mask, {"chunks"}),
         ("attention", "step.onnx", start_one_later, {"step"}),
         ("attention", "model.onnx", start_one_later, {"prefill", "chunks"}),
+        ("attention", "model.onnx", align_the_past_wrongly, {"chunks"}),
+        ("attention", "step.onnx", align_the_past_wrongly, {"step"}),
         ("attention", "model.onnx", swap_outputs, {"prefill", "chunks"}),
         ("attention", "model.onnx", with_attribute("Attention", "scale", 0.51), {"prefill", "chunks"}),
         ("attention", "model.onnx", with_attribute("LayerNormalization", "epsilon", 2e-5), {"prefill", "chunks"}),
