@@ -89,7 +89,9 @@ def parity_of_model(
                 yield Cell(model=name, precision=precision, runtime="every", missing=f"{kind}: {error}", ok=False)
             else:
                 for cell in parity_of_bundle(name, folder, model):
-                    scored = {"PyTorch eager": model, "onnxruntime CPU, Python": BundleModel(folder, model)}
+                    scored: dict[str, Any] = {"onnxruntime CPU, Python": BundleModel(folder, model)}
+                    if precision == "fp32":
+                        scored["PyTorch eager"] = model
                     scores = score(scored[cell.runtime]) if score and cell.runtime in scored and cell.ok else None
                     yield replace(cell, scores=scores)
 
@@ -236,6 +238,6 @@ precision on one runtime, against the float64 model of its golden file (docs/bun
 - **KL**, mean and 99th percentile in nats, from the float64 distribution; **top-1**, how often the likeliest token or
   class is the same.
 - **greedy text**: where it first differs, with the float64 margin there.
-- **test**: the run's task on its test split.
+- **test**: the run's task on its test split, of the model in PyTorch (fp32) and of its bundles.
 - Models named by their config are untrained, at the config's size; the others are runs.
 """

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch._dynamo import config as dynamo_config
 
 from seqlab.mixer import State
 from seqlab_export.compare import Arrays
@@ -25,12 +26,14 @@ class TorchRuntime:
     Args:
         model: in evaluation mode; is copied.
         precision: fp32 or fp16.
-        compiled: by `torch.compile`, for every length at once.
+        compiled: by `torch.compile`, for every length at once. Where it gives up on a shape and would run eagerly, it
+            raises.
     """
 
     def __init__(self, model: Any, precision: Precision = "fp32", *, compiled: bool = False) -> None:
         self.model = in_dtype(model, precision)
         forms: dict[str, Any] = forms_of(self.model)
+        self.settings = dynamo_config.patch(recompile_limit=64, fail_on_recompile_limit_hit=True)
         self.infos = {name: form.info() for name, form in forms.items()}
         self.forms = {name: torch.compile(form, dynamic=True) if compiled else form for name, form in forms.items()}
         self.vocab_size, self.max_seq_len = getattr(self.model, "vocab_size", 0), self.model.max_seq_len
@@ -40,7 +43,8 @@ class TorchRuntime:
     def encode(self, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_]) -> Arrays:
         info = self.infos["encoder"]
         given = torch.from_numpy(inputs.astype(info.inputs[0].dtype))
-        found = self.forms["encoder"](given, torch.from_numpy(pad_mask))
+        with self.settings:
+            found = self.forms["encoder"](given, torch.from_numpy(pad_mask))
         outputs = found.values() if isinstance(found, dict) else [found]
         return {output.name: tensor.numpy() for output, tensor in zip(info.outputs, outputs, strict=True)}
 
@@ -59,7 +63,8 @@ class TorchRuntime:
         self, graph: Literal["model", "step"], tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: Arrays
     ) -> tuple[NDArray[np.floating], Arrays]:
         given: State = {name.removeprefix("state_"): torch.from_numpy(entry) for name, entry in state.items()}
-        logits, new = self.forms[graph](torch.from_numpy(tokens), torch.from_numpy(pad_mask), given)
+        with self.settings:
+            logits, new = self.forms[graph](torch.from_numpy(tokens), torch.from_numpy(pad_mask), given)
         kept = {name: entry for name, entry in state.items() if stays(name)}
         return logits.numpy(), kept | {f"state_{name}": entry.numpy() for name, entry in new.items()}
 

@@ -32,6 +32,7 @@ def _installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prefix
 
 
+@pytest.mark.slow
 def test_the_example_is_built_on_the_installed_library(installed: Path, bundle: Bundle, tmp_path: Path) -> None:
     succeed("cmake", "-S", ROOT / "examples/cpp", "-B", tmp_path, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={installed}")
     succeed("cmake", "--build", tmp_path)
