@@ -68,7 +68,7 @@ def score(task: Any, model: nn.Module, datamodule: Any) -> dict[str, float]:
     import lightning as L
 
     tested = copy(task)
-    tested.__dict__ = {**task.__dict__, "_modules": {**task._modules, "model": model}}
+    tested._modules = {**task._modules, "model": model}
     trainer = L.Trainer(
         accelerator="cpu",
         logger=False,

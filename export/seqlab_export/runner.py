@@ -5,6 +5,7 @@ B batch, T tokens given, V vocabulary.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
 from functools import cached_property
@@ -101,7 +102,36 @@ class Bundle:
         return powers
 
 
-class BundleRunner(Bundle):
+class ArrayDecoder(ABC):
+    """What reads arrays and gives arrays, as the decoding loop takes it."""
+
+    @abstractmethod
+    def init_state(self, batch_size: int) -> State:
+        """The state before the first token."""
+
+    @abstractmethod
+    def read(
+        self, graph: Literal["model", "step"], tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: State
+    ) -> tuple[NDArray[np.floating], State]:
+        """Reads tokens (B, T), or (B, 1) with "step": logits (B, T, V), and the new state."""
+
+    def prefill(self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.floating], State]:
+        """Reads left-padded tokens (B, T): logits (B, V) after the last, and the state."""
+        logits, state = self.read("model", tokens, pad_mask, self.init_state(len(tokens)))
+        return logits[:, -1], state
+
+    def step(self, tokens: NDArray[np.int64], state: State) -> tuple[NDArray[np.floating], State]:
+        """Reads one token a row, tokens (B,): logits (B, V), and the new state."""
+        column = tokens[:, None]
+        logits, new_state = self.read("step", column, np.ones(column.shape, dtype=np.bool_), state)
+        return logits[:, 0], new_state
+
+    def select(self, state: State, rows: NDArray[np.int64]) -> State:
+        """The state of these rows, in this order."""
+        return {name: entry[rows] for name, entry in state.items()}
+
+
+class BundleRunner(Bundle, ArrayDecoder):
     """A bundle as a decoder: `seqlab.decoding.generate` takes it.
 
     Raises:
@@ -149,21 +179,6 @@ class BundleRunner(Bundle):
         found = self.sessions[graph].run(self._outputs, {"tokens": tokens, "pad_mask": pad_mask, **state})
         new = {name.removeprefix("new_"): entry for name, entry in zip(self._outputs, found, strict=True)}
         return new.pop("logits"), state | new
-
-    def prefill(self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.floating], State]:
-        """Reads left-padded tokens (B, T): logits (B, V) after the last, and the state."""
-        logits, state = self.read("model", tokens, pad_mask, self.init_state(len(tokens)))
-        return logits[:, -1], state
-
-    def step(self, tokens: NDArray[np.int64], state: State) -> tuple[NDArray[np.floating], State]:
-        """Reads one token a row, tokens (B,): logits (B, V), and the new state."""
-        column = tokens[:, None]
-        logits, new_state = self.read("step", column, np.ones(column.shape, dtype=np.bool_), state)
-        return logits[:, 0], new_state
-
-    def select(self, state: State, rows: NDArray[np.int64]) -> State:
-        """The state of these rows, in this order."""
-        return {name: entry[rows] for name, entry in state.items()}
 
     def generate_text(
         self,

@@ -5,7 +5,6 @@ B batch, T tokens given, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from copy import copy
 from typing import Any, Literal
 
@@ -15,12 +14,13 @@ from numpy.typing import NDArray
 from torch._dynamo import config as dynamo_config
 
 from seqlab.mixer import State
-from seqlab_export.compare import Arrays
 from seqlab_export.forms import forms_of, stays
 from seqlab_export.precision import Precision, in_dtype
+from seqlab_export.runner import ArrayDecoder
+from seqlab_export.runner import State as ArrayState
 
 
-class TorchRuntime:
+class TorchRuntime(ArrayDecoder):
     """A `prove.Runtime`.
 
     Args:
@@ -37,10 +37,10 @@ class TorchRuntime:
         self.infos = {name: form.info() for name, form in forms.items()}
         self.forms = {name: torch.compile(form, dynamic=True) if compiled else form for name, form in forms.items()}
         self.vocab_size, self.max_seq_len = getattr(self.model, "vocab_size", 0), self.model.max_seq_len
-        self._first: Mapping[str, Any] | None = None
+        self._first: ArrayState | None = None
 
     @torch.no_grad()
-    def encode(self, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_]) -> Arrays:
+    def encode(self, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_]) -> ArrayState:
         info = self.infos["encoder"]
         given = torch.from_numpy(inputs.astype(info.inputs[0].dtype))
         with self.settings:
@@ -53,29 +53,17 @@ class TorchRuntime:
         started._first = self.encode(source, source_mask)
         return started
 
-    def init_state(self, batch_size: int) -> Mapping[str, Any]:
+    def init_state(self, batch_size: int) -> ArrayState:
         if self._first is not None:
             return self._first
         return {f"state_{name}": entry.numpy() for name, entry in self.model.init_state(batch_size).items()}
 
     @torch.no_grad()
     def read(
-        self, graph: Literal["model", "step"], tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: Arrays
-    ) -> tuple[NDArray[np.floating], Arrays]:
+        self, graph: Literal["model", "step"], tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: ArrayState
+    ) -> tuple[NDArray[np.floating], ArrayState]:
         given: State = {name.removeprefix("state_"): torch.from_numpy(entry) for name, entry in state.items()}
         with self.settings:
             logits, new = self.forms[graph](torch.from_numpy(tokens), torch.from_numpy(pad_mask), given)
         kept = {name: entry for name, entry in state.items() if stays(name)}
         return logits.numpy(), kept | {f"state_{name}": entry.numpy() for name, entry in new.items()}
-
-    def prefill(self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.floating], Any]:
-        logits, state = self.read("model", tokens, pad_mask, self.init_state(len(tokens)))
-        return logits[:, -1], state
-
-    def step(self, tokens: NDArray[np.int64], state: Any) -> tuple[NDArray[np.floating], Any]:
-        column = tokens[:, None]
-        logits, new_state = self.read("step", column, np.ones(column.shape, dtype=np.bool_), state)
-        return logits[:, 0], new_state
-
-    def select(self, state: Any, rows: NDArray[np.int64]) -> Any:
-        return {name: entry[rows] for name, entry in state.items()}
