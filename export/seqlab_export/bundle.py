@@ -20,6 +20,7 @@ from seqlab_export.manifest import Manifest, Provenance, hash_files
 from seqlab_export.precision import Precision, check_precision, in_dtype
 from seqlab_export.report import Report
 from seqlab_export.runner import Provider, check_provider
+from seqlab_export.target import Target, capacity_of
 from seqlab_export.verify import verify_bundle
 
 MIN_ONNXRUNTIME = "1.30"
@@ -49,6 +50,7 @@ def export_bundle(
     seq_len: int,
     provider: Provider = "cpu",
     precision: Precision = "fp32",
+    target: Target = "portable",
 ) -> Report:
     """Writes a bundle to the folder `out`, which docs/bundle.md describes.
 
@@ -61,6 +63,7 @@ def export_bundle(
         labels: the names of its classes, where it has some.
         seq_len: the longest sequence of its training.
         run_id, commit: where the model comes from, for the manifest.
+        target: what the graphs are made for; `target` says what that asks of the model.
 
     Returns:
         The report of the verification, in which all is well.
@@ -82,13 +85,16 @@ def export_bundle(
     check_provider(provider)
     check_precision(precision)
     model = deepcopy(model).cpu().float().eval()
+    capacity = capacity_of(model, target, seq_len)
+    if capacity is not None:
+        model.max_seq_len = capacity
     stored = in_dtype(model, precision)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
         folder = Path(name) / "bundle"
         folder.mkdir()
-        graphs = export_graphs(stored, folder, precision)
-        write_golden(model, folder / "golden.npz", precision)
+        graphs, in_place = export_graphs(stored, folder, precision, target, capacity)
+        write_golden(model, folder / "golden.npz", precision, capacity)
         tokenizers = _distinct(tokenizer, source_tokenizer)
         for place, some in tokenizers.items():
             some.save(folder / place)
@@ -96,6 +102,7 @@ def export_bundle(
         Manifest(
             opset=OPSET,
             min_onnxruntime=MIN_ONNXRUNTIME,
+            target=target,
             precision=precision,
             vocab_size=model.vocab_size if decodes else None,
             max_seq_len=model.max_seq_len if decodes else None,
@@ -105,7 +112,8 @@ def export_bundle(
             encoder=graphs.get("encoder"),
             model=graphs.get("model"),
             step=graphs.get("step"),
-            state=describe_state(stored) if decodes else (),
+            state=describe_state(stored, capacity) if decodes else (),
+            in_place=in_place,
             tokenizer="tokenizer" if "tokenizer" in tokenizers else None,
             source_tokenizer="source_tokenizer" if "source_tokenizer" in tokenizers else None,
             labels=tuple(labels),

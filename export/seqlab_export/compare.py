@@ -89,7 +89,9 @@ def select(array: NDArray[np.generic], info: TensorInfo, pad_mask: NDArray[np.bo
     """
     if not np.issubdtype(array.dtype, np.floating):
         return array
-    times = [axis for axis, dim in enumerate(info.dims) if dim in ("T", "S+T", "M")]
+    times = [axis for axis, dim in enumerate(info.dims) if dim in ("T", "S+T", "M", "C")]
+    if "C" in info.dims:  # where real tokens stand first, without gaps
+        pad_mask = np.arange(array.shape[times[0]]) < pad_mask.sum(axis=1, keepdims=True)
     row = (np.moveaxis(array, times[0], 1)[pad_mask] if times else array).ravel()
     if row.size <= MOST_NUMBERS:
         return row

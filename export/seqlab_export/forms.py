@@ -1,6 +1,8 @@
 """The forms in which a model is captured, each with the inputs and outputs of its graph.
 
-B batch, T tokens given, S tokens before, M source length, F features, V vocabulary, C classes.
+B batch, T tokens given, S tokens before, M source length, F features, V vocabulary, C classes or capacity.
+
+With a capacity, what would grow with the tokens read has room for so many from the start.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from seqlab.attention.cache import with_capacity
 from seqlab.mixer import State
 from seqlab.models import BagOfWords, Classifier, DecoderLM, EncoderDecoder, MaskedLM, RNNSeq2Seq, Tagger
 from seqlab_export.manifest import GraphInfo, StateInfo, TensorInfo
@@ -21,9 +24,9 @@ ENCODERS = (BagOfWords, Classifier, Tagger, MaskedLM)
 class SequenceForm(nn.Module):
     """A decoder's `forward` from a state."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, capacity: int | None = None) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.capacity = model, capacity
 
     def forward(self, tokens: Tensor, pad_mask: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens and pad_mask (B, T) to logits (B, T, V), and the new state, without what was read of a source."""
@@ -36,16 +39,18 @@ class SequenceForm(nn.Module):
         }
 
     def info(self) -> GraphInfo:
-        return _decoder_info(self.model, "model.onnx", length="T", longer="S+T")
+        return _decoder_info(self, "model.onnx", length="T", longer="S+T")
 
 
 class StepForm(nn.Module):
-    """A decoder's `step` with the signature of `SequenceForm` at T = 1. A pad is the identity."""
+    """A decoder's `step` with the signature of `SequenceForm` at T = 1. A pad is the identity: what it writes into a
+    cache of fixed capacity stands after the real tokens, where the next one is written."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, capacity: int | None = None) -> None:
         super().__init__()
-        self.model = model
-        self.fixed = [entry.name for entry in describe_state(model) if "S" not in entry.dims and not stays(entry.name)]
+        self.model, self.capacity = model, capacity
+        entries = [entry for entry in describe_state(model, capacity) if not stays(entry.name)]
+        self.fixed = [entry.name for entry in entries if not {"S", "C"} & {*entry.dims}]
 
     def forward(self, tokens: Tensor, pad_mask: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens and pad_mask (B, 1) to logits (B, 1, V), and the new state, without what was read of a source."""
@@ -58,7 +63,7 @@ class StepForm(nn.Module):
         return _widened(logits).unsqueeze(1), {name: new_state[name] for name in state if not stays(name)}
 
     def info(self) -> GraphInfo:
-        return _decoder_info(self.model, "step.onnx", length=1, longer="S+1")
+        return _decoder_info(self, "step.onnx", length=1, longer="S+1")
 
 
 class EncoderForm(nn.Module):
@@ -84,19 +89,21 @@ class EncoderForm(nn.Module):
 class BeginForm(nn.Module):
     """What a decoder starts from."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, capacity: int | None = None) -> None:
         super().__init__()
-        self.model = model
+        self.model, self.capacity = model, capacity
 
     def forward(self, source: Tensor, source_mask: Tensor) -> State:
         """source (B, M) or (B, M, F) and source_mask (B, M) to the first state."""
         state: State = self.model.begin(source, source_mask)
+        if self.capacity is not None:
+            state = with_capacity(state, self.capacity)
         return {name: entry.clone() if entry is source_mask else entry for name, entry in state.items()}
 
     def info(self) -> GraphInfo:
         """Caches are empty: their dimension S is 0."""
         outputs = []
-        for entry in describe_state(self.model):
+        for entry in describe_state(self.model, self.capacity):
             dims = tuple(0 if dim == "S" else dim for dim in entry.dims)
             outputs.append(TensorInfo(name=f"state_{entry.name}", dtype=entry.dtype, dims=dims))
         return GraphInfo(file="encoder.onnx", inputs=_inputs(self.model, "M"), outputs=tuple(outputs))
@@ -105,12 +112,12 @@ class BeginForm(nn.Module):
 Form = SequenceForm | StepForm | EncoderForm | BeginForm
 
 
-def forms_of(model: Any) -> dict[str, Form]:
+def forms_of(model: Any, capacity: int | None = None) -> dict[str, Form]:
     """A model's forms, by their graphs' names in the manifest."""
     if isinstance(model, ENCODERS):
         return {"encoder": EncoderForm(model)}
-    begin: dict[str, Form] = {} if isinstance(model, DecoderLM) else {"encoder": BeginForm(model)}
-    return begin | {"model": SequenceForm(model), "step": StepForm(model)}
+    begin: dict[str, Form] = {} if isinstance(model, DecoderLM) else {"encoder": BeginForm(model, capacity)}
+    return begin | {"model": SequenceForm(model, capacity), "step": StepForm(model, capacity)}
 
 
 def stays(name: str) -> bool:
@@ -118,9 +125,9 @@ def stays(name: str) -> bool:
     return "memory_" in name
 
 
-def describe_state(model: Any) -> tuple[StateInfo, ...]:
-    """The entries of a decoder's state. A dimension that grows with the tokens read is "S", one as long as the source
-    "M".
+def describe_state(model: Any, capacity: int | None = None) -> tuple[StateInfo, ...]:
+    """The entries of a decoder's state. A dimension that grows with the tokens read is "S", or with a capacity "C", one
+    as long as the source "M".
 
     Raises:
         ValueError: an entry grows otherwise than from 0 by one a token, or does not start as one constant where it
@@ -133,6 +140,8 @@ def describe_state(model: Any) -> tuple[StateInfo, ...]:
         ends = [model(torch.zeros(batch_size, n, dtype=torch.int64), start)[1] for n in (1, 2)]
     entries = []
     for name, entry in start.items():
+        if capacity is not None and name == "key_mask":
+            continue
         dims: list[str | int] = ["B"]
         shapes = (entry.shape, *(end[name].shape for end in ends), begins[1][name].shape)
         for *sizes, of_longer in list(zip(*shapes, strict=True))[1:]:
@@ -141,7 +150,8 @@ def describe_state(model: Any) -> tuple[StateInfo, ...]:
                     f"state entry {name} has a dimension of {sizes[0]}, {sizes[1]} and {sizes[2]} after 0, 1 and 2 "
                     "tokens; a bundle can hold one that is fixed or one that counts the tokens"
                 )
-            dims.append("S" if len(set(sizes)) > 1 else "M" if of_longer != sizes[0] else sizes[0])
+            grows = "S" if capacity is None else "C"
+            dims.append(grows if len(set(sizes)) > 1 else "M" if of_longer != sizes[0] else sizes[0])
         dtype = str(entry.dtype).removeprefix("torch.")
         initial = None
         if isinstance(model, DecoderLM):
@@ -153,13 +163,13 @@ def describe_state(model: Any) -> tuple[StateInfo, ...]:
     return tuple(entries)
 
 
-def _decoder_info(model: Any, file: str, *, length: str | int, longer: str) -> GraphInfo:
+def _decoder_info(form: SequenceForm | StepForm, file: str, *, length: str | int, longer: str) -> GraphInfo:
     inputs = [
         TensorInfo(name="tokens", dtype="int64", dims=("B", length)),
         TensorInfo(name="pad_mask", dtype="bool", dims=("B", length)),
     ]
-    outputs = [TensorInfo(name="logits", dtype="float32", dims=("B", length, model.vocab_size))]
-    for entry in describe_state(model):
+    outputs = [TensorInfo(name="logits", dtype="float32", dims=("B", length, form.model.vocab_size))]
+    for entry in describe_state(form.model, form.capacity):
         inputs.append(TensorInfo(name=f"state_{entry.name}", dtype=entry.dtype, dims=entry.dims))
         if not stays(entry.name):
             new_dims = tuple(longer if dim == "S" else dim for dim in entry.dims)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from seqlab.attention.cache import with_capacity
 from seqlab.decoding import Sampling, generate
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.mixer import State
@@ -41,7 +42,7 @@ _ORDERS = 4
 Mode = AbstractContextManager[Any]
 
 
-def write_golden(model: Any, path: Path, precision: Precision = "fp32") -> None:
+def write_golden(model: Any, path: Path, precision: Precision = "fp32", capacity: int | None = None) -> None:
     """Writes, as .npz, of a decoder:
 
     - `CASE/tokens` (R, T), for each of `compare.cases`;
@@ -59,11 +60,12 @@ def write_golden(model: Any, path: Path, precision: Precision = "fp32") -> None:
 
     Args:
         model: in evaluation mode, on the CPU, in fp32.
+        capacity: of its caches; None = they grow.
 
     Raises:
         ValueError: the model's `step` does not compute what its `forward` does.
     """
-    golden = _Golden(model, precision)
+    golden = _Golden(model, precision, capacity)
     if golden.masks:
         golden.add_encoder()
     if "model" in golden.forms:
@@ -80,9 +82,11 @@ class _Golden:
         masks: of the encoder's cases, by their names.
     """
 
-    def __init__(self, model: Any, precision: Precision) -> None:
-        self.references: dict[str, Any] = {name: form.double() for name, form in forms_of(deepcopy(model)).items()}
-        self.forms: dict[str, Any] = forms_of(in_dtype(model, precision))
+    def __init__(self, model: Any, precision: Precision, capacity: int | None) -> None:
+        doubles = forms_of(deepcopy(model), capacity)
+        self.references: dict[str, Any] = {name: form.double() for name, form in doubles.items()}
+        self.forms: dict[str, Any] = forms_of(in_dtype(model, precision), capacity)
+        self.capacity = capacity
         self.own = FakeQuantized(precision) if precision in ("int8", "int4") else nullcontext()
         # Quantising costs far more than rounding, in any order.
         self.modes = [self.own] if precision in ("int8", "int4") else [self.own, *map(OtherOrder, range(_ORDERS))]
@@ -175,10 +179,10 @@ class _Golden:
         """The first state of so many rows, which have read the inputs of a case of the encoder."""
         if source is None:
             state: State = model.init_state(rows)
-            return state
-        inputs = _cast(self.arrays[f"{source}/inputs"][:rows], model)
-        state = model.begin(inputs, torch.from_numpy(self.masks[source][:rows]))
-        return state
+        else:
+            inputs = _cast(self.arrays[f"{source}/inputs"][:rows], model)
+            state = model.begin(inputs, torch.from_numpy(self.masks[source][:rows]))
+        return state if self.capacity is None else with_capacity(state, self.capacity)
 
     def _draw(self, info: TensorInfo, shape: tuple[int, ...]) -> NDArray[np.generic]:
         """Inputs: tokens (R, T), or features (R, T, F)."""
@@ -245,7 +249,7 @@ def _outputs(
     new: State = {}
     with mode:
         for piece in calls("step" if isinstance(form, StepForm) else "prefill", pad_mask, model.first_call):
-            read = form if piece.stop - piece.start == 1 else SequenceForm(model)
+            read = form if piece.stop - piece.start == 1 else SequenceForm(model, form.capacity)
             some, new = read(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state | new)
             logits.append(some)
     return _selected([torch.cat(logits, dim=1), *new.values()], info, pad_mask)

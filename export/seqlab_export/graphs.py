@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from onnxscript import ir
@@ -24,6 +24,7 @@ from seqlab_export.forms import BeginForm, Form, example, forms_of, longest_inpu
 from seqlab_export.manifest import GraphInfo, TensorInfo
 from seqlab_export.precision import Precision
 from seqlab_export.quantize import quantize
+from seqlab_export.target import Target, check_flat, in_place
 from seqlab_export.weights import SMALLEST_BYTES, WeightFile
 
 OPSET = 23
@@ -32,39 +33,58 @@ OPSET = 23
 _TRACED = {"B": 17, "S": 19, "M": 23}
 
 
-def export_graphs(model: Any, folder: Path, precision: Precision = "fp32") -> dict[str, GraphInfo]:
+class Exported(NamedTuple):
+    """What was written.
+
+    Attributes:
+        graphs: by their names in the manifest.
+        in_place: as of the manifest.
+    """
+
+    graphs: dict[str, GraphInfo]
+    in_place: tuple[str, ...]
+
+
+def export_graphs(
+    model: Any, folder: Path, precision: Precision = "fp32", target: Target = "portable", capacity: int | None = None
+) -> Exported:
     """Writes the graph of each of a model's forms, and the weights that they share.
 
     Args:
         model: in evaluation mode, on the CPU.
         precision: how the weights of its linear layers are stored; others than int8 and int4 = as they are.
-
-    Returns:
-        The graphs by their names in the manifest.
+        target: what they are made for.
+        capacity: of its caches; None = they grow.
 
     Raises:
-        ValueError: the model cannot be captured for every batch size and length.
+        ValueError: the model cannot be captured for every batch size and length, or not for this target.
     """
-    graphs = {}
+    graphs: dict[str, GraphInfo] = {}
+    shared: tuple[str, ...] = ()
     with WeightFile(folder) as weights:
-        for name, form in forms_of(model).items():
+        for name, form in forms_of(model, capacity).items():
             graphs[name] = info = form.info()
-            graph = _capture(form, info, fold_weights=precision in ("int8", "int4"))
+            graph = _capture(form, info, fold_weights=precision in ("int8", "int4"), fused=target == "ort")
+            if name == "step":
+                shared = in_place(graph)
             if precision in ("int8", "int4"):
                 with _quiet():
                     graph = quantize(graph, precision)
-            _declare(graph, info)
+            _declare(graph, info, model.max_seq_len)
+            if name == "step" and target == "cuda-graph":
+                check_flat(graph)
             _strip(graph)
             weights.take(graph)
             ir.save(graph, folder / info.file)
-    return graphs
+    return Exported(graphs, shared)
 
 
-def _capture(form: Form, info: GraphInfo, *, fold_weights: bool) -> ir.Model:
+def _capture(form: Form, info: GraphInfo, *, fold_weights: bool, fused: bool) -> ir.Model:
     model: Any = form.model
     longest: int | None = model.max_seq_len
     sizes = {**_TRACED, "T": traced_len(longest)}
     symbols = {name: Dim(name, max=longest if name == "T" else None) for name in sizes}
+    sizes["C"] = longest or 0
     if isinstance(form, BeginForm):
         longest = longest_input(model)
         sizes["M"], symbols["M"] = traced_len(longest), Dim("M", max=longest)
@@ -72,7 +92,7 @@ def _capture(form: Form, info: GraphInfo, *, fold_weights: bool) -> ir.Model:
     state = {tensor.name.removeprefix("state_"): tensor for tensor in info.inputs if tensor not in given}
 
     def dynamic(tensor: TensorInfo) -> dict[int, Any]:
-        return {axis: symbols[dim] for axis, dim in enumerate(tensor.dims) if isinstance(dim, str)}
+        return {axis: symbols[dim] for axis, dim in enumerate(tensor.dims) if isinstance(dim, str) and dim in symbols}
 
     examples: list[Any] = [example(tensor, sizes) for tensor in given]
     dims: list[Any] = [dynamic(tensor) for tensor in given]
@@ -81,7 +101,7 @@ def _capture(form: Form, info: GraphInfo, *, fold_weights: bool) -> ir.Model:
         dims.append({name: dynamic(tensor) for name, tensor in state.items()})
     try:
         # With gradients, scaled_dot_product_attention is captured differently where its mask has parameters.
-        with emit_onnx(), torch.no_grad():
+        with emit_onnx(fused=fused), torch.no_grad():
             program = torch.export.export(form, tuple(examples), dynamic_shapes=tuple(dims), strict=False)
     except Exception as error:
         raise ValueError(f"this model cannot be captured as {info.file}: {error}") from error
@@ -113,18 +133,19 @@ def _must_fold(node: ir.Node) -> bool | None:
     return True if given is not None and given.const_value is not None else None
 
 
-def _declare(graph: ir.Model, info: GraphInfo) -> None:
+def _declare(graph: ir.Model, info: GraphInfo, max_seq_len: int | None) -> None:
     """Gives the dimensions of inputs and outputs our names, where they are as free as they should be."""
     for value, tensor in zip([*graph.graph.inputs, *graph.graph.outputs], [*info.inputs, *info.outputs], strict=True):
         assert value.name == tensor.name and value.shape is not None, (value, tensor)
         found = [dim if isinstance(dim, int) else str(dim) for dim in value.shape]
-        for dim, expected in zip(found, tensor.dims, strict=True):
+        shape = tensor.shape(max_seq_len)
+        for dim, expected in zip(found, shape, strict=True):
             if isinstance(dim, int) != isinstance(expected, int) or (isinstance(dim, int) and dim != expected):
                 raise ValueError(
-                    f"{info.file} declares {value.name} as {found}, it should be {list(tensor.dims)}: "
+                    f"{info.file} declares {value.name} as {found}, it should be {shape}: "
                     "the capture froze or lost a dimension"
                 )
-        value.shape = ir.Shape(tensor.dims)
+        value.shape = ir.Shape(shape)
 
 
 def _strip(graph: ir.Model) -> None:

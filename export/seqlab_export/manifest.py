@@ -12,9 +12,10 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 FILE_NAME = "manifest.json"
 FORMAT = "seqlab-bundle"
-VERSION = 2
+VERSION = 3
 DTYPES = ("bool", "int64", "float16", "float32")
 PRECISIONS = ("fp32", "fp16", "int8", "int4")
+TARGETS = ("portable", "ort", "cuda-graph")
 
 
 class BundleError(ValueError):
@@ -28,7 +29,8 @@ class TensorInfo:
     Attributes:
         dtype: one of `DTYPES`.
         dims: a number is fixed; "B", "T", "S", "S+T" and "S+1" are the batch, the tokens given, those before, and
-            both together; "M" is the length of a source.
+            both together; "M" is the length of a source; "C" is `max_seq_len`, as long as which a cache is that does
+            not grow.
     """
 
     name: str
@@ -38,6 +40,10 @@ class TensorInfo:
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise BundleError(f"{self.name} has dtype {self.dtype!r}, accepted are {', '.join(DTYPES)}")
+
+    def shape(self, max_seq_len: int | None) -> list[str | int | None]:
+        """The dimensions as the graph declares them."""
+        return [max_seq_len if dim == "C" else dim for dim in self.dims]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,11 +85,13 @@ class Manifest:
     encoder (`encoder`), or of both, where the encoder's outputs are the decoder's first state.
 
     Attributes:
+        target: one of `TARGETS`; what the graphs are made for.
         precision: one of `PRECISIONS`; of all weights and the arithmetic, or of quantised linear layers.
         vocab_size: how many tokens a decoder chooses from; None = there is no decoder.
         max_seq_len: the longest sequence that the decoder can read; None = no limit.
         max_source_len: the longest that the encoder can.
         seq_len: the longest in training; a target is written up to it.
+        in_place: the entries of the state whose new value `step` may write where the old one stands.
         first_call: how many real tokens the first call must hold, if there are as many; `seqlab.mixer.Mixer` has it.
         tokenizer: the folder of the tokenizer; of two, the target's. None = the inputs are features.
         source_tokenizer: of the other.
@@ -94,6 +102,7 @@ class Manifest:
 
     opset: int
     min_onnxruntime: str
+    target: str
     precision: str
     vocab_size: int | None
     max_seq_len: int | None
@@ -104,6 +113,7 @@ class Manifest:
     model: GraphInfo | None
     step: GraphInfo | None
     state: tuple[StateInfo, ...]
+    in_place: tuple[str, ...]
     tokenizer: str | None
     source_tokenizer: str | None
     labels: tuple[str, ...]
@@ -114,8 +124,11 @@ class Manifest:
     def __post_init__(self) -> None:
         if (self.model is None) != (self.step is None) or (self.model is None and self.encoder is None):
             raise BundleError("it has neither an encoder nor both graphs of a decoder")
-        if self.precision not in PRECISIONS:
-            raise BundleError(f"precision is {self.precision!r}, accepted are {', '.join(PRECISIONS)}")
+        for name, accepted in (("precision", PRECISIONS), ("target", TARGETS)):
+            if getattr(self, name) not in accepted:
+                raise BundleError(f"{name} is {getattr(self, name)!r}, accepted are {', '.join(accepted)}")
+        if self.max_seq_len is None and any("C" in entry.dims for entry in self.state):
+            raise BundleError("a state has the dimension C, but there is no max_seq_len")
         for name in (*self.files, *filter(None, (self.tokenizer, self.source_tokenizer))):
             path = PurePosixPath(name)
             if not path.parts or path.is_absolute() or ".." in path.parts or "\\" in name:
@@ -134,6 +147,11 @@ class Manifest:
     def graphs(self) -> tuple[GraphInfo, ...]:
         """Those that there are: of the encoder, of sequences, of steps."""
         return tuple(filter(None, (self.encoder, self.model, self.step)))
+
+    @property
+    def capacity(self) -> int | None:
+        """Of the decoder's caches; None = they grow, or there are none."""
+        return self.max_seq_len if any("C" in entry.dims for entry in self.state) else None
 
     def save(self, folder: Path) -> None:
         """Writes `manifest.json`."""

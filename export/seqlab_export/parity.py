@@ -129,7 +129,8 @@ def _torch(folder: Path, model: Any | None, precision: Precision, *, compiled: b
         raise NotRunError("the run that this bundle is of is not in the tracking store")
     # Each new shape may be compiled anew, which takes seconds: one batch size will do.
     options: dict[str, Any] = {"batch_sizes": BATCH_SIZES[-1:], "forms": ("prefill", "step")} if compiled else {}
-    return _measured(folder, TorchRuntime(model, precision, compiled=compiled), **options)
+    capacity = load_manifest(folder).capacity
+    return _measured(folder, TorchRuntime(model, precision, capacity=capacity, compiled=compiled), **options)
 
 
 def _onnxruntime(folder: Path, provider: Provider) -> dict[str, Any]:

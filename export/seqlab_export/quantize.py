@@ -61,6 +61,8 @@ def _int8(model: onnx.ModelProto) -> onnx.ModelProto:
             per_channel=True,
             reduce_range=True,
             weight_type=QuantType.QInt8,
+            # Behind onnxruntime's own nodes it infers no types.
+            extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
         )
         return onnx.load(path)
 

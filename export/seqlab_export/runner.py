@@ -164,7 +164,7 @@ class BundleRunner(Bundle, ArrayDecoder):
             return self._first
         if self.manifest.encoder is not None:
             raise ValueError(f"{self.folder} writes what a source says; read one with `begin`, or `seqlab translate`")
-        sizes = {"B": batch_size, "S": 0}
+        sizes = {"B": batch_size, "S": 0, "C": self.manifest.max_seq_len or 0}
         state: State = {}
         for entry in self.manifest.state:
             shape = [sizes[dim] if isinstance(dim, str) else dim for dim in entry.dims]
@@ -175,9 +175,31 @@ class BundleRunner(Bundle, ArrayDecoder):
     def read(
         self, graph: Literal["model", "step"], tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: State
     ) -> tuple[NDArray[np.floating], State]:
-        """Reads tokens (B, T), or (B, 1) with "step": logits (B, T, V), and the new state."""
-        found = self.sessions[graph].run(self._outputs, {"tokens": tokens, "pad_mask": pad_mask, **state})
+        """Reads tokens (B, T), or (B, 1) with "step": logits (B, T, V), and the new state.
+
+        A step may write the new state where the old one stands, which then is no more.
+        """
+        given = {"tokens": tokens, "pad_mask": pad_mask, **state}
+        if graph == "step" and self.manifest.in_place:
+            return self._step_in_place(given, state)
+        found = self.sessions[graph].run(self._outputs, given)
         new = {name.removeprefix("new_"): entry for name, entry in zip(self._outputs, found, strict=True)}
+        return new.pop("logits"), state | new
+
+    def _step_in_place(self, given: State, state: State) -> tuple[NDArray[np.floating], State]:
+        binding = self.sessions["step"].io_binding()
+        entries = {name: ort.OrtValue.ortvalue_from_numpy(entry) for name, entry in given.items()}
+        for name, entry in entries.items():
+            binding.bind_ortvalue_input(name, entry)
+        stays = {f"new_state_{name}": f"state_{name}" for name in self.manifest.in_place}
+        for name in self._outputs:
+            if name in stays:
+                binding.bind_ortvalue_output(name, entries[stays[name]])
+            else:
+                binding.bind_output(name)
+        self.sessions["step"].run_with_iobinding(binding)
+        found = dict(zip(self._outputs, binding.get_outputs(), strict=True))
+        new = {name.removeprefix("new_"): entry.numpy() for name, entry in found.items() if name not in stays}
         return new.pop("logits"), state | new
 
     def generate_text(

@@ -10,11 +10,11 @@ from dataclasses import fields, is_dataclass
 from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from seqlab_export.manifest import DTYPES, FORMAT, PRECISIONS, VERSION, Manifest
+from seqlab_export.manifest import DTYPES, FORMAT, PRECISIONS, TARGETS, VERSION, Manifest
 
 _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 
-_ACCEPTED = {"dtype": list(DTYPES), "precision": list(PRECISIONS)}
+_ACCEPTED = {"dtype": list(DTYPES), "precision": list(PRECISIONS), "target": list(TARGETS)}
 
 
 def json_schema() -> dict[str, Any]:

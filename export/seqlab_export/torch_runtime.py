@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch._dynamo import config as dynamo_config
 
+from seqlab.attention.cache import with_capacity
 from seqlab.mixer import State
 from seqlab_export.forms import forms_of, stays
 from seqlab_export.precision import Precision, in_dtype
@@ -26,13 +27,16 @@ class TorchRuntime(ArrayDecoder):
     Args:
         model: in evaluation mode; is copied.
         precision: fp32 or fp16.
+        capacity: of its caches; None = they grow.
         compiled: by `torch.compile`, for every length at once. Where it gives up on a shape and would run eagerly, it
             raises.
     """
 
-    def __init__(self, model: Any, precision: Precision = "fp32", *, compiled: bool = False) -> None:
-        self.model = in_dtype(model, precision)
-        forms: dict[str, Any] = forms_of(self.model)
+    def __init__(
+        self, model: Any, precision: Precision = "fp32", *, capacity: int | None = None, compiled: bool = False
+    ) -> None:
+        self.model, self.capacity = in_dtype(model, precision), capacity
+        forms: dict[str, Any] = forms_of(self.model, capacity)
         self.settings = dynamo_config.patch(recompile_limit=64, fail_on_recompile_limit_hit=True)
         self.infos = {name: form.info() for name, form in forms.items()}
         self.forms = {name: torch.compile(form, dynamic=True) if compiled else form for name, form in forms.items()}
@@ -56,7 +60,10 @@ class TorchRuntime(ArrayDecoder):
     def init_state(self, batch_size: int) -> ArrayState:
         if self._first is not None:
             return self._first
-        return {f"state_{name}": entry.numpy() for name, entry in self.model.init_state(batch_size).items()}
+        state: State = self.model.init_state(batch_size)
+        if self.capacity is not None:
+            state = with_capacity(state, self.capacity)
+        return {f"state_{name}": entry.numpy() for name, entry in state.items()}
 
     @torch.no_grad()
     def read(

@@ -45,7 +45,7 @@ def verify_bundle(folder: Path | str, *, provider: Provider = "cpu") -> Report:
         return report
     bundle = open_bundle(folder, provider=provider)
     for graph, session in zip(manifest.graphs, bundle.sessions.values(), strict=True):
-        report.checks += _check_signature(graph, session)
+        report.checks += _check_signature(graph, session, manifest.max_seq_len)
     if report.ok:
         proof = Proof(cast(Runtime, bundle), manifest, load_golden(folder))
         report.checks += proof.values()
@@ -60,11 +60,13 @@ def load_golden(folder: Path) -> Arrays:
         return dict(file)
 
 
-def _check_signature(info: GraphInfo, session: ort.InferenceSession) -> Iterator[Check]:
+def _check_signature(info: GraphInfo, session: ort.InferenceSession, max_seq_len: int | None) -> Iterator[Check]:
     """One check for each input and output."""
     declared = [*session.get_inputs(), *session.get_outputs()]
     found = {tensor.name: (tensor.type, list(tensor.shape)) for tensor in declared}
-    expected = {tensor.name: (_TYPES[tensor.dtype], list(tensor.dims)) for tensor in (*info.inputs, *info.outputs)}
+    expected = {
+        tensor.name: (_TYPES[tensor.dtype], tensor.shape(max_seq_len)) for tensor in (*info.inputs, *info.outputs)
+    }
     for name in [*expected, *(name for name in found if name not in expected)]:
         ok = found.get(name) == expected.get(name)
         note = "" if ok else f"the graph has {found.get(name)}, the manifest {expected.get(name)}"

@@ -115,6 +115,8 @@ def check_state(state: State, layout: Layout, batch_size: int, owner: str) -> No
         batch_size: of the input that is to continue from it.
         owner: whose layout it is, for the message.
     """
+    if "key_mask" not in state:  # nor has a cache of fixed capacity
+        layout = {name: dims for name, dims in layout.items() if name != "key_mask"}
     if list(state) != list(layout):
         raise ValueError(f"the state has entries {list(state)}, that of {owner} has {list(layout)}")
     lengths: dict[bool, int] = {}

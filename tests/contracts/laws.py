@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from contracts.subjects import VOCAB_SIZE, Subject
+from seqlab.attention.cache import with_capacity
 from seqlab.mixer import SHARED_STATE, State
 from tolerances import assert_close
 
@@ -114,6 +115,32 @@ def padding_changes_nothing_in_chunks(subject: Subject, length: int) -> None:
 
 
 @torch.no_grad()
+def a_fixed_capacity_changes_nothing(subject: Subject, length: int) -> None:
+    """Where keys are cached: in padded chunks, by step, and with room to spare or none."""
+    length = max(length, subject.first)
+    if "key_mask" not in subject.module.init_state(BATCH):
+        return
+    lengths = (length, max(subject.first, length // 2), subject.first)
+    x, after = subject.draw(BATCH, length), subject.draw(BATCH, AFTER)
+    alone = [_alone(subject, x[row, :n], after[row]) for row, n in enumerate(lengths)]
+    for side, spare in (("left", 0), ("right", 5)):
+        pad_mask = torch.stack([_mask(length + 2, n, side) for n in lengths])
+        padded = _garbage(subject, *pad_mask.shape)
+        for row, n in enumerate(lengths):
+            padded[row, pad_mask[row]] = x[row, :n]
+        start = with_capacity(subject.module.init_state(BATCH), length + AFTER + spare)
+        y, state = subject.module(padded, start, pad_mask=pad_mask)
+        begun, half = subject.module(after[:, :2], state)
+        stepped, end = _steps(subject, after[:, 2:], half)
+        for row, (expected, expected_after) in enumerate(alone):
+            assert_close(y[row, pad_mask[row]], expected, f"row {row} of {lengths}, padded on the {side}")
+            assert_close(torch.cat((begun, stepped), dim=1)[row], expected_after, f"row {row}, continued")
+        assert {name: entry.shape for name, entry in end.items()} == {
+            name: entry.shape for name, entry in start.items()
+        }, "the capacity changed"
+
+
+@torch.no_grad()
 def rows_do_not_see_each_other(subject: Subject, length: int) -> None:
     x, after = subject.draw(BATCH, max(length, subject.first)), subject.draw(BATCH, AFTER)
     y, state = subject.module(x)
@@ -173,6 +200,7 @@ CAUSAL = (
     later_inputs_move_no_earlier_output,
     padding_changes_nothing,
     padding_changes_nothing_in_chunks,
+    a_fixed_capacity_changes_nothing,
     rows_do_not_see_each_other,
     state_is_flat_ordered_and_never_changed,
     state_size_is_what_the_state_holds,

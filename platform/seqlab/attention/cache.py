@@ -1,9 +1,10 @@
-"""The state of attention: what is kept of each key, in two kinds of cache.
+"""The state of attention: what is kept of each key, in three kinds of cache.
 
 One grows by T keys a call, pads among them, and remembers which were real. One holds the last W real keys, the latest
-last; how many of its places are taken follows from `position`.
+last; how many of its places are taken follows from `position`. One has room for C real keys, each at the place of its
+position; a growing one becomes it by `with_capacity`, and it has no `key_mask`.
 
-B batch, T query length, S key length, W window.
+B batch, T query length, S key length, W window, C capacity.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ class Keys(NamedTuple):
         q_positions: (B or 1, T), the positions of the queries, counting real tokens.
         k_positions: (B or 1, S).
         mask: (B, S) bool, True = a real token; None where all are.
+        own: (B or 1, T), the place of each query's own key among them.
         state: the new state.
     """
 
@@ -33,6 +35,7 @@ class Keys(NamedTuple):
     q_positions: Tensor
     k_positions: Tensor
     mask: Tensor | None
+    own: Tensor
     state: State
 
 
@@ -51,6 +54,15 @@ def empty_cache(batch_size: int, shapes: dict[str, tuple[int, ...]], window: int
     return state | {name: like.new_zeros(batch_size, *shape[:-1], length, shape[-1]) for name, shape in shapes.items()}
 
 
+def with_capacity(state: State, capacity: int) -> State:
+    """A model's initial state whose growing entries have room for `capacity` keys instead."""
+    return {
+        name: entry.new_zeros([size or capacity for size in entry.shape]) if 0 in entry.shape[1:] else entry
+        for name, entry in state.items()
+        if name != "key_mask"
+    }
+
+
 def append(x: Tensor, new: dict[str, Tensor], state: State | None, pad_mask: Tensor | None, window: int | None) -> Keys:
     """The keys of a state and those of x (B, T, D), whose entries are `new` (B, ..., T, K)."""
     start = None if state is None else state["position"]
@@ -59,6 +71,8 @@ def append(x: Tensor, new: dict[str, Tensor], state: State | None, pad_mask: Ten
     position = {"position": count if start is None else start + count}
     if window is not None:
         return _in_window(x, new, state, pad_mask, window, q_positions, position)
+    if state is not None and "key_mask" not in state:
+        return _in_places(x, new, state, pad_mask, q_positions, position)
     mask = x.new_ones(x.shape[:2], dtype=torch.bool) if pad_mask is None else pad_mask
     if state is None:
         entries, k_positions = new, q_positions
@@ -67,7 +81,24 @@ def append(x: Tensor, new: dict[str, Tensor], state: State | None, pad_mask: Ten
         mask = torch.cat((state["key_mask"], mask), dim=1)
         k_positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
     seen = None if state is None and pad_mask is None else mask
-    return Keys(entries, q_positions, k_positions, seen, position | {"key_mask": mask} | entries)
+    own = _last(mask.shape[1], x)
+    return Keys(entries, q_positions, k_positions, seen, own, position | {"key_mask": mask} | entries)
+
+
+def _in_places(
+    x: Tensor, new: dict[str, Tensor], state: State, pad_mask: Tensor | None, q_positions: Tensor, position: State
+) -> Keys:
+    start, end = state["position"][:, None], position["position"][:, None]
+    place = torch.arange(next(state[name].shape[-2] for name in new), device=x.device)
+    fresh, source = (place >= start) & (place < end), place - start
+    if pad_mask is not None:
+        source = source + leading_pads(pad_mask)[:, None]
+    source = source.clamp(0, x.shape[1] - 1)
+    entries = {}
+    for name, entry in new.items():
+        here = fresh.view(fresh.shape[0], *[1] * (entry.dim() - 3), fresh.shape[1], 1)
+        entries[name] = torch.where(here, entry if x.shape[1] == 1 else _take(entry, source), state[name])
+    return Keys(entries, q_positions, place[None], place < end, q_positions, position | entries)
 
 
 def _in_window(
@@ -82,13 +113,14 @@ def _in_window(
     place = torch.arange(window, device=x.device)
     if state is None:
         entries = {name: F.pad(entry, (0, 0, window, 0)) for name, entry in new.items()}
-        seen = Keys(new, q_positions, q_positions, pad_mask, {})
+        seen = Keys(new, q_positions, q_positions, pad_mask, _last(x.shape[1], x), {})
     else:
         entries = {name: torch.cat((state[name], entry), dim=-2) for name, entry in new.items()}
         before = state["position"][:, None] - window + place
         k_positions = torch.cat((before, q_positions.expand(x.shape[0], -1)), dim=1)
         now = x.new_ones(x.shape[:2], dtype=torch.bool) if pad_mask is None else pad_mask
-        seen = Keys(entries, q_positions, k_positions, torch.cat((before >= 0, now), dim=1), {})
+        real = torch.cat((before >= 0, now), dim=1)
+        seen = Keys(entries, q_positions, k_positions, real, _last(window + x.shape[1], x), {})
     if pad_mask is None:
         kept = {name: entry[..., -window:, :] for name, entry in entries.items()}
     else:
@@ -98,6 +130,11 @@ def _in_window(
         source = torch.where(from_new >= 0, window + leading_pads(pad_mask)[:, None] + from_new, count + place)
         kept = {name: _take(entry, source) for name, entry in entries.items()}
     return seen._replace(state=position | kept)
+
+
+def _last(length: int, x: Tensor) -> Tensor:
+    """The last T of so many places, (1, T), for x (B, T, D)."""
+    return torch.arange(length - x.shape[1], length, device=x.device)[None]
 
 
 def _take(entry: Tensor, source: Tensor) -> Tensor:

@@ -65,8 +65,7 @@ def allowed_pairs(pattern: Pattern, keys: Keys) -> Tensor:
     """(B or 1, 1, T, S) bool, True = may attend. A pad attends to itself, so that no row is empty."""
     allowed = pattern.allows(keys.q_positions, keys.k_positions)
     if keys.mask is not None:
-        t, s = keys.q_positions.shape[1], keys.mask.shape[1]
-        own = torch.arange(s, device=keys.mask.device) == torch.arange(s - t, s, device=keys.mask.device)[:, None]
+        own = torch.arange(keys.mask.shape[1], device=keys.mask.device) == keys.own.unsqueeze(-1)
         allowed = (allowed & keys.mask[:, None, :]) | own
     return allowed.unsqueeze(1)
 

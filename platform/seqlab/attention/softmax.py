@@ -12,12 +12,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention.cache import Keys, append, empty_cache
+from seqlab.attention.grouped_query_node import grouped_query_node
 from seqlab.attention.heads import check_grouped_heads, join_heads, split_heads
 from seqlab.attention.parts import AttentionPart
 from seqlab.attention.patterns import Causal, Pattern
 from seqlab.attention.scores import Scoring, attend, scores_of
 from seqlab.mixer import Mixer, State, real_positions
 from seqlab.nn.heads import repeat_heads
+from seqlab.nn.onnx_mode import fusing
 from seqlab.positions.base import PositionalEncoding
 from seqlab.positions.none import NoPositions
 
@@ -90,7 +92,11 @@ class Attention(Mixer):
     ) -> tuple[Tensor, State]:
         if state is not None:
             self._check_causal()
-        q, keys = self._project(x, state, pad_mask)
+        q, k, v = self._project(x, state, pad_mask)
+        if state is not None and self._is_one_node(x, state):
+            heads, new_state = grouped_query_node(q, k, v, state, self.scale)
+            return self._output(heads, x), new_state
+        keys = append(x, {"k": k, "v": v}, state, pad_mask, self.pattern.window)
         if self._sees_scores():
             weights = F.dropout(self._weights(q, keys), self.dropout, self.training)
             heads = weights @ repeat_heads(keys.entries["v"], self.num_heads)
@@ -99,11 +105,7 @@ class Attention(Mixer):
         else:
             dropout = self.dropout if self.training else 0.0
             heads = attend(q, keys.entries["k"], keys.entries["v"], keys, self._scoring(), dropout=dropout)
-        heads = join_heads(heads)
-        for part in self._parts():
-            heads = part.output(heads, x)
-        y: Tensor = self.out_proj(heads)
-        return y, keys.state if self.causal else {}
+        return self._output(heads, x), keys.state if self.causal else {}
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         y, new_state = self.forward(x_t.unsqueeze(1), state)
@@ -111,7 +113,8 @@ class Attention(Mixer):
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
         """(B, H, T, S): how much each query of x (B, T, D) attends to each key. Rows sum to 1, to less with a sink."""
-        return self._weights(*self._project(x, state, pad_mask))
+        q, k, v = self._project(x, state, pad_mask)
+        return self._weights(q, append(x, {"k": k, "v": v}, state, pad_mask, self.pattern.window))
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
         """Raises ValueError where the attention is not causal: it has no state."""
@@ -136,15 +139,29 @@ class Attention(Mixer):
     def _sees_scores(self) -> bool:
         return self.positions.weighs_values or any(part.sees_scores for part in self._parts())
 
-    def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Keys]:
-        """Queries (B, H, T, K), and all keys and values that they may see."""
+    def _is_one_node(self, x: Tensor, state: State) -> bool:
+        """Whether onnxruntime has a node for all that happens between the projections."""
+        plain = type(self.pattern) is Causal and self.positions.acts_on != "attention scores"
+        known = plain and not self._sees_scores() and self.head_dim % 8 == 0
+        return fusing() and x.shape[1] == 1 and "key_mask" not in state and known
+
+    def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries (B, H, T, K), keys and values (B, num_kv_heads, T, K) of x."""
         q, k, v = (split_heads(proj(x), self.head_dim) for proj in self._projections())
         for part in self._parts():
             q, k = part.queries_keys(q, k)
         if self.positions.acts_on == "queries and keys":
             start = None if state is None else state["position"]
             q, k = self.positions.rotate(q, k, real_positions(start, pad_mask, x))
-        return q, append(x, {"k": k, "v": v}, state, pad_mask, self.pattern.window)
+        return q, k, v
+
+    def _output(self, heads: Tensor, x: Tensor) -> Tensor:
+        """y (B, T, D) of the heads' outputs (B, H, T, K)."""
+        joined = join_heads(heads)
+        for part in self._parts():
+            joined = part.output(joined, x)
+        y: Tensor = self.out_proj(joined)
+        return y
 
     def _scoring(self) -> Scoring:
         return Scoring(self.pattern, self.positions, self.scale)

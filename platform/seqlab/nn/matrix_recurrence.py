@@ -22,7 +22,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqlab.nn import fla
-from seqlab.nn.onnx_mode import emitting
+from seqlab.nn.linear_attention_node import linear_attention_node
+from seqlab.nn.onnx_mode import emitting, fusing
 from seqlab.nn.scan import Carry, scan_over_time
 
 CHUNK = 64  # the longest; a power of two
@@ -67,7 +68,7 @@ def matrix_recurrence(
     """Runs the recurrence from `state` (B, H, K, V), in at least float32.
 
     In chunks here, with matrix products inside a chunk and a loop over chunks only; by flash-linear-attention's kernels
-    where `fla.usable`; one `Scan` node in ONNX.
+    where `fla.usable`; one `Scan` node in ONNX, or one of onnxruntime's own.
 
     Args:
         real: (B, T) bool; what is not real leaves the matrix as it is.
@@ -86,8 +87,13 @@ def matrix_recurrence(
     device = updates.v.device.type
     mixed = not emitting() and torch.is_autocast_enabled(device)
     with torch.autocast(device, enabled=False) if mixed else nullcontext():
-        updates = _without_beta(updates.each(lambda x: x.to(wide)))
-        if single:
+        updates = updates.each(lambda x: x.to(wide))
+        one_node = fusing() and updates.read is None
+        if not one_node:
+            updates = _without_beta(updates)
+        if one_node:
+            o, matrix = linear_attention_node(updates, state.to(wide))
+        elif single:
             matrix, o = _step(updates.each(lambda x: x.squeeze(1)), state.to(wide))
             o = o.unsqueeze(1)
         elif emitting():

@@ -94,7 +94,8 @@ class Stack(nn.Module):
         return cast(Iterator[Block], iter(self.blocks))
 
     def _select(self, state: State, k: int) -> State:
-        return {name: state[name if name in SHARED_STATE else f"{k}_{name}"] for name in self._entries[k]}
+        stored = {name: name if name in SHARED_STATE else f"{k}_{name}" for name in self._entries[k]}
+        return {name: state[entry] for name, entry in stored.items() if entry in state}
 
 
 def _entries(mixer: Mixer) -> list[str]:

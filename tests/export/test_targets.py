@@ -1,0 +1,181 @@
+"""Bundles for onnxruntime's own nodes and for CUDA graphs: what is in them, that it is the model, and that their proof
+can fail. (`seqlab.attention.cache` of fixed capacity is one of the laws in tests/contracts.)"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import onnx
+import pytest
+from onnxscript import ir
+
+from export.test_defects import edited, failed, start_one_later, with_attribute
+from export.toys import TOKENIZER, Shared, toy
+from seqlab.attention import Attention, DeltaNet, GatedDeltaNet, LatentAttention, LinearAttention, Mamba2, Retention
+from seqlab.decoding import generate
+from seqlab.decoding.torch_model import TorchDecoder
+from seqlab.models import DecoderLM
+from seqlab.positions import ALiBi, NoPositions, RoPE
+from seqlab.recurrence import GRU, LSTM, MLSTM, RWKV7, Mamba
+from seqlab_export.bundle import export_bundle
+from seqlab_export.manifest import load_manifest
+from seqlab_export.prove import Proof
+from seqlab_export.runner import BundleRunner
+from seqlab_export.target import check_flat
+from seqlab_export.torch_runtime import TorchRuntime
+from seqlab_export.verify import load_golden
+
+CAPACITY = 32
+WIDE_HEADS = partial(Attention, num_heads=2)
+"""onnxruntime's node takes heads of a multiple of 8 channels."""
+PROMPTS = [[1, 2, 3], [4], [5, 6, 0, 1, 2, 3, 4]]
+
+
+class Bundle(NamedTuple):
+    model: DecoderLM
+    folder: Path
+
+    def nodes(self, file: str) -> list[str]:
+        """The operators of a graph and of the graphs inside it, with their domains."""
+        model = ir.load(self.folder / file)
+        return [
+            f"{node.domain}.{node.op_type}".lstrip(".") for node in ir.traversal.RecursiveGraphIterator(model.graph)
+        ]
+
+
+Export = Callable[..., Bundle]
+
+
+@pytest.fixture(scope="module", name="bundle")
+def _bundle(tmp_path_factory: pytest.TempPathFactory) -> Export:
+    def bundle(target: Any, mixer: Any, positions: Any = NoPositions, **options: Any) -> Bundle:
+        model, folder = toy(mixer, positions), tmp_path_factory.mktemp("target") / "bundle"
+        export_bundle(model, TOKENIZER, folder, run_id="", commit="", seq_len=CAPACITY, target=target, **options)
+        return Bundle(model, folder)
+
+    return bundle
+
+
+@pytest.fixture(scope="module", name="fused")
+def _fused(bundle: Export) -> Callable[[], Bundle]:
+    return cache(partial(bundle, "ort", WIDE_HEADS, RoPE))
+
+
+def test_a_portable_bundle_has_standard_nodes_alone(shared: Shared) -> None:
+    for name in ("attention", "gru"):
+        exported = shared(name)
+        bundle = Bundle(exported.model, exported.folder)
+        assert not [node for file in ("model.onnx", "step.onnx") for node in bundle.nodes(file) if "." in node]
+        assert (load_manifest(bundle.folder).target, load_manifest(bundle.folder).in_place) == ("portable", ())
+
+
+def test_fused_attention_writes_its_cache_in_place(fused: Callable[[], Bundle]) -> None:
+    bundle = fused()
+    nodes = bundle.nodes("step.onnx")
+    assert nodes.count("com.microsoft.GroupQueryAttention") == 2 and "Attention" not in nodes
+    manifest = load_manifest(bundle.folder)
+    assert manifest.in_place == ("0_k", "0_v", "1_k", "1_v")
+    assert (manifest.capacity, manifest.max_seq_len) == (CAPACITY, CAPACITY)
+    assert "key_mask" not in [entry.name for entry in manifest.state]
+
+    runner = BundleRunner(bundle.folder)
+    _, state = runner.prefill(np.array([[1, 2]]), np.ones((1, 2), dtype=np.bool_))
+    before = state["state_0_k"].copy()
+    _, new = runner.step(np.array([3]), state)
+    assert new["state_0_k"] is state["state_0_k"]
+    changed = np.flatnonzero((new["state_0_k"] != before).any(axis=(0, 1, 3)))
+    assert changed.tolist() == [2]
+
+
+def test_fused_attention_writes_what_pytorch_writes(fused: Callable[[], Bundle]) -> None:
+    """Prompts of several lengths, to the end of the cache."""
+    most = CAPACITY - max(map(len, PROMPTS)) + 1
+    runner = BundleRunner(fused().folder)
+    assert generate(runner, PROMPTS, max_new_tokens=most) == generate(
+        TorchDecoder(fused().model), PROMPTS, max_new_tokens=most
+    )
+    with pytest.raises(ValueError, match=f"the model has {CAPACITY}; shorten the prompt"):
+        generate(runner, PROMPTS, max_new_tokens=most + 1)
+
+
+def test_pytorch_runs_with_the_same_cache(fused: Callable[[], Bundle]) -> None:
+    bundle = fused()
+    manifest, golden = load_manifest(bundle.folder), load_golden(bundle.folder)
+    runtime = TorchRuntime(bundle.model, capacity=CAPACITY)
+    checks = [*Proof(runtime, manifest, golden, batch_sizes=[5]).values()]
+    assert checks and all(check.ok for check in checks)
+
+
+@pytest.mark.parametrize(
+    "defect",
+    [with_attribute("GroupQueryAttention", "scale", 0.3), start_one_later],
+    ids=["another scale", "a position off by one"],
+)
+def test_a_defect_of_fused_attention_is_found(defect: Any, fused: Callable[[], Bundle], tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(fused().folder, tmp_path / "bundle"))
+    assert "step" in failed(edited(folder, "step.onnx", defect))
+
+
+slow = pytest.mark.slow
+FUSED = [
+    GatedDeltaNet,
+    *(pytest.param(mixer, marks=slow) for mixer in (LinearAttention, Retention, DeltaNet, Mamba2, MLSTM)),
+]
+
+
+@pytest.mark.parametrize("mixer", FUSED)
+def test_a_linear_recurrence_is_one_node_of_a_layer(mixer: Any, bundle: Export) -> None:
+    written = bundle("ort", mixer)
+    for file in ("model.onnx", "step.onnx"):
+        nodes = written.nodes(file)
+        assert nodes.count("com.microsoft.LinearAttention") == 2 and "Scan" not in nodes
+
+
+@slow
+@pytest.mark.parametrize(
+    ("mixer", "positions"),
+    [(WIDE_HEADS, ALiBi), (Attention, RoPE), (LatentAttention, RoPE), (RWKV7, NoPositions)],
+    ids=["alibi", "narrow heads", "latent", "rwkv7"],
+)
+def test_what_has_no_node_is_exported_all_the_same(mixer: Any, positions: Any, bundle: Export) -> None:
+    bundle("ort", mixer, positions)
+
+
+@slow
+@pytest.mark.parametrize("precision", ["fp16", "int8", "int4"])
+def test_fused_attention_in_other_precisions(precision: str, bundle: Export) -> None:
+    nodes = bundle("ort", partial(WIDE_HEADS, num_kv_heads=1), RoPE, precision=precision).nodes("step.onnx")
+    assert nodes.count("com.microsoft.GroupQueryAttention") == 2
+
+
+@pytest.mark.parametrize(
+    "mixer", [Attention, *(pytest.param(m, marks=slow) for m in (LatentAttention, GRU, LSTM, Mamba, GatedDeltaNet))]
+)
+def test_a_step_for_cuda_graphs_is_flat_and_of_fixed_size(mixer: Any, bundle: Export) -> None:
+    written = bundle("cuda-graph", mixer)
+    assert not [node for node in written.nodes("step.onnx") if "." in node or node in ("If", "Loop", "Scan")]
+    graph = onnx.load(written.folder / "step.onnx", load_external_data=False).graph
+    for value in (*graph.input, *graph.output):
+        first, *others = value.type.tensor_type.shape.dim
+        assert first.dim_param == "B" and all(dim.dim_value for dim in others), value.name
+
+
+def test_a_step_with_a_graph_inside_is_refused() -> None:
+    model = onnx.parser.parse_model(
+        """
+        <ir_version: 10, opset_import: ["" : 23]>
+        agraph (bool c, float[B] x) => (float[B] y) {
+            y = If (c) <
+                then_branch = g1 () => (float[B] y1) { y1 = Identity (x) },
+                else_branch = g2 () => (float[B] y2) { y2 = Neg (x) }
+            >
+        }
+        """
+    )
+    with pytest.raises(ValueError, match="target cuda-graph needs a step without If, this model has it; use portable"):
+        check_flat(ir.from_proto(model))
