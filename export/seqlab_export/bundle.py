@@ -20,6 +20,7 @@ from seqlab_export.manifest import Manifest, Provenance, hash_files
 from seqlab_export.precision import Precision, check_precision, in_dtype
 from seqlab_export.report import Report
 from seqlab_export.runner import Provider, check_provider
+from seqlab_export.taps import Tap, check_taps
 from seqlab_export.target import Target, capacity_of
 from seqlab_export.verify import verify_bundle
 
@@ -51,6 +52,7 @@ def export_bundle(
     provider: Provider = "cpu",
     precision: Precision = "fp32",
     target: Target = "portable",
+    taps: Sequence[Tap] = (),
 ) -> Report:
     """Writes a bundle to the folder `out`, which docs/bundle.md describes.
 
@@ -64,6 +66,7 @@ def export_bundle(
         seq_len: the longest sequence of its training.
         run_id, commit: where the model comes from, for the manifest.
         target: what the graphs are made for; `target` says what that asks of the model.
+        taps: what a debug twin beside them gives; none = there is no twin.
 
     Returns:
         The report of the verification, in which all is well.
@@ -84,6 +87,8 @@ def export_bundle(
         raise ValueError(f"the tokenizer has {has} and the model {model.vocab_size}; they do not belong together")
     check_provider(provider)
     check_precision(precision)
+    if taps and precision in ("int8", "int4"):
+        raise ValueError(f"taps are of fp32 and fp16 bundles; this one is {precision}")
     model = deepcopy(model).cpu().float().eval()
     capacity = capacity_of(model, target, seq_len)
     if capacity is not None:
@@ -93,7 +98,7 @@ def export_bundle(
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
         folder = Path(name) / "bundle"
         folder.mkdir()
-        graphs, in_place = export_graphs(stored, folder, precision, target, capacity)
+        graphs, in_place = export_graphs(stored, folder, precision, target=target, capacity=capacity, taps=taps)
         write_golden(model, folder / "golden.npz", precision, capacity)
         tokenizers = _distinct(tokenizer, source_tokenizer)
         for place, some in tokenizers.items():
@@ -112,6 +117,7 @@ def export_bundle(
             encoder=graphs.get("encoder"),
             model=graphs.get("model"),
             step=graphs.get("step"),
+            taps=graphs.get("taps"),
             state=describe_state(stored, capacity) if decodes else (),
             in_place=in_place,
             tokenizer="tokenizer" if "tokenizer" in tokenizers else None,
@@ -128,6 +134,8 @@ def export_bundle(
             ),
         ).save(folder)
         report = verify_bundle(folder, provider=provider)
+        if taps:
+            report.checks += check_taps(model, taps, folder, precision=precision, provider=provider)
         if not report.ok:
             raise ParityError(report)
         folder.replace(out)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,10 +20,11 @@ from torch.export import Dim
 
 from seqlab.nn.onnx_mode import emit_onnx
 from seqlab_export.compare import traced_len
-from seqlab_export.forms import BeginForm, Form, example, forms_of, longest_input
+from seqlab_export.forms import Form, example, forms_of, longest_input
 from seqlab_export.manifest import GraphInfo, TensorInfo
 from seqlab_export.precision import Precision
 from seqlab_export.quantize import quantize
+from seqlab_export.taps import Tap, TapsForm
 from seqlab_export.target import Target, check_flat, in_place
 from seqlab_export.weights import SMALLEST_BYTES, WeightFile
 
@@ -46,7 +47,13 @@ class Exported(NamedTuple):
 
 
 def export_graphs(
-    model: Any, folder: Path, precision: Precision = "fp32", target: Target = "portable", capacity: int | None = None
+    model: Any,
+    folder: Path,
+    precision: Precision = "fp32",
+    *,
+    target: Target = "portable",
+    capacity: int | None = None,
+    taps: Sequence[Tap] = (),
 ) -> Exported:
     """Writes the graph of each of a model's forms, and the weights that they share.
 
@@ -55,14 +62,18 @@ def export_graphs(
         precision: how the weights of its linear layers are stored; others than int8 and int4 = as they are.
         target: what they are made for.
         capacity: of its caches; None = they grow.
+        taps: of a debug twin; none = there is none.
 
     Raises:
         ValueError: the model cannot be captured for every batch size and length, or not for this target.
     """
     graphs: dict[str, GraphInfo] = {}
     shared: tuple[str, ...] = ()
+    forms: dict[str, Any] = {**forms_of(model, capacity)}
+    if taps:
+        forms["taps"] = TapsForm(model, taps)
     with WeightFile(folder) as weights:
-        for name, form in forms_of(model, capacity).items():
+        for name, form in forms.items():
             graphs[name] = info = form.info()
             graph = _capture(form, info, fold_weights=precision in ("int8", "int4"), fused=target == "ort")
             if name == "step":
@@ -79,17 +90,21 @@ def export_graphs(
     return Exported(graphs, shared)
 
 
-def _capture(form: Form, info: GraphInfo, *, fold_weights: bool, fused: bool) -> ir.Model:
+def _capture(form: Form | TapsForm, info: GraphInfo, *, fold_weights: bool, fused: bool) -> ir.Model:
     model: Any = form.model
     longest: int | None = model.max_seq_len
     sizes = {**_TRACED, "T": traced_len(longest)}
     symbols = {name: Dim(name, max=longest if name == "T" else None) for name in sizes}
     sizes["C"] = longest or 0
-    if isinstance(form, BeginForm):
-        longest = longest_input(model)
-        sizes["M"], symbols["M"] = traced_len(longest), Dim("M", max=longest)
+    if isinstance(form, TapsForm):
+        # A recurrence's weights over a source take its other steps apart from its first one.
+        symbols["T"] = Dim("T", min=3, max=longest)
     given = [tensor for tensor in info.inputs if not tensor.name.startswith("state_")]
     state = {tensor.name.removeprefix("state_"): tensor for tensor in info.inputs if tensor not in given}
+    if any("M" in tensor.dims for tensor in given):
+        longest = longest_input(model)
+        # Where a target is read too, of another length.
+        sizes["M"], symbols["M"] = traced_len(longest) - (len(given) > 2), Dim("M", max=longest)
 
     def dynamic(tensor: TensorInfo) -> dict[int, Any]:
         return {axis: symbols[dim] for axis, dim in enumerate(tensor.dims) if isinstance(dim, str) and dim in symbols}

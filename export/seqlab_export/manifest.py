@@ -92,6 +92,7 @@ class Manifest:
         max_source_len: the longest that the encoder can.
         seq_len: the longest in training; a target is written up to it.
         in_place: the entries of the state whose new value `step` may write where the old one stands.
+        taps: the debug twin, which gives what happens inside the model and is not needed to run it.
         first_call: how many real tokens the first call must hold, if there are as many; `seqlab.mixer.Mixer` has it.
         tokenizer: the folder of the tokenizer; of two, the target's. None = the inputs are features.
         source_tokenizer: of the other.
@@ -112,6 +113,7 @@ class Manifest:
     encoder: GraphInfo | None
     model: GraphInfo | None
     step: GraphInfo | None
+    taps: GraphInfo | None
     state: tuple[StateInfo, ...]
     in_place: tuple[str, ...]
     tokenizer: str | None
@@ -139,7 +141,7 @@ class Manifest:
         for graph in filter(None, (self.model, self.step)):
             if [output.dims[-1] for output in graph.outputs if output.name == "logits"] != [self.vocab_size]:
                 raise BundleError(f"{graph.file} gives no logits of vocab_size {self.vocab_size}")
-        for name in (*(graph.file for graph in self.graphs), self.golden):
+        for name in (*(graph.file for graph in filter(None, (*self.graphs, self.taps))), self.golden):
             if name not in self.files:
                 raise BundleError(f"it gives no sha256 of {name}")
 

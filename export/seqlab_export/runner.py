@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Literal
 
@@ -59,9 +59,31 @@ class Bundle:
             )
 
         graphs = {name: getattr(self.manifest, name) for name in ("encoder", "model", "step")}
-        self.sessions = {
-            name: open_session(self.folder / graph.file, provider, threads) for name, graph in graphs.items() if graph
-        }
+        self._open = partial(open_session, provider=provider, threads=threads)
+        self.sessions = {name: self._open(self.folder / graph.file) for name, graph in graphs.items() if graph}
+
+    def tap(self, **inputs: NDArray[np.generic]) -> dict[str, NDArray[np.generic]]:
+        """What happens inside the model while it reads: attention weights (B, H, T, S) and hidden states (B, T, D) by
+        name.
+
+        Args:
+            inputs: as the manifest's `taps` names them.
+
+        Raises:
+            ValueError: the bundle was exported without taps, or the inputs are others.
+        """
+        info = self.manifest.taps
+        if info is None:
+            raise ValueError(f"{self.folder} has no taps; export it with --taps attention,state")
+        if [*inputs] != (names := [tensor.name for tensor in info.inputs]):
+            raise ValueError(f"the taps of {self.folder} take {', '.join(names)}; got {', '.join(inputs) or 'nothing'}")
+        outputs = [output.name for output in info.outputs]
+        return dict(zip(outputs, self._taps.run(outputs, inputs), strict=True))
+
+    @cached_property
+    def _taps(self) -> ort.InferenceSession:
+        assert self.manifest.taps is not None
+        return self._open(self.folder / self.manifest.taps.file)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

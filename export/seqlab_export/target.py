@@ -43,9 +43,7 @@ def check_flat(step: ir.Model) -> None:
     """Raises ValueError where a CUDA graph could not record a step."""
     nested = sorted({node.op_type for node in step.graph if node.op_type in _WITH_GRAPHS})
     if nested:
-        raise ValueError(
-            f"target cuda-graph needs a step without {', '.join(nested)}, this model has it; use portable"
-        )
+        raise ValueError(f"target cuda-graph needs a step without {', '.join(nested)}, this model has it; use portable")
     for value in (*step.graph.inputs, *step.graph.outputs):
         assert value.shape is not None
         free = {str(dim) for dim in value.shape if not isinstance(dim, int)} - {"B", "M"}
