@@ -6,13 +6,22 @@
 
 namespace seqlab {
 
-Decoder::Decoder(const Model::Impl& bundle) : bundle_(bundle) {
-  if (bundle.model == nullptr) {
+namespace {
+
+const Graph& StepOf(const Model::Impl& bundle) {
+  if (bundle.step == nullptr) {
     Refuse(bundle.folder.string(), " is the bundle of an encoder, which writes nothing; classify with it");
   }
-  of_model_ = WiringOf(bundle.model->info());
-  of_step_ = WiringOf(bundle.step->info());
+  return *bundle.step;
 }
+
+}  // namespace
+
+Decoder::Decoder(const Model::Impl& bundle)
+    : bundle_(bundle),
+      steps_(StepOf(bundle)),
+      of_model_(WiringOf(bundle.model->info())),
+      of_step_(WiringOf(bundle.step->info())) {}
 
 Decoder::Wiring Decoder::WiringOf(const GraphInfo& info) const {
   const auto entry = [&](const std::string& name, const std::string& prefix) {
@@ -70,20 +79,24 @@ void Decoder::Start(int64_t rows) {
 }
 
 Value Decoder::Run(const Graph& graph, const Rows& rows) {
-  const Wiring& wiring = &graph == bundle_.step.get() ? of_step_ : of_model_;
-  const Value tokens = rows.Tokens(), mask = rows.Mask();
+  return Read(graph, rows.Tokens(), rows.Mask(), rows.length);
+}
+
+Value Decoder::Read(const Graph& graph, const Value& tokens, const Value& mask, int64_t length) {
+  const bool is_step = &graph == bundle_.step.get();
+  const Wiring& wiring = is_step ? of_step_ : of_model_;
   std::vector<Value> inputs;
   for (const int source : wiring.inputs) {
     inputs.push_back(source == kTokens ? tokens : source == kMask ? mask : state_[static_cast<size_t>(source)]);
   }
-  const std::vector<Value> outputs = graph.Run(inputs);
+  const std::vector<Value> outputs = is_step ? steps_.Run(inputs) : graph.Run(inputs);
   Value logits;
   for (size_t place = 0; place < outputs.size(); ++place) {
     const int target = wiring.outputs[place];
     (target == kLogits ? logits : state_[static_cast<size_t>(target)]) = outputs[place];
   }
-  CheckDims(logits, {rows.rows, rows.length, vocab_size()});
-  read_ += rows.length;
+  CheckDims(logits, {rows_, length, vocab_size()});
+  read_ += length;
   return logits;
 }
 
@@ -106,7 +119,8 @@ Array Decoder::Step(const Ids& tokens) {
     Refuse("there are ", tokens.size(), " tokens for ", rows_, " rows; give one for each");
   }
   CheckReadable(tokens, read_ + 1);
-  const Value logits = Run(*bundle_.step, {rows_, 1, tokens, std::vector<uint8_t>(tokens.size(), 1)});
+  if (all_real_ == nullptr || Dims(all_real_)[0] != rows_) all_real_ = FilledTensor(DType::kBool, {rows_, 1}, 1);
+  const Value logits = Read(*bundle_.step, HostTensor(DType::kInt64, {rows_, 1}, tokens.data()), all_real_, 1);
   return {{rows_, vocab_size()}, Floats(logits, 0, rows_ * vocab_size())};
 }
 

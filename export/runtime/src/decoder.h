@@ -48,10 +48,14 @@ class Decoder {
     std::vector<int> inputs, outputs;
   };
   Wiring WiringOf(const GraphInfo& info) const;
+  // Reads tokens (B, T) under their mask (B, T): logits (B, T, V).
+  Value Read(const Graph& graph, const Value& tokens, const Value& mask, int64_t length);
 
   const Model::Impl& bundle_;
-  Wiring of_model_, of_step_;
+  Runs steps_;
+  const Wiring of_model_, of_step_;
   std::vector<Value> state_, source_;  // by entries of the manifest; empty before `Start` or a source
+  Value all_real_;                     // the mask (B, 1) of the last step
   int64_t rows_ = 0, read_ = 0;
 };
 

@@ -23,6 +23,15 @@ std::vector<double> Row(const Array& logits, int64_t row) {
   return {first, first + logits.dims[1]};
 }
 
+namespace {
+
+int64_t Chosen(std::vector<double> logits, const GenerateOptions& options, const Ids& text, int64_t step, int64_t row) {
+  Apply(options.repetition, text, logits);
+  return Choose(logits, options.sampling, step, row);
+}
+
+}  // namespace
+
 std::vector<Ids> Generate(Decoder& decoder, const Manifest& manifest, const std::vector<Ids>& prompts,
                           const GenerateOptions& options, const OnToken& on_token) {
   CheckOptions(options.sampling);
@@ -32,15 +41,16 @@ std::vector<Ids> Generate(Decoder& decoder, const Manifest& manifest, const std:
   const auto num_rows = static_cast<int64_t>(prompts.size());
   std::vector<Ids> texts = prompts, chosen(prompts.size());
   std::vector<bool> running(prompts.size(), true);
+  const bool takes_largest =
+      options.sampling.temperature == 0 && options.repetition.penalty == 1 && !options.repetition.ngram;
   for (int64_t step = 0; step < options.max_new_tokens; ++step) {
     // A row that has ended is fed token 0 until the others end; nothing reads what it gives.
     Ids last(prompts.size(), 0);
     bool any = false;
     for (int64_t row = 0; row < num_rows; ++row) {
       if (!running[row]) continue;
-      std::vector<double> scores = Row(logits, row);
-      Apply(options.repetition, texts[row], scores);
-      const int64_t token = Choose(scores, options.sampling, step, row);
+      const int64_t token = takes_largest ? ChooseLargest(&logits.values[row * decoder.vocab_size()], decoder.vocab_size())
+                                          : Chosen(Row(logits, row), options, texts[row], step, row);
       texts[row].push_back(token);
       chosen[row].push_back(token);
       if (on_token) on_token(row, token);

@@ -87,17 +87,23 @@ Graph::Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder
   }
 }
 
-std::vector<Value> Graph::Run(const std::vector<Value>& inputs) const {
-  Ort::IoBinding binding(session_);
+std::vector<Value> Graph::Run(const std::vector<Value>& inputs) const { return Runs(*this).Run(inputs); }
+
+std::vector<Value> Runs::Run(const std::vector<Value>& inputs) {
+  const GraphInfo& info = graph_.info_;
+  bound_.resize(inputs.size());
   for (size_t place = 0; place < inputs.size(); ++place) {
-    binding.BindInput(info_.inputs[place].name.c_str(), *inputs[place]);
+    if (inputs[place] == bound_[place]) continue;
+    binding_.BindInput(info.inputs[place].name.c_str(), *inputs[place]);
+    bound_[place] = inputs[place];
   }
-  for (const TensorInfo& output : info_.outputs) {
-    binding.BindOutput(output.name.c_str(), output.name == "logits" ? host_ : device_);
+  // The outputs of the last run are bound still, and would be written over.
+  for (const TensorInfo& output : info.outputs) {
+    binding_.BindOutput(output.name.c_str(), output.name == "logits" ? graph_.host_ : graph_.device_);
   }
-  session_.Run(Ort::RunOptions(), binding);
+  graph_.session_.Run(options_, binding_);
   std::vector<Value> outputs;
-  for (Ort::Value& output : binding.GetOutputValues()) {
+  for (Ort::Value& output : binding_.GetOutputValues()) {
     outputs.push_back(std::make_shared<const Ort::Value>(std::move(output)));
   }
   return outputs;

@@ -23,9 +23,10 @@ class Graph {
         const OpenOptions& options);
 
   const GraphInfo& info() const { return info_; }
+  // For any thread: onnxruntime's Run is const in all but name.
+  Ort::Session& session() const { return session_; }
 
-  // Runs it, from any thread: the outputs in the order of the manifest, of inputs in that order. "logits" come to the
-  // host, the others stay on the device, so that they can be the next call's inputs without a copy.
+  // Runs it once, from any thread; see Runs.
   std::vector<Value> Run(const std::vector<Value>& inputs) const;
 
   // What the file itself declares, inputs and then outputs; dims without a name or number are "?".
@@ -37,8 +38,26 @@ class Graph {
 
  private:
   GraphInfo info_;
-  mutable Ort::Session session_{nullptr};  // Run is const in all but name
+  mutable Ort::Session session_{nullptr};
   Ort::MemoryInfo host_, device_;
+
+  friend class Runs;
+};
+
+// Runs of a graph one after the other, of one thread: what stays the same between them is bound once.
+class Runs {
+ public:
+  explicit Runs(const Graph& graph) : graph_(graph), binding_(graph.session_) {}
+
+  // The outputs in the order of the manifest, of inputs in that order. "logits" come to the host, the others stay on the
+  // device, so that they can be the next run's inputs without a copy.
+  std::vector<Value> Run(const std::vector<Value>& inputs);
+
+ private:
+  const Graph& graph_;
+  Ort::RunOptions options_;
+  Ort::IoBinding binding_;
+  std::vector<Value> bound_;  // the inputs of the last run
 };
 
 }  // namespace seqlab

@@ -14,13 +14,19 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The place of the largest, of equal ones the first; as NumPy has it, NaN is larger than all.
-size_t Largest(const std::vector<double>& values) {
+template <typename Number>
+size_t Largest(const Number* values, size_t count) {
   size_t best = 0;
-  for (size_t place = 0; place < values.size(); ++place) {
-    if (std::isnan(values[place])) return place;
-    if (values[place] > values[best]) best = place;
+  for (size_t place = 0; place < count; ++place) {
+    if (values[place] <= values[best]) continue;
+    best = place;
+    if (std::isnan(values[place])) break;
   }
   return best;
+}
+
+void CheckLargest(double logit) {
+  if (!std::isfinite(logit)) Refuse("cannot choose a token: the model's largest logit is ", logit);
 }
 
 // The tokens that have followed the last n - 1 before.
@@ -63,10 +69,8 @@ void CheckOptions(const Repetition& repetition) {
 }
 
 int64_t Choose(const std::vector<double>& logits, const Sampling& sampling, int64_t step, int64_t row) {
-  const size_t best = Largest(logits);
-  if (!std::isfinite(logits[best])) {
-    Refuse("cannot choose a token: the model's largest logit is ", logits[best]);
-  }
+  const size_t best = Largest(logits.data(), logits.size());
+  CheckLargest(logits[best]);
   if (sampling.temperature == 0) return static_cast<int64_t>(best);
   const auto better = [&](size_t a, size_t b) { return logits[a] != logits[b] ? logits[a] > logits[b] : a < b; };
   std::vector<size_t> order(logits.size());
@@ -86,6 +90,12 @@ int64_t Choose(const std::vector<double>& logits, const Sampling& sampling, int6
   return static_cast<int64_t>(order[std::upper_bound(cumulative.begin(), last + 1, point) - cumulative.begin()]);
 }
 
+int64_t ChooseLargest(const float* logits, int64_t vocab_size) {
+  const size_t best = Largest(logits, static_cast<size_t>(vocab_size));
+  CheckLargest(logits[best]);
+  return static_cast<int64_t>(best);
+}
+
 void Apply(const Repetition& repetition, const Ids& text, std::vector<double>& logits) {
   if (repetition.penalty != 1) {
     for (const int64_t token : Distinct(text)) {
@@ -100,7 +110,7 @@ void Apply(const Repetition& repetition, const Ids& text, std::vector<double>& l
 }
 
 void LogSoftmax(std::vector<double>& logits) {
-  const double largest = logits[Largest(logits)];
+  const double largest = logits[Largest(logits.data(), logits.size())];
   double sum = 0.0;
   for (double& logit : logits) {
     logit -= largest;

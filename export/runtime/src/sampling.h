@@ -18,6 +18,9 @@ void CheckOptions(const Repetition& repetition);
 // Throws Refusal where the largest logit is not finite.
 int64_t Choose(const std::vector<double>& logits, const Sampling& sampling, int64_t step, int64_t row);
 
+// The same at temperature 0, of logits as they are.
+int64_t ChooseLargest(const float* logits, int64_t vocab_size);
+
 // Changes logits (V,) after the tokens of `text`, each of 0..V-1.
 void Apply(const Repetition& repetition, const Ids& text, std::vector<double>& logits);
 

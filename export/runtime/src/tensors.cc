@@ -52,8 +52,7 @@ size_t CountOf(const Value& value) { return value->GetTensorTypeAndShapeInfo().G
 template <typename Number, typename Stored>
 void Append(const Value& value, int64_t first, int64_t count, std::vector<Number>& numbers) {
   const Stored* data = value->GetTensorData<Stored>() + first;
-  numbers.reserve(numbers.size() + static_cast<size_t>(count));
-  for (int64_t place = 0; place < count; ++place) numbers.push_back(static_cast<Number>(data[place]));
+  numbers.insert(numbers.end(), data, data + count);
 }
 
 template <typename Number>

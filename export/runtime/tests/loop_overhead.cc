@@ -1,0 +1,110 @@
+// loop_overhead BUNDLE THREADS TOKENS ROUNDS: what `Session::Generate` adds to the runs of step.onnx that it needs.
+//
+// Each line of stdout is a token that was written greedily: the microseconds from the token before it, and those inside
+// onnxruntime when the same session is then run on the same token and a state of its own, and nothing else is done. So the
+// two take turns, token by token.
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+
+#include "bundle.h"
+#include "decoder.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double MicrosecondsSince(Clock::time_point start) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+// Runs of step.onnx by their bare C++ call, on the host.
+class BareSteps {
+ public:
+  BareSteps(const seqlab::Model::Impl& bundle, const seqlab::Ids& prompt) : graph_(*bundle.step), decoder_(bundle) {
+    decoder_.Prefill({prompt});
+    const Ort::MemoryInfo host = Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
+    for (const seqlab::TensorInfo& input : graph_.info().inputs) {
+      input_names_.push_back(input.name.c_str());
+      if (input.name == "tokens") {
+        inputs_.push_back(Ort::Value::CreateTensor<int64_t>(host, &token_, 1, kDims, 2));
+      } else if (input.name == "pad_mask") {
+        inputs_.push_back(Ort::Value::CreateTensor<bool>(host, &mask_, 1, kDims, 2));
+      } else {
+        inputs_.push_back(View(host, decoder_.State(input.name.substr(6))));
+      }
+    }
+    for (const seqlab::TensorInfo& output : graph_.info().outputs) {
+      output_names_.push_back(output.name.c_str());
+      const auto same = [&](const char* name) { return output.name == "new_" + std::string(name); };
+      renewed_.push_back(std::find_if(input_names_.begin(), input_names_.end(), same) - input_names_.begin());
+    }
+  }
+
+  // The microseconds that onnxruntime takes for it.
+  double Run(int64_t token) {
+    token_ = token;
+    const Clock::time_point start = Clock::now();
+    auto outputs = graph_.session().Run(options_, input_names_.data(), inputs_.data(), inputs_.size(),
+                                        output_names_.data(), output_names_.size());
+    const double taken = MicrosecondsSince(start);
+    for (size_t place = 0; place < outputs.size(); ++place) {
+      if (renewed_[place] < inputs_.size()) inputs_[renewed_[place]] = std::move(outputs[place]);
+    }
+    return taken;
+  }
+
+ private:
+  static constexpr int64_t kDims[] = {1, 1};
+
+  // The tensor of a value that others share.
+  static Ort::Value View(const Ort::MemoryInfo& host, const seqlab::Value& value) {
+    const auto type = value->GetTensorTypeAndShapeInfo();
+    const std::vector<int64_t> dims = type.GetShape();
+    auto* data = const_cast<void*>(value->GetTensorRawData());
+    const size_t most = type.GetElementCount() * sizeof(int64_t);
+    return Ort::Value::CreateTensor(host, data, most, dims.data(), dims.size(), type.GetElementType());
+  }
+
+  const seqlab::Graph& graph_;
+  seqlab::Decoder decoder_;  // owns the state after the prompt
+  const Ort::RunOptions options_;
+  int64_t token_ = 0;
+  bool mask_ = true;
+  std::vector<const char*> input_names_, output_names_;
+  std::vector<Ort::Value> inputs_;
+  std::vector<size_t> renewed_;  // by output: the input that it is in the next run
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 5) return 2;
+  seqlab::OpenOptions open;
+  open.threads = std::atoi(argv[2]);
+  const auto model = seqlab::Model::Open(argv[1], open);
+  if (!model.ok()) {
+    std::fprintf(stderr, "%s\n", model.status().message().c_str());
+    return 2;
+  }
+  const seqlab::Ids prompt = {1};
+  seqlab::Session session(*model);
+  seqlab::GenerateOptions greedy;
+  greedy.sampling.temperature = 0;
+  greedy.max_new_tokens = std::atoi(argv[3]);
+  for (int round = 0; round < std::atoi(argv[4]); ++round) {
+    BareSteps bare(model->impl(), prompt);
+    Clock::time_point before;
+    int64_t written = 0;
+    const auto text = session.Generate({prompt}, greedy, [&](int64_t, int64_t token) {
+      const double taken = MicrosecondsSince(before);
+      static double inside = 0.0;
+      if (written++ > 0) std::printf("%.3f %.3f\n", taken, inside);
+      inside = bare.Run(token);
+      before = Clock::now();
+    });
+    if (!text.ok()) return 2;
+  }
+}
