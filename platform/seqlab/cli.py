@@ -95,6 +95,10 @@ def _parser() -> argparse.ArgumentParser:
     _add_trust(verb)
     verb.set_defaults(run=verbs.export)
 
+    verb = parsers.add_parser("promote", help="make a run's newest bundle the champion of its experiment's model")
+    verb.add_argument("target", metavar="RUN")
+    verb.set_defaults(run=verbs.promote)
+
     verb = parsers.add_parser("verify", help="prove a bundle again; exit code 1 if it fails")
     verb.add_argument("bundle", metavar="DIR")
     verb.add_argument("--json", action="store_true", help="print the report as JSON")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import shlex
 import sys
-import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seqlab.tracking.load import LoadedRun
+    from seqlab.tracking.registry import Version
+    from seqlab.tracking.runs import TrackedRun
     from seqlab_export.parity import Cell
 
 
@@ -112,9 +114,54 @@ def export(options: argparse.Namespace) -> int:
         Console().print(error.report.table())
         print(f"seqlab: {error}", file=sys.stderr)
         return 1
-    _attach(report.to_dict(), loaded.run_id)
     Console().print(report.table())
     print(f"Bundle {out} · next: {_next_command(out)}")
+    version = _register(out, loaded.run_id, report.to_dict(), options.provider)
+    if version is not None:
+        print(f"Model {version.model} {version} · next: seqlab promote {options.target}")
+    return 0
+
+
+def _register(bundle: Path, run_id: str | None, report: dict[str, Any], provider: Any) -> Version | None:
+    """Logs a bundle to its run as a version of the run's model, where the run is in this store.
+
+    What the store cannot do is a warning: the bundle is there.
+    """
+    from mlflow.exceptions import MlflowException
+
+    from seqlab.tracking import registry
+    from seqlab_export.manifest import load_manifest
+    from seqlab_export.mlflow_model import save_model
+
+    precision, save = load_manifest(bundle).precision, partial(save_model, bundle, report=report, provider=provider)
+    try:
+        run = _stored_run(run_id)
+        return None if run is None else registry.register(run, precision, save)
+    except (OSError, MlflowException) as error:
+        print(f"seqlab: the bundle is written, but is no version of its run's model: {error}", file=sys.stderr)
+        return None
+
+
+def _stored_run(run_id: str | None) -> TrackedRun | None:
+    """The run, where it is in this store."""
+    from seqlab.tracking.runs import find_run
+    from seqlab.tracking.store import Store
+
+    if run_id and Store().exists:
+        with contextlib.suppress(ValueError):
+            return find_run(run_id)
+    return None
+
+
+def promote(options: argparse.Namespace) -> int:
+    from seqlab.tracking import registry
+    from seqlab.tracking.runs import find_run
+
+    run = find_run(options.target)
+    before, now = registry.promote(run)
+    serve = shlex.join(["mlflow", "models", "serve", "-m", now.uri, "--env-manager", "local"])
+    next_command = f"MLFLOW_TRACKING_URI={shlex.quote(run.store.uri)} {serve}"
+    print(f"Champion of {now.model}: {now}; before: {before or 'none'} · next: {next_command}")
     return 0
 
 
@@ -147,13 +194,11 @@ def _next_command(bundle: Path) -> str:
 def verify(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from seqlab_export.manifest import load_manifest
     from seqlab_export.verify import verify_bundle
 
     if options.all:
         return _verify_everywhere(Path(options.bundle), as_json=options.json)
     report = verify_bundle(Path(options.bundle), provider=options.provider)
-    _attach(report.to_dict(), load_manifest(Path(options.bundle)).provenance.run_id)
     if options.json:
         print(json.dumps(report.to_dict(), indent=2))
     else:
@@ -216,19 +261,6 @@ def _show_parity(cells: Sequence[Cell]) -> None:
     for row in to_rows(cells):
         table.add_row(*row)
     Console(width=None if sys.stdout.isatty() else 200).print(table)
-
-
-def _attach(report: dict[str, Any], run_id: str | None) -> None:
-    """Adds a parity report to the run's artifacts, where the run is in this store."""
-    from seqlab.tracking.runs import find_run
-    from seqlab.tracking.store import Store
-
-    if not run_id or not Store().exists:
-        return
-    with tempfile.TemporaryDirectory() as folder, contextlib.suppress(ValueError):
-        path = Path(folder) / "parity.json"
-        path.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-        find_run(run_id).attach(path)
 
 
 def conformance(options: argparse.Namespace) -> int:

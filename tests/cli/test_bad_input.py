@@ -65,6 +65,7 @@ def test_as_typed_there_is_one_sentence_and_the_traceback_only_for_debugging(seq
         (["fit", "--config", "lm/gruu"], "did you mean lm/gru?"),
         (["configs", "lm/gruu"], "did you mean lm/gru?"),
         (["generate", "nobody"], "no runs yet"),
+        (["promote", "nobody"], "no runs yet"),
         (["compare", "--metrik", "val/loss"], "--metrik"),
         (["compare", "--experiment", "none"], "no runs yet"),
         (["verify", "nothing"], "nothing"),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from contracts.subjects import randomized
+from export.test_encoder_bundles import OF_TEXT, WRITING, exported
 from export.toys import Export, Exported, Shared, export_toy, toy
 from seqlab.attention import Attention
 from seqlab.positions import NoPositions, RoPE
@@ -29,3 +33,19 @@ def _export(tmp_path_factory: pytest.TempPathFactory) -> Export:
 def _shared(export: Export) -> Shared:
     models = {"attention": (Attention, RoPE), "gru": (GRU, NoPositions)}
     return cache(lambda name: export(*models[name]))
+
+
+@pytest.fixture(scope="session", name="served")
+def _served(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The bundle of a generator, translator, classifier, tagger, or of an encoder of tokens without classes."""
+
+    def export(name: str) -> Path:
+        if name == "generator":
+            return shared("attention").folder
+        folder = tmp_path_factory.mktemp(name) / "bundle"
+        models = {"translator": WRITING["rnn"], "classifier": OF_TEXT["bag of words"], "tagger": OF_TEXT["tagger"]}
+        model = models.get(name, OF_TEXT["masked"])
+        exported(randomized(model()).float().eval(), folder)
+        return folder
+
+    return cache(export)

@@ -17,10 +17,11 @@ from lightning.pytorch.callbacks import Callback
 
 from seqlab.tracking.callback import RunTracker
 from seqlab.tracking.logger import RunLogger
+from seqlab.tracking.registry import promote, register
 from seqlab.tracking.runs import find_run
 from seqlab.tracking.server import UI_ENVIRONMENT
 from seqlab.tracking.store import Store
-from tracking.tiny import fit
+from tracking.tiny import fit, make_run
 
 pytestmark = pytest.mark.slow
 CONFIG = {"lr": 0.1}
@@ -104,10 +105,21 @@ def test_checkpoints_stay_here_and_are_uploaded(server: Server, tmp_path: Path) 
     assert uploaded == ["best.ckpt", "last.ckpt"]
     run = find_run("there", Store("a third"))
     assert run.artifact("nothing.txt") is None
-    attached = tmp_path / "parity.json"
-    attached.write_text("{}")
-    run.attach(attached)
-    assert run.artifact("parity.json") is not None
+
+
+def test_a_version_is_uploaded_and_promoted(server: Server, tmp_path: Path) -> None:
+    def save(folder: Path) -> None:
+        folder.mkdir()
+        (folder / "MLmodel").write_text("flavors: {}\n")
+
+    run = find_run(make_run(Store(), "there", experiment="remote"))
+    version = register(run, "fp32", save)
+    assert promote(find_run("there", Store("another machine"))) == (None, version)
+    (uploaded,) = (server.folder / "artifacts").rglob("MLmodel")
+    with run.store.calls() as client:
+        champion = client.get_model_version_by_alias("remote", "champion")
+        fetched = client.download_artifacts(run.id, champion.source.partition(f"{run.id}/")[2], str(tmp_path))
+    assert Path(fetched, "MLmodel").read_bytes() == uploaded.read_bytes()
 
 
 def test_a_server_that_goes_away_gets_the_rest_when_it_is_back(server: Server, tmp_path: Path) -> None:

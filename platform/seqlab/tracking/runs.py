@@ -98,11 +98,6 @@ class TrackedRun:
             points = client.get_metric_history(self.id, metric)
         return sorted((point.step, point.value) for point in points)
 
-    def attach(self, file: Path, folder: str = "") -> None:
-        """Adds a file to the artifacts."""
-        with self.store.calls() as client:
-            client.log_artifact(self.id, str(file), folder or None)
-
     def _checkpoint(self, which: str) -> Path | None:
         name = self.tags.get(f"checkpoint.{which}")
         return None if name is None else self.artifact(name)

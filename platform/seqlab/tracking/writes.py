@@ -154,15 +154,16 @@ def _upload(client: MlflowClient, run_id: str, source: Path, folder: str) -> Non
         log.warning("%s is gone and is not uploaded to run %s", source, run_id)
         return
     client.get_run(run_id)  # the server answers: now it may take its time
-    with _timeout(UPLOAD_TIMEOUT):
+    with upload_timeout():
         client.log_artifact(run_id, str(source), folder or None)
 
 
 @contextmanager
-def _timeout(seconds: str) -> Iterator[None]:
+def upload_timeout() -> Iterator[None]:
+    """Lets a server that is known to answer take its time with files."""
     name = "MLFLOW_HTTP_REQUEST_TIMEOUT"
     before = os.environ[name]
-    os.environ[name] = seconds
+    os.environ[name] = UPLOAD_TIMEOUT
     try:
         yield
     finally:

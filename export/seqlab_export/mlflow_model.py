@@ -1,0 +1,135 @@
+"""A bundle as an MLflow model of flavor `pyfunc`: texts in, texts out; of other bundles, arrays in, logits out.
+
+The model's folder holds the bundle, its proof, and the code that runs it: where it is served, PyTorch is not needed.
+
+B sequences, T tokens, F features, C classes.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from dataclasses import fields
+from importlib.metadata import packages_distributions, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab_export.manifest import load_manifest
+from seqlab_export.runner import Bundle, Provider
+from seqlab_export.text_model import TextModel, open_text_model, reads_text
+
+if TYPE_CHECKING:
+    from mlflow.models import ModelSignature
+
+PARITY_FILE = "parity.json"
+TYPES = {int: "long", float: "double", str: "string"}
+
+
+class ServedTexts:
+    """Answers texts, the first column of a table; the options are MLflow's params."""
+
+    def __init__(self, model: TextModel) -> None:
+        self.model = model
+
+    def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """An answer a row.
+
+        Raises:
+            ValueError: as `TextModel.answer`.
+        """
+        return self.model.answer(model_input.iloc[:, 0].tolist(), params)
+
+
+class ServedArrays:
+    """Gives the logits of an encoder, of tokens (B, T) or features (B, T, F), none of them padding."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.bundle = bundle
+
+    def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> NDArray[np.generic]:
+        """Logits (B, C), or (B, T, C) of a model that says something of each token.
+
+        Raises:
+            ValueError: as `Bundle.encode`.
+        """
+        inputs = np.asarray(model_input)
+        return self.bundle.encode(inputs, np.ones(inputs.shape[:2], dtype=np.bool_))["logits"]
+
+
+def _load_pyfunc(path: str, model_config: dict[str, Any] | None = None) -> ServedTexts | ServedArrays:
+    """The bundle in the folder `path`: the name is MLflow's."""
+    provider: Provider = (model_config or {}).get("provider", "cpu")
+    if reads_text(load_manifest(Path(path))):
+        return ServedTexts(open_text_model(path, provider=provider))
+    return ServedArrays(Bundle(path, provider=provider))
+
+
+def save_model(bundle: Path, folder: Path, *, report: dict[str, Any], provider: Provider = "cpu") -> None:
+    """Writes the MLflow model of a bundle to a new folder.
+
+    Args:
+        report: what the bundle's verification found.
+        provider: what it is served with, unless it is loaded with another `model_config`.
+    """
+    served = _load_pyfunc(str(bundle))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what MLflow uses, and its own type hints
+        import mlflow.pyfunc
+
+        signature, example = _of_texts(served.model) if isinstance(served, ServedTexts) else _of_arrays(served.bundle)
+        mlflow.pyfunc.save_model(
+            folder,
+            loader_module=__name__,
+            data_path=str(bundle),
+            code_paths=[_folder(package) for package in ("seqlab", "seqlab_data", "seqlab_export")],
+            signature=signature,
+            input_example=example,
+            pip_requirements=_requirements(bundle),
+            model_config={"provider": provider},
+        )
+    (folder / PARITY_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+def _of_texts(model: TextModel) -> tuple[ModelSignature, Any]:
+    """The signature, and inputs that fit it."""
+    from mlflow.models import ModelSignature
+    from mlflow.types.schema import ColSpec, ParamSchema, ParamSpec, Schema
+
+    types, defaults = model.option_types(), {field.name: field.default for field in fields(model.Options)}
+    params = ParamSchema([ParamSpec(name, TYPES[types[name]], default) for name, default in defaults.items()])
+    outputs = Schema([ColSpec(TYPES[kind], name) for name, kind in model.outputs.items()])
+    return ModelSignature(Schema([ColSpec("string")]), outputs, params), [model.example]
+
+
+def _of_arrays(bundle: Bundle) -> tuple[ModelSignature, Any]:
+    """As `_of_texts`."""
+    from mlflow.models import ModelSignature
+    from mlflow.types.schema import Schema, TensorSpec
+
+    encoder = bundle.manifest.encoder
+    assert encoder is not None
+    given, logits = (
+        TensorSpec(np.dtype(tensor.dtype), [dim if isinstance(dim, int) else -1 for dim in tensor.dims])
+        for tensor in (encoder.inputs[0], encoder.outputs[0])
+    )
+    example = np.ones([max(dim, 1) for dim in given.shape], dtype=given.type)
+    return ModelSignature(Schema([given]), Schema([logits])), example
+
+
+def _folder(package: str) -> str:
+    spec = find_spec(package)
+    assert spec is not None and spec.origin is not None
+    return str(Path(spec.origin).parent)
+
+
+def _requirements(bundle: Path) -> list[str]:
+    """What runs it, in the versions of this machine."""
+    modules = ["numpy", "onnxruntime"]
+    modules += ["sentencepiece"] if any(bundle.rglob("tokenizer.model")) else []
+    modules += ["tokenizers"] if any(bundle.rglob("pretrained.json")) else []
+    found = packages_distributions()
+    return [f"{found[module][0]}=={version(found[module][0])}" for module in modules]

@@ -1,0 +1,106 @@
+"""A run is exported, promoted and served, each as typed; an export outlives its store."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import Seqlab
+
+pytestmark = pytest.mark.slow
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@contextmanager
+def served(command: str, folder: Path) -> Iterator[str]:
+    """The address of a model server that a printed command starts; it is gone afterwards, whatever happens."""
+    assignment, *words = shlex.split(command)
+    name, _, value = assignment.partition("=")
+    bin_folder = Path(sys.executable).parent
+    address = f"http://127.0.0.1:{(port := free_port())}"
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            [str(bin_folder / words[0]), *words[1:], "--host", "127.0.0.1", "--port", str(port)],
+            env={
+                **os.environ,
+                name: value,
+                "PATH": f"{bin_folder}:{os.environ['PATH']}",
+                "MLFLOW_DISABLE_TELEMETRY": "true",
+            },
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            for _ in range(300):
+                assert process.poll() is None, (folder / "log").read_text()
+                try:
+                    with urllib.request.urlopen(f"{address}/ping"):
+                        break
+                except OSError:
+                    time.sleep(0.2)
+            yield address
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def ask(address: str, request: dict[str, Any]) -> Any:
+    headers = {"Content-Type": "application/json"}
+    sent = urllib.request.Request(f"{address}/invocations", json.dumps(request).encode(), headers)
+    with urllib.request.urlopen(sent) as answer:
+        return json.load(answer)["predictions"]
+
+
+def test_the_champion_answers_text_with_text(fitted: tuple[Path, Seqlab], tmp_path: Path) -> None:
+    _, seqlab = fitted
+    seqlab("export", "first", "--out", str(tmp_path / "bundle"))
+    command = seqlab("promote", "first").stdout.strip().partition(" · next: ")[2]
+    options = {"max_new_tokens": 20, "temperature": 0.8, "seed": 7}
+    typed = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    prompts = ["the ", "quick brown "]
+    expected = [seqlab("generate", str(tmp_path / "bundle"), "--prompt", prompt, *typed).stdout for prompt in prompts]
+    with served(command, tmp_path) as address:
+        answers = ask(address, {"inputs": prompts, "params": options})
+        as_table = ask(address, {"dataframe_records": [{"text": prompts[1]}], "params": options})
+    assert [answer["text"] + "\n" for answer in answers] == expected
+    assert as_table == answers[1:]
+
+
+def test_an_export_outlives_its_store(fitted: tuple[Path, Seqlab], tmp_path: Path) -> None:
+    folder, seqlab = fitted
+    (checkpoint,) = folder.glob("mlruns/*/*/artifacts/checkpoints/best.ckpt")
+    nobody = f"http://127.0.0.1:{free_port()}"
+    done = seqlab("export", str(checkpoint), "--out", str(tmp_path / "bundle"), MLFLOW_TRACKING_URI=nobody)
+    assert "next: seqlab generate" in done.stdout and "next: seqlab promote" not in done.stdout
+    (warning,) = done.stderr.splitlines()
+    assert warning.startswith("seqlab: the bundle is written, but is no version of its run's model: MLflow at http://")
+    seqlab("verify", str(tmp_path / "bundle"))
+
+
+def test_a_checkpoint_of_another_store_is_exported_alone(fitted: tuple[Path, Seqlab], tmp_path: Path) -> None:
+    folder, seqlab = fitted
+    (checkpoint,) = folder.glob("mlruns/*/*/artifacts/checkpoints/best.ckpt")
+    elsewhere = f"sqlite:///{tmp_path}/elsewhere/mlflow.db"
+    done = seqlab("export", str(checkpoint), "--out", str(tmp_path / "bundle"), MLFLOW_TRACKING_URI=elsewhere)
+    assert "next: seqlab generate" in done.stdout and "promote" not in done.stdout and not done.stderr
+    assert not (tmp_path / "elsewhere").exists()

@@ -1,0 +1,99 @@
+"""A bundle as an MLflow model: loaded by MLflow alone, without PyTorch and without the sources of this checkout."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from mlflow.exceptions import MlflowException
+
+from seqlab_export.mlflow_model import save_model
+from seqlab_export.runner import Bundle
+from seqlab_export.text_model import open_text_model
+
+Served = Callable[[str], Path]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::FutureWarning"),  # of torch's exporter
+    pytest.mark.filterwarnings("ignore:.*type hint:UserWarning"),  # of MLflow's own, when it is imported
+]
+REPORT = {"ok": True, "checks": []}
+
+BARE = """
+import sys
+
+class Blocker:
+    ABSENT = {"torch", "lightning", "onnx", "onnxscript", "rich", "torchmetrics", "sentencepiece"}
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.ABSENT:
+            raise ModuleNotFoundError(f"a deployment machine has no {name}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+import json, mlflow.pyfunc
+model = mlflow.pyfunc.load_model(sys.argv[1])
+import seqlab, seqlab_data, seqlab_export
+answers = model.predict(["abc", "b"], params={"max_new_tokens": 9, "seed": 4})
+print(json.dumps([answers, [package.__file__ for package in (seqlab, seqlab_data, seqlab_export)]]))
+"""
+
+
+def load(folder: Path) -> Any:
+    import mlflow.pyfunc
+
+    return mlflow.pyfunc.load_model(str(folder))
+
+
+@pytest.fixture(name="saved")
+def _saved(served: Served, tmp_path: Path) -> Callable[[str], Path]:
+    def save(name: str) -> Path:
+        save_model(served(name), tmp_path / "model", report=REPORT)
+        return tmp_path / "model"
+
+    return save
+
+
+def test_it_holds_its_proof_its_bundle_and_the_code_that_runs_it(saved: Callable[[str], Path], served: Served) -> None:
+    folder = saved("generator")
+    done = subprocess.run([sys.executable, "-c", BARE, str(folder)], capture_output=True, text=True, cwd=folder.parent)
+    assert done.returncode == 0, done.stderr
+    answers, files = json.loads(done.stdout)
+    expected = open_text_model(served("generator")).answer(["abc", "b"], {"max_new_tokens": 9, "seed": 4})
+    assert answers == expected
+    assert all(Path(file).is_relative_to(folder / "code") for file in files)
+    assert json.loads((folder / "parity.json").read_text()) == REPORT
+    required = [line.partition("==")[0] for line in (folder / "requirements.txt").read_text().splitlines()]
+    assert sorted(required) in (["mlflow", "numpy", "onnxruntime"], ["mlflow", "numpy", "onnxruntime-gpu"])
+    files = {path.name: path.read_bytes() for path in served("generator").iterdir() if path.is_file()}
+    assert {name: (folder / "data" / "bundle" / name).read_bytes() for name in files} == files
+
+
+@pytest.mark.parametrize("name", ["generator", "classifier", pytest.param("translator", marks=pytest.mark.slow)])
+def test_the_signature_and_its_example_are_of_texts(name: str, saved: Callable[[str], Path], served: Served) -> None:
+    model = load(saved(name))
+    of_bundle = open_text_model(served(name))
+    signature = model.metadata.signature
+    assert [str(kind) for kind in signature.inputs.input_types()] == ["DataType.string"]
+    assert signature.outputs.input_names() == list(of_bundle.outputs)
+    params = {spec.name: spec.default for spec in signature.params or []}
+    assert params == {name: getattr(of_bundle.Options(), name) for name in of_bundle.option_types()}
+    example = model.input_example
+    assert model.predict(example) == of_bundle.answer([of_bundle.example])
+    assert model.predict(pd.DataFrame({"any name": ["abc"]})) == of_bundle.answer(["abc"])
+    with pytest.raises(MlflowException, match="Failed to enforce schema"):
+        model.predict([])
+
+
+@pytest.mark.slow
+def test_an_encoder_without_classes_takes_arrays(saved: Callable[[str], Path], served: Served) -> None:
+    model, tokens = load(saved("masked")), np.array([[3, 4, 5, 6], [6, 5, 4, 3]])
+    expected = Bundle(served("masked")).encode(tokens, np.ones((2, 4), dtype=np.bool_))["logits"]
+    assert np.array_equal(model.predict(tokens), expected)
+    assert model.metadata.signature.outputs.inputs[0].shape == (-1, -1, expected.shape[2])
+    assert model.predict(model.input_example).shape == (1, 1, expected.shape[2])

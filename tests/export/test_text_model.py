@@ -1,0 +1,106 @@
+"""Texts in, texts out: what the commands and the runner say, for every kind of bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from export.toys import TOKENIZER
+from seqlab.decoding import Repetition, Sampling
+from seqlab.decoding.translate import SourceReader, translate
+from seqlab_export.runner import Bundle, BundleRunner
+from seqlab_export.text_model import GenerateOptions, open_text_model
+
+Served = Callable[[str], Path]
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch's exporter
+
+TEXTS = ["abc", "fed a cab", "b"]
+
+
+def test_a_prompt_is_continued_whatever_the_others_are(served: Served) -> None:
+    model, runner = open_text_model(served("generator")), BundleRunner(served("generator"))
+    options = {"max_new_tokens": 12, "temperature": 0.7, "top_k": 5, "seed": 3, "repetition_penalty": 1.2}
+    expected = [
+        runner.generate_text(
+            text,
+            max_new_tokens=12,
+            sampling=Sampling(temperature=0.7, top_k=5, seed=3),
+            repetition=Repetition(penalty=1.2),
+        )
+        for text in TEXTS
+    ]
+    assert [answer["text"] for answer in model.answer(TEXTS, options)] == expected
+    assert model.answer(TEXTS, options | {"seed": 4}) != model.answer(TEXTS, options)
+    assert model.answer(TEXTS[1:2], options) == [{"text": expected[1]}]
+    assert model.answer([""], {"max_new_tokens": 3}) and model.answer([], {}) == []
+
+
+def test_every_option_of_generate_changes_something(served: Served) -> None:
+    model = open_text_model(served("generator"))
+    other = {
+        "max_new_tokens": 5,
+        "temperature": 0.0,
+        "top_k": 1,
+        "top_p": 0.1,
+        "min_p": 1.0,
+        "seed": 9,
+        "repetition_penalty": 9.0,
+        "no_repeat_ngram": 1,
+    }
+    assert set(other) == set(model.option_types()) == set(GenerateOptions.__dataclass_fields__)
+    plain = model.answer(TEXTS)
+    assert all(model.answer(TEXTS, {name: value}) != plain for name, value in other.items())
+
+
+def test_a_source_is_translated(served: Served) -> None:
+    model, runner = open_text_model(served("translator")), BundleRunner(served("translator"))
+    reader = SourceReader(runner.begin, runner.source_tokenizer, runner.tokenizer, runner.manifest.seq_len)
+    options: dict[str, Any] = {"beams": 3, "length_penalty": 0.5, "prefix": "ab"}
+    expected = [best[0] for best in translate(reader, TEXTS, **options)]
+    assert [answer["text"] for answer in model.answer(TEXTS, options)] == expected
+    assert all(text.startswith("ab") for text in expected)
+
+
+def test_a_text_is_classified(served: Served) -> None:
+    model, bundle = open_text_model(served("classifier")), Bundle(served("classifier"))
+    for text, answer in zip(TEXTS, model.answer(TEXTS), strict=True):
+        chances = dict(zip(bundle.manifest.labels, bundle.probabilities(text).tolist(), strict=True))
+        assert answer == {"label": max(chances, key=chances.__getitem__), "probability": max(chances.values())}
+
+
+def test_each_word_is_tagged(served: Served) -> None:
+    model, bundle = open_text_model(served("tagger")), Bundle(served("tagger"))
+    for text, answer in zip(TEXTS, model.answer(TEXTS), strict=True):
+        places = bundle.probabilities(text).argmax(axis=1)
+        assert answer == {"tags": " ".join(bundle.manifest.labels[place] for place in places)}
+
+
+@pytest.mark.parametrize(
+    ("name", "texts", "options", "message"),
+    [
+        ("generator", ["abc"], {"beams": 2}, "there is no option 'beams'; accepted: repetition_penalty, .*, seed"),
+        ("generator", ["abc"], {"temperature": -1.0}, "temperature must be at least 0"),
+        ("generator", ["abc", None], {}, "text 1 is None, which is no text"),
+        ("translator", ["abc", " "], {}, "text 1 is empty"),
+        ("classifier", [""], {}, "text 0 is empty"),
+        ("classifier", ["abc"], {"seed": 1}, "there is no option 'seed'; accepted: none"),
+    ],
+)
+def test_what_is_refused(name: str, texts: list[Any], options: dict[str, Any], message: str, served: Served) -> None:
+    with pytest.raises(ValueError, match=message):
+        open_text_model(served(name)).answer(texts, options)
+
+
+@pytest.mark.slow
+def test_an_encoder_without_classes_is_not_of_texts(served: Served) -> None:
+    with pytest.raises(ValueError, match="is not of texts: it reads features, or names no classes"):
+        open_text_model(served("masked"))
+
+
+def test_the_example_is_one_that_it_reads(served: Served) -> None:
+    for name in ("generator", "classifier"):
+        model = open_text_model(served(name))
+        assert len(TOKENIZER.encode(model.example)) == 3 and model.answer([model.example])

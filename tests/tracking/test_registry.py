@@ -1,0 +1,95 @@
+"""Versions of a registered model, and its champion."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mlflow.exceptions import MlflowException
+
+from seqlab.tracking import registry
+from seqlab.tracking.registry import model_name, promote, register
+from seqlab.tracking.runs import find_run
+from seqlab.tracking.store import Store, UnreachableError
+from tracking.tiny import make_run
+
+
+def save(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "MLmodel").write_text("flavors: {}\n")
+
+
+def test_each_export_is_a_version_whose_files_are_in_its_run(store: Store) -> None:
+    run, other = (find_run(make_run(store, name), store) for name in ("a", "b"))
+    versions = [register(run, "fp32", save), register(other, "fp32", save), register(run, "int8", save)]
+    assert [(version.model, version.number) for version in versions] == [("tests", 1), ("tests", 2), ("tests", 3)]
+    assert [str(version) for version in versions[1:]] == ["version 2 (b, fp32)", "version 3 (a, int8)"]
+    assert sorted(path.name[:4] for path in (run.artifacts / "models").iterdir()) == ["fp32", "int8"]
+    assert all((path / "MLmodel").is_file() for path in (run.artifacts / "models").iterdir())
+    with store.calls() as client:
+        stored = {int(version.version): version for version in client.search_model_versions("name = 'tests'")}
+        assert {number: version.run_id for number, version in stored.items()} == {1: run.id, 2: other.id, 3: run.id}
+        assert stored[3].tags == {"precision": "int8", "run": "a"}
+        assert Path(client.download_artifacts(run.id, stored[1].source.partition(f"{run.id}/")[2])).is_dir()
+
+
+def test_two_exports_of_one_precision_do_not_share_files(store: Store) -> None:
+    run = find_run(make_run(store, "a"), store)
+    register(run, "fp32", save)
+    register(run, "fp32", save)
+    assert len(list((run.artifacts / "models").iterdir())) == 2
+
+
+def test_the_champion_is_the_newest_version_of_the_run(store: Store) -> None:
+    run, other, bare = (find_run(make_run(store, name), store) for name in ("a", "b", "bare"))
+    first = register(run, "fp32", save)
+    assert promote(run) == (None, first)
+    of_other, newest = register(other, "fp32", save), register(run, "int8", save)
+    assert promote(other) == (first, of_other)
+    assert promote(run) == (of_other, newest)
+    assert newest.uri == "models:/tests@champion"
+    with store.calls() as client:
+        assert client.get_model_version_by_alias("tests", "champion").version == newest.number
+    with pytest.raises(ValueError, match="run bare has no bundle to promote; make one: seqlab export bare --out DIR"):
+        promote(bare)
+
+
+def test_models_of_two_experiments_are_two(store: Store) -> None:
+    here, there = (find_run(make_run(store, name, experiment=f"of {name}/x"), store) for name in ("a", "b"))
+    register(here, "fp32", save)
+    assert register(there, "fp32", save)[:2] == ("of b-x", 1)
+    assert promote(here)[1].model == "of a-x"
+
+
+@pytest.mark.parametrize(
+    ("experiment", "name"), [("lm/gru: one", "lm-gru- one"), ("..", "experiment"), ("/", "-"), ("plain", "plain")]
+)
+def test_a_model_is_named_as_its_experiment(experiment: str, name: str, store: Store) -> None:
+    assert model_name(experiment) == name
+    with store.calls() as client:
+        client.create_registered_model(name)
+
+
+def test_a_failed_save_leaves_nothing(store: Store) -> None:
+    run = find_run(make_run(store, "a"), store)
+
+    def fail(folder: Path) -> None:
+        folder.mkdir()
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="the disk is full"):
+        register(run, "fp32", fail)
+    with store.calls() as client:
+        assert not client.search_registered_models()
+    assert not (run.artifacts / "models").exists()
+
+
+def test_a_server_that_is_gone_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = find_run(make_run(store, "a"), store)
+
+    def gone(*_: object) -> None:
+        raise MlflowException("nobody there", error_code=1)  # INTERNAL_ERROR
+
+    monkeypatch.setattr(registry, "_create_model", gone)
+    with pytest.raises(UnreachableError, match="does not answer: nobody there"):
+        register(run, "fp32", save)
