@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,9 +32,9 @@ def _both_ways() -> partial[Encoder]:
     return partial(Encoder, d_model=8, num_layers=1, mixer=mixer, positions=Learned)
 
 
-def _translator() -> EncoderDecoder:
+def _translator(mixer: Any = AdditiveAttention) -> EncoderDecoder:
     sizes = (TOKENIZER.vocab_size, SOURCE.vocab_size, SEQ_LEN)
-    return EncoderDecoder(*sizes, encoder=_both_ways(), num_layers=1, mixer=AdditiveAttention, positions=Learned)
+    return EncoderDecoder(*sizes, encoder=_both_ways(), num_layers=1, mixer=mixer, positions=Learned)
 
 
 @pytest.fixture(scope="session", name="bundle")
@@ -42,12 +43,18 @@ def _bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
         folder = tmp_path_factory.mktemp("runtime") / name
         if name in ("gru", "attention"):
             return export_toy(toy(*{"gru": (GRU, NoPositions), "attention": (Attention, RoPE)}[name]), folder).folder
-        if name in ("fp16", "int8", "int4"):
-            options = {"tokenizer": TOKENIZER, "seq_len": TARGET_LEN, "precision": name}
-            export_bundle(toy(Attention, RoPE), out=folder, run_id="", commit="", **options)
+        if name in ("fp16", "int8", "int4", "fused"):
+            # onnxruntime's own node takes heads of a multiple of 8 channels.
+            options = {"target": "ort"} if name == "fused" else {"precision": name}
+            model = toy(partial(Attention, num_heads=2), RoPE)
+            export_bundle(model, TOKENIZER, folder, run_id="", commit="", seq_len=TARGET_LEN, **options)
             return folder
         model, options = {
             "translator": lambda: (_translator(), {"tokenizer": TOKENIZER, "source_tokenizer": SOURCE}),
+            "fused translator": lambda: (
+                _translator(partial(Attention, num_heads=1)),
+                {"tokenizer": TOKENIZER, "source_tokenizer": SOURCE, "target": "ort"},
+            ),
             "tagger": lambda: (
                 Tagger(WORDS.vocab_size, 3, SEQ_LEN, encoder=_both_ways()),
                 {"tokenizer": WORDS, "labels": ["O", "B-X", "I-X"]},

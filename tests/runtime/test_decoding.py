@@ -70,13 +70,16 @@ def without_scores(answer: Any) -> Any:
 
 @pytest.mark.parametrize(
     "name",
-    ["gru", "attention", "translator", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fp16", "int8"))],
+    [
+        *("gru", "attention", "fused", "translator"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("fp16", "int8", "fused translator")),
+    ],
 )
 @pytest.mark.parametrize("beams", [False, True], ids=["generate", "beam"])
 @pytest.mark.parametrize("number", [100, pytest.param(2000, marks=pytest.mark.slow)])
 def test_the_same_tokens(name: str, beams: bool, number: int, bundle: Bundle) -> None:
     folder, dice = bundle(name), random.Random(f"{name} {beams} {number}")
-    asked = [question(dice, sources=name == "translator", beams=beams) for _ in range(number)]
+    asked = [question(dice, sources="translator" in name, beams=beams) for _ in range(number)]
     runner = BundleRunner(folder, threads=1)
     found, expected = answers(folder, asked), [of_python(runner, one) for one in asked]
     assert len(found) == number

@@ -73,7 +73,7 @@ def test_a_missing_file(copy: Copy) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"version": 3}, "it has version 3, this program reads version 2"),
+        ({"version": 4}, "it has version 4, this program reads version 3"),
         ({"min_onnxruntime": "99.0"}, "this bundle needs onnxruntime 99.0, here is "),
         ({"tokenizer": "/etc"}, '"/etc" is not a path inside the bundle'),
         ({"golden": "../golden.npz"}, "it gives no sha256 of ../golden.npz"),

@@ -25,6 +25,17 @@ int64_t Product(const std::vector<int64_t>& dims, size_t first, size_t last) {
                          int64_t{1}, std::multiplies<>());
 }
 
+// Of a cache with room for so many keys, in which real tokens stand first, without gaps.
+std::vector<uint8_t> FilledPlaces(const Case& some, int64_t capacity) {
+  std::vector<uint8_t> filled;
+  for (int64_t row = 0; row < kCaseRows; ++row) {
+    const auto begin = some.mask.begin() + row * some.length;
+    const int64_t real = std::accumulate(begin, begin + some.length, int64_t{0});
+    for (int64_t place = 0; place < capacity; ++place) filled.push_back(place < real);
+  }
+  return filled;
+}
+
 }  // namespace
 
 std::vector<Case> Cases(std::optional<int64_t> longest, int64_t least) {
@@ -105,7 +116,7 @@ Numbers Concatenated(const std::vector<Numbers>& parts, size_t axis) {
 std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, const Case& some) {
   if (!info.IsFloat()) return numbers.values;
   int64_t axis = -1;
-  for (const char* time : {"T", "S+T", "M"}) axis = std::max(axis, info.Axis(time));
+  for (const char* time : {"T", "S+T", "M", "C"}) axis = std::max(axis, info.Axis(time));
   std::vector<double> row;
   if (axis < 0) {
     row = numbers.values;
@@ -114,8 +125,9 @@ std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, con
     const std::vector<int64_t>& dims = numbers.dims;
     const auto place = static_cast<size_t>(axis);
     const int64_t outer = Product(dims, 1, place), inner = Product(dims, place + 1, dims.size()), length = dims[place];
+    const std::vector<uint8_t> mask = info.Axis("C") < 0 ? some.mask : FilledPlaces(some, length);
     for (int64_t position = 0; position < dims[0] * length; ++position) {
-      if (some.mask[static_cast<size_t>(position)] == 0) continue;
+      if (mask[static_cast<size_t>(position)] == 0) continue;
       for (int64_t part = 0; part < outer; ++part) {
         const int64_t first = ((position / length * outer + part) * length + position % length) * inner;
         row.insert(row.end(), numbers.values.begin() + first, numbers.values.begin() + first + inner);

@@ -19,7 +19,7 @@ const Graph& StepOf(const Model::Impl& bundle) {
 
 Decoder::Decoder(const Model::Impl& bundle)
     : bundle_(bundle),
-      steps_(StepOf(bundle)),
+      steps_(StepOf(bundle), bundle.manifest.in_place),
       of_model_(WiringOf(bundle.model->info())),
       of_step_(WiringOf(bundle.step->info())) {}
 
@@ -68,8 +68,15 @@ void Decoder::Start(int64_t rows) {
       std::vector<int64_t> dims;
       for (const Dim& dim : entry.dims) {
         const auto* name = std::get_if<std::string>(&dim);
-        if (name != nullptr && *name != "B" && *name != "S") Refuse("state entry ", entry.name, " cannot begin with ", *name);
-        dims.push_back(name == nullptr ? std::get<int64_t>(dim) : *name == "B" ? rows : 0);
+        if (name == nullptr) {
+          dims.push_back(std::get<int64_t>(dim));
+        } else if (*name == "B" || *name == "S") {
+          dims.push_back(*name == "B" ? rows : 0);
+        } else if (*name == "C") {
+          dims.push_back(*bundle_.manifest.max_seq_len);
+        } else {
+          Refuse("state entry ", entry.name, " cannot begin with ", *name);
+        }
       }
       state_.push_back(FilledTensor(entry.dtype, dims, *entry.initial));
     }

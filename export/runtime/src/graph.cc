@@ -89,6 +89,19 @@ Graph::Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder
 
 std::vector<Value> Graph::Run(const std::vector<Value>& inputs) const { return Runs(*this).Run(inputs); }
 
+Runs::Runs(const Graph& graph, const std::vector<std::string>& in_place) : graph_(graph), binding_(graph.session_) {
+  for (const TensorInfo& output : graph.info_.outputs) {
+    int input = -1;
+    for (const std::string& entry : in_place) {
+      if (output.name != "new_state_" + entry) continue;
+      for (size_t place = 0; place < graph.info_.inputs.size(); ++place) {
+        if (graph.info_.inputs[place].name == "state_" + entry) input = static_cast<int>(place);
+      }
+    }
+    places_of_inputs_.push_back(input);
+  }
+}
+
 std::vector<Value> Runs::Run(const std::vector<Value>& inputs) {
   const GraphInfo& info = graph_.info_;
   bound_.resize(inputs.size());
@@ -98,13 +111,20 @@ std::vector<Value> Runs::Run(const std::vector<Value>& inputs) {
     bound_[place] = inputs[place];
   }
   // The outputs of the last run are bound still, and would be written over.
-  for (const TensorInfo& output : info.outputs) {
-    binding_.BindOutput(output.name.c_str(), output.name == "logits" ? graph_.host_ : graph_.device_);
+  for (size_t place = 0; place < info.outputs.size(); ++place) {
+    const char* name = info.outputs[place].name.c_str();
+    if (const int input = places_of_inputs_[place]; input >= 0) {
+      binding_.BindOutput(name, *inputs[static_cast<size_t>(input)]);
+    } else {
+      binding_.BindOutput(name, info.outputs[place].name == "logits" ? graph_.host_ : graph_.device_);
+    }
   }
   graph_.session_.Run(options_, binding_);
   std::vector<Value> outputs;
   for (Ort::Value& output : binding_.GetOutputValues()) {
-    outputs.push_back(std::make_shared<const Ort::Value>(std::move(output)));
+    const int input = places_of_inputs_[outputs.size()];
+    outputs.push_back(input >= 0 ? inputs[static_cast<size_t>(input)]
+                                 : std::make_shared<const Ort::Value>(std::move(output)));
   }
   return outputs;
 }

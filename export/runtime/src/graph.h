@@ -47,7 +47,9 @@ class Graph {
 // Runs of a graph one after the other, of one thread: what stays the same between them is bound once.
 class Runs {
  public:
-  explicit Runs(const Graph& graph) : graph_(graph), binding_(graph.session_) {}
+  // `in_place` are the entries of the state whose new value is written where the old one stands, which must be the
+  // caller's alone.
+  explicit Runs(const Graph& graph, const std::vector<std::string>& in_place = {});
 
   // The outputs in the order of the manifest, of inputs in that order. "logits" come to the host, the others stay on the
   // device, so that they can be the next run's inputs without a copy.
@@ -57,7 +59,8 @@ class Runs {
   const Graph& graph_;
   Ort::RunOptions options_;
   Ort::IoBinding binding_;
-  std::vector<Value> bound_;  // the inputs of the last run
+  std::vector<Value> bound_;           // the inputs of the last run
+  std::vector<int> places_of_inputs_;  // of each output, the input where it is written, or -1
 };
 
 }  // namespace seqlab

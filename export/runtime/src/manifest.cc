@@ -13,10 +13,11 @@ namespace {
 
 constexpr const char* kFileName = "manifest.json";
 constexpr const char* kFormat = "seqlab-bundle";
-constexpr int64_t kVersion = 2;
+constexpr int64_t kVersion = 3;
 constexpr std::array<const char*, 4> kDTypes = {"bool", "int64", "float16", "float32"};
-constexpr std::array<const char*, 6> kDims = {"B", "T", "S", "S+T", "S+1", "M"};
+constexpr std::array<const char*, 7> kDims = {"B", "T", "S", "S+T", "S+1", "M", "C"};
 constexpr std::array<const char*, 4> kPrecisions = {"fp32", "fp16", "int8", "int4"};
+constexpr std::array<const char*, 3> kTargets = {"portable", "ort", "cuda-graph"};
 
 template <size_t N>
 std::string OneOf(const Field& field, const std::array<const char*, N>& accepted) {
@@ -83,6 +84,9 @@ void CheckDecoder(const Manifest& manifest) {
     }
   }
   for (const StateInfo& entry : manifest.state) {
+    if (entry.Axis("C") >= 0 && !manifest.max_seq_len) {
+      Refuse("state entry ", entry.name, " has the dimension C, but there is no max_seq_len");
+    }
     if (!entry.initial && !manifest.encoder) Refuse("state entry ", entry.name, " starts as nothing says");
     if (manifest.encoder && !Has(manifest.encoder->outputs, "state_" + entry.name)) {
       Refuse(manifest.encoder->file, " gives no state_", entry.name);
@@ -139,15 +143,17 @@ Manifest ParseManifest(const std::string& text) {
   if (const Field version = root["version"]; version.Int(0) != kVersion) {
     Refuse("it has version ", version.Int(0), ", this program reads version ", kVersion);
   }
-  root.MustHaveExactly({"format", "version", "opset", "min_onnxruntime", "precision", "vocab_size", "max_seq_len",
-                        "max_source_len", "seq_len", "first_call", "encoder", "model", "step", "state", "tokenizer",
-                        "source_tokenizer", "labels", "golden", "files", "provenance"});
+  root.MustHaveExactly({"format", "version", "opset", "min_onnxruntime", "target", "precision", "vocab_size",
+                        "max_seq_len", "max_source_len", "seq_len", "first_call", "encoder", "model", "step", "taps",
+                        "state", "in_place", "tokenizer", "source_tokenizer", "labels", "golden", "files",
+                        "provenance"});
   const Field provenance = root["provenance"];
   provenance.MustHaveExactly({"run_id", "commit", "seqlab", "torch", "onnxruntime"});
   for (const auto& member : provenance.Members()) member.second.String();
   Manifest manifest;
   manifest.opset = root["opset"].Int(1);
   manifest.min_onnxruntime = root["min_onnxruntime"].String();
+  OneOf(root["target"], kTargets);
   manifest.precision = OneOf(root["precision"], kPrecisions);
   manifest.vocab_size = root["vocab_size"].IntOrNull(1);
   manifest.max_seq_len = root["max_seq_len"].IntOrNull(1);
@@ -158,6 +164,8 @@ Manifest ParseManifest(const std::string& text) {
   manifest.model = ReadGraph(root["model"]);
   manifest.step = ReadGraph(root["step"]);
   manifest.state = ReadState(root["state"]);
+  manifest.in_place = root["in_place"].Strings();
+  if (!root["taps"].IsNull()) root["taps"].MustHaveExactly({"file", "inputs", "outputs"});
   manifest.tokenizer = root["tokenizer"].StringOrNull();
   manifest.source_tokenizer = root["source_tokenizer"].StringOrNull();
   manifest.labels = root["labels"].Strings();

@@ -14,7 +14,7 @@ namespace seqlab {
 
 enum class DType { kBool, kInt64, kFloat16, kFloat32 };
 
-// A number, or one of "B", "T", "S", "S+T", "S+1" and "M".
+// A number, or one of "B", "T", "S", "S+T", "S+1", "M" and "C".
 using Dim = std::variant<int64_t, std::string>;
 
 struct TensorInfo {
@@ -43,6 +43,7 @@ struct Manifest {
   int64_t seq_len = 0, first_call = 1;
   std::optional<GraphInfo> encoder, model, step;
   std::vector<StateInfo> state;
+  std::vector<std::string> in_place;  // entries whose new value `step` may write where the old one stands
   std::optional<std::string> tokenizer, source_tokenizer;
   std::vector<std::string> labels;
   std::string golden;

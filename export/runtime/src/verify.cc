@@ -136,7 +136,9 @@ class Proof {
     }
     for (const TensorInfo* tensor : expected) {
       std::vector<std::string> dims;
-      for (const Dim& dim : tensor->dims) dims.push_back(Shown(dim));
+      for (const Dim& dim : tensor->dims) {
+        dims.push_back(dim == Dim("C") ? std::to_string(*bundle_.manifest.max_seq_len) : Shown(dim));
+      }
       const std::string wanted = Join(Name(tensor->dtype), " ", Shown(dims));
       const auto found = std::find_if(declared.begin(), declared.end(),
                                       [&](const Graph::Declared& some) { return some.name == tensor->name; });

@@ -23,7 +23,8 @@ std::string Whole() {
     files += Join(files.empty() ? "" : ", ", "\"", name, "\": \"", std::string(64, 'a'), "\"");
   }
   return R"({"format": "seqlab-bundle",
-"version": 2,
+"version": 3,
+"target": "portable",
 "opset": 23,
 "min_onnxruntime": "1.30",
 "precision": "fp32",
@@ -36,6 +37,8 @@ std::string Whole() {
 "tokenizer": "tokenizer",
 "source_tokenizer": null,
 "labels": [],
+"taps": null,
+"in_place": [],
 "golden": "golden.npz",
 "state": [{"name": "h", "dtype": "float32", "dims": ["B", 8], "initial": 0.5}],
 "provenance": {"run_id": "", "commit": "", "seqlab": "", "torch": "", "onnxruntime": ""},
@@ -72,8 +75,8 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
     const char *from, *to, *said;
   };
   const Change changes[] = {
-      {"version\": 2", "version\": 3", "it has version 3, this program reads version 2"},
-      {"version\": 2", "version\": \"2\"", "the manifest.version must be a whole number"},
+      {"version\": 3", "version\": 4", "it has version 4, this program reads version 3"},
+      {"version\": 3", "version\": \"3\"", "the manifest.version must be a whole number"},
       {"seqlab-bundle", "zip", "it lacks \"format\": \"seqlab-bundle\""},
       {"\"opset\"", "\"more\": 1, \"opset\"", "the manifest must have exactly format, version, opset"},
       {"vocab_size\": 11", "vocab_size\": null", "it has a decoder and no vocab_size"},
@@ -84,6 +87,8 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
       {"seq_len\": 32", "seq_len\": 99999999999999999999", "the manifest.seq_len must be a whole number"},
       {"seq_len\": 32", "seq_len\": 1e999", "it has a number that is too large for float64"},
       {"fp32", "fp8", "the manifest.precision must be one of fp32"},
+      {"portable", "cuda", "the manifest.target must be one of portable, ort, cuda-graph, got \"cuda\""},
+      {"[\"B\", 8]", "[\"B\", \"C\"]", "state entry h has the dimension C, but there is no max_seq_len"},
       {"1.30", "new", "\"new\" is not a version of onnxruntime"},
       {"int64", "int32", "the manifest.model.inputs[0].dtype must be one of bool, int64"},
       {"[\"B\", \"T\"]", "[\"X\", \"T\"]", "the manifest.model.inputs[0].dims[0] must be one of B, T"},
