@@ -91,6 +91,20 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("target", metavar="RUN")
     verb.add_argument("--out", required=True, metavar="DIR")
     verb.add_argument("--precision", default="fp32", choices=["fp32", "fp16", "bf16", "int8", "int4"])
+    verb.add_argument(
+        "--target",
+        dest="graphs",
+        default="portable",
+        choices=["portable", "ort", "cuda-graph"],
+        help="ort has onnxruntime's own nodes; cuda-graph a step that a CUDA graph can record; default: portable",
+    )
+    verb.add_argument(
+        "--taps",
+        type=lambda names: names.split(","),
+        default=[],
+        metavar="attention,state",
+        help="add a debug twin that gives attention weights and hidden states",
+    )
     _add_provider(verb)
     _add_trust(verb)
     verb.set_defaults(run=verbs.export)

@@ -109,7 +109,9 @@ def export(options: argparse.Namespace) -> int:
     loaded = load_run(options.target, trust=options.trust)
     out = Path(options.out)
     try:
-        report = _export_run(loaded, options.precision, out, provider=options.provider)
+        report = _export_run(
+            loaded, options.precision, out, provider=options.provider, target=options.graphs, taps=options.taps
+        )
     except ParityError as error:
         Console().print(error.report.table())
         print(f"seqlab: {error}", file=sys.stderr)

@@ -14,6 +14,7 @@ from cli.conftest import TINY, Seqlab
 from seqlab.cli import main
 from seqlab.tracking.load import load_run
 from seqlab_data.tokenizers import PretrainedTokenizer
+from seqlab_export.manifest import load_manifest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 transformers = pytest.importorskip("transformers")
@@ -36,11 +37,11 @@ def save(kind: str, folder: Path) -> Any:
     tokenizer.train_from_iterator(["the quick brown fox jumps over the lazy dog"] * 20, trainer)
     shape: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "vocab_size": tokenizer.get_vocab_size()}
     if kind == "gpt2":
-        config = transformers.GPT2Config(n_positions=32, n_embd=24, n_layer=2, n_head=4, **shape)
+        config = transformers.GPT2Config(n_positions=32, n_embd=32, n_layer=2, n_head=4, **shape)
     else:
         config = transformers.LlamaConfig(
             max_position_embeddings=32,
-            hidden_size=24,
+            hidden_size=32,
             intermediate_size=40,
             num_hidden_layers=2,
             num_attention_heads=4,
@@ -57,7 +58,7 @@ def save(kind: str, folder: Path) -> Any:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_imported_model_is_a_run_with_the_same_logits(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     theirs = save(kind, tmp_path / "small")
@@ -69,10 +70,16 @@ def test_an_imported_model_is_a_run_with_the_same_logits(
     tokens = torch.tensor([ids[:32]])
     with torch.inference_mode():
         assert (run.model(tokens)[0] - theirs(tokens).logits).abs().max() < 1e-4
-    options = ["--prompt", "the", "--max-new-tokens", "5"]
+    options = ["--prompt", "the", "--max-new-tokens", "20"]
+    assert main(["export", "small", "--out", "bundle", "--target", "ort", "--taps", "attention,state"]) == 0
+    manifest = load_manifest(tmp_path / "bundle")
+    assert (manifest.target, manifest.in_place) == ("ort", ("0_k", "0_v", "1_k", "1_v"))
+    assert manifest.taps is not None and len(manifest.taps.outputs) == 4
+    capsys.readouterr()
     assert main(["generate", "small", *options]) == 0
-    assert main(["export", "small", "--out", "bundle"]) == 0
+    written = capsys.readouterr().out
     assert main(["generate", "bundle", *options]) == 0
+    assert capsys.readouterr().out == written
 
 
 @pytest.mark.slow
