@@ -21,7 +21,6 @@ from seqlab_export.bundle import export_bundle
 SOURCE = CharTokenizer("uvwxyz ")
 WORDS = WordTokenizer("the cat sat on a mat .")
 SEQ_LEN = 24
-TARGET_LEN = 20
 
 Bundle = Callable[[str], Path]
 """Called with the name of a bundle, which tests must not change."""
@@ -47,7 +46,7 @@ def _bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
             # onnxruntime's own node takes heads of a multiple of 8 channels.
             options = {"target": "ort"} if name == "fused" else {"precision": name}
             model = toy(partial(Attention, num_heads=2), RoPE)
-            export_bundle(model, TOKENIZER, folder, run_id="", commit="", seq_len=TARGET_LEN, **options)
+            export_bundle(model, TOKENIZER, folder, run_id="", commit="", seq_len=SEQ_LEN, **options)
             return folder
         model, options = {
             "translator": lambda: (_translator(), {"tokenizer": TOKENIZER, "source_tokenizer": SOURCE}),
@@ -65,7 +64,7 @@ def _bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
             ),
         }[name]()
         model = randomized(model).float().eval()
-        export_bundle(model, out=folder, run_id="", commit="", seq_len=TARGET_LEN, **options)
+        export_bundle(model, out=folder, run_id="", commit="", seq_len=SEQ_LEN, **options)
         return folder
 
     return cache(make)

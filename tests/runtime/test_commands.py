@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runtime.conftest import Bundle
+from runtime.conftest import SEQ_LEN, Bundle
 from runtime.programs import ENVIRONMENT, LIBRARY, build, run
 from seqlab.cli import main
 from seqlab_export.verify import verify_bundle
@@ -69,6 +69,24 @@ def test_translate(
     numbered = "--n-best" in options
     texts = [f"{one['line']}\t{best['text']}" if numbered else best["text"] for one in shown for best in one["best"]]
     assert "\n".join(texts) + "\n" == done.stdout.decode()
+
+
+def test_a_prefix_counts_as_part_of_the_target(
+    bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A target is at most as long as the model reads, which is as long as those of its training."""
+    arguments = ["translate", str(bundle("translator")), "--prefix"]
+    almost = [*arguments, "a" * (SEQ_LEN - 1)]
+    done = run(*almost, text="u\n")
+    assert done.stdout.decode() == of_python(almost, "u\n", monkeypatch, capsys)
+    assert len(done.stdout) in (SEQ_LEN, SEQ_LEN + 1)
+    whole = [*arguments, "a" * SEQ_LEN]
+    said = f"the prefix has {SEQ_LEN} tokens, a target at most {SEQ_LEN}; shorten it"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"u\n")))
+    assert main(whole) == 2
+    assert capsys.readouterr().err == f"seqlab: {said}\n"
+    done = run(*whole, text="u\n")
+    assert (done.returncode, done.stderr.decode()) == (2, f"seqlab-run: {said}\n")
 
 
 def test_texts_may_be_arguments(bundle: Bundle) -> None:

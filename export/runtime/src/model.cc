@@ -143,11 +143,13 @@ Result<std::vector<std::vector<Translation>>> Session::Translate(const std::vect
       sources.back().push_back(of_source.eos_id());
     }
     const Ids forced = tokenizer.Encode(options.prefix);
+    const auto written = static_cast<int64_t>(forced.size()), most = impl_->bundle().manifest.seq_len;
+    if (written >= most) Refuse("the prefix has ", written, " tokens, a target at most ", most, "; shorten it");
     Ids prompt = {tokenizer.bos_id()};
     prompt.insert(prompt.end(), forced.begin(), forced.end());
     const Rows rows = Padded(sources, "text", false);
     impl_->decoder().ReadSource(rows.Tokens(), rows.Mask());
-    const BeamOptions search = {options.beams, impl_->bundle().manifest.seq_len, options.length_penalty,
+    const BeamOptions search = {options.beams, most - written, options.length_penalty,
                                 options.repetition, {tokenizer.eos_id()}};
     std::vector<std::vector<Translation>> translations;
     for (auto& found : seqlab::BeamSearch(impl_->decoder(), impl_->bundle().manifest,

@@ -22,13 +22,13 @@ class SourceReader(NamedTuple):
     Attributes:
         begin: the decoder that has read source (B, S) int64, source_mask (B, S) bool.
         source_tokenizer, tokenizer: of the source and of the target.
-        max_new_tokens: the most tokens of a target.
+        max_tokens: the most tokens of a target.
     """
 
     begin: Callable[[NDArray[np.int64], NDArray[np.bool_]], BeamDecoder]
     source_tokenizer: TextTokenizer
     tokenizer: TextTokenizer
-    max_new_tokens: int
+    max_tokens: int
 
 
 def translate(
@@ -47,7 +47,7 @@ def translate(
         prefix: each target begins with it.
 
     Raises:
-        ValueError: as `beam_search` does, or a text is longer than the model reads.
+        ValueError: as `beam_search` does, a text is longer than the model reads, or the prefix as long as a target.
     """
     tokenizer, of_source = reader.tokenizer, reader.source_tokenizer
     sources = [[*of_source.encode(text), of_source.eos_id] for text in texts]
@@ -55,11 +55,13 @@ def translate(
     padded = np.zeros(mask.shape, dtype=np.int64)
     padded[mask] = np.concatenate(sources)
     forced = tokenizer.encode(prefix) if prefix else []
+    if len(forced) >= reader.max_tokens:
+        raise ValueError(f"the prefix has {len(forced)} tokens, a target at most {reader.max_tokens}; shorten it")
     found = beam_search(
         reader.begin(padded, mask),
         [[tokenizer.bos_id, *forced]] * len(texts),
         beams=beams,
-        max_new_tokens=reader.max_new_tokens,
+        max_new_tokens=reader.max_tokens - len(forced),
         stop_ids=(tokenizer.eos_id,),
         length_penalty=length_penalty,
         repetition=repetition,
