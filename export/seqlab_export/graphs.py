@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from onnxscript import ir
 from onnxscript.optimizer import optimize_ir
-from torch.export import Dim
+from torch.export import Dim, ExportedProgram
 
 from seqlab.nn.onnx_mode import emit_onnx
 from seqlab_export.compare import traced_len
@@ -75,7 +75,7 @@ def export_graphs(
     with WeightFile(folder) as weights:
         for name, form in forms.items():
             graphs[name] = info = form.info()
-            graph = _capture(form, info, fold_weights=precision in ("int8", "int4"), fused=target == "ort")
+            graph = _to_onnx(form, info, fold_weights=precision in ("int8", "int4"), fused=target == "ort")
             if name == "step":
                 shared = in_place(graph)
             if precision in ("int8", "int4"):
@@ -90,7 +90,12 @@ def export_graphs(
     return Exported(graphs, shared)
 
 
-def _capture(form: Form | TapsForm, info: GraphInfo, *, fold_weights: bool, fused: bool) -> ir.Model:
+def capture(form: Form | TapsForm, info: GraphInfo) -> ExportedProgram:
+    """A form as a program, dynamic in the dimensions that `info` names.
+
+    Raises:
+        ValueError: it cannot be, for every size of these.
+    """
     model: Any = form.model
     longest: int | None = model.max_seq_len
     sizes = {**_TRACED, "T": traced_len(longest)}
@@ -116,10 +121,15 @@ def _capture(form: Form | TapsForm, info: GraphInfo, *, fold_weights: bool, fuse
         dims.append({name: dynamic(tensor) for name, tensor in state.items()})
     try:
         # With gradients, scaled_dot_product_attention is captured differently where its mask has parameters.
-        with emit_onnx(fused=fused), torch.no_grad():
-            program = torch.export.export(form, tuple(examples), dynamic_shapes=tuple(dims), strict=False)
+        with torch.no_grad():
+            return torch.export.export(form, tuple(examples), dynamic_shapes=tuple(dims), strict=False)
     except Exception as error:
         raise ValueError(f"this model cannot be captured as {info.file}: {error}") from error
+
+
+def _to_onnx(form: Form | TapsForm, info: GraphInfo, *, fold_weights: bool, fused: bool) -> ir.Model:
+    with emit_onnx(fused=fused):
+        program = capture(form, info)
     # Outside no_grad a Scan that closes over a tensor of dynamic size cannot be exported.
     with _quiet(), torch.no_grad():
         exported = torch.onnx.export(

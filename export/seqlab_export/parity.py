@@ -26,7 +26,7 @@ from seqlab_export.precision import Precision
 from seqlab_export.prove import BATCH_SIZES, Proof, Runtime
 from seqlab_export.report import Check, share
 from seqlab_export.runner import Provider, open_bundle
-from seqlab_export.torch_runtime import TorchRuntime
+from seqlab_export.torch_runtime import Compiled, TorchRuntime
 from seqlab_export.verify import load_golden
 
 RUNNER = "seqlab-run"
@@ -105,8 +105,9 @@ def parity_of_bundle(name: str, folder: Path, model: Any | None) -> Iterator[Cel
     precision: Any = load_manifest(folder).precision
     empty = Cell(model=name, precision=precision, runtime="")
     runtimes: dict[str, Callable[[], dict[str, Any]]] = {
-        "PyTorch eager": partial(_torch, folder, model, precision, compiled=False),
-        "PyTorch compiled": partial(_torch, folder, model, precision, compiled=True),
+        "PyTorch eager": partial(_torch, folder, model, precision, compiled=None),
+        "PyTorch compiled": partial(_torch, folder, model, precision, compiled="jit"),
+        "AOTInductor, C++ loader": partial(_torch, folder, model, precision, compiled="ahead"),
         "onnxruntime CPU, Python": partial(_onnxruntime, folder, "cpu"),
         "onnxruntime CPU, C++": partial(_cpp, folder, "cpu"),
         "onnxruntime CUDA, Python": partial(_onnxruntime, folder, "cuda"),
@@ -122,7 +123,7 @@ def parity_of_bundle(name: str, folder: Path, model: Any | None) -> Iterator[Cel
             yield replace(empty, runtime=runtime, missing=f"unsupported: {_sentence(error)}")
 
 
-def _torch(folder: Path, model: Any | None, precision: Precision, *, compiled: bool) -> dict[str, Any]:
+def _torch(folder: Path, model: Any | None, precision: Precision, *, compiled: Compiled | None) -> dict[str, Any]:
     if precision in ("int8", "int4"):
         raise ValueError(f"PyTorch has no {precision} layers here; its error simulates them and is the budget")
     if model is None:

@@ -5,20 +5,27 @@ B batch, T tokens given, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch._dynamo import config as dynamo_config
+from torch._inductor import aoti_compile_and_package, aoti_load_package
 
 from seqlab.attention.cache import with_capacity
 from seqlab.mixer import State
 from seqlab_export.forms import forms_of, stays
+from seqlab_export.graphs import capture
+from seqlab_export.manifest import GraphInfo
 from seqlab_export.precision import Precision, in_dtype
 from seqlab_export.runner import ArrayDecoder
 from seqlab_export.runner import State as ArrayState
+
+Compiled = Literal["jit", "ahead"]
 
 
 class TorchRuntime(ArrayDecoder):
@@ -28,20 +35,33 @@ class TorchRuntime(ArrayDecoder):
         model: in evaluation mode; is copied.
         precision: fp32 or fp16.
         capacity: of its caches; None = they grow.
-        compiled: by `torch.compile`, for every length at once. Where it gives up on a shape and would run eagerly, it
-            raises.
+        compiled: "jit", by `torch.compile`, for every length at once; where it gives up on a shape and would run
+            eagerly, it raises. "ahead", by AOTInductor, whose C++ loader runs it. None = not.
+
+    Raises:
+        ValueError: AOTInductor cannot compile it.
     """
 
     def __init__(
-        self, model: Any, precision: Precision = "fp32", *, capacity: int | None = None, compiled: bool = False
+        self, model: Any, precision: Precision = "fp32", *, capacity: int | None = None, compiled: Compiled | None = None
     ) -> None:
         self.model, self.capacity = in_dtype(model, precision), capacity
         forms: dict[str, Any] = forms_of(self.model, capacity)
         self.settings = dynamo_config.patch(recompile_limit=64, fail_on_recompile_limit_hit=True)
         self.infos = {name: form.info() for name, form in forms.items()}
-        self.forms = {name: torch.compile(form, dynamic=True) if compiled else form for name, form in forms.items()}
+        self.forms = {name: self._compiled(form, self.infos[name], compiled) for name, form in forms.items()}
         self.vocab_size, self.max_seq_len = getattr(self.model, "vocab_size", 0), self.model.max_seq_len
         self._first: ArrayState | None = None
+
+    @staticmethod
+    def _compiled(form: Any, info: GraphInfo, compiled: Compiled | None) -> Callable[..., Any]:
+        if compiled == "ahead":
+            with TemporaryDirectory() as folder:
+                package = aoti_compile_and_package(capture(form, info), package_path=f"{folder}/form.pt2")
+                loaded: Callable[..., Any] = aoti_load_package(package)
+                return loaded
+        compiled_form: Callable[..., Any] = torch.compile(form, dynamic=True) if compiled == "jit" else form
+        return compiled_form
 
     @torch.no_grad()
     def encode(self, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_]) -> ArrayState:
