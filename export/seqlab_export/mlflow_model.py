@@ -11,7 +11,6 @@ import json
 import warnings
 from dataclasses import fields
 from importlib.metadata import packages_distributions, version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from seqlab_export.manifest import load_manifest
 from seqlab_export.runner import Bundle, Provider
+from seqlab_export.sources import source_folders
 from seqlab_export.text_model import TextModel, open_text_model, reads_text
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def save_model(bundle: Path, folder: Path, *, report: dict[str, Any], provider: 
             folder,
             loader_module=__name__,
             data_path=str(bundle),
-            code_paths=[_folder(package) for package in ("seqlab", "seqlab_data", "seqlab_export")],
+            code_paths=[str(folder) for folder in source_folders()],
             signature=signature,
             input_example=example,
             pip_requirements=_requirements(bundle),
@@ -118,12 +118,6 @@ def _of_arrays(bundle: Bundle) -> tuple[ModelSignature, Any]:
     )
     example = np.ones([max(dim, 1) for dim in given.shape], dtype=given.type)
     return ModelSignature(Schema([given]), Schema([logits])), example
-
-
-def _folder(package: str) -> str:
-    spec = find_spec(package)
-    assert spec is not None and spec.origin is not None
-    return str(Path(spec.origin).parent)
 
 
 def _requirements(bundle: Path) -> list[str]:

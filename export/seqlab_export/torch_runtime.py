@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch._dynamo import config as dynamo_config
 from torch._inductor import aoti_compile_and_package, aoti_load_package
+from torch.utils._pytree import tree_map
 
 from seqlab.attention.cache import with_capacity
 from seqlab.mixer import State
@@ -43,7 +44,12 @@ class TorchRuntime(ArrayDecoder):
     """
 
     def __init__(
-        self, model: Any, precision: Precision = "fp32", *, capacity: int | None = None, compiled: Compiled | None = None
+        self,
+        model: Any,
+        precision: Precision = "fp32",
+        *,
+        capacity: int | None = None,
+        compiled: Compiled | None = None,
     ) -> None:
         self.model, self.capacity = in_dtype(model, precision), capacity
         forms: dict[str, Any] = forms_of(self.model, capacity)
@@ -59,7 +65,8 @@ class TorchRuntime(ArrayDecoder):
             with TemporaryDirectory() as folder:
                 package = aoti_compile_and_package(capture(form, info), package_path=f"{folder}/form.pt2")
                 loaded: Callable[..., Any] = aoti_load_package(package)
-                return loaded
+            # It reads tensors as they lay when it was compiled, and does not check how they lie.
+            return lambda *given: loaded(*tree_map(torch.Tensor.contiguous, given))
         compiled_form: Callable[..., Any] = torch.compile(form, dynamic=True) if compiled == "jit" else form
         return compiled_form
 

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from seqlab import __version__, inference, verbs
+from seqlab import __version__, inference, release, verbs
 
 LIGHTNING_VERBS = {
     "fit": "train a model",
@@ -90,6 +90,7 @@ def _parser() -> argparse.ArgumentParser:
     verb = parsers.add_parser("export", help="write a run as an ONNX bundle that is proven equal to it")
     verb.add_argument("target", metavar="RUN")
     verb.add_argument("--out", required=True, metavar="DIR")
+    verb.add_argument("--format", default="bundle", choices=["bundle", "triton"], help="triton: a model repository")
     verb.add_argument("--precision", default="fp32", choices=["fp32", "fp16", "bf16", "int8", "int4"])
     verb.add_argument(
         "--target",
@@ -111,7 +112,7 @@ def _parser() -> argparse.ArgumentParser:
 
     verb = parsers.add_parser("promote", help="make a run's newest bundle the champion of its experiment's model")
     verb.add_argument("target", metavar="RUN")
-    verb.set_defaults(run=verbs.promote)
+    verb.set_defaults(run=release.promote)
 
     verb = parsers.add_parser("verify", help="prove a bundle again; exit code 1 if it fails")
     verb.add_argument("bundle", metavar="DIR")

@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import shlex
 import sys
+import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seqlab.tracking.load import LoadedRun
-    from seqlab.tracking.registry import Version
-    from seqlab.tracking.runs import TrackedRun
     from seqlab_export.parity import Cell
 
 
@@ -103,67 +101,32 @@ def import_hf(options: argparse.Namespace) -> int:
 def export(options: argparse.Namespace) -> int:
     from rich.console import Console
 
+    from seqlab.release import check_new, log_bundle, write_repository
     from seqlab.tracking.load import load_run
     from seqlab_export.bundle import ParityError
 
-    loaded = load_run(options.target, trust=options.trust)
     out = Path(options.out)
-    try:
-        report = _export_run(
-            loaded, options.precision, out, provider=options.provider, target=options.graphs, taps=options.taps
-        )
-    except ParityError as error:
-        Console().print(error.report.table())
-        print(f"seqlab: {error}", file=sys.stderr)
-        return 1
-    Console().print(report.table())
-    print(f"Bundle {out} · next: {_next_command(out)}")
-    version = _register(out, loaded.run_id, report.to_dict(), options.provider)
+    check_new(out)
+    loaded = load_run(options.target, trust=options.trust)
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = out if options.format == "bundle" else Path(folder) / "bundle"
+        try:
+            report = _export_run(
+                loaded, options.precision, bundle, provider=options.provider, target=options.graphs, taps=options.taps
+            )
+        except ParityError as error:
+            Console().print(error.report.table())
+            print(f"seqlab: {error}", file=sys.stderr)
+            return 1
+        Console().print(report.table())
+        if options.format == "bundle":
+            print(f"Bundle {out} · next: {_next_command(out)}")
+        else:
+            write_repository(bundle, out, loaded.config.get("experiment", "seqlab"), provider=options.provider)
+            print(f"Model repository {out} · next: tritonserver --model-repository={out}")
+        version = log_bundle(bundle, loaded.run_id, report.to_dict(), provider=options.provider)
     if version is not None:
         print(f"Model {version.model} {version} · next: seqlab promote {options.target}")
-    return 0
-
-
-def _register(bundle: Path, run_id: str | None, report: dict[str, Any], provider: Any) -> Version | None:
-    """Logs a bundle to its run as a version of the run's model, where the run is in this store.
-
-    What the store cannot do is a warning: the bundle is there.
-    """
-    from mlflow.exceptions import MlflowException
-
-    from seqlab.tracking import registry
-    from seqlab_export.manifest import load_manifest
-    from seqlab_export.mlflow_model import save_model
-
-    precision, save = load_manifest(bundle).precision, partial(save_model, bundle, report=report, provider=provider)
-    try:
-        run = _stored_run(run_id)
-        return None if run is None else registry.register(run, precision, save)
-    except (OSError, MlflowException) as error:
-        print(f"seqlab: the bundle is written, but is no version of its run's model: {error}", file=sys.stderr)
-        return None
-
-
-def _stored_run(run_id: str | None) -> TrackedRun | None:
-    """The run, where it is in this store."""
-    from seqlab.tracking.runs import find_run
-    from seqlab.tracking.store import Store
-
-    if run_id and Store().exists:
-        with contextlib.suppress(ValueError):
-            return find_run(run_id)
-    return None
-
-
-def promote(options: argparse.Namespace) -> int:
-    from seqlab.tracking import registry
-    from seqlab.tracking.runs import find_run
-
-    run = find_run(options.target)
-    before, now = registry.promote(run)
-    serve = shlex.join(["mlflow", "models", "serve", "-m", now.uri, "--env-manager", "local"])
-    next_command = f"MLFLOW_TRACKING_URI={shlex.quote(run.store.uri)} {serve}"
-    print(f"Champion of {now.model}: {now}; before: {before or 'none'} · next: {next_command}")
     return 0
 
 
