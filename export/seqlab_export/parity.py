@@ -16,7 +16,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import onnxruntime  # type: ignore[import-untyped]
 
 from seqlab_export.bundle import ParityError
@@ -145,9 +144,7 @@ def _measured(folder: Path, runtime: Runtime, **options: Any) -> dict[str, Any]:
     checks = [*proof.values()]
     if proof.manifest.model is not None:
         checks += proof.greedy()
-    kl, same = proof.divergence()
-    distribution = {"kl": float(kl.mean()), "kl_p99": float(np.quantile(kl, 0.99)), "top1": float(same.mean())}
-    return _of_checks(checks) | distribution
+    return _of_checks(checks) | proof.distribution()
 
 
 def _cpp(folder: Path, provider: str) -> dict[str, Any]:
@@ -162,8 +159,8 @@ def _cpp(folder: Path, provider: str) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         raise ValueError(done.stderr.strip())
-    checks = [Check(**check) for check in json.loads(done.stdout)["checks"]]
-    return _of_checks(checks)
+    report = json.loads(done.stdout)
+    return _of_checks([Check(**check) for check in report["checks"]]) | (report["divergence"] or {})
 
 
 def _of_checks(checks: list[Check]) -> dict[str, Any]:

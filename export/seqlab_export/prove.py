@@ -82,6 +82,11 @@ class Proof:
         for row, (ok, note) in enumerate(compare(actual, expected)):
             yield Check(kind="greedy", subject=f"prompt {row}", ok=ok, note=note)
 
+    def distribution(self) -> dict[str, float]:
+        """Of `divergence`: mean `kl` and 99th percentile `kl_p99`, and the share `top1` of the same likeliest."""
+        kl, same = self.divergence()
+        return {"kl": float(kl.mean()), "kl_p99": float(np.quantile(kl, 0.99)), "top1": float(same.mean())}
+
     def divergence(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """At each place where logits were kept whole, the Kullback-Leibler divergence in nats of the runtime's
         distribution from the reference's, and whether both have the same likeliest token or class."""

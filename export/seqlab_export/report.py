@@ -45,6 +45,7 @@ class Report:
         options: what the provider was told.
         onnxruntime: its version.
         precision: the bundle's.
+        divergence: as of `Proof.distribution`, where all is well.
     """
 
     provider: str
@@ -52,6 +53,7 @@ class Report:
     onnxruntime: str
     checks: list[Check] = field(default_factory=list)
     precision: str = "fp32"
+    divergence: dict[str, float] | None = None
 
     @property
     def ok(self) -> bool:
@@ -88,6 +90,11 @@ class Report:
         lines = [f"{check.kind}: {check.subject}: {check.note}" for check in self.failures]
         more = [f"and {len(lines) - 10} more"] if len(lines) > 10 else []
         notes = [f"{check.kind}: {check.subject}: {check.note}" for check in self.checks if check.ok and check.note]
+        if self.divergence is not None:
+            kl, top1 = max(self.divergence["kl"], 0.0), self.divergence["top1"]
+            notes.append(
+                f"KL from the float64 distribution {kl:.1e} nats, the likeliest the same at {top1:.1%} of places."
+            )
         table.caption = "\n".join([*lines[:10], *more, *notes, "Errors are relative to the RMS of the reference."])
         table.caption_justify = "left"
         return table

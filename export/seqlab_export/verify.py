@@ -51,6 +51,8 @@ def verify_bundle(folder: Path | str, *, provider: Provider = "cpu") -> Report:
         report.checks += proof.values()
         if report.ok and manifest.model is not None:
             report.checks += proof.greedy()
+        if report.ok:
+            report.divergence = proof.distribution()
     return report
 
 

@@ -52,6 +52,17 @@ def test_the_model_itself_is_within_the_budget_and_another_is_not(shared: Shared
     assert 1e-13 < kl.mean() < 1e-6
 
 
+@pytest.mark.slow
+def test_aotinductor_is_within_the_budget_where_it_compiles(shared: Shared) -> None:
+    """The step reads what the sequence has written, which lies as the runtime left it."""
+    model, folder, _ = shared("attention")
+    runtime = TorchRuntime(model, compiled="ahead")
+    checks = [*Proof(runtime, load_manifest(folder), load_golden(folder), batch_sizes=[5]).values()]
+    assert {check.kind for check in checks} == {"prefill", "chunks", "step"} and all(check.ok for check in checks)
+    with pytest.raises(ValueError, match="cannot be captured as model.onnx"):
+        TorchRuntime(shared("gru").model, compiled="ahead")
+
+
 def test_divergence_is_that_of_the_distributions(shared: Shared) -> None:
     """Of logits that a hand may work out: the reference is sure by 3 to 1, the runtime by 1 to 1."""
     model, folder, _ = shared("gru")

@@ -120,7 +120,8 @@ def test_verify_makes_the_same_checks(name: str, bundle: Bundle) -> None:
         assert {**ours, "error": 0, "largest": 0, "limit": 0} == {**theirs, "error": 0, "largest": 0, "limit": 0}
         for number in ("error", "largest", "limit"):
             assert ours[number] == (theirs[number] and pytest.approx(theirs[number], rel=1e-9, abs=1e-12))
-    assert {**found, "checks": []} == {**expected, "checks": []}
+    assert found["divergence"] == pytest.approx(expected["divergence"], rel=1e-6, abs=1e-12)
+    assert {**found, "checks": [], "divergence": 0} == {**expected, "checks": [], "divergence": 0}
     assert b"prefill" in run("verify", bundle("gru")).stdout
 
 

@@ -9,6 +9,7 @@
 #include "cases.h"
 #include "decode.h"
 #include "decoder.h"
+#include "divergence.h"
 #include "error.h"
 #include "npz.h"
 
@@ -118,6 +119,22 @@ class Proof {
       }
       report_.checks.push_back(check);
     }
+  }
+
+  void MeasureDivergence() {
+    const NpyArray &inputs = Golden("whole/inputs"), &expected = Golden("whole/logits");
+    const int64_t rows = inputs.dims.at(0), length = inputs.dims.at(1);
+    const Case whole{"whole", length, std::vector<uint8_t>(static_cast<size_t>(rows * length), 1)};
+    Value logits;
+    if (bundle_.model == nullptr) {
+      logits = Encode(whole, 0, rows)[0];
+    } else {
+      Decoder decoder(bundle_);
+      StartFrom(decoder, "whole", 0, rows);
+      decoder.Start(rows);
+      logits = decoder.Run(*bundle_.model, {rows, length, {inputs.values.begin(), inputs.values.end()}, whole.mask});
+    }
+    report_.divergence = DivergenceFrom(expected.values, Doubles(logits), expected.dims.back());
   }
 
  private:
@@ -273,7 +290,7 @@ bool Report::ok() const {
 Result<Report> Verify(const std::string& folder, const OpenOptions& options) {
   return Guarded([&] {
     const Manifest manifest = LoadManifest(folder);
-    Report report{options.provider, "", manifest.precision, {}};
+    Report report{options.provider, "", manifest.precision, {}, {}};
     const auto damage = FindDamage(folder, manifest);
     for (const auto& file : manifest.files) {
       const auto found = damage.find(file.first);
@@ -287,9 +304,11 @@ Result<Report> Verify(const std::string& folder, const OpenOptions& options) {
     proof.CheckSignatures();
     if (!report.ok()) return report;
     if (bundle.encoder != nullptr) proof.CheckEncoder();
-    if (bundle.model == nullptr) return report;
-    for (const char* form : {"prefill", "chunks", "step"}) proof.CheckDecoder(form);
-    if (report.ok()) proof.CheckGreedy();
+    if (bundle.model != nullptr) {
+      for (const char* form : {"prefill", "chunks", "step"}) proof.CheckDecoder(form);
+      if (report.ok()) proof.CheckGreedy();
+    }
+    if (report.ok()) proof.MeasureDivergence();
     return report;
   });
 }

@@ -26,11 +26,17 @@ json ToJson(const Report& report) {
     checks.push_back(std::move(one));
   }
   const json options = report.provider == "cuda" ? json{{"use_tf32", "0"}} : json::object();
+  json divergence;
+  if (report.divergence) {
+    const Divergence& found = *report.divergence;
+    divergence = {{"kl", Finite(found.kl)}, {"kl_p99", Finite(found.kl_p99)}, {"top1", found.top1}};
+  }
   return {{"ok", report.ok()},
           {"provider", report.provider},
           {"options", options},
           {"onnxruntime", report.onnxruntime},
           {"checks", checks},
+          {"divergence", divergence},
           {"precision", report.precision}};
 }
 
@@ -51,6 +57,10 @@ void PrintSummary(const Report& report) {
     if (largest > 0) std::printf("%3.0f%% of the limit, largest error %.1e, ", 100 * nearest, largest);
     std::printf(failed > 0 ? "%d failed\n" : "ok\n", failed);
     first = last;
+  }
+  if (report.divergence) {
+    std::printf("distribution: KL %.1e nats, the likeliest the same at %.1f%% of places\n",
+                std::max(report.divergence->kl, 0.0), 100 * report.divergence->top1);
   }
   for (const Check& check : report.checks) {
     if (!check.note.empty()) std::printf("%s: %s: %s\n", check.kind.c_str(), check.subject.c_str(), check.note.c_str());

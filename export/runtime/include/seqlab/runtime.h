@@ -230,9 +230,16 @@ struct Check {
   std::optional<Errors> errors;  // where numbers were compared
 };
 
+// How far a runtime's distributions of a token or class are from float64's, where all logits were kept.
+struct Divergence {
+  double kl = 0.0, kl_p99 = 0.0;  // mean and 99th percentile, in nats
+  double top1 = 0.0;              // the share of places at which the likeliest is the same
+};
+
 struct Report {
   std::string provider, onnxruntime, precision;
   std::vector<Check> checks;
+  std::optional<Divergence> divergence;  // where all is well so far
 
   // Whether something was checked and everything is as it should be.
   bool ok() const;
