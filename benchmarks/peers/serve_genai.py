@@ -11,7 +11,7 @@ import onnxruntime_genai as og
 def main() -> None:
     config = og.Config(sys.argv[1])
     settings = {"intra_op_num_threads": int(sys.argv[2])}
-    config.overlay(json.dumps({"model": {"eos_token_id": -1, "decoder": {"session_options": settings}}}))
+    config.overlay(json.dumps({"model": {"decoder": {"session_options": settings}}}))
     model = og.Model(config)
     print("ready", flush=True)
     for line in sys.stdin:
