@@ -9,11 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from runtime.conftest import SEQ_LEN, Bundle
 from runtime.programs import ENVIRONMENT, LIBRARY, build, run
 from seqlab.cli import main
+from seqlab.decoding import beam_search
+from seqlab_export.runner import BundleRunner
 from seqlab_export.verify import verify_bundle
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -127,13 +130,26 @@ def test_verify_makes_the_same_checks(name: str, bundle: Bundle) -> None:
 
 def test_bench_measures(bundle: Bundle) -> None:
     options = ["--prompt-tokens", "5", "--new-tokens", "20", "--runs", "2"]
-    for name in ("gru", "translator"):
+    # A target begins with bos alone.
+    for name, positions in {"gru": [4, 8, 16], "translator": [2, 4, 8, 16]}.items():
         shown = json.loads(run("bench", bundle(name), "--json", *options).stdout)
         ranks = [shown["token_ms"][rank] for rank in ("p50", "p90", "p99")]
         assert 0 < ranks[0] <= ranks[1] <= ranks[2]
-        assert [part["from"] for part in shown["token_ms_by_position"]] == [4, 8, 16]
+        assert [part["from"] for part in shown["token_ms_by_position"]] == positions
+        assert len(shown["later_token_ms"]) == 2 * 19
         assert shown["first_token_ms"] > 0 and shown["tokens_per_second"] > 0 and shown["peak_memory_mb"] > 1
     assert b"tokens a second" in run("bench", bundle("gru"), *options).stdout
+
+
+def test_bench_writes_batches_and_beams(bundle: Bundle) -> None:
+    options = ["--prompt-tokens", "5", "--new-tokens", "20", "--runs", "1", "--batch", "3"]
+    shown = json.loads(run("bench", bundle("translator"), "--json", "--beams", "2", *options).stdout)
+    runner = BundleRunner(bundle("translator"), threads=1)
+    source = np.array(shown["sources"])
+    read = runner.begin(source, np.ones(source.shape, dtype=np.bool_))
+    found = beam_search(read, shown["prompts"], beams=2, max_new_tokens=20)
+    assert shown["written"] == [hypotheses[0].tokens for hypotheses in found]
+    assert shown["tokens_per_second"] > 0 and "token_ms" not in shown
 
 
 def test_info_says_what_runs_it(bundle: Bundle) -> None:

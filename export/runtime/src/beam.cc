@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <numeric>
 
 #include "decode.h"
 #include "error.h"
@@ -31,13 +30,10 @@ class Search {
       for (int64_t beam = 0; beam < options_.beams; ++beam) going.emplace_back(beam, 0);
       return going;
     }
-    const std::vector<double> totals = Totals(logits, first_row);
     std::vector<double> scores;
-    const std::vector<int64_t> best = Best(totals);
-    for (size_t rank = 0; rank < best.size(); ++rank) {
-      const double total = totals[best[rank]];
-      if (static_cast<int64_t>(going.size()) == options_.beams || !std::isfinite(total)) break;
-      const int64_t beam = best[rank] / logits.dims[1], token = best[rank] % logits.dims[1];
+    const std::vector<Candidate> best = Best(logits, first_row);
+    for (size_t rank = 0; rank < best.size() && static_cast<int64_t>(going.size()) < options_.beams; ++rank) {
+      const auto& [total, beam, token] = best[rank];
       const bool stops = std::count(options_.stop_ids.begin(), options_.stop_ids.end(), token) > 0;
       if (!stops && !last) {
         going.emplace_back(beam, token);
@@ -70,32 +66,42 @@ class Search {
   }
 
  private:
-  std::vector<double> Totals(const Array& logits, int64_t first_row) const {
-    std::vector<double> totals;
+  // A continuation: the sum of its log-probabilities, the beam that it continues, and its token.
+  struct Candidate {
+    double total;
+    int64_t beam, token;
+  };
+
+  // As many as can matter, the best first; of equal ones the earlier beam's, then the lower token's. None has a total that
+  // is not finite.
+  std::vector<Candidate> Best(const Array& logits, int64_t first_row) const {
+    const auto stops = static_cast<int64_t>(options_.stop_ids.size());
+    const auto most = static_cast<size_t>(options_.beams * (1 + stops));
+    std::vector<Candidate> best;
     for (int64_t beam = 0; beam < options_.beams; ++beam) {
-      std::vector<double> row = Row(logits, first_row + beam);
+      if (scores_[beam] == kNever) continue;
+      const std::vector<double> row = LogProbabilities(logits, first_row, beam);
+      for (size_t token = 0; token < row.size(); ++token) {
+        const double total = scores_[beam] + row[token];
+        if (!(total > (best.size() < most ? kNever : best.back().total))) continue;
+        const auto place = std::upper_bound(best.begin(), best.end(), total,
+                                            [](double one, const Candidate& other) { return one > other.total; });
+        best.insert(place, {total, beam, static_cast<int64_t>(token)});
+        if (best.size() > most) best.pop_back();
+      }
+    }
+    return best;
+  }
+
+  std::vector<double> LogProbabilities(const Array& logits, int64_t first_row, int64_t beam) const {
+    std::vector<double> row = Row(logits, first_row + beam);
+    if (options_.repetition.penalty != 1 || options_.repetition.ngram) {
       Ids text = prompt_;
       text.insert(text.end(), tokens_[beam].begin(), tokens_[beam].end());
       Apply(options_.repetition, text, row);
-      LogSoftmax(row);
-      for (const double score : row) totals.push_back(scores_[beam] + score);
     }
-    return totals;
-  }
-
-  // As many places as can matter, the largest first, of equal ones the earlier; NaN is last.
-  std::vector<int64_t> Best(const std::vector<double>& totals) const {
-    const auto stops = static_cast<int64_t>(options_.stop_ids.size());
-    const int64_t count = std::min<int64_t>(options_.beams * (1 + stops), static_cast<int64_t>(totals.size()));
-    std::vector<int64_t> places(totals.size());
-    std::iota(places.begin(), places.end(), 0);
-    std::partial_sort(places.begin(), places.begin() + count, places.end(), [&](int64_t a, int64_t b) {
-      const bool a_is_nan = std::isnan(totals[a]), b_is_nan = std::isnan(totals[b]);
-      if (a_is_nan || b_is_nan) return a_is_nan == b_is_nan ? a < b : b_is_nan;
-      return totals[a] != totals[b] ? totals[a] > totals[b] : a < b;
-    });
-    places.resize(count);
-    return places;
+    LogSoftmax(row);
+    return row;
   }
 
   const Ids& prompt_;

@@ -28,6 +28,8 @@ struct TextOptions {
 };
 
 struct BenchOptions {
+  int64_t batch = 1;
+  int64_t beams = 1;
   int64_t prompt_tokens = 16;
   int64_t new_tokens = 128;
   int64_t runs = 5;

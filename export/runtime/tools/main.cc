@@ -77,7 +77,9 @@ int Main(int argc, char** argv) {
   classify.add_option("texts", text.texts, "texts; without them, the lines of stdin");
   add("verify", "prove a bundle again; exit code 1 if it fails", [&] { return RunVerify(common); });
   CLI::App& measure = add("bench", "how fast a bundle writes", [&] { return RunBench(common, bench); });
-  measure.add_option("--prompt-tokens", bench.prompt_tokens, "read before the first token; default: 16");
+  measure.add_option("--batch", bench.batch, "texts that are written together; default: 1");
+  measure.add_option("--beams", bench.beams, "1 is greedy; default: 1");
+  measure.add_option("--prompt-tokens", bench.prompt_tokens, "read before the first token, of a source if there is one; default: 16");
   measure.add_option("--new-tokens", bench.new_tokens, "written in each run; default: 128");
   measure.add_option("--runs", bench.runs, "after one to warm up; default: 5");
   add("info", "what a bundle is, and the onnxruntime that runs it", [&] { return RunInfo(common); });

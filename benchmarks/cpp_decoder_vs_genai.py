@@ -1,0 +1,146 @@
+"""A decoder of Llama's shape through `seqlab-run`, against onnxruntime-genai with the same weights.
+
+python benchmarks/cpp_decoder_vs_genai.py
+
+onnxruntime-genai's model builder does not know GPT-2, so both run a Llama: 6 layers, d 512, 23M parameters. It brings
+onnxruntime along, in an environment of its own. Batch 1, greedy, tokens/s of 16 prompt tokens and 128 new ones, at 1
+and at 2 threads, in turns; the tokens are compared too.
+"""
+
+from __future__ import annotations
+
+import statistics
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import torch
+from peers.contest import (
+    BUILD,
+    Server,
+    UnavailableError,
+    agreement,
+    bench,
+    bundle,
+    environment,
+    in_turns,
+    program,
+    ratio,
+    show,
+)
+from tokenizers import Tokenizer, models
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers.utils.logging import disable_progress_bar
+
+from seqlab.attention import Attention
+from seqlab.models import DecoderLM
+from seqlab.models.pretrained import read_pretrained
+from seqlab.nn import Block, RMSNorm, SwiGLU
+from seqlab_export.precision import Precision
+
+LAYERS, WIDTH, HEADS, INNER, VOCAB, LENGTH = 6, 512, 8, 1376, 8000, 512
+PROMPT, NEW, ROUNDS, WANTED = 16, 128, 9, 1.0
+PRECISIONS: tuple[Precision, ...] = ("fp32", "int4")
+
+
+def checkpoint() -> Path:
+    folder = BUILD / "benchmarks" / "llama"
+    if (folder / "tokenizer.json").is_file():
+        return folder
+    torch.manual_seed(0)
+    disable_progress_bar()
+    config = LlamaConfig(
+        vocab_size=VOCAB, hidden_size=WIDTH, intermediate_size=INNER, num_hidden_layers=LAYERS, initializer_range=0.05,
+        num_attention_heads=HEADS, num_key_value_heads=HEADS, max_position_embeddings=LENGTH, tie_word_embeddings=True,
+        bos_token_id=1, eos_token_id=2, pad_token_id=0,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        for weights in model.parameters():
+            # Norms that are not all the same: no two tensors are one.
+            if weights.dim() == 1:
+                weights.add_(0.05 * torch.randn_like(weights))
+    model.save_pretrained(folder)
+    # The builder wants a tokenizer; both are asked by ids.
+    words = Tokenizer(models.WordLevel({str(token): token for token in range(VOCAB)}, unk_token="3"))
+    PreTrainedTokenizerFast(
+        tokenizer_object=words, pad_token="0", bos_token="1", eos_token="2", unk_token="3"
+    ).save_pretrained(folder)
+    return folder
+
+
+def ours(folder: Path) -> DecoderLM:
+    model = DecoderLM(
+        VOCAB,
+        LENGTH,
+        d_model=WIDTH,
+        num_layers=LAYERS,
+        mixer=partial(Attention, num_heads=HEADS, bias=False),
+        block=partial(Block, norm=partial(RMSNorm, eps=1e-6), ffn=partial(SwiGLU, d_ff=INNER)),
+    )
+    model.load_state_dict(read_pretrained(folder).weights)
+    return model
+
+
+def build_theirs(python: Path, pretrained: Path, precision: str) -> Path:
+    """Theirs, by its own builder, which needs torch and transformers and runs in this environment."""
+    out = BUILD / "benchmarks" / f"llama-genai-{precision}"
+    if not (out / "genai_config.json").is_file():
+        builder = next(python.parents[1].glob("lib/python3*/site-packages/onnxruntime_genai/models/builder.py"))
+        command = [sys.executable, str(builder), "-i", str(pretrained), "-o", str(out), "-p", precision, "-e", "cpu"]
+        done = subprocess.run([*command, "-c", str(out / "cache")], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise UnavailableError(f"not run: onnxruntime-genai's builder fails: {done.stderr.splitlines()[-1]}")
+    return out
+
+
+def compare(threads: int, runtime: Path, bundles: dict[str, Path], peers: dict[str, Server]) -> None:
+    question: dict[str, object] = {"new_tokens": NEW}
+    written: dict[str, list[list[int]]] = {}
+
+    def of_bundle(name: str) -> float:
+        found = bench(runtime, bundles[name], threads, prompt_tokens=PROMPT, new_tokens=NEW)
+        question["prompts"], written[name] = found["prompts"], found["written"]
+        return float(found["tokens_per_second"])
+
+    def of_peer(name: str) -> float:
+        answer = peers[name].ask(question)
+        written[name] = answer["written"]
+        return NEW / float(answer["seconds"])
+
+    contestants = {name: partial(of_bundle, name) for name in bundles} | {
+        name: partial(of_peer, name) for name in peers
+    }
+    measured = in_turns(contestants, ROUNDS)
+    rows = [[name, f"{statistics.median(values):,.0f}", "", ""] for name, values in measured.items()]
+    for precision in PRECISIONS:
+        pair = f"seqlab {precision}", f"genai {precision}"
+        rows.append([" / ".join(pair), "", ratio(measured, *pair), str(WANTED)])
+    show(f"{threads} thread(s), {ROUNDS} rounds", ["", "tokens/s", "ratio", "wanted"], rows)
+    print(f"in fp32: {agreement(written['seqlab fp32'], written['genai fp32'])}", flush=True)
+
+
+def main() -> None:
+    runtime = program("seqlab-run")
+    python = environment("genai", "onnxruntime-genai==0.18.0")
+    pretrained = checkpoint()
+    theirs = {precision: build_theirs(python, pretrained, precision) for precision in PRECISIONS}
+    model = ours(pretrained)
+    print(f"{sum(weights.numel() for weights in model.parameters()) / 1e6:.1f}M parameters")
+    bundles = {f"seqlab {precision}": bundle(model, VOCAB, "llama", precision, LENGTH) for precision in PRECISIONS}
+    for threads in (1, 2):
+        peers = {
+            f"genai {name}": Server(python, "serve_genai.py", folder, threads=threads)
+            for name, folder in theirs.items()
+        }
+        compare(threads, runtime, bundles, peers)
+        for server in peers.values():
+            server.close()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UnavailableError as reason:
+        print(f"cpp_decoder_vs_genai: {reason}")

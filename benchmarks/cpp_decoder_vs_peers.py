@@ -1,0 +1,151 @@
+"""A decoder of GPT-2's shape through `seqlab-run`, against transformers and CTranslate2 with the same weights.
+
+python benchmarks/cpp_decoder_vs_peers.py
+
+Batch 1, greedy, tokens/s of 16 prompt tokens and 128 new ones, at 1 and at 2 threads. Each program loads once and they
+take turns (`seqlab-run bench` loads anew, and warms up, each time). The tokens are compared too.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from peers.contest import (
+    BUILD,
+    Server,
+    UnavailableError,
+    agreement,
+    bench,
+    bundle,
+    environment,
+    in_turns,
+    program,
+    ratio,
+    show,
+)
+from transformers import GPT2Config, GPT2LMHeadModel
+from transformers.utils.logging import disable_progress_bar
+
+from seqlab.attention import Attention
+from seqlab.models import DecoderLM
+from seqlab.models.pretrained import read_pretrained
+from seqlab.positions import Learned
+
+LAYERS, WIDTH, HEADS, VOCAB, LENGTH = 6, 512, 8, 8000, 512
+PROMPT, NEW, ROUNDS = 16, 128, 9
+# What is wanted of ours over theirs, and by how much.
+WANTED = [
+    ("seqlab fp32", "transformers", 1.8),
+    ("seqlab fp32", "CTranslate2 fp32", 1.0),
+    ("seqlab int8", "transformers", 4.0),
+    ("seqlab int8", "CTranslate2 int8", 0.9),
+    ("seqlab int4", "seqlab int8", 1.0),
+]
+
+
+def checkpoint() -> Path:
+    """GPT-2's initial weights, wider, with biases and norms that are not all the same: texts vary, and no two tensors
+    are one."""
+    folder = BUILD / "benchmarks" / "gpt2"
+    if (folder / "model.safetensors").is_file():
+        return folder
+    torch.manual_seed(0)
+    disable_progress_bar()
+    model = GPT2LMHeadModel(
+        GPT2Config(
+            vocab_size=VOCAB, n_positions=LENGTH, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, initializer_range=0.05,
+            bos_token_id=1, eos_token_id=2,
+        )
+    )  # fmt: skip
+    with torch.no_grad():
+        for weights in model.parameters():
+            if weights.dim() == 1:
+                weights.add_(0.05 * torch.randn_like(weights))
+    model.save_pretrained(folder)
+    return folder
+
+
+def ours(folder: Path) -> DecoderLM:
+    model = DecoderLM(
+        VOCAB, LENGTH, d_model=WIDTH, num_layers=LAYERS, mixer=partial(Attention, num_heads=HEADS), positions=Learned
+    )
+    model.load_state_dict(read_pretrained(folder).weights)
+    return model
+
+
+def write_for_ctranslate2(model: DecoderLM, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    np.savez(folder / "weights.npz", positions=weights["positions.table.weight"], **weights)
+    shape = {"layers": LAYERS, "heads": HEADS, "vocab_size": VOCAB, "activation": "GELUTanh", "translates": False}
+    (folder / "shape.json").write_text(json.dumps(shape))
+
+
+def compare(threads: int, runtime: Path, bundles: dict[str, Path], peers: Callable[[int], dict[str, Server]]) -> None:
+    question: dict[str, object] = {"new_tokens": NEW}
+    written: dict[str, list[list[int]]] = {}
+
+    def of_bundle(name: str) -> float:
+        found = bench(runtime, bundles[name], threads, prompt_tokens=PROMPT, new_tokens=NEW)
+        question["prompts"], written[name] = found["prompts"], found["written"]
+        return float(found["tokens_per_second"])
+
+    def of_peer(name: str) -> float:
+        answer = servers[name].ask(question)
+        written[name] = answer["written"]
+        return NEW / float(answer["seconds"])
+
+    servers = peers(threads)
+    contestants = {name: partial(of_bundle, name) for name in bundles} | {
+        name: partial(of_peer, name) for name in servers
+    }
+    measured = in_turns(contestants, ROUNDS)
+    for server in servers.values():
+        server.close()
+    rates = [[name, f"{statistics.median(values):,.0f}"] for name, values in measured.items()]
+    show(f"tokens/s, {threads} thread(s), median of {ROUNDS} rounds", ["program", "tokens/s"], rates)
+    rows = [[a, b, ratio(measured, a, b), str(wanted)] for a, b, wanted in WANTED if b in measured]
+    show(f"ratios, {threads} thread(s)", ["ours", "theirs", "median (lowest to highest)", "wanted"], rows)
+    for name in ("transformers", "CTranslate2 fp32"):
+        if name in written:
+            print(f"seqlab fp32 and {name}: {agreement(written['seqlab fp32'], written[name])}")
+
+
+def main() -> None:
+    runtime = program("seqlab-run")
+    pretrained = checkpoint()
+    model = ours(pretrained)
+    print(f"{sum(weights.numel() for weights in model.parameters()) / 1e6:.1f}M parameters")
+    bundles = {
+        f"seqlab {precision}": bundle(model, VOCAB, "gpt2", precision, LENGTH) for precision in ("fp32", "int8", "int4")
+    }
+    converted = BUILD / "benchmarks" / f"{bundles['seqlab fp32'].name}-ctranslate2"
+    write_for_ctranslate2(model, converted)
+
+    def peers(threads: int) -> dict[str, Server]:
+        servers = {"transformers": Server(sys.executable, "serve_transformers.py", pretrained, threads=threads)}
+        try:
+            python = environment("ctranslate2", "ctranslate2==4.8.5")
+        except UnavailableError as reason:
+            print(f"CTranslate2: {reason}")
+            return servers
+        for name, kind in (("fp32", "float32"), ("int8", "int8")):
+            servers[f"CTranslate2 {name}"] = Server(python, "serve_ctranslate2.py", converted, kind, threads=threads)
+        return servers
+
+    for threads in (1, 2):
+        compare(threads, runtime, bundles, peers)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except UnavailableError as reason:
+        print(f"cpp_decoder_vs_peers: {reason}")
