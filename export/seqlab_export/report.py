@@ -93,7 +93,7 @@ class Report:
         if self.divergence is not None:
             kl, top1 = max(self.divergence["kl"], 0.0), self.divergence["top1"]
             notes.append(
-                f"KL from the float64 distribution {kl:.1e} nats, the likeliest the same at {top1:.1%} of places."
+                f"KL from float64's distribution {kl:.1e} nats, the likeliest the same at {top1:.1%} of places."
             )
         table.caption = "\n".join([*lines[:10], *more, *notes, "Errors are relative to the RMS of the reference."])
         table.caption_justify = "left"
