@@ -22,6 +22,7 @@ from rich.table import Table
 from seqlab_data.tokenizers import CharTokenizer
 from seqlab_export.bundle import export_bundle
 from seqlab_export.precision import Precision
+from seqlab_export.target import Target
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
@@ -49,7 +50,9 @@ def program(target: str) -> Path:
     return next(place for place in places if place.is_file())
 
 
-def bundle(model: Any, vocab_size: int, name: str, precision: Precision, seq_len: int) -> Path:
+def bundle(
+    model: Any, vocab_size: int, name: str, precision: Precision, seq_len: int, target: Target = "portable"
+) -> Path:
     """The proven bundle of a model, from an earlier run where neither the model nor the code has changed since."""
     digest = hashlib.sha256()
     for folder in ("platform", "datamodules", "export/seqlab_export"):
@@ -57,13 +60,20 @@ def bundle(model: Any, vocab_size: int, name: str, precision: Precision, seq_len
             digest.update(file.read_bytes())
     for weights in model.state_dict().values():
         digest.update(weights.numpy().tobytes())
-    out = BUILD / "benchmarks" / f"{name}-{precision}-{digest.hexdigest()[:12]}"
+    out = BUILD / "benchmarks" / f"{name}-{precision}-{target}-{digest.hexdigest()[:12]}"
     if not out.is_dir():
         print(f"writing and proving {out.relative_to(ROOT)}, once; it takes minutes", file=sys.stderr, flush=True)
         characters = "".join(map(chr, range(0x4E00, 0x4E00 + vocab_size - 4)))
         tokenizer = CharTokenizer(characters)
         export_bundle(
-            model, tokenizer, out, run_id="benchmark", commit="benchmark", seq_len=seq_len, precision=precision
+            model,
+            tokenizer,
+            out,
+            run_id="benchmark",
+            commit="benchmark",
+            seq_len=seq_len,
+            precision=precision,
+            target=target,
         )
     return out
 
