@@ -20,7 +20,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
 
-KINDS = ["gpt2", "llama"]
+KINDS = [pytest.param("gpt2", marks=pytest.mark.slow), "llama"]
 
 
 def save(kind: str, folder: Path) -> Any:
