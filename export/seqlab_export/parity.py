@@ -84,8 +84,8 @@ def parity_of_model(
             try:
                 export(precision, folder)
             except ValueError as error:
-                kind = "failed" if isinstance(error, ParityError) else "unsupported"
-                yield Cell(model=name, precision=precision, runtime="every", missing=f"{kind}: {error}", ok=False)
+                kind, ok = ("failed", False) if isinstance(error, ParityError) else ("unsupported", None)
+                yield Cell(model=name, precision=precision, runtime="every", missing=f"{kind}: {error}", ok=ok)
             else:
                 for cell in parity_of_bundle(name, folder, model):
                     scored: dict[str, Any] = {"onnxruntime CPU, Python": BundleModel(folder, model)}

@@ -123,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
 
     verb = parsers.add_parser("parity", help="prove models in every precision on every runtime")
     verb.add_argument("--models", nargs="+", required=True, metavar="CONFIG", help="configs, untrained, or runs")
-    verb.add_argument("--precisions", nargs="+", default=["fp32", "fp16", "int8", "int4"], metavar="NAME")
+    verb.add_argument("--precisions", nargs="+", default=["fp32", "fp16", "bf16", "int8", "int4"], metavar="NAME")
     verb.add_argument("--out", metavar="DIR", help="folder of parity.md and parity.json; default: they are not written")
     _add_trust(verb)
     verb.set_defaults(run=verbs.parity)

@@ -198,7 +198,8 @@ def parity(options: argparse.Namespace) -> int:
 
     quiet()
     for precision in options.precisions:
-        check_precision(precision)
+        if precision != "bf16":  # whose cell says why it is empty
+            check_precision(precision)
     cells: list[Cell] = []
     for name in options.models:
         if name in config_names() or name.endswith(".yaml"):
