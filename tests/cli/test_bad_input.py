@@ -53,6 +53,7 @@ def test_fit_says_in_one_sentence_what_is_wrong(
     assert not list(tmp_path.glob("mlruns/*/*")), "a refused fit leaves no run"
 
 
+@pytest.mark.slow
 def test_as_typed_there_is_one_sentence_and_the_traceback_only_for_debugging(seqlab: Seqlab) -> None:
     args = ("fit", "--config", "lm/gru", "--model.model.positions", "RoPE")
     assert len(seqlab(*args, code=2).stderr.strip().splitlines()) == 1

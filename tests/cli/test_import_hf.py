@@ -20,7 +20,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
 
-KINDS = [pytest.param("gpt2", marks=pytest.mark.slow), "llama"]
+KINDS = ["gpt2", "llama"]
 
 
 def save(kind: str, folder: Path) -> Any:
@@ -56,6 +56,7 @@ def save(kind: str, folder: Path) -> Any:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_imported_model_is_a_run_with_the_same_logits(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -42,6 +42,7 @@ def kill_a_fit(folder: Path) -> None:
         fit.communicate()
 
 
+@pytest.mark.slow
 def test_a_killed_fit_is_marked_and_continued(seqlab: Seqlab, tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     kill_a_fit(tmp_path)
     quick = inside(tmp_path)

@@ -52,6 +52,7 @@ class Notes(Callback):
 '''
 
 
+@pytest.mark.slow
 def test_ddp_makes_one_run_and_sees_each_window_once(
     seqlab: Seqlab, tmp_path: Path, inside: Callable[[Path], Seqlab]
 ) -> None:

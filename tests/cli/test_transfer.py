@@ -24,6 +24,7 @@ def weights(folder: Path, run: str, seqlab: Seqlab) -> dict[str, torch.Tensor]:
 
 
 # Lightning's advice for longer fits.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_an_encoder_goes_from_one_task_to_another(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     lines = [" ".join([*(WORDS[(i * k) % 7] for k in range(1, 6)), f"n{i}"]) for i in range(1, 200)]

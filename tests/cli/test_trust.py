@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from cli.conftest import TINY, Seqlab
 
 PLUG_IN = '''
@@ -18,6 +20,7 @@ class Mine(GRU):
 '''
 
 
+@pytest.mark.slow
 def test_a_plug_in_needs_no_registration_and_trust_to_load(seqlab: Seqlab, tmp_path: Path) -> None:
     (tmp_path / "my_mixers.py").write_text(PLUG_IN, encoding="utf-8")
     seqlab("fit", "--config", "lm/gru", *TINY, "--model.model.mixer=my_mixers.Mine", "--run_name=mine")

@@ -20,17 +20,14 @@ from seqlab.recurrence import GRU, LSTM, RNN
 from tolerances import TOLERANCE, assert_close
 
 Pair = tuple[MixerCase, PositionCase]
-ENCODINGS = ("alibi", "learned", "shaw", "t5")
-RECURRENCES = ("cbow", "gated-delta-net", "gru", "lru", "lstm", "mamba", "rwkv7", "slstm")
+IN_EVERY_RUN = {("attention-grouped", "alibi"), ("gru", "none"), ("lru", "none"), ("lstm", "none")}
 
 
 def in_every_run(pair: Pair) -> bool:
-    """Each place where an encoding acts, on grouped attention; each kind of state without one. An export takes seconds:
-    the others are slow, and docs/conformance.md measures all pairs."""
+    """A bias on the scores, a gated and a linear recurrence. An export takes seconds: the others are slow, and
+    docs/conformance.md measures all pairs."""
     mixer, positions = pair
-    if mixer.name == "attention-grouped":
-        return positions.name in ENCODINGS
-    return (mixer.name, positions.name) in {("latent", "rope"), *((name, "none") for name in RECURRENCES)}
+    return (mixer.name, positions.name) in IN_EVERY_RUN
 
 
 PAIRS = [pytest.param(p, id=pair_name(p), marks=[] if in_every_run(p) else pytest.mark.slow) for p in CAUSAL_PAIRS]

@@ -95,7 +95,8 @@ def test_inputs_are_quantised_as_onnx_says() -> None:
 @pytest.mark.parametrize(
     ("name", "precision"),
     [
-        ("attention", "int8"),
+        ("gru", "int8"),
+        pytest.param("attention", "int8", marks=pytest.mark.slow),
         pytest.param("attention", "fp16", marks=pytest.mark.slow),
         pytest.param("attention", "int4", marks=pytest.mark.slow),
         pytest.param("lstm", "fp16", marks=pytest.mark.slow),

@@ -45,6 +45,7 @@ def test_the_example_is_built_on_the_installed_library(installed: Path, bundle: 
     assert lines == [f"likeliest: {runner.tokenizer.decode([best])}", *(f"written: {text}" for text in written)]
 
 
+@pytest.mark.slow
 def test_the_installed_program_runs(installed: Path, bundle: Bundle) -> None:
     """And is the one that was built, which needs no library of the build folder."""
     installed_program = installed / "bin" / "seqlab-run"
