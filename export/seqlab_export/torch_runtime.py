@@ -5,6 +5,7 @@ B batch, T tokens given, V vocabulary.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from copy import copy
 from tempfile import TemporaryDirectory
@@ -62,7 +63,8 @@ class TorchRuntime(ArrayDecoder):
     @staticmethod
     def _compiled(form: Any, info: GraphInfo, compiled: Compiled | None) -> Callable[..., Any]:
         if compiled == "ahead":
-            with TemporaryDirectory() as folder:
+            with TemporaryDirectory() as folder, warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of its own calls
                 package = aoti_compile_and_package(capture(form, info), package_path=f"{folder}/form.pt2")
                 loaded: Callable[..., Any] = aoti_load_package(package)
             # It reads tensors as they lay when it was compiled, and does not check how they lie.
