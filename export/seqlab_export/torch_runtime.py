@@ -64,7 +64,7 @@ class TorchRuntime(ArrayDecoder):
     def _compiled(form: Any, info: GraphInfo, compiled: Compiled | None) -> Callable[..., Any]:
         if compiled == "ahead":
             with TemporaryDirectory() as folder, warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # of its own calls
+                warnings.simplefilter("ignore")  # its own, of what it calls
                 package = aoti_compile_and_package(capture(form, info), package_path=f"{folder}/form.pt2")
                 loaded: Callable[..., Any] = aoti_load_package(package)
             # It reads tensors as they lay when it was compiled, and does not check how they lie.
