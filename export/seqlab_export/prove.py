@@ -152,19 +152,23 @@ class Proof:
             note = f"the shapes and what they should be: {shapes}"
             return Check(kind=kind, subject=subject, ok=False, note=note)
         torch_error = self.golden[f"{case}/torch/{group}"].item()
-        errors = relative_errors(actual, expected, names)
-        found = rms(errors)
         most = 0.0 if group == "counters" else limit(torch_error, self.manifest.precision)
-        return Check(
-            kind=kind,
-            subject=subject,
-            ok=found <= most,
-            note="" if found <= most else f"RMS error {found:.2e}, more than {most:.2e}",
-            error=found,
-            torch_error=torch_error,
-            limit=most,
-            largest=float(np.abs(errors).max()),
-        )
+        return judged(kind, subject, relative_errors(actual, expected, names), torch_error, most)
+
+
+def judged(kind: str, subject: str, errors: NDArray[np.float64], torch_error: float, most: float) -> Check:
+    """Whether the RMS of relative errors is at most `most`, where PyTorch's own is `torch_error`."""
+    found = rms(errors)
+    return Check(
+        kind=kind,
+        subject=subject,
+        ok=found <= most,
+        note="" if found <= most else f"RMS error {found:.2e}, more than {most:.2e}",
+        error=found,
+        torch_error=torch_error,
+        limit=most,
+        largest=float(np.abs(errors).max()),
+    )
 
 
 def _log_softmax(logits: NDArray[np.generic]) -> NDArray[np.float64]:

@@ -24,6 +24,7 @@ from seqlab_export.forms import example, forms_of, longest_input, num_tokens
 from seqlab_export.golden import OtherOrder
 from seqlab_export.manifest import GraphInfo, TensorInfo
 from seqlab_export.precision import Precision, in_dtype
+from seqlab_export.prove import judged
 from seqlab_export.report import Check
 from seqlab_export.runner import Provider, open_session
 
@@ -142,18 +143,8 @@ def check_taps(
             mask = inputs["source_mask" if "M" in output.dims and "T" not in output.dims else "pad_mask"]
             theirs, ours, *torchs = ({"": select(some[output.name], output, mask)} for some in (expected, found, *own))
             torch_error = max(rms(relative_errors(some, theirs, [""])) for some in torchs)
-            errors = relative_errors(ours, theirs, [""])
-            error, most = rms(errors), limit(torch_error, precision)
-            yield Check(
-                kind="taps",
-                subject=f"length {length}, {output.name}",
-                ok=error <= most,
-                note="" if error <= most else f"RMS error {error:.2e}, more than {most:.2e}",
-                error=error,
-                torch_error=torch_error,
-                limit=most,
-                largest=float(np.abs(errors).max()),
-            )
+            errors, subject = relative_errors(ours, theirs, [""]), f"length {length}, {output.name}"
+            yield judged("taps", subject, errors, torch_error, limit(torch_error, precision))
 
 
 def _longest(model: Any) -> int | None:
