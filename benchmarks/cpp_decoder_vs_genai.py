@@ -21,10 +21,9 @@ from peers.contest import (
     Server,
     UnavailableError,
     agreement,
-    bench,
     bundle,
+    decode_in_turns,
     environment,
-    in_turns,
     program,
     ratio,
     show,
@@ -96,23 +95,7 @@ def build_theirs(python: Path, pretrained: Path, precision: str) -> Path:
 
 
 def compare(threads: int, runtime: Path, bundles: dict[str, Path], peers: dict[str, Server]) -> None:
-    question: dict[str, object] = {"new_tokens": NEW}
-    written: dict[str, list[list[int]]] = {}
-
-    def of_bundle(name: str) -> float:
-        found = bench(runtime, bundles[name], threads, prompt_tokens=PROMPT, new_tokens=NEW)
-        question["prompts"], written[name] = found["prompts"], found["written"]
-        return float(found["tokens_per_second"])
-
-    def of_peer(name: str) -> float:
-        answer = peers[name].ask(question)
-        written[name] = answer["written"]
-        return NEW / float(answer["seconds"])
-
-    contestants = {name: partial(of_bundle, name) for name in bundles} | {
-        name: partial(of_peer, name) for name in peers
-    }
-    measured = in_turns(contestants, ROUNDS)
+    measured, written = decode_in_turns(runtime, bundles, peers, threads, ROUNDS, prompt_tokens=PROMPT, new_tokens=NEW)
     rows = [[name, f"{statistics.median(values):,.0f}", "", ""] for name, values in measured.items()]
     for precision in PRECISIONS:
         pair = f"seqlab {precision}", f"genai {precision}"

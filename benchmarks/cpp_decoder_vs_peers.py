@@ -22,10 +22,9 @@ from peers.contest import (
     Server,
     UnavailableError,
     agreement,
-    bench,
     bundle,
+    decode_in_turns,
     environment,
-    in_turns,
     program,
     ratio,
     show,
@@ -95,24 +94,10 @@ def compare(
     threads: int, runtime: Path, bundles: dict[str, Path], peers: Callable[[int], dict[str, Server]]
 ) -> dict[str, float]:
     """The median tokens/s of each."""
-    question: dict[str, object] = {"new_tokens": NEW}
-    written: dict[str, list[list[int]]] = {}
-
-    def of_bundle(name: str) -> float:
-        found = bench(runtime, bundles[name], threads, prompt_tokens=PROMPT, new_tokens=NEW)
-        question["prompts"], written[name] = found["prompts"], found["written"]
-        return float(found["tokens_per_second"])
-
-    def of_peer(name: str) -> float:
-        answer = servers[name].ask(question)
-        written[name] = answer["written"]
-        return NEW / float(answer["seconds"])
-
     servers = peers(threads)
-    contestants = {name: partial(of_bundle, name) for name in bundles} | {
-        name: partial(of_peer, name) for name in servers
-    }
-    measured = in_turns(contestants, ROUNDS)
+    measured, written = decode_in_turns(
+        runtime, bundles, servers, threads, ROUNDS, prompt_tokens=PROMPT, new_tokens=NEW
+    )
     for server in servers.values():
         server.close()
     rates = [[name, f"{statistics.median(values):,.0f}"] for name, values in measured.items()]

@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,32 @@ def in_turns(contestants: Mapping[str, Callable[[], float]], rounds: int) -> dic
             if turn >= 0:
                 measured[name].append(value)
     return measured
+
+
+def decode_in_turns(
+    runtime: Path, bundles: Mapping[str, Path], servers: Mapping[str, Server], threads: int, rounds: int, **options: int
+) -> tuple[dict[str, list[float]], dict[str, list[list[int]]]]:
+    """The tokens/s of bundles and peers that continue one prompt, round by round, and what each wrote.
+
+    Args:
+        options: `prompt_tokens` and `new_tokens`.
+    """
+    question: dict[str, object] = {"new_tokens": options["new_tokens"]}
+    written: dict[str, list[list[int]]] = {}
+
+    def of_bundle(name: str) -> float:
+        found = bench(runtime, bundles[name], threads, **options)
+        question["prompts"], written[name] = found["prompts"], found["written"]
+        return float(found["tokens_per_second"])
+
+    def of_peer(name: str) -> float:
+        answer = servers[name].ask(question)
+        written[name] = answer["written"]
+        return options["new_tokens"] / float(answer["seconds"])
+
+    contestants = {name: partial(of_bundle, name) for name in bundles}
+    contestants |= {name: partial(of_peer, name) for name in servers}
+    return in_turns(contestants, rounds), written
 
 
 def ratio(measured: Mapping[str, list[float]], ours: str, theirs: str) -> str:
