@@ -153,9 +153,10 @@ def _may_fold(node: ir.Node) -> bool | None:
 
 
 def _must_fold(node: ir.Node) -> bool | None:
-    """True where a weight is transposed: only what is constant is quantised."""
-    given = node.inputs[0] if node.op_type == "Transpose" else None
-    return True if given is not None and given.const_value is not None else None
+    """True where weights are transposed or joined: only what is constant is quantised."""
+    if node.op_type not in ("Transpose", "Concat"):
+        return None
+    return True if all(given is not None and given.const_value is not None for given in node.inputs) else None
 
 
 def _declare(graph: ir.Model, info: GraphInfo, max_seq_len: int | None) -> None:

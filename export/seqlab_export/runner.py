@@ -260,8 +260,8 @@ def open_session(path: Path, provider: Provider, threads: int | None = None) -> 
     check_provider(provider)
     settings = ort.SessionOptions()
     settings.log_severity_level = 3
-    # Threads that wait by spinning halve the speed where another program is busy.
-    settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Between two nodes a thread spins rather than sleeps; for longer it would keep other programs from the processor.
+    settings.add_session_config_entry("session.intra_op.spin_duration_us", "50")
     if threads is not None:
         settings.intra_op_num_threads = threads
     try:

@@ -16,11 +16,21 @@ from onnxscript import ir
 
 from export.test_defects import edited, failed, start_one_later, with_attribute
 from export.toys import TOKENIZER, Shared, toy
-from seqlab.attention import Attention, DeltaNet, GatedDeltaNet, LatentAttention, LinearAttention, Mamba2, Retention
+from seqlab.attention import (
+    Attention,
+    DeltaNet,
+    GatedDeltaNet,
+    LatentAttention,
+    LinearAttention,
+    Mamba2,
+    OutputGate,
+    QueryKeyNorm,
+    Retention,
+)
 from seqlab.decoding import generate
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models import DecoderLM
-from seqlab.positions import ALiBi, NoPositions, RoPE
+from seqlab.positions import ALiBi, NoPositions, RoPE, XPos, YaRN
 from seqlab.recurrence import GRU, LSTM, MLSTM, RWKV7, Mamba
 from seqlab_export.bundle import export_bundle
 from seqlab_export.manifest import load_manifest
@@ -31,8 +41,8 @@ from seqlab_export.torch_runtime import TorchRuntime
 from seqlab_export.verify import load_golden
 
 CAPACITY = 32
-WIDE_HEADS = partial(Attention, num_heads=2)
-"""onnxruntime's node takes heads of a multiple of 8 channels."""
+WIDE_HEADS = partial(Attention, num_heads=2, head_dim=16)
+"""onnxruntime's node takes heads of a multiple of 16 channels."""
 PROMPTS = [[1, 2, 3], [4], [5, 6, 0, 1, 2, 3, 4]]
 
 
@@ -147,6 +157,32 @@ def test_a_linear_recurrence_is_one_node_of_a_layer(mixer: Any, bundle: Export) 
 )
 def test_what_has_no_node_is_exported_all_the_same(mixer: Any, positions: Any, bundle: Export) -> None:
     bundle("ort", mixer, positions)
+
+
+@slow
+@pytest.mark.parametrize(
+    ("mixer", "positions", "rotates"),
+    [
+        (partial(WIDE_HEADS, bias=False), NoPositions, 0),
+        (WIDE_HEADS, partial(RoPE, fraction=0.5), 0),
+        (partial(WIDE_HEADS, head_dim=32), partial(RoPE, fraction=0.5), 1),
+        (WIDE_HEADS, partial(RoPE, scaling=YaRN), 1),
+        (WIDE_HEADS, XPos, 0),
+        (partial(WIDE_HEADS, parts=[QueryKeyNorm, OutputGate]), RoPE, 0),
+    ],
+    ids=["no biases", "8 channels rotated", "16 of 32 channels rotated", "yarn", "xpos", "parts"],
+)
+def test_fused_attention_rotates_where_the_node_knows_how(
+    mixer: Any, positions: Any, rotates: int, bundle: Export
+) -> None:
+    graph = onnx.load(bundle("ort", mixer, positions).folder / "step.onnx", load_external_data=False).graph
+    found = [
+        attribute.i
+        for node in graph.node
+        for attribute in node.attribute
+        if (node.op_type, attribute.name) == ("GroupQueryAttention", "do_rotary")
+    ]
+    assert found == [rotates] * 2
 
 
 @slow

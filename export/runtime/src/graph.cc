@@ -12,8 +12,8 @@ constexpr const char* kCuda = "CUDAExecutionProvider";
 Ort::SessionOptions SettingsFor(const OpenOptions& options) {
   Ort::SessionOptions settings;
   settings.SetLogSeverityLevel(ORT_LOGGING_LEVEL_ERROR);
-  // Threads that wait by spinning halve the speed where another program is busy.
-  settings.AddConfigEntry("session.intra_op.allow_spinning", "0");
+  // Between two nodes a thread spins rather than sleeps; for longer it would keep other programs from the processor.
+  settings.AddConfigEntry("session.intra_op.spin_duration_us", "50");
   if (options.threads > 0) settings.SetIntraOpNumThreads(options.threads);
   if (options.provider == "cuda") {
     const OrtApi& api = Ort::GetApi();

@@ -93,9 +93,6 @@ class Attention(Mixer):
         if state is not None:
             self._check_causal()
         q, k, v = self._project(x, state, pad_mask)
-        if state is not None and self._is_one_node(x, state):
-            heads, new_state = grouped_query_node(q, k, v, state, self.scale)
-            return self._output(heads, x), new_state
         keys = append(x, {"k": k, "v": v}, state, pad_mask, self.pattern.window)
         if self._sees_scores():
             weights = F.dropout(self._weights(q, keys), self.dropout, self.training)
@@ -108,6 +105,8 @@ class Attention(Mixer):
         return self._output(heads, x), keys.state if self.causal else {}
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        if self._is_one_node(state):
+            return self._step_as_one_node(x_t, state)
         y, new_state = self.forward(x_t.unsqueeze(1), state)
         return y.squeeze(1), new_state
 
@@ -139,15 +138,37 @@ class Attention(Mixer):
     def _sees_scores(self) -> bool:
         return self.positions.weighs_values or any(part.sees_scores for part in self._parts())
 
-    def _is_one_node(self, x: Tensor, state: State) -> bool:
-        """Whether onnxruntime has a node for all that happens between the projections."""
+    def _is_one_node(self, state: State) -> bool:
+        """Whether onnxruntime has a node for all that a step does between the projections."""
         plain = type(self.pattern) is Causal and self.positions.acts_on != "attention scores"
-        known = plain and not self._sees_scores() and self.head_dim % 8 == 0
-        return fusing() and x.shape[1] == 1 and "key_mask" not in state and known
+        known = plain and not self._sees_scores() and self.head_dim % 16 == 0
+        return fusing() and "key_mask" not in state and known
+
+    def _step_as_one_node(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        x = x_t.unsqueeze(1)
+        rotation = self.positions.rotation(self.head_dim, state["k"].shape[-2], x.dtype)
+        can_rotate = rotation is not None and rotation[0].shape[-1] % 8 == 0
+        if len(self.parts) or (self.positions.acts_on == "queries and keys" and not can_rotate):
+            rotation = None
+            qkv = torch.cat([join_heads(part) for part in self._project(x, state, None)], dim=-1)
+        else:
+            qkv = self._packed(x_t).unsqueeze(1)
+        heads, new_state = grouped_query_node(qkv, state, self.num_heads, self.scale, rotation)
+        for part in self._parts():
+            heads = part.output(heads, x)
+        return self.out_proj(heads.squeeze(1)), new_state
+
+    def _packed(self, x: Tensor) -> Tensor:
+        """Queries, keys and values of x (..., D) side by side, as one product."""
+        weights: list[Tensor] = [proj.weight for proj in self._projections()]
+        biases: list[Tensor] = [proj.bias for proj in self._projections() if proj.bias is not None]
+        return F.linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
 
     def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, H, T, K), keys and values (B, num_kv_heads, T, K) of x."""
-        q, k, v = (split_heads(proj(x), self.head_dim) for proj in self._projections())
+        widths = [proj.out_features for proj in self._projections()]
+        projected = torch.split(self._packed(x), widths, -1) if fusing() else [proj(x) for proj in self._projections()]
+        q, k, v = (split_heads(part, self.head_dim) for part in projected)
         for part in self._parts():
             q, k = part.queries_keys(q, k)
         if self.positions.acts_on == "queries and keys":

@@ -48,6 +48,11 @@ class PositionalEncoding(nn.Module, ABC):
         """Queries (B, H, T, K) and keys (B, num_kv_heads, T, K) at positions (B or 1, T) int64, rotated."""
         return q, k
 
+    def rotation(self, head_dim: int, num_positions: int, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:
+        """Cosines and sines (P, W/2) of the first positions, where to rotate is to turn the channel pairs (i, i + W/2)
+        by them; or None."""
+        return None
+
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor | None:
         """What to add to the scores, (B or 1, H, T, S), of the dtype of q; or None.
 

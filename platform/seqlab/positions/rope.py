@@ -57,12 +57,19 @@ class RoPE(PositionalEncoding):
         self.angles[str(head_dim)] = Angles(self.scaling.frequencies(self.base, width))
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        angle = self.angles[str(q.shape[-1])](positions, q.dtype).unsqueeze(1)
+        cos, sin = self._cos_sin(q.shape[-1], positions.unsqueeze(1), q.dtype)
+        return rotate_halves(q, cos, sin), rotate_halves(k, cos, sin)
+
+    def rotation(self, head_dim: int, num_positions: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        angles: Angles = self.angles[str(head_dim)]  # type: ignore[assignment]
+        return self._cos_sin(head_dim, torch.arange(num_positions, device=angles.turn.value.device), dtype)
+
+    def _cos_sin(self, head_dim: int, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        angle = self.angles[str(head_dim)](positions, dtype)
         cos, sin = angle.cos(), angle.sin()
         if self.scaling.temperature != 1.0:
             cos, sin = cos * self.scaling.temperature, sin * self.scaling.temperature
-        cos, sin = cos.to(q.dtype), sin.to(q.dtype)
-        return rotate_halves(q, cos, sin), rotate_halves(k, cos, sin)
+        return cos.to(dtype), sin.to(dtype)
 
 
 def rotate_halves(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
