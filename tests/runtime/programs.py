@@ -63,10 +63,10 @@ def refusal(*arguments: str | Path, text: str | bytes = "", **environment: str) 
     return message.removeprefix("seqlab-run: ").rstrip("\n")
 
 
-def answers(bundle: Path, questions: Sequence[dict[str, Any]]) -> list[Any]:
+def answers(bundle: Path, questions: Sequence[dict[str, Any]], provider: str = "cpu") -> list[Any]:
     """What `answer_decoding` says to each question."""
     lines = "".join(json.dumps(question) + "\n" for question in questions)
-    command = [build("answer_decoding"), bundle]
+    command = [build("answer_decoding"), bundle, provider]
     done = subprocess.run(command, input=lines, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
