@@ -27,7 +27,12 @@ ENVIRONMENT = os.environ | {"SEQLAB_ORT_LIB": str(LIBRARY)}
 
 @cache
 def build(target: str, sanitizers: str = "") -> Path:
-    """A program of the runtime, up to date; skips the test where it cannot be built on this machine."""
+    """A program of the runtime, up to date; skips the test where it cannot be built on this machine.
+
+    Where $SEQLAB_PROGRAMS names a folder of built ones, it is taken from there.
+    """
+    if folder := os.environ.get("SEQLAB_PROGRAMS"):
+        return Path(folder) / target
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing or LIBRARY is None or sys.platform != "linux":
         pytest.skip(f"the C++ runtime needs Linux, {', '.join(TOOLS)} and onnxruntime's library; here is no {missing}")
