@@ -1,5 +1,5 @@
-"""One thread everywhere (two fight for two busy cores), a fixed seed for every test, and each day's share of the slow
-ones."""
+"""One thread everywhere (two fight for two busy cores), a fixed seed for every test, each day's share of the slow
+ones, and the device that some need."""
 
 from __future__ import annotations
 
@@ -35,3 +35,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("slow") and zlib.crc32(item.nodeid.encode()) % SLOW_SHARES == today:
             item.add_marker(pytest.mark.today)
+        if item.get_closest_marker("cuda") and not torch.cuda.is_available():
+            item.add_marker(pytest.mark.skip(reason="not run: no CUDA device"))

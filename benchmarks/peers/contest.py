@@ -138,7 +138,7 @@ class Server:
         return said[-1] if said else f"exit code {self._child.returncode}"
 
 
-def bench(runtime: Path, folder: Path, threads: int, **options: int) -> dict[str, Any]:
+def bench(runtime: Path, folder: Path, threads: int, **options: int | str) -> dict[str, Any]:
     """`seqlab-run bench` in a process of its own: one run unless `runs` says another number, after one to warm up."""
     options = {"runs": 1, **options}
     given = [text for name, value in options.items() for text in (f"--{name.replace('_', '-')}", str(value))]

@@ -5,8 +5,10 @@ B batch, T tokens given, V vocabulary.
 
 from __future__ import annotations
 
+import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from copy import copy
 from functools import cached_property, partial
 from pathlib import Path
@@ -258,6 +260,8 @@ def open_session(path: Path, provider: Provider, threads: int | None = None) -> 
         ValueError: the provider is unknown or not on this machine, or onnxruntime cannot load the file.
     """
     check_provider(provider)
+    if provider != "cpu":
+        _load_cuda(provider)
     settings = ort.SessionOptions()
     settings.log_severity_level = 3
     # Between two nodes a thread spins rather than sleeps; for longer it would keep other programs from the processor.
@@ -279,6 +283,22 @@ def check_provider(provider: str) -> None:
         raise ValueError(f"provider must be one of {', '.join(PROVIDERS)}, got {provider!r}")
     if PROVIDERS[provider][0][0] not in ort.get_available_providers():
         raise ValueError(f"this onnxruntime has no provider {provider!r}; use another one")
+
+
+def _load_cuda(provider: Provider) -> None:
+    """Loads CUDA's libraries out of NVIDIA's wheels, where nothing else (PyTorch, say) has: onnxruntime names them and
+    not their folders.
+
+    Raises:
+        ValueError: one that onnxruntime needs is not on this machine.
+    """
+    said = io.StringIO()
+    with redirect_stdout(said):
+        ort.preload_dlls()
+    failures = [line for line in said.getvalue().splitlines() if line.startswith("Failed to load ")]
+    if failures:
+        reason = failures[0].removeprefix("Failed to load ")
+        raise ValueError(f"provider {provider!r} cannot be loaded ({reason}); install it, or use another provider")
 
 
 def _version(text: str) -> tuple[int, ...]:

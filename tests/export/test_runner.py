@@ -94,6 +94,12 @@ def test_a_provider_that_is_not_there_is_refused(shared: Shared, monkeypatch: py
             patch.setattr("onnxruntime.get_available_providers", lambda: ["CPUExecutionProvider"])
             with pytest.raises(ValueError, match="this onnxruntime has no provider 'cuda'"):
                 run(folder, provider="cuda")
+        with monkeypatch.context() as patch:
+            patch.setattr("onnxruntime.get_available_providers", lambda: ["CUDAExecutionProvider"])
+            patch.setattr("onnxruntime.preload_dlls", lambda: print("Failed to load libcuda.so: no such file\nSee"))
+            said = r"^provider 'cuda' cannot be loaded \(libcuda.so: no such file\); install it, or use another"
+            with pytest.raises(ValueError, match=said):
+                run(folder, provider="cuda")
 
 
 def test_the_state_starts_as_the_manifest_says(shared: Shared) -> None:

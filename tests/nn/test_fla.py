@@ -88,10 +88,8 @@ def test_the_kernels_are_asked_for_the_same(
         assert_close(new_state[name], entry, name)
 
 
-@pytest.mark.skipif(
-    not torch.cuda.is_available() or importlib.util.find_spec("fla") is None,
-    reason="needs a CUDA device and flash-linear-attention",
-)
+@pytest.mark.cuda
+@pytest.mark.skipif(importlib.util.find_spec("fla") is None, reason="needs flash-linear-attention")
 @pytest.mark.parametrize("build", FAMILY)
 def test_the_kernels_compute_the_same(build: type[Mixer], monkeypatch: pytest.MonkeyPatch) -> None:
     mixer = randomized(build(128)).float().cuda()

@@ -27,7 +27,12 @@ ENVIRONMENT = os.environ | {"SEQLAB_ORT_LIB": str(LIBRARY)}
 
 @cache
 def build(target: str, sanitizers: str = "") -> Path:
-    """A program of the runtime, up to date; skips the test where it cannot be built on this machine."""
+    """A program of the runtime, up to date; skips the test where it cannot be built on this machine.
+
+    Where $SEQLAB_PROGRAMS names a folder of built ones, it is taken from there.
+    """
+    if folder := os.environ.get("SEQLAB_PROGRAMS"):
+        return Path(folder) / target
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing or LIBRARY is None or sys.platform != "linux":
         pytest.skip(f"the C++ runtime needs Linux, {', '.join(TOOLS)} and onnxruntime's library; here is no {missing}")
@@ -63,10 +68,10 @@ def refusal(*arguments: str | Path, text: str | bytes = "", **environment: str) 
     return message.removeprefix("seqlab-run: ").rstrip("\n")
 
 
-def answers(bundle: Path, questions: Sequence[dict[str, Any]]) -> list[Any]:
+def answers(bundle: Path, questions: Sequence[dict[str, Any]], provider: str = "cpu") -> list[Any]:
     """What `answer_decoding` says to each question."""
     lines = "".join(json.dumps(question) + "\n" for question in questions)
-    command = [build("answer_decoding"), bundle]
+    command = [build("answer_decoding"), bundle, provider]
     done = subprocess.run(command, input=lines, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

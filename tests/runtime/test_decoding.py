@@ -77,11 +77,12 @@ def without_scores(answer: Any) -> Any:
 )
 @pytest.mark.parametrize("beams", [False, True], ids=["generate", "beam"])
 @pytest.mark.parametrize("number", [100, pytest.param(2000, marks=pytest.mark.slow)])
-def test_the_same_tokens(name: str, beams: bool, number: int, bundle: Bundle) -> None:
+@pytest.mark.parametrize("provider", ["cpu", pytest.param("cuda", marks=pytest.mark.cuda)])
+def test_the_same_tokens(name: str, beams: bool, number: int, provider: Any, bundle: Bundle) -> None:
     folder, dice = bundle(name), random.Random(f"{name} {beams} {number}")
     asked = [question(dice, sources="translator" in name, beams=beams) for _ in range(number)]
-    runner = BundleRunner(folder, threads=1)
-    found, expected = answers(folder, asked), [of_python(runner, one) for one in asked]
+    runner = BundleRunner(folder, provider=provider, threads=1)
+    found, expected = answers(folder, asked, provider), [of_python(runner, one) for one in asked]
     assert len(found) == number
     if not beams:
         assert found == expected

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "error.h"
+#include "provider.h"
 
 namespace seqlab {
 namespace {
@@ -68,7 +69,7 @@ Model::Impl::Impl(const std::string& place, const OpenOptions& given)
            onnxruntime.file, ")");
   }
   if (options.threads < 0) Refuse("threads must be at least 0, got ", options.threads);
-  CheckProvider(options.provider);
+  OpenProvider(options.provider, onnxruntime);
   encoder = Opened(*this, manifest.encoder);
   model = Opened(*this, manifest.model);
   step = Opened(*this, manifest.step);

@@ -21,7 +21,13 @@ Decoder::Decoder(const Model::Impl& bundle)
     : bundle_(bundle),
       steps_(StepOf(bundle), bundle.manifest.in_place),
       of_model_(WiringOf(bundle.model->info())),
-      of_step_(WiringOf(bundle.step->info())) {}
+      of_step_(WiringOf(bundle.step->info())) {
+  const std::vector<int>& renewed = of_step_.outputs;
+  for (size_t entry = 0; entry < bundle.manifest.state.size(); ++entry) {
+    const bool stays = std::find(renewed.begin(), renewed.end(), static_cast<int>(entry)) == renewed.end();
+    (stays ? constant_ : renewed_).entries.push_back(entry);
+  }
+}
 
 Decoder::Wiring Decoder::WiringOf(const GraphInfo& info) const {
   const auto entry = [&](const std::string& name, const std::string& prefix) {
@@ -146,15 +152,20 @@ void Decoder::Select(const std::vector<int64_t>& rows, bool same_source) {
   bool all_in_place = static_cast<int64_t>(rows.size()) == rows_;
   for (size_t place = 0; place < rows.size(); ++place) all_in_place &= rows[place] == static_cast<int64_t>(place);
   if (all_in_place) return;
-  if (bundle_.options.provider != "cpu") {
-    Refuse("beams reorder the state, which this runtime does on provider \"cpu\" only; use one beam, or that provider");
-  }
-  const std::vector<int>& renewed = of_step_.outputs;
-  for (size_t entry = 0; entry < state_.size(); ++entry) {
-    const bool stays = std::find(renewed.begin(), renewed.end(), static_cast<int>(entry)) == renewed.end();
-    if (!stays || !same_source) state_[entry] = SelectRows(state_[entry], rows);
-  }
+  Select(renewed_, rows);
+  if (!same_source) Select(constant_, rows);
   rows_ = static_cast<int64_t>(rows.size());
+}
+
+void Decoder::Select(Part& part, const std::vector<int64_t>& rows) {
+  if (part.entries.empty()) return;
+  std::vector<Value> whole;
+  for (const size_t entry : part.entries) whole.push_back(state_[entry]);
+  if (part.selection == nullptr) {
+    part.selection = std::make_unique<RowSelection>(bundle_, whole, bundle_.options.provider);
+  }
+  const std::vector<Value> taken = part.selection->Take(whole, rows);
+  for (size_t place = 0; place < taken.size(); ++place) state_[part.entries[place]] = taken[place];
 }
 
 const Value& Decoder::State(const std::string& name) const {

@@ -2,10 +2,12 @@
 #ifndef SEQLAB_DECODER_H_
 #define SEQLAB_DECODER_H_
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "bundle.h"
+#include "row_selection.h"
 
 namespace seqlab {
 
@@ -35,7 +37,7 @@ class Decoder {
   Array Step(const Ids& tokens);
 
   // Takes these rows for the state's rows. `same_source` promises that each new row is of the source of the old one in its
-  // place: then what was read of a source need not move. Throws Refusal on a device other than the host.
+  // place: then what was read of a source need not move.
   void Select(const std::vector<int64_t>& rows, bool same_source);
 
   // The entry of the state of this name, on the device.
@@ -48,12 +50,19 @@ class Decoder {
     std::vector<int> inputs, outputs;
   };
   Wiring WiringOf(const GraphInfo& info) const;
+  // Entries of the state, and what takes their rows, which is made when first needed.
+  struct Part {
+    std::vector<size_t> entries;
+    std::unique_ptr<RowSelection> selection;
+  };
+  void Select(Part& part, const std::vector<int64_t>& rows);
   // Reads tokens (B, T) under their mask (B, T): logits (B, T, V).
   Value Read(const Graph& graph, const Value& tokens, const Value& mask, int64_t length);
 
   const Model::Impl& bundle_;
   Runs steps_;
   const Wiring of_model_, of_step_;
+  Part renewed_, constant_;            // by a step
   std::vector<Value> state_, source_;  // by entries of the manifest; empty before `Start` or a source
   Value all_real_;                     // the mask (B, 1) of the last step
   int64_t rows_ = 0, read_ = 0;

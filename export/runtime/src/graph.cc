@@ -3,36 +3,10 @@
 #include <algorithm>
 
 #include "error.h"
+#include "provider.h"
 
 namespace seqlab {
 namespace {
-
-constexpr const char* kCuda = "CUDAExecutionProvider";
-
-Ort::SessionOptions SettingsFor(const OpenOptions& options) {
-  Ort::SessionOptions settings;
-  settings.SetLogSeverityLevel(ORT_LOGGING_LEVEL_ERROR);
-  // Between two nodes a thread spins rather than sleeps; for longer it would keep other programs from the processor.
-  settings.AddConfigEntry("session.intra_op.spin_duration_us", "50");
-  if (options.threads > 0) settings.SetIntraOpNumThreads(options.threads);
-  if (options.provider == "cuda") {
-    const OrtApi& api = Ort::GetApi();
-    OrtCUDAProviderOptionsV2* cuda = nullptr;
-    Ort::ThrowOnError(api.CreateCUDAProviderOptions(&cuda));
-    const std::unique_ptr<OrtCUDAProviderOptionsV2, decltype(api.ReleaseCUDAProviderOptions)> owner(
-        cuda, api.ReleaseCUDAProviderOptions);
-    // TF32 is onnxruntime's default and not PyTorch's.
-    const char *key = "use_tf32", *value = "0";
-    Ort::ThrowOnError(api.UpdateCUDAProviderOptions(cuda, &key, &value, 1));
-    settings.AppendExecutionProvider_CUDA_V2(*cuda);
-  }
-  return settings;
-}
-
-Ort::MemoryInfo MemoryOf(const std::string& provider) {
-  if (provider == "cuda") return Ort::MemoryInfo("Cuda", OrtDeviceAllocator, 0, OrtMemTypeDefault);
-  return Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
-}
 
 std::string TypeName(ONNXTensorElementDataType type) {
   switch (type) {
@@ -64,15 +38,6 @@ Graph::Declared Described(const std::string& name, const Ort::TypeInfo& info) {
 }
 
 }  // namespace
-
-void CheckProvider(const std::string& provider) {
-  if (provider == "cpu") return;
-  if (provider != "cuda") Refuse("provider must be one of cpu, cuda, got \"", provider, "\"");
-  const std::vector<std::string> available = Ort::GetAvailableProviders();
-  if (std::find(available.begin(), available.end(), kCuda) == available.end()) {
-    Refuse("this onnxruntime has no provider \"", provider, "\"; use another one");
-  }
-}
 
 Graph::Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder, GraphInfo info,
              const OpenOptions& options)
@@ -113,8 +78,8 @@ std::vector<Value> Runs::Run(const std::vector<Value>& inputs) {
   // The outputs of the last run are bound still, and would be written over.
   for (size_t place = 0; place < info.outputs.size(); ++place) {
     const char* name = info.outputs[place].name.c_str();
-    if (const int input = places_of_inputs_[place]; input >= 0) {
-      binding_.BindOutput(name, *inputs[static_cast<size_t>(input)]);
+    if (const Value* old = WrittenOver(place, inputs)) {
+      binding_.BindOutput(name, **old);
     } else {
       binding_.BindOutput(name, info.outputs[place].name == "logits" ? graph_.host_ : graph_.device_);
     }
@@ -122,11 +87,18 @@ std::vector<Value> Runs::Run(const std::vector<Value>& inputs) {
   graph_.session_.Run(options_, binding_);
   std::vector<Value> outputs;
   for (Ort::Value& output : binding_.GetOutputValues()) {
-    const int input = places_of_inputs_[outputs.size()];
-    outputs.push_back(input >= 0 ? inputs[static_cast<size_t>(input)]
-                                 : std::make_shared<const Ort::Value>(std::move(output)));
+    const Value* old = WrittenOver(outputs.size(), inputs);
+    outputs.push_back(old != nullptr ? *old : std::make_shared<const Ort::Value>(std::move(output)));
   }
   return outputs;
+}
+
+const Value* Runs::WrittenOver(size_t output, const std::vector<Value>& inputs) const {
+  const int input = places_of_inputs_[output];
+  if (input < 0) return nullptr;
+  // One that was made on the host is read on a device as a copy, which what is written here would not reach.
+  const Value& old = inputs[static_cast<size_t>(input)];
+  return old->GetTensorMemoryInfo().GetDeviceType() == graph_.device_.GetDeviceType() ? &old : nullptr;
 }
 
 std::vector<Graph::Declared> Graph::Declarations() const {

@@ -13,9 +13,6 @@
 
 namespace seqlab {
 
-// Throws Refusal where this onnxruntime does not have the provider.
-void CheckProvider(const std::string& provider);
-
 class Graph {
  public:
   // Throws Refusal or Ort::Exception where onnxruntime cannot load the file.
@@ -56,11 +53,14 @@ class Runs {
   std::vector<Value> Run(const std::vector<Value>& inputs);
 
  private:
+  // The input where an output is written, or null.
+  const Value* WrittenOver(size_t output, const std::vector<Value>& inputs) const;
+
   const Graph& graph_;
   Ort::RunOptions options_;
   Ort::IoBinding binding_;
   std::vector<Value> bound_;           // the inputs of the last run
-  std::vector<int> places_of_inputs_;  // of each output, the input where it is written, or -1
+  std::vector<int> places_of_inputs_;  // of each output, the input where it may be written, or -1
 };
 
 }  // namespace seqlab

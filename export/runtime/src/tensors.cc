@@ -45,8 +45,6 @@ Ort::Value Empty(ONNXTensorElementDataType type, const std::vector<int64_t>& dim
 
 Value Shared(Ort::Value&& value) { return std::make_shared<const Ort::Value>(std::move(value)); }
 
-ONNXTensorElementDataType TypeOf(const Value& value) { return value->GetTensorTypeAndShapeInfo().GetElementType(); }
-
 size_t CountOf(const Value& value) { return value->GetTensorTypeAndShapeInfo().GetElementCount(); }
 
 template <typename Number, typename Stored>
@@ -80,6 +78,8 @@ std::vector<Number> Numbers(const Value& value, int64_t first, int64_t count) {
 }
 
 }  // namespace
+
+ONNXTensorElementDataType TypeOf(const Value& value) { return value->GetTensorTypeAndShapeInfo().GetElementType(); }
 
 Value HostTensor(DType dtype, const std::vector<int64_t>& dims, const void* data) {
   Ort::Value value = Empty(OnnxType(dtype), dims);
@@ -124,19 +124,6 @@ std::vector<double> Doubles(const Value& value) {
 
 std::vector<float> Floats(const Value& value, int64_t first, int64_t count) {
   return Numbers<float>(value, first, count);
-}
-
-Value SelectRows(const Value& value, const std::vector<int64_t>& rows) {
-  std::vector<int64_t> dims = Dims(value);
-  const size_t row_size = dims[0] == 0 ? 0 : CountOf(value) / static_cast<size_t>(dims[0]) * SizeOf(TypeOf(value));
-  dims[0] = static_cast<int64_t>(rows.size());
-  Ort::Value selected = Empty(TypeOf(value), dims);
-  const auto* from = static_cast<const char*>(value->GetTensorRawData());
-  auto* to = static_cast<char*>(selected.GetTensorMutableRawData());
-  for (size_t place = 0; row_size > 0 && place < rows.size(); ++place) {
-    std::memcpy(to + place * row_size, from + static_cast<size_t>(rows[place]) * row_size, row_size);
-  }
-  return Shared(std::move(selected));
 }
 
 }  // namespace seqlab

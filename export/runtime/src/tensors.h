@@ -1,4 +1,4 @@
-// Tensors of onnxruntime on the host: made, read and rearranged.
+// Tensors of onnxruntime on the host: made and read.
 #ifndef SEQLAB_TENSORS_H_
 #define SEQLAB_TENSORS_H_
 
@@ -24,6 +24,8 @@ Value FloatTensor(DType dtype, const std::vector<int64_t>& dims, const std::vect
 // One whose elements are all `value`.
 Value FilledTensor(DType dtype, const std::vector<int64_t>& dims, double value);
 
+ONNXTensorElementDataType TypeOf(const Value& value);
+
 std::vector<int64_t> Dims(const Value& value);
 
 // Throws Refusal where its dims are others.
@@ -34,9 +36,6 @@ std::vector<double> Doubles(const Value& value);
 
 // So many floating-point numbers from `first` on.
 std::vector<float> Floats(const Value& value, int64_t first, int64_t count);
-
-// The rows in this order; a row may occur often.
-Value SelectRows(const Value& value, const std::vector<int64_t>& rows);
 
 }  // namespace seqlab
 

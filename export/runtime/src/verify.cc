@@ -12,6 +12,7 @@
 #include "divergence.h"
 #include "error.h"
 #include "npz.h"
+#include "row_selection.h"
 
 namespace seqlab {
 namespace {
@@ -38,12 +39,10 @@ std::string Shown(const Dim& dim) {
 // Numbers of a golden file or of a graph, read for some rows of a case: one for each output.
 using Read = std::function<std::vector<Numbers>(int64_t first, int64_t count)>;
 
-Numbers NumbersOf(const Value& value) { return {Dims(value), Doubles(value)}; }
-
 class Proof {
  public:
   Proof(const Model::Impl& bundle, Report& report)
-      : bundle_(bundle), report_(report), golden_(LoadNpz(bundle.folder / bundle.manifest.golden)) {}
+      : bundle_(bundle), report_(report), host_copies_(bundle), golden_(LoadNpz(bundle.folder / bundle.manifest.golden)) {}
 
   void CheckSignatures() {
     for (const auto* graph : {bundle_.encoder.get(), bundle_.model.get(), bundle_.step.get()}) {
@@ -170,6 +169,8 @@ class Proof {
     }
   }
 
+  Numbers NumbersOf(const Value& value) { return {Dims(value), Doubles(host_copies_.Of(value))}; }
+
   // The encoder's outputs of these rows of a case's inputs.
   std::vector<Value> Encode(const Case& some, int64_t first, int64_t count) const {
     return bundle_.Encode(Inputs(some, first, count), MaskOf(some, first, count, 0, some.length));
@@ -212,7 +213,7 @@ class Proof {
     Refuse("the golden file names a source \"", source, "\", which is no case");
   }
 
-  std::vector<Numbers> Decode(const std::string& form, const Case& some, int64_t first, int64_t count) const {
+  std::vector<Numbers> Decode(const std::string& form, const Case& some, int64_t first, int64_t count) {
     const NpyArray& golden = Golden(some.name + "/tokens");
     Decoder decoder(bundle_);
     StartFrom(decoder, some.name, first, count);
@@ -278,6 +279,7 @@ class Proof {
 
   const Model::Impl& bundle_;
   Report& report_;
+  HostCopies host_copies_;
   const std::map<std::string, NpyArray> golden_;
 };
 

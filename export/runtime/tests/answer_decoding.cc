@@ -1,4 +1,4 @@
-// answer_decoding BUNDLE: what a bundle decodes, to compare with Python's.
+// answer_decoding BUNDLE PROVIDER: what a bundle decodes, to compare with Python's.
 //
 // Each line of stdin is a JSON object: "prompts", "sources" where the bundle reads some, and the options of `generate` or,
 // where it has "beams", of `beam_search`; or "prompts" and "steps", tokens to read after them; or a "batch". Each line of
@@ -68,8 +68,9 @@ json Answer(const seqlab::Model& model, seqlab::Session& session, const json& qu
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2) return 2;
+  if (argc != 3) return 2;
   seqlab::OpenOptions options;
+  options.provider = argv[2];
   options.threads = 1;
   const auto model = seqlab::Model::Open(argv[1], options);
   if (!model.ok()) {

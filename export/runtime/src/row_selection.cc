@@ -1,0 +1,76 @@
+#include "row_selection.h"
+
+#include <numeric>
+#include <string>
+
+#include "error.h"
+#include "provider.h"
+
+namespace seqlab {
+namespace {
+
+// Protocol Buffers' wire format (protobuf.dev/programming-guides/encoding), enough of it to write a small graph. The
+// numbers of the fields are those of onnx.proto.
+std::string Varint(uint64_t number) {
+  std::string bytes;
+  for (; number >= 0x80; number >>= 7) bytes += static_cast<char>(number | 0x80);
+  return bytes + static_cast<char>(number);
+}
+
+std::string Field(uint64_t field, uint64_t number) { return Varint(field << 3) + Varint(number); }
+
+std::string Field(uint64_t field, const std::string& bytes) {
+  return Varint(field << 3 | 2) + Varint(bytes.size()) + bytes;
+}
+
+// onnxruntime numbers the types as ONNX does.
+std::string Tensor(const std::string& name, ONNXTensorElementDataType type) {
+  return Field(1, name) + Field(2, Field(1, Field(1, static_cast<uint64_t>(type))));
+}
+
+std::string From(size_t place) { return Join("from_", place); }
+std::string To(size_t place) { return Join("to_", place); }
+
+std::string Gathers(const std::vector<Value>& examples) {
+  std::string graph = Field(2, "rows") + Field(11, Tensor("rows", ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64));
+  for (size_t place = 0; place < examples.size(); ++place) {
+    const ONNXTensorElementDataType type = TypeOf(examples[place]);
+    graph += Field(1, Field(1, From(place)) + Field(1, "rows") + Field(2, To(place)) + Field(4, "Gather"));
+    graph += Field(11, Tensor(From(place), type)) + Field(12, Tensor(To(place), type));
+  }
+  constexpr uint64_t kIrVersion = 8, kOpset = 13;  // the first in which Gather is as it is now
+  return Field(1, kIrVersion) + Field(7, graph) + Field(8, Field(1, "") + Field(2, kOpset));
+}
+
+}  // namespace
+
+RowSelection::RowSelection(const Model::Impl& bundle, const std::vector<Value>& examples, const std::string& provider)
+    : memory_(MemoryOf(provider)) {
+  const std::string graph = Gathers(examples);
+  session_ = Ort::Session(bundle.onnxruntime.env, graph.data(), graph.size(), SettingsFor(bundle.options));
+}
+
+std::vector<Value> RowSelection::Take(const std::vector<Value>& tensors, const std::vector<int64_t>& rows) const {
+  const Value order = HostTensor(DType::kInt64, {static_cast<int64_t>(rows.size())}, rows.data());
+  Ort::IoBinding binding(session_);
+  binding.BindInput("rows", *order);
+  for (size_t place = 0; place < tensors.size(); ++place) {
+    binding.BindInput(From(place).c_str(), *tensors[place]);
+    binding.BindOutput(To(place).c_str(), memory_);
+  }
+  session_.Run(Ort::RunOptions(), binding);
+  std::vector<Value> taken;
+  for (Ort::Value& value : binding.GetOutputValues()) taken.push_back(std::make_shared<const Ort::Value>(std::move(value)));
+  return taken;
+}
+
+Value HostCopies::Of(const Value& tensor) {
+  const bool on_host = tensor->GetTensorMemoryInfo().GetDeviceType() == OrtMemoryInfoDeviceType_CPU;
+  if (on_host || tensor->GetTensorTypeAndShapeInfo().GetElementCount() == 0) return tensor;
+  std::vector<int64_t> rows(static_cast<size_t>(Dims(tensor)[0]));
+  std::iota(rows.begin(), rows.end(), int64_t{0});
+  const std::vector<Value> tensors = {tensor};
+  return all_rows_.try_emplace(TypeOf(tensor), bundle_, tensors, "cpu").first->second.Take(tensors, rows)[0];
+}
+
+}  // namespace seqlab

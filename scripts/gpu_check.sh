@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# What a machine without a CUDA device cannot check: the tests marked `cuda`, the CUDA columns of the parity matrix, and
+# throughput beside the CPU's. A part that cannot be run says `not run` and why; the last line is `ok`, or what failed.
+#
+# scripts/gpu_check.sh [WHEELS]
+#
+# WHEELS is a folder of wheels of what this machine's python3 lacks; they go into build/gpu-check and nowhere else.
+# $SEQLAB_PROGRAMS is a folder of programs of export/runtime that are built already, and of the libraries that they need;
+# without it they are those of `make cpp`.
+set -uo pipefail
+wheels=${1:+$(realpath "$1")}
+cd "$(dirname "$0")/.."
+out=$PWD/build/gpu-check
+mkdir -p "$out"
+export PYTHONPATH="$out/site:$PWD/platform:$PWD/datamodules:$PWD/export${PYTHONPATH:+:$PYTHONPATH}"
+failed=()
+not_run=0
+
+part() { # NAME MODULES COMMAND...
+    local name=$1 modules=$2 reason=$no_device
+    printf '\n== %s\n' "$name"
+    for module in $modules; do
+        [ -n "$reason" ] || python3 -c "import $module" 2>/dev/null || reason="Python has no $module"
+    done
+    if [ -n "$reason" ]; then
+        echo "not run: $reason"
+        not_run=$((not_run + 1))
+    else
+        "${@:3}" || failed+=("$name")
+    fi
+}
+
+tests() {
+    mapfile -t files < <(grep -rl 'mark\.cuda' tests --include='test_*.py')
+    python3 -m pytest -q -W default -p no:cacheprovider -m 'cuda and not slow' "${files[@]}"
+}
+
+parity() {
+    python3 -c 'import sys; from seqlab.cli import main; sys.exit(main())' parity \
+        --models lm/gru lm/attention-rope --precisions fp32 fp16 int8 --out "$out" 2>"$out/parity.log" ||
+        { tail -n 5 "$out/parity.log"; return 1; }
+    python3 -c '
+import json, sys
+cells = [cell for cell in json.load(open(sys.argv[1])) if "CUDA" in cell["runtime"]]
+measured = [cell for cell in cells if "missing" not in cell]
+print(f"{len(measured)} of {len(cells)} CUDA cells were measured")
+sys.exit(not measured)' "$out/parity.json"
+}
+
+if [ -n "$wheels" ]; then
+    python3 -m pip install --quiet --no-index --no-deps --upgrade --target "$out/site" "$wheels"/*.whl ||
+        failed+=("installing $wheels")
+fi
+no_device=$(python3 -c '
+import torch
+print("" if torch.cuda.is_available() else "no CUDA device")' 2>/dev/null) || no_device="Python has no torch"
+
+# CUDA of NVIDIA's wheels, wherever Python finds them: onnxruntime may be installed elsewhere.
+libraries=$(python3 -c '
+import glob, sys
+print("".join(folder + ":" for path in sys.path for folder in glob.glob(path + "/nvidia/*/lib")))')
+programs=${SEQLAB_PROGRAMS:-$PWD/build/cpp}
+export LD_LIBRARY_PATH="$libraries$programs:${LD_LIBRARY_PATH:-}"
+export SEQLAB_RUN="$programs/seqlab-run"
+SEQLAB_ORT_LIB=$(python3 -c '
+import glob, onnxruntime
+print(glob.glob(onnxruntime.__path__[0] + "/capi/libonnxruntime.so*")[0])' 2>/dev/null) && export SEQLAB_ORT_LIB
+
+part "tests" "pytest onnxscript onnxruntime" tests
+part "parity" "lightning mlflow jsonargparse onnxscript onnxruntime" parity
+part "throughput" "onnxscript onnxruntime rich" python3 benchmarks/gpu_throughput.py
+
+printf '\n'
+if [ ${#failed[@]} -gt 0 ]; then
+    echo "failed: $(IFS=,; echo "${failed[*]}")"
+    exit 1
+fi
+echo "ok$( ((not_run == 0)) || echo ", $not_run parts not run")"
