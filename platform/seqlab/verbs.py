@@ -105,9 +105,11 @@ def export(options: argparse.Namespace) -> int:
     from seqlab.release import check_new, log_bundle, write_repository
     from seqlab.tracking.load import load_run
     from seqlab_export.bundle import ParityError
+    from seqlab_export.precision import check_precision
 
     out = Path(options.out)
     check_new(out)
+    check_precision(options.precision)
     loaded = load_run(options.target, trust=options.trust)
     with tempfile.TemporaryDirectory() as folder:
         bundle = out if options.format == "bundle" else Path(folder) / "bundle"
