@@ -129,6 +129,12 @@ class Manifest:
         for name, accepted in (("precision", PRECISIONS), ("target", TARGETS)):
             if getattr(self, name) not in accepted:
                 raise BundleError(f"{name} is {getattr(self, name)!r}, accepted are {', '.join(accepted)}")
+        for name in ("opset", "vocab_size", "max_seq_len", "max_source_len", "seq_len", "first_call"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise BundleError(f"{name} must be at least 1, got {value}")
+        if not re.match(r"\d+\.\d+", self.min_onnxruntime):
+            raise BundleError(f"{self.min_onnxruntime!r} is not a version of onnxruntime")
         if self.max_seq_len is None and any("C" in entry.dims for entry in self.state):
             raise BundleError("a state has the dimension C, but there is no max_seq_len")
         for name in (*self.files, *filter(None, (self.tokenizer, self.source_tokenizer))):
@@ -219,9 +225,12 @@ def _read(kind: Any, content: Any, place: str) -> Any:
         return None if content is None else _read(arguments[0], content, place)
     if hasattr(kind, "__dataclass_fields__"):
         names = [field.name for field in fields(kind)]
-        if not isinstance(content, dict) or set(content) != set(names):
-            found = ", ".join(content) if isinstance(content, dict) else repr(content)
-            raise BundleError(f"{place} must have exactly {', '.join(names)}; it has {found}")
+        if not isinstance(content, dict):
+            raise BundleError(f"{place} must be an object with {', '.join(names)}, got {content!r}")
+        if missing := [name for name in names if name not in content]:
+            raise BundleError(f"{place} lacks {', '.join(missing)}")
+        if unknown := [name for name in content if name not in names]:
+            raise BundleError(f"{place} has {', '.join(map(repr, unknown))}, which nothing here knows")
         kinds = get_type_hints(kind)
         return kind(**{name: _read(kinds[name], content[name], f"{place}.{name}") for name in names})
     if origin is tuple and isinstance(content, list):

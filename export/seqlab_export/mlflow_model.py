@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import fields
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
@@ -39,9 +41,10 @@ class ServedTexts:
         """An answer a row.
 
         Raises:
-            ValueError: as `TextModel.answer`.
+            MlflowException: where `TextModel.answer` raises ValueError.
         """
-        return self.model.answer(model_input.iloc[:, 0].tolist(), params)
+        with _refusals():
+            return self.model.answer(model_input.iloc[:, 0].tolist(), params)
 
 
 class ServedArrays:
@@ -54,10 +57,22 @@ class ServedArrays:
         """Logits (B, C), or (B, T, C) of a model that says something of each token.
 
         Raises:
-            ValueError: as `Bundle.encode`.
+            MlflowException: where `Bundle.encode` raises ValueError.
         """
         inputs = np.asarray(model_input)
-        return self.bundle.encode(inputs, np.ones(inputs.shape[:2], dtype=np.bool_))["logits"]
+        with _refusals():
+            return self.bundle.encode(inputs, np.ones(inputs.shape[:2], dtype=np.bool_))["logits"]
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What a caller got wrong, as an error whose message MLflow's server passes on, without a stack trace."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except ValueError as error:
+        raise MlflowException.invalid_parameter_value(str(error)) from error
 
 
 def _load_pyfunc(path: str, model_config: dict[str, Any] | None = None) -> ServedTexts | ServedArrays:

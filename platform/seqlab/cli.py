@@ -43,6 +43,11 @@ def main(argv: list[str] | None = None) -> int:
 
         print(f"seqlab: {sentence(error)}", file=sys.stderr)
         return 2
+    except ModuleNotFoundError as error:
+        if os.environ.get("SEQLAB_DEBUG"):
+            raise
+        print(f"seqlab: this needs the Python module {error.name}, which is not installed here", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
 

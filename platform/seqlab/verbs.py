@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,9 +105,11 @@ def export(options: argparse.Namespace) -> int:
     from seqlab.release import check_new, log_bundle, write_repository
     from seqlab.tracking.load import load_run
     from seqlab_export.bundle import ParityError
+    from seqlab_export.precision import check_precision
 
     out = Path(options.out)
     check_new(out)
+    check_precision(options.precision)
     loaded = load_run(options.target, trust=options.trust)
     with tempfile.TemporaryDirectory() as folder:
         bundle = out if options.format == "bundle" else Path(folder) / "bundle"
@@ -157,8 +160,6 @@ def _next_command(bundle: Path) -> str:
 
 
 def verify(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
     from seqlab_export.verify import verify_bundle
 
     if options.all:
@@ -167,6 +168,8 @@ def verify(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(report.to_dict(), indent=2))
     else:
+        from rich.console import Console
+
         Console().print(report.table())
     return 0 if report.ok else 1
 
@@ -218,15 +221,29 @@ def parity(options: argparse.Namespace) -> int:
 
 
 def _show_parity(cells: Sequence[Cell]) -> None:
+    """A table for each model and precision, narrow enough for 80 columns; what is long follows it as lines."""
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
     from seqlab_export.parity import COLUMNS, to_rows
 
-    table = Table(*COLUMNS, title="Parity with float64")
-    for row in to_rows(cells):
-        table.add_row(*row)
-    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    console = Console()
+    for (model, precision), group in groupby(cells, key=lambda cell: (cell.model, cell.precision)):
+        print(f"Parity of {model} in {precision} with float64")
+        table = Table(*COLUMNS[2:-2], box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+        lines = []
+        for cell in group:
+            [(_, _, runtime, *numbers, greedy, scores)] = to_rows([cell])
+            if cell.missing:
+                lines.append(f"{runtime}: {cell.missing}")
+                continue
+            table.add_row(runtime, *numbers)
+            lines += [f"{runtime}: greedy text {greedy}"] if cell.greedy else []
+            lines += [f"{runtime}: test {scores}"] if scores else []
+        if table.rows:
+            console.print(table)
+        print("\n".join(lines), end="\n\n")
 
 
 def conformance(options: argparse.Namespace) -> int:

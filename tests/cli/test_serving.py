@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -82,8 +83,13 @@ def test_the_champion_answers_text_with_text(fitted: tuple[Path, Seqlab], tmp_pa
     with served(command, tmp_path) as address:
         answers = ask(address, {"inputs": prompts, "params": options})
         as_table = ask(address, {"dataframe_records": [{"text": prompts[1]}], "params": options})
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            ask(address, {"inputs": prompts, "params": {"temperature": -1.0}})
+        told = json.load(refused.value)
     assert [answer["text"] + "\n" for answer in answers] == expected
     assert as_table == answers[1:]
+    assert told["message"].endswith("Error: temperature must be at least 0 and finite, got -1.0")
+    assert "stack_trace" not in told
 
 
 def test_an_export_outlives_its_store(fitted: tuple[Path, Seqlab], tmp_path: Path) -> None:

@@ -59,3 +59,14 @@ def test_it_runs_every_kind_of_bundle_alike(python: Path, served: Callable[[str]
     assert "seqlab" in installed and not {"torch", "lightning", "mlflow", "onnx"} & {*installed, *loaded}
     assert "sentencepiece" in loaded
     assert answers == [open_text_model(folder).answer(TEXTS) for folder in folders]
+
+
+def test_the_command_proves_a_bundle_and_names_the_module_that_more_needs(
+    python: Path, served: Callable[[str], Path], tmp_path: Path
+) -> None:
+    command = [python.with_name("seqlab"), "verify", served("generator")]
+    done = subprocess.run([*command, "--json"], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0 and json.loads(done.stdout)["ok"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+    expected = "seqlab: this needs the Python module rich, which is not installed here\n"
+    assert (done.returncode, done.stderr) == (2, expected)

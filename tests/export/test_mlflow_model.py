@@ -90,6 +90,12 @@ def test_the_signature_and_its_example_are_of_texts(name: str, saved: Callable[[
         model.predict([])
 
 
+def test_what_a_caller_got_wrong_is_told_in_the_words_of_the_command(saved: Callable[[str], Path]) -> None:
+    with pytest.raises(MlflowException, match="max_new_tokens must be at least 1, got -1") as refused:
+        load(saved("generator")).predict(["abc"], params={"max_new_tokens": -1})
+    assert refused.value.get_http_status_code() == 400
+
+
 @pytest.mark.slow
 def test_an_encoder_without_classes_takes_arrays(saved: Callable[[str], Path], served: Served) -> None:
     model, tokens = load(saved("masked")), np.array([[3, 4, 5, 6], [6, 5, 4, 3]])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from export.toys import Shared
+from seqlab.cli import main
 from seqlab_export import parity
 from seqlab_export.manifest import load_manifest
 from seqlab_export.parity import COLUMNS, Cell, parity_of_bundle, to_json, to_markdown, to_rows
@@ -37,6 +39,21 @@ def test_a_bundle_without_its_run_is_measured_by_onnxruntime_alone(shared: Share
     assert {cell.missing.split(":")[0] for cell in cells.values()} == {"not run"}
     assert cells["PyTorch eager"].missing == "not run: the run that this bundle is of is not in the tracking store"
     assert "make cpp" in cells["onnxruntime CPU, C++"].missing
+
+
+@pytest.mark.usefixtures("no_runner")
+def test_the_command_shows_it_in_80_columns(
+    shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was measured is a table, one line a runtime; what was not follows, and gives its reason unbroken."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["verify", str(shared("gru").folder), "--all"]) == 0
+    title, head, _, row, *missing = capsys.readouterr().out.splitlines()
+    assert title == f"Parity of {shared('gru').folder.name} in fp32 with float64"
+    assert head.split() == ["runtime", "error", "of", "limit", "largest", "KL", "KL", "p99", "top-1"]
+    assert row.startswith("onnxruntime CPU, Python ") and max(map(len, (head, row))) <= 80
+    assert "onnxruntime CUDA, Python: not run: no CUDA device" in missing
 
 
 def test_the_model_itself_is_within_the_budget_and_another_is_not(shared: Shared) -> None:

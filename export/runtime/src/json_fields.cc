@@ -1,5 +1,7 @@
 #include "json_fields.h"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "error.h"
@@ -30,16 +32,18 @@ bool Field::Says(const std::string& name, const std::string& value) const {
 }
 
 void Field::MustHaveExactly(std::initializer_list<const char*> names) const {
-  bool exact = value_.is_object() && value_.size() == names.size();
-  std::string wanted, found;
-  for (const char* name : names) {
-    exact = exact && value_.contains(name);
-    wanted += Join(wanted.empty() ? "" : ", ", name);
-  }
-  if (exact) return;
+  std::string wanted, missing, unknown;
+  for (const char* name : names) wanted += Join(wanted.empty() ? "" : ", ", name);
   if (!value_.is_object()) Refused("an object with " + wanted);
-  for (const auto& item : value_.items()) found += Join(found.empty() ? "" : ", ", item.key());
-  Refuse(place_, " must have exactly ", wanted, "; it has ", found.empty() ? "none" : found);
+  for (const char* name : names) {
+    if (!value_.contains(name)) missing += Join(missing.empty() ? "" : ", ", name);
+  }
+  if (!missing.empty()) Refuse(place_, " lacks ", missing);
+  for (const auto& item : value_.items()) {
+    const auto known = std::find(names.begin(), names.end(), item.key());
+    if (known == names.end()) unknown += Join(unknown.empty() ? "" : ", ", Shown(item.key()));
+  }
+  if (!unknown.empty()) Refuse(place_, " has ", unknown, ", which nothing here knows");
 }
 
 Field Field::operator[](const std::string& name) const {
