@@ -11,6 +11,7 @@ endfunction()
 
 # Static ones first: a folder of unpacked packages has no others, but of sentencepiece, of which Debian has no static one.
 macro(seqlab_find_libraries)
+  find_package(Threads REQUIRED)
   seqlab_find_library(sentencepiece libsentencepiece.so.0 sentencepiece)
   seqlab_find_library(crypto libcrypto.a crypto)
   seqlab_find_library(minizip libminizip.a minizip)

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <future>
 #include <limits>
+#include <thread>
 
 #include "decode.h"
 #include "error.h"
@@ -10,6 +13,19 @@ namespace seqlab {
 namespace {
 
 constexpr double kNever = -std::numeric_limits<double>::infinity();
+
+// Calls `work` for each of 0..count - 1, on so many threads; 0 = as many as there are processors.
+void InParallel(size_t count, int threads, const std::function<void(size_t)>& work) {
+  const size_t available = threads > 0 ? static_cast<size_t>(threads) : std::thread::hardware_concurrency();
+  const size_t workers = std::max<size_t>(1, std::min(count, available));
+  const auto share = [&](size_t first) {
+    for (size_t place = first; place < count; place += workers) work(place);
+  };
+  std::vector<std::future<void>> others;
+  for (size_t worker = 1; worker < workers; ++worker) others.push_back(std::async(std::launch::async, share, worker));
+  share(0);
+  for (std::future<void>& other : others) other.get();
+}
 
 // The beams of one prompt.
 class Search {
@@ -77,31 +93,35 @@ class Search {
   std::vector<Candidate> Best(const Array& logits, int64_t first_row) const {
     const auto stops = static_cast<int64_t>(options_.stop_ids.size());
     const auto most = static_cast<size_t>(options_.beams * (1 + stops));
+    const bool free = options_.repetition.penalty == 1 && !options_.repetition.ngram;
     std::vector<Candidate> best;
     for (int64_t beam = 0; beam < options_.beams; ++beam) {
       if (scores_[beam] == kNever) continue;
-      const std::vector<double> row = LogProbabilities(logits, first_row, beam);
-      for (size_t token = 0; token < row.size(); ++token) {
-        const double total = scores_[beam] + row[token];
-        if (!(total > (best.size() < most ? kNever : best.back().total))) continue;
-        const auto place = std::upper_bound(best.begin(), best.end(), total,
-                                            [](double one, const Candidate& other) { return one > other.total; });
-        best.insert(place, {total, beam, static_cast<int64_t>(token)});
-        if (best.size() > most) best.pop_back();
+      if (free) {
+        Rank(&logits.values[(first_row + beam) * logits.dims[1]], logits.dims[1], beam, most, best);
+      } else {
+        std::vector<double> row = Row(logits, first_row + beam);
+        Ids text = prompt_;
+        text.insert(text.end(), tokens_[beam].begin(), tokens_[beam].end());
+        Apply(options_.repetition, text, row);
+        Rank(row.data(), logits.dims[1], beam, most, best);
       }
     }
     return best;
   }
 
-  std::vector<double> LogProbabilities(const Array& logits, int64_t first_row, int64_t beam) const {
-    std::vector<double> row = Row(logits, first_row + beam);
-    if (options_.repetition.penalty != 1 || options_.repetition.ngram) {
-      Ids text = prompt_;
-      text.insert(text.end(), tokens_[beam].begin(), tokens_[beam].end());
-      Apply(options_.repetition, text, row);
+  // Adds the continuations of a beam that are among the `most` best.
+  template <typename Number>
+  void Rank(const Number* logits, int64_t vocab_size, int64_t beam, size_t most, std::vector<Candidate>& best) const {
+    const auto [largest, whole] = Normaliser(logits, vocab_size);
+    for (int64_t token = 0; token < vocab_size; ++token) {
+      const double total = scores_[beam] + (logits[token] - largest - whole);
+      if (!(total > (best.size() < most ? kNever : best.back().total))) continue;
+      const auto place = std::upper_bound(best.begin(), best.end(), total,
+                                          [](double one, const Candidate& other) { return one > other.total; });
+      best.insert(place, {total, beam, token});
+      if (best.size() > most) best.pop_back();
     }
-    LogSoftmax(row);
-    return row;
   }
 
   const Ids& prompt_;
@@ -137,18 +157,22 @@ std::vector<std::vector<Hypothesis>> BeamSearch(Decoder& decoder, const Manifest
   }
   decoder.Select(rows, false);
   logits = std::move(repeated);
+  std::vector<std::vector<std::pair<int64_t, int64_t>>> going(searches.size());
   for (int64_t step = 0; step < options.max_new_tokens; ++step) {
+    const bool last = step + 1 == options.max_new_tokens;
+    InParallel(searches.size(), decoder.threads(), [&](size_t prompt) {
+      going[prompt] = searches[prompt].Extend(logits, static_cast<int64_t>(prompt) * options.beams, last);
+    });
     rows.clear();
     Ids tokens;
     for (size_t prompt = 0; prompt < searches.size(); ++prompt) {
-      const int64_t first_row = static_cast<int64_t>(prompt) * options.beams;
-      for (const auto& [beam, token] : searches[prompt].Extend(logits, first_row, step + 1 == options.max_new_tokens)) {
-        rows.push_back(first_row + beam);
+      for (const auto& [beam, token] : going[prompt]) {
+        rows.push_back(static_cast<int64_t>(prompt) * options.beams + beam);
         tokens.push_back(token);
       }
     }
     const bool all_done = std::all_of(searches.begin(), searches.end(), [](const Search& some) { return some.done(); });
-    if (all_done || step + 1 == options.max_new_tokens) break;
+    if (all_done || last) break;
     decoder.Select(rows, true);
     logits = decoder.Step(tokens);
   }

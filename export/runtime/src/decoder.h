@@ -17,6 +17,8 @@ class Decoder {
   explicit Decoder(const Model::Impl& bundle);
 
   int64_t vocab_size() const { return *bundle_.manifest.vocab_size; }
+  // As of OpenOptions.
+  int threads() const { return bundle_.options.threads; }
 
   // Reads a source (B, M) or (B, M, F) and its mask (B, M): each `Start` is from here.
   void ReadSource(const Value& source, const Value& mask);

@@ -109,15 +109,20 @@ void Apply(const Repetition& repetition, const Ids& text, std::vector<double>& l
   for (const int64_t token : blocked) logits[token] = -kInfinity;
 }
 
-void LogSoftmax(std::vector<double>& logits) {
-  const double largest = logits[Largest(logits.data(), logits.size())];
+template <typename Number>
+Normaliser::Normaliser(const Number* logits, int64_t vocab_size)
+    : largest(logits[Largest(logits, static_cast<size_t>(vocab_size))]) {
   double sum = 0.0;
-  for (double& logit : logits) {
-    logit -= largest;
-    sum += std::exp(logit);
-  }
-  const double whole = std::log(sum);
-  for (double& logit : logits) logit -= whole;
+  for (int64_t token = 0; token < vocab_size; ++token) sum += std::exp(logits[token] - largest);
+  whole = std::log(sum);
+}
+
+template Normaliser::Normaliser(const float*, int64_t);
+template Normaliser::Normaliser(const double*, int64_t);
+
+void LogSoftmax(std::vector<double>& logits) {
+  const Normaliser of(logits.data(), static_cast<int64_t>(logits.size()));
+  for (double& logit : logits) logit = logit - of.largest - of.whole;
 }
 
 }  // namespace seqlab

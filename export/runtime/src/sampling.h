@@ -24,7 +24,15 @@ int64_t ChooseLargest(const float* logits, int64_t vocab_size);
 // Changes logits (V,) after the tokens of `text`, each of 0..V-1.
 void Apply(const Repetition& repetition, const Ids& text, std::vector<double>& logits);
 
-// The log-probabilities of logits (V,), in place. The sum goes from the first to the last.
+// The log-probability of a logit x of these is x - largest - whole. The sum goes from the first to the last.
+struct Normaliser {
+  template <typename Number>
+  Normaliser(const Number* logits, int64_t vocab_size);
+
+  double largest, whole;
+};
+
+// The log-probabilities of logits (V,), in place.
 void LogSoftmax(std::vector<double>& logits);
 
 }  // namespace seqlab
