@@ -55,7 +55,9 @@ Graph::Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder
 std::vector<Value> Graph::Run(const std::vector<Value>& inputs) const { return Runs(*this).Run(inputs); }
 
 Runs::Runs(const Graph& graph, const std::vector<std::string>& in_place) : graph_(graph), binding_(graph.session_) {
+  for (const TensorInfo& input : graph.info_.inputs) input_names_.push_back(input.name.c_str());
   for (const TensorInfo& output : graph.info_.outputs) {
+    output_names_.push_back(output.name.c_str());
     int input = -1;
     for (const std::string& entry : in_place) {
       if (output.name != "new_state_" + entry) continue;
@@ -68,29 +70,52 @@ Runs::Runs(const Graph& graph, const std::vector<std::string>& in_place) : graph
 }
 
 std::vector<Value> Runs::Run(const std::vector<Value>& inputs) {
-  const GraphInfo& info = graph_.info_;
+  std::vector<Value> outputs;
+  for (size_t place = 0; place < output_names_.size(); ++place) {
+    const Value* old = WrittenOver(place, inputs);
+    outputs.push_back(old != nullptr ? *old : nullptr);
+  }
+  if (graph_.device_ == graph_.host_) {
+    RunOnHost(inputs, outputs);
+  } else {
+    RunOnDevice(inputs, outputs);
+  }
+  return outputs;
+}
+
+void Runs::RunOnHost(const std::vector<Value>& inputs, std::vector<Value>& outputs) const {
+  std::vector<const OrtValue*> given;
+  for (const Value& input : inputs) given.push_back(*input);
+  std::vector<OrtValue*> made;
+  for (const Value& output : outputs) made.push_back(output == nullptr ? nullptr : const_cast<OrtValue*>(static_cast<const OrtValue*>(*output)));
+  Ort::ThrowOnError(Ort::GetApi().Run(graph_.session_, options_, input_names_.data(), given.data(), given.size(),
+                                      output_names_.data(), made.size(), made.data()));
+  for (size_t place = 0; place < made.size(); ++place) {
+    if (outputs[place] == nullptr) outputs[place] = std::make_shared<const Ort::Value>(made[place]);
+  }
+}
+
+void Runs::RunOnDevice(const std::vector<Value>& inputs, std::vector<Value>& outputs) {
   bound_.resize(inputs.size());
   for (size_t place = 0; place < inputs.size(); ++place) {
     if (inputs[place] == bound_[place]) continue;
-    binding_.BindInput(info.inputs[place].name.c_str(), *inputs[place]);
+    binding_.BindInput(input_names_[place], *inputs[place]);
     bound_[place] = inputs[place];
   }
   // The outputs of the last run are bound still, and would be written over.
-  for (size_t place = 0; place < info.outputs.size(); ++place) {
-    const char* name = info.outputs[place].name.c_str();
-    if (const Value* old = WrittenOver(place, inputs)) {
-      binding_.BindOutput(name, **old);
+  for (size_t place = 0; place < outputs.size(); ++place) {
+    if (outputs[place] != nullptr) {
+      binding_.BindOutput(output_names_[place], *outputs[place]);
     } else {
-      binding_.BindOutput(name, info.outputs[place].name == "logits" ? graph_.host_ : graph_.device_);
+      const bool to_host = graph_.info_.outputs[place].name == "logits";
+      binding_.BindOutput(output_names_[place], to_host ? graph_.host_ : graph_.device_);
     }
   }
   graph_.session_.Run(options_, binding_);
-  std::vector<Value> outputs;
-  for (Ort::Value& output : binding_.GetOutputValues()) {
-    const Value* old = WrittenOver(outputs.size(), inputs);
-    outputs.push_back(old != nullptr ? *old : std::make_shared<const Ort::Value>(std::move(output)));
+  std::vector<Ort::Value> made = binding_.GetOutputValues();
+  for (size_t place = 0; place < made.size(); ++place) {
+    if (outputs[place] == nullptr) outputs[place] = std::make_shared<const Ort::Value>(std::move(made[place]));
   }
-  return outputs;
 }
 
 const Value* Runs::WrittenOver(size_t output, const std::vector<Value>& inputs) const {

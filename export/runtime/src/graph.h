@@ -41,7 +41,7 @@ class Graph {
   friend class Runs;
 };
 
-// Runs of a graph one after the other, of one thread: what stays the same between them is bound once.
+// Runs of a graph one after the other, of one thread. On a device, what stays the same between them is bound once.
 class Runs {
  public:
   // `in_place` are the entries of the state whose new value is written where the old one stands, which must be the
@@ -53,6 +53,9 @@ class Runs {
   std::vector<Value> Run(const std::vector<Value>& inputs);
 
  private:
+  // Each fills in the outputs that are null, and writes the others where they stand.
+  void RunOnHost(const std::vector<Value>& inputs, std::vector<Value>& outputs) const;
+  void RunOnDevice(const std::vector<Value>& inputs, std::vector<Value>& outputs);
   // The input where an output is written, or null.
   const Value* WrittenOver(size_t output, const std::vector<Value>& inputs) const;
 
@@ -60,6 +63,7 @@ class Runs {
   Ort::RunOptions options_;
   Ort::IoBinding binding_;
   std::vector<Value> bound_;           // the inputs of the last run
+  std::vector<const char*> input_names_, output_names_;
   std::vector<int> places_of_inputs_;  // of each output, the input where it may be written, or -1
 };
 
