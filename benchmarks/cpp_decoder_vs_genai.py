@@ -2,9 +2,9 @@
 
 python benchmarks/cpp_decoder_vs_genai.py
 
-onnxruntime-genai's model builder does not know GPT-2, so both run a Llama: 6 layers, d 512, 23M parameters, as graphs of
-onnxruntime's own nodes (`--target ort`). It brings onnxruntime along, in an environment of its own. Batch 1, greedy, tokens/s of 16 prompt tokens and 128 new ones, at 1
-and at 2 threads, in turns; the tokens are compared too.
+onnxruntime-genai's model builder does not know GPT-2, so both run a Llama: 6 layers, d 512, 23M parameters, as graphs
+of onnxruntime's own nodes (`--target ort`). It brings onnxruntime along, in an environment of its own. Batch 1, greedy,
+tokens/s of 16 prompt tokens and 128 new ones, at 1 and at 2 threads, in turns; the tokens are compared too.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ in silence.
 from __future__ import annotations
 
 import logging
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -142,7 +143,11 @@ def _to_onnx(form: Form | TapsForm, info: GraphInfo, *, fold_weights: bool, fuse
         )
         assert exported is not None
         graph: ir.Model = exported.model
-        optimize_ir(graph, should_fold=_must_fold if fold_weights else _may_fold)
+        if fold_weights:
+            # Without a limit: a weight that is a table too is written a second time.
+            optimize_ir(graph, should_fold=_must_fold, output_size_limit=sys.maxsize)
+        else:
+            optimize_ir(graph, should_fold=_may_fold)
     return graph
 
 

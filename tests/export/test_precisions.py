@@ -19,10 +19,12 @@ from onnxscript import ir
 
 from export.toys import TOKENIZER, toy
 from seqlab.attention import Attention
+from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU, LSTM
 from seqlab_export.bundle import export_bundle
 from seqlab_export.fake_quantized import FakeQuantized, dynamic_uint8
+from seqlab_export.graphs import export_graphs
 from seqlab_export.manifest import hash_files, load_manifest
 from seqlab_export.quantize import Quantized, quantize
 from seqlab_export.verify import verify_bundle
@@ -71,6 +73,15 @@ def test_fake_quantised_linear_layers_are_the_runtimes(precision: Quantized, op_
         own = F.linear(x, weight)
     np.testing.assert_allclose(found, own, atol=1e-5, rtol=1e-5)
     assert (own - x @ weight.T).square().mean().sqrt() > 5e-3
+
+
+@pytest.mark.parametrize("precision", ["int4", pytest.param("int8", marks=pytest.mark.slow)])
+def test_a_large_table_is_quantised_as_the_output_layer_of_both_graphs(precision: Any, tmp_path: Path) -> None:
+    model = DecoderLM(5000, 32, d_model=64, num_layers=1, mixer=Attention).eval()
+    export_graphs(model, tmp_path, precision)
+    for file in ("model.onnx", "step.onnx"):
+        graph = onnx.load(tmp_path / file, load_external_data=False).graph
+        assert not [node.op_type for node in graph.node if node.op_type in ("MatMul", "Gemm")]
 
 
 def test_inputs_are_quantised_as_onnx_says() -> None:

@@ -89,16 +89,24 @@ def _in_places(
     x: Tensor, new: dict[str, Tensor], state: State, pad_mask: Tensor | None, q_positions: Tensor, position: State
 ) -> Keys:
     start, end = state["position"][:, None], position["position"][:, None]
-    place = torch.arange(next(state[name].shape[-2] for name in new), device=x.device)
-    fresh, source = (place >= start) & (place < end), place - start
+    capacity = next(state[name].shape[-2] for name in new)
+    source = now = torch.arange(x.shape[1], device=x.device)[None]
     if pad_mask is not None:
-        source = source + leading_pads(pad_mask)[:, None]
-    source = source.clamp(0, x.shape[1] - 1)
+        # A pad writes what the real token nearest to it writes, and where.
+        pads = leading_pads(pad_mask)[:, None]
+        now = (now - pads).clamp(min=0).minimum(end - start - 1).clamp(min=0)
+        source = (now + pads).clamp(max=x.shape[1] - 1)
+    place = (start + now).clamp(max=capacity - 1)
     entries = {}
     for name, entry in new.items():
-        here = fresh.view(fresh.shape[0], *[1] * (entry.dim() - 3), fresh.shape[1], 1)
-        entries[name] = torch.where(here, entry if x.shape[1] == 1 else _take(entry, source), state[name])
-    return Keys(entries, q_positions, place[None], place < end, q_positions, position | entries)
+        if pad_mask is not None:
+            # A row of pads alone writes what is there.
+            here = _like(entry, end > start)
+            entry = torch.where(here, _take(entry, source), _take(state[name], place))
+        index = _like(entry, place).expand_as(entry)
+        entries[name] = state[name].scatter(-2, index, entry)
+    places = torch.arange(capacity, device=x.device)
+    return Keys(entries, q_positions, places[None], places < end, q_positions, position | entries)
 
 
 def _in_window(
@@ -139,5 +147,9 @@ def _last(length: int, x: Tensor) -> Tensor:
 
 def _take(entry: Tensor, source: Tensor) -> Tensor:
     """entry (B, ..., S, K) at times `source` (B, W)."""
-    index = source.view(source.shape[0], *[1] * (entry.dim() - 3), source.shape[1], 1)
-    return entry.gather(-2, index.expand(*entry.shape[:-2], -1, entry.shape[-1]))
+    return entry.gather(-2, _like(entry, source).expand(*entry.shape[:-2], -1, entry.shape[-1]))
+
+
+def _like(entry: Tensor, times: Tensor) -> Tensor:
+    """(B, W) as (B, 1, ..., W, 1), which goes with entries (B, ..., S, K)."""
+    return times.view(times.shape[0], *[1] * (entry.dim() - 3), times.shape[1], 1)
