@@ -1,18 +1,16 @@
-"""The parity matrix: one model in every precision on every runtime, measured against float64 by one golden file."""
+"""The parity matrix: one model in every precision on every runtime, measured against float64 by one golden file.
+`parity_page` writes it down."""
 
 from __future__ import annotations
 
 import json
-import math
 import os
-import platform
 import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
@@ -29,6 +27,7 @@ from seqlab_export.torch_runtime import Compiled, TorchRuntime
 from seqlab_export.verify import load_golden
 
 RUNNER = "seqlab-run"
+SAME = "the same"
 
 
 class NotRunError(Exception):
@@ -45,7 +44,7 @@ class Cell:
         error, own, limit, largest: of the check nearest to its budget, as in `report.Check`; own is PyTorch's error.
         kl, kl_p99: mean and 99th percentile of the divergence in nats from float64's distribution of a token or class.
         top1: the share of these places at which the likeliest is the same.
-        greedy: where greedy text first differs, and the float64 margin there.
+        greedy: where greedy text first differs, and the float64 margin there, or `SAME`; empty = it writes none.
         scores: what the run's task says on its test split.
     """
 
@@ -152,7 +151,7 @@ def _cpp(folder: Path, provider: str) -> dict[str, Any]:
         _check_device()
     program = os.environ.get("SEQLAB_RUN") or shutil.which(RUNNER)
     if program is None:
-        raise NotRunError(f"{RUNNER} is neither on PATH nor in $SEQLAB_RUN; `make cpp` builds it")
+        raise NotRunError(f"{RUNNER} is neither on PATH nor in $SEQLAB_RUN; `make cpp` makes build/cpp/{RUNNER}")
     # The library that Python has here: the same one on both sides.
     library = next((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
     command = [program, "verify", str(folder), "--provider", provider, "--json", "--ort-lib", str(library)]
@@ -166,13 +165,14 @@ def _cpp(folder: Path, provider: str) -> dict[str, Any]:
 def _of_checks(checks: list[Check]) -> dict[str, Any]:
     """What a cell says of the checks behind it."""
     nearest = max((check for check in checks if check.error is not None and check.limit), key=share)
+    greedy = [check for check in checks if check.kind == "greedy"]
     return {
         "ok": all(check.ok for check in checks),
         "error": nearest.error,
         "own": nearest.torch_error,
         "limit": nearest.limit,
         "largest": max(check.largest or 0.0 for check in checks),
-        "greedy": "; ".join(check.note for check in checks if check.kind == "greedy" and check.note),
+        "greedy": "; ".join(check.note for check in greedy if check.note) or (SAME if greedy else ""),
     }
 
 
@@ -189,54 +189,3 @@ def _sentence(error: BaseException) -> str:
 
 def to_json(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     return [{name: value for name, value in asdict(cell).items() if value not in (None, "")} for cell in cells]
-
-
-COLUMNS = tuple(
-    ["model", "precision", "runtime", "error", "of limit", "largest", "KL", "KL p99", "top-1", "greedy text", "test"]
-)
-
-
-def to_rows(cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:
-    """A line a cell, under `COLUMNS`."""
-    for cell in cells:
-        head = (cell.model, cell.precision, cell.runtime)
-        if cell.missing:
-            yield (*head, cell.missing, *[""] * 7)
-            continue
-        assert cell.error is not None and cell.limit and cell.largest is not None
-        divergence = ["" if value is None else f"{max(value, 0):.1e}" for value in (cell.kl, cell.kl_p99)]
-        yield (
-            *head,
-            f"{cell.error:.1e}{'' if cell.ok else ' FAILED'}",
-            f"{cell.error / cell.limit:.0%}" if math.isfinite(cell.error) else "",
-            f"{cell.largest:.1e}",
-            *divergence,
-            "" if cell.top1 is None else f"{cell.top1:.1%}",
-            cell.greedy or "the same",
-            ", ".join(f"{name} {value:.4g}" for name, value in (cell.scores or {}).items()),
-        )
-
-
-def to_markdown(cells: Sequence[Cell]) -> str:
-    """The cells as a page: what was measured, then what was not with its reasons."""
-    lines = [PAGE.format(torch=version("torch"), onnxruntime=onnxruntime.__version__, machine=platform.machine())]
-    lines += [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
-    lines += [f"| {' | '.join(row)} |" for row in to_rows([cell for cell in cells if not cell.missing])]
-    lines += ["", "## Not measured", "", "| model | precision | runtime | why |", "|---|---|---|---|"]
-    lines += [f"| {' | '.join(row[:4])} |" for row in to_rows([cell for cell in cells if cell.missing])]
-    return "\n".join(lines) + "\n"
-
-
-PAGE = """# The parity matrix
-
-Made by `seqlab parity`, with torch {torch} and onnxruntime {onnxruntime} on {machine}. Each line is one model in one
-precision on one runtime, against the float64 model of its golden file (docs/bundle.md).
-
-- **error**: RMS, relative to the reference, at the check nearest to its budget; **of limit**, as a share of the budget;
-  **largest** single error. Compiled PyTorch is measured at one batch size.
-- **KL**, mean and 99th percentile in nats, from the float64 distribution; **top-1**, how often the likeliest token or
-  class is the same.
-- **greedy text**: where it first differs, with the float64 margin there.
-- **test**: the run's task on its test split, of the model in PyTorch (fp32) and of its bundles.
-- Models named by their config are untrained, at the config's size; the others are runs.
-"""

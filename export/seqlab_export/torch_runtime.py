@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from copy import copy
+from io import StringIO
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
@@ -63,8 +65,9 @@ class TorchRuntime(ArrayDecoder):
     @staticmethod
     def _compiled(form: Any, info: GraphInfo, compiled: Compiled | None) -> Callable[..., Any]:
         if compiled == "ahead":
-            with TemporaryDirectory() as folder, warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # its own, of what it calls
+            # What it warns of is in code that it calls; what it cannot capture it prints, graph and all.
+            with TemporaryDirectory() as folder, warnings.catch_warnings(), redirect_stderr(StringIO()):
+                warnings.simplefilter("ignore")
                 package = aoti_compile_and_package(capture(form, info), package_path=f"{folder}/form.pt2")
                 loaded: Callable[..., Any] = aoti_load_package(package)
             # It reads tensors as they lay when it was compiled, and does not check how they lie.

@@ -10,9 +10,9 @@ import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -182,11 +182,12 @@ def _verify_everywhere(bundle: Path, *, as_json: bool) -> int:
     run_id, model = load_manifest(bundle).provenance.run_id, None
     with contextlib.suppress(ValueError):
         model = load_run(run_id).model if run_id else None
-    cells = list(parity_of_bundle(bundle.name, bundle, model))
+    measured = parity_of_bundle(bundle.name, bundle, model)
     if as_json:
+        cells = list(measured)
         print(json.dumps(to_json(cells), indent=2))
     else:
-        _show_parity(cells)
+        cells = _show_parity(measured)
     return 1 if any(cell.ok is False for cell in cells) else 0
 
 
@@ -196,22 +197,23 @@ def parity(options: argparse.Namespace) -> int:
     from seqlab.training.quiet import quiet
     from seqlab.training.untrained import untrained
     from seqlab_export.bundle_model import score
-    from seqlab_export.parity import parity_of_model, to_json, to_markdown
+    from seqlab_export.parity import parity_of_model, to_json
+    from seqlab_export.parity_page import to_markdown
     from seqlab_export.precision import check_precision
 
     quiet()
     for precision in options.precisions:
         if precision != "bf16":  # whose cell says why it is empty
             check_precision(precision)
-    cells: list[Cell] = []
+    measured: list[Iterator[Cell]] = []
     for name in options.models:
         if name in config_names() or name.endswith(".yaml"):
             loaded, scores = untrained(name), None
         else:
             loaded = load_run(name, trust=options.trust)
             scores = partial(score, loaded.task, datamodule=loaded.datamodule)
-        cells += parity_of_model(name, partial(_export_run, loaded), loaded.model, options.precisions, scores)
-    _show_parity(cells)
+        measured.append(parity_of_model(name, partial(_export_run, loaded), loaded.model, options.precisions, scores))
+    cells = _show_parity(chain(*measured))
     if options.out is not None:
         out = Path(options.out)
         out.mkdir(parents=True, exist_ok=True)
@@ -220,30 +222,35 @@ def parity(options: argparse.Namespace) -> int:
     return 1 if any(cell.ok is False for cell in cells) else 0
 
 
-def _show_parity(cells: Sequence[Cell]) -> None:
-    """A table for each model and precision, narrow enough for 80 columns; what is long follows it as lines."""
+def _show_parity(measured: Iterator[Cell]) -> list[Cell]:
+    """A table for each model and precision, as soon as it is measured; what is too long for 80 columns follows it as
+    lines."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    from seqlab_export.parity import COLUMNS, to_rows
+    from seqlab_export.parity import SAME
+    from seqlab_export.parity_page import COLUMNS, to_rows
 
     console = Console()
-    for (model, precision), group in groupby(cells, key=lambda cell: (cell.model, cell.precision)):
+    cells: list[Cell] = []
+    for (model, precision), group in groupby(measured, key=lambda cell: (cell.model, cell.precision)):
         print(f"Parity of {model} in {precision} with float64")
         table = Table(*COLUMNS[2:-2], box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
         lines = []
         for cell in group:
+            cells.append(cell)
             [(_, _, runtime, *numbers, greedy, scores)] = to_rows([cell])
             if cell.missing:
                 lines.append(f"{runtime}: {cell.missing}")
                 continue
             table.add_row(runtime, *numbers)
-            lines += [f"{runtime}: greedy text {greedy}"] if cell.greedy else []
+            lines += [f"{runtime}: greedy text {greedy}"] if greedy not in ("", SAME) else []
             lines += [f"{runtime}: test {scores}"] if scores else []
         if table.rows:
             console.print(table)
-        print("\n".join(lines), end="\n\n")
+        print("\n".join(lines), end="\n\n", flush=True)
+    return cells
 
 
 def conformance(options: argparse.Namespace) -> int:

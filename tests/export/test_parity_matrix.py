@@ -12,7 +12,8 @@ from export.toys import Shared
 from seqlab.cli import main
 from seqlab_export import parity
 from seqlab_export.manifest import load_manifest
-from seqlab_export.parity import COLUMNS, Cell, parity_of_bundle, to_json, to_markdown, to_rows
+from seqlab_export.parity import SAME, Cell, parity_of_bundle, to_json
+from seqlab_export.parity_page import COLUMNS, to_markdown, to_rows
 from seqlab_export.prove import Proof
 from seqlab_export.torch_runtime import TorchRuntime
 from seqlab_export.verify import load_golden
@@ -33,7 +34,7 @@ def _no_runner(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_bundle_without_its_run_is_measured_by_onnxruntime_alone(shared: Shared) -> None:
     cells = by_runtime(list(parity_of_bundle("a name", shared("gru").folder, None)))
     found = cells.pop("onnxruntime CPU, Python")
-    assert found.ok and not found.missing and found.greedy == ""
+    assert found.ok and not found.missing and found.greedy == SAME
     assert found.error is not None and found.limit is not None and found.kl is not None
     assert 0 < found.error < found.limit < 1e-5 and abs(found.kl) < 1e-10 and found.top1 == 1
     assert {cell.missing.split(":")[0] for cell in cells.values()} == {"not run"}
@@ -111,6 +112,7 @@ def test_pages_hold_every_cell() -> None:
         kl=1e-5,
         kl_p99=2e-5,
         top1=0.995,
+        greedy=SAME,
         scores={"loss": 0.12345, "bleu": 31.0},
     )
     missing = Cell(model="m", precision="int8", runtime="s", missing="unsupported: because")
@@ -130,7 +132,7 @@ def test_pages_hold_every_cell() -> None:
         }
     ]
     page = to_markdown([measured, missing])
-    assert "| m | int8 | r | 3.0e-03 FAILED |" in page and "| m | int8 | s | unsupported: because |" in page
+    assert "| m | int8 | r | 3.0e-03 FAILED |" in page and "| s | unsupported: because | m int8 |" in page
     assert to_json([missing]) == [
         {"model": "m", "precision": "int8", "runtime": "s", "missing": "unsupported: because"}
     ]
