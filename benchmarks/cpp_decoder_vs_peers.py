@@ -45,6 +45,7 @@ PRECISIONS: tuple[Precision, ...] = ("fp32", "int8", "int4")
 WANTED = [
     ("seqlab fp32", "transformers", 1.8),
     ("seqlab fp32", "CTranslate2 fp32", 1.0),
+    ("seqlab fp32 ort", "CTranslate2 fp32", 1.0),
     ("seqlab int8", "transformers", 4.0),
     ("seqlab int8", "CTranslate2 int8", 0.9),
     ("seqlab int4", "seqlab int8", 1.0),
