@@ -140,9 +140,10 @@ class Attention(Mixer):
 
     def _is_one_node(self, state: State) -> bool:
         """Whether onnxruntime has a node for all that a step does between the projections."""
+        if not fusing() or "key_mask" in state:
+            return False
         plain = type(self.pattern) is Causal and self.positions.acts_on != "attention scores"
-        known = plain and not self._sees_scores() and self.head_dim % 16 == 0
-        return fusing() and "key_mask" not in state and known
+        return plain and not self._sees_scores() and self.head_dim % 16 == 0
 
     def _step_as_one_node(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         x = x_t.unsqueeze(1)
