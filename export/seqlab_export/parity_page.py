@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 
 import onnxruntime  # type: ignore[import-untyped]
@@ -16,32 +16,29 @@ COLUMNS = tuple(
 )
 
 
-def to_rows(cells: Sequence[Cell]) -> Iterator[tuple[str, ...]]:
-    """A line a cell, under `COLUMNS`."""
-    for cell in cells:
-        head = (cell.model, cell.precision, cell.runtime)
-        if cell.missing:
-            yield (*head, cell.missing, *[""] * 7)
-            continue
-        assert cell.error is not None and cell.limit and cell.largest is not None
-        divergence = ["" if value is None else f"{max(value, 0):.1e}" for value in (cell.kl, cell.kl_p99)]
-        yield (
-            *head,
-            f"{cell.error:.1e}{'' if cell.ok else ' FAILED'}",
-            f"{cell.error / cell.limit:.0%}" if math.isfinite(cell.error) else "",
-            f"{cell.largest:.1e}",
-            *divergence,
-            "" if cell.top1 is None else f"{cell.top1:.1%}",
-            cell.greedy,
-            ", ".join(f"{name} {value:.4g}" for name, value in (cell.scores or {}).items()),
-        )
+def to_row(cell: Cell) -> tuple[str, ...]:
+    """A cell that was measured, under `COLUMNS`."""
+    assert cell.error is not None and cell.limit and cell.largest is not None
+    divergence = ["" if value is None else f"{max(value, 0):.1e}" for value in (cell.kl, cell.kl_p99)]
+    return (
+        cell.model,
+        cell.precision,
+        cell.runtime,
+        f"{cell.error:.1e}{'' if cell.ok else ' FAILED'}",
+        f"{cell.error / cell.limit:.0%}" if math.isfinite(cell.error) else "",
+        f"{cell.largest:.1e}",
+        *divergence,
+        "" if cell.top1 is None else f"{cell.top1:.1%}",
+        cell.greedy,
+        ", ".join(f"{name} {value:.4g}" for name, value in (cell.scores or {}).items()),
+    )
 
 
 def to_markdown(cells: Sequence[Cell]) -> str:
     """The cells as a page: what was measured, then what was not with its reasons."""
     lines = [PAGE.format(torch=version("torch"), onnxruntime=onnxruntime.__version__, machine=platform.machine())]
     lines += [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
-    lines += [f"| {' | '.join(row)} |" for row in to_rows([cell for cell in cells if not cell.missing])]
+    lines += [f"| {' | '.join(to_row(cell))} |" for cell in cells if not cell.missing]
     lines += ["", "## Not measured", "", "| runtime | why | models and precisions |", "|---|---|---|"]
     reasons: dict[tuple[str, str], list[str]] = {}
     for cell in cells:

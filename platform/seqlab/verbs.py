@@ -230,7 +230,7 @@ def _show_parity(measured: Iterator[Cell]) -> list[Cell]:
     from rich.table import Table
 
     from seqlab_export.parity import SAME
-    from seqlab_export.parity_page import COLUMNS, to_rows
+    from seqlab_export.parity_page import COLUMNS, to_row
 
     console = Console()
     cells: list[Cell] = []
@@ -240,10 +240,10 @@ def _show_parity(measured: Iterator[Cell]) -> list[Cell]:
         lines = []
         for cell in group:
             cells.append(cell)
-            [(_, _, runtime, *numbers, greedy, scores)] = to_rows([cell])
             if cell.missing:
-                lines.append(f"{runtime}: {cell.missing}")
+                lines.append(f"{cell.runtime}: {cell.missing}")
                 continue
+            _, _, runtime, *numbers, greedy, scores = to_row(cell)
             table.add_row(runtime, *numbers)
             lines += [f"{runtime}: greedy text {greedy}"] if greedy not in ("", SAME) else []
             lines += [f"{runtime}: test {scores}"] if scores else []

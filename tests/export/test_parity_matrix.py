@@ -13,7 +13,7 @@ from seqlab.cli import main
 from seqlab_export import parity
 from seqlab_export.manifest import load_manifest
 from seqlab_export.parity import SAME, Cell, parity_of_bundle, to_json
-from seqlab_export.parity_page import COLUMNS, to_markdown, to_rows
+from seqlab_export.parity_page import COLUMNS, to_markdown, to_row
 from seqlab_export.prove import Proof
 from seqlab_export.torch_runtime import TorchRuntime
 from seqlab_export.verify import load_golden
@@ -116,21 +116,19 @@ def test_pages_hold_every_cell() -> None:
         scores={"loss": 0.12345, "bleu": 31.0},
     )
     missing = Cell(model="m", precision="int8", runtime="s", missing="unsupported: because")
-    assert [dict(zip(COLUMNS, row, strict=True)) for row in to_rows([measured])] == [
-        {
-            "model": "m",
-            "precision": "int8",
-            "runtime": "r",
-            "error": "3.0e-03 FAILED",
-            "of limit": "150%",
-            "largest": "1.0e-01",
-            "KL": "1.0e-05",
-            "KL p99": "2.0e-05",
-            "top-1": "99.5%",
-            "greedy text": "the same",
-            "test": "loss 0.1235, bleu 31",
-        }
-    ]
+    assert dict(zip(COLUMNS, to_row(measured), strict=True)) == {
+        "model": "m",
+        "precision": "int8",
+        "runtime": "r",
+        "error": "3.0e-03 FAILED",
+        "of limit": "150%",
+        "largest": "1.0e-01",
+        "KL": "1.0e-05",
+        "KL p99": "2.0e-05",
+        "top-1": "99.5%",
+        "greedy text": "the same",
+        "test": "loss 0.1235, bleu 31",
+    }
     page = to_markdown([measured, missing])
     assert "| m | int8 | r | 3.0e-03 FAILED |" in page and "| s | unsupported: because | m int8 |" in page
     assert to_json([missing]) == [

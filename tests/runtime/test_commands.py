@@ -142,9 +142,10 @@ def test_bench_measures(bundle: Bundle) -> None:
 
 
 def test_bench_writes_batches_and_beams(bundle: Bundle) -> None:
-    options = ["--prompt-tokens", "5", "--new-tokens", "20", "--runs", "1", "--batch", "3"]
+    """Of several prompts the beams are scored by several threads."""
+    options = ["--prompt-tokens", "5", "--new-tokens", "20", "--runs", "1", "--batch", "3", "--threads", "2"]
     shown = json.loads(run("bench", bundle("translator"), "--json", "--beams", "2", *options).stdout)
-    runner = BundleRunner(bundle("translator"), threads=1)
+    runner = BundleRunner(bundle("translator"), threads=2)
     source = np.array(shown["sources"])
     read = runner.begin(source, np.ones(source.shape, dtype=np.bool_))
     found = beam_search(read, shown["prompts"], beams=2, max_new_tokens=20)

@@ -93,11 +93,10 @@ class Search {
   std::vector<Candidate> Best(const Array& logits, int64_t first_row) const {
     const auto stops = static_cast<int64_t>(options_.stop_ids.size());
     const auto most = static_cast<size_t>(options_.beams * (1 + stops));
-    const bool free = options_.repetition.penalty == 1 && !options_.repetition.ngram;
     std::vector<Candidate> best;
     for (int64_t beam = 0; beam < options_.beams; ++beam) {
       if (scores_[beam] == kNever) continue;
-      if (free) {
+      if (IsFree(options_.repetition)) {
         Rank(&logits.values[(first_row + beam) * logits.dims[1]], logits.dims[1], beam, most, best);
       } else {
         std::vector<double> row = Row(logits, first_row + beam);

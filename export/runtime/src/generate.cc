@@ -41,8 +41,7 @@ std::vector<Ids> Generate(Decoder& decoder, const Manifest& manifest, const std:
   const auto num_rows = static_cast<int64_t>(prompts.size());
   std::vector<Ids> texts = prompts, chosen(prompts.size());
   std::vector<bool> running(prompts.size(), true);
-  const bool takes_largest =
-      options.sampling.temperature == 0 && options.repetition.penalty == 1 && !options.repetition.ngram;
+  const bool takes_largest = options.sampling.temperature == 0 && IsFree(options.repetition);
   for (int64_t step = 0; step < options.max_new_tokens; ++step) {
     // A row that has ended is fed token 0 until the others end; nothing reads what it gives.
     Ids last(prompts.size(), 0);

@@ -21,6 +21,9 @@ int64_t Choose(const std::vector<double>& logits, const Sampling& sampling, int6
 // The same at temperature 0, of logits as they are.
 int64_t ChooseLargest(const float* logits, int64_t vocab_size);
 
+// Whether `Apply` changes nothing.
+inline bool IsFree(const Repetition& repetition) { return repetition.penalty == 1 && !repetition.ngram; }
+
 // Changes logits (V,) after the tokens of `text`, each of 0..V-1.
 void Apply(const Repetition& repetition, const Ids& text, std::vector<double>& logits);
 
