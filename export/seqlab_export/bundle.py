@@ -13,7 +13,7 @@ import torch
 
 import seqlab
 from seqlab_data.tokenizers import Tokenizer
-from seqlab_export.forms import DECODERS, ENCODERS, describe_state, longest_input
+from seqlab_export.forms import DECODERS, ENCODERS, longest_input
 from seqlab_export.golden import write_golden
 from seqlab_export.graphs import OPSET, export_graphs
 from seqlab_export.manifest import Manifest, Provenance, hash_files
@@ -98,7 +98,7 @@ def export_bundle(
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
         folder = Path(name) / "bundle"
         folder.mkdir()
-        graphs, in_place = export_graphs(stored, folder, precision, target=target, capacity=capacity, taps=taps)
+        graphs, state, in_place = export_graphs(stored, folder, precision, target=target, capacity=capacity, taps=taps)
         write_golden(model, folder / "golden.npz", precision, capacity)
         tokenizers = _distinct(tokenizer, source_tokenizer)
         for place, some in tokenizers.items():
@@ -118,7 +118,7 @@ def export_bundle(
             model=graphs.get("model"),
             step=graphs.get("step"),
             taps=graphs.get("taps"),
-            state=describe_state(stored, capacity) if decodes else (),
+            state=state,
             in_place=in_place,
             tokenizer="tokenizer" if "tokenizer" in tokenizers else None,
             source_tokenizer="source_tokenizer" if "source_tokenizer" in tokenizers else None,

@@ -9,10 +9,11 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from onnxscript import ir
@@ -21,15 +22,18 @@ from torch.export import Dim, ExportedProgram
 
 from seqlab.nn.onnx_mode import emit_onnx
 from seqlab_export.compare import traced_len
-from seqlab_export.forms import Form, example, forms_of, longest_input
-from seqlab_export.manifest import GraphInfo, TensorInfo
+from seqlab_export.forms import Form, describe_state, example, forms_of, longest_input
+from seqlab_export.manifest import GraphInfo, StateInfo, TensorInfo
 from seqlab_export.precision import Precision
 from seqlab_export.quantize import quantize
+from seqlab_export.shared_memory import share_memory
 from seqlab_export.taps import Tap, TapsForm
 from seqlab_export.target import Target, check_flat, in_place
 from seqlab_export.weights import SMALLEST_BYTES, WeightFile
 
 OPSET = 23
+
+Described = TypeVar("Described", bound=TensorInfo)
 
 # Sizes that are captured must all differ, or two dimensions may become one; `traced_len` is at most 16.
 _TRACED = {"B": 17, "S": 19, "M": 23}
@@ -40,10 +44,11 @@ class Exported(NamedTuple):
 
     Attributes:
         graphs: by their names in the manifest.
-        in_place: as of the manifest.
+        state, in_place: as of the manifest.
     """
 
     graphs: dict[str, GraphInfo]
+    state: tuple[StateInfo, ...]
     in_place: tuple[str, ...]
 
 
@@ -69,7 +74,8 @@ def export_graphs(
         ValueError: the model cannot be captured for every batch size and length, or not for this target.
     """
     graphs: dict[str, GraphInfo] = {}
-    shared: tuple[str, ...] = ()
+    renewed: tuple[str, ...] = ()
+    shared: set[str] = set()
     forms: dict[str, Any] = {**forms_of(model, capacity)}
     if taps:
         forms["taps"] = TapsForm(model, taps)
@@ -78,7 +84,10 @@ def export_graphs(
             graphs[name] = info = form.info()
             graph = _to_onnx(form, info, fold_weights=precision in ("int8", "int4"), fused=target == "ort")
             if name == "step":
-                shared = in_place(graph)
+                renewed = in_place(graph)
+                if target != "cuda-graph":
+                    shared = share_memory(graph)
+                graphs[name] = info = replace(info, inputs=tuple(_of_source(tensor, shared) for tensor in info.inputs))
             if precision in ("int8", "int4"):
                 with _quiet():
                     graph = quantize(graph, precision)
@@ -88,7 +97,8 @@ def export_graphs(
             _strip(graph)
             weights.take(graph)
             ir.save(graph, folder / info.file)
-    return Exported(graphs, shared)
+    state = describe_state(model, capacity) if "step" in graphs else ()
+    return Exported(graphs, tuple(_of_source(entry, shared, "state_") for entry in state), renewed)
 
 
 def capture(form: Form | TapsForm, info: GraphInfo) -> ExportedProgram:
@@ -162,6 +172,11 @@ def _must_fold(node: ir.Node) -> bool | None:
     if node.op_type not in ("Transpose", "Concat"):
         return None
     return True if all(given is not None and given.const_value is not None for given in node.inputs) else None
+
+
+def _of_source(tensor: Described, shared: Collection[str], prefix: str = "") -> Described:
+    """With a row a source, where its input is among those that `share_memory` gives."""
+    return replace(tensor, dims=("N", *tensor.dims[1:])) if prefix + tensor.name in shared else tensor
 
 
 def _declare(graph: ir.Model, info: GraphInfo, max_seq_len: int | None) -> None:

@@ -1,4 +1,4 @@
-"""What a bundle says about itself: `manifest.json`, checked when it is read. Needs nothing but Python."""
+"""What a bundle says about itself: `manifest.json`, checked when it is read, and its seal. Needs nothing but Python."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from types import NoneType
 from typing import Any, get_args, get_origin, get_type_hints
 
 FILE_NAME = "manifest.json"
+SEAL_NAME = "manifest.sha256"
 FORMAT = "seqlab-bundle"
-VERSION = 3
+VERSION = 4
 DTYPES = ("bool", "int64", "float16", "float32")
 PRECISIONS = ("fp32", "fp16", "int8", "int4")
 TARGETS = ("portable", "ort", "cuda-graph")
@@ -29,8 +30,8 @@ class TensorInfo:
     Attributes:
         dtype: one of `DTYPES`.
         dims: a number is fixed; "B", "T", "S", "S+T" and "S+1" are the batch, the tokens given, those before, and
-            both together; "M" is the length of a source; "C" is `max_seq_len`, as long as which a cache is that does
-            not grow.
+            both together; "M" is the length of a source; "N" the sources, of each of which the batch holds as many
+            rows, one after the other; "C" is `max_seq_len`, as long as which a cache is that does not grow.
     """
 
     name: str
@@ -52,7 +53,7 @@ class StateInfo(TensorInfo):
     of what was read of a source, which stays as it is.
 
     Attributes:
-        dims: as of the input. "S" is 0 before the first token.
+        dims: as of the input of `step`, of which "N" is "B" in `model`. "S" is 0 before the first token.
         initial: the value of every element before the first token; None = the encoder's output.
     """
 
@@ -98,7 +99,7 @@ class Manifest:
         source_tokenizer: of the other.
         labels: the names of an encoder's classes, where it has some.
         golden: the file of reference inputs and outputs.
-        files: the sha256 of every file but this one, by its path in the bundle.
+        files: the sha256 of every file but this one and its seal, by its path in the bundle.
     """
 
     opset: int
@@ -162,9 +163,10 @@ class Manifest:
         return self.max_seq_len if any("C" in entry.dims for entry in self.state) else None
 
     def save(self, folder: Path) -> None:
-        """Writes `manifest.json`."""
+        """Writes `manifest.json` and its seal, a line that `sha256sum -c` reads."""
         content = {"format": FORMAT, "version": VERSION, **asdict(self)}
         (folder / FILE_NAME).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        (folder / SEAL_NAME).write_text(f"{_sha256(folder / FILE_NAME)}  {FILE_NAME}\n", encoding="utf-8")
 
 
 def load_manifest(folder: Path) -> Manifest:
@@ -193,13 +195,18 @@ def load_manifest(folder: Path) -> Manifest:
 
 
 def hash_files(folder: Path) -> dict[str, str]:
-    """The sha256 of every file in a folder but the manifest, by its path."""
+    """The sha256 of every file in a folder but the manifest and its seal, by its path."""
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    return {name: _sha256(paths[name]) for name in sorted(paths) if name != FILE_NAME}
+    return {name: _sha256(paths[name]) for name in sorted(paths) if name not in (FILE_NAME, SEAL_NAME)}
 
 
 def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
-    """What is wrong with each file that is not as the manifest says; empty = all is well."""
+    """What is wrong with each file that is not as the manifest, or its seal, says; empty = all is well."""
+    seal = folder / SEAL_NAME
+    if not seal.is_file():
+        return {SEAL_NAME: "it is missing"}
+    if seal.read_bytes().split()[:1] != [_sha256(folder / FILE_NAME).encode()]:
+        return {FILE_NAME: f"its sha256 is not the one in {SEAL_NAME}"}
     damage = {}
     for name, digest in manifest.files.items():
         path = folder / name

@@ -170,6 +170,7 @@ class BundleRunner(Bundle, ArrayDecoder):
         self.vocab_size = vocab_size
         self.max_seq_len = self.manifest.max_seq_len
         self._outputs = [output.name for output in graph.outputs]
+        self._of_source = [f"state_{entry.name}" for entry in self.manifest.state if "N" in entry.dims]
         self._first: State | None = None
 
     def begin(self, source: NDArray[np.generic], source_mask: NDArray[np.bool_]) -> BundleRunner:
@@ -209,6 +210,19 @@ class BundleRunner(Bundle, ArrayDecoder):
         found = self.sessions[graph].run(self._outputs, given)
         new = {name.removeprefix("new_"): entry for name, entry in zip(self._outputs, found, strict=True)}
         return new.pop("logits"), state | new
+
+    def select(self, state: State, rows: NDArray[np.int64]) -> State:
+        """The state of these rows, in this order. Rows of one source in turn share what was read of it."""
+        shared = {name: state[name] for name in self._of_source}
+        taken = super().select({name: entry for name, entry in state.items() if name not in shared}, rows)
+        if shared:
+            before, num_sources = state["state_position"].shape[0], len(state[self._of_source[0]])
+            sources = rows // (before // num_sources)
+            beams = np.gcd.reduce([*np.flatnonzero(np.diff(sources)) + 1, len(rows)])
+            sources = sources[::beams]
+            if not np.array_equal(sources, np.arange(num_sources)):
+                shared = super().select(shared, sources)
+        return taken | shared
 
     def _step_in_place(self, given: State, state: State) -> tuple[NDArray[np.floating], State]:
         binding = self.sessions["step"].io_binding()

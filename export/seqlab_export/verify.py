@@ -39,7 +39,7 @@ def verify_bundle(folder: Path | str, *, provider: Provider = "cpu") -> Report:
         precision=manifest.precision,
     )
     damage = find_damage(folder, manifest)
-    for name in manifest.files:
+    for name in manifest.files | damage:
         report.checks.append(Check(kind="files", subject=name, ok=name not in damage, note=damage.get(name, "")))
     if damage:
         return report

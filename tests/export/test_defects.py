@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -209,11 +208,26 @@ def test_a_truncated_manifest_is_found(copy: Callable[[str], Path], size: int) -
         verify_bundle(path.parent)
 
 
+def test_a_changed_manifest_is_found(copy: Callable[[str], Path]) -> None:
+    path = copy("gru") / "manifest.json"
+    path.write_text(path.read_text().replace('"initial": 0.0', '"initial": 0.5'))
+    [failure] = verify_bundle(path.parent).failures
+    assert (failure.kind, failure.subject) == ("files", "manifest.json")
+    assert failure.note == "its sha256 is not the one in manifest.sha256"
+
+
+def test_a_manifest_without_its_seal_is_found(copy: Callable[[str], Path]) -> None:
+    folder = copy("gru")
+    (folder / "manifest.sha256").unlink()
+    [failure] = verify_bundle(folder).failures
+    assert (failure.subject, failure.note) == ("manifest.sha256", "it is missing")
+
+
 def test_a_wrong_start_of_the_state_is_found(copy: Callable[[str], Path]) -> None:
     folder = copy("gru")
-    content = json.loads((folder / "manifest.json").read_text())
-    content["state"][1]["initial"] = 0.5
-    (folder / "manifest.json").write_text(json.dumps(content))
+    manifest = load_manifest(folder)
+    position, hidden, *others = manifest.state
+    replace(manifest, state=(position, replace(hidden, initial=0.5), *others)).save(folder)
     assert failed(verify_bundle(folder)) == {"prefill", "chunks", "step"}
 
 

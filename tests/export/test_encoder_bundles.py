@@ -21,6 +21,7 @@ from seqlab.attention import (
     AdditiveAttention,
     Attention,
     Bidirectional,
+    CrossAttention,
     Dot,
     GatedLinearAttention,
     MultiplicativeAttention,
@@ -142,6 +143,31 @@ def test_a_bundle_writes_of_a_source_what_its_model_writes(name: str, tmp_path: 
     assert np.abs(of_model[0] - of_model[1]).max() > 100 * TOLERANCE[torch.float32], "the sources matter"
     with pytest.raises(ValueError, match="writes what a source says"):
         runner.generate_text("abc", max_new_tokens=3)
+
+
+@pytest.mark.parametrize("target", ["portable", pytest.param("ort", marks=slow)])
+def test_the_beams_of_a_source_read_one_row(target: Any, tmp_path: Path) -> None:
+    """As PyTorch writes, where each row has its own: once repeated, reordered, repeated unevenly, and left alone."""
+    cross = partial(CrossAttention, num_heads=4, num_kv_heads=2)
+    writer = {"mixer": partial(Attention, num_heads=1), "cross": cross, "positions": Sinusoidal, "num_layers": 2}
+    model = randomized(EncoderDecoder(V, V, SEQ_LEN, encoder=encoder(), **writer)).float().eval()
+    exported(model, tmp_path / "bundle", source_tokenizer=SOURCE, target=target)
+    runner = BundleRunner(tmp_path / "bundle")
+    of_source = [entry.name for entry in runner.manifest.state if entry.dims[0] == "N"]
+    assert of_source == [f"{layer}_memory_{part}" for layer in (1, 3) for part in ("k", "v", "mask")]
+    sources, column = np.array([[3, 4, 5], [6, 7, 0]]), np.full((2, 1), TOKENIZER.bos_id)
+    decoders: list[Any] = [TorchDecoder.begin(model, sources, sources > 0), runner.begin(sources, sources > 0)]
+    states = [decoder.prefill(column, column > 0)[1] for decoder in decoders]
+    for rows, num_sources in (([0, 0, 0, 1, 1, 1], 2), ([2, 0, 1, 5, 5, 3], 2), ([0, 1, 4], 3), ([2], 1)):
+        tokens = np.arange(3, 3 + len(rows))
+        steps = [
+            decoder.step(tokens, decoder.select(state, np.array(rows)))
+            for decoder, state in zip(decoders, states, strict=True)
+        ]
+        (expected, _), (found, state) = steps
+        np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE[torch.float32])
+        assert {len(state[f"state_{name}"]) for name in of_source} == {num_sources}
+        states = [state for _, state in steps]
 
 
 def test_it_runs_where_only_numpy_and_onnxruntime_are(tmp_path: Path) -> None:

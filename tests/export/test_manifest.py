@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +31,24 @@ def load(content: Any, folder: Path) -> Any:
 def test_it_comes_back_as_it_was_written(shared: Shared, tmp_path: Path) -> None:
     folder = shared("attention").folder
     load_manifest(folder).save(tmp_path)
-    assert (tmp_path / "manifest.json").read_bytes() == (folder / "manifest.json").read_bytes()
+    for name in ("manifest.json", "manifest.sha256"):
+        assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
+
+
+def test_its_seal_is_what_sha256sum_reads(shared: Shared) -> None:
+    subprocess.run(["sha256sum", "--check", "--strict", "manifest.sha256"], cwd=shared("gru").folder, check=True)
 
 
 def test_what_it_says(shared: Shared, content: dict[str, Any]) -> None:
     model, folder, _ = shared("attention")
-    assert (content["format"], content["version"], content["opset"]) == (FORMAT, 3, 23)
+    assert (content["format"], content["version"], content["opset"]) == (FORMAT, 4, 23)
     assert (content["precision"], content["vocab_size"], content["max_seq_len"]) == ("fp32", model.vocab_size, None)
     assert content["provenance"]["run_id"] == "a run" and content["provenance"]["commit"] == "a commit"
     assert content["model"]["inputs"][0] == {"name": "tokens", "dtype": "int64", "dims": ["B", "T"]}
     assert content["step"]["outputs"][0] == {"name": "logits", "dtype": "float32", "dims": ["B", 1, model.vocab_size]}
     assert content["state"][2] == {"name": "0_k", "dtype": "float32", "dims": ["B", 4, "S", 4], "initial": 0.0}
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    del files["manifest.json"]
+    del files["manifest.json"], files["manifest.sha256"]
     assert content["files"] == {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
 
 
@@ -80,7 +86,7 @@ def change(content: dict[str, Any], path: str, value: Any) -> None:
     ("path", "value", "message"),
     [
         ("format", "other", f'it lacks "format": "{FORMAT}"'),
-        ("version", 1, "has version 1, this program reads version 3"),
+        ("version", 1, "has version 1, this program reads version 4"),
         ("vocab_size", "11", "the manifest.vocab_size must be int, got '11'"),
         ("vocab_size", True, "the manifest.vocab_size must be int, got True"),
         ("vocab_size", 12, "model.onnx gives no logits of vocab_size 12"),

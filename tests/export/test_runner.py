@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ import pytest
 from export.toys import Shared
 from seqlab.decoding import Sampling, generate
 from seqlab.decoding.torch_model import TorchDecoder
+from seqlab_export.manifest import load_manifest
 from seqlab_export.runner import BundleRunner
 from seqlab_export.verify import verify_bundle
 
@@ -78,9 +79,7 @@ def test_a_damaged_bundle_is_refused_before_it_runs(shared: Shared, tmp_path: Pa
 
 def test_an_old_onnxruntime_is_refused(shared: Shared, tmp_path: Path) -> None:
     folder = shutil.copytree(shared("gru").folder, tmp_path / "bundle")
-    content = json.loads((folder / "manifest.json").read_text())
-    content["min_onnxruntime"] = "99.0"
-    (folder / "manifest.json").write_text(json.dumps(content))
+    replace(load_manifest(folder), min_onnxruntime="99.0").save(folder)
     with pytest.raises(ValueError, match=r"this bundle needs onnxruntime 99.0, here is"):
         BundleRunner(folder)
 

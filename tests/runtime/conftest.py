@@ -50,6 +50,10 @@ def _bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
             return folder
         model, options = {
             "translator": lambda: (_translator(), {"tokenizer": TOKENIZER, "source_tokenizer": SOURCE}),
+            "attentive translator": lambda: (
+                _translator(partial(Attention, num_heads=1)),
+                {"tokenizer": TOKENIZER, "source_tokenizer": SOURCE},
+            ),
             "fused translator": lambda: (
                 _translator(partial(Attention, num_heads=1)),
                 {"tokenizer": TOKENIZER, "source_tokenizer": SOURCE, "target": "ort"},

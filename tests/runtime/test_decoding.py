@@ -71,7 +71,7 @@ def without_scores(answer: Any) -> Any:
 @pytest.mark.parametrize(
     "name",
     [
-        *("gru", "attention", "fused", "translator"),
+        *("gru", "attention", "fused", "translator", "attentive translator"),
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("fp16", "int8", "fused translator")),
     ],
 )

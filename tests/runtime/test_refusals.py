@@ -29,8 +29,10 @@ def _copy(bundle: Bundle, tmp_path: Path) -> Copy:
 
 
 def change(folder: Path, **fields: Any) -> None:
+    """Writes another manifest, and seals it."""
     path = folder / "manifest.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+    path.with_suffix(".sha256").write_text(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  manifest.json\n")
 
 
 def hash_again(folder: Path, name: str) -> None:
@@ -64,6 +66,16 @@ def test_a_changed_golden_file(copy: Copy) -> None:
     assert [(check["kind"], check["subject"]) for check in failed] == [("files", "golden.npz")]
 
 
+def test_a_changed_manifest(copy: Copy) -> None:
+    """As well-formed as before, it would start from another state."""
+    path = copy("gru") / "manifest.json"
+    path.write_text(path.read_text().replace('"initial": 0.0', '"initial": 0.5'))
+    said = f"{path.parent} is not as it was written: manifest.json: its sha256 is not the one in manifest.sha256"
+    assert refusal("generate", path.parent) == said
+    path.with_suffix(".sha256").unlink()
+    assert refusal("generate", path.parent).endswith("manifest.sha256: it is missing")
+
+
 def test_a_missing_file(copy: Copy) -> None:
     folder = copy("gru")
     (folder / "step.onnx").unlink()
@@ -73,7 +85,7 @@ def test_a_missing_file(copy: Copy) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"version": 4}, "it has version 4, this program reads version 3"),
+        ({"version": 5}, "it has version 5, this program reads version 4"),
         ({"min_onnxruntime": "99.0"}, "this bundle needs onnxruntime 99.0, here is "),
         ({"tokenizer": "/etc"}, '"/etc" is not a path inside the bundle'),
         ({"golden": "../golden.npz"}, "it gives no sha256 of ../golden.npz"),

@@ -38,21 +38,16 @@ class Search {
 
   bool done() const { return static_cast<int64_t>(finished_.size()) >= options_.beams; }
 
-  // Goes one token on, from the logits (K, V) at `first_row`: for each new beam the old one that it continues, and its
-  // token.
-  std::vector<std::pair<int64_t, int64_t>> Extend(const Array& logits, int64_t first_row, bool last) {
-    std::vector<std::pair<int64_t, int64_t>> going;
-    if (done()) {
-      for (int64_t beam = 0; beam < options_.beams; ++beam) going.emplace_back(beam, 0);
-      return going;
-    }
+  // Goes one token on, from the logits (K, V) at `first_row`.
+  void Extend(const Array& logits, int64_t first_row, bool last) {
+    going_.clear();
     std::vector<double> scores;
     const std::vector<Candidate> best = Best(logits, first_row);
-    for (size_t rank = 0; rank < best.size() && static_cast<int64_t>(going.size()) < options_.beams; ++rank) {
+    for (size_t rank = 0; rank < best.size() && static_cast<int64_t>(going_.size()) < options_.beams; ++rank) {
       const auto& [total, beam, token] = best[rank];
       const bool stops = std::count(options_.stop_ids.begin(), options_.stop_ids.end(), token) > 0;
       if (!stops && !last) {
-        going.emplace_back(beam, token);
+        going_.emplace_back(beam, token);
         scores.push_back(total);
       } else if (static_cast<int64_t>(rank) < options_.beams) {
         Ids tokens = tokens_[beam];
@@ -62,17 +57,19 @@ class Search {
       }
     }
     // A model of few tokens may have fewer ways to go on than beams: the rest can win nothing.
-    going.resize(options_.beams, {0, 0});
+    going_.resize(options_.beams, {0, 0});
     scores.resize(options_.beams, kNever);
     std::vector<Ids> tokens;
-    for (const auto& [beam, token] : going) {
+    for (const auto& [beam, token] : going_) {
       tokens.push_back(tokens_[beam]);
       tokens.back().push_back(token);
     }
     tokens_ = std::move(tokens);
     scores_ = std::move(scores);
-    return going;
   }
+
+  // Of each new beam the old one that it continues, and its token.
+  const std::vector<std::pair<int64_t, int64_t>>& going() const { return going_; }
 
   std::vector<Hypothesis> Found() {
     std::stable_sort(finished_.begin(), finished_.end(),
@@ -125,6 +122,7 @@ class Search {
 
   const Ids& prompt_;
   const BeamOptions& options_;
+  std::vector<std::pair<int64_t, int64_t>> going_;
   std::vector<Hypothesis> finished_;
   std::vector<Ids> tokens_;
   std::vector<double> scores_;
@@ -154,25 +152,29 @@ std::vector<std::vector<Hypothesis>> BeamSearch(Decoder& decoder, const Manifest
       repeated.values.insert(repeated.values.end(), first, first + vocab_size);
     }
   }
-  decoder.Select(rows, false);
+  decoder.Select(rows);
   logits = std::move(repeated);
-  std::vector<std::vector<std::pair<int64_t, int64_t>>> going(searches.size());
+  std::vector<Search*> going;
+  for (Search& search : searches) going.push_back(&search);
   for (int64_t step = 0; step < options.max_new_tokens; ++step) {
     const bool last = step + 1 == options.max_new_tokens;
-    InParallel(searches.size(), decoder.threads(), [&](size_t prompt) {
-      going[prompt] = searches[prompt].Extend(logits, static_cast<int64_t>(prompt) * options.beams, last);
+    InParallel(going.size(), decoder.threads(), [&](size_t place) {
+      going[place]->Extend(logits, static_cast<int64_t>(place) * options.beams, last);
     });
     rows.clear();
     Ids tokens;
-    for (size_t prompt = 0; prompt < searches.size(); ++prompt) {
-      for (const auto& [beam, token] : going[prompt]) {
-        rows.push_back(static_cast<int64_t>(prompt) * options.beams + beam);
+    std::vector<Search*> rest;
+    for (size_t place = 0; place < going.size(); ++place) {
+      if (going[place]->done()) continue;
+      rest.push_back(going[place]);
+      for (const auto& [beam, token] : going[place]->going()) {
+        rows.push_back(static_cast<int64_t>(place) * options.beams + beam);
         tokens.push_back(token);
       }
     }
-    const bool all_done = std::all_of(searches.begin(), searches.end(), [](const Search& some) { return some.done(); });
-    if (all_done || last) break;
-    decoder.Select(rows, true);
+    going = std::move(rest);
+    if (going.empty() || last) break;
+    decoder.Select(rows);
     logits = decoder.Step(tokens);
   }
   std::vector<std::vector<Hypothesis>> found;

@@ -1,12 +1,20 @@
 #include "decoder.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "error.h"
 
 namespace seqlab {
 
 namespace {
+
+// Whether these are all of so many rows, in their order.
+bool InPlace(const std::vector<int64_t>& rows, int64_t count) {
+  bool all = static_cast<int64_t>(rows.size()) == count;
+  for (size_t place = 0; place < rows.size(); ++place) all &= rows[place] == static_cast<int64_t>(place);
+  return all;
+}
 
 const Graph& StepOf(const Model::Impl& bundle) {
   if (bundle.step == nullptr) {
@@ -25,7 +33,8 @@ Decoder::Decoder(const Model::Impl& bundle)
   const std::vector<int>& renewed = of_step_.outputs;
   for (size_t entry = 0; entry < bundle.manifest.state.size(); ++entry) {
     const bool stays = std::find(renewed.begin(), renewed.end(), static_cast<int>(entry)) == renewed.end();
-    (stays ? constant_ : renewed_).entries.push_back(entry);
+    const bool once = bundle.manifest.state[entry].Axis("N") == 0;
+    (once ? shared_ : stays ? constant_ : renewed_).entries.push_back(entry);
   }
 }
 
@@ -88,6 +97,8 @@ void Decoder::Start(int64_t rows) {
     }
   }
   rows_ = rows;
+  sources_.resize(static_cast<size_t>(rows));
+  std::iota(sources_.begin(), sources_.end(), int64_t{0});
   read_ = 0;
 }
 
@@ -148,17 +159,32 @@ void Decoder::CheckReadable(const Ids& tokens, int64_t read) const {
   }
 }
 
-void Decoder::Select(const std::vector<int64_t>& rows, bool same_source) {
-  bool all_in_place = static_cast<int64_t>(rows.size()) == rows_;
-  for (size_t place = 0; place < rows.size(); ++place) all_in_place &= rows[place] == static_cast<int64_t>(place);
-  if (all_in_place) return;
-  Select(renewed_, rows);
-  if (!same_source) Select(constant_, rows);
+void Decoder::Select(const std::vector<int64_t>& rows) {
+  std::vector<int64_t> sources;
+  for (const int64_t row : rows) sources.push_back(sources_[static_cast<size_t>(row)]);
+  Take(renewed_, rows);
+  if (sources != sources_) {
+    Take(constant_, rows);
+    TakeSources(rows);
+  }
+  sources_ = std::move(sources);
   rows_ = static_cast<int64_t>(rows.size());
 }
 
-void Decoder::Select(Part& part, const std::vector<int64_t>& rows) {
-  if (part.entries.empty()) return;
+void Decoder::TakeSources(const std::vector<int64_t>& rows) {
+  if (shared_.entries.empty()) return;
+  const int64_t each = rows_ / Dims(state_[shared_.entries[0]])[0];
+  auto beams = static_cast<int64_t>(rows.size());
+  for (size_t place = 1; place < rows.size(); ++place) {
+    if (rows[place] / each != rows[place - 1] / each) beams = std::gcd(beams, static_cast<int64_t>(place));
+  }
+  std::vector<int64_t> sources;
+  for (size_t place = 0; place < rows.size(); place += static_cast<size_t>(beams)) sources.push_back(rows[place] / each);
+  Take(shared_, sources);
+}
+
+void Decoder::Take(Part& part, const std::vector<int64_t>& rows) {
+  if (part.entries.empty() || InPlace(rows, Dims(state_[part.entries[0]])[0])) return;
   std::vector<Value> whole;
   for (const size_t entry : part.entries) whole.push_back(state_[entry]);
   if (part.selection == nullptr) {

@@ -38,9 +38,8 @@ class Decoder {
   // Reads one more token a row.
   Array Step(const Ids& tokens);
 
-  // Takes these rows for the state's rows. `same_source` promises that each new row is of the source of the old one in its
-  // place: then what was read of a source need not move.
-  void Select(const std::vector<int64_t>& rows, bool same_source);
+  // Takes these rows for the state's rows. What was read of a source moves only where the sources do.
+  void Select(const std::vector<int64_t>& rows);
 
   // The entry of the state of this name, on the device.
   const Value& State(const std::string& name) const;
@@ -57,16 +56,19 @@ class Decoder {
     std::vector<size_t> entries;
     std::unique_ptr<RowSelection> selection;
   };
-  void Select(Part& part, const std::vector<int64_t>& rows);
+  void Take(Part& part, const std::vector<int64_t>& rows);
+  // Of entries that have a row a source, for all rows that follow each other.
+  void TakeSources(const std::vector<int64_t>& rows);
   // Reads tokens (B, T) under their mask (B, T): logits (B, T, V).
   Value Read(const Graph& graph, const Value& tokens, const Value& mask, int64_t length);
 
   const Model::Impl& bundle_;
   Runs steps_;
   const Wiring of_model_, of_step_;
-  Part renewed_, constant_;            // by a step
+  Part renewed_, constant_, shared_;   // by a step; by none, with a row each, or with one for all rows of a source
   std::vector<Value> state_, source_;  // by entries of the manifest; empty before `Start` or a source
   Value all_real_;                     // the mask (B, 1) of the last step
+  std::vector<int64_t> sources_;       // of each row
   int64_t rows_ = 0, read_ = 0;
 };
 

@@ -12,10 +12,11 @@ namespace seqlab {
 namespace {
 
 constexpr const char* kFileName = "manifest.json";
+constexpr const char* kSealName = "manifest.sha256";
 constexpr const char* kFormat = "seqlab-bundle";
-constexpr int64_t kVersion = 3;
+constexpr int64_t kVersion = 4;
 constexpr std::array<const char*, 4> kDTypes = {"bool", "int64", "float16", "float32"};
-constexpr std::array<const char*, 7> kDims = {"B", "T", "S", "S+T", "S+1", "M", "C"};
+constexpr std::array<const char*, 8> kDims = {"B", "N", "T", "S", "S+T", "S+1", "M", "C"};
 constexpr std::array<const char*, 4> kPrecisions = {"fp32", "fp16", "int8", "int4"};
 constexpr std::array<const char*, 3> kTargets = {"portable", "ort", "cuda-graph"};
 
@@ -54,7 +55,9 @@ std::vector<StateInfo> ReadState(const Field& field) {
   for (const Field& item : field.Items()) {
     item.MustHaveExactly({"name", "dtype", "dims", "initial"});
     TensorInfo info{item["name"].String(), ReadDType(item["dtype"]), ReadDims(item["dims"])};
-    if (info.Axis("B") != 0 || info.Axis("T") >= 0) Refuse(item.place(), ".dims must begin with B and hold no T");
+    if ((info.Axis("B") != 0 && info.Axis("N") != 0) || info.Axis("T") >= 0) {
+      Refuse(item.place(), ".dims must begin with B or N and hold no T");
+    }
     state.push_back({std::move(info), item["initial"].NumberOrNull()});
   }
   return state;
@@ -191,6 +194,11 @@ Manifest LoadManifest(const std::filesystem::path& folder) {
 }
 
 std::map<std::string, std::string> FindDamage(const std::filesystem::path& folder, const Manifest& manifest) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(folder / kSealName, error)) return {{kSealName, "it is missing"}};
+  if (ReadFile(folder / kSealName).substr(0, 64) != Sha256OfFile(folder / kFileName)) {
+    return {{kFileName, Join("its sha256 is not the one in ", kSealName)}};
+  }
   std::map<std::string, std::string> damage;
   for (const auto& [name, sha256] : manifest.files) {
     if (std::string found = Damage(folder, name, sha256); !found.empty()) damage[name] = found;

@@ -14,7 +14,7 @@ namespace seqlab {
 
 enum class DType { kBool, kInt64, kFloat16, kFloat32 };
 
-// A number, or one of "B", "T", "S", "S+T", "S+1", "M" and "C".
+// A number, or one of "B", "T", "S", "S+T", "S+1", "M", "C" and "N".
 using Dim = std::variant<int64_t, std::string>;
 
 struct TensorInfo {

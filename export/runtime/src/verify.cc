@@ -293,12 +293,9 @@ Result<Report> Verify(const std::string& folder, const OpenOptions& options) {
   return Guarded([&] {
     const Manifest manifest = LoadManifest(folder);
     Report report{options.provider, "", manifest.precision, {}, {}};
-    const auto damage = FindDamage(folder, manifest);
-    for (const auto& file : manifest.files) {
-      const auto found = damage.find(file.first);
-      const bool whole = found == damage.end();
-      report.checks.push_back({"files", file.first, whole, whole ? "" : found->second});
-    }
+    auto found = FindDamage(folder, manifest);
+    for (const auto& file : manifest.files) found.try_emplace(file.first, "");
+    for (const auto& [name, damage] : found) report.checks.push_back({"files", name, damage.empty(), damage});
     report.onnxruntime = OpenOnnxruntime(options.onnxruntime).version;
     if (!report.ok()) return report;
     const Model::Impl bundle(folder, options);

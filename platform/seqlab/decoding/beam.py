@@ -73,15 +73,18 @@ def beam_search(
     state = model.select(state, np.repeat(np.arange(len(prompts)), beams))
     logits = np.repeat(logits, beams, axis=0)
     searches = [_Search(prompt, beams, length_penalty, repetition) for prompt in prompts]
+    going = searches
     for step in range(max_new_tokens):
         chosen = [
             search.extend(part, stop_ids, last=step == max_new_tokens - 1)
-            for search, part in zip(searches, np.split(logits, len(prompts)), strict=True)
+            for search, part in zip(going, np.split(logits, len(going)), strict=True)
         ]
-        if all(search.done for search in searches):
+        rest = [row for row, search in enumerate(going) if not search.done]
+        going = [going[row] for row in rest]
+        if not going or step == max_new_tokens - 1:
             break
-        rows = np.concatenate([row * beams + beam for row, (beam, _) in enumerate(chosen)])
-        logits, state = model.step(np.concatenate([token for _, token in chosen]), model.select(state, rows))
+        rows = np.concatenate([row * beams + chosen[row][0] for row in rest])
+        logits, state = model.step(np.concatenate([chosen[row][1] for row in rest]), model.select(state, rows))
     return [sorted(search.finished, key=lambda found: -found.score)[:beams] for search in searches]
 
 
@@ -110,8 +113,6 @@ class _Search:
         Returns:
             For each new beam the old one that it continues, and its token, (K,) each.
         """
-        if self.done:
-            return np.arange(self.beams), np.zeros(self.beams, dtype=np.int64)
         vocab_size = logits.shape[1]
         texts = ([*self.prompt, *tokens] for tokens in self.tokens)
         scores = [self.repetition.apply(row, text) for row, text in zip(logits, texts, strict=True)]
