@@ -86,7 +86,8 @@ def export_graphs(
             if name == "step":
                 renewed = in_place(graph)
                 if target != "cuda-graph":
-                    shared = share_memory(graph)
+                    with _quiet():
+                        shared = share_memory(graph)
                 graphs[name] = info = replace(info, inputs=tuple(_of_source(tensor, shared) for tensor in info.inputs))
             if precision in ("int8", "int4"):
                 with _quiet():

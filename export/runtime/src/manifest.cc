@@ -16,7 +16,7 @@ constexpr const char* kSealName = "manifest.sha256";
 constexpr const char* kFormat = "seqlab-bundle";
 constexpr int64_t kVersion = 4;
 constexpr std::array<const char*, 4> kDTypes = {"bool", "int64", "float16", "float32"};
-constexpr std::array<const char*, 8> kDims = {"B", "N", "T", "S", "S+T", "S+1", "M", "C"};
+constexpr std::array<const char*, 8> kDims = {"B", "T", "S", "S+T", "S+1", "M", "C", "N"};
 constexpr std::array<const char*, 4> kPrecisions = {"fp32", "fp16", "int8", "int4"};
 constexpr std::array<const char*, 3> kTargets = {"portable", "ort", "cuda-graph"};
 

@@ -76,7 +76,7 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
   };
   const Change changes[] = {
       {"version\": 4", "version\": 5", "it has version 5, this program reads version 4"},
-      {"version\": 3", "version\": \"3\"", "the manifest.version must be a whole number"},
+      {"version\": 4", "version\": \"4\"", "the manifest.version must be a whole number"},
       {"seqlab-bundle", "zip", "it lacks \"format\": \"seqlab-bundle\""},
       {"\"opset\"", "\"more\": 1, \"opset\"", "the manifest has \"more\", which nothing here knows"},
       {"\"opset\"", "\"opsets\"", "the manifest lacks opset"},

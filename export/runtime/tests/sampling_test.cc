@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -88,6 +89,21 @@ TEST(Repetition, PenalisesAndBlocks) {
   EXPECT_EQ(logits, (std::vector<double>{1, 1})) << "where all would be blocked, none is";
   Apply(Repetition{1.0, 5}, {0, 1}, logits);
   EXPECT_EQ(logits, (std::vector<double>{1, 1}));
+}
+
+TEST(LogSoftmax, IsThatOfTheStandardLibrary) {
+  std::vector<double> logits;
+  for (int token = 0; token < 1003; ++token) logits.push_back(40 * std::sin(token * token));
+  logits.insert(logits.end(), {-700.0, -1e6, -kInfinity});
+  long double sum = 0;
+  for (const double logit : logits) sum += std::exp(static_cast<long double>(logit) - 40);
+  std::vector<double> found = logits;
+  LogSoftmax(found);
+  for (size_t token = 0; token + 1 < logits.size(); ++token) {
+    const auto expected = static_cast<double>(logits[token] - 40 - std::log(sum));
+    EXPECT_NEAR(found[token], expected, 4e-16 * std::max(100.0, std::abs(expected)));
+  }
+  EXPECT_EQ(found.back(), -kInfinity);
 }
 
 TEST(LogSoftmax, SumsToOne) {
