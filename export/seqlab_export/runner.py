@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from copy import copy
 from functools import cached_property, partial
@@ -119,7 +119,11 @@ class Bundle:
 
     def probabilities(self, text: str) -> NDArray[np.float64]:
         """Of the classes of a text, (C,), or of each of its tokens, (T, C)."""
-        tokens = np.array([self.tokenizer.encode(text)], dtype=np.int64)
+        return self.token_probabilities(self.tokenizer.encode(text))
+
+    def token_probabilities(self, ids: Sequence[int]) -> NDArray[np.float64]:
+        """As `probabilities`, of a text's tokens."""
+        tokens = np.array([ids], dtype=np.int64)
         logits = self.encode(tokens, np.ones(tokens.shape, dtype=np.bool_))["logits"][0].astype(np.float64)
         powers: NDArray[np.float64] = np.exp(logits - logits.max(axis=-1, keepdims=True))
         powers /= powers.sum(axis=-1, keepdims=True)
