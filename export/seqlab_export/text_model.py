@@ -181,7 +181,7 @@ class TextClassifier(TextModel):
     outputs: ClassVar = {"label": str, "probability": float}
 
     def _run(self, rows: Rows, options: NoOptions) -> tuple[Rows, Scores]:
-        found = [self.bundle.token_probabilities(row) for row in rows]
+        found = [self.bundle.probabilities(row) for row in rows]
         scores = {"probability": [float(chances.max()) for chances in found]}
         return [[int(chances.argmax())] for chances in found], scores
 
@@ -192,7 +192,7 @@ class TextTagger(TextModel):
     outputs: ClassVar = {"tags": str}
 
     def _run(self, rows: Rows, options: NoOptions) -> tuple[Rows, Scores]:
-        return [self.bundle.token_probabilities(row).argmax(axis=-1).tolist() for row in rows], {}
+        return [self.bundle.probabilities(row).argmax(axis=-1).tolist() for row in rows], {}
 
 
 def reads_text(manifest: Manifest) -> bool:
