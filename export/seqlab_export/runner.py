@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from copy import copy
 from functools import cached_property, partial
@@ -117,9 +117,9 @@ class Bundle:
         found = self.sessions["encoder"].run(names, {given.name: inputs.astype(given.dtype), mask.name: pad_mask})
         return dict(zip(names, found, strict=True))
 
-    def probabilities(self, text: str) -> NDArray[np.float64]:
-        """Of the classes of a text, (C,), or of each of its tokens, (T, C)."""
-        tokens = np.array([self.tokenizer.encode(text)], dtype=np.int64)
+    def probabilities(self, text: str | Sequence[int]) -> NDArray[np.float64]:
+        """Of the classes of a text, or of its ids, (C,), or of each of its tokens, (T, C)."""
+        tokens = np.array([self.tokenizer.encode(text) if isinstance(text, str) else text], dtype=np.int64)
         logits = self.encode(tokens, np.ones(tokens.shape, dtype=np.bool_))["logits"][0].astype(np.float64)
         powers: NDArray[np.float64] = np.exp(logits - logits.max(axis=-1, keepdims=True))
         powers /= powers.sum(axis=-1, keepdims=True)

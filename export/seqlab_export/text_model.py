@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, get_args, get_type_hints
 
-from seqlab.decoding import Repetition, Sampling
-from seqlab.decoding.translate import SourceReader, translate
+from seqlab.decoding import Repetition, Sampling, generate
+from seqlab.decoding.text import stop_ids
+from seqlab.decoding.translate import SourceReader, translate_tokens
 from seqlab_export.manifest import Manifest
 from seqlab_export.runner import Bundle, BundleRunner, Provider, open_bundle
+from seqlab_export.text_codec import Rows, TextCodec
 
 Answer = dict[str, str | float]
+Scores = dict[str, list[float]]
+"""Of each text, by the name of the output."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +66,7 @@ class TextModel(ABC):
 
     Attributes:
         Options: the dataclass of its options; each is an int, a float or a str, or None.
-        outputs: the type of each value of an answer, by its name.
+        outputs: the type of each value of an answer, by its name: the text that the answer's ids are, and scores.
     """
 
     Options: ClassVar[type[Any]] = NoOptions
@@ -70,11 +74,12 @@ class TextModel(ABC):
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
+        self.codec = TextCodec(bundle.folder)
 
     @property
     def example(self) -> str:
         """A text of a few tokens that it reads."""
-        tokenizer = self.bundle.source_tokenizer
+        tokenizer = self.codec.source_tokenizer
         middle = tokenizer.vocab_size // 2
         return tokenizer.decode(range(middle, middle + 3))
 
@@ -85,25 +90,39 @@ class TextModel(ABC):
         return {name: next(iter(get_args(hint)), hint) for name, hint in hints.items()}
 
     def answer(self, texts: Sequence[str], options: Mapping[str, Any] | None = None) -> list[Answer]:
-        """An answer for each text, in order.
+        """An answer for each text, in order: `TextCodec.encode`, `run`, `TextCodec.decode`.
+
+        Raises:
+            ValueError: as these do.
+        """
+        rows, scores = self.run(self.codec.encode(texts), options)
+        columns = [self.codec.decode(rows), *scores.values()]
+        return [dict(zip(self.outputs, values, strict=True)) for values in zip(*columns, strict=True)]
+
+    def run(self, rows: Rows, options: Mapping[str, Any] | None = None) -> tuple[Rows, Scores]:
+        """What it writes or says of each row of ids, as ids of tokens or of classes.
 
         Args:
+            rows: as `TextCodec.encode` gives them.
             options: by the names of `Options`; None, and one that is None, leave the default.
 
         Raises:
-            ValueError: an option is unknown or out of range, or a text is not one that the model reads.
+            ValueError: an option is unknown or out of range, or a row is not one that the model reads.
         """
         given = {name: value for name, value in (options or {}).items() if value is not None}
         known = self.option_types()
         if unknown := [name for name in given if name not in known]:
             raise ValueError(f"there is no option {unknown[0]!r}; accepted: {', '.join(known) or 'none'}")
-        for number, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise ValueError(f"text {number} is {text!r}, which is no text")
-        return self._answer(texts, self.Options(**given)) if texts else []
+        vocab_size = self.codec.source_tokenizer.vocab_size
+        for number, row in enumerate(rows):
+            if not row:
+                raise ValueError(f"text {number} has no tokens")
+            if outside := [token for token in row if not 0 <= token < vocab_size]:
+                raise ValueError(f"text {number} has token {outside[0]}, outside the vocabulary 0..{vocab_size - 1}")
+        return self._run(rows, self.Options(**given))
 
     @abstractmethod
-    def _answer(self, texts: Sequence[str], options: Any) -> list[Answer]: ...
+    def _run(self, rows: Rows, options: Any) -> tuple[Rows, Scores]: ...
 
 
 class Generator(TextModel):
@@ -116,7 +135,7 @@ class Generator(TextModel):
         super().__init__(runner)
         self.runner = runner
 
-    def _answer(self, texts: Sequence[str], options: GenerateOptions) -> list[Answer]:
+    def _run(self, rows: Rows, options: GenerateOptions) -> tuple[Rows, Scores]:
         sampling = Sampling(
             temperature=options.temperature,
             top_k=options.top_k,
@@ -124,9 +143,13 @@ class Generator(TextModel):
             min_p=options.min_p,
             seed=options.seed,
         )
-        chosen: dict[str, Any] = {"sampling": sampling, "repetition": options.repetition}
-        written = (self.runner.generate_text(text, max_new_tokens=options.max_new_tokens, **chosen) for text in texts)
-        return [{"text": text} for text in written]
+        chosen: dict[str, Any] = {
+            "max_new_tokens": options.max_new_tokens,
+            "sampling": sampling,
+            "repetition": options.repetition,
+            "stop_ids": stop_ids(self.codec.tokenizer),
+        }
+        return [tokens for row in rows for tokens in generate(self.runner, [row], **chosen)], {}
 
 
 class Translator(TextModel):
@@ -138,19 +161,18 @@ class Translator(TextModel):
     def __init__(self, runner: BundleRunner) -> None:
         super().__init__(runner)
         longest = runner.manifest.seq_len
-        self.reader = SourceReader(runner.begin, runner.source_tokenizer, runner.tokenizer, longest)
+        self.reader = SourceReader(runner.begin, self.codec.source_tokenizer, self.codec.tokenizer, longest)
 
-    def _answer(self, texts: Sequence[str], options: TranslateOptions) -> list[Answer]:
-        _check_not_empty(texts)
-        found = translate(
+    def _run(self, rows: Rows, options: TranslateOptions) -> tuple[Rows, Scores]:
+        found = translate_tokens(
             self.reader,
-            texts,
+            rows,
             beams=options.beams,
             length_penalty=options.length_penalty,
             repetition=options.repetition,
             prefix=options.prefix,
         )
-        return [{"text": best[0]} for best in found]
+        return [best for best, *_ in found], {}
 
 
 class TextClassifier(TextModel):
@@ -158,11 +180,10 @@ class TextClassifier(TextModel):
 
     outputs: ClassVar = {"label": str, "probability": float}
 
-    def _answer(self, texts: Sequence[str], options: NoOptions) -> list[Answer]:
-        _check_not_empty(texts)
-        found = map(self.bundle.probabilities, texts)
-        labels = self.bundle.manifest.labels
-        return [{"label": labels[int(chances.argmax())], "probability": float(chances.max())} for chances in found]
+    def _run(self, rows: Rows, options: NoOptions) -> tuple[Rows, Scores]:
+        found = [self.bundle.probabilities(row) for row in rows]
+        scores = {"probability": [float(chances.max()) for chances in found]}
+        return [[int(chances.argmax())] for chances in found], scores
 
 
 class TextTagger(TextModel):
@@ -170,11 +191,8 @@ class TextTagger(TextModel):
 
     outputs: ClassVar = {"tags": str}
 
-    def _answer(self, texts: Sequence[str], options: NoOptions) -> list[Answer]:
-        _check_not_empty(texts)
-        labels = self.bundle.manifest.labels
-        places = (self.bundle.probabilities(text).argmax(axis=-1).tolist() for text in texts)
-        return [{"tags": " ".join(labels[place] for place in row)} for row in places]
+    def _run(self, rows: Rows, options: NoOptions) -> tuple[Rows, Scores]:
+        return [self.bundle.probabilities(row).argmax(axis=-1).tolist() for row in rows], {}
 
 
 def reads_text(manifest: Manifest) -> bool:
@@ -197,9 +215,3 @@ def open_text_model(folder: Path | str, *, provider: Provider = "cpu") -> TextMo
     assert encoder is not None
     each_word = len(encoder.outputs[0].dims) > 2
     return TextTagger(bundle) if each_word else TextClassifier(bundle)
-
-
-def _check_not_empty(texts: Sequence[str]) -> None:
-    for number, text in enumerate(texts):
-        if not text.strip():
-            raise ValueError(f"text {number} is empty")

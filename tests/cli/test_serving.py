@@ -5,11 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import signal
-import socket
-import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -20,49 +16,24 @@ from typing import Any
 import pytest
 
 from cli.conftest import Seqlab
+from servers import free_port, running
 
 pytestmark = pytest.mark.slow
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 @contextmanager
 def served(command: str, folder: Path) -> Iterator[str]:
-    """The address of a model server that a printed command starts; it is gone afterwards, whatever happens."""
+    """The address of a model server that a printed command starts."""
     assignment, *words = shlex.split(command)
     name, _, value = assignment.partition("=")
     bin_folder = Path(sys.executable).parent
-    address = f"http://127.0.0.1:{(port := free_port())}"
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [str(bin_folder / words[0]), *words[1:], "--host", "127.0.0.1", "--port", str(port)],
-            env={
-                **os.environ,
-                name: value,
-                "PATH": f"{bin_folder}:{os.environ['PATH']}",
-                "MLFLOW_DISABLE_TELEMETRY": "true",
-            },
-            cwd=folder,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        try:
-            for _ in range(300):
-                assert process.poll() is None, (folder / "log").read_text()
-                try:
-                    with urllib.request.urlopen(f"{address}/ping"):
-                        break
-                except OSError:
-                    time.sleep(0.2)
-            yield address
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    port = free_port()
+    typed = [bin_folder / words[0], *words[1:], "--host", "127.0.0.1", "--port", str(port)]
+    path = f"{bin_folder}:{os.environ['PATH']}"
+    environment = {**os.environ, name: value, "PATH": path, "MLFLOW_DISABLE_TELEMETRY": "true"}
+    address = f"http://127.0.0.1:{port}"
+    with running(typed, environment, f"{address}/ping", folder):
+        yield address
 
 
 def ask(address: str, request: dict[str, Any]) -> Any:
@@ -118,8 +89,9 @@ def test_a_model_repository_is_written_whole_and_where_nothing_is(fitted: tuple[
     done = seqlab("export", "first", "--format", "triton", "--precision", "int8", "--out", str(models))
     assert f"Model repository {models} · next: tritonserver --model-repository={models}\n" in done.stdout
     assert "(first, int8) · next: seqlab promote first" in done.stdout
+    assert {path.name for path in models.iterdir()} == {"tiny", "tiny_tokenizer", "tiny_model", "tiny_detokenizer"}
     assert 'name: "tiny"\n' in (models / "tiny" / "config.pbtxt").read_text()
-    assert "ok" in seqlab("verify", str(models / "tiny" / "1" / "bundle")).stdout
+    assert "ok" in seqlab("verify", str(models / "tiny_model" / "1" / "bundle")).stdout
     assert [path.name for path in models.parent.iterdir()] == ["models"]
     again = seqlab("export", "first", "--format", "triton", "--out", str(models), code=2).stderr
     assert again == f"seqlab: {models} exists and is not an empty folder; give a new one\n"

@@ -12,7 +12,7 @@ import torch
 from contracts.cases import D_MODEL, MIXERS, MixerCase
 from contracts.subjects import VOCAB_SIZE, decoder_subject
 from seqlab.attention import Attention
-from seqlab.decoding import GREEDY, Sampling, beam_search, choose, generate
+from seqlab.decoding import GREEDY, Sampling, beam_search, choose, generate, padded_right
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models import DecoderLM
 from seqlab.positions import Learned, NoPositions, RoPE
@@ -127,6 +127,14 @@ def test_bad_requests_are_refused(prompts: list, count: int, message: str) -> No
     model = DecoderLM(VOCAB_SIZE, 8, d_model=D_MODEL, mixer=GRU, positions=NoPositions)
     with pytest.raises(ValueError, match=message):
         generate(TorchDecoder(model), prompts, max_new_tokens=count)
+
+
+@pytest.mark.parametrize("rows", [[], [[3]], [[5, 6, 7], [0], [9, 9]], [[], [4]]])
+def test_rows_are_padded_on_the_right(rows: list[list[int]]) -> None:
+    tokens, mask = padded_right(rows)
+    assert tokens.shape == mask.shape == (len(rows), max(map(len, rows), default=0)) and tokens.dtype == np.int64
+    assert [row[real].tolist() for row, real in zip(tokens, mask, strict=True)] == rows
+    assert not tokens[~mask].any() and all((np.diff(row.astype(int)) <= 0).all() for row in mask)
 
 
 def test_decoding_needs_no_torch() -> None:

@@ -16,6 +16,7 @@ from export.toys import Export, Exported, Shared, export_toy, toy
 from seqlab.attention import Attention
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU
+from seqlab_data.tokenizers import CharTokenizer
 
 # A capture writes thousands of records there for pytest to keep.
 logging.getLogger("torch.__trace").setLevel(logging.WARNING)
@@ -45,7 +46,8 @@ def _served(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Callabl
         folder = tmp_path_factory.mktemp(name) / "bundle"
         models = {"translator": WRITING["rnn"], "classifier": OF_TEXT["bag of words"], "tagger": OF_TEXT["tagger"]}
         model = models.get(name, OF_TEXT["masked"])
-        exported(randomized(model()).float().eval(), folder)
+        tokenizers = {"source_tokenizer": CharTokenizer("abcdefz")} if name == "translator" else {}
+        exported(randomized(model()).float().eval(), folder, **tokenizers)
         return folder
 
     return cache(export)

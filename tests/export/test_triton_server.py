@@ -1,26 +1,25 @@
-"""The repository in a real Triton server, of the wheel `nvidia-pytriton`, which has the Python backend alone."""
+"""The repository in a real Triton server, of the wheel `nvidia-pytriton`, with ensembles and the Python backend."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import signal
-import socket
 import subprocess
 import sys
 import sysconfig
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from seqlab_export.text_model import open_text_model
+from seqlab_export.text_model import TextModel, open_text_model
 from seqlab_export.triton import write_repository
+from servers import free_port, running
 
 pytestmark = [
     pytest.mark.slow,
@@ -31,6 +30,14 @@ pytestmark = [
 ]
 SERVER = "nvidia-pytriton==0.7.0"
 NEEDED = ("numpy<2", "onnxruntime>=1.30", "sentencepiece")
+TEXTS = ["abc", "fed a cab"]
+OPTIONS: dict[str, dict[str, Any]] = {
+    "generator": {"max_new_tokens": 12, "temperature": 0.7, "top_k": 5, "seed": 3},
+    "translator": {"beams": 3, "length_penalty": 0.5, "prefix": "ab"},
+    "classifier": {},
+    "tagger": {},
+}
+TYPES = {int: "INT64", float: "FP64", str: "BYTES"}
 
 
 @pytest.fixture(scope="module", name="triton")
@@ -45,67 +52,94 @@ def _triton(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def running(triton: Path, repository: Path, log: Path) -> Iterator[str]:
-    """The address of a server of the repository; it is gone afterwards, whatever happens."""
+def serving(triton: Path, repository: Path) -> Iterator[str]:
+    """The address of a server of the repository."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     server = triton / "lib" / f"python{version}" / "site-packages" / "pytriton" / "tritonserver"
     stub = server / "backends" / "python" / "triton_python_backend_stub"
     shutil.copy(server / "python_backend_stubs" / version / stub.name, stub)
     for program in (stub, server / "bin" / "tritonserver"):
         program.chmod(0o755)
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
     libraries = [sysconfig.get_config_var("LIBDIR"), str(server.parents[1] / "nvidia_pytriton.libs")]
     environment = {"PATH": f"{triton}/bin:{os.environ['PATH']}", "LD_LIBRARY_PATH": ":".join(libraries)}
+    port = free_port()
     command = [server / "bin" / "tritonserver", f"--model-repository={repository}"]
     command += [f"--backend-directory={server / 'backends'}", "--http-address=127.0.0.1", f"--http-port={port}"]
     command += ["--allow-grpc=false", "--allow-metrics=false"]
-    with log.open("wb") as file:
-        process = subprocess.Popen(command, env=environment, stdout=file, stderr=file, start_new_session=True)
     address = f"http://127.0.0.1:{port}/v2"
-    try:
-        for _ in range(300):
-            assert process.poll() is None, log.read_text(errors="replace")
-            try:
-                with urllib.request.urlopen(f"{address}/health/ready"):
-                    break
-            except OSError:
-                time.sleep(0.2)
+    with running(command, environment, f"{address}/health/ready", repository.parent):
         yield address
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
-def ask(address: str, model: str, **inputs: Any) -> dict[str, Any]:
-    """What a model's `generate` endpoint answers, or why it does not."""
+def post(address: str, request: dict[str, Any]) -> dict[str, Any]:
+    """What is answered, or why it is not."""
     try:
-        with urllib.request.urlopen(f"{address}/models/{model}/generate", json.dumps(inputs).encode()) as answer:
+        with urllib.request.urlopen(address, json.dumps(request).encode()) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as error:
         return json.load(error)
 
 
+def ask(address: str, model: str, **inputs: Any) -> dict[str, Any]:
+    """Of an ensemble."""
+    return post(f"{address}/models/{model}/generate", inputs)
+
+
+def infer(address: str, model: str, **inputs: tuple[str, Any]) -> dict[str, Any]:
+    """The outputs by name, of inputs that are a type and nested lists each; or the error."""
+    given = [
+        {"name": name, "datatype": kind, "shape": list(np.shape(values)), "data": values}
+        for name, (kind, values) in inputs.items()
+    ]
+    found = post(f"{address}/models/{model}/infer", {"inputs": given})
+    if "error" in found:
+        return found
+    return {output["name"]: np.reshape(output["data"], output["shape"]).tolist() for output in found["outputs"]}
+
+
+def infer_ids(address: str, name: str, model: TextModel, options: dict[str, Any]) -> dict[str, Any]:
+    """What a bundle's model of ids says of `TEXTS`, as tokens that are padded by hand."""
+    first, second = model.codec.encode(TEXTS)
+    padded = [[*first, *[0] * (len(second) - len(first))], second]
+    types = model.option_types()
+    return infer(
+        address,
+        f"{name}_model",
+        input_ids=("INT64", padded),
+        input_lengths=("INT64", [len(first), len(second)]),
+        **{option: (TYPES[types[option]], [value]) for option, value in options.items()},
+    )
+
+
 def test_it_serves_every_kind_of_bundle(triton: Path, served: Callable[[str], Path], tmp_path: Path) -> None:
-    repository, texts = tmp_path / "models", ["abc", "fed a cab"]
-    options = {
-        "generator": {"max_new_tokens": 12, "temperature": 0.7, "top_k": 5, "seed": 3},
-        "translator": {"beams": 3, "length_penalty": 0.5, "prefix": "ab"},
-        "classifier": {},
-        "tagger": {},
-    }
+    repository = tmp_path / "models"
     repository.mkdir()
-    for name in options:
+    for name in OPTIONS:
         write_repository(served(name), tmp_path / "one", name)
-        (tmp_path / "one" / name).replace(repository / name)
-    with running(triton, repository, tmp_path / "log") as address:
-        for name, chosen in options.items():
-            found = ask(address, name, text=texts, **chosen)
-            expected = open_text_model(served(name)).answer(texts, chosen)
+        for folder in (tmp_path / "one").iterdir():
+            folder.replace(repository / folder.name)
+        (tmp_path / "one").rmdir()
+    with serving(triton, repository) as address:
+        for name, options in OPTIONS.items():
+            model = open_text_model(served(name))
+            expected = model.answer(TEXTS, options)
+            found = ask(address, name, text=TEXTS, **options)
             for output in expected[0]:
-                assert found[output] == pytest.approx([answer[output] for answer in expected]), (name, found)
-        assert ask(address, "generator", text="abc", temperature=-1.0) == {
-            "error": "temperature must be at least 0 and finite, got -1.0"
-        }
-        assert ask(address, "classifier", text=" ") == {"error": "text 0 is empty"}
+                answers = found["text_output" if output == "text" else output]
+                assert answers == pytest.approx([answer[output] for answer in expected]), (name, found)
+            rows, scores = model.run(model.codec.encode(TEXTS), options)
+            found = infer_ids(address, name, model, options)
+            cut = [ids[:length] for ids, length in zip(found["output_ids"], found["output_lengths"], strict=True)]
+            assert cut == rows, (name, found)
+            assert {score: found[score] for score in scores} == {k: pytest.approx(v) for k, v in scores.items()}
+        for name, inputs, sentence in REFUSED:
+            assert ask(address, name, **inputs) == {"error": f"in ensemble '{name}', {sentence}"}
+        rows = {"input_ids": ("INT64", [[4, 99]]), "input_lengths": ("INT64", [2])}
+        assert infer(address, "tagger_model", **rows) == {"error": "text 0 has token 99, outside the vocabulary 0..10"}
+
+
+REFUSED = [
+    ("generator", {"text": "abc", "temperature": -1.0}, "temperature must be at least 0 and finite, got -1.0"),
+    ("translator", {"text": ["abc"], "beams": 0}, "beams must be at least 1, got 0"),
+    ("classifier", {"text": " "}, "text 0 is empty"),
+]

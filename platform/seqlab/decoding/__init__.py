@@ -1,7 +1,7 @@
 """Decoding: one loop for every model. NumPy only; `torch_model` is the adapter for PyTorch."""
 
 from seqlab.decoding.beam import BeamDecoder, Hypothesis, beam_search
-from seqlab.decoding.generate import Decoder, generate
+from seqlab.decoding.generate import Decoder, generate, padded_right
 from seqlab.decoding.repetition import FREE, Repetition
 from seqlab.decoding.sampling import GREEDY, Sampling, choose
 from seqlab.decoding.text import generate_text
@@ -18,4 +18,5 @@ __all__ = [
     "choose",
     "generate",
     "generate_text",
+    "padded_right",
 ]

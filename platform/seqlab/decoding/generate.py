@@ -95,6 +95,15 @@ def padded_left(
     return tokens, np.arange(width) >= width - np.array(lengths)[:, None]
 
 
+def padded_right(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """As `padded_left`, with the padding after each row; there may be no rows."""
+    lengths = np.array([*map(len, rows)], dtype=np.int64)
+    mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
+    tokens = np.zeros(mask.shape, dtype=np.int64)
+    tokens[mask] = [token for row in rows for token in row]
+    return tokens, mask
+
+
 def check_lengths(model: Decoder, prompts: Sequence[Sequence[int]], max_new_tokens: int) -> list[int]:
     """The lengths of the prompts, if the model can read and continue them; raises ValueError if it cannot."""
     if max_new_tokens < 1:

@@ -32,6 +32,16 @@ class TextTokenizer(Protocol):
     def stream_decoder(self) -> TextStream: ...
 
 
+def prompt_tokens(tokenizer: TextTokenizer, prompt: str) -> list[int]:
+    """What the model reads of a prompt. An empty one starts a document."""
+    return tokenizer.encode(prompt) or [tokenizer.bos_id]
+
+
+def stop_ids(tokenizer: TextTokenizer) -> tuple[int, int]:
+    """The tokens that end a text. (Packed documents end where the next begins.)"""
+    return tokenizer.eos_id, tokenizer.bos_id
+
+
 def generate_text(
     model: Decoder,
     tokenizer: TextTokenizer,
@@ -42,7 +52,7 @@ def generate_text(
     repetition: Repetition = FREE,
     on_text: Callable[[str], None] | None = None,
 ) -> str:
-    """What the model writes after `prompt`, until it ends the text. An empty prompt starts a document.
+    """What the model writes after `prompt`, until it ends the text.
 
     Args:
         on_text: called with each piece of new text as it is complete; the pieces join to what is returned.
@@ -58,12 +68,11 @@ def generate_text(
 
     [tokens] = generate(
         model,
-        [tokenizer.encode(prompt) or [tokenizer.bos_id]],
+        [prompt_tokens(tokenizer, prompt)],
         max_new_tokens=max_new_tokens,
         sampling=sampling,
         repetition=repetition,
-        # Packed documents end where the next begins.
-        stop_ids=(tokenizer.eos_id, tokenizer.bos_id),
+        stop_ids=stop_ids(tokenizer),
         on_token=show,
     )
     if on_text is not None and (rest := stream.finish()):
