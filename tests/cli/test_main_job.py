@@ -51,7 +51,7 @@ def test_export_verify_and_generate_agree(fitted: Fitted, inside: Inside) -> Non
     quick = inside(folder)
     done = quick("export", "first", "--out", "bundle")
     assert "prefill" in done.stdout and "ok" in done.stdout
-    registered = r"\nModel tiny (version \d+ \(first, fp32\)) · next: seqlab promote first\n"
+    registered = r"\nModel tiny (version \d+ \(first, fp32, portable\)) · next: seqlab promote first\n"
     (version,) = re.findall(registered, done.stdout)
     assert quick("promote", "first").stdout.startswith(f"Champion of tiny: {version}; before: ")
     again = f"Champion of tiny: {version}; before: {version} · next: MLFLOW_TRACKING_URI=sqlite:///"
