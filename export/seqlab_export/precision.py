@@ -19,8 +19,7 @@ def check_precision(precision: str) -> None:
 
 
 def in_dtype(model: Any, precision: Precision) -> Any:
-    """A copy of a model as this precision has it, but for what quantising does: in fp16, or in fp32, whose weights in
-    bf16 are numbers that bfloat16 has."""
+    """A copy of a model, in fp16 or in fp32; for bf16 in fp32, after its weights were rounded to bfloat16."""
     copy = deepcopy(model)
     if precision == "bf16":
         copy.to(torch.bfloat16)

@@ -104,11 +104,12 @@ class TrackedRun:
 
 
 def find_run(text: str, store: Store | None = None) -> TrackedRun:
-    """The run of an id, a unique beginning of one, a name, or a checkpoint's path. Of several runs it is the one that
-    has a checkpoint.
+    """The run of an id, a unique beginning of one, a name, or a checkpoint's path; of several, the one that has a
+    checkpoint.
 
     Raises:
-        ValueError: there is no such run, or more than one and not one with a checkpoint alone; the message lists them.
+        ValueError: there is no such run, or several, of which not exactly one has a checkpoint; the message lists
+            them.
         UnreachableError: the server does not answer.
     """
     store = store or Store()
