@@ -72,7 +72,7 @@ def export_bundle(
         The report of the verification, in which all is well.
 
     Raises:
-        ValueError: `out` holds something, no provider here proves this precision, the model is of another kind, is not
+        ValueError: `out` holds something, there is no such provider or precision, the model is of another kind, is not
             the tokenizer's, or cannot be captured.
         ParityError: the runtime does not compute what the model does.
     """
@@ -88,7 +88,7 @@ def export_bundle(
     check_provider(provider)
     check_precision(precision)
     if taps and precision in ("int8", "int4"):
-        raise ValueError(f"taps are of fp32 and fp16 bundles; this one is {precision}")
+        raise ValueError(f"taps are of fp32, fp16 and bf16 bundles; this one is {precision}")
     model = deepcopy(model).cpu().float().eval()
     capacity = capacity_of(model, target, seq_len)
     if capacity is not None:

@@ -118,7 +118,7 @@ def limit(torch_rms: float, precision: str = "fp32") -> float:
     """What a runtime's RMS error may be, relative to the reference, where PyTorch's in this precision is `torch_rms`.
 
     Twice PyTorch's, but at least 4 eps: at small shapes a correct runtime's error is often over twice PyTorch's.
-    Quantised models compute in fp32 between their integers.
+    Quantised models compute in fp32 between their integers, and bf16 ones throughout.
     """
     eps = np.finfo(np.float16 if precision == "fp16" else np.float32).eps
     return max(2 * torch_rms, 4 * float(eps))

@@ -21,6 +21,7 @@ from onnxscript.optimizer import optimize_ir
 from torch.export import Dim, ExportedProgram
 
 from seqlab.nn.onnx_mode import emit_onnx
+from seqlab_export.bfloat16 import store_as_bfloat16
 from seqlab_export.compare import traced_len
 from seqlab_export.forms import Form, describe_state, example, forms_of, longest_input
 from seqlab_export.manifest import GraphInfo, StateInfo, TensorInfo
@@ -65,7 +66,7 @@ def export_graphs(
 
     Args:
         model: in evaluation mode, on the CPU.
-        precision: how the weights of its linear layers are stored; others than int8 and int4 = as they are.
+        precision: how its weights are stored; fp32 and fp16 = as they are.
         target: what they are made for.
         capacity: of its caches; None = they grow.
         taps: of a debug twin; none = there is none.
@@ -96,6 +97,8 @@ def export_graphs(
             if name == "step" and target == "cuda-graph":
                 check_flat(graph)
             _strip(graph)
+            if precision == "bf16":
+                store_as_bfloat16(graph)
             weights.take(graph)
             ir.save(graph, folder / info.file)
     state = describe_state(model, capacity) if "step" in graphs else ()

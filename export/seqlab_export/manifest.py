@@ -15,7 +15,7 @@ SEAL_NAME = "manifest.sha256"
 FORMAT = "seqlab-bundle"
 VERSION = 4
 DTYPES = ("bool", "int64", "float16", "float32")
-PRECISIONS = ("fp32", "fp16", "int8", "int4")
+PRECISIONS = ("fp32", "fp16", "bf16", "int8", "int4")
 TARGETS = ("portable", "ort", "cuda-graph")
 
 
@@ -87,7 +87,8 @@ class Manifest:
 
     Attributes:
         target: one of `TARGETS`; what the graphs are made for.
-        precision: one of `PRECISIONS`; of all weights and the arithmetic, or of quantised linear layers.
+        precision: one of `PRECISIONS`; of all weights and, but for bf16, the arithmetic, or of quantised linear
+            layers.
         vocab_size: how many tokens a decoder chooses from; None = there is no decoder.
         max_seq_len: the longest sequence that the decoder can read; None = no limit.
         max_source_len: the longest that the encoder can.

@@ -7,21 +7,20 @@ from typing import Any, Literal, get_args
 
 import torch
 
-Precision = Literal["fp32", "fp16", "int8", "int4"]
-"""fp32 and fp16: of all weights and the arithmetic. int8 and int4: of linear layers, see `quantize`."""
+Precision = Literal["fp32", "fp16", "bf16", "int8", "int4"]
+"""fp32 and fp16: of all weights and the arithmetic. bf16: of all weights, see `bfloat16`. int8 and int4: of linear
+layers, see `quantize`."""
 
 
 def check_precision(precision: str) -> None:
-    """Raises ValueError where no bundle can be proven in it."""
-    if precision == "bf16":
-        raise ValueError(
-            "precision bf16 is refused: onnxruntime's CPU provider does not load it, so nothing here can prove it; use "
-            "fp16"
-        )
+    """Raises ValueError where there is no bundle in it."""
     if precision not in get_args(Precision):
         raise ValueError(f"precision must be one of {', '.join(get_args(Precision))}, got {precision!r}")
 
 
 def in_dtype(model: Any, precision: Precision) -> Any:
-    """A copy of a model whose weights have the dtype that this precision stores or, quantised, computes in."""
-    return deepcopy(model).to(torch.float16 if precision == "fp16" else torch.float32)
+    """A copy of a model, in fp16 or in fp32; for bf16 in fp32, after its weights were rounded to bfloat16."""
+    copy = deepcopy(model)
+    if precision == "bf16":
+        copy.to(torch.bfloat16)
+    return copy.to(torch.float16 if precision == "fp16" else torch.float32)

@@ -37,7 +37,7 @@ class TorchRuntime(ArrayDecoder):
 
     Args:
         model: in evaluation mode; is copied.
-        precision: fp32 or fp16.
+        precision: fp32, fp16 or bf16.
         capacity: of its caches; None = they grow.
         compiled: "jit", by `torch.compile`, for every length at once; where it gives up on a shape and would run
             eagerly, it raises. "ahead", by AOTInductor, whose C++ loader runs it. None = not.

@@ -96,7 +96,12 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("target", metavar="RUN")
     verb.add_argument("--out", required=True, metavar="DIR")
     verb.add_argument("--format", default="bundle", choices=["bundle", "triton"], help="triton: a model repository")
-    verb.add_argument("--precision", default="fp32", choices=["fp32", "fp16", "bf16", "int8", "int4"])
+    verb.add_argument(
+        "--precision",
+        default="fp32",
+        choices=["fp32", "fp16", "bf16", "int8", "int4"],
+        help="of the weights; in bf16 they take half the space, and arithmetic is that of fp32; default: fp32",
+    )
     verb.add_argument(
         "--target",
         dest="graphs",

@@ -33,10 +33,10 @@ def log_bundle(bundle: Path, run_id: str | None, report: dict[str, Any], *, prov
     from seqlab_export.manifest import load_manifest
     from seqlab_export.mlflow_model import save_model
 
-    precision, save = load_manifest(bundle).precision, partial(save_model, bundle, report=report, provider=provider)
+    manifest, save = load_manifest(bundle), partial(save_model, bundle, report=report, provider=provider)
     try:
         run = _stored_run(run_id)
-        return None if run is None else register(run, precision, save)
+        return None if run is None else register(run, manifest.precision, manifest.target, save)
     except (OSError, MlflowException) as error:
         print(f"seqlab: the bundle is written, but is no version of its run's model: {error}", file=sys.stderr)
         return None

@@ -105,11 +105,9 @@ def export(options: argparse.Namespace) -> int:
     from seqlab.release import check_new, log_bundle, write_repository
     from seqlab.tracking.load import load_run
     from seqlab_export.bundle import ParityError
-    from seqlab_export.precision import check_precision
 
     out = Path(options.out)
     check_new(out)
-    check_precision(options.precision)
     loaded = load_run(options.target, trust=options.trust)
     with tempfile.TemporaryDirectory() as folder:
         bundle = out if options.format == "bundle" else Path(folder) / "bundle"
@@ -203,8 +201,7 @@ def parity(options: argparse.Namespace) -> int:
 
     quiet()
     for precision in options.precisions:
-        if precision != "bf16":  # whose cell says why it is empty
-            check_precision(precision)
+        check_precision(precision)
     measured: list[Iterator[Cell]] = []
     for name in options.models:
         if name in config_names() or name.endswith(".yaml"):

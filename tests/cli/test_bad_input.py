@@ -70,7 +70,6 @@ def test_as_typed_there_is_one_sentence_and_the_traceback_only_for_debugging(seq
         (["compare", "--metrik", "val/loss"], "--metrik"),
         (["compare", "--experiment", "none"], "no runs yet"),
         (["verify", "nothing"], "nothing"),
-        (["export", "nobody", "--precision", "bf16", "--out", "out"], "precision bf16 is refused"),
         (["generate", "nobody", "--temperature", "-1"], "temperature"),
         (["generate", "nobody", "--top-p", "2"], "top_p"),
     ],

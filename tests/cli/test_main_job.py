@@ -51,7 +51,7 @@ def test_export_verify_and_generate_agree(fitted: Fitted, inside: Inside) -> Non
     quick = inside(folder)
     done = quick("export", "first", "--out", "bundle")
     assert "prefill" in done.stdout and "ok" in done.stdout
-    registered = r"\nModel tiny (version \d+ \(first, fp32\)) · next: seqlab promote first\n"
+    registered = r"\nModel tiny (version \d+ \(first, fp32, portable\)) · next: seqlab promote first\n"
     (version,) = re.findall(registered, done.stdout)
     assert quick("promote", "first").stdout.startswith(f"Champion of tiny: {version}; before: ")
     again = f"Champion of tiny: {version}; before: {version} · next: MLFLOW_TRACKING_URI=sqlite:///"
@@ -83,6 +83,22 @@ def test_a_run_is_named_by_id_prefix_name_or_checkpoint(fitted: Fitted, inside: 
     texts = {quick("generate", run, *options).stdout for run in (run_id, run_id[:8], "first", str(checkpoint))}
     assert len(texts) == 1
     assert "no run" in quick("generate", "nobody", code=2).stderr
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Lightning's, of short fits
+def test_a_fit_that_was_refused_does_not_stand_in_the_way_of_its_name(tmp_path: Path, inside: Inside) -> None:
+    write_text(tmp_path)
+    seqlab = inside(tmp_path)
+    fit = ("fit", "--config", "lm/gru", *TINY, "--run_name=same")
+    every_epoch = ("--trainer.check_val_every_n_epoch=1", "--trainer.val_check_interval=1000")
+    assert "val_check_interval" in seqlab(*fit, *every_epoch, code=2).stderr
+    refused, *more = seqlab("compare", "--metric=num_params", "--quiet").stdout.split()
+    assert not more and f"run same ({refused}) has no checkpoint" in seqlab("export", "same", "--out=a", code=2).stderr
+    seqlab(*fit)
+    assert "next: seqlab promote same" in seqlab("export", "same", "--out=a").stdout
+    seqlab(*fit)
+    assert "'same' names more than one run" in seqlab("export", "same", "--out=b", code=2).stderr
 
 
 # Lightning's advice for longer fits.

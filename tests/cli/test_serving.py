@@ -86,9 +86,11 @@ def test_a_checkpoint_of_another_store_is_exported_alone(fitted: tuple[Path, Seq
 def test_a_model_repository_is_written_whole_and_where_nothing_is(fitted: tuple[Path, Seqlab], tmp_path: Path) -> None:
     _, seqlab = fitted
     models = tmp_path / "new" / "models"
-    done = seqlab("export", "first", "--format", "triton", "--precision", "int8", "--out", str(models))
+    done = seqlab(
+        "export", "first", "--format", "triton", "--precision", "int8", "--target", "ort", "--out", str(models)
+    )
     assert f"Model repository {models} · next: tritonserver --model-repository={models}\n" in done.stdout
-    assert "(first, int8) · next: seqlab promote first" in done.stdout
+    assert "(first, int8, ort) · next: seqlab promote first" in done.stdout
     assert {path.name for path in models.iterdir()} == {"tiny", "tiny_tokenizer", "tiny_model", "tiny_detokenizer"}
     assert 'name: "tiny"\n' in (models / "tiny" / "config.pbtxt").read_text()
     assert "ok" in seqlab("verify", str(models / "tiny_model" / "1" / "bundle")).stdout

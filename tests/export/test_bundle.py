@@ -37,8 +37,13 @@ def test_two_exports_are_equal_in_every_byte(shared: Shared, tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
-    [{"precision": "int8"}, {"precision": "int4"}, {"target": "ort", "taps": ["attention", "state"]}],
-    ids=["int8", "int4", "ort and taps"],
+    [
+        {"precision": "int8"},
+        {"precision": "int4"},
+        {"precision": "bf16", "taps": ["attention", "state"]},
+        {"target": "ort", "taps": ["attention", "state"]},
+    ],
+    ids=["int8", "int4", "bf16 and taps", "ort and taps"],
 )
 def test_two_exports_of_other_kinds_are_equal_and_tell_nothing_of_the_machine(options: Any, tmp_path: Path) -> None:
     model = toy(partial(Attention, num_heads=2), NoPositions)
@@ -99,8 +104,7 @@ def test_a_short_reach_is_proven_and_the_model_stays_as_it_was(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"precision": "bf16"}, "precision bf16 is refused: onnxruntime's CPU provider does not load it"),
-        ({"precision": "int2"}, "precision must be one of fp32, fp16, int8, int4, got 'int2'"),
+        ({"precision": "int2"}, "precision must be one of fp32, fp16, bf16, int8, int4, got 'int2'"),
         ({"provider": "tpu"}, "provider must be one of cpu, cuda, cuda-tf32, got 'tpu'"),
         ({"tokenizer": ByteTokenizer()}, "the tokenizer has 259 tokens and the model 11"),
     ],

@@ -1,5 +1,5 @@
-"""Bundles in fp16, int8 and int4: the arithmetic that their errors are judged by is the runtime's, and the proof of
-them can fail."""
+"""Bundles in fp16, bf16, int8 and int4: the arithmetic that their errors are judged by is the runtime's, and the proof
+of them can fail."""
 
 from __future__ import annotations
 
@@ -109,10 +109,13 @@ def test_inputs_are_quantised_as_onnx_says() -> None:
         ("gru", "int8"),
         pytest.param("attention", "int8", marks=pytest.mark.slow),
         pytest.param("attention", "fp16", marks=pytest.mark.slow),
+        pytest.param("attention", "bf16", marks=pytest.mark.slow),
         pytest.param("attention", "int4", marks=pytest.mark.slow),
         pytest.param("lstm", "fp16", marks=pytest.mark.slow),
+        pytest.param("lstm", "bf16", marks=pytest.mark.slow),
         pytest.param("lstm", "int8", marks=pytest.mark.slow),
         pytest.param("gru", "fp16", marks=pytest.mark.slow),
+        pytest.param("gru", "bf16", marks=pytest.mark.slow),
         pytest.param("gru", "int4", marks=pytest.mark.slow),
     ],
 )
@@ -129,9 +132,12 @@ def test_a_bundle_is_proven_in_its_precision(name: str, precision: str, tmp_path
         if len(tensor.dims) == 2 and int(np.prod(tensor.dims)) > TOKENIZER.vocab_size * 16
     }
     kinds = onnx.TensorProto
-    assert stored <= {"fp16": {kinds.FLOAT16}, "int8": {kinds.INT8}, "int4": {kinds.UINT8}}[precision]
+    of_precision = {"fp16": kinds.FLOAT16, "bf16": kinds.BFLOAT16, "int8": kinds.INT8, "int4": kinds.UINT8}
+    assert stored <= {of_precision[precision]}
     if (name, precision) == ("attention", "int8"):
         _check_that_a_wrong_scale_is_found(folder)
+    if precision == "bf16":
+        _check_that_coarser_weights_are_found(folder)
 
 
 def _check_that_a_wrong_scale_is_found(folder: Path) -> None:
@@ -142,6 +148,17 @@ def _check_that_a_wrong_scale_is_found(folder: Path) -> None:
         scale = max(scales, key=lambda tensor: tensor.dims[0])  # the first layer's feed-forward
         scale.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(scale) * np.float32(1.5), scale.name))
         (folder / file).write_bytes(model.SerializeToString())
+    _check_that_it_is_found(folder)
+
+
+def _check_that_coarser_weights_are_found(folder: Path) -> None:
+    """With 4 bits after the leading one where bfloat16 has 7."""
+    weights = np.fromfile(folder / "weights.bin", dtype=np.uint16)
+    (weights & 0xFFF8).tofile(folder / "weights.bin")
+    _check_that_it_is_found(folder)
+
+
+def _check_that_it_is_found(folder: Path) -> None:
     replace(load_manifest(folder), files=hash_files(folder)).save(folder)
     report = verify_bundle(folder)
     assert {check.kind for check in report.failures} == {"prefill", "chunks", "step"}

@@ -111,7 +111,7 @@ def test_other_inputs_than_the_graph_takes_are_refused(tapped: Callable[[], Bund
     [
         (Attention, {"taps": ["weights"]}, "a tap is one of attention, state, got 'weights'"),
         (GRU, {"taps": ["attention"]}, "tap attention finds nothing in this model, a DecoderLM; leave it out"),
-        (GRU, {"taps": ["state"], "precision": "int8"}, "taps are of fp32 and fp16 bundles; this one is int8"),
+        (GRU, {"taps": ["state"], "precision": "int8"}, "taps are of fp32, fp16 and bf16 bundles; this one is int8"),
     ],
 )
 def test_what_cannot_be_tapped_is_refused(mixer: Any, options: Any, message: str, tmp_path: Path) -> None:

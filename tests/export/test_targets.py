@@ -186,7 +186,7 @@ def test_fused_attention_rotates_where_the_node_knows_how(
 
 
 @slow
-@pytest.mark.parametrize("precision", ["fp16", "int8", "int4"])
+@pytest.mark.parametrize("precision", ["fp16", "bf16", "int8", "int4"])
 def test_fused_attention_in_other_precisions(precision: str, bundle: Export) -> None:
     nodes = bundle("ort", partial(WIDE_HEADS, num_kv_heads=1), RoPE, precision=precision).nodes("step.onnx")
     assert nodes.count("com.microsoft.GroupQueryAttention") == 2

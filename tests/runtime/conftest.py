@@ -42,7 +42,7 @@ def _bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
         folder = tmp_path_factory.mktemp("runtime") / name
         if name in ("gru", "attention"):
             return export_toy(toy(*{"gru": (GRU, NoPositions), "attention": (Attention, RoPE)}[name]), folder).folder
-        if name in ("fp16", "int8", "int4", "fused"):
+        if name in ("fp16", "bf16", "int8", "int4", "fused"):
             # onnxruntime's own node takes heads of a multiple of 8 channels.
             options = {"target": "ort"} if name == "fused" else {"precision": name}
             model = toy(partial(Attention, num_heads=2), RoPE)

@@ -72,7 +72,7 @@ def without_scores(answer: Any) -> Any:
     "name",
     [
         *("gru", "attention", "fused", "translator", "attentive translator"),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("fp16", "int8", "fused translator")),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("fp16", "bf16", "int8", "fused translator")),
     ],
 )
 @pytest.mark.parametrize("beams", [False, True], ids=["generate", "beam"])

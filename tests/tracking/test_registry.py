@@ -21,30 +21,31 @@ def save(folder: Path) -> None:
 
 def test_each_export_is_a_version_whose_files_are_in_its_run(store: Store) -> None:
     run, other = (find_run(make_run(store, name), store) for name in ("a", "b"))
-    versions = [register(run, "fp32", save), register(other, "fp32", save), register(run, "int8", save)]
+    bundles = [(run, "fp32", "portable"), (other, "fp32", "portable"), (run, "int8", "ort")]
+    versions = [register(*bundle, save) for bundle in bundles]
     assert [(version.model, version.number) for version in versions] == [("tests", 1), ("tests", 2), ("tests", 3)]
-    assert [str(version) for version in versions[1:]] == ["version 2 (b, fp32)", "version 3 (a, int8)"]
+    assert [str(version) for version in versions[1:]] == ["version 2 (b, fp32, portable)", "version 3 (a, int8, ort)"]
     assert sorted(path.name[:4] for path in (run.artifacts / "models").iterdir()) == ["fp32", "int8"]
     assert all((path / "MLmodel").is_file() for path in (run.artifacts / "models").iterdir())
     with store.calls() as client:
         stored = {int(version.version): version for version in client.search_model_versions("name = 'tests'")}
         assert {number: version.run_id for number, version in stored.items()} == {1: run.id, 2: other.id, 3: run.id}
-        assert stored[3].tags == {"precision": "int8", "run": "a"}
+        assert stored[3].tags == {"precision": "int8", "target": "ort", "run": "a"}
         assert Path(client.download_artifacts(run.id, stored[1].source.partition(f"{run.id}/")[2])).is_dir()
 
 
 def test_two_exports_of_one_precision_do_not_share_files(store: Store) -> None:
     run = find_run(make_run(store, "a"), store)
-    register(run, "fp32", save)
-    register(run, "fp32", save)
+    register(run, "fp32", "portable", save)
+    register(run, "fp32", "portable", save)
     assert len(list((run.artifacts / "models").iterdir())) == 2
 
 
 def test_the_champion_is_the_newest_version_of_the_run(store: Store) -> None:
     run, other, bare = (find_run(make_run(store, name), store) for name in ("a", "b", "bare"))
-    first = register(run, "fp32", save)
+    first = register(run, "fp32", "portable", save)
     assert promote(run) == (None, first)
-    of_other, newest = register(other, "fp32", save), register(run, "int8", save)
+    of_other, newest = register(other, "fp32", "portable", save), register(run, "int8", "ort", save)
     assert promote(other) == (first, of_other)
     assert promote(run) == (of_other, newest)
     assert newest.uri == "models:/tests@champion"
@@ -56,8 +57,8 @@ def test_the_champion_is_the_newest_version_of_the_run(store: Store) -> None:
 
 def test_models_of_two_experiments_are_two(store: Store) -> None:
     here, there = (find_run(make_run(store, name, experiment=f"of {name}/x"), store) for name in ("a", "b"))
-    register(here, "fp32", save)
-    assert register(there, "fp32", save)[:2] == ("of b-x", 1)
+    register(here, "fp32", "portable", save)
+    assert register(there, "fp32", "portable", save)[:2] == ("of b-x", 1)
     assert promote(here)[1].model == "of a-x"
 
 
@@ -78,7 +79,7 @@ def test_a_failed_save_leaves_nothing(store: Store) -> None:
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="the disk is full"):
-        register(run, "fp32", fail)
+        register(run, "fp32", "portable", fail)
     with store.calls() as client:
         assert not client.search_registered_models()
     assert not (run.artifacts / "models").exists()
@@ -92,4 +93,4 @@ def test_a_server_that_is_gone_is_told(store: Store, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(registry, "_create_model", gone)
     with pytest.raises(UnreachableError, match="does not answer: nobody there"):
-        register(run, "fp32", save)
+        register(run, "fp32", "portable", save)

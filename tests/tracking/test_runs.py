@@ -34,6 +34,18 @@ def test_a_name_that_is_not_unique_is_refused_with_the_candidates(store: Store) 
     assert f"same ({ids[1][:8]}, FAILED, tests)" in str(error.value)
 
 
+def test_of_several_runs_of_a_name_the_one_with_a_checkpoint_is_meant(store: Store) -> None:
+    for status in ("FAILED", "KILLED"):
+        make_run(store, "same", status=status)
+    trained = make_run(store, "same", tags={"checkpoint.last": "checkpoints/last.ckpt"})
+    make_run(store, "same", status="FAILED")
+    assert find_run("same", store).id == trained
+    make_run(store, "same", tags={"checkpoint.best": "checkpoints/best.ckpt"})
+    with pytest.raises(ValueError, match="'same' names more than one run") as error:
+        find_run("same", store)
+    assert str(error.value).count("FAILED") == 2 and str(error.value).count("FINISHED") == 2
+
+
 def test_a_beginning_that_is_not_unique_is_refused_with_the_candidates(store: Store) -> None:
     beginnings: dict[str, str] = {}
     for number in range(17):  # of which two begin with the same of 16 digits

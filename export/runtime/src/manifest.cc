@@ -17,7 +17,7 @@ constexpr const char* kFormat = "seqlab-bundle";
 constexpr int64_t kVersion = 4;
 constexpr std::array<const char*, 4> kDTypes = {"bool", "int64", "float16", "float32"};
 constexpr std::array<const char*, 8> kDims = {"B", "T", "S", "S+T", "S+1", "M", "C", "N"};
-constexpr std::array<const char*, 4> kPrecisions = {"fp32", "fp16", "int8", "int4"};
+constexpr std::array<const char*, 5> kPrecisions = {"fp32", "fp16", "bf16", "int8", "int4"};
 constexpr std::array<const char*, 3> kTargets = {"portable", "ort", "cuda-graph"};
 
 template <size_t N>

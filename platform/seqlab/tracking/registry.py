@@ -27,13 +27,14 @@ class Version(NamedTuple):
         model: the model's name.
         number: 1 is the first.
         run: the name of the run that it was exported from.
-        precision: of its bundle.
+        precision, target: of its bundle.
     """
 
     model: str
     number: int
     run: str
     precision: str
+    target: str
 
     @property
     def uri(self) -> str:
@@ -41,7 +42,7 @@ class Version(NamedTuple):
         return f"models:/{self.model}@{CHAMPION}"
 
     def __str__(self) -> str:
-        return f"version {self.number} ({self.run}, {self.precision})"
+        return f"version {self.number} ({self.run}, {self.precision}, {self.target})"
 
 
 def model_name(experiment: str) -> str:
@@ -49,11 +50,11 @@ def model_name(experiment: str) -> str:
     return re.sub("[/:]+", "-", experiment).strip(". ") or "experiment"
 
 
-def register(run: TrackedRun, precision: str, save: Callable[[Path], None]) -> Version:
+def register(run: TrackedRun, precision: str, target: str, save: Callable[[Path], None]) -> Version:
     """Adds an MLflow model to the artifacts of a run and registers it as a version.
 
     Args:
-        precision: of the model's bundle, which becomes a tag.
+        precision, target: of the model's bundle; they become tags.
         save: writes the model to a new folder.
 
     Raises:
@@ -70,7 +71,7 @@ def register(run: TrackedRun, precision: str, save: Callable[[Path], None]) -> V
             client.log_artifacts(run.id, str(Path(folder) / "model"), place)
         _create_model(client, name)
         source = f"runs:/{run.id}/{place}"
-        tags = {"precision": precision, "run": run.name}
+        tags = {"precision": precision, "target": target, "run": run.name}
         return _version(client.create_model_version(name, source, run.id, tags=tags))
 
 
@@ -107,5 +108,5 @@ def _create_model(client: MlflowClient, name: str) -> None:
 
 
 def _version(stored: ModelVersion) -> Version:
-    run, precision = (stored.tags.get(name, "unknown") for name in ("run", "precision"))
-    return Version(stored.name, int(stored.version), run, precision)
+    run, precision, target = (stored.tags.get(name, "unknown") for name in ("run", "precision", "target"))
+    return Version(stored.name, int(stored.version), run, precision, target)

@@ -104,10 +104,12 @@ class TrackedRun:
 
 
 def find_run(text: str, store: Store | None = None) -> TrackedRun:
-    """The run of an id, a unique beginning of one, a name, or a checkpoint's path.
+    """The run of an id, a unique beginning of one, a name, or a checkpoint's path; of several, the one that has a
+    checkpoint.
 
     Raises:
-        ValueError: there is no such run, or more than one; the message lists them.
+        ValueError: there is no such run, or several, of which not exactly one has a checkpoint; the message lists
+            them.
         UnreachableError: the server does not answer.
     """
     store = store or Store()
@@ -117,10 +119,11 @@ def find_run(text: str, store: Store | None = None) -> TrackedRun:
     settle(store)
     for condition in _conditions(text):
         runs = search(store, condition)
-        if len(runs) > 1:
+        trained = [run for run in runs if {"checkpoint.best", "checkpoint.last"} & run.tags.keys()]
+        if len(runs) > 1 and len(trained) != 1:
             raise ValueError(f"{text!r} names more than one run: {listed(runs)}; give the id")
         if runs:
-            return runs[0]
+            return (trained or runs)[0]
     raise ValueError(
         f"no run has the id, the name or the checkpoint {text!r} in {store.uri}; seqlab compare lists runs"
     )
