@@ -21,6 +21,7 @@ from onnxscript.optimizer import optimize_ir
 from torch.export import Dim, ExportedProgram
 
 from seqlab.nn.onnx_mode import emit_onnx
+from seqlab_export.append_in_attention import append_in_attention
 from seqlab_export.bfloat16 import store_as_bfloat16
 from seqlab_export.compare import traced_len
 from seqlab_export.forms import Form, describe_state, example, forms_of, longest_input
@@ -84,6 +85,7 @@ def export_graphs(
         for name, form in forms.items():
             graphs[name] = info = form.info()
             graph = _to_onnx(form, info, fold_weights=precision in ("int8", "int4"), fused=target == "ort")
+            append_in_attention(graph)
             if name == "step":
                 renewed = in_place(graph)
                 if target != "cuda-graph":

@@ -84,6 +84,15 @@ def test_a_portable_bundle_has_standard_nodes_alone(shared: Shared) -> None:
         assert (load_manifest(bundle.folder).target, load_manifest(bundle.folder).in_place) == ("portable", ())
 
 
+@pytest.mark.parametrize("file", ["model.onnx", "step.onnx"])
+def test_a_cache_that_grows_is_copied_by_attention_alone(file: str, shared: Shared) -> None:
+    outputs = ir.load(shared("attention").folder / file).graph.outputs
+    caches = [output for output in outputs if str(output.name).endswith(("_k", "_v"))]
+    producers = [output.producer() for output in caches]
+    assert {node.op_type for node in producers if node is not None} == {"Attention"}
+    assert len(caches) == 2 * len({id(node) for node in producers}) > 0
+
+
 def test_fused_attention_writes_its_cache_in_place(fused: Callable[[], Bundle]) -> None:
     bundle = fused()
     nodes = bundle.nodes("step.onnx")

@@ -1,9 +1,7 @@
 #include "sampling.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <numeric>
 
@@ -29,27 +27,6 @@ size_t Largest(const Number* values, size_t count) {
 
 void CheckLargest(double logit) {
   if (!std::isfinite(logit)) Refuse("cannot choose a token: the model's largest logit is ", logit);
-}
-
-// e^x of x <= 0 but for a few units in the last place; without branches or calls, so that a loop over it becomes vector
-// instructions. Cody and Waite 1980: x = n ln 2 + r, of which e^r is Taylor's series, and n is added to the exponent.
-inline double Exp(double x) {
-  constexpr double kRound = 0x1.8p52;  // leaves n in the last bits
-  x = x < -708.0 ? -708.0 : x;
-  const double shifted = x * 1.44269504088896338700 + kRound;
-  const double n = shifted - kRound;
-  const double r = (x - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
-  double power = 1.0 / 6227020800.0;
-  for (const double factorial : {479001600.0, 39916800.0, 3628800.0, 362880.0, 40320.0, 5040.0, 720.0, 120.0, 24.0, 6.0,
-                                 2.0, 1.0, 1.0}) {
-    power = power * r + 1.0 / factorial;
-  }
-  uint64_t bits, exponent;
-  std::memcpy(&bits, &power, sizeof(bits));
-  std::memcpy(&exponent, &shifted, sizeof(exponent));
-  bits += exponent << 52;
-  std::memcpy(&power, &bits, sizeof(bits));
-  return power;
 }
 
 // The tokens that have followed the last n - 1 before.
@@ -135,14 +112,9 @@ void Apply(const Repetition& repetition, const Ids& text, std::vector<double>& l
 template <typename Number>
 Normaliser::Normaliser(const Number* logits, int64_t vocab_size)
     : largest(logits[Largest(logits, static_cast<size_t>(vocab_size))]) {
-  constexpr int64_t kLanes = 8;
-  std::array<double, kLanes> sums{};
-  const int64_t even = vocab_size - vocab_size % kLanes;
-  for (int64_t token = 0; token < even; token += kLanes) {
-    for (int64_t lane = 0; lane < kLanes; ++lane) sums[lane] += Exp(logits[token + lane] - largest);
-  }
-  for (int64_t token = even; token < vocab_size; ++token) sums[0] += Exp(logits[token] - largest);
-  whole = std::log(std::accumulate(sums.begin(), sums.end(), 0.0));
+  double sum = 0.0;
+  for (int64_t token = 0; token < vocab_size; ++token) sum += std::exp(logits[token] - largest);
+  whole = std::log(sum);
 }
 
 template Normaliser::Normaliser(const float*, int64_t);
