@@ -37,7 +37,7 @@ tests() {
 
 parity() {
     python3 -c 'import sys; from seqlab.cli import main; sys.exit(main())' parity \
-        --models lm/gru lm/attention-rope --precisions fp32 fp16 int8 --out "$out" 2>"$out/parity.log" ||
+        --models lm/gru lm/attention-rope --precisions fp32 fp16 bf16 int8 --out "$out" 2>"$out/parity.log" ||
         { tail -n 5 "$out/parity.log"; return 1; }
     python3 -c '
 import json, sys

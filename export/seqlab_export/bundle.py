@@ -19,7 +19,7 @@ from seqlab_export.graphs import OPSET, export_graphs
 from seqlab_export.manifest import Manifest, Provenance, hash_files
 from seqlab_export.precision import Precision, check_precision, in_dtype
 from seqlab_export.report import Report
-from seqlab_export.runner import Provider, check_provider
+from seqlab_export.sessions import Provider, check_provider
 from seqlab_export.taps import Tap, check_taps
 from seqlab_export.target import Target, capacity_of
 from seqlab_export.verify import verify_bundle

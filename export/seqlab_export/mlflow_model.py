@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_export.manifest import load_manifest
-from seqlab_export.runner import Bundle, Provider
+from seqlab_export.runner import Bundle
+from seqlab_export.sessions import Provider
 from seqlab_export.sources import source_folders
 from seqlab_export.text_model import TextModel, open_text_model, reads_text
 

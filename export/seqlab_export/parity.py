@@ -22,7 +22,8 @@ from seqlab_export.manifest import load_manifest
 from seqlab_export.precision import Precision
 from seqlab_export.prove import BATCH_SIZES, Proof, Runtime
 from seqlab_export.report import Check, share
-from seqlab_export.runner import Provider, open_bundle
+from seqlab_export.runner import open_bundle
+from seqlab_export.sessions import Provider
 from seqlab_export.torch_runtime import Compiled, TorchRuntime
 from seqlab_export.verify import load_golden
 

@@ -5,10 +5,8 @@ B batch, T tokens given, V vocabulary.
 
 from __future__ import annotations
 
-import io
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
 from copy import copy
 from functools import cached_property, partial
 from pathlib import Path
@@ -21,18 +19,10 @@ from numpy.typing import NDArray
 from seqlab.decoding import FREE, GREEDY, Repetition, Sampling, generate_text
 from seqlab_data.tokenizers import Tokenizer, load_tokenizer
 from seqlab_export.manifest import BundleError, find_damage, load_manifest
+from seqlab_export.sessions import Provider, open_session
 
 State = dict[str, NDArray[np.generic]]
 """Graph inputs by name, `state_<name>`."""
-
-Provider = Literal["cpu", "cuda", "cuda-tf32"]
-
-# The options are as onnxruntime takes them. TF32 is its default and not PyTorch's.
-PROVIDERS: dict[str, list[tuple[str, dict[str, str]]]] = {
-    "cpu": [("CPUExecutionProvider", {})],
-    "cuda": [("CUDAExecutionProvider", {"use_tf32": "0"}), ("CPUExecutionProvider", {})],
-    "cuda-tf32": [("CUDAExecutionProvider", {"use_tf32": "1"}), ("CPUExecutionProvider", {})],
-}
 
 
 class Bundle:
@@ -265,54 +255,6 @@ def open_bundle(folder: Path | str, *, provider: Provider = "cpu", threads: int 
     """A `BundleRunner` where the bundle has a decoder, else a `Bundle`."""
     decodes = load_manifest(Path(folder)).model is not None
     return (BundleRunner if decodes else Bundle)(folder, provider=provider, threads=threads)
-
-
-def open_session(path: Path, provider: Provider, threads: int | None = None) -> ort.InferenceSession:
-    """Loads an ONNX file.
-
-    Raises:
-        ValueError: the provider is unknown or not on this machine, or onnxruntime cannot load the file.
-    """
-    check_provider(provider)
-    if provider != "cpu":
-        _load_cuda(provider)
-    settings = ort.SessionOptions()
-    settings.log_severity_level = 3
-    # Between two nodes a thread spins rather than sleeps; for longer it would keep other programs from the processor.
-    settings.add_session_config_entry("session.intra_op.spin_duration_us", "50")
-    if threads is not None:
-        settings.intra_op_num_threads = threads
-    try:
-        session = ort.InferenceSession(path, settings, providers=PROVIDERS[provider])
-    except Exception as error:
-        raise ValueError(f"onnxruntime cannot load {path}: {error}") from error
-    if session.get_providers()[0] != PROVIDERS[provider][0][0]:
-        raise ValueError(f"onnxruntime found no device for provider {provider!r}; use another one")
-    return session
-
-
-def check_provider(provider: str) -> None:
-    """Raises ValueError where the provider is unknown, or not in this onnxruntime. (A device may still be missing.)"""
-    if provider not in PROVIDERS:
-        raise ValueError(f"provider must be one of {', '.join(PROVIDERS)}, got {provider!r}")
-    if PROVIDERS[provider][0][0] not in ort.get_available_providers():
-        raise ValueError(f"this onnxruntime has no provider {provider!r}; use another one")
-
-
-def _load_cuda(provider: Provider) -> None:
-    """Loads CUDA's libraries out of NVIDIA's wheels, where nothing else (PyTorch, say) has: onnxruntime names them and
-    not their folders.
-
-    Raises:
-        ValueError: one that onnxruntime needs is not on this machine.
-    """
-    said = io.StringIO()
-    with redirect_stdout(said):
-        ort.preload_dlls()
-    failures = [line for line in said.getvalue().splitlines() if line.startswith("Failed to load ")]
-    if failures:
-        reason = failures[0].removeprefix("Failed to load ")
-        raise ValueError(f"provider {provider!r} cannot be loaded ({reason}); install it, or use another provider")
 
 
 def _version(text: str) -> tuple[int, ...]:

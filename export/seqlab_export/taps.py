@@ -26,7 +26,7 @@ from seqlab_export.manifest import GraphInfo, TensorInfo
 from seqlab_export.precision import Precision, in_dtype
 from seqlab_export.prove import judged
 from seqlab_export.report import Check
-from seqlab_export.runner import Provider, open_session
+from seqlab_export.sessions import Provider, open_session
 
 Tap = Literal["attention", "state"]
 """attention: the weights (B, H, T, S) of each mixer that has some. state: the hidden states (B, T, D) after each block,

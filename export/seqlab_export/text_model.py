@@ -15,7 +15,8 @@ from seqlab.decoding import Repetition, Sampling, generate
 from seqlab.decoding.text import stop_ids
 from seqlab.decoding.translate import SourceReader, translate_tokens
 from seqlab_export.manifest import Manifest
-from seqlab_export.runner import Bundle, BundleRunner, Provider, open_bundle
+from seqlab_export.runner import Bundle, BundleRunner, open_bundle
+from seqlab_export.sessions import Provider
 from seqlab_export.text_codec import Rows, TextCodec
 
 Answer = dict[str, str | float]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seqlab_export import manifest
-from seqlab_export.runner import Provider
+from seqlab_export.sessions import Provider
 from seqlab_export.sources import source_folders
 from seqlab_export.text_model import TextModel, open_text_model
 

@@ -13,7 +13,8 @@ from seqlab_export.compare import Arrays
 from seqlab_export.manifest import GraphInfo, find_damage, load_manifest
 from seqlab_export.prove import Proof, Runtime
 from seqlab_export.report import Check, Report
-from seqlab_export.runner import PROVIDERS, Provider, check_provider, open_bundle
+from seqlab_export.runner import open_bundle
+from seqlab_export.sessions import PROVIDERS, Provider, check_provider
 
 _TYPES = {"bool": "tensor(bool)", "int64": "tensor(int64)", "float16": "tensor(float16)", "float32": "tensor(float)"}
 
