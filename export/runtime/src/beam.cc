@@ -39,7 +39,7 @@ class Search {
   bool done() const { return static_cast<int64_t>(finished_.size()) >= options_.beams; }
 
   // Goes one token on, from the logits (K, V) at `first_row`.
-  void Extend(const Array& logits, int64_t first_row, bool last) {
+  void Extend(const Logits& logits, int64_t first_row, bool last) {
     going_.clear();
     std::vector<double> scores;
     const std::vector<Candidate> best = Best(logits, first_row);
@@ -87,20 +87,20 @@ class Search {
 
   // As many as can matter, the best first; of equal ones the earlier beam's, then the lower token's. None has a total that
   // is not finite.
-  std::vector<Candidate> Best(const Array& logits, int64_t first_row) const {
+  std::vector<Candidate> Best(const Logits& logits, int64_t first_row) const {
     const auto stops = static_cast<int64_t>(options_.stop_ids.size());
     const auto most = static_cast<size_t>(options_.beams * (1 + stops));
     std::vector<Candidate> best;
     for (int64_t beam = 0; beam < options_.beams; ++beam) {
       if (scores_[beam] == kNever) continue;
       if (IsFree(options_.repetition)) {
-        Rank(&logits.values[(first_row + beam) * logits.dims[1]], logits.dims[1], beam, most, best);
+        Rank(logits.Row(first_row + beam), logits.vocab_size, beam, most, best);
       } else {
         std::vector<double> row = Row(logits, first_row + beam);
         Ids text = prompt_;
         text.insert(text.end(), tokens_[beam].begin(), tokens_[beam].end());
         Apply(options_.repetition, text, row);
-        Rank(row.data(), logits.dims[1], beam, most, best);
+        Rank(row.data(), logits.vocab_size, beam, most, best);
       }
     }
     return best;
@@ -138,22 +138,21 @@ std::vector<std::vector<Hypothesis>> BeamSearch(Decoder& decoder, const Manifest
   }
   CheckOptions(options.repetition);
   CheckLengths(manifest, prompts, options.max_new_tokens);
-  Array logits = decoder.Prefill(prompts);
+  Logits logits = decoder.Prefill(prompts);
   // All beams of a prompt begin with its logits and state.
-  const int64_t vocab_size = logits.dims[1];
-  Array repeated{{static_cast<int64_t>(prompts.size()) * options.beams, vocab_size}, {}};
+  std::vector<float> repeated;
   std::vector<int64_t> rows;
   std::vector<Search> searches;
   for (size_t prompt = 0; prompt < prompts.size(); ++prompt) {
     searches.emplace_back(prompts[prompt], options);
-    const auto first = logits.values.begin() + static_cast<int64_t>(prompt) * vocab_size;
+    const float* first = logits.Row(static_cast<int64_t>(prompt));
     for (int64_t beam = 0; beam < options.beams; ++beam) {
       rows.push_back(static_cast<int64_t>(prompt));
-      repeated.values.insert(repeated.values.end(), first, first + vocab_size);
+      repeated.insert(repeated.end(), first, first + logits.vocab_size);
     }
   }
   decoder.Select(rows);
-  logits = std::move(repeated);
+  logits = ToLogits(static_cast<int64_t>(rows.size()), logits.vocab_size, std::move(repeated));
   std::vector<Search*> going;
   for (Search& search : searches) going.push_back(&search);
   for (int64_t step = 0; step < options.max_new_tokens; ++step) {

@@ -25,7 +25,7 @@ std::vector<std::vector<Hypothesis>> BeamSearch(Decoder& decoder, const Manifest
 void CheckLengths(const Manifest& manifest, const std::vector<Ids>& prompts, int64_t max_new_tokens);
 
 // The logits of a row, in float64.
-std::vector<double> Row(const Array& logits, int64_t row);
+std::vector<double> Row(const Logits& logits, int64_t row);
 
 }  // namespace seqlab
 

@@ -25,6 +25,11 @@ const Graph& StepOf(const Model::Impl& bundle) {
 
 }  // namespace
 
+Logits ToLogits(int64_t rows, int64_t vocab_size, std::vector<float> numbers) {
+  const auto held = std::make_shared<const std::vector<float>>(std::move(numbers));
+  return {rows, vocab_size, {held, held->data()}};
+}
+
 Decoder::Decoder(const Model::Impl& bundle)
     : bundle_(bundle),
       steps_(StepOf(bundle), bundle.manifest.in_place),
@@ -124,20 +129,20 @@ Value Decoder::Read(const Graph& graph, const Value& tokens, const Value& mask, 
   return logits;
 }
 
-Array Decoder::Prefill(const std::vector<Ids>& prompts) {
+Logits Decoder::Prefill(const std::vector<Ids>& prompts) {
   const Rows rows = Padded(prompts, "prompt", true);
   CheckReadable(rows.tokens, rows.length);
   Start(rows.rows);
   const Value logits = Run(*bundle_.model, rows);
-  Array last{{rows.rows, vocab_size()}, {}};
+  std::vector<float> last;
   for (int64_t row = 0; row < rows.rows; ++row) {
     const auto values = Floats(logits, ((row + 1) * rows.length - 1) * vocab_size(), vocab_size());
-    last.values.insert(last.values.end(), values.begin(), values.end());
+    last.insert(last.end(), values.begin(), values.end());
   }
-  return last;
+  return ToLogits(rows.rows, vocab_size(), std::move(last));
 }
 
-Array Decoder::Step(const Ids& tokens) {
+Logits Decoder::Step(const Ids& tokens) {
   if (state_.empty()) Refuse("a step continues a text; read a prompt first");
   if (static_cast<int64_t>(tokens.size()) != rows_) {
     Refuse("there are ", tokens.size(), " tokens for ", rows_, " rows; give one for each");
@@ -145,7 +150,10 @@ Array Decoder::Step(const Ids& tokens) {
   CheckReadable(tokens, read_ + 1);
   if (all_real_ == nullptr || Dims(all_real_)[0] != rows_) all_real_ = FilledTensor(DType::kBool, {rows_, 1}, 1);
   const Value logits = Read(*bundle_.step, HostTensor(DType::kInt64, {rows_, 1}, tokens.data()), all_real_, 1);
-  return {{rows_, vocab_size()}, Floats(logits, 0, rows_ * vocab_size())};
+  if (TypeOf(logits) != ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT) {
+    return ToLogits(rows_, vocab_size(), Floats(logits, 0, rows_ * vocab_size()));
+  }
+  return {rows_, vocab_size(), {logits, logits->GetTensorData<float>()}};
 }
 
 void Decoder::CheckReadable(const Ids& tokens, int64_t read) const {

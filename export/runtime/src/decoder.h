@@ -11,6 +11,17 @@
 
 namespace seqlab {
 
+// Scores of the next token, (B, V), where a graph wrote them.
+struct Logits {
+  int64_t rows = 0, vocab_size = 0;
+  std::shared_ptr<const float> values;
+
+  const float* Row(int64_t row) const { return values.get() + row * vocab_size; }
+};
+
+// Logits of numbers that nothing else holds.
+Logits ToLogits(int64_t rows, int64_t vocab_size, std::vector<float> numbers);
+
 class Decoder {
  public:
   // Throws Refusal where the bundle has no decoder.
@@ -33,10 +44,10 @@ class Decoder {
   // Reads tokens (B, T): logits (B, T, V). `graph` is the bundle's `model`, or its `step` where T = 1.
   Value Run(const Graph& graph, const Rows& rows);
 
-  // Starts and reads prompts: logits (B, V) after each.
-  Array Prefill(const std::vector<Ids>& prompts);
+  // Starts and reads prompts: the logits after each.
+  Logits Prefill(const std::vector<Ids>& prompts);
   // Reads one more token a row.
-  Array Step(const Ids& tokens);
+  Logits Step(const Ids& tokens);
 
   // Takes these rows for the state's rows. What was read of a source moves only where the sources do.
   void Select(const std::vector<int64_t>& rows);

@@ -18,9 +18,8 @@ void CheckLengths(const Manifest& manifest, const std::vector<Ids>& prompts, int
   }
 }
 
-std::vector<double> Row(const Array& logits, int64_t row) {
-  const auto first = logits.values.begin() + row * logits.dims[1];
-  return {first, first + logits.dims[1]};
+std::vector<double> Row(const Logits& logits, int64_t row) {
+  return {logits.Row(row), logits.Row(row) + logits.vocab_size};
 }
 
 namespace {
@@ -37,7 +36,7 @@ std::vector<Ids> Generate(Decoder& decoder, const Manifest& manifest, const std:
   CheckOptions(options.sampling);
   CheckOptions(options.repetition);
   CheckLengths(manifest, prompts, options.max_new_tokens);
-  Array logits = decoder.Prefill(prompts);
+  Logits logits = decoder.Prefill(prompts);
   const auto num_rows = static_cast<int64_t>(prompts.size());
   std::vector<Ids> texts = prompts, chosen(prompts.size());
   std::vector<bool> running(prompts.size(), true);
@@ -48,7 +47,7 @@ std::vector<Ids> Generate(Decoder& decoder, const Manifest& manifest, const std:
     bool any = false;
     for (int64_t row = 0; row < num_rows; ++row) {
       if (!running[row]) continue;
-      const int64_t token = takes_largest ? ChooseLargest(&logits.values[row * decoder.vocab_size()], decoder.vocab_size())
+      const int64_t token = takes_largest ? ChooseLargest(logits.Row(row), logits.vocab_size)
                                           : Chosen(Row(logits, row), options, texts[row], step, row);
       texts[row].push_back(token);
       chosen[row].push_back(token);

@@ -10,6 +10,14 @@
 #include "seqlab/runtime.h"
 
 namespace seqlab {
+namespace {
+
+Array ToArray(const Logits& logits) {
+  const float* first = logits.Row(0);
+  return {{logits.rows, logits.vocab_size}, {first, first + logits.rows * logits.vocab_size}};
+}
+
+}  // namespace
 
 Result<Model> Model::Open(const std::string& folder, const OpenOptions& options) {
   return Guarded([&] { return Model(std::make_shared<const Impl>(folder, options)); });
@@ -93,11 +101,11 @@ Status Session::ReadSource(const std::vector<Ids>& sources) {
 }
 
 Result<Array> Session::Prefill(const std::vector<Ids>& prompts) {
-  return Guarded([&] { return impl_->decoder().Prefill(prompts); });
+  return Guarded([&] { return ToArray(impl_->decoder().Prefill(prompts)); });
 }
 
 Result<Array> Session::Step(const Ids& tokens) {
-  return Guarded([&] { return impl_->decoder().Step(tokens); });
+  return Guarded([&] { return ToArray(impl_->decoder().Step(tokens)); });
 }
 
 Result<std::vector<Ids>> Session::Generate(const std::vector<Ids>& prompts, const GenerateOptions& options,

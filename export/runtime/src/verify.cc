@@ -88,7 +88,7 @@ class Proof {
     }
     Decoder decoder(bundle_);
     StartFrom(decoder, "greedy", 0, num_rows);
-    std::vector<Array> steps;
+    std::vector<Logits> steps;
     std::vector<Ids> found(prompts.size());
     for (int64_t step = 0; step < length; ++step) {
       Ids last;
