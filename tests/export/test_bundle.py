@@ -30,7 +30,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
 def test_two_exports_are_equal_in_every_byte(shared: Shared, tmp_path: Path) -> None:
     model, folder, _ = shared("gru")
     again = export_toy(model, tmp_path / "again").folder
-    assert len(files_of(folder)) == 6
+    assert len(files_of(folder)) == 7
     assert files_of(folder) == files_of(again)
 
 

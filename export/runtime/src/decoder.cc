@@ -170,9 +170,9 @@ void Decoder::CheckReadable(const Ids& tokens, int64_t read) const {
 void Decoder::Select(const std::vector<int64_t>& rows) {
   std::vector<int64_t> sources;
   for (const int64_t row : rows) sources.push_back(sources_[static_cast<size_t>(row)]);
-  Take(renewed_, rows);
+  Take(renewed_, rows, rows_);
   if (sources != sources_) {
-    Take(constant_, rows);
+    Take(constant_, rows, rows_);
     TakeSources(rows);
   }
   sources_ = std::move(sources);
@@ -181,18 +181,24 @@ void Decoder::Select(const std::vector<int64_t>& rows) {
 
 void Decoder::TakeSources(const std::vector<int64_t>& rows) {
   if (shared_.entries.empty()) return;
-  const int64_t each = rows_ / Dims(state_[shared_.entries[0]])[0];
+  const size_t entry = shared_.entries[0];
+  const std::vector<int64_t> dims = Dims(state_[entry]);
+  const int64_t before = dims.empty() ? 0 : dims[0];
+  if (before < 1 || rows_ % before != 0) {
+    Refuse("state entry ", bundle_.manifest.state[entry].name, " has ", before, " rows, for ", rows_, " of the batch");
+  }
+  const int64_t each = rows_ / before;
   auto beams = static_cast<int64_t>(rows.size());
   for (size_t place = 1; place < rows.size(); ++place) {
     if (rows[place] / each != rows[place - 1] / each) beams = std::gcd(beams, static_cast<int64_t>(place));
   }
   std::vector<int64_t> sources;
   for (size_t place = 0; place < rows.size(); place += static_cast<size_t>(beams)) sources.push_back(rows[place] / each);
-  Take(shared_, sources);
+  Take(shared_, sources, before);
 }
 
-void Decoder::Take(Part& part, const std::vector<int64_t>& rows) {
-  if (part.entries.empty() || InPlace(rows, Dims(state_[part.entries[0]])[0])) return;
+void Decoder::Take(Part& part, const std::vector<int64_t>& rows, int64_t count) {
+  if (part.entries.empty() || InPlace(rows, count)) return;
   std::vector<Value> whole;
   for (const size_t entry : part.entries) whole.push_back(state_[entry]);
   if (part.selection == nullptr) {

@@ -67,7 +67,8 @@ class Decoder {
     std::vector<size_t> entries;
     std::unique_ptr<RowSelection> selection;
   };
-  void Take(Part& part, const std::vector<int64_t>& rows);
+  // Takes these of `count` rows.
+  void Take(Part& part, const std::vector<int64_t>& rows, int64_t count);
   // Of entries that have a row a source, for all rows that follow each other.
   void TakeSources(const std::vector<int64_t>& rows);
   // Reads tokens (B, T) under their mask (B, T): logits (B, T, V).
