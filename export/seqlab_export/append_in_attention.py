@@ -12,23 +12,23 @@ def append_in_attention(model: ir.Model) -> None:
     graph = model.graph
     for node in [node for node in graph if node.op_type == "Attention" and len(node.inputs) == 4]:
         query, keys, values, mask = node.inputs
-        joined = [value for value in (keys, values) if value is not None and _is_appended(value, node)]
-        if len(joined) < 2:
+        joins = [join for value in (keys, values) if (join := _joining(value, node)) is not None]
+        if len(joins) < 2:
             continue
-        nodes = [value.producer() for value in joined]
-        (past_keys, new_keys), (past_values, new_values) = (node.inputs for node in nodes if node is not None)
+        (past_keys, new_keys), (past_values, new_values) = (join.inputs for join in joins)
         inputs = [query, new_keys, new_values, mask, past_keys, past_values]
         appending = ir.node("Attention", inputs, node.attributes, num_outputs=3, name=node.name)
-        old = [node, *(one for one in nodes if one is not None)]
+        old = [node, *joins]
         ir.convenience.replace_nodes_and_values(
-            graph, node, old, [appending], [node.outputs[0], *joined], appending.outputs
+            graph, node, old, [appending], [one.outputs[0] for one in old], appending.outputs
         )
 
 
-def _is_appended(value: ir.Value, reader: ir.Node) -> bool:
-    """Whether it is an entry of the state joined with something, along time, and read by `reader` alone."""
-    node = value.producer()
+def _joining(value: ir.Value | None, reader: ir.Node) -> ir.Node | None:
+    """What joins an entry of the state with something, along time, if that is what `value` is and `reader` alone reads
+    it."""
+    node = None if value is None else value.producer()
     if node is None or node.op_type != "Concat" or len(node.inputs) != 2 or node.inputs[0] is None:
-        return False
-    along_time = node.attributes.get_int("axis", 0) == -2
-    return along_time and node.inputs[0].is_graph_input() and {user for user, _ in value.uses()} == {reader}
+        return None
+    along_time = node.attributes.get_int("axis", 0) == -2 and node.inputs[0].is_graph_input()
+    return node if along_time and {user for user, _ in node.outputs[0].uses()} == {reader} else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from itertools import product
+from itertools import product, zip_longest
 from typing import Any
 
 import pytest
@@ -72,6 +72,30 @@ def test_one_beam_is_greedy(model: Any) -> None:
     greedy = generate(decoder, PROMPTS, max_new_tokens=9, stop_ids=STOPS)
     beam = beam_search(decoder, PROMPTS, beams=1, max_new_tokens=9, stop_ids=STOPS)
     assert [best.tokens for [best] in beam] == greedy
+
+
+class Counting(TorchDecoder):
+    """Remembers how many rows each step read."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.rows: list[int] = []
+
+    def step(self, tokens: Any, state: Any) -> Any:
+        self.rows.append(len(tokens))
+        return super().step(tokens, state)
+
+
+def test_a_prompt_that_is_done_is_read_no_further(model: Any) -> None:
+    def rows_of(prompts: list[list[int]]) -> list[int]:
+        decoder = Counting(model)
+        beam_search(decoder, prompts, beams=2, max_new_tokens=12, stop_ids=range(4))
+        return decoder.rows
+
+    prompts = [*PROMPTS, [1], [8, 3], [6, 6, 2]]
+    alone = [rows_of([prompt]) for prompt in prompts]
+    assert len({*map(len, alone)}) > 1, "some are done before others"
+    assert rows_of(prompts) == [sum(rows) for rows in zip_longest(*alone, fillvalue=0)]
 
 
 @pytest.mark.parametrize("name", PAIR_MODELS)
