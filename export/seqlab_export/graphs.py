@@ -22,15 +22,17 @@ from torch.export import Dim, ExportedProgram
 
 from seqlab.nn.onnx_mode import emit_onnx
 from seqlab_export.append_in_attention import append_in_attention
+from seqlab_export.attend_to_written import attend_to_written
 from seqlab_export.bfloat16 import store_as_bfloat16
 from seqlab_export.compare import traced_len
 from seqlab_export.forms import Form, describe_state, example, forms_of, longest_input
 from seqlab_export.manifest import GraphInfo, StateInfo, TensorInfo
 from seqlab_export.precision import Precision
-from seqlab_export.quantize import quantize
+from seqlab_export.quantize import quantize, split_gemms
 from seqlab_export.shared_memory import share_memory
 from seqlab_export.taps import Tap, TapsForm
 from seqlab_export.target import Target, check_flat, in_place
+from seqlab_export.time_axis import keep_time_axis
 from seqlab_export.weights import SMALLEST_BYTES, WeightFile
 
 OPSET = 23
@@ -86,11 +88,15 @@ def export_graphs(
             graphs[name] = info = form.info()
             graph = _to_onnx(form, info, fold_weights=precision in ("int8", "int4"), fused=target == "ort")
             append_in_attention(graph)
+            if target == "ort":
+                attend_to_written(graph)
+            if precision in ("int8", "int4"):
+                split_gemms(graph)
             if name == "step":
                 renewed = in_place(graph)
-                if target != "cuda-graph":
-                    with _quiet():
-                        shared = share_memory(graph)
+                with _quiet():
+                    keep_time_axis(graph)
+                    shared = set() if target == "cuda-graph" else share_memory(graph)
                 graphs[name] = info = replace(info, inputs=tuple(_of_source(tensor, shared) for tensor in info.inputs))
             if precision in ("int8", "int4"):
                 with _quiet():

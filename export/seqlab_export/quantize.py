@@ -1,8 +1,8 @@
 """Quantises the linear layers of a captured graph with onnxruntime's own tools.
 
-int8: weights of MatMul, Gemm and LSTM as 7 bits of an int8, symmetric, a scale for each output channel; activations as
+int8: weights of MatMul and LSTM as 7 bits of an int8, symmetric, a scale for each output channel; activations as
 uint8 with the scale of the tensor at hand ("dynamic"). The eighth bit is left free: processors without VNNI
-instructions add pairs of products in 16 bits, which it would overflow. int4: weights of MatMul and Gemm alone, a scale
+instructions add pairs of products in 16 bits, which it would overflow. int4: weights of MatMul alone, a scale
 for every 32 of an output channel (`MatMulNBits`).
 """
 
@@ -15,7 +15,6 @@ from typing import Literal
 import onnx
 from onnxruntime.quantization import QuantType, quantize_dynamic  # type: ignore[import-untyped]
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer  # type: ignore[import-untyped]
-from onnxruntime.quantization.onnx_model import ONNXModel  # type: ignore[import-untyped]
 from onnxscript import ir
 
 Quantized = Literal["int8", "int4"]
@@ -25,29 +24,30 @@ BLOCK = 32
 
 
 def quantize(graph: ir.Model, precision: Quantized) -> ir.Model:
-    """A graph whose linear layers read quantised weights."""
-    _transpose_weights(graph)
+    """A graph whose linear layers read quantised weights. It has no Gemm, see `split_gemms`."""
     model = ir.to_proto(graph)
     del model.graph.value_info[:]
     quantized = _int8(model) if precision == "int8" else _int4(model)
     return ir.from_proto(quantized)
 
 
-def _transpose_weights(graph: ir.Model) -> None:
-    """Gives every Gemm its weight as (D, O), under a name of its own: onnxruntime would transpose it for others too,
-    such as the table of an embedding."""
-    for node in list(graph.graph):
-        if node.op_type != "Gemm" or not node.attributes.get_int("transB", 0):
-            continue
-        weight = node.inputs[1]
+def split_gemms(model: ir.Model) -> None:
+    """Gives every Gemm as MatMul and Add, and its weight as (D, O), under a name of its own: onnxruntime would
+    transpose it for others too, such as the table of an embedding."""
+    graph = model.graph
+    for node in [node for node in graph if node.op_type == "Gemm"]:
+        x, weight, *biases = node.inputs
         assert weight is not None and weight.const_value is not None and weight.name is not None
-        name = f"{weight.name}_transposed"
-        if name not in graph.graph.initializers:
-            tensor = ir.tensor(weight.const_value.numpy().T.copy(), name=name)
-            shape, kind = ir.Shape(tensor.shape.numpy()), ir.TensorType(tensor.dtype)
-            graph.graph.register_initializer(ir.Value(name=name, const_value=tensor, shape=shape, type=kind))
-        node.replace_input_with(1, graph.graph.initializers[name])
-        node.attributes["transB"] = ir.AttrInt64("transB", 0)
+        if node.attributes.get_int("transB", 0):
+            name = f"{weight.name}_transposed"
+            if name not in graph.initializers:
+                tensor = ir.tensor(weight.const_value.numpy().T.copy(), name=name)
+                shape, kind = ir.Shape(tensor.shape.numpy()), ir.TensorType(tensor.dtype)
+                graph.register_initializer(ir.Value(name=name, const_value=tensor, shape=shape, type=kind))
+            weight = graph.initializers[name]
+        nodes = [ir.node("MatMul", [x, weight])]
+        nodes += [ir.node("Add", [nodes[0].outputs[0], bias]) for bias in biases]
+        ir.convenience.replace_nodes_and_values(graph, node, [node], nodes, node.outputs, nodes[-1].outputs)
 
 
 def _int8(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -57,7 +57,7 @@ def _int8(model: onnx.ModelProto) -> onnx.ModelProto:
             model,
             path,
             # Opset 23's Attention would become an invalid node.
-            op_types_to_quantize=["MatMul", "Gemm", "LSTM"],
+            op_types_to_quantize=["MatMul", "LSTM"],
             per_channel=True,
             reduce_range=True,
             weight_type=QuantType.QInt8,
@@ -68,9 +68,7 @@ def _int8(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _int4(model: onnx.ModelProto) -> onnx.ModelProto:
-    plain = ONNXModel(model)
-    plain.replace_gemm_with_matmul()
-    quantizer = MatMulNBitsQuantizer(plain.model, block_size=BLOCK, is_symmetric=True, accuracy_level=4)
+    quantizer = MatMulNBitsQuantizer(model, block_size=BLOCK, is_symmetric=True, accuracy_level=4)
     quantizer.process()
     found: onnx.ModelProto = quantizer.model.model
     return found

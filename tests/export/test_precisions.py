@@ -26,7 +26,7 @@ from seqlab_export.bundle import export_bundle
 from seqlab_export.fake_quantized import FakeQuantized, dynamic_uint8
 from seqlab_export.graphs import export_graphs
 from seqlab_export.manifest import hash_files, load_manifest
-from seqlab_export.quantize import Quantized, quantize
+from seqlab_export.quantize import Quantized, quantize, split_gemms
 from seqlab_export.verify import verify_bundle
 
 MODELS = {"attention": (Attention, RoPE), "lstm": (LSTM, NoPositions), "gru": (GRU, NoPositions)}
@@ -52,7 +52,9 @@ def linear(weight: torch.Tensor, precision: Quantized, op_type: str) -> ort.Infe
     )
     stored = weight if op_type == "Gemm" else weight.T
     proto.graph.initializer.append(numpy_helper.from_array(stored.contiguous().numpy(), "w"))
-    quantized = ir.to_proto(quantize(ir.from_proto(proto), precision))
+    model = ir.from_proto(proto)
+    split_gemms(model)
+    quantized = ir.to_proto(quantize(model, precision))
     assert not any(
         tensor.name.startswith("w") and tensor.dims == stored.shape
         for tensor in quantized.graph.initializer

@@ -7,6 +7,7 @@
 
 #include "error.h"
 #include "philox.h"
+#include "sum_of_exp.h"
 
 namespace seqlab {
 namespace {
@@ -111,11 +112,8 @@ void Apply(const Repetition& repetition, const Ids& text, std::vector<double>& l
 
 template <typename Number>
 Normaliser::Normaliser(const Number* logits, int64_t vocab_size)
-    : largest(logits[Largest(logits, static_cast<size_t>(vocab_size))]) {
-  double sum = 0.0;
-  for (int64_t token = 0; token < vocab_size; ++token) sum += std::exp(logits[token] - largest);
-  whole = std::log(sum);
-}
+    : largest(logits[Largest(logits, static_cast<size_t>(vocab_size))]),
+      whole(std::log(SumOfExp(logits, vocab_size, largest))) {}
 
 template Normaliser::Normaliser(const float*, int64_t);
 template Normaliser::Normaliser(const double*, int64_t);

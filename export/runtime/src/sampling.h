@@ -27,7 +27,7 @@ inline bool IsFree(const Repetition& repetition) { return repetition.penalty == 
 // Changes logits (V,) after the tokens of `text`, each of 0..V-1.
 void Apply(const Repetition& repetition, const Ids& text, std::vector<double>& logits);
 
-// The log-probability of a logit x of these is x - largest - whole. The sum goes from the first to the last.
+// The log-probability of a logit x of these is x - largest - whole.
 struct Normaliser {
   template <typename Number>
   Normaliser(const Number* logits, int64_t vocab_size);

@@ -41,6 +41,10 @@ def attend(q: Tensor, k: Tensor, v: Tensor, keys: Keys, scoring: Scoring, *, dro
     if grouped and emitting():
         # torch.export cannot tell for every S the strides of what the kernel repeats.
         k, v, grouped = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1]), False
+    scale = scoring.scale
+    if emitting():
+        # onnxruntime has a fast product of one query with its keys, which takes no factor.
+        q, scale = q * scale, 1.0
     return F.scaled_dot_product_attention(
         q,
         k,
@@ -48,7 +52,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, keys: Keys, scoring: Scoring, *, dro
         attn_mask=mask,
         dropout_p=dropout,
         is_causal=scoring.pattern.causal and mask is None,
-        scale=scoring.scale,
+        scale=scale,
         enable_gqa=grouped,
     )
 

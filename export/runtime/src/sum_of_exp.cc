@@ -1,0 +1,29 @@
+#include "sum_of_exp.h"
+
+#include <cmath>
+
+// glibc has an exp of as many numbers as a register holds (libmvec), which GCC calls where the function is declared so.
+#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__)
+extern "C" __attribute__((simd("notinbranch"))) double exp(double) noexcept;
+#define SEQLAB_EACH_PROCESSOR __attribute__((target_clones("default", "avx2", "avx512f")))
+#else
+#define SEQLAB_EACH_PROCESSOR
+#endif
+
+namespace seqlab {
+
+SEQLAB_EACH_PROCESSOR double SumOfExp(const float* logits, int64_t count, double largest) {
+  double sum = 0.0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t place = 0; place < count; ++place) sum += exp(logits[place] - largest);
+  return sum;
+}
+
+SEQLAB_EACH_PROCESSOR double SumOfExp(const double* logits, int64_t count, double largest) {
+  double sum = 0.0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t place = 0; place < count; ++place) sum += exp(logits[place] - largest);
+  return sum;
+}
+
+}  // namespace seqlab

@@ -1,0 +1,78 @@
+"""Leaves the time axis of a step in place.
+
+A step reads one token a row. Most layers read it as (B, D), attention and its like as (B, 1, D). Where only the last
+axis counts all can read (B, 1, D): a node that takes the axis away, or gives it back, costs as much as any other small
+one.
+"""
+
+from __future__ import annotations
+
+from onnx_ir.passes.common import RemoveUnusedNodesPass
+from onnxscript import ir
+
+_BY_LAST_AXIS = {
+    *("Add", "Div", "Gather", "LayerNormalization", "MatMul", "Mul", "RMSNormalization", "Sub"),
+    *("Erf", "Gelu", "Relu", "Sigmoid", "Softplus", "Swish", "Tanh"),
+}
+
+
+def keep_time_axis(step: ir.Model) -> None:
+    """Moves each Squeeze of the time axis behind the nodes that read it, up to an Unsqueeze that it undoes."""
+    graph = step.graph
+    if any(node.op_type == "Gemm" for node in graph):
+        return  # which reads matrices alone
+    whole: dict[ir.Value | None, ir.Value] = {}
+    for node in list(graph):
+        output = node.outputs[0]
+        rows = [value for value in node.inputs if value is not None and not _is_weight(value)]
+        if _is_of_time(node, "Squeeze"):
+            whole[output] = rows[0]
+        elif _is_of_time(node, "Unsqueeze") and rows[0] in whole:
+            if output.is_graph_output():
+                whole[rows[0]].name = output.name
+            output.replace_all_uses_with(whole[rows[0]], replace_graph_outputs=True)
+        elif rows and whole.keys() >= {*rows} and _acts_by_last_axis(node, rows):
+            squeezed = _squeezed_behind(node, graph)
+            for place, value in enumerate(node.inputs):
+                node.replace_input_with(place, whole.get(value, value))
+            whole[squeezed] = output
+    RemoveUnusedNodesPass()(step)
+
+
+def _squeezed_behind(node: ir.Node, graph: ir.Graph) -> ir.Value:
+    """What stands for the output (B, D) of a node from now on, which will be (B, 1, D)."""
+    [output] = node.outputs
+    axes = ir.node("Constant", [], {"value_ints": [1]})
+    squeeze = ir.node("Squeeze", [None, axes.outputs[0]])
+    [squeezed] = squeeze.outputs
+    output.replace_all_uses_with(squeezed)
+    squeeze.replace_input_with(0, output)
+    graph.insert_after(node, [axes, squeeze])
+    squeezed.shape, squeezed.type = output.shape, output.type
+    assert output.shape is not None
+    output.shape = ir.Shape([output.shape[0], 1, output.shape[1]])
+    return squeezed
+
+
+def _is_of_time(node: ir.Node, op_type: str) -> bool:
+    axes = node.inputs[1] if node.op_type == op_type and len(node.inputs) == 2 else None
+    constant = None if axes is None else ir.convenience.get_const_tensor(axes)
+    return constant is not None and constant.numpy().tolist() == [1]
+
+
+def _acts_by_last_axis(node: ir.Node, rows: list[ir.Value]) -> bool:
+    """Whether it makes (B, D) of `rows`, those of its inputs that are no weights, and would make (B, 1, D) alike."""
+    output = node.outputs[0]
+    if node.op_type not in _BY_LAST_AXIS or output.is_graph_output() or output.shape is None or len(output.shape) != 2:
+        return False
+    # Others than these read rows and weights in any order.
+    own = {"MatMul": 0, "Gather": 1}.get(node.op_type)
+    return own is None or rows == [node.inputs[own]]
+
+
+def _is_weight(value: ir.Value) -> bool:
+    """Whether it is an initializer, or one transposed."""
+    node = value.producer()
+    if node is None:
+        return value.is_initializer()
+    return node.op_type == "Transpose" and node.inputs[0] is not None and node.inputs[0].is_initializer()

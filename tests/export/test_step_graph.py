@@ -1,0 +1,109 @@
+"""What is rewritten in a captured graph: it computes the same, with fewer nodes or less work."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+from onnxscript import ir
+
+from seqlab_export.attend_to_written import attend_to_written
+from seqlab_export.time_axis import keep_time_axis
+
+BODY = """
+    embedded = Gather (table, token)
+    with_time = Unsqueeze (embedded, one)
+    placed = Add (with_time, place)
+    x = Squeeze (placed, one)
+    normed = LayerNormalization <axis = -1> (x, scale)
+    normed_with_time = Unsqueeze (normed, one)
+    mixed_with_time = CumSum (normed_with_time, axis)
+    mixed = Squeeze (mixed_with_time, one)
+    transposed = Transpose <perm = [1, 0]> (weight)
+    projected = {product}
+    residual = Add (x, projected)
+    swapped = Transpose <perm = [1, 0]> (residual)
+    y = Unsqueeze (residual, one)
+"""
+PRODUCTS = {"MatMul": "MatMul (mixed, transposed)", "Gemm": "Gemm <transB = 1> (mixed, weight)"}
+
+
+def model(body: str, inputs: str, outputs: str, **weights: np.ndarray[Any, Any]) -> ir.Model:
+    proto = onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["" : 23]> agraph ({inputs}) => ({outputs}) {{ {body} }}'
+    )
+    for name, weight in weights.items():
+        proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
+    return ir.from_proto(onnx.shape_inference.infer_shapes(proto, strict_mode=True))
+
+
+def results(graph: ir.Model, inputs: dict[str, Any]) -> list[Any]:
+    session = ort.InferenceSession(ir.to_proto(graph).SerializeToString(), providers=["CPUExecutionProvider"])
+    return list(session.run(None, inputs))
+
+
+def step(product: str) -> ir.Model:
+    draw = np.random.default_rng(0).standard_normal
+    weights = {"table": draw((9, 4)), "place": draw((1, 1, 4)), "scale": draw(4), "weight": draw((4, 4))}
+    return model(
+        "token = Squeeze (tokens, one)" + BODY.format(product=PRODUCTS[product]),
+        "int64[B, 1] tokens",
+        "float[B, 1, 4] y, float[4, B] swapped",
+        **{name: weight.astype(np.float32) for name, weight in weights.items()},
+        one=np.array([1]),
+        axis=np.array(1),
+    )
+
+
+def test_a_step_keeps_its_time_axis_where_the_last_one_counts() -> None:
+    captured, kept = step("MatMul"), step("MatMul")
+    keep_time_axis(kept)
+    tokens = {"tokens": np.array([[3], [1], [8]])}
+    for before, after in zip(results(captured, tokens), results(kept, tokens), strict=True):
+        np.testing.assert_array_equal(before, after)
+    assert captured.graph.outputs[0].name == kept.graph.outputs[0].name
+    counts = Counter(node.op_type for node in kept.graph)
+    assert counts["Unsqueeze"] == 0
+    assert counts["Squeeze"] == 1, "for the transposition, which reads a matrix"
+
+
+def test_a_step_with_gemms_is_left_as_it_is() -> None:
+    """They read matrices alone."""
+    captured, kept = step("Gemm"), step("Gemm")
+    keep_time_axis(kept)
+    assert [node.op_type for node in captured.graph] == [node.op_type for node in kept.graph]
+
+
+@pytest.mark.parametrize("taken", [[0, 0], [3, 1], [8, 8]], ids=["none", "some", "all"])
+def test_attention_reads_what_is_written_of_a_cache(taken: list[int]) -> None:
+    """Rows of no key read the first place: they are pads, which attend to themselves."""
+
+    def cached() -> ir.Model:
+        return model(
+            """
+            new_state_k = ScatterElements <axis = 2> (k, place, new)
+            new_state_v = ScatterElements <axis = 2> (v, place, new)
+            new_state_position = Identity (position)
+            y = Attention (q, new_state_k, new_state_v, mask)
+            """,
+            "float[B, 2, T, 4] q, float[B, 2, T, 4] new, float[B, 2, 8, 4] k, float[B, 2, 8, 4] v, "
+            "int64[B, 2, T, 4] place, bool[B, 1, T, 8] mask, int64[B] position",
+            "float[B, 2, T, 4] y, float[B, 2, 8, 4] new_state_k, float[B, 2, 8, 4] new_state_v, "
+            "int64[B] new_state_position",
+        )
+
+    draw = np.random.default_rng(0).standard_normal
+    inputs: dict[str, Any] = {name: draw((2, 2, 1, 4)).astype(np.float32) for name in ("q", "new")}
+    inputs |= {name: draw((2, 2, 8, 4)).astype(np.float32) for name in ("k", "v")}
+    inputs["place"] = np.zeros((2, 2, 1, 4), dtype=np.int64)
+    inputs["position"] = np.array(taken)
+    inputs["mask"] = np.arange(8) < np.maximum(inputs["position"], 1)[:, None, None, None]
+    whole, written = cached(), cached()
+    attend_to_written(written)
+    for before, after in zip(results(whole, inputs), results(written, inputs), strict=True):
+        np.testing.assert_allclose(before, after, rtol=1e-6, atol=1e-6)
+    assert [node.op_type for node in written.graph].count("Slice") == 3
