@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "error.h"
+#include "huge_pages.h"
 #include "provider.h"
 
 namespace seqlab {
@@ -70,9 +71,11 @@ Model::Impl::Impl(const std::string& place, const OpenOptions& given)
   }
   if (options.threads < 0) Refuse("threads must be at least 0, got ", options.threads);
   OpenProvider(options.provider, onnxruntime);
+  const NewMemory weights;
   encoder = Opened(*this, manifest.encoder);
   model = Opened(*this, manifest.model);
   step = Opened(*this, manifest.step);
+  if (options.provider == "cpu") weights.PutInHugePages();
   tokenizer = Loaded(folder, manifest.tokenizer);
   if (manifest.source_tokenizer) source_tokenizer = Loaded(folder, manifest.source_tokenizer);
   info.folder = folder.string();
