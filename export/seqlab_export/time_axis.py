@@ -65,9 +65,11 @@ def _acts_by_last_axis(node: ir.Node, rows: list[ir.Value]) -> bool:
     output = node.outputs[0]
     if node.op_type not in _BY_LAST_AXIS or output.is_graph_output() or output.shape is None or len(output.shape) != 2:
         return False
-    # Others than these read rows and weights in any order.
-    own = {"MatMul": 0, "Gather": 1}.get(node.op_type)
-    return own is None or rows == [node.inputs[own]]
+    if node.op_type == "Gather":
+        return rows == [node.inputs[1]] and node.attributes.get_int("axis", 0) == 0
+    if node.op_type == "MatMul":
+        return rows == [node.inputs[0]]
+    return node.attributes.get_int("axis", -1) == -1
 
 
 def _is_weight(value: ir.Value) -> bool:

@@ -11,19 +11,24 @@ extern "C" __attribute__((simd("notinbranch"))) double exp(double) noexcept;
 #endif
 
 namespace seqlab {
+namespace {
 
-SEQLAB_EACH_PROCESSOR double SumOfExp(const float* logits, int64_t count, double largest) {
+template <typename Number>
+inline __attribute__((always_inline)) double Sum(const Number* logits, int64_t count, double largest) {
   double sum = 0.0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t place = 0; place < count; ++place) sum += exp(logits[place] - largest);
   return sum;
 }
 
+}  // namespace
+
+SEQLAB_EACH_PROCESSOR double SumOfExp(const float* logits, int64_t count, double largest) {
+  return Sum(logits, count, largest);
+}
+
 SEQLAB_EACH_PROCESSOR double SumOfExp(const double* logits, int64_t count, double largest) {
-  double sum = 0.0;
-#pragma omp simd reduction(+ : sum)
-  for (int64_t place = 0; place < count; ++place) sum += exp(logits[place] - largest);
-  return sum;
+  return Sum(logits, count, largest);
 }
 
 }  // namespace seqlab
