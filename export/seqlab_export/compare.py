@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from math import ceil, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,11 @@ from seqlab_export.manifest import GraphInfo, TensorInfo
 Arrays = Mapping[str, NDArray[np.generic]]
 
 ROWS = 10
-"""Rows of each case, read in batches of every size."""
+"""Rows of each case of a decoder, and at least so many of an encoder, read in batches of every size."""
+
+NUMBERS = 400
+"""Of each position of an encoder's outputs so many numbers are judged at least: over the 20 of ten rows of two classes
+the RMS error is mostly chance."""
 
 MOST_NUMBERS = 4096
 """Of an output with more numbers so many are compared, so that golden files stay small."""
@@ -29,7 +34,7 @@ def traced_len(longest: int | None) -> int:
     return 16 if longest is None else min(max(longest // 4, 2), 16)
 
 
-def cases(longest: int | None, *, least: int = 0) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+def cases(longest: int | None, *, rows: int = ROWS, least: int = 0) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """Names and pad masks (R, T): lengths 1, 2, as traced, one more and four times it, as far as the model reads.
 
     Each length comes unpadded and padded: left, right, all but `least` tokens, all but the last one, and not at all, in
@@ -39,18 +44,20 @@ def cases(longest: int | None, *, least: int = 0) -> Iterator[tuple[str, NDArray
     for length in sorted({1, 2, traced, traced + 1, 4 * traced}):
         if longest is not None and length > longest:
             continue
-        yield f"length {length}", np.ones((ROWS, length), dtype=np.bool_)
+        yield f"length {length}", np.ones((rows, length), dtype=np.bool_)
         if length > 1:
             place, half = np.arange(length), length // 2
             spans = [(half, length), (0, half), (0, least), (length - 1, length), (0, length)]
             masks = [(first <= place) & (place < end) for first, end in spans]
-            yield f"length {length}, padded", np.array([masks[row % len(masks)] for row in range(ROWS)])
+            yield f"length {length}, padded", np.array([masks[row % len(masks)] for row in range(rows)])
 
 
 def encoder_cases(info: GraphInfo, longest: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """`cases` of an encoder. A source has a token at least: a decoder has nothing else to look at."""
     least = 1 if info.inputs[0].name == "source" else 0
-    for case, pad_mask in cases(longest, least=least):
+    judged = [output for output in info.outputs if output.dtype not in ("bool", "int64") and 0 not in output.dims]
+    numbers = min((prod(dim for dim in output.dims if isinstance(dim, int)) for output in judged), default=NUMBERS)
+    for case, pad_mask in cases(longest, rows=ROWS * ceil(NUMBERS / (ROWS * numbers)), least=least):
         yield f"encoder/{case}", pad_mask
 
 

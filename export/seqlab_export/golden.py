@@ -228,10 +228,16 @@ def _cast(inputs: NDArray[np.generic], model: torch.nn.Module) -> Tensor:
 def _encoded(
     form: Any, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_], info: GraphInfo, mode: Mode
 ) -> Arrays:
-    """What counts of each output of an encoder, by its name in the graph."""
-    with mode:
-        found = form(_cast(inputs, form.model), torch.from_numpy(pad_mask))
-    return _selected(found.values() if isinstance(found, dict) else [found], info, pad_mask)
+    """What counts of each output of an encoder, by its name in the graph. Batches are small, as a runtime's are: int8
+    inputs have a range for all of a batch.
+    """
+    batches = []
+    for first in range(0, len(inputs), ROWS):
+        rows = slice(first, first + ROWS)
+        with mode:
+            found = form(_cast(inputs[rows], form.model), torch.from_numpy(pad_mask[rows]))
+        batches.append(list(found.values()) if isinstance(found, dict) else [found])
+    return _selected([torch.cat(parts) for parts in zip(*batches, strict=True)], info, pad_mask)
 
 
 @torch.no_grad()

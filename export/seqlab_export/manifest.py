@@ -13,7 +13,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 FILE_NAME = "manifest.json"
 SEAL_NAME = "manifest.sha256"
 FORMAT = "seqlab-bundle"
-VERSION = 4
+VERSION = 5
 DTYPES = ("bool", "int64", "float16", "float32")
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "int4")
 TARGETS = ("portable", "ort", "cuda-graph")

@@ -1,14 +1,24 @@
-"""How PyTorch's own error is measured."""
+"""How PyTorch's own error is measured, and over how many rows."""
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
 import torch
 
 from export.toys import toy
 from seqlab.attention import Attention, Retention
 from seqlab.mixer import Mixer
-from seqlab.positions import Sinusoidal
-from seqlab_export.golden import OtherOrder
+from seqlab.models import Classifier, Encoder
+from seqlab.positions import NoPositions, Sinusoidal
+from seqlab.recurrence import GRU
+from seqlab_export import golden
+from seqlab_export.compare import encoder_cases
+from seqlab_export.golden import OtherOrder, write_golden
+from seqlab_export.manifest import GraphInfo, TensorInfo
 
 
 def test_other_orders_of_summation_are_the_same_model_but_for_rounding() -> None:
@@ -29,3 +39,36 @@ def test_other_orders_of_summation_are_the_same_model_but_for_rounding() -> None
             assert torch.equal(once, again)
             for a, b in ((plain, once), (plain, other), (once, other)):
                 assert 0 < (a - b).abs().max() < 100 * torch.finfo(dtype).eps * plain.abs().max()
+
+
+@pytest.mark.parametrize(
+    ("outputs", "rows"),
+    [
+        ([("float32", ("B", 2))], 200),
+        ([("float32", ("B", "T", 7))], 60),
+        ([("float32", ("B", 1000))], 10),
+        ([("float32", ("B",))], 400),
+        ([("float32", ("B", 4, "M", 16)), ("float32", ("B", 0)), ("bool", ("B", "M"))], 10),
+        ([("float32", ("B", 50)), ("float16", ("B", "M", 30))], 20),
+    ],
+)
+def test_an_encoder_is_judged_by_400_numbers_of_a_position(
+    outputs: list[tuple[str, tuple[int | str, ...]]], rows: int
+) -> None:
+    tokens = TensorInfo(name="tokens", dtype="int64", dims=("B", "T"))
+    tensors = tuple(TensorInfo(name=f"{place}", dtype=dtype, dims=dims) for place, (dtype, dims) in enumerate(outputs))
+    info = GraphInfo(file="encoder.onnx", inputs=(tokens,), outputs=tensors)
+    assert {len(pad_mask) for _, pad_mask in encoder_cases(info, 40)} == {rows}
+
+
+def test_the_error_of_a_classifier_is_hardly_chance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Other inputs give nearly the same error in each case; over ten rows of two classes often 1.5 of it."""
+    gru = partial(Encoder, d_model=64, num_layers=1, mixer=partial(GRU, bidirectional=True), positions=NoPositions)
+    model = Classifier(30, 2, 40, encoder=gru).eval()
+    errors = []
+    for seed in (1, 2, 3):
+        monkeypatch.setattr(golden, "_SEED", seed)
+        write_golden(model, tmp_path / "golden.npz")
+        with np.load(tmp_path / "golden.npz") as arrays:
+            errors.append([arrays[name].item() for name in arrays if name.endswith("torch/logits")])
+    assert np.all(np.max(errors, axis=0) < 1.35 * np.min(errors, axis=0))

@@ -16,6 +16,8 @@ from export.toys import Shared
 from seqlab_export.manifest import FORMAT, BundleError, load_manifest
 from seqlab_export.schema import json_schema
 
+CORPUS = Path(__file__).parents[2] / "export" / "runtime" / "fuzz" / "corpus"
+
 
 @pytest.fixture(name="content")
 def _content(shared: Shared) -> dict[str, Any]:
@@ -41,7 +43,7 @@ def test_its_seal_is_what_sha256sum_reads(shared: Shared) -> None:
 
 def test_what_it_says(shared: Shared, content: dict[str, Any]) -> None:
     model, folder, _ = shared("attention")
-    assert (content["format"], content["version"], content["opset"]) == (FORMAT, 4, 23)
+    assert (content["format"], content["version"], content["opset"]) == (FORMAT, 5, 23)
     assert (content["precision"], content["vocab_size"], content["max_seq_len"]) == ("fp32", model.vocab_size, None)
     assert content["provenance"]["run_id"] == "a run" and content["provenance"]["commit"] == "a commit"
     assert content["model"]["inputs"][0] == {"name": "tokens", "dtype": "int64", "dims": ["B", "T"]}
@@ -74,6 +76,11 @@ def test_its_json_schema_is_the_published_one_and_says_what_the_reader_does(cont
     assert not checker.is_valid(content)
 
 
+@pytest.mark.parametrize("seed", sorted(CORPUS.glob("manifest-*")), ids=lambda path: path.name)
+def test_the_fuzz_corpus_begins_with_manifests_that_are_accepted(seed: Path, tmp_path: Path) -> None:
+    load(json.loads(seed.read_bytes()[1:]), tmp_path)
+
+
 def change(content: dict[str, Any], path: str, value: Any) -> None:
     place: Any = content
     *parents, last = [int(name) if name.isdigit() else name for name in path.split("/")]
@@ -86,7 +93,7 @@ def change(content: dict[str, Any], path: str, value: Any) -> None:
     ("path", "value", "message"),
     [
         ("format", "other", f'it lacks "format": "{FORMAT}"'),
-        ("version", 1, "has version 1, this program reads version 4"),
+        ("version", 1, "has version 1, this program reads version 5"),
         ("vocab_size", "11", "the manifest.vocab_size must be int, got '11'"),
         ("vocab_size", True, "the manifest.vocab_size must be int, got True"),
         ("vocab_size", 12, "model.onnx gives no logits of vocab_size 12"),

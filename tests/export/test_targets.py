@@ -155,7 +155,9 @@ def test_a_linear_recurrence_is_one_node_of_a_layer(mixer: Any, bundle: Export) 
     written = bundle("ort", mixer)
     for file in ("model.onnx", "step.onnx"):
         nodes = written.nodes(file)
-        assert nodes.count("com.microsoft.LinearAttention") == 2 and "Scan" not in nodes
+        # The stabiliser of mLSTM is a running maximum, which ONNX has no operator for.
+        num_scans = 2 if mixer is MLSTM and file == "model.onnx" else 0
+        assert (nodes.count("com.microsoft.LinearAttention"), nodes.count("Scan")) == (2, num_scans)
 
 
 @slow

@@ -85,7 +85,7 @@ def test_a_missing_file(copy: Copy) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"version": 5}, "it has version 5, this program reads version 4"),
+        ({"version": 6}, "it has version 6, this program reads version 5"),
         ({"min_onnxruntime": "99.0"}, "this bundle needs onnxruntime 99.0, here is "),
         ({"tokenizer": "/etc"}, '"/etc" is not a path inside the bundle'),
         ({"golden": "../golden.npz"}, "it gives no sha256 of ../golden.npz"),

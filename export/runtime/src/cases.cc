@@ -14,6 +14,8 @@ namespace {
 
 // Of an output with more numbers so many are compared.
 constexpr size_t kMostNumbers = 4096;
+// Of each position of an encoder's outputs so many are compared at least.
+constexpr int64_t kEncoderNumbers = 400;
 constexpr double kGoldenRatio = 0.6180339887498949;
 
 int64_t TracedLength(std::optional<int64_t> longest) {
@@ -25,10 +27,25 @@ int64_t Product(const std::vector<int64_t>& dims, size_t first, size_t last) {
                          int64_t{1}, std::multiplies<>());
 }
 
+// What is empty at the start is not judged.
+bool IsJudged(const TensorInfo& output) {
+  return std::count(output.dims.begin(), output.dims.end(), Dim(int64_t{0})) == 0;
+}
+
+// The numbers of a position, or so many as are enough.
+int64_t FixedSize(const TensorInfo& info) {
+  int64_t size = 1;
+  for (const Dim& dim : info.dims) {
+    const auto* fixed = std::get_if<int64_t>(&dim);
+    if (fixed != nullptr) size = std::min(size * std::min(*fixed, kEncoderNumbers), kEncoderNumbers);
+  }
+  return size;
+}
+
 // Of a cache with room for so many keys, in which real tokens stand first, without gaps.
 std::vector<uint8_t> FilledPlaces(const Case& some, int64_t capacity) {
   std::vector<uint8_t> filled;
-  for (int64_t row = 0; row < kCaseRows; ++row) {
+  for (int64_t row = 0; row < some.rows(); ++row) {
     const auto begin = some.mask.begin() + row * some.length;
     const int64_t real = std::accumulate(begin, begin + some.length, int64_t{0});
     for (int64_t place = 0; place < capacity; ++place) filled.push_back(place < real);
@@ -38,18 +55,18 @@ std::vector<uint8_t> FilledPlaces(const Case& some, int64_t capacity) {
 
 }  // namespace
 
-std::vector<Case> Cases(std::optional<int64_t> longest, int64_t least) {
+std::vector<Case> Cases(std::optional<int64_t> longest, int64_t rows, int64_t least) {
   const int64_t traced = TracedLength(longest);
   std::vector<Case> cases;
   for (const int64_t length : std::set<int64_t>{1, 2, traced, traced + 1, 4 * traced}) {
     if (longest && length > *longest) continue;
     const std::string name = Join("length ", length);
-    cases.push_back({name, length, std::vector<uint8_t>(static_cast<size_t>(kCaseRows * length), 1)});
+    cases.push_back({name, length, std::vector<uint8_t>(static_cast<size_t>(rows * length), 1)});
     if (length == 1) continue;
     const int64_t half = length / 2;
     const std::pair<int64_t, int64_t> spans[] = {{half, length}, {0, half}, {0, least}, {length - 1, length}, {0, length}};
     Case padded{name + ", padded", length, {}};
-    for (int64_t row = 0; row < kCaseRows; ++row) {
+    for (int64_t row = 0; row < rows; ++row) {
       const auto [first, end] = spans[row % 5];
       for (int64_t place = 0; place < length; ++place) padded.mask.push_back(first <= place && place < end);
     }
@@ -59,7 +76,12 @@ std::vector<Case> Cases(std::optional<int64_t> longest, int64_t least) {
 }
 
 std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> longest) {
-  std::vector<Case> cases = Cases(longest, info.inputs[0].name == "source" ? 1 : 0);
+  int64_t numbers = kEncoderNumbers;
+  for (const TensorInfo& output : info.outputs) {
+    if (IsJudged(output) && output.IsFloat()) numbers = std::min(numbers, FixedSize(output));
+  }
+  const int64_t rows = kCaseRows * ((kEncoderNumbers + kCaseRows * numbers - 1) / (kCaseRows * numbers));
+  std::vector<Case> cases = Cases(longest, rows, info.inputs[0].name == "source" ? 1 : 0);
   for (Case& some : cases) some.name = "encoder/" + some.name;
   return cases;
 }
@@ -68,7 +90,7 @@ std::vector<std::pair<int64_t, int64_t>> Calls(const std::string& form, const Ca
   const int64_t length = some.length;
   const int64_t width = form == "prefill" ? length : form == "chunks" ? std::max<int64_t>(length / 2, 1) : 1;
   int64_t first = width;
-  for (int64_t row = 0; first_call > 1 && row < kCaseRows; ++row) {
+  for (int64_t row = 0; first_call > 1 && row < some.rows(); ++row) {
     const auto begin = some.mask.begin() + row * length;
     const int64_t wanted = std::min(first_call, std::accumulate(begin, begin + length, int64_t{0}));
     int64_t real = 0, needed = 0;
@@ -89,8 +111,7 @@ std::vector<Group> Groups(const GraphInfo& info) {
   std::vector<Group> groups = {{"logits", {}}, {"state", {}}, {"counters", {}}};
   for (size_t place = 0; place < info.outputs.size(); ++place) {
     const TensorInfo& output = info.outputs[place];
-    // What is empty at the start is not judged.
-    if (std::count(output.dims.begin(), output.dims.end(), Dim(int64_t{0})) > 0) continue;
+    if (!IsJudged(output)) continue;
     groups[output.name == "logits" ? 0 : output.IsFloat() ? 1 : 2].outputs.push_back(place);
   }
   groups.erase(std::remove_if(groups.begin(), groups.end(), [](const Group& group) { return group.outputs.empty(); }),

@@ -12,7 +12,7 @@
 
 namespace seqlab {
 
-// Rows of each case, read in batches of every size.
+// Rows of each case of a decoder, and at least so many of an encoder, read in batches of every size.
 inline constexpr int64_t kCaseRows = 10;
 
 // A length and which of it is real, (R, T).
@@ -20,13 +20,15 @@ struct Case {
   std::string name;
   int64_t length = 0;
   std::vector<uint8_t> mask;
+
+  int64_t rows() const { return static_cast<int64_t>(mask.size()) / length; }
 };
 
 // Lengths 1, 2, as traced, one more and four times it, as far as the model reads; each unpadded and padded: left, right,
 // all but `least` tokens, all but the last one, and not at all, in turns.
-std::vector<Case> Cases(std::optional<int64_t> longest, int64_t least = 0);
+std::vector<Case> Cases(std::optional<int64_t> longest, int64_t rows = kCaseRows, int64_t least = 0);
 
-// Those of an encoder. A source has a token at least.
+// Those of an encoder. A source has a token at least. There are rows for 400 numbers of a position.
 std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> longest);
 
 // Where calls begin and end: one for all tokens ("prefill"), for each half ("chunks") or for each token ("step"). The

@@ -14,7 +14,7 @@ namespace {
 constexpr const char* kFileName = "manifest.json";
 constexpr const char* kSealName = "manifest.sha256";
 constexpr const char* kFormat = "seqlab-bundle";
-constexpr int64_t kVersion = 4;
+constexpr int64_t kVersion = 5;
 constexpr std::array<const char*, 4> kDTypes = {"bool", "int64", "float16", "float32"};
 constexpr std::array<const char*, 8> kDims = {"B", "T", "S", "S+T", "S+1", "M", "C", "N"};
 constexpr std::array<const char*, 5> kPrecisions = {"fp32", "fp16", "bf16", "int8", "int4"};

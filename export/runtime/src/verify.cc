@@ -241,7 +241,7 @@ class Proof {
                    int64_t batch, const Read& read) {
     try {
       std::vector<std::vector<Numbers>> parts(info.outputs.size());
-      for (int64_t first = 0; first < kCaseRows; first += batch) {
+      for (int64_t first = 0; first < some.rows(); first += batch) {
         std::vector<Numbers> found = read(first, batch);
         for (size_t place = 0; place < found.size(); ++place) parts[place].push_back(std::move(found[place]));
       }

@@ -23,7 +23,7 @@ std::string Whole() {
     files += Join(files.empty() ? "" : ", ", "\"", name, "\": \"", std::string(64, 'a'), "\"");
   }
   return R"({"format": "seqlab-bundle",
-"version": 4,
+"version": 5,
 "target": "portable",
 "opset": 23,
 "min_onnxruntime": "1.30",
@@ -75,8 +75,8 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
     const char *from, *to, *said;
   };
   const Change changes[] = {
-      {"version\": 4", "version\": 5", "it has version 5, this program reads version 4"},
-      {"version\": 4", "version\": \"4\"", "the manifest.version must be a whole number"},
+      {"version\": 5", "version\": 6", "it has version 6, this program reads version 5"},
+      {"version\": 5", "version\": \"5\"", "the manifest.version must be a whole number"},
       {"seqlab-bundle", "zip", "it lacks \"format\": \"seqlab-bundle\""},
       {"\"opset\"", "\"more\": 1, \"opset\"", "the manifest has \"more\", which nothing here knows"},
       {"\"opset\"", "\"opsets\"", "the manifest lacks opset"},
