@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from seqlab_export.compare import Arrays, calls, cases, encoder_cases, groups, limit, relative_errors, rms, select
 from seqlab_export.greedy import GreedyTrace, compare, trace
-from seqlab_export.manifest import GraphInfo, Manifest
+from seqlab_export.manifest import BundleError, GraphInfo, Manifest
 from seqlab_export.report import Check
 
 BATCH_SIZES = (1, 2, 5)
@@ -74,11 +74,12 @@ class Proof:
 
     def greedy(self) -> Iterator[Check]:
         """One check for each prompt."""
-        golden = self.golden
-        expected = GreedyTrace(golden["greedy/tokens"].astype(np.int64), golden["greedy/logits"].astype(np.float64))
-        prompts = [golden[f"greedy/prompt_{row}"].tolist() for row in range(len(expected.tokens))]
+        tokens = self._array("greedy/tokens", None, None).astype(np.int64)
+        logits = self._array("greedy/logits", *tokens.shape, self.manifest.vocab_size).astype(np.float64)
+        expected = GreedyTrace(tokens, logits)
+        prompts = [self._array(f"greedy/prompt_{row}", None).tolist() for row in range(len(tokens))]
         decoder: Any = self._started("greedy", slice(len(prompts)))
-        actual = trace(decoder, prompts, expected.tokens.shape[1])
+        actual = trace(decoder, prompts, tokens.shape[1])
         for row, (ok, note) in enumerate(compare(actual, expected)):
             yield Check(kind="greedy", subject=f"prompt {row}", ok=ok, note=note)
 
@@ -90,7 +91,8 @@ class Proof:
     def divergence(self) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """At each place where logits were kept whole, the Kullback-Leibler divergence in nats of the runtime's
         distribution from the reference's, and whether both have the same likeliest token or class."""
-        inputs, expected = self.golden["whole/inputs"], self.golden["whole/logits"]
+        inputs = self._array("whole/inputs", None, None)
+        expected = self._array("whole/logits", len(inputs))
         pad_mask = np.ones(inputs.shape[:2], dtype=np.bool_)
         if self.manifest.model is None:
             logits = self.runtime.encode(inputs, pad_mask)["logits"]
@@ -98,6 +100,8 @@ class Proof:
             runtime = self._started("whole", slice(len(inputs)))
             tokens = inputs.astype(np.int64)
             logits, _ = runtime.read("model", tokens, pad_mask, runtime.init_state(len(tokens)))
+        if logits.shape != expected.shape:
+            raise BundleError(f"the logits have shape {logits.shape}, those of the golden file {expected.shape}")
         theirs, ours = _log_softmax(expected), _log_softmax(logits)
         kl = (np.exp(theirs) * (theirs - ours)).sum(axis=-1).ravel()
         return kl, (theirs.argmax(axis=-1) == ours.argmax(axis=-1)).ravel()
@@ -123,11 +127,11 @@ class Proof:
             yield self._compare(kind, f"{cell}, {group}", actual, case, group, names)
 
     def _encode(self, kind: str, case: str, pad_mask: NDArray[np.bool_], rows: slice) -> Arrays:
-        return self.runtime.encode(self.golden[f"{case}/inputs"][rows], pad_mask[rows])
+        return self.runtime.encode(self._array(f"{case}/inputs", *pad_mask.shape)[rows], pad_mask[rows])
 
     def _decode(self, kind: str, case: str, pad_mask: NDArray[np.bool_], rows: slice) -> Arrays:
         """The outputs after reading these rows of a case's tokens, in one of `FORMS`, by name."""
-        tokens = self.golden[f"{case}/tokens"].astype(np.int64)[rows]
+        tokens = self._array(f"{case}/tokens", *pad_mask.shape).astype(np.int64)[rows]
         runtime = self._started(case, rows)
         state: Mapping[str, Any] = runtime.init_state(len(tokens))
         logits = []
@@ -141,8 +145,24 @@ class Proof:
         """The decoder that has read these rows of the source of a case, where it reads one."""
         if not self.masks:
             return self.runtime
-        source = str(self.golden[f"{case}/source"])
-        return self.runtime.begin(self.golden[f"{source}/inputs"][rows], self.masks[source][rows])
+        source = str(self._array(f"{case}/source"))
+        if source not in self.masks:
+            raise BundleError(f"the golden file names a source {source!r}, which is no case")
+        mask = self.masks[source]
+        return self.runtime.begin(self._array(f"{source}/inputs", *mask.shape)[rows], mask[rows])
+
+    def _array(self, name: str, *shape: int | None) -> NDArray[Any]:
+        """An array of the golden file, whose shape begins with this one; None = any but 0."""
+        if name not in self.golden:
+            raise BundleError(f"the golden file does not have {name}")
+        array = self.golden[name]
+        fits = [
+            size > 0 if wanted is None else size == wanted for size, wanted in zip(array.shape, shape, strict=False)
+        ]
+        if not all(fits) or len(fits) < len(shape):
+            dims = ", ".join("any" if wanted is None else str(wanted) for wanted in shape)
+            raise BundleError(f"{name} of the golden file has shape {array.shape}, which should begin with ({dims})")
+        return array
 
     def _compare(self, kind: str, subject: str, actual: Arrays, case: str, group: str, names: list[str]) -> Check:
         """The names are those of one of `compare.groups`."""

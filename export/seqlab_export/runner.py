@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from seqlab.decoding import FREE, GREEDY, Repetition, Sampling, generate_text
 from seqlab_data.tokenizers import Tokenizer, load_tokenizer
 from seqlab_export.manifest import BundleError, find_damage, load_manifest
-from seqlab_export.sessions import Provider, open_session
+from seqlab_export.sessions import Provider, open_session, run_session
 
 State = dict[str, NDArray[np.generic]]
 """Graph inputs by name, `state_<name>`."""
@@ -70,7 +70,7 @@ class Bundle:
         if [*inputs] != (names := [tensor.name for tensor in info.inputs]):
             raise ValueError(f"the taps of {self.folder} take {', '.join(names)}; got {', '.join(inputs) or 'nothing'}")
         outputs = [output.name for output in info.outputs]
-        return dict(zip(outputs, self._taps.run(outputs, inputs), strict=True))
+        return run_session(self._taps, outputs, inputs)
 
     @cached_property
     def _taps(self) -> ort.InferenceSession:
@@ -95,7 +95,7 @@ class Bundle:
         """The encoder's outputs by name, of tokens (B, T) or features (B, T, F) and pad_mask (B, T).
 
         Raises:
-            ValueError: the bundle has no encoder, or the input is longer than it reads.
+            ValueError: the bundle has no encoder, or the input is not one that it reads.
         """
         info, longest = self.manifest.encoder, self.manifest.max_source_len
         if info is None:
@@ -104,8 +104,9 @@ class Bundle:
             raise ValueError(f"an input has {inputs.shape[1]} tokens, this bundle reads at most {longest}")
         names = [output.name for output in info.outputs]
         given, mask = info.inputs
-        found = self.sessions["encoder"].run(names, {given.name: inputs.astype(given.dtype), mask.name: pad_mask})
-        return dict(zip(names, found, strict=True))
+        return run_session(
+            self.sessions["encoder"], names, {given.name: inputs.astype(given.dtype), mask.name: pad_mask}
+        )
 
     def probabilities(self, text: str | Sequence[int]) -> NDArray[np.float64]:
         """Of the classes of a text, or of its ids, (C,), or of each of its tokens, (T, C)."""
@@ -197,8 +198,8 @@ class BundleRunner(Bundle, ArrayDecoder):
         given = {"tokens": tokens, "pad_mask": pad_mask, **state}
         if graph == "step" and self.manifest.in_place:
             return self._step_in_place(given, state)
-        found = self.sessions[graph].run(self._outputs, given)
-        new = {name.removeprefix("new_"): entry for name, entry in zip(self._outputs, found, strict=True)}
+        found = run_session(self.sessions[graph], self._outputs, given)
+        new = {name.removeprefix("new_"): entry for name, entry in found.items()}
         return new.pop("logits"), state | new
 
     def select(self, state: State, rows: NDArray[np.int64]) -> State:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import onnxruntime as ort  # type: ignore[import-untyped]
+from numpy.typing import NDArray
 
 Provider = Literal["cpu", "cuda", "cuda-tf32"]
 
@@ -41,6 +44,20 @@ def open_session(path: Path, provider: Provider, threads: int | None = None) -> 
     if session.get_providers()[0] != PROVIDERS[provider][0][0]:
         raise ValueError(f"onnxruntime found no device for provider {provider!r}; use another one")
     return session
+
+
+def run_session(
+    session: ort.InferenceSession, outputs: Sequence[str], inputs: Mapping[str, NDArray[np.generic]]
+) -> dict[str, NDArray[Any]]:
+    """The outputs of these names.
+
+    Raises:
+        ValueError: onnxruntime cannot run the graph with these inputs.
+    """
+    try:
+        return dict(zip(outputs, session.run(outputs, inputs), strict=True))
+    except Exception as error:
+        raise ValueError(f"onnxruntime cannot run this graph: {str(error).strip()}") from error
 
 
 def check_provider(provider: str) -> None:

@@ -37,11 +37,11 @@ def save(kind: str, folder: Path) -> Any:
     tokenizer.train_from_iterator(["the quick brown fox jumps over the lazy dog"] * 20, trainer)
     shape: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "vocab_size": tokenizer.get_vocab_size()}
     if kind == "gpt2":
-        config = transformers.GPT2Config(n_positions=32, n_embd=32, n_layer=2, n_head=4, **shape)
+        config = transformers.GPT2Config(n_positions=32, n_embd=64, n_layer=2, n_head=4, **shape)
     else:
         config = transformers.LlamaConfig(
             max_position_embeddings=32,
-            hidden_size=32,
+            hidden_size=64,
             intermediate_size=40,
             num_hidden_layers=2,
             num_attention_heads=4,

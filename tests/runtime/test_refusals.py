@@ -11,11 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
 from runtime.conftest import Bundle
 from runtime.programs import refusal, run
+from seqlab_export.manifest import BundleError
+from seqlab_export.verify import verify_bundle
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -64,6 +67,32 @@ def test_a_changed_golden_file(copy: Copy) -> None:
     assert done.returncode == 1
     failed = [check for check in json.loads(done.stdout)["checks"] if not check["ok"]]
     assert [(check["kind"], check["subject"]) for check in failed] == [("files", "golden.npz")]
+
+
+@pytest.mark.parametrize(
+    ("name", "change_array", "said"),
+    [
+        ("length 16/tokens", lambda tokens: tokens[:0], "has shape (0, 16), which should begin with (10, 16)"),
+        ("length 16/tokens", lambda tokens: tokens[:, :3], "has shape (10, 3), which should begin with (10, 16)"),
+        ("greedy/tokens", lambda tokens: tokens[:, :0], "has shape (2, 0), which should begin with (any, any)"),
+        ("greedy/logits", lambda logits: logits[:1], "has shape (1, 12, 11), which should begin with (2, 12, 11)"),
+        ("whole/inputs", lambda tokens: tokens[:0], "has shape (0, 32), which should begin with (any, any)"),
+        ("whole/logits", lambda logits: logits[0, 0, 0], "has shape (), which should begin with (10)"),
+    ],
+)
+def test_a_golden_file_of_other_shapes(name: str, change_array: Callable[[Any], Any], said: str, copy: Copy) -> None:
+    """Its hash is right, so it was written that way."""
+    folder = copy("gru")
+    with np.load(folder / "golden.npz") as arrays:
+        np.savez(folder / "golden.npz", allow_pickle=False, **(dict(arrays) | {name: change_array(arrays[name])}))
+    hash_again(folder, "golden.npz")
+    done = run("verify", folder, "--json")
+    assert done.returncode in (1, 2) and f"{name} of the golden file {said}" in (done.stdout + done.stderr).decode()
+    try:
+        notes = "".join(check.note for check in verify_bundle(folder).checks)
+    except BundleError as error:
+        notes = str(error)
+    assert f"{name} of the golden file {said}" in notes
 
 
 def test_a_changed_manifest(copy: Copy) -> None:

@@ -11,7 +11,7 @@
 #include "decoder.h"
 #include "divergence.h"
 #include "error.h"
-#include "npz.h"
+#include "golden_file.h"
 #include "row_selection.h"
 
 namespace seqlab {
@@ -42,7 +42,7 @@ using Read = std::function<std::vector<Numbers>(int64_t first, int64_t count)>;
 class Proof {
  public:
   Proof(const Model::Impl& bundle, Report& report)
-      : bundle_(bundle), report_(report), host_copies_(bundle), golden_(LoadNpz(bundle.folder / bundle.manifest.golden)) {}
+      : bundle_(bundle), report_(report), host_copies_(bundle), golden_(bundle.folder / bundle.manifest.golden) {}
 
   void CheckSignatures() {
     for (const auto* graph : {bundle_.encoder.get(), bundle_.model.get(), bundle_.step.get()}) {
@@ -79,11 +79,12 @@ class Proof {
   // Greedy text should be the reference's, or first differ where its two best logits are closer than twice the error of
   // the logits there.
   void CheckGreedy() {
-    const NpyArray &tokens = Golden("greedy/tokens"), &logits = Golden("greedy/logits");
-    const int64_t num_rows = tokens.dims.at(0), length = tokens.dims.at(1), vocab_size = logits.dims.at(2);
+    const NpyArray& tokens = golden_.At("greedy/tokens", {kAny, kAny});
+    const int64_t num_rows = tokens.dims[0], length = tokens.dims[1], vocab_size = *bundle_.manifest.vocab_size;
+    const NpyArray& logits = golden_.At("greedy/logits", {num_rows, length, vocab_size});
     std::vector<Ids> prompts;
     for (int64_t row = 0; row < num_rows; ++row) {
-      const std::vector<double>& prompt = Golden(Join("greedy/prompt_", row)).values;
+      const std::vector<double>& prompt = golden_.At(Join("greedy/prompt_", row), {kAny}).values;
       prompts.emplace_back(prompt.begin(), prompt.end());
     }
     Decoder decoder(bundle_);
@@ -121,8 +122,9 @@ class Proof {
   }
 
   void MeasureDivergence() {
-    const NpyArray &inputs = Golden("whole/inputs"), &expected = Golden("whole/logits");
-    const int64_t rows = inputs.dims.at(0), length = inputs.dims.at(1);
+    const NpyArray& inputs = golden_.At("whole/inputs", {kAny, kAny});
+    const int64_t rows = inputs.dims[0], length = inputs.dims[1];
+    const NpyArray& expected = golden_.At("whole/logits", {rows});
     const Case whole{"whole", length, std::vector<uint8_t>(static_cast<size_t>(rows * length), 1)};
     Value logits;
     if (bundle_.model == nullptr) {
@@ -137,12 +139,6 @@ class Proof {
   }
 
  private:
-  const NpyArray& Golden(const std::string& name) const {
-    const auto found = golden_.find(name);
-    if (found == golden_.end()) Refuse("the golden file does not have ", name);
-    return found->second;
-  }
-
   void CheckSignature(const Graph& graph) {
     const GraphInfo& info = graph.info();
     const std::vector<Graph::Declared> declared = graph.Declarations();
@@ -177,8 +173,8 @@ class Proof {
   }
 
   Value Inputs(const Case& some, int64_t first, int64_t count) const {
-    const NpyArray& inputs = Golden(some.name + "/inputs");
-    const int64_t row_size = static_cast<int64_t>(inputs.values.size()) / inputs.dims.at(0);
+    const NpyArray& inputs = golden_.At(some.name + "/inputs", {some.rows(), some.length});
+    const int64_t row_size = static_cast<int64_t>(inputs.values.size()) / some.rows();
     const auto begin = inputs.values.begin() + first * row_size;
     std::vector<int64_t> dims = inputs.dims;
     dims[0] = count;
@@ -204,7 +200,7 @@ class Proof {
   // Reads these rows of the source of a case, where there is one.
   void StartFrom(Decoder& decoder, const std::string& name, int64_t first, int64_t count) const {
     if (bundle_.encoder == nullptr) return;
-    const std::string& source = Golden(name + "/source").text;
+    const std::string& source = golden_.At(name + "/source").text;
     for (const Case& some : EncoderCases(bundle_.encoder->info(), bundle_.manifest.max_source_len)) {
       if (some.name != source) continue;
       decoder.ReadSource(Inputs(some, first, count), MaskOf(some, first, count, 0, some.length));
@@ -214,7 +210,7 @@ class Proof {
   }
 
   std::vector<Numbers> Decode(const std::string& form, const Case& some, int64_t first, int64_t count) {
-    const NpyArray& golden = Golden(some.name + "/tokens");
+    const NpyArray& golden = golden_.At(some.name + "/tokens", {some.rows(), some.length});
     Decoder decoder(bundle_);
     StartFrom(decoder, some.name, first, count);
     decoder.Start(count);
@@ -250,9 +246,9 @@ class Proof {
         for (const size_t place : group.outputs) {
           const TensorInfo& output = info.outputs[place];
           const std::vector<double> actual = Selected(Concatenated(parts[place], 0), output, some);
-          AddErrors(actual, Golden(some.name + "/" + output.name).values, errors);
+          AddErrors(actual, golden_.At(some.name + "/" + output.name).values, errors);
         }
-        Judge(kind, cell + ", " + group.name, errors, Golden(some.name + "/torch/" + group.name).values.at(0));
+        Judge(kind, cell + ", " + group.name, errors, golden_.At(some.name + "/torch/" + group.name).values.at(0));
       }
     } catch (const std::exception& error) {
       report_.checks.push_back({kind, cell, false, error.what()});
@@ -280,7 +276,7 @@ class Proof {
   const Model::Impl& bundle_;
   Report& report_;
   HostCopies host_copies_;
-  const std::map<std::string, NpyArray> golden_;
+  const GoldenFile golden_;
 };
 
 }  // namespace
