@@ -234,9 +234,14 @@ def _show_parity(measured: Iterator[Cell]) -> list[Cell]:
     for (model, precision), group in groupby(measured, key=lambda cell: (cell.model, cell.precision)):
         print(f"Parity of {model} in {precision} with float64")
         table = Table(*COLUMNS[2:-2], box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+        with Console(stderr=True).status("measuring") as status:
+            several = []
+            for cell in group:
+                several.append(cell)
+                status.update(f"measuring; done: {cell.runtime}")
+        cells += several
         lines = []
-        for cell in group:
-            cells.append(cell)
+        for cell in several:
             if cell.missing:
                 lines.append(f"{cell.runtime}: {cell.missing}")
                 continue
