@@ -8,6 +8,7 @@ import signal
 import sys
 
 from seqlab import __version__, inference, release, verbs
+from seqlab.working_folder import add_working_folder
 
 LIGHTNING_VERBS = {
     "fit": "train a model",
@@ -16,12 +17,13 @@ LIGHTNING_VERBS = {
     "predict": "write a trained model's predictions for the test split",
 }
 
+# A process that is spawned imports this file too, and then the classes that it is sent.
+add_working_folder()
+
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command. Exit codes: 0 done, 1 a proof that failed, 2 bad input, told in one sentence."""
     args = sys.argv[1:] if argv is None else argv
-    # As `python -m` does, so that a class path may name a module of the working folder.
-    sys.path.append(os.getcwd())
     try:
         if args and args[0] in LIGHTNING_VERBS:
             return verbs.lightning(args[0], args[1:])

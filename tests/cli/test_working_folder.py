@@ -1,0 +1,55 @@
+"""A class path names a module of the working folder; what else lies there is none."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import TINY, Seqlab
+from seqlab.working_folder import WorkingFolder
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for path in (
+        "one_file.py",
+        "some_code/part.py",
+        "regular_package/__init__.py",
+        "model_repository/1/model.py",
+        "colorsys.py",
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text("VALUE = 3\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    importlib.invalidate_caches()
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["one_file", "some_code.part", "regular_package"])
+def test_code_there_is_found(name: str, folder: Path) -> None:
+    assert importlib.import_module(name).VALUE == 3
+
+
+def test_a_folder_without_code_is_no_package(folder: Path) -> None:
+    """Torch would take a model repository in `triton` for the compiler of that name."""
+    assert importlib.util.find_spec("model_repository") is None
+    assert WorkingFolder.find_spec("nothing") is None
+
+
+def test_what_is_installed_comes_first(folder: Path) -> None:
+    assert WorkingFolder.find_spec("colorsys") is not None
+    assert importlib.util.find_spec("colorsys") == importlib.machinery.PathFinder.find_spec("colorsys")
+
+
+@pytest.mark.slow
+def test_a_command_runs_beside_it_and_its_spawned_processes_find_code_too(seqlab: Seqlab, tmp_path: Path) -> None:
+    (tmp_path / "triton" / "seqlab_model").mkdir(parents=True)
+    (tmp_path / "my_mixers.py").write_text(
+        "from seqlab.recurrence import GRU\n\n\nclass Mine(GRU): ...\n", encoding="utf-8"
+    )
+    spawn = ["--trainer.strategy=ddp_spawn", "--trainer.devices=2", "--trainer.accelerator=cpu"]
+    seqlab("fit", "--config", "lm/gru", *TINY, "--model.model.mixer=my_mixers.Mine", *spawn)
