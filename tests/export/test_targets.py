@@ -163,7 +163,7 @@ def test_a_linear_recurrence_is_one_node_of_a_layer(mixer: Any, bundle: Export) 
 @slow
 @pytest.mark.parametrize(
     ("mixer", "positions"),
-    [(WIDE_HEADS, ALiBi), (Attention, RoPE), (LatentAttention, RoPE), (RWKV7, NoPositions)],
+    [(WIDE_HEADS, ALiBi), (Attention, RoPE), (LatentAttention, RoPE), (partial(RWKV7, head_dim=8), NoPositions)],
     ids=["alibi", "narrow heads", "latent", "rwkv7"],
 )
 def test_what_has_no_node_is_exported_all_the_same(mixer: Any, positions: Any, bundle: Export) -> None:
