@@ -39,7 +39,7 @@ from seqlab.nn import Block, RMSNorm, SwiGLU
 from seqlab_export.precision import Precision
 
 LAYERS, WIDTH, HEADS, INNER, VOCAB, LENGTH = 6, 512, 8, 1376, 8000, 512
-PROMPT, NEW, ROUNDS, WANTED = 16, 128, 9, 1.0
+PROMPT, NEW, ROUNDS, WANTED = 16, 128, 31, 1.0
 PRECISIONS: tuple[Precision, ...] = ("fp32", "int4")
 
 
