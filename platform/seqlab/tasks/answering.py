@@ -47,5 +47,3 @@ class Answering(LanguageModeling):
         self.log(f"{stage}/exact_match", self.exact_match.compute(), prog_bar=True)
         for name, value in self.exact_match_by_length.compute().items():
             self.log(f"{stage}/exact_match_by_length/{name}", value.float())
-        self.exact_match.reset()
-        self.exact_match_by_length.reset()

@@ -113,5 +113,3 @@ class Classification(Task):
         for name, value in self.accuracy_by_length.compute().items():
             self.log(f"{stage}/accuracy_by_length/{name}", value.float())
         self._last_confusion = self.confusion.compute()
-        for metric in (self.loss, self.metrics, self.accuracy_by_length, self.confusion):
-            metric.reset()

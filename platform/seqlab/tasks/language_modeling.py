@@ -80,5 +80,3 @@ class LanguageModeling(Task):
             self.log(f"{stage}/{name}", value.float(), prog_bar=name == "loss")
         for name, value in self.loss_by_position.compute().items():
             self.log(f"{stage}/loss_by_position/{name}", value.float())
-        self.metrics.reset()
-        self.loss_by_position.reset()

@@ -96,8 +96,6 @@ class MaskedLanguageModeling(Task):
         scores |= {f"loss_by_position/{name}": value for name, value in self.loss_by_position.compute().items()}
         for name, value in scores.items():
             self.log(f"{stage}/{name}", value.float(), prog_bar=name in ("loss", "accuracy"))
-        for metric in (self.loss, self.accuracy, self.loss_by_position):
-            metric.reset()
 
     def masked(self, batch: TokenBatch, draws: Tensor | None = None) -> Masked:
         """A choice of the tokens that count: of it 80% are hidden, 10% are any token, and 10% stay.

@@ -101,5 +101,3 @@ class MultilabelClassification(Task):
             scores |= {f"{metric}/{name}": value.float() for name, value in getattr(self, metric).compute().items()}
         for name, value in scores.items():
             self.log(f"{stage}/{name}", value, prog_bar=name in ("loss", "f1"))
-        for each in (self.loss, self.metrics, self.loss_by_length, self.f1_by_length):
-            each.reset()

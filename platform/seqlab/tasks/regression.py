@@ -67,8 +67,6 @@ class Regression(Task):
         scores |= {f"loss_by_length/{name}": value.float() for name, value in self.loss_by_length.compute().items()}
         for name, value in scores.items():
             self.log(f"{stage}/{name}", value, prog_bar=name == "loss")
-        for metric in (self.loss, self.absolute, self.loss_by_length):
-            metric.reset()
 
     def _predicted(self, batch: LabelledBatch) -> Tensor:
         """(B,) float32.

@@ -89,8 +89,6 @@ class Tagging(Task):
             self.log(f"{stage}/{name}", value, prog_bar=name in ("loss", "f1"))
         for name, value in self.accuracy_by_length.compute().items():
             self.log(f"{stage}/accuracy_by_length/{name}", value.float())
-        for metric in (self.loss, self.accuracy, self.accuracy_by_length, self.entities):
-            metric.reset()
 
     @property
     def _labels(self) -> list[str]:

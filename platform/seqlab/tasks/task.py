@@ -8,6 +8,7 @@ from typing import Any
 
 import lightning as L
 from torch import nn
+from torchmetrics import Metric, MetricCollection
 
 from seqlab.tasks.optim import adamw, scheduled
 
@@ -53,7 +54,13 @@ class Task(L.LightningModule):
 
     @abstractmethod
     def log_scores(self, stage: str) -> None:
-        """Logs the scores of all batches of "val" or "test", and forgets these."""
+        """Logs the scores of all batches of "val" or "test"."""
+
+    def forget(self) -> None:
+        """Begins the next evaluation afresh: resets every metric that is an attribute of the task."""
+        for part in self.children():
+            if isinstance(part, Metric | MetricCollection):
+                part.reset()
 
     @abstractmethod
     def predictions(self, batch: Any) -> list[dict[str, Any]]:
@@ -64,12 +71,14 @@ class Task(L.LightningModule):
 
     def on_validation_epoch_end(self) -> None:
         self.log_scores("val")
+        self.forget()
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
         self.evaluate(batch)
 
     def on_test_epoch_end(self) -> None:
         self.log_scores("test")
+        self.forget()
 
     def predict_step(self, batch: Any, batch_idx: int) -> list[dict[str, Any]]:
         """`predictions` of the rows that count, each with its place in the split as "row", where that is known."""

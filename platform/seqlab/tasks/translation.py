@@ -131,6 +131,7 @@ class Translation(Task):
             self.log(f"{stage}/{name}", torch.as_tensor(value, dtype=torch.float32), prog_bar=name in ("loss", "bleu"))
         if (log_tags := getattr(self.logger, "log_tags", None)) is not None:
             log_tags({f"signature.{name}": signature for name, signature in signatures.items()})
-        self.loss.reset()
-        self.accuracy.reset()
+
+    def forget(self) -> None:
+        super().forget()
         self._written.clear()

@@ -1,0 +1,65 @@
+"""Every task begins each evaluation afresh: what was scored before it has no part in its scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+from torchmetrics import Metric
+
+import seqlab.tasks
+from seqlab.tasks.task import Task
+from seqlab.training.config import LINKS
+from training.ddp_tasks import kinds, write_files
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
+]
+NAMES = "language modelling", "masked", "answering", "translation", "classification", "tagging", "regression", "frames"
+
+
+def rows_of(batch: Any, count: int) -> Any:
+    """A batch of the first rows alone."""
+    return type(batch)(*(part if part is None else part[:count] for part in batch))
+
+
+def test_every_task_is_here(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    every = {getattr(seqlab.tasks, name) for name in seqlab.tasks.__all__}
+    tested = {make.func for name, (_, make) in kinds(tmp_path).items() if name in NAMES}
+    assert tested == {each for each in every if issubclass(each, Task)}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_second_evaluation_scores_as_a_first_one(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second is of a few rows of the validation split, the one between of the whole test split."""
+    write_files(tmp_path)
+    data, make = kinds(tmp_path)[name]
+    torch.manual_seed(0)
+    task = make(**{link: found for link in LINKS if (found := getattr(data, link, None)) is not None})
+    for parameter in task.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    trainer = L.Trainer(
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        default_root_dir=tmp_path,
+    )
+    data.prepare_data()
+    data.setup("validate")
+    few = DataLoader([rows_of(next(iter(data.val_dataloader())), 3)], batch_size=None)
+    monkeypatch.setattr(data, "val_dataloader", lambda: few)
+    (alone,) = trainer.validate(task, data, verbose=False)
+    (other,) = trainer.test(task, data, verbose=False)
+    (again,) = trainer.validate(task, data, verbose=False)
+    assert again == alone
+    assert alone["val/loss"] != other["test/loss"], "this test could not fail"
+    assert not any(metric.update_called for metric in task.modules() if isinstance(metric, Metric))
