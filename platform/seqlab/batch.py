@@ -1,5 +1,7 @@
 """The batch types that data and tasks share. Torch only.
 
+The `num_tokens` of a batch, (): the real tokens or frames that a model reads of it, of sources and of targets.
+
 B batch, T length, S source length, F features, C labels.
 """
 
@@ -31,6 +33,16 @@ class TokenBatch(NamedTuple):
     num_words: Tensor | None = None
     rows: Tensor | None = None
 
+    @property
+    def pad_mask(self) -> Tensor:
+        """(B, T) bool, True = a real token: those of each row up to its last target that counts."""
+        counted = self.targets != IGNORE
+        return counted.flip(1).int().cumsum(dim=1).flip(1) > 0
+
+    @property
+    def num_tokens(self) -> Tensor:
+        return self.pad_mask.sum()
+
 
 class PairBatch(NamedTuple):
     """Sources and what is to be written of them, one after the other.
@@ -50,6 +62,10 @@ class PairBatch(NamedTuple):
     targets: Tensor
     rows: Tensor
 
+    @property
+    def num_tokens(self) -> Tensor:
+        return self.source_mask.sum() + (self.targets != IGNORE).sum()
+
 
 class LabelledBatch(NamedTuple):
     """Sequences and what is to be said of them.
@@ -66,3 +82,7 @@ class LabelledBatch(NamedTuple):
     pad_mask: Tensor
     targets: Tensor
     rows: Tensor | None = None
+
+    @property
+    def num_tokens(self) -> Tensor:
+        return self.pad_mask.sum()

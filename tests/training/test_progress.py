@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lightning as L
@@ -14,9 +15,12 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from seqlab.batch import TokenBatch
+from seqlab.tracking import speed
+from seqlab.tracking.callback import RunTracker
+from seqlab.tracking.speed import Speed
 from seqlab.training import display, progress
 from seqlab.training.display import Bars, Display, Lines
-from seqlab.training.progress import FitProgress, _clock, _Speed, num_tokens
+from seqlab.training.progress import FitProgress, _clock
 from training.tiny_fit import fit
 
 
@@ -70,8 +74,9 @@ class Task(L.LightningModule):
 
 
 def trainer(**flags: Any) -> L.Trainer:
+    meter = Speed()
     return L.Trainer(
-        callbacks=[FitProgress()],
+        callbacks=[FitProgress(meter), RunTracker(speed=meter)],
         logger=False,
         enable_checkpointing=False,
         enable_model_summary=False,
@@ -104,6 +109,28 @@ def test_metrics_speed_and_time_left_are_told(shown: Shown) -> None:
     assert "left" not in texts[-1]
 
 
+def test_the_speed_is_the_one_that_the_run_has(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Batches of ten tokens: one of a minute, which is not timed, then some of ever more seconds."""
+    now = 0.0
+    monkeypatch.setattr(speed, "time", SimpleNamespace(perf_counter=lambda: now))
+
+    class Slower(Task):
+        def training_step(self, batch: TokenBatch, batch_idx: int) -> Tensor:
+            nonlocal now
+            now += 0.01 * 2**batch_idx if batch_idx else 60.0
+            return super().training_step(batch, batch_idx)
+
+        def validation_step(self, batch: TokenBatch, batch_idx: int) -> None:
+            nonlocal now
+            now += 1000
+
+    fitted = trainer(max_epochs=1, limit_val_batches=1)
+    fitted.fit(Slower())
+    assert shown.shown[-1][3].endswith(" · 81 tokens/s")
+    (tracker,) = [callback for callback in fitted.callbacks if isinstance(callback, RunTracker)]
+    assert tracker.speed.rate == pytest.approx(5 * 10 / (0.02 + 0.04 + 0.08 + 0.16 + 0.32))
+
+
 def test_validation_has_its_own_count_but_not_the_sanity_check(shown: Shown) -> None:
     trainer(max_epochs=1, limit_val_batches=3).fit(Task())
     assert [(done, total) for name, done, total, _ in shown.shown if name == "validate"] == [(1, 3), (2, 3), (3, 3)]
@@ -118,7 +145,7 @@ def test_a_test_is_counted(shown: Shown) -> None:
 
 def test_a_resumed_fit_counts_from_where_it_was(shown: Shown, tmp_path: Path) -> None:
     fit(tmp_path, max_steps=4, limit_val_batches=0)
-    fit(tmp_path, [FitProgress()], enable_progress_bar=True, max_steps=6, limit_val_batches=0)
+    fit(tmp_path, [FitProgress(Speed())], enable_progress_bar=True, max_steps=6, limit_val_batches=0)
     assert [done for _, done, _, _ in shown.shown] == [5, 6, 6]
 
 
@@ -174,26 +201,6 @@ def test_a_display_is_due_once_in_its_interval(monkeypatch: pytest.MonkeyPatch) 
     for now in (110.0, 119.9, 120.0, 120.1, 139.0, 141.0):  # noqa: B007
         due.append(lines.due())
     assert due == [False, False, True, False, False, True]
-
-
-def test_speed_leaves_pauses_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    monkeypatch.setattr(progress.time, "perf_counter", lambda: now)
-    speed = _Speed()
-    for now in (0.0, 1.0, 2.0):  # noqa: B007
-        speed.count(100)
-    speed.pause()
-    for now in (50.0, 51.0):  # noqa: B007
-        speed.count(100)
-    assert speed.rate == 100.0
-    for now in range(52, 152):  # noqa: B007
-        speed.count(200)
-    assert 195 < speed.rate <= 200
-
-
-def test_tokens_of_other_batches_are_not_counted() -> None:
-    assert num_tokens(TokenBatch(torch.zeros(3, 4), torch.zeros(3, 4), torch.zeros(3))) == 12
-    assert num_tokens([torch.zeros(3)]) == 0
 
 
 def test_clock() -> None:

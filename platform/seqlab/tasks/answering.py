@@ -33,7 +33,7 @@ class Answering(LanguageModeling):
         # A rank that has no example left in an epoch's last batch is given one of which nothing counts.
         real = counted.any(dim=1)
         right = ((logits.argmax(dim=-1) == batch.targets) | ~counted).all(dim=1)[real].float()
-        lengths = counted.shape[1] - counted.flip(1).int().argmax(dim=1)
+        lengths = batch.pad_mask.sum(dim=1)
         self.exact_match.update(right)
         self.exact_match_by_length.update(right, lengths[real])
 

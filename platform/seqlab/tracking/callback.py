@@ -13,7 +13,6 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
-from seqlab.batch import IGNORE
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash, to_yaml
 from seqlab.tracking.provenance import package_versions, provenance
@@ -33,14 +32,15 @@ class RunTracker(Callback):
 
     Args:
         config: the resolved configuration, nested, of plain values.
+        speed: the meter, which this counts with; None = its own.
 
     Raises:
         DivergedError: from the fit, when the training loss becomes NaN or infinite.
     """
 
-    def __init__(self, config: dict[str, Any] | None = None) -> None:
+    def __init__(self, config: dict[str, Any] | None = None, speed: Speed | None = None) -> None:
         self.config = config or {}
-        self.speed = Speed()
+        self.speed = speed or Speed()
         self._started_at = time.monotonic()
         self._lr = 0.0
         self._loss_sum = torch.zeros(())
@@ -81,7 +81,7 @@ class RunTracker(Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self.speed.count(_num_tokens(batch), trainer.world_size)
+        self.speed.count(getattr(batch, "num_tokens", torch.zeros((), dtype=torch.int64)), trainer.world_size)
         if isinstance(outputs, dict) and isinstance(outputs.get("loss"), Tensor):
             self._loss_sum += outputs["loss"].detach()
         step = trainer.global_step
@@ -153,12 +153,6 @@ def _run_logger(trainer: L.Trainer) -> RunLogger | None:
 def _logged_step(trainer: L.Trainer) -> int:
     """The step that Lightning logs a batch's metrics at: the first is 0."""
     return max(trainer.global_step - 1, 0)
-
-
-def _num_tokens(batch: Any) -> Tensor:
-    """How many tokens a batch predicts, (): 0 for a batch without targets."""
-    targets = getattr(batch, "targets", None)
-    return (targets != IGNORE).sum() if isinstance(targets, Tensor) else torch.zeros((), dtype=torch.int64)
 
 
 def _sizes(pl_module: L.LightningModule, datamodule: Any) -> dict[str, float]:

@@ -9,12 +9,13 @@ from torch import Tensor
 
 
 class Speed:
-    """Counts tokens and seconds of training, without validation and without each process's first batch.
+    """Counts tokens and seconds of training, without validation and without each process's first batch. It is the one
+    meter: the progress bar and the run's metrics both read it.
 
     The first batch compiles and warms up: its tokens are counted, but not timed.
 
     Attributes:
-        num_tokens: predicted so far, by all ranks.
+        num_tokens: read so far, by all ranks (`num_tokens` of seqlab.batch).
         timed_tokens: those of them that were timed.
         seconds: that they took.
     """
@@ -50,14 +51,20 @@ class Speed:
         if self._warm:
             self._timed_from = time.perf_counter()
 
+    @property
+    def rate(self) -> float:
+        """Tokens a second of all that was timed; 0 before."""
+        self._read()
+        return self.timed_tokens / self.seconds if self.seconds else 0.0
+
     def metrics(self) -> dict[str, float]:
         """Tokens, seconds, and the speed of all that was timed and of what was timed since the last call."""
-        self._read()
+        rate = self.rate
         tokens, seconds = self.timed_tokens - self._reported[0], self.seconds - self._reported[1]
         self._reported = self.timed_tokens, self.seconds
         metrics = {"num_tokens": float(self.num_tokens), "perf/train_seconds": self.seconds}
         if tokens > 0 and seconds > 0:
-            metrics["perf/tokens_per_s"] = self.timed_tokens / self.seconds
+            metrics["perf/tokens_per_s"] = rate
             metrics["perf/tokens_per_s_now"] = tokens / seconds
         return metrics
 

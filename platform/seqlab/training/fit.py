@@ -14,6 +14,7 @@ from seqlab.tracking.callback import RunTracker
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash
 from seqlab.tracking.runs import find_run, listed, unfinished_runs
+from seqlab.tracking.speed import Speed
 from seqlab.training.checkpoint import Checkpoints
 from seqlab.training.checkpoint_io import AtomicCheckpointIO
 from seqlab.training.compile import Compile
@@ -109,9 +110,10 @@ class SeqlabCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
         options = self.config_init[self.verb]
         given = options.trainer
-        callbacks: list[Callback] = [FitProgress()] if given.enable_progress_bar is not False else []
+        speed = Speed()
+        callbacks: list[Callback] = [FitProgress(speed)] if given.enable_progress_bar is not False else []
         if self.verb == "fit":
-            callbacks += self._fit_callbacks(options)
+            callbacks += self._fit_callbacks(options, speed)
             if given.logger in (None, True):
                 kwargs["logger"] = RunLogger(options.experiment, name=options.run_name, run_id=self.run_id)
         elif given.logger is None:
@@ -139,10 +141,10 @@ class SeqlabCLI(LightningCLI):
             if self.trainer.is_global_zero:
                 print(f"word vectors: {found}", file=sys.stderr)
 
-    def _fit_callbacks(self, options: Any) -> list[Callback]:
+    def _fit_callbacks(self, options: Any, speed: Speed) -> list[Callback]:
         callbacks: list[Callback] = [
             ExactResume(int(options.seed_everything)),
-            RunTracker(self.config_dump),
+            RunTracker(self.config_dump, speed),
             ModelTable(),
             WhereNext(),
         ]

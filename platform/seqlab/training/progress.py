@@ -9,6 +9,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import ProgressBar
 
+from seqlab.tracking.speed import Speed
 from seqlab.training.display import Display, display
 
 
@@ -18,13 +19,16 @@ class FitProgress(ProgressBar):
     A fit is counted in optimiser steps, all epochs together. Shown are the metrics logged with `prog_bar=True`, the
     tokens a second of training alone, over all ranks, and the time left, validations included. Metrics are read only
     when they are shown, a few times a second: reading one waits for the GPU.
+
+    Args:
+        speed: the meter of the fit, which its `RunTracker` counts with.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, speed: Speed) -> None:
         super().__init__()
         self._enabled = True
         self._display: Display | None = None
-        self._speed = _Speed()
+        self._speed = speed
         self._start = (0.0, 0)
 
     def enable(self) -> None:
@@ -43,13 +47,9 @@ class FitProgress(ProgressBar):
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._start = time.monotonic(), trainer.global_step
 
-    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._speed.pause()
-
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self._speed.count(num_tokens(batch) * trainer.world_size)
         if self._display is not None and self._display.due():
             self._show_fit(trainer, self._display)
 
@@ -70,7 +70,6 @@ class FitProgress(ProgressBar):
         self._show_evaluation("predict", batch_idx, trainer.num_predict_batches)
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._speed.pause()
         if trainer.state.fn != "fit":
             self._close()
         elif self._display is not None:
@@ -103,8 +102,8 @@ class FitProgress(ProgressBar):
         news = [
             f"{name.removeprefix('train/')} {float(value):.4g}" for name, value in trainer.progress_bar_metrics.items()
         ]
-        if self._speed.rate:
-            news.append(f"{_short(self._speed.rate)} tokens/s")
+        if rate := self._speed.rate:
+            news.append(f"{_short(rate)} tokens/s")
         started_at, first_step = self._start
         if first_step < step < total < float("inf"):
             seconds = (time.monotonic() - started_at) / (step - first_step) * (total - step)
@@ -115,37 +114,6 @@ class FitProgress(ProgressBar):
         if self._display is not None and self._display.due():
             total = sum(num_batches) if isinstance(num_batches, list) else num_batches
             self._display.show(name, batch_idx + 1, total, "")
-
-
-class _Speed:
-    """Tokens a second over the last 10 to 20 seconds of counting."""
-
-    def __init__(self) -> None:
-        self._tokens, self._seconds = 0.0, 0.0
-        self._last: float | None = None
-
-    def count(self, tokens: int) -> None:
-        """These tokens took the time since the last count, unless there was a pause."""
-        now = time.perf_counter()
-        if self._last is not None:
-            self._tokens += tokens
-            self._seconds += now - self._last
-            if self._seconds > 20:
-                self._tokens, self._seconds = self._tokens / 2, self._seconds / 2
-        self._last = now
-
-    def pause(self) -> None:
-        self._last = None
-
-    @property
-    def rate(self) -> float:
-        return self._tokens / self._seconds if self._seconds else 0.0
-
-
-def num_tokens(batch: Any) -> int:
-    """How many tokens a model reads of a batch that has `tokens`; 0 of another."""
-    tokens = getattr(batch, "tokens", None)
-    return 0 if tokens is None else int(tokens.numel())
 
 
 def _short(number: float) -> str:
