@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,11 @@ def test_two_processes(tmp_path: Path) -> None:
 
     assert run(str(tmp_path / "resumed"), "7") == -signal.SIGKILL
     assert run(str(tmp_path / "resumed")) == 0
-    for rank in (0, 1):
-        assert notes(tmp_path / "resumed", rank)[-1] == weights
+    assert run(str(tmp_path / "stopped"), "3", str(int(signal.SIGTERM))) == 128 + signal.SIGTERM
+    assert len({len(notes(tmp_path / "stopped", rank)) for rank in (0, 1)}) == 1, "they stop at one step"
+    assert run(str(tmp_path / "stopped")) == 0
+    for folder, rank in product(("resumed", "stopped"), (0, 1)):
+        assert notes(tmp_path / folder, rank)[-1] == weights
 
 
 @pytest.mark.slow

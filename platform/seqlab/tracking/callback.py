@@ -19,6 +19,7 @@ from seqlab.tracking.provenance import package_versions, provenance
 from seqlab.tracking.speed import Speed
 from seqlab.tracking.system import SystemMetrics, peak_memory_mb
 from seqlab.tracking.writes import FAILURE_TAG
+from seqlab.training.stopping import StoppedError
 
 
 class DivergedError(ValueError):
@@ -113,7 +114,7 @@ class RunTracker(Callback):
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         if logger := _run_logger(trainer):
-            killed = isinstance(exception, KeyboardInterrupt | SIGTERMException)
+            killed = isinstance(exception, KeyboardInterrupt | SIGTERMException | StoppedError)
             logger.status = "KILLED" if killed else "FAILED"
             reason = f"{type(exception).__name__}: {exception}" if str(exception) else type(exception).__name__
             logger.log_tags({FAILURE_TAG: reason})

@@ -25,6 +25,7 @@ from seqlab.training.prediction_file import PredictionFile
 from seqlab.training.progress import FitProgress
 from seqlab.training.summary import ModelTable
 from seqlab.training.transfer import begin_encoder_with, begin_with
+from seqlab.training.validation import ValidateOnce
 from seqlab.training.where_next import WhereNext
 from seqlab.training.word_vectors import begin_words_with
 
@@ -78,6 +79,9 @@ class SeqlabCLI(LightningCLI):
         parser.add_argument("--compile", type=bool, default=False, help="Compile the inner model.")
         parser.add_argument(
             "--checkpoint_every", type=int, default=500, help="Optimiser steps between writes of last.ckpt."
+        )
+        parser.add_argument(
+            "--checkpoint_minutes", type=float, default=5.0, help="Minutes after which last.ckpt is written anyway."
         )
         if self.verb == "predict":
             parser.add_argument("--out", type=str, default="predictions.jsonl", help="File for the predictions.")
@@ -146,10 +150,12 @@ class SeqlabCLI(LightningCLI):
             ExactResume(int(options.seed_everything)),
             RunTracker(self.config_dump, speed),
             ModelTable(),
+            ValidateOnce(),
             WhereNext(),
         ]
         if options.trainer.enable_checkpointing is not False:
-            callbacks.append(Checkpoints(config=self.config_dump, every_n_steps=options.checkpoint_every))
+            every = {"every_n_steps": options.checkpoint_every, "every_n_minutes": options.checkpoint_minutes}
+            callbacks.append(Checkpoints(config=self.config_dump, **every))
         return [*callbacks, Compile()] if options.compile else callbacks
 
 

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import lightning as L
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
 from lightning.pytorch.loggers import Logger
 
 EXPORT = "seqlab export {run} --out bundles/{name}"
 
 
 class WhereNext(Callback):
-    """Prints one line on stdout when a fit has ended and left a checkpoint."""
+    """Prints on stdout where a fit has ended: its checkpoint and what comes next, and why it ended early if it did."""
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         best, last = (getattr(trainer.checkpoint_callback, f"{which}_model_path", "") for which in ("best", "last"))
+        if trainer.is_global_zero and (reason := _why_early(trainer)):
+            print(f"Stopped early at step {_step(trainer)}: {reason}", flush=True)
         if trainer.is_global_zero and (best or last):
             command = getattr(pl_module, "next_command", EXPORT)
             print(where_next(trainer.logger, best, last, command), flush=True)
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        if trainer.is_global_zero and isinstance(exception, KeyboardInterrupt | SystemExit):
+            last: Path | None = getattr(trainer.checkpoint_callback, "last", None)
+            saved: int = getattr(trainer.checkpoint_callback, "saved_step", 0)
+            how, go_on = str(exception) or "Interrupted", how_to_go_on(trainer.logger, last, saved)
+            print(f"{how} at step {_step(trainer)} · {go_on}", flush=True)
 
 
 def where_next(logger: Logger | None, best: str, last: str, command: str = EXPORT) -> str:
@@ -33,6 +43,35 @@ def where_next(logger: Logger | None, best: str, last: str, command: str = EXPOR
         return f"Checkpoint {path} · next: {command.format(run=path, name=which)}"
     name = getattr(logger, "run_name", run_id)
     return f"Run {name} ({run_id[:8]}) · {which} checkpoint {path} · next: {command.format(run=name, name=name)}"
+
+
+def how_to_go_on(logger: Logger | None, last: Path | None, step: int) -> str:
+    """The end of the line of a fit that was stopped.
+
+    Args:
+        last: the checkpoint to resume from, if there is one.
+        step: its optimiser step.
+    """
+    if last is None:
+        return "there is no checkpoint yet"
+    run_id = getattr(logger, "run_id", None)
+    command = f"--ckpt_path {_shown(str(last))}" if run_id is None else f"seqlab resume {run_id[:8]}"
+    return f"last checkpoint {_shown(str(last))} of step {step} · next: {command}"
+
+
+def _why_early(trainer: L.Trainer) -> str:
+    """Why a callback ended the fit; empty if none did."""
+    for callback in trainer.callbacks if trainer.should_stop else []:  # type: ignore[attr-defined]
+        if isinstance(callback, EarlyStopping) and callback.stopping_reason_message:
+            return callback.stopping_reason_message.removesuffix(" Signaling Trainer to stop.")
+        if isinstance(callback, Timer) and (callback.time_remaining() or 0.0) <= 0:
+            return "the time of --trainer.max_time is over"
+    return ""
+
+
+def _step(trainer: L.Trainer) -> str:
+    limit = f" of {trainer.max_steps}" if trainer.max_steps > 0 else ""
+    return f"{trainer.global_step}{limit}"
 
 
 def _shown(path: str) -> str:

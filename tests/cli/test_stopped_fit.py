@@ -1,0 +1,76 @@
+"""Ctrl-C as the user meets it: words, an exit code, and a printed command that goes on bit for bit."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cli.conftest import TINY, Seqlab, write_text
+from seqlab.tasks.language_modeling import LanguageModeling
+from seqlab.tracking.runs import find_run
+from seqlab.training.checkpoint_io import read_checkpoint
+
+FIT = ("fit", "--config", "lm/gru", *TINY, "--trainer.max_steps=6", "--trainer.val_check_interval=9")
+
+
+def weights(run: str) -> dict[str, torch.Tensor]:
+    checkpoint = find_run(run).last_checkpoint
+    assert checkpoint is not None
+    found: dict[str, torch.Tensor] = read_checkpoint(checkpoint)["state_dict"]
+    return found
+
+
+@pytest.fixture
+def quick(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> Seqlab:
+    write_text(tmp_path)
+    return inside(tmp_path)
+
+
+def send(monkeypatch: pytest.MonkeyPatch, signum: int, step: int) -> None:
+    train = LanguageModeling.training_step
+
+    def sends(self: LanguageModeling, batch: Any, batch_idx: int) -> Any:
+        if batch_idx == step:
+            os.kill(os.getpid(), signum)
+        return train(self, batch, batch_idx)
+
+    monkeypatch.setattr(LanguageModeling, "training_step", sends)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+def test_a_stopped_fit_says_how_to_go_on_and_does(
+    quick: Seqlab, monkeypatch: pytest.MonkeyPatch, signum: signal.Signals
+) -> None:
+    with monkeypatch.context() as patch:
+        send(patch, signum, 3)
+        stopped = quick(*FIT, "--run_name=stopped", code=128 + signum)
+    (line,) = stopped.stdout.splitlines()
+    assert line.startswith(f"Stopped by {signum.name} at step 4 of 6 · last checkpoint mlruns/tiny/")
+    run = find_run("stopped")
+    assert (run.status, run.tags["failure"]) == ("KILLED", f"StoppedError: Stopped by {signum.name}")
+    if signum != signal.SIGINT:
+        return
+    command = re.search(r"of step 4 · next: seqlab (resume \w{8})$", line)
+    assert command is not None
+    quick(*command[1].split())
+    quick(*FIT, "--run_name=whole")
+    assert find_run("stopped").status == "FINISHED"
+    resumed, whole = weights("stopped"), weights("whole")
+    assert all(torch.equal(resumed[name], value) for name, value in whole.items())
+    assert find_run("stopped").history("train/loss") == find_run("whole").history("train/loss")
+    assert [step for step, _ in find_run("whole").history("val/loss")] == [5], "shorter than its interval"
+
+
+def test_an_early_stop_says_so_and_why(quick: Seqlab) -> None:
+    early = ("EarlyStopping", "--trainer.callbacks.monitor=val/loss", "--trainer.callbacks.stopping_threshold=99")
+    said = quick(*FIT, "--trainer.max_steps=50", "--trainer.val_check_interval=2", "--trainer.callbacks", *early).stdout
+    first, second = said.splitlines()
+    assert first.startswith("Stopped early at step 2 of 50: Stopping threshold reached: val/loss = ")
+    assert "Signaling" not in first and second.startswith("Run ")
