@@ -12,6 +12,7 @@ import onnxruntime as ort  # type: ignore[import-untyped]
 import torch
 
 import seqlab
+from seqlab.models import DecoderLM
 from seqlab_data.tokenizers import Tokenizer
 from seqlab_export.forms import DECODERS, ENCODERS, longest_input
 from seqlab_export.golden import write_golden
@@ -60,7 +61,8 @@ def export_bundle(
 
     Args:
         model: one of `forms.DECODERS` and `forms.ENCODERS`; is copied, not changed.
-        tokenizer: of what it reads, or of two the target's; None where it reads features.
+        tokenizer: of what it reads, or of two the target's; None where it reads features, or
+            ids that stand for no text.
         source_tokenizer: the source's, where it is another.
         labels: the names of its classes, where it has some.
         seq_len: the longest sequence of its training.
@@ -82,8 +84,10 @@ def export_bundle(
     if not isinstance(model, DECODERS + ENCODERS):
         names = ", ".join(kind.__name__ for kind in DECODERS + ENCODERS)
         raise ValueError(f"a bundle is of one of {names}; this is a {type(model).__name__}")
-    if isinstance(model, DECODERS) and (tokenizer is None or tokenizer.vocab_size != model.vocab_size):
-        has = "no tokens" if tokenizer is None else f"{tokenizer.vocab_size} tokens"
+    num_tokens = None if tokenizer is None else tokenizer.vocab_size
+    of_ids = num_tokens is None and isinstance(model, DecoderLM)
+    if isinstance(model, DECODERS) and not of_ids and num_tokens != model.vocab_size:
+        has = f"{num_tokens or 'no'} tokens"
         raise ValueError(f"the tokenizer has {has} and the model {model.vocab_size}; they do not belong together")
     check_provider(provider)
     check_precision(precision)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_export.manifest import load_manifest
-from seqlab_export.runner import Bundle
+from seqlab_export.runner import Bundle, BundleRunner, open_bundle
 from seqlab_export.sessions import Provider
 from seqlab_export.sources import source_folders
 from seqlab_export.text_model import TextModel, open_text_model, reads_text
@@ -49,20 +49,23 @@ class ServedTexts:
 
 
 class ServedArrays:
-    """Gives the logits of an encoder, of tokens (B, T) or features (B, T, F), none of them padding."""
+    """Gives the logits of a model, of tokens (B, T) or features (B, T, F), none of them padding."""
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> NDArray[np.generic]:
-        """Logits (B, C), or (B, T, C) of a model that says something of each token.
+        """Logits (B, C), (B, T, C) of a model that says something of each token, or (B, T, V) of one that writes.
 
         Raises:
             MlflowException: where `Bundle.encode` raises ValueError.
         """
         inputs = np.asarray(model_input)
+        real = np.ones(inputs.shape[:2], dtype=np.bool_)
         with _refusals():
-            return self.bundle.encode(inputs, np.ones(inputs.shape[:2], dtype=np.bool_))["logits"]
+            if isinstance(self.bundle, BundleRunner):
+                return self.bundle.read("model", inputs.astype(np.int64), real, self.bundle.init_state(len(inputs)))[0]
+            return self.bundle.encode(inputs, real)["logits"]
 
 
 @contextmanager
@@ -81,7 +84,7 @@ def _load_pyfunc(path: str, model_config: dict[str, Any] | None = None) -> Serve
     provider: Provider = (model_config or {}).get("provider", "cpu")
     if reads_text(load_manifest(Path(path))):
         return ServedTexts(open_text_model(path, provider=provider))
-    return ServedArrays(Bundle(path, provider=provider))
+    return ServedArrays(open_bundle(path, provider=provider))
 
 
 def save_model(bundle: Path, folder: Path, *, report: dict[str, Any], provider: Provider = "cpu") -> None:
@@ -126,11 +129,11 @@ def _of_arrays(bundle: Bundle) -> tuple[ModelSignature, Any]:
     from mlflow.models import ModelSignature
     from mlflow.types.schema import Schema, TensorSpec
 
-    encoder = bundle.manifest.encoder
-    assert encoder is not None
+    graph = bundle.manifest.encoder or bundle.manifest.model
+    assert graph is not None
     given, logits = (
         TensorSpec(np.dtype(tensor.dtype), [dim if isinstance(dim, int) else -1 for dim in tensor.dims])
-        for tensor in (encoder.inputs[0], encoder.outputs[0])
+        for tensor in (graph.inputs[0], graph.outputs[0])
     )
     example = np.ones([max(dim, 1) for dim in given.shape], dtype=given.type)
     return ModelSignature(Schema([given]), Schema([logits])), example

@@ -79,7 +79,7 @@ class Bundle:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """Raises ValueError where the bundle reads features."""
+        """Raises ValueError where the bundle has none."""
         return self._tokenizer(self.manifest.tokenizer)
 
     @cached_property
@@ -88,7 +88,7 @@ class Bundle:
 
     def _tokenizer(self, name: str | None) -> Tokenizer:
         if name is None:
-            raise ValueError(f"{self.folder} reads features, it has no tokenizer; give it arrays")
+            raise ValueError(f"{self.folder} has no tokenizer; give it arrays")
         return load_tokenizer(self.folder / name)
 
     def encode(self, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_]) -> dict[str, NDArray[np.generic]]:

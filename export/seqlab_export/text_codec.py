@@ -36,7 +36,7 @@ class TextCodec:
 
     def _load(self, name: str | None) -> Tokenizer:
         if name is None:
-            raise BundleError(f"{self.folder} reads features, it has no tokenizer")
+            raise BundleError(f"{self.folder} has no tokenizer")
         stated = {file: digest for file, digest in self.manifest.files.items() if file.startswith(f"{name}/")}
         if stated != {f"{name}/{file}": digest for file, digest in hash_files(self.folder / name).items()}:
             raise BundleError(f"{self.folder / name} is not as it was written: its sha256 are not the manifest's")

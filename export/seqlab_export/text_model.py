@@ -197,8 +197,8 @@ class TextTagger(TextModel):
 
 
 def reads_text(manifest: Manifest) -> bool:
-    """Whether a bundle is that of a `TextModel`: not of features, nor of an encoder without classes."""
-    return manifest.model is not None or bool(manifest.labels and manifest.tokenizer)
+    """Whether a bundle is that of a `TextModel`: not of features or ids, nor of an encoder without classes."""
+    return manifest.tokenizer is not None and (manifest.model is not None or bool(manifest.labels))
 
 
 def open_text_model(folder: Path | str, *, provider: Provider = "cpu") -> TextModel:
@@ -210,7 +210,7 @@ def open_text_model(folder: Path | str, *, provider: Provider = "cpu") -> TextMo
     bundle = open_bundle(folder, provider=provider)
     encoder = bundle.manifest.encoder
     if not reads_text(bundle.manifest):
-        raise ValueError(f"{folder} is not of texts: it reads features, or names no classes")
+        raise ValueError(f"{folder} is not of texts: it has no tokenizer, or names no classes")
     if isinstance(bundle, BundleRunner):
         return Generator(bundle) if encoder is None else Translator(bundle)
     assert encoder is not None

@@ -88,7 +88,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_trust(verb)
     verb.set_defaults(run=verbs.resume)
 
-    verb = parsers.add_parser("import-hf", help="make a run of a GPT-2 or Llama checkpoint folder")
+    verb = parsers.add_parser(
+        "import-hf", help="make a run of a GPT-2, Llama, Mistral, Qwen2 or Qwen3 checkpoint folder"
+    )
     verb.add_argument("folder", metavar="PATH")
     verb.add_argument("--experiment", default="imported", metavar="NAME")
     verb.add_argument("--run_name", metavar="NAME", help="default: the folder's name")
@@ -148,7 +150,7 @@ def _parser() -> argparse.ArgumentParser:
 
     verb = parsers.add_parser("generate", help="continue a prompt with a run or a bundle")
     verb.add_argument("target", metavar="RUN|BUNDLE")
-    verb.add_argument("--prompt", default="", metavar="TEXT")
+    verb.add_argument("--prompt", default="", metavar="TEXT", help="or ids, where there is no tokenizer")
     verb.add_argument("--max-new-tokens", type=int, default=200, metavar="N")
     verb.add_argument("--temperature", type=float, default=1.0, metavar="X", help="0 is greedy; default: 1")
     verb.add_argument("--top-k", type=int, metavar="K", help="choose among the K likeliest")

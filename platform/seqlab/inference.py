@@ -21,7 +21,7 @@ LINES_AT_ONCE = 64
 
 
 def generate(options: argparse.Namespace) -> int:
-    from seqlab.decoding import Decoder, Repetition, Sampling, generate_text
+    from seqlab.decoding import Decoder, Repetition, Sampling, WrittenIds, generate_text
 
     sampling = Sampling(
         temperature=options.temperature,
@@ -36,7 +36,7 @@ def generate(options: argparse.Namespace) -> int:
         from seqlab_export.runner import BundleRunner
 
         decoder = runner = BundleRunner(Path(options.target), provider=options.provider)
-        tokenizer = runner.tokenizer
+        tokenizer = runner.tokenizer if runner.manifest.tokenizer else WrittenIds()
     else:
         from seqlab.decoding.torch_model import TorchDecoder
         from seqlab.models import DecoderLM
@@ -44,7 +44,7 @@ def generate(options: argparse.Namespace) -> int:
 
         loaded = load_run(options.target, trust=options.trust)
         _check_model(loaded, DecoderLM, "generate continues a prompt")
-        decoder, tokenizer = TorchDecoder(loaded.model), loaded.tokenizer
+        decoder, tokenizer = TorchDecoder(loaded.model), loaded.tokenizer or WrittenIds()
 
     def show(piece: str) -> None:
         print(piece, end="", flush=True)

@@ -97,8 +97,12 @@ def ui(options: argparse.Namespace) -> int:
 def import_hf(options: argparse.Namespace) -> int:
     from seqlab.training import import_hf
 
-    name = import_hf.import_hf(Path(options.folder), experiment=options.experiment, run_name=options.run_name)
-    print(f'Run {name} · next: seqlab generate {name} --prompt "..."')
+    run = import_hf.import_hf(Path(options.folder), experiment=options.experiment, run_name=options.run_name)
+    name, within = run.run_name, "not compared: transformers is not installed"
+    if run.difference is not None:
+        within = f"within {run.difference:.1e} of transformers' (RMS)"
+    command = f'generate {name} --prompt "..."' if run.has_tokenizer else f"export {name} --out bundles/{name}"
+    print(f"Run {name}, its logits {within} · next: seqlab {command}")
     return 0
 
 
@@ -211,7 +215,7 @@ def parity(options: argparse.Namespace) -> int:
             loaded, scores = untrained(name), None
         else:
             loaded = load_run(name, trust=options.trust)
-            scores = partial(score, loaded.task, datamodule=loaded.datamodule)
+            scores = partial(score, loaded.task, datamodule=loaded.datamodule) if loaded.datamodule else None
         measured.append(parity_of_model(name, partial(_export_run, loaded), loaded.model, options.precisions, scores))
     cells = _show_parity(chain(*measured))
     if options.out is not None:

@@ -12,9 +12,15 @@ import torch
 
 from cli.conftest import TINY, Seqlab
 from seqlab.cli import main
+from seqlab.decoding import generate
+from seqlab.decoding.torch_model import TorchDecoder
+from seqlab.models.pretrained import Pretrained, read_pretrained
 from seqlab.tracking.load import load_run
+from seqlab.training import import_hf
 from seqlab_data.tokenizers import PretrainedTokenizer
 from seqlab_export.manifest import load_manifest
+from seqlab_export.mlflow_model import _load_pyfunc
+from seqlab_export.runner import BundleRunner
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 transformers = pytest.importorskip("transformers")
@@ -23,7 +29,7 @@ tokenizers = pytest.importorskip("tokenizers")
 KINDS = ["gpt2", "llama"]
 
 
-def save(kind: str, folder: Path) -> Any:
+def save(kind: str, folder: Path, **options: Any) -> Any:
     """A small model with its tokenizer, as `save_pretrained` writes them."""
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -35,7 +41,11 @@ def save(kind: str, folder: Path) -> Any:
         show_progress=False,
     )
     tokenizer.train_from_iterator(["the quick brown fox jumps over the lazy dog"] * 20, trainer)
-    shape: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "vocab_size": tokenizer.get_vocab_size()}
+    shape: dict[str, Any] = options | {
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "vocab_size": tokenizer.get_vocab_size(),
+    }
     if kind == "gpt2":
         config = transformers.GPT2Config(n_positions=32, n_embd=64, n_layer=2, n_head=4, **shape)
     else:
@@ -105,9 +115,16 @@ def test_a_fit_begins_with_its_weights(seqlab: Seqlab, tmp_path: Path) -> None:
     [
         (lambda folder: (folder / "config.json").unlink(), "config.json"),
         (lambda folder: (folder / "model.safetensors").unlink(), "model.safetensors"),
-        (lambda folder: (folder / "tokenizer.json").unlink(), "tokenizer.json"),
-        (lambda folder: edit(folder / "config.json", model_type="mamba"), "'mamba' model; accepted: gpt2, llama"),
-        (lambda folder: edit(folder / "config.json", activation_function="relu"), "activation_function 'relu'"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"torn"), "no whole safetensors file"),
+        (lambda folder: (folder / "config.json").write_text("{"), "not JSON"),
+        (lambda folder: (folder / "config.json").write_text("[]"), "holds no object"),
+        (lambda folder: (folder / "model.safetensors.index.json").write_text("{}"), "no weight_map"),
+        (
+            lambda folder: edit(folder / "config.json", model_type="mamba"),
+            "'mamba' model; accepted: gpt2, llama, mistral",
+        ),
+        (lambda folder: edit(folder / "config.json", activation_function="silu"), 'activation_function "silu"'),
+        (lambda folder: edit(folder / "config.json", n_layer=10**7), "lack h.2."),
         (lambda folder: edit(folder / "tokenizer.json", pre_tokenizer=None), "not byte-level"),
     ],
 )
@@ -121,6 +138,53 @@ def test_what_cannot_be_imported_leaves_no_run(
     assert main(["import-hf", "small"]) == 2
     (line,) = capsys.readouterr().err.strip().splitlines()
     assert said in line
+    assert not list(tmp_path.glob("mlruns/*/*"))
+
+
+def test_a_model_of_ids_whose_head_is_not_its_embedding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    theirs = save("gpt2", tmp_path / "ids", tie_word_embeddings=False)
+    (tmp_path / "ids" / "tokenizer.json").unlink()
+    assert main(["import-hf", "ids"]) == 0
+    assert "of transformers' (RMS) · next: seqlab export ids" in capsys.readouterr().out
+    run = load_run("ids")
+    assert run.tokenizer is None and run.datamodule is None
+    tokens = torch.arange(32)[None]
+    with torch.inference_mode():
+        assert (run.model(tokens)[0] - theirs(tokens).logits).abs().max() < 1e-4
+    assert main(["export", "ids", "--out", "bundle"]) == 0
+    bundle = BundleRunner(tmp_path / "bundle")
+    prompts = [[5, 6, 7], [8]]
+    assert generate(bundle, prompts, max_new_tokens=9) == generate(TorchDecoder(run.model), prompts, max_new_tokens=9)
+    (written,) = generate(bundle, [[5, 6, 7]], max_new_tokens=9)
+    capsys.readouterr()
+    for target in ("ids", "bundle"):
+        options = ["--prompt", "5 6 7", "--max-new-tokens", "9", "--temperature", "0"]
+        assert main(["generate", target, *options]) == 0
+        assert [int(word) for word in capsys.readouterr().out.split()] == written
+    assert main(["generate", "bundle", "--prompt", "5 six"]) == 2
+    assert capsys.readouterr().err.endswith("a prompt is ids, such as \"5 6 7\"; got 'six'\n")
+    assert _load_pyfunc(tmp_path / "bundle").predict(tokens.numpy()).shape == (1, 32, run.model.vocab_size)
+
+
+def test_what_transformers_computes_otherwise_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save("gpt2", tmp_path / "small")
+
+    def wrong(folder: Path) -> Pretrained:
+        read = read_pretrained(folder)
+        read.weights["stack.blocks.1.ffn.up_proj.bias"][3] += 0.1
+        return read
+
+    monkeypatch.setattr(import_hf, "read_pretrained", wrong)
+    capsys.readouterr()
+    assert main(["import-hf", "small"]) == 2
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert "differ from those that transformers computes by" in line
     assert not list(tmp_path.glob("mlruns/*/*"))
 
 

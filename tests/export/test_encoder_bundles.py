@@ -119,7 +119,7 @@ def test_a_classifier_of_patches_reads_features(tmp_path: Path) -> None:
     bundle, images = Bundle(tmp_path / "bundle"), torch.randn(5, 9, 6)
     found = bundle.encode(images.numpy(), np.ones((5, 9), dtype=np.bool_))["logits"]
     np.testing.assert_allclose(found, model(images).detach().numpy(), rtol=0, atol=TOLERANCE[torch.float32])
-    with pytest.raises(ValueError, match="reads features, it has no tokenizer"):
+    with pytest.raises(ValueError, match="has no tokenizer; give it arrays"):
         bundle.probabilities("abc")
 
 

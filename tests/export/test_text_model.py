@@ -96,7 +96,7 @@ def test_what_is_refused(name: str, texts: list[Any], options: dict[str, Any], m
 
 @pytest.mark.slow
 def test_an_encoder_without_classes_is_not_of_texts(served: Served) -> None:
-    with pytest.raises(ValueError, match="is not of texts: it reads features, or names no classes"):
+    with pytest.raises(ValueError, match="is not of texts: it has no tokenizer, or names no classes"):
         open_text_model(served("masked"))
 
 

@@ -2,6 +2,7 @@
 
 from seqlab.decoding.beam import BeamDecoder, Hypothesis, beam_search
 from seqlab.decoding.generate import Decoder, generate, padded_right
+from seqlab.decoding.ids import WrittenIds
 from seqlab.decoding.repetition import FREE, Repetition
 from seqlab.decoding.sampling import GREEDY, Sampling, choose
 from seqlab.decoding.text import generate_text
@@ -14,6 +15,7 @@ __all__ = [
     "Hypothesis",
     "Repetition",
     "Sampling",
+    "WrittenIds",
     "beam_search",
     "choose",
     "generate",

@@ -27,7 +27,7 @@ class LoadedRun:
         tokenizer: its tokenizer; of two, the target's. None where it has none.
         source_tokenizer: the source's, where it is another.
         labels: the names of the classes; none where there are none.
-        datamodule: its data module; its text is read only when it is used.
+        datamodule: its data module, whose text is read only when it is used; None of an imported model of ids.
     """
 
     run_id: str | None
@@ -38,7 +38,7 @@ class LoadedRun:
     tokenizer: Any
     source_tokenizer: Any
     labels: list[str]
-    datamodule: L.LightningDataModule
+    datamodule: L.LightningDataModule | None
 
 
 def load_run(run: str, *, trust: Sequence[str] = ()) -> LoadedRun:

@@ -134,7 +134,7 @@ def check_trust(config: dict[str, Any], trust: Sequence[str]) -> None:
 
 
 def build(config: dict[str, Any], told: dict[str, int]) -> tuple[Any, Any]:
-    """The task and the data module of a stored config, without reading any data.
+    """The task and the data module of a stored config, None where it names no data. Reads none.
 
     Args:
         config: what a run stored.
@@ -143,7 +143,7 @@ def build(config: dict[str, Any], told: dict[str, int]) -> tuple[Any, Any]:
     import lightning as L
 
     import_blocks()
-    data = _instantiate(L.LightningDataModule, config["data"])
+    data = _instantiate(L.LightningDataModule, config["data"]) if "data" in config else None
     task_config = config["model"]
     init_args = task_config.get("init_args", {}) | told
     return _instantiate(L.LightningModule, {**task_config, "init_args": init_args}), data

@@ -3,52 +3,57 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from seqlab.models.pretrained import read_pretrained
+from seqlab.models.pretrained import Pretrained, read_pretrained
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import to_yaml
 from seqlab.training.checkpoint_io import AtomicCheckpointIO
 from seqlab.training.config import build
+from seqlab.training.foreign_logits import ForeignLogits
 
 
-def import_hf(folder: Path, *, experiment: str, run_name: str | None) -> str:
-    """Makes a run of a GPT-2 or Llama folder (`config.json`, safetensors, `tokenizer.json`).
+class Imported(NamedTuple):
+    """A run that was made.
 
-    Returns:
-        the run's name.
+    Attributes:
+        run_name: its name.
+        has_tokenizer: whether it reads text; else it reads ids.
+        difference: of its logits from those of transformers, RMS over RMS; None where transformers is not installed.
+    """
+
+    run_name: str
+    has_tokenizer: bool
+    difference: float | None
+
+
+def import_hf(folder: Path, *, experiment: str, run_name: str | None) -> Imported:
+    """Makes a run of a checkpoint folder: `config.json`, safetensors and, of a model that reads text, `tokenizer.json`.
 
     Raises:
-        ValueError: what is missing in the folder, or not ours to compute. Then no run is made.
+        ValueError: what is missing in the folder, or not ours to compute, or computed otherwise. Then no run is made.
     """
-    from seqlab_data.tokenizers import PretrainedTokenizer
-
     pretrained = read_pretrained(folder)
-    file = str((folder / "tokenizer.json").resolve())
-    tokenizer = PretrainedTokenizer(file=file, vocab_size=pretrained.vocab_size)
-    if tokenizer.vocab_size != pretrained.vocab_size:
-        raise ValueError(
-            f"{folder}: tokenizer.json has {tokenizer.vocab_size} tokens, config.json says {pretrained.vocab_size}"
-        )
-    options = {"file": file, "vocab_size": pretrained.vocab_size}
     config: dict[str, Any] = {
-        "data": {
-            "class_path": "seqlab_data.TextDataModule",
-            "init_args": {
-                "seq_len": pretrained.seq_len,
-                "tokenizer": {"class_path": "seqlab_data.tokenizers.PretrainedTokenizer", "init_args": options},
-            },
-        },
-        "model": {"class_path": "seqlab.tasks.LanguageModeling", "init_args": {"model": pretrained.model}},
+        "model": {"class_path": "seqlab.tasks.LanguageModeling", "init_args": {"model": pretrained.model}}
     }
-    told = {"vocab_size": tokenizer.vocab_size, "seq_len": pretrained.seq_len}
+    tokenizer = None
+    if (folder / "tokenizer.json").exists():
+        tokenizer, described = _tokenizer(folder, pretrained)
+        options = {"seq_len": pretrained.seq_len, "tokenizer": described}
+        config["data"] = {"class_path": "seqlab_data.TextDataModule", "init_args": options}
+    told = {"vocab_size": pretrained.vocab_size, "seq_len": pretrained.seq_len}
+    # Before there is a model of ours: one of the two is in memory.
+    foreign = ForeignLogits.of(folder, **told)
     task, _ = build(config, told)
     task.model.load_state_dict(pretrained.weights)
+    difference = None if foreign is None else foreign.check(task.model.eval())
 
     logger = RunLogger(experiment, name=run_name or folder.resolve().name)
     assert logger.checkpoint_dir is not None
     logger.checkpoint_dir.mkdir(parents=True, exist_ok=True)
-    stored = {"config": config, "told": told, "tokenizer": tokenizer.to_dict(), "run_id": logger.run_id}
+    stored = {"config": config, "told": told, "run_id": logger.run_id}
+    stored["tokenizer"] = None if tokenizer is None else tokenizer.to_dict()
     AtomicCheckpointIO().save_checkpoint(
         {"state_dict": task.state_dict(), "seqlab": stored}, logger.checkpoint_dir / "best.ckpt"
     )
@@ -57,4 +62,17 @@ def import_hf(folder: Path, *, experiment: str, run_name: str | None) -> str:
     logger.log_tags({"checkpoint.best": "checkpoints/best.ckpt", "imported_from": str(folder)})
     logger.log_metrics({"num_params": float(sum(p.numel() for p in task.model.parameters()))}, step=0)
     logger.finalize("success")
-    return logger.run_name
+    return Imported(logger.run_name, tokenizer is not None, difference)
+
+
+def _tokenizer(folder: Path, pretrained: Pretrained) -> tuple[Any, dict[str, Any]]:
+    """The folder's tokenizer, and as a config has it."""
+    from seqlab_data.tokenizers import PretrainedTokenizer
+
+    options = {"file": str((folder / "tokenizer.json").resolve()), "vocab_size": pretrained.vocab_size}
+    tokenizer = PretrainedTokenizer(**options)  # type: ignore[arg-type]
+    if tokenizer.vocab_size != pretrained.vocab_size:
+        raise ValueError(
+            f"{folder}: tokenizer.json has {tokenizer.vocab_size} tokens, config.json says {pretrained.vocab_size}"
+        )
+    return tokenizer, {"class_path": "seqlab_data.tokenizers.PretrainedTokenizer", "init_args": options}
