@@ -16,6 +16,7 @@ LIGHTNING_VERBS = {
     "test": "evaluate a trained model on the test split",
     "predict": "write a trained model's predictions for the test split",
 }
+TAKE_OVERRIDES = ("resume", "validate", "test", "predict")
 
 # A process that is spawned imports this file too, and then the classes that it is sent.
 add_working_folder()
@@ -25,10 +26,10 @@ def main(argv: list[str] | None = None) -> int:
     """Runs one command. Exit codes: 0 done, 1 a proof that failed, 2 bad input, told in one sentence."""
     args = sys.argv[1:] if argv is None else argv
     try:
-        if args and args[0] in LIGHTNING_VERBS:
+        if args and args[0] in LIGHTNING_VERBS and not _names_run(args):
             return verbs.lightning(args[0], args[1:])
         options, overrides = _parser().parse_known_args(args)
-        if overrides and options.verb != "resume":
+        if overrides and options.verb not in TAKE_OVERRIDES:
             raise ValueError(f"{options.verb} has no option {overrides[0]}; see seqlab {options.verb} --help")
         options.overrides = overrides
         code: int = options.run(options)
@@ -54,6 +55,11 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
+def _names_run(args: list[str]) -> bool:
+    """Whether one of Lightning's verbs is followed by a RUN, whose config it then takes."""
+    return args[0] in TAKE_OVERRIDES and len(args) > 1 and not args[1].startswith("-")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="seqlab",
@@ -63,7 +69,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=__version__)
     parsers = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name, description in LIGHTNING_VERBS.items():
-        parsers.add_parser(name, help=description, add_help=False)
+        verb = parsers.add_parser(name, help=description, add_help=False)
+        if name in TAKE_OVERRIDES:
+            verb.add_argument("target", metavar="RUN")
+            _add_trust(verb)
+            verb.set_defaults(run=verbs.evaluate)
 
     verb = parsers.add_parser("configs", help="list the packaged configs, or print one")
     verb.add_argument("name", nargs="?", metavar="NAME")

@@ -66,6 +66,15 @@ def resume(options: argparse.Namespace) -> int:
     return lightning("fit", args, run_id=run.id)
 
 
+def evaluate(options: argparse.Namespace) -> int:
+    """`validate`, `test` or `predict` of a RUN, as it was configured."""
+    from seqlab.tracking.load import stored_config
+
+    config, checkpoint = stored_config(options.target, trust=options.trust)
+    args = [f"--config={json.dumps(config)}", f"--ckpt_path={checkpoint}", *options.overrides]
+    return lightning(options.verb, args)
+
+
 def compare(options: argparse.Namespace) -> int:
     from rich.console import Console
 

@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 from cli.conftest import TINY, Seqlab, write_text
+from seqlab.tracking.runs import find_run
 
 Fitted = tuple[Path, Seqlab]
 Inside = Callable[[Path], Seqlab]
@@ -83,6 +84,30 @@ def test_a_run_is_named_by_id_prefix_name_or_checkpoint(fitted: Fitted, inside: 
     texts = {quick("generate", run, *options).stdout for run in (run_id, run_id[:8], "first", str(checkpoint))}
     assert len(texts) == 1
     assert "no run" in quick("generate", "nobody", code=2).stderr
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's, on numbers of workers
+def test_a_run_is_evaluated_as_it_was_configured_and_keeps_the_scores(fitted: Fitted, inside: Inside) -> None:
+    folder, _ = fitted
+    quick = inside(folder)
+    (run_id,) = quick("compare", "--experiment", "tiny", "--quiet").stdout.split()
+    (checkpoint,) = folder.glob(f"mlruns/*/{run_id}/artifacts/checkpoints/best.ckpt")
+    text = (folder / "text.txt").read_text(encoding="utf-8")
+    (folder / "other.txt").write_text(text[::-1].strip(), encoding="utf-8")
+    before = find_run(run_id).history("val/loss")
+    assert "test/loss" in quick("test", "first", "--data.batch_size=2").stdout
+    quick("test", str(checkpoint), "--data.seq_len=8")
+    quick("validate", "first", "--data.path=other.txt")
+    run = find_run(run_id)
+    (whole_step, whole), (part_step, part) = run.history("test/loss")
+    assert whole_step == part_step == 4 and whole != part
+    assert len(run.history("validate/loss")) == 1 and run.history("val/loss") == before
+    assert run.status == "FINISHED"
+
+    quick("predict", "first", "--out=said.jsonl")
+    assert len((folder / "said.jsonl").read_text(encoding="utf-8").splitlines()) > 1
+    assert "batch_sise" in quick("test", "first", "--data.batch_sise=2", code=2).stderr
+    assert "no run" in quick("test", "nobody", code=2).stderr
 
 
 @pytest.mark.slow

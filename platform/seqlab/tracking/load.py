@@ -53,16 +53,9 @@ def load_run(run: str, *, trust: Sequence[str] = ()) -> LoadedRun:
     """
     from seqlab_data.tokenizers import tokenizer_from_dict
 
-    path, commit = Path(run), None
-    if not path.is_file():
-        tracked = find_run(run)
-        if tracked.checkpoint is None:
-            raise ValueError(f"run {tracked.name} ({tracked.id}) has no checkpoint")
-        path, commit = tracked.checkpoint, tracked.tags.get("git.commit")
+    path, commit = _checkpoint_of(run)
     checkpoint = read_checkpoint(path)
-    if "seqlab" not in checkpoint:
-        raise ValueError(f"{path} is a checkpoint, but not one of seqlab's: it embeds no config")
-    stored = checkpoint["seqlab"]
+    stored = _stored(path, checkpoint)
     check_trust(stored["config"], trust)
     tokenizer, source_tokenizer = (
         tokenizer_from_dict(stored[name]) if stored.get(name) else None for name in ("tokenizer", "source_tokenizer")
@@ -81,3 +74,32 @@ def load_run(run: str, *, trust: Sequence[str] = ()) -> LoadedRun:
         stored.get("labels") or [],
         datamodule,
     )
+
+
+def stored_config(run: str, *, trust: Sequence[str] = ()) -> tuple[dict[str, Any], Path]:
+    """A run's configuration and its best checkpoint, or those of the checkpoint whose path is given.
+
+    Raises:
+        ValueError: as of `load_run`.
+    """
+    path, _ = _checkpoint_of(run)
+    config: dict[str, Any] = _stored(path, read_checkpoint(path))["config"]
+    check_trust(config, trust)
+    return config, path
+
+
+def _checkpoint_of(run: str) -> tuple[Path, str | None]:
+    """A run's checkpoint, and the commit it was trained at, where that is known."""
+    if Path(run).is_file():
+        return Path(run), None
+    tracked = find_run(run)
+    if tracked.checkpoint is None:
+        raise ValueError(f"run {tracked.name} ({tracked.id}) has no checkpoint")
+    return tracked.checkpoint, tracked.tags.get("git.commit")
+
+
+def _stored(path: Path, checkpoint: dict[str, Any]) -> dict[str, Any]:
+    if "seqlab" not in checkpoint:
+        raise ValueError(f"{path} is a checkpoint, but not one of seqlab's: it embeds no config")
+    stored: dict[str, Any] = checkpoint["seqlab"]
+    return stored

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import time
@@ -21,14 +20,13 @@ from seqlab.tracking.params import flatten
 from seqlab.tracking.provenance import process_tags
 from seqlab.tracking.runs import settle
 from seqlab.tracking.store import DEFAULT_ROOT, Store, UnreachableError
+from seqlab.tracking.writes import dataset_of
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 FEWEST_STEPS, MOST_STEPS, SECONDS = 10, 50, 5.0
 """Points are sent every 50 steps, or every 10 where those take over 5 s: a call costs 10 ms whatever it holds."""
-
-MAX_DIGEST_LENGTH = 36
 
 
 class RunLogger(Logger):
@@ -164,7 +162,7 @@ class RunLogger(Logger):
     @rank_zero_only
     def log_dataset(self, description: dict[str, Any]) -> None:
         """Stores what a datamodule says of its data, as an MLflow dataset."""
-        dataset = _dataset(description)
+        dataset = dataset_of(description)
         self._open().write({"op": "dataset", "dataset": dataset})
         self.log_tags({"dataset": f"{dataset['name']} {dataset['digest'][:12]}"})
 
@@ -240,14 +238,3 @@ def _is_first_rank() -> bool:
 
 def _metric_name(key: str) -> str:
     return re.sub(r"[^\w .:/-]", "_", key)
-
-
-def _dataset(description: dict[str, Any]) -> dict[str, str]:
-    digest = str(description.get("digest", ""))
-    return {
-        "name": str(description.get("name", "data")),
-        "digest": digest[:MAX_DIGEST_LENGTH],
-        "source_type": "local",
-        "source": json.dumps({"uri": str(description.get("source", ""))}),
-        "profile": json.dumps(description, default=str),
-    }

@@ -5,6 +5,7 @@ Sending a write twice does no harm: points that are already there are left out, 
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Iterator
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 Write = dict[str, Any]
+Point = tuple[str, float, int, int]
+"""Name, value, milliseconds since 1970 and step."""
 
 CHANGED_TAG = "seqlab.changed_params"
 FAILURE_TAG = "failure"
 PARAMS_A_CALL, POINTS_A_CALL = 100, 1000
-MAX_TAG_LENGTH = 5000
+MAX_TAG_LENGTH, MAX_DIGEST_LENGTH = 5000, 36
 UPLOAD_TIMEOUT = "600"
 
 log = logging.getLogger("seqlab")
@@ -64,12 +67,14 @@ class Sender:
             match write["op"]:
                 case "points":
                     self._send_points(client, run_id, write["points"])
+                case "scores":
+                    _log_metrics(client, run_id, write["points"])
                 case "params":
                     _send_params(client, run_id, write["params"])
                 case "tags":
                     _send_tags(client, run_id, write["tags"])
                 case "dataset":
-                    _send_dataset(client, run_id, write["dataset"])
+                    _send_dataset(client, run_id, write["dataset"], write.get("context", "training"))
                 case "text":
                     client.log_text(run_id, write["text"], write["path"])
                 case "upload":
@@ -79,25 +84,33 @@ class Sender:
                 case "status":
                     client.set_terminated(run_id, write["status"], write["time"])
 
-    def _send_points(self, client: MlflowClient, run_id: str, points: list[tuple[str, float, int, int]]) -> None:
-        from mlflow.entities import Metric
-
+    def _send_points(self, client: MlflowClient, run_id: str, points: list[Point]) -> None:
         if self._last_steps is None:
             stored = client.get_run(run_id).data._metric_objs
             self._last_steps = {metric.key: metric.step for metric in stored}
         last_steps = self._last_steps
-        new = []
+        new: list[Point] = []
         for key, value, milliseconds, step in points:
             # A resumed run repeats steps, exactly: what is stored stays.
             if step > last_steps.get(key, -1):
                 last_steps[key] = step
-                new.append(Metric(key, value, milliseconds, step))
+                new.append((key, value, milliseconds, step))
         try:
-            for start in range(0, len(new), POINTS_A_CALL):
-                client.log_batch(run_id, metrics=new[start : start + POINTS_A_CALL], synchronous=True)
+            _log_metrics(client, run_id, new)
         except BaseException:
             self._last_steps = None
             raise
+
+
+def dataset_of(description: dict[str, Any]) -> dict[str, str]:
+    """What a datamodule says of its data, as an MLflow dataset."""
+    return {
+        "name": str(description.get("name", "data")),
+        "digest": str(description.get("digest", ""))[:MAX_DIGEST_LENGTH],
+        "source_type": "local",
+        "source": json.dumps({"uri": str(description.get("source", ""))}),
+        "profile": json.dumps(description, default=str),
+    }
 
 
 def offline_run(client: MlflowClient, offline_id: str) -> str | None:
@@ -115,6 +128,14 @@ def _create(store: Store, client: MlflowClient, write: Write) -> str:
         run_name=write["name"],
     )
     return str(run.info.run_id)
+
+
+def _log_metrics(client: MlflowClient, run_id: str, points: list[Point]) -> None:
+    from mlflow.entities import Metric
+
+    metrics = [Metric(*point) for point in points]
+    for start in range(0, len(metrics), POINTS_A_CALL):
+        client.log_batch(run_id, metrics=metrics[start : start + POINTS_A_CALL], synchronous=True)
 
 
 def _send_params(client: MlflowClient, run_id: str, params: dict[str, str]) -> None:
@@ -143,10 +164,10 @@ def _send_tags(client: MlflowClient, run_id: str, tags: dict[str, str]) -> None:
     client.log_batch(run_id, tags=[RunTag(key, value) for key, value in _cut(tags).items()], synchronous=True)
 
 
-def _send_dataset(client: MlflowClient, run_id: str, dataset: dict[str, str]) -> None:
+def _send_dataset(client: MlflowClient, run_id: str, dataset: dict[str, str], context: str) -> None:
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    client.log_inputs(run_id, [DatasetInput(Dataset(**dataset), [InputTag("mlflow.data.context", "training")])])
+    client.log_inputs(run_id, [DatasetInput(Dataset(**dataset), [InputTag("mlflow.data.context", context)])])
 
 
 def _upload(client: MlflowClient, run_id: str, source: Path, folder: str) -> None:

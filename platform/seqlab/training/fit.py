@@ -14,6 +14,7 @@ from seqlab.tracking.callback import RunTracker
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash
 from seqlab.tracking.runs import find_run, listed, unfinished_runs
+from seqlab.tracking.scores import RunScores
 from seqlab.tracking.speed import Speed
 from seqlab.training.checkpoint import Checkpoints
 from seqlab.training.checkpoint_io import AtomicCheckpointIO
@@ -120,8 +121,10 @@ class SeqlabCLI(LightningCLI):
             callbacks += self._fit_callbacks(options, speed)
             if given.logger in (None, True):
                 kwargs["logger"] = RunLogger(options.experiment, name=options.run_name, run_id=self.run_id)
-        elif given.logger is None:
+        elif given.logger in (None, True):
             kwargs["logger"] = False
+        if self.verb in ("validate", "test"):
+            callbacks.append(RunScores())
         if self.verb == "predict":
             callbacks.append(PredictionFile(options.out))
         trainer = super().instantiate_trainer(
