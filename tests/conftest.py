@@ -7,6 +7,7 @@ import os
 import zlib
 from datetime import UTC, datetime
 
+import lightning  # noqa: F401  # before any test: a fit says on stderr that it loads it
 import pytest
 import torch
 

@@ -27,6 +27,11 @@ def main(argv: list[str] | None = None) -> int:
     args = sys.argv[1:] if argv is None else argv
     try:
         if args and args[0] in LIGHTNING_VERBS and not _names_run(args):
+            from seqlab.training.short_help import show_help, wants_help
+
+            if wants_help(args[1:]):
+                show_help(args[0], LIGHTNING_VERBS[args[0]], args[1:])
+                return 0
             return verbs.lightning(args[0], args[1:])
         options, overrides = _parser().parse_known_args(args)
         if overrides and options.verb not in TAKE_OVERRIDES:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,9 +24,13 @@ if TYPE_CHECKING:
 
 def lightning(verb: str, args: list[str], *, run_id: str | None = None) -> int:
     from seqlab.training.config import resolve_names
+    from seqlab.training.light_metrics import import_torchmetrics
     from seqlab.training.quiet import quiet
 
     args = resolve_names(args)
+    if "lightning" not in sys.modules and os.environ.get("LOCAL_RANK", "0") == "0":
+        print(f"seqlab {verb}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
+    import_torchmetrics()
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
     from seqlab.training.fit import SeqlabCLI

@@ -1,14 +1,16 @@
-"""Figures of what a task measures, as SVG."""
+"""Figures of what a task measures, as SVG. Matplotlib is imported when one is drawn: it is slow to import."""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 MOST_NUMBERS = 10
 """Classes up to which each cell shows its count."""
@@ -28,6 +30,8 @@ class AttentionMap(NamedTuple):
 
 def confusion_matrix(counts: NDArray[np.int64], labels: Sequence[str]) -> str:
     """Counts (C, C) of rows by their true class (down) and the predicted one (across)."""
+    from matplotlib.figure import Figure
+
     size = 2.2 + 0.42 * len(labels)
     figure = Figure(figsize=(size, size), layout="constrained")
     axes = figure.subplots()
@@ -45,6 +49,8 @@ def confusion_matrix(counts: NDArray[np.int64], labels: Sequence[str]) -> str:
 
 def attention_maps(maps: Sequence[AttentionMap]) -> str:
     """One row of images a mixer, one image a head: how much each query (down) attends to each key (across)."""
+    from matplotlib.figure import Figure
+
     most_heads = max(len(mixer.weights) for mixer in maps)
     side = 1.2 + 0.13 * min(max(max(len(m.queries), len(m.keys)) for m in maps), MOST_TOKENS)
     figure = Figure(figsize=(side * most_heads, (side + 0.3) * len(maps)), layout="constrained")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sacrebleu.metrics import BLEU, CHRF  # type: ignore[attr-defined]
-
 
 def score_texts(
     written: Sequence[str], references: Sequence[Sequence[str]], *, tokenize: str = "13a"
@@ -21,6 +19,9 @@ def score_texts(
         "bleu" and "chrf", of 100, and "exact_match", the share of rows that are one of their references; then the
         signatures of the first two.
     """
+    # It is slow to import, and other tasks do without.
+    from sacrebleu.metrics import BLEU, CHRF  # type: ignore[attr-defined]
+
     most = max(map(len, references))
     # sacrebleu wants the first reference of every row, then the second of every row, and so on.
     streams = [[row[k] if k < len(row) else None for row in references] for k in range(most)]

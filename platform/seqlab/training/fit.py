@@ -21,6 +21,7 @@ from seqlab.training.checkpoint_io import AtomicCheckpointIO
 from seqlab.training.compile import Compile
 from seqlab.training.config import LINKS, import_blocks
 from seqlab.training.exact_resume import ExactResume
+from seqlab.training.options import options
 from seqlab.training.precision import check_precision
 from seqlab.training.prediction_file import PredictionFile
 from seqlab.training.progress import FitProgress
@@ -69,23 +70,8 @@ class SeqlabCLI(LightningCLI):
         return {self.verb: LightningCLI.subcommands()[self.verb]}
 
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
-        parser.add_argument("--experiment", type=str, default="seqlab", help="MLflow experiment of the run.")
-        parser.add_argument("--run_name", type=str | None, default=None, help="Name of the run; None = a new one.")
-        parser.add_argument("--init_from", type=str | None, default=None, help="Run whose weights to begin with.")
-        parser.add_argument("--encoder_from", type=str | None, default=None, help="Run whose encoder to begin with.")
-        parser.add_argument("--freeze_encoder", type=bool, default=False, help="Do not train that encoder.")
-        parser.add_argument(
-            "--word_vectors", type=str | None, default=None, help="Word vectors to begin with, as text."
-        )
-        parser.add_argument("--compile", type=bool, default=False, help="Compile the inner model.")
-        parser.add_argument(
-            "--checkpoint_every", type=int, default=500, help="Optimiser steps between writes of last.ckpt."
-        )
-        parser.add_argument(
-            "--checkpoint_minutes", type=float, default=5.0, help="Minutes after which last.ckpt is written anyway."
-        )
-        if self.verb == "predict":
-            parser.add_argument("--out", type=str, default="predictions.jsonl", help="File for the predictions.")
+        for option in options(self.verb):
+            parser.add_argument(f"--{option.name}", type=option.type, default=option.default, help=option.help)
         parser.set_defaults(
             {
                 # The data module splits the windows over the ranks itself.

@@ -1,0 +1,86 @@
+"""Where the processor time of `seqlab fit --config lm/gru` goes, up to its first step, and that of its help.
+
+Each share is the least of three processes, in seconds of user and system time together.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+ROUNDS = 3
+SCRIPT = """
+import importlib, json, sys, time
+shares, before = {}, 0.0
+
+def mark(name):
+    global before
+    shares[name], before = time.process_time() - before, time.process_time()
+
+import seqlab.cli
+mark("Python and the command line")
+import torch
+mark("PyTorch")
+import torch._dynamo
+mark("torch._dynamo, which optimisers need")
+from seqlab.training.light_metrics import import_torchmetrics
+import_torchmetrics()
+import lightning
+mark("Lightning")
+import seqlab.training.fit
+from seqlab.training.config import import_blocks
+import_blocks()
+mark("seqlab's blocks")
+from mlflow.tracking import MlflowClient
+import mlflow.store.tracking.sqlalchemy_store
+mark("MLflow and its store")
+from seqlab.tasks import LanguageModeling
+step = LanguageModeling.training_step
+
+def first(*args):
+    mark("config, model, data, run")
+    LanguageModeling.training_step = step
+    loss = step(*args)
+    mark("forward of the first step")
+    return loss
+
+LanguageModeling.training_step = first
+seqlab.cli.main(["fit", "--config=lm/gru", "--trainer.max_steps=1", "--trainer.limit_val_batches=0"])
+print(json.dumps(shares))
+"""
+
+
+def fit(folder: str) -> dict[str, float]:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=folder, capture_output=True, text=True, check=True)
+    shares: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return shares
+
+
+def help_seconds(folder: str, *args: str) -> float:
+    before = os.times()
+    command = [sys.executable, "-c", "from seqlab.cli import main; main()", "fit", *args]
+    subprocess.run(command, cwd=folder, capture_output=True, check=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def main() -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        fits = [fit(folder) for _ in range(ROUNDS)]
+        least = {name: min(shares[name] for shares in fits) for name in fits[0]}
+        for name, seconds in [*least.items(), ("up to the first step", sum(least.values()))]:
+            print(f"{name:40}{seconds:6.2f} s")
+        for args in (["--help"], ["--config", "lm/gru", "--help"]):
+            seconds = min(help_seconds(folder, *args) for _ in range(ROUNDS))
+            print(f"{'seqlab fit ' + ' '.join(args):40}{seconds:6.2f} s")
+    print(f"measured in {time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

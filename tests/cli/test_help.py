@@ -1,0 +1,99 @@
+"""The help of fit: short, of the chosen classes, and what it reads off the source is what the classes are."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import inspect
+import math
+
+import lightning as L
+import pytest
+
+from seqlab.cli import main
+from seqlab.mixer import Mixer
+from seqlab.training import signatures
+from seqlab.training.config import BLOCK_MODULES, import_blocks
+from seqlab.training.fit import SeqlabCLI, ShortParser
+from seqlab.training.options import options
+from seqlab.training.short_help import TRAINER
+
+EVERY_CLASS = signatures._public()
+
+
+def shown(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    assert main(["fit", *args]) == 0
+    text = capsys.readouterr().out
+    assert max(map(len, text.splitlines())) <= 80
+    return text
+
+
+@pytest.fixture(autouse=True)
+def eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_the_options_of_the_chosen_classes(capsys: pytest.CaptureFixture[str]) -> None:
+    short = shown(capsys, "--help")
+    assert len(short.splitlines()) < 60 and "--experiment seqlab" in short and "--trainer.max_steps" in short
+    chosen = shown(capsys, "--config", "lm/gru", "--model.model.d_model=64", "--model.model.mixer", "LSTM", "-h")
+    for said in ("--model.model.d_model 64", "--model.model.mixer LSTM", "--model.model.mixer.forget_bias null"):
+        assert said in chosen
+    assert "--model.vocab_size" not in chosen and "--trainer.gradient_clip_val 1.0" in chosen
+
+
+def test_our_classes_are_listed_and_one_is_described(capsys: pytest.CaptureFixture[str]) -> None:
+    mixers = shown(capsys, "--config=lm/gru", "--model.model.mixer.help")
+    assert "  Attention " in mixers and "  Mamba2 " in mixers and "Module" not in mixers
+    assert "  Tagging " in shown(capsys, "--model.help")
+    assert "--model.model.mixer.num_kv_heads" in shown(capsys, "--model.model.mixer.help", "Attention")
+    assert main(["fit", "--config=lm/gru", "--model.model.mixer.help", "Atention"]) == 2
+    assert "LSTM" in capsys.readouterr().err
+
+
+def test_all_is_what_the_parser_takes(capsys: pytest.CaptureFixture[str]) -> None:
+    with contextlib.suppress(SystemExit):  # argparse's end
+        main(["fit", "--help", "all"])
+    assert "--trainer.reload_dataloaders_every_n_epochs" in capsys.readouterr().out
+    assert set(TRAINER) <= set(inspect.signature(L.Trainer).parameters)
+
+
+@pytest.mark.parametrize("verb", ["fit", "validate", "test", "predict"])
+def test_no_option_of_seqlab_is_left_out(verb: str) -> None:
+    command = SeqlabCLI.__new__(SeqlabCLI)
+    command.verb = verb
+    parser = ShortParser()
+    parser.link_arguments = lambda *args, **kwargs: None  # type: ignore[method-assign]
+    parser.set_defaults = lambda *args, **kwargs: None  # type: ignore[method-assign]
+    command.add_arguments_to_parser(parser)
+    added = {action.dest for action in parser._actions} - {"help"}
+    assert added == {option.name for option in options(verb)}
+
+
+@pytest.mark.parametrize("name", EVERY_CLASS)
+def test_the_source_says_what_the_class_takes(name: str) -> None:
+    modules = [importlib.import_module(module) for module in BLOCK_MODULES]
+    found = next(getattr(module, name) for module in modules if hasattr(module, name))
+    taken = {}
+    for owner in reversed(found.__mro__):
+        if "__init__" in vars(owner) and owner.__module__.startswith("seqlab"):
+            parameters = inspect.signature(owner).parameters.values()
+            passes_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+            taken = taken if passes_on else {}
+            optional = [p for p in parameters if p.default is not p.empty or p.kind is p.KEYWORD_ONLY]
+            taken |= {parameter.name: parameter.default for parameter in optional}
+    taken.pop("layer", None)
+    said = {argument.name: argument.default for argument in signatures.arguments(name)}
+    assert said.keys() == taken.keys()
+    numbers = {key: default for key, default in taken.items() if isinstance(default, int | float | None)}
+    assert {key: eval(said[key], {"math": math}) for key in numbers} == numbers
+
+
+def test_the_mixers_are_those_that_can_be_made() -> None:
+    import_blocks()
+    todo, concrete = [Mixer], set()
+    for kind in todo:
+        todo += kind.__subclasses__()
+        if not inspect.isabstract(kind) and kind.__module__.startswith(("seqlab.attention", "seqlab.recurrence")):
+            concrete.add(kind.__name__)
+    assert set(signatures.choices("Callable[[int, int], Mixer]")) == concrete

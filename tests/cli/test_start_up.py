@@ -1,0 +1,44 @@
+"""A fit says at once what it does, and imports nothing that it does not need."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from cli.conftest import TINY, write_text
+
+UNNEEDED = (
+    "matplotlib",
+    "onnx",
+    "onnxruntime",
+    "sacrebleu",
+    "scipy.signal",
+    "scipy.stats",
+    "seqeval",
+    "seqlab_export",
+    "sklearn",
+    "transformers",
+)
+SCRIPT = """
+import sys
+from seqlab.cli import main
+
+write, first = sys.stderr.write, []
+sys.stderr.write = lambda text: first.append((text, "torch" in sys.modules)) or write(text)
+assert main(sys.argv[1:]) == 0
+assert first[0] == ("seqlab fit: loading PyTorch and Lightning", False), first[0]
+print(*sys.modules, file=open("modules", "w"))
+"""
+
+
+def test_a_fit_imports_what_it_needs(tmp_path: Path) -> None:
+    write_text(tmp_path)
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "SEQLAB_CACHE": str(tmp_path / "cache")}
+    command = [sys.executable, "-c", SCRIPT, "fit", "--config=lm/gru", *TINY]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    imported = set((tmp_path / "modules").read_text().split())
+    assert {"torch", "lightning", "mlflow"} <= imported
+    assert not imported & set(UNNEEDED)
