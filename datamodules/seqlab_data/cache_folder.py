@@ -48,6 +48,9 @@ def _replace(folder: Path, make: Callable[[Path], None]) -> None:
         (temporary / SUMS).write_text(json.dumps(sums))
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(temporary, folder)
+    except OSError as error:
+        error.filename = error.filename or str(folder)
+        raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

@@ -96,7 +96,7 @@ def test_the_report_is_whole_or_absent(evil_store: Store, tmp_path: Path, monkey
     def fails(*args: object) -> None:
         raise OSError("no space left")
 
-    monkeypatch.setattr(report.os, "replace", fails)
+    monkeypatch.setattr("seqlab.whole_file.os.replace", fails)
     with pytest.raises(OSError, match="no space left"):
         comparison.write_report(path)
     assert path.read_text() == "old"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from argparse import Namespace
@@ -21,6 +20,7 @@ from seqlab.tracking.provenance import process_tags
 from seqlab.tracking.runs import settle
 from seqlab.tracking.store import DEFAULT_ROOT, Store, UnreachableError
 from seqlab.tracking.writes import dataset_of
+from seqlab.whole_file import write_whole, writing
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -149,13 +149,16 @@ class RunLogger(Logger):
 
     @rank_zero_only
     def log_text(self, text: str, name: str) -> None:
-        """Stores an artifact."""
+        """Stores an artifact.
+
+        Raises:
+            CannotWriteError: its file cannot be written.
+        """
         journal = self._open()
         path = self._artifacts / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.partial")
-        partial.write_text(text, encoding="utf-8")
-        os.replace(partial, path)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text)
         if self.store.remote:
             journal.write({"op": "upload", "source": str(path), "folder": ""})
 

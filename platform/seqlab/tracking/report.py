@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
 from seqlab.tracking.comparison import TEXT_COLUMNS, Comparison, short
 from seqlab.tracking.figures import COLOURS, learning_curves, quality_against_cost
+from seqlab.whole_file import write_whole
 
 STYLE = """
 :root { color-scheme: light; }
@@ -47,14 +47,9 @@ def write_report(comparison: Comparison, path: Path) -> None:
     """Writes the page, whole or not at all.
 
     Raises:
-        OSError: the file cannot be written.
+        CannotWriteError: the file cannot be written.
     """
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        partial.write_text(page(comparison), encoding="utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(path, page(comparison))
 
 
 def page(comparison: Comparison) -> str:

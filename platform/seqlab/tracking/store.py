@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from filelock import FileLock
 
+from seqlab.whole_file import why_not_written, writing
+
 if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
@@ -89,12 +91,17 @@ class Store:
                 yield client
             except MlflowException as error:
                 if error.error_code in TEMPORARY:
-                    raise UnreachableError(f"MLflow at {self.uri} does not answer: {error.message}") from error
+                    raise UnreachableError(self._unreachable(error)) from error
                 raise
             except RequestException as error:
                 if error.response is None or error.response.status_code >= 500:
-                    raise UnreachableError(f"MLflow at {self.uri} does not answer: {error}") from error
+                    raise UnreachableError(self._unreachable(error)) from error
                 raise
+
+    def _unreachable(self, error: Exception) -> str:
+        if self._database is not None and (reason := why_not_written(error, self._database)):
+            return f"{reason} while writing {self._database}; what was there before is whole"
+        return f"MLflow at {self.uri} does not answer: {str(error).partition(chr(10))[0]}"
 
     @property
     def exists(self) -> bool:
@@ -107,7 +114,8 @@ class Store:
 
         Raises:
             ValueError: the store was written by an MLflow of another version, or is not a store.
-            OSError: the file cannot be read, or not be created.
+            OSError: the file cannot be read.
+            CannotWriteError: it cannot be created.
         """
         with aside(), warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of what newer libraries deprecate and MLflow uses
@@ -118,7 +126,8 @@ class Store:
 
             if self._database is not None:
                 if not self._database.exists():
-                    _create_database(self._database)
+                    with writing(self._database):
+                        _create_database(self._database)
                 self._database.open("rb").close()  # MLflow would try for 100 s
             try:
                 return MlflowClient(self.uri)
@@ -188,6 +197,7 @@ def _prepare_mlflow() -> None:
 
     for logger in ("mlflow", "alembic"):
         logging.getLogger(logger).setLevel(logging.WARNING)
+    logging.getLogger("mlflow.store").setLevel(logging.CRITICAL)  # logs a traceback of what it raises
 
 
 def _create_database(path: Path) -> None:
@@ -200,8 +210,11 @@ def _create_database(path: Path) -> None:
             return
         partial = path.with_name(f".{path.name}.partial")
         partial.unlink(missing_ok=True)
-        SqlAlchemyStore(f"{SQLITE}{partial}", str(path.parent)).engine.dispose()  # type: ignore[no-untyped-call]
-        os.replace(partial, path)
+        try:
+            SqlAlchemyStore(f"{SQLITE}{partial}", str(path.parent)).engine.dispose()  # type: ignore[no-untyped-call]
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def _folder_name(experiment: str) -> str:

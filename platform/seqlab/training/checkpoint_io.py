@@ -12,6 +12,8 @@ from typing import IO, Any
 import torch
 from lightning.fabric.plugins import CheckpointIO
 
+from seqlab.whole_file import writing
+
 MARK = b"seqlab sha256="
 SEAL_SIZE = len(MARK) + 64
 _COMMENT_LENGTH_FIELD = 2
@@ -32,24 +34,13 @@ class AtomicCheckpointIO(CheckpointIO):
         """Writes the checkpoint, replacing an older one of that name.
 
         Raises:
-            OSError: the file could not be written; an older one is untouched.
+            CannotWriteError: the file could not be written; an older one is untouched.
             ValueError: the checkpoint holds what would not load again; an older one is untouched.
         """
         path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.tmp")
-        try:
-            with temporary.open("w+b") as file:
-                torch.save(checkpoint, file)
-                _refuse_objects(file, path)
-                _seal(file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        _sync_folder(path.parent)
+        with writing(path, "the one before it is whole" if path.exists() else "there was none before it"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(checkpoint, path)
 
     def load_checkpoint(
         self,
@@ -83,6 +74,22 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
                 f"and is not loaded: {error}"
             ) from error
     return checkpoint
+
+
+def _write(checkpoint: dict[str, Any], path: Path) -> None:
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("w+b") as file:
+            torch.save(checkpoint, file)
+            _refuse_objects(file, path)
+            _seal(file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
 
 
 def _refuse_objects(file: IO[bytes], path: Path) -> None:

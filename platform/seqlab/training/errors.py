@@ -3,26 +3,32 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import inspect
 import re
 import traceback
 import typing
 from abc import ABC
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from jsonargparse import ArgumentParser
 
 from seqlab.training.config import LINKS
+from seqlab.whole_file import why_not_written
 
 _NESTED = re.compile(r'^Parser key "([^"]+)":|Does not validate against|expects a function or a callable')
 _NOT_AN_OPTION = re.compile(r"^(?:Option '([^']+)' is not accepted|unrecognized arguments: --([\w.]+))")
+REFUSED_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _NOT_OPTIONS = ("help", "config", "print_config", "print_shtab")
 _NOT_A_CLASS = re.compile(r"(?:import path string: |does not correspond to a subclass.*?: |^No module named '?)(\S+)")
 
 
 def sentence(error: BaseException) -> str:
     """What to tell the user of an error; the whole of it is for SEQLAB_DEBUG=1."""
+    if isinstance(error, OSError) and error.errno in REFUSED_WRITES:
+        return f"{why_not_written(error, Path(error.filename or '.'))} while writing {error.filename or 'a file'}"
     keys, chain = _causes(error)
     message = " ".join(str(chain[-1]).split())
     where = ".".join(keys)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback
 
 from seqlab.tasks.ranks import of_all_ranks
+from seqlab.whole_file import write_whole
 
 
 class PredictionFile(Callback):
@@ -42,9 +42,7 @@ class PredictionFile(Callback):
         if trainer.is_global_zero:
             place = getattr(trainer.datamodule, "place", None)  # type: ignore[attr-defined]
             lines = [_line(one, place) for one in sorted(found, key=lambda one: one.get("row", 0))]
-            temporary = self.path.with_name(f".{self.path.name}.tmp")
-            temporary.write_text("".join(lines), encoding="utf-8")
-            os.replace(temporary, self.path)
+            write_whole(self.path, "".join(lines))
             print(f"Predictions {self.path}")
 
 

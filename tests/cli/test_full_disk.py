@@ -1,0 +1,107 @@
+"""Where a file cannot be written: one sentence that says which, why and what is whole, and nothing half-written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import TINY, Seqlab, command, write_text
+from seqlab.training.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+
+FIT = ("fit", "--config", "lm/gru", *TINY, "--checkpoint_every=1", "--run_name=full")
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def half_written(folder: Path) -> list[Path]:
+    return [path for end in ("tmp", "partial", "partial-journal") for path in folder.rglob(f"*.{end}")]
+
+
+def test_a_fit_on_a_full_disk_ends_with_a_sentence_and_goes_on(
+    tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_text(tmp_path)
+    quick, writes, sync = inside(tmp_path), [0], os.fsync
+
+    def full(descriptor: int) -> None:
+        name = os.readlink(f"/proc/self/fd/{descriptor}")
+        writes[0] += name.endswith(".last.ckpt.tmp")
+        if writes[0] > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(descriptor)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        said = quick(*FIT, code=2)
+    (last,) = tmp_path.rglob("last.ckpt")
+    lines = [line for line in said.stderr.splitlines() if line.startswith("seqlab: ")]
+    assert len(lines) == 1 and "Traceback" not in said.stderr
+    assert lines[0].startswith("seqlab: no space left on ")
+    assert lines[0].endswith(f" while writing {last}; the one before it is whole")
+    assert read_checkpoint(last)["global_step"] == 1
+    assert half_written(tmp_path) == []
+    quick("resume", "full")
+    assert read_checkpoint(last)["global_step"] == 4
+
+
+def test_a_store_that_cannot_be_created_is_a_sentence(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
+    write_text(tmp_path)
+    with file_size_limit(100_000):
+        said = inside(tmp_path)(*FIT, code=2).stderr
+    database = tmp_path / "mlruns" / "mlflow.db"
+    assert said.splitlines()[-1] == (
+        f"seqlab: files may have 100000 bytes at most here (ulimit -f) while writing {database}; nothing of it is left"
+    )
+    assert "Traceback" not in said
+    assert not database.exists() and half_written(tmp_path) == []
+
+
+def test_a_checkpoint_over_the_limit_leaves_the_one_before(tmp_path: Path) -> None:
+    """torch reports the end of a file that it could not write, not why."""
+    import torch
+
+    path, files = tmp_path / "last.ckpt", AtomicCheckpointIO()
+    files.save_checkpoint({"step": 1}, path)
+    with file_size_limit(100_000), pytest.raises(OSError, match=r"files may have 100000 bytes at most .* is whole"):
+        files.save_checkpoint({"weights": torch.zeros(100_000)}, path)
+    assert read_checkpoint(path) == {"step": 1}
+    assert os.listdir(tmp_path) == ["last.ckpt"]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A folder of 2 MB; a file system of its own."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "seqlab", folder], capture_output=True).returncode:
+        pytest.skip("not run: mount is not allowed here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.slow
+def test_on_a_disk_that_is_full(small: Path) -> None:
+    write_text(small)
+    seqlab = command(small)
+    cache = {"SEQLAB_CACHE": str(small.parent / "cache")}
+    said = seqlab(*FIT, "--model.model.d_model=128", code=2, **cache).stderr
+    assert f"seqlab: no space left on seqlab ({small}) while writing {small}" in said
+    assert "Traceback" not in said and half_written(small) == []
+    subprocess.run(["mount", "-o", "remount,ro", small], check=True)
+    said = seqlab(*FIT, code=2, **cache).stderr
+    assert "is read-only while writing" in said and "Traceback" not in said
