@@ -15,7 +15,7 @@ from seqlab_data.base import check_split, tokenizer_digest
 from seqlab_data.encoded_texts import EncodedTexts, encode_texts
 from seqlab_data.sentences import OnLong, RowsT, SentenceDataModule
 from seqlab_data.splits import HasContent, complete_splits
-from seqlab_data.text_source import Document, content_digest
+from seqlab_data.text_source import UTF_8, Document, check_encoding, content_digest
 from seqlab_data.tokenizers import Tokenizer, WordTokenizer
 
 
@@ -38,6 +38,7 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, RowsT], Generic[HasT
         train, val, test: where each split is read.
         split: shares of train, val and test in `train`, where it is divided by a hash of the text: a split that has a
             path of its own takes none of it.
+        encoding: of the files' text.
         tokenizer: makes the tokenizer from the train split's texts.
 
     Raises:
@@ -54,6 +55,7 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, RowsT], Generic[HasT
         val: str | None = None,
         test: str | None = None,
         split: tuple[float, float, float] = (0.8, 0.1, 0.1),
+        encoding: str = UTF_8,
         tokenizer: Callable[[str], Tokenizer] = WordTokenizer,
         max_len: int = 128,
         on_long: OnLong = "refuse",
@@ -67,6 +69,7 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, RowsT], Generic[HasT
             name: path for name, path in {"train": train, "val": val, "test": test}.items() if path is not None
         }
         self.split = tuple(split)
+        self.encoding = check_encoding(encoding)
         self.make_tokenizer = tokenizer
 
     @abstractmethod

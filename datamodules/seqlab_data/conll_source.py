@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from seqlab_data.json_source import is_json, open_rows, read_json_lines
 from seqlab_data.line_source import read_lines
-from seqlab_data.text_source import Document
+from seqlab_data.text_source import UTF_8, Document
 
 ACCEPTED = "a file of `token tag` lines, with a blank line after each sentence, a .jsonl file, or hf:DATASET"
 DOCUMENT_START = "-DOCSTART-"
@@ -36,25 +36,25 @@ class TaggedSentence(NamedTuple):
         return f"{self.file}, line {self.line + self.lines_a_word * word}"
 
 
-def find_file(path: str, columns: tuple[str, str]) -> Document:
+def find_file(path: str, columns: tuple[str, str], encoding: str = UTF_8) -> Document:
     """The file or dataset of this path.
 
     Raises:
         ValueError: there is none.
     """
-    return open_rows(path, columns, ACCEPTED)
+    return open_rows(path, columns, ACCEPTED, encoding)
 
 
-def read_tagged(path: str, columns: tuple[str, str]) -> list[TaggedSentence]:
+def read_tagged(path: str, columns: tuple[str, str], encoding: str = UTF_8) -> list[TaggedSentence]:
     """The sentences of a path, in order.
 
     Args:
         columns: of tokens and of tags, in a `.jsonl` file or a dataset (`hf:`); other files are in CoNLL's columns.
 
     Raises:
-        ValueError: it is missing, empty or not UTF-8, holds no sentence, or what is wrong with a line.
+        ValueError: it is missing, empty or not in its encoding, holds no sentence, or what is wrong with a line.
     """
-    file = find_file(path, columns)
+    file = find_file(path, columns, encoding)
     sentences = [*(_of_json_lines(file, columns) if is_json(path) else _of_conll(file))]
     if not sentences:
         raise ValueError(f"{file.name} holds no sentence; give {ACCEPTED}")

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 
 from seqlab_data.json_source import is_json, open_rows, read_json_lines
 from seqlab_data.line_source import read_lines, read_text
-from seqlab_data.text_source import Document
+from seqlab_data.text_source import UTF_8, Document
 
 ACCEPTED = "a .csv, .tsv or .jsonl file, a folder of LABEL.txt files, a file of `label text` lines, or hf:DATASET"
 
@@ -28,7 +28,7 @@ class Example(NamedTuple):
         return self.text.encode()
 
 
-def find_files(path: str, columns: tuple[str, str]) -> list[Document]:
+def find_files(path: str, columns: tuple[str, str], encoding: str = UTF_8) -> list[Document]:
     """The file or dataset of this path, or a folder's `LABEL.txt` files in order.
 
     Raises:
@@ -36,14 +36,14 @@ def find_files(path: str, columns: tuple[str, str]) -> list[Document]:
     """
     folder = Path(path).expanduser()
     if not folder.is_dir():
-        return [open_rows(path, columns, ACCEPTED)]
+        return [open_rows(path, columns, ACCEPTED, encoding)]
     files = sorted(file for file in folder.glob("*.txt") if file.is_file() and not file.name.startswith("."))
     if not files:
         raise ValueError(f"{folder} has no LABEL.txt file; give {ACCEPTED}")
-    return [Document(str(file), file) for file in files]
+    return [Document(str(file), file, encoding) for file in files]
 
 
-def read_examples(path: str, *, text: str, label: str) -> list[Example]:
+def read_examples(path: str, *, text: str, label: str, encoding: str = UTF_8) -> list[Example]:
     """The examples of a path, in order.
 
     Args:
@@ -53,13 +53,13 @@ def read_examples(path: str, *, text: str, label: str) -> list[Example]:
         text, label: the columns that are read.
 
     Raises:
-        ValueError: a file is missing, empty or not UTF-8, or a line is not what its format takes or lacks a text or
-            a label.
+        ValueError: a file is missing, empty or not in its encoding, or a line is not what its format takes or lacks a
+            text or a label.
     """
     is_folder, columns = Path(path).expanduser().is_dir(), (text, label)
     examples = [
         Example(of_text, of_label, f"{file.name}, line {line}")
-        for file in find_files(path, columns)
+        for file in find_files(path, columns, encoding)
         for line, of_text, of_label in (_of_label_file(file) if is_folder else _of_file(file, columns))
     ]
     for example in examples:

@@ -27,7 +27,7 @@ class HubDocument(Document):
         columns: what is read; one within another is `translation.en`.
     """
 
-    columns: tuple[str, ...]
+    columns: tuple[str, ...] = ()
 
     def read_bytes(self) -> bytes:
         """A JSON object a row, in which classes have their names.

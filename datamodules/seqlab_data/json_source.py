@@ -10,7 +10,7 @@ from typing import Any
 
 from seqlab_data.hub_source import HubDocument, is_hub
 from seqlab_data.line_source import open_file, read_lines
-from seqlab_data.text_source import Document
+from seqlab_data.text_source import UTF_8, Document
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -20,21 +20,21 @@ def is_json(path: str) -> bool:
     return is_hub(path) or Path(path).suffix.lower() == ".jsonl"
 
 
-def open_rows(path: str, columns: Sequence[str], accepted: str) -> Document:
+def open_rows(path: str, columns: Sequence[str], accepted: str, encoding: str = UTF_8) -> Document:
     """The file of this path, or the split of a dataset, of which these columns are read.
 
     Raises:
         ValueError: there is no such file; says what is `accepted`.
     """
-    return HubDocument(path, None, tuple(columns)) if is_hub(path) else open_file(path, accepted)
+    return HubDocument(path, None, columns=tuple(columns)) if is_hub(path) else open_file(path, accepted, encoding)
 
 
 def read_json_lines(document: Document, columns: Sequence[str]) -> Iterator[tuple[int, list[Any]]]:
     """Of each line its number, from 1 on, and its values in the columns.
 
     Raises:
-        ValueError: the document is empty or not UTF-8, or a line is not a JSON object with these columns, or has in
-            them what no UTF-8 text can hold.
+        ValueError: the document is empty or not in its encoding, or a line is not a JSON object with these columns, or
+            has in them what no UTF-8 text can hold.
     """
     for number, line in enumerate(read_lines(document), start=1):
         try:

@@ -60,6 +60,7 @@ class LabelledTextDataModule(AnnotatedDataModule[Example, LabelledRows]):
         split: shares of train, val and test in `train`, where it is divided by a hash of the text: a split that has a
             path of its own takes none of it.
         text, label: the columns that are read.
+        encoding: of the files' text.
         tokenizer: makes the tokenizer from the train split's texts.
         max_len: the most tokens of a text.
         on_long: what becomes of a longer one: "refuse" the data, "drop" the text, "cut" its end.
@@ -79,10 +80,10 @@ class LabelledTextDataModule(AnnotatedDataModule[Example, LabelledRows]):
         self.label = label
 
     def _files(self, path: str) -> list[Document]:
-        return find_files(path, (self.text, self.label))
+        return find_files(path, (self.text, self.label), self.encoding)
 
     def _read_examples(self, path: str) -> list[Example]:
-        return read_examples(path, text=self.text, label=self.label)
+        return read_examples(path, text=self.text, label=self.label, encoding=self.encoding)
 
     def _labels_of(self, example: Example) -> tuple[str, ...]:
         return (example.label,)

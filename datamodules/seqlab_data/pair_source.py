@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from seqlab_data.json_source import is_json, open_rows, read_json_lines
 from seqlab_data.line_source import read_lines
-from seqlab_data.text_source import Document
+from seqlab_data.splits import split_of
+from seqlab_data.text_source import UTF_8, Document
 
 ACCEPTED = (
     "a file of source<TAB>target lines, a source file and a target file with a comma between them, a .jsonl file, or "
@@ -31,24 +32,40 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True)
 class Pairs:
-    """The pairs of one split, one a line, and the files that they are from: one, or source and target."""
+    """The pairs of one split, and the files that they are from: one, or source and target.
+
+    Attributes:
+        lines: of each pair, counted from 1.
+    """
 
     documents: tuple[Document, ...]
     pairs: list[Pair]
+    lines: Sequence[int]
 
     def place(self, row: int) -> str:
         """The file or files of a row, and its line."""
-        return f"{' and '.join(document.name for document in self.documents)}, line {row + 1}"
+        return f"{' and '.join(document.name for document in self.documents)}, line {self.lines[row]}"
+
+    def divide(self, val_share: float) -> dict[str, Pairs]:
+        """Train and val: pairs of one source are in one of them, by a hash of it, whatever their order."""
+        shares = {"train": 1 - val_share, "val": val_share}
+        rows: dict[str, list[int]] = {name: [] for name in shares}
+        for row, pair in enumerate(self.pairs):
+            rows[split_of(pair.source.encode(), shares)].append(row)
+        return {
+            name: Pairs(self.documents, [self.pairs[row] for row in some], [self.lines[row] for row in some])
+            for name, some in rows.items()
+        }
 
 
-def open_pairs(path: str | Sequence[str], columns: tuple[str, str]) -> tuple[Document, ...]:
+def open_pairs(path: str | Sequence[str], columns: tuple[str, str], encoding: str = UTF_8) -> tuple[Document, ...]:
     """A file of `source<TAB>target[<TAB>more references]` lines; a source file and a target file with as many lines,
     as a list or with a comma between them; or a `.jsonl` file or a dataset (`hf:`) with these columns.
 
     Raises:
         ValueError: a file is missing.
     """
-    return tuple(open_rows(name, columns, ACCEPTED) for name in _names(path))
+    return tuple(open_rows(name, columns, ACCEPTED, encoding) for name in _names(path))
 
 
 def read_pairs(documents: tuple[Document, ...], columns: tuple[str, str] = COLUMNS) -> Pairs:
@@ -58,8 +75,8 @@ def read_pairs(documents: tuple[Document, ...], columns: tuple[str, str] = COLUM
         columns: of sources and of targets, where it has lines of JSON. A target may be a list of references.
 
     Raises:
-        ValueError: one is empty or not UTF-8, the two have different numbers of lines, or a line lacks its TAB or has
-            an empty source or target.
+        ValueError: one is empty or not in its encoding, the two have different numbers of lines, or a line lacks its
+            TAB or has an empty source or target.
     """
     of_json = [document for document in documents if is_json(document.name)]
     if of_json and len(documents) > 1:
@@ -76,7 +93,8 @@ def read_pairs(documents: tuple[Document, ...], columns: tuple[str, str] = COLUM
                 f"{min(len(sources), len(targets)) + 1} has no counterpart; give two files of as many lines"
             )
         fields = [[source, target] for source, target in zip(sources, targets, strict=True)]
-    read = Pairs(documents, [Pair(source, tuple(references)) for source, *references in fields])
+    pairs = [Pair(source, tuple(references)) for source, *references in fields]
+    read = Pairs(documents, pairs, range(1, len(pairs) + 1))
     for row, pair in enumerate(read.pairs):
         if not pair.references:
             wrong = "has no TAB" if pair.source.strip() else "is empty"

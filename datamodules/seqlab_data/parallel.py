@@ -20,7 +20,7 @@ from seqlab_data.dates import SPLITS, dates
 from seqlab_data.encoded_texts import EncodedTexts, encode_texts
 from seqlab_data.pair_source import COLUMNS, Pairs, open_pairs, read_pairs
 from seqlab_data.sentences import OnLong, SentenceDataModule
-from seqlab_data.text_source import content_digest, source_name
+from seqlab_data.text_source import UTF_8, Document, check_encoding, content_digest, source_name
 from seqlab_data.tokenizers import SubwordTokenizer, Tokenizer
 
 
@@ -29,8 +29,8 @@ class PairRows:
 
     Args:
         sources, targets: the ids of each, without special tokens.
-        kept: (N,) the line of each pair in its file, counted from 0.
-        places: (N,) its file or files and that line.
+        kept: (N,) the number of each pair in its split, counted from 0.
+        places: (N,) its file or files, and its line.
         source_tokenizer, target_tokenizer: whose special tokens are put around them.
     """
 
@@ -82,7 +82,9 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         train, val, test: a file of `source<TAB>target[<TAB>more references]` lines each, or a source file and a
             target file, as a list or with a comma between them, or a `.jsonl` file or a Hugging Face dataset,
             `hf:NAME_OR_FOLDER@SPLIT`; none at all = dates in many languages.
+        val_share: of `train`, divided off it by a hash of the source where `val` is missing.
         columns: of sources and of targets, where they have names, such as translation.de.
+        encoding: of the files' text.
         source_tokenizer, target_tokenizer: make the tokenizers from the train split's sources and targets; without
             the second, the first makes one from both.
         max_len: the most tokens of a source or a target, eos included.
@@ -101,7 +103,9 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         *,
         val: str | list[str] | None = None,
         test: str | list[str] | None = None,
+        val_share: float = 0.05,
         columns: tuple[str, str] = COLUMNS,
+        encoding: str = UTF_8,
         source_tokenizer: Callable[[str], Tokenizer] = SubwordTokenizer,
         target_tokenizer: Callable[[str], Tokenizer] | None = None,
         max_len: int = 128,
@@ -114,8 +118,12 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         self.paths = {
             name: path for name, path in {"train": train, "val": val, "test": test}.items() if path is not None
         }
-        if self.paths and (train is None or val is None):
-            raise ValueError("data.train and data.val must name the files of their splits, or no split has a file")
+        if self.paths and train is None:
+            raise ValueError("data.train must name the file of its split too, or no split has a file")
+        if not 0 < val_share < 1:
+            raise ValueError(f"data.val_share must be between 0 and 1, got {val_share}")
+        self.val_share = val_share
+        self.encoding = check_encoding(encoding)
         self.columns = columns
         self.make_source_tokenizer = source_tokenizer
         self.make_target_tokenizer = target_tokenizer
@@ -167,13 +175,18 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
 
     @cached_property
     def _pairs(self) -> dict[str, Pairs]:
+        read = {split: read_pairs(files, self.columns) for split, files in self._files.items()}
+        return read if "val" in read else {**read, **read["train"].divide(self.val_share)}
+
+    @cached_property
+    def _files(self) -> dict[str, tuple[Document, ...]]:
         if not self.paths:
-            return {split: read_pairs((dates(split),)) for split in SPLITS}
-        return {split: read_pairs(open_pairs(path, self.columns), self.columns) for split, path in self.paths.items()}
+            return {split: (dates(split),) for split in SPLITS}
+        return {split: open_pairs(path, self.columns, self.encoding) for split, path in self.paths.items()}
 
     @cached_property
     def _digest(self) -> str:
-        return content_digest([document for pairs in self._pairs.values() for document in pairs.documents])
+        return content_digest([document for files in self._files.values() for document in files])
 
     @cached_property
     def _encoded(self) -> tuple[EncodedTexts, EncodedTexts]:
@@ -209,6 +222,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         return {
             "data": self._digest,
             "columns": ", ".join(self.columns),
+            **({} if "val" in self._files else {"val_share": str(self.val_share)}),
             "tokenizer": tokenizer_digest(self.source_tokenizer, self.tokenizer),
             **super()._identity(),
         }

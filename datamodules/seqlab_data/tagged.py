@@ -64,6 +64,7 @@ class TaggedTextDataModule(AnnotatedDataModule[TaggedSentence, TaggedRows]):
         split: shares of train, val and test in `train`, where it is divided by a hash of the sentence: a split that
             has a path of its own takes none of it.
         columns: of tokens and of tags, where they have names.
+        encoding: of the files' text.
         tokenizer: makes the tokenizer from the train split's sentences.
         max_len: the most words of a sentence.
         on_long: what becomes of a longer one: "refuse" the data, "drop" the sentence, "cut" its end.
@@ -89,10 +90,10 @@ class TaggedTextDataModule(AnnotatedDataModule[TaggedSentence, TaggedRows]):
         self.columns = columns
 
     def _files(self, path: str) -> list[Document]:
-        return [find_file(path, self.columns)]
+        return [find_file(path, self.columns, self.encoding)]
 
     def _read_examples(self, path: str) -> list[TaggedSentence]:
-        return read_tagged(path, self.columns)
+        return read_tagged(path, self.columns, self.encoding)
 
     def _labels_of(self, example: TaggedSentence) -> tuple[str, ...]:
         return example.tags

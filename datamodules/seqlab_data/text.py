@@ -10,19 +10,21 @@ from seqlab.batch import TokenBatch
 from seqlab_data.base import SequenceDataModule, check_at_least, check_split, tokenizer_digest
 from seqlab_data.batch_order import Batches
 from seqlab_data.text_counts import TextCounts
-from seqlab_data.text_source import find_documents, source_name
+from seqlab_data.text_source import UTF_8, check_encoding, find_documents, source_name
 from seqlab_data.token_cache import SPLITS, TokenCache, open_token_cache
 from seqlab_data.tokenizers import CharTokenizer, Tokenizer
 from seqlab_data.windows import Windows
 
 
 class TextDataModule(SequenceDataModule[TokenBatch]):
-    """Any UTF-8 text, cut into train, val and test and packed into windows, with no token lost.
+    """Any text, cut into train, val and test and packed into windows, with no token lost.
 
     docs/data.md has the guarantees.
 
     Args:
-        path: a file, glob or folder, or a list of them; None = CPython's documentation.
+        path: a file, glob or folder, or a list of them, which is cut; None = CPython's documentation.
+        train, val, test: the same of each split, in place of `path`; train is cut for those that are not given.
+        encoding: of the files' text.
         tokenizer: makes the tokenizer from the train split's text.
         seq_len: tokens a window.
         batch_size: windows a batch on each rank.
@@ -41,6 +43,10 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         self,
         path: str | list[str] | None = None,
         *,
+        train: str | list[str] | None = None,
+        val: str | list[str] | None = None,
+        test: str | list[str] | None = None,
+        encoding: str = UTF_8,
         tokenizer: Callable[[str], Tokenizer] = CharTokenizer,
         seq_len: int = 128,
         batch_size: int = 32,
@@ -52,7 +58,13 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         super().__init__(seed=seed, num_workers=num_workers)
         check_at_least(1, seq_len=seq_len, batch_size=batch_size)
         check_split(split)
-        self.path = path
+        if train is None and (val, test) != (None, None):
+            raise ValueError("data.val and data.test stand beside data.train; a data.path alone is cut into all three")
+        if train is not None and path is not None:
+            raise ValueError(f"data.path {path} and data.train {train} are both given; a path is cut into all splits")
+        self.path = path if train is None else train
+        self.apart = {name: given for name, given in (("val", val), ("test", test)) if given is not None}
+        self.encoding = check_encoding(encoding)
         self.make_tokenizer = tokenizer
         self.seq_len = seq_len
         self.batch_size = batch_size
@@ -93,7 +105,9 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
 
     @cached_property
     def _cache(self) -> TokenCache:
-        return open_token_cache(find_documents(self.path), self.split, self.make_tokenizer, self.cache_dir)
+        documents = find_documents(self.path, self.encoding)
+        apart = {split: find_documents(path, self.encoding) for split, path in self.apart.items()}
+        return open_token_cache(documents, self.split, self.make_tokenizer, self.cache_dir, apart)
 
     def _batches(self, split: str, *, shuffle: bool = False) -> Batches[TokenBatch]:
         windows = Windows(self._cache.splits[split], self.seq_len, TextCounts(self.tokenizer.token_bytes))

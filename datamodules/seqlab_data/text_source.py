@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import glob
 import hashlib
 import platform
@@ -9,13 +10,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+UTF_8 = "utf-8"
+
 
 @dataclass(frozen=True)
 class Document:
-    """One UTF-8 text: a file, or (path None) a topic of CPython's documentation."""
+    """One text: a file, or (path None) a topic of CPython's documentation.
+
+    Attributes:
+        encoding: of the bytes.
+    """
 
     name: str
     path: Path | None
+    encoding: str = UTF_8
 
     def read_bytes(self) -> bytes:
         """The whole document.
@@ -30,25 +38,45 @@ class Document:
         else:
             data = self.path.read_bytes()
         if not data:
-            raise ValueError(f"{self.name} is empty, it ends at byte 0; give a file with UTF-8 text")
+            raise ValueError(f"{self.name} is empty, it ends at byte 0; give a file with text")
         return data
 
     def read(self) -> str:
         """The whole document, its line ends as they are.
 
         Raises:
-            ValueError: it is empty, or not UTF-8.
+            ValueError: it is empty, or not in its encoding.
         """
         data = self.read_bytes()
         try:
-            return data.decode("utf-8")
+            return data.decode(self.encoding)
         except UnicodeDecodeError as error:
-            line = data.count(b"\n", 0, error.start) + 1
-            wrong = f"byte {error.start} is 0x{data[error.start]:02x} ({error.reason})"
-            raise ValueError(f"{self.name}, line {line} is not UTF-8 text: {wrong}") from error
+            line = data[: error.start].decode(self.encoding, "ignore").count("\n") + 1
+            raise ValueError(
+                f"{self.name}, line {line} is not {self.encoding.upper()} text: byte {error.start} is "
+                f"0x{data[error.start]:02x} ({error.reason}); data.encoding may name another, such as latin-1"
+            ) from error
+
+    def content(self) -> bytes:
+        """The text in UTF-8, whatever the encoding of the file."""
+        return self.read_bytes() if self.encoding == UTF_8 else self.read().encode(UTF_8)
 
 
-def find_documents(path: str | Sequence[str] | None) -> list[Document]:
+def check_encoding(name: str) -> str:
+    """The usual name of an encoding.
+
+    Raises:
+        ValueError: Python has none of that name that gives text.
+    """
+    try:
+        "".encode(name)
+        return codecs.lookup(name).name
+    except (LookupError, UnicodeError) as error:
+        some = "utf-8, utf-16, latin-1, cp1252, shift_jis, gb18030"
+        raise ValueError(f"data.encoding {name!r} is no encoding of text that Python has; some are {some}") from error
+
+
+def find_documents(path: str | Sequence[str] | None, encoding: str = UTF_8) -> list[Document]:
     """The documents of a path, in the order in which they are read.
 
     Args:
@@ -56,6 +84,7 @@ def find_documents(path: str | Sequence[str] | None) -> list[Document]:
             by path, except those hidden by a leading dot; a split of a Hugging Face dataset, `hf:NAME@SPLIT`, whose
             column `text` is one document; a list of these, in its order; or None for CPython's documentation
             (`pydoc_data.topics`), each topic a document, sorted by name.
+        encoding: of files.
 
     Raises:
         ValueError: there is no such file, or nothing matches.
@@ -67,7 +96,7 @@ def find_documents(path: str | Sequence[str] | None) -> list[Document]:
     patterns = [path] if isinstance(path, str) else list(path)
     if not patterns:
         raise ValueError("data.path is an empty list; name a file, glob or folder, or leave it out")
-    return [document for pattern in patterns for document in _documents(pattern)]
+    return [document for pattern in patterns for document in _documents(pattern, encoding)]
 
 
 def source_name(path: str | Sequence[str] | None) -> str:
@@ -81,16 +110,16 @@ def content_digest(documents: Sequence[Document]) -> str:
     """sha256 over the sha256 of each document in order: names and folders do not matter, boundaries do."""
     digest = hashlib.sha256()
     for document in documents:
-        digest.update(hashlib.sha256(document.read_bytes()).digest())
+        digest.update(hashlib.sha256(document.content()).digest())
     return digest.hexdigest()
 
 
-def _documents(pattern: str) -> list[Document]:
+def _documents(pattern: str, encoding: str) -> list[Document]:
     if pattern.startswith("hf:"):
         from seqlab_data.hub_source import HubText
 
         return [HubText(pattern, None)]
-    return [Document(str(file), file) for file in _files(pattern)]
+    return [Document(str(file), file, encoding) for file in _files(pattern)]
 
 
 def _files(pattern: str) -> list[Path]:
@@ -102,9 +131,9 @@ def _files(pattern: str) -> list[Path]:
     elif glob.has_magic(pattern):
         files = [Path(match) for match in glob.glob(str(path), recursive=True) if Path(match).is_file()]
     else:
-        raise ValueError(f"{pattern} does not exist; give a file, glob or folder of UTF-8 text")
+        raise ValueError(f"{pattern} does not exist; give a file, glob or folder of text")
     if not files:
-        raise ValueError(f"{pattern} matches no file; give a file, glob or folder of UTF-8 text")
+        raise ValueError(f"{pattern} matches no file; give a file, glob or folder of text")
     return sorted(files)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,7 @@ def open_token_cache(
     fractions: Sequence[float],
     make_tokenizer: Callable[[str], Tokenizer],
     root: str | Path | None = None,
+    apart: Mapping[str, Sequence[Document]] | None = None,
 ) -> TokenCache:
     """Reads the cache of these documents and settings; makes it if it is missing or damaged.
 
@@ -69,26 +72,28 @@ def open_token_cache(
 
     Args:
         root: folder of the caches; None = `$SEQLAB_CACHE`, or `seqlab` in `$XDG_CACHE_HOME` or `~/.cache`.
+        apart: documents of val or test that are not cut off; the others share the text by their `fractions`.
 
     Raises:
-        ValueError: a document is empty or not UTF-8, or the tokenizer cannot learn from it.
+        ValueError: a document is empty or not in its encoding, or the tokenizer cannot learn from it.
         OSError: a file cannot be read or written.
     """
-    digest = content_digest(documents)
+    text = _Text(documents, fractions, apart or {})
+    digest = text.digest
     settings = tokenizer_settings(make_tokenizer)
     if settings is None:
-        tokenizer = make_tokenizer(_text_of("train", documents, fractions))
+        tokenizer = make_tokenizer(text.train)
         settings, make_tokenizer = tokenizer.to_dict(), lambda text: tokenizer
     folder = cached_folder(
         [FORMAT, digest, list(fractions), settings],
-        lambda folder: _make(folder, documents, fractions, make_tokenizer),
+        lambda folder: _make(folder, text, make_tokenizer),
         root,
     )
     described = json.loads((folder / "splits.json").read_text())
     splits = {}
     for name in SPLITS:
         document, byte = described[name].pop("begins")
-        begins = f"{documents[document].name}, byte {byte}"
+        begins = f"{text.documents[document].name}, byte {byte}"
         splits[name] = TokenFile(name, str(folder / f"{name}.bin"), begins=begins, **described[name])
     return TokenCache(digest, load_tokenizer(folder), splits)
 
@@ -112,14 +117,46 @@ def split_documents(lengths: Sequence[int], fractions: Sequence[float]) -> dict[
     return pieces
 
 
-def _make(
-    folder: Path,
-    documents: Sequence[Document],
-    fractions: Sequence[float],
-    make_tokenizer: Callable[[str], Tokenizer],
-) -> None:
-    texts = [document.read() for document in documents]
-    pieces = split_documents([len(text) for text in texts], fractions)
+class _Text:
+    """Documents that are cut into splits, and those of splits that stand apart.
+
+    Attributes:
+        documents: all of them.
+    """
+
+    def __init__(
+        self, cut: Sequence[Document], fractions: Sequence[float], apart: Mapping[str, Sequence[Document]]
+    ) -> None:
+        self.documents = [*cut, *chain.from_iterable(apart.values())]
+        self._cut, self._fractions, self._apart = cut, fractions, apart
+
+    @property
+    def digest(self) -> str:
+        if not self._apart:
+            return content_digest(self._cut)
+        splits = [("train", self._cut), *self._apart.items()]
+        return sha256(json.dumps([(name, content_digest(some)) for name, some in splits]).encode()).hexdigest()
+
+    @property
+    def train(self) -> str:
+        texts, pieces = self.read()
+        return "".join(texts[i][start:stop] for i, start, stop in pieces["train"])
+
+    def read(self) -> tuple[list[str], dict[str, list[tuple[int, int, int]]]]:
+        """All texts, and of each split its pieces (text, start, stop)."""
+        texts = [document.read() for document in self.documents]
+        shares = [0 if name in self._apart else share for name, share in zip(SPLITS, self._fractions, strict=True)]
+        whole = sum(shares) if self._apart else 1
+        pieces = split_documents([len(text) for text in texts[: len(self._cut)]], [share / whole for share in shares])
+        begin = len(self._cut)
+        for name, some in self._apart.items():
+            pieces[name] = [(i, 0, len(texts[i])) for i in range(begin, begin + len(some))]
+            begin += len(some)
+        return texts, pieces
+
+
+def _make(folder: Path, text: _Text, make_tokenizer: Callable[[str], Tokenizer]) -> None:
+    texts, pieces = text.read()
     tokenizer = make_tokenizer("".join(texts[i][start:stop] for i, start, stop in pieces["train"]))
     dtype = "<u2" if tokenizer.vocab_size <= 2**16 else "<u4"
     splits = {}
@@ -132,7 +169,7 @@ def _make(
                 num_tokens += len(ids)
                 num_chars += stop - start
         i, start, _ = pieces[name][0] if pieces[name] else (len(texts) - 1, len(texts[-1]), 0)
-        begins = i, len(texts[i][:start].encode())
+        begins = i, len(texts[i][:start].encode(text.documents[i].encoding))
         splits[name] = {"dtype": dtype, "num_tokens": num_tokens, "num_chars": num_chars, "begins": begins}
     tokenizer.save(folder)
     (folder / "splits.json").write_text(json.dumps(splits))
@@ -152,9 +189,3 @@ def tokenizer_settings(make_tokenizer: Callable[[str], Tokenizer]) -> dict[str, 
     if len(classes) != 1 or classes[0] not in LEARNED:
         return None
     return {"class": classes[0].__name__, **options}
-
-
-def _text_of(split: str, documents: Sequence[Document], fractions: Sequence[float]) -> str:
-    texts = [document.read() for document in documents]
-    pieces = split_documents([len(text) for text in texts], fractions)[split]
-    return "".join(texts[i][start:stop] for i, start, stop in pieces)

@@ -355,3 +355,25 @@ def test_on_a_real_corpus() -> None:
         seen += batch.rows.tolist()
     assert sorted(seen) == list(range(29892))
     assert real == described["splits"]["train"]["target_tokens"] > 0.9 * padded
+
+
+def test_a_validation_split_is_divided_off_by_source(tmp_path: Path) -> None:
+    lines = [f"{i % 50} {i % 7}\t{i}\n" for i in range(2000)]  # each source several times
+    path = write(tmp_path, "all.tsv", "".join(lines))
+    options: dict[str, Any] = {"source_tokenizer": WordTokenizer, "val_share": 0.2}
+    data = ParallelTextDataModule(path, **options)
+    data.setup("fit")
+    sources = {split: {pair.source for pair in some.pairs} for split, some in data._pairs.items()}
+    assert set(sources) == {"train", "val"} and not sources["train"] & sources["val"]
+    assert sum(len(some.pairs) for some in data._pairs.values()) == 2000
+    assert 0.1 < len(sources["val"]) / 350 < 0.3
+    row = 3
+    line = int(str(data.place("val", row)).split()[-1])
+    assert lines[line - 1].split("\t")[1].strip() == data.references("val")[row][0]
+
+    again = ParallelTextDataModule(write(tmp_path, "turned.tsv", "".join(lines[::-1])), **options)
+    assert {pair.source for pair in again._pairs["val"].pairs} == sources["val"], "the order decides nothing"
+    own = ParallelTextDataModule(path, val=path, **options)
+    assert len(own._pairs["train"].pairs) == 2000, "a split with a file of its own takes nothing of train"
+    with pytest.raises(ValueError, match="val_share"):
+        ParallelTextDataModule(path, val_share=1.0)

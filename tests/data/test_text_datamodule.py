@@ -305,3 +305,25 @@ def test_other_text_may_be_evaluated_with_the_same_tokenizer(
         trainer().test(Counter(), make(other), ckpt_path=path, weights_only=True)
     with pytest.raises(ValueError, match="trained with data"):
         trainer(max_steps=4).fit(Counter(), make(other, tokenizer=ByteTokenizer), ckpt_path=path, weights_only=True)
+
+
+def test_splits_may_have_files_of_their_own(folder: Path, make: Callable[..., TextDataModule]) -> None:
+    first, second, third = (str(folder / f"{i}.txt") for i in range(3))
+    whole = make(None, train=first, val=second, test=third)
+    sizes = {name: split["chars"] for name, split in whole.describe()["splits"].items()}
+    assert sizes == dict(zip(("train", "val", "test"), map(len, TEXTS), strict=True))
+    assert set(whole.tokenizer.to_dict()["alphabet"]) == set(TEXTS[0]), "the tokenizer learns from train alone"
+
+    divided = make(None, train=[first, second], val=third)
+    sizes = {name: split["chars"] for name, split in divided.describe()["splits"].items()}
+    length = len(TEXTS[0]) + len(TEXTS[1])
+    assert sizes == {"train": round(length * 0.75), "val": len(TEXTS[2]), "test": length - round(length * 0.75)}
+    digests = {make(None, train=a, val=b).describe()["digest"] for a, b in ((first, second), (second, first))}
+    assert len(digests | {make([first, second]).describe()["digest"]}) == 3
+
+    with pytest.raises(ValueError, match=r"data\.val .* beside data\.train"):
+        make(None, val=first)
+    with pytest.raises(ValueError, match="both given"):
+        make(first, train=second)
+    with pytest.raises(ValueError, match=r"2\.txt"):
+        make(None, train=[first] * 30, val=third, seq_len=1000).setup("fit")
