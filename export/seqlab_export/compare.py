@@ -5,7 +5,7 @@ B batch, T tokens given, R rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from math import ceil, prod
 
@@ -24,7 +24,13 @@ NUMBERS = 400
 the RMS error is mostly chance."""
 
 MOST_NUMBERS = 4096
-"""Of an output with more numbers so many are compared, so that golden files stay small."""
+"""Of outputs that are judged together, with more numbers, so many are compared, so that golden files stay small."""
+
+LEAST_NUMBERS = 256
+"""Of each output at least so many, where it has them."""
+
+LONGEST = 1024
+"""Positions that are read, where the model reads as many."""
 
 _GOLDEN_RATIO = 0.6180339887498949
 
@@ -52,6 +58,15 @@ def cases(longest: int | None, *, rows: int = ROWS, least: int = 0) -> Iterator[
             yield f"length {length}, padded", np.array([masks[row % len(masks)] for row in range(rows)])
 
 
+def long_cases(longest: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
+    """Name and pad mask (2, T) of a text of up to `LONGEST` positions, where that is longer than `cases`: far behind
+    the length of the capture, and mostly of training and windows. One row has no pads, one a third on its left.
+    """
+    length = LONGEST if longest is None else min(longest, LONGEST)
+    if length > 4 * traced_len(longest):
+        yield f"length {length}", np.array([[True] * length, [place >= length // 3 for place in range(length)]])
+
+
 def encoder_cases(info: GraphInfo, longest: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     """`cases` of an encoder. A source has a token at least: a decoder has nothing else to look at."""
     least = 1 if info.inputs[0].name == "source" else 0
@@ -62,16 +77,20 @@ def encoder_cases(info: GraphInfo, longest: int | None) -> Iterator[tuple[str, N
 
 
 def calls(form: str, pad_mask: NDArray[np.bool_], first_call: int) -> list[slice]:
-    """How tokens (R, T) are read: all in one call ("prefill"), in calls of half of them ("chunks") or of one ("step").
+    """How tokens (R, T) are read: all in one call ("prefill"), in calls of half of them ("chunks") or of one ("step"),
+    or in calls of an eighth, the last two tokens of each in calls of one ("long").
 
     The first call holds `first_call` real tokens of every row that has as many.
     """
     length = pad_mask.shape[1]
-    width = {"prefill": length, "chunks": max(length // 2, 1), "step": 1}[form]
+    width = {"prefill": length, "chunks": max(length // 2, 1), "step": 1, "long": max(length // 8, 4)}[form]
     real = pad_mask.cumsum(axis=1)
     missing = real < np.minimum(first_call, real[:, -1:])
     first = width if first_call == 1 else max(width, 1 + int(missing.sum(axis=1).max()))
     bounds = [0, *range(first, length, width), length]
+    if form == "long":
+        singles = [end - back for end in bounds[2:] for back in (1, 2)]
+        bounds = sorted({*bounds, *(place for place in singles if place > first)})
     return [slice(start, end) for start, end in pairwise(bounds)]
 
 
@@ -86,13 +105,31 @@ def groups(info: GraphInfo) -> dict[str, list[str]]:
     return {group: names for group, names in named.items() if names}
 
 
-def select(array: NDArray[np.generic], info: TensorInfo, pad_mask: NDArray[np.bool_]) -> NDArray[np.generic]:
+def numbers_of(output: TensorInfo, info: GraphInfo) -> int:
+    """How many numbers of an output of a graph are compared at most."""
+    together = next((names for names in groups(info).values() if output.name in names), [output.name])
+    return max(MOST_NUMBERS // len(together), LEAST_NUMBERS)
+
+
+def select_calls(
+    logits: Iterable[NDArray[np.generic]], pieces: Sequence[slice], info: GraphInfo, pad_mask: NDArray[np.bool_]
+) -> NDArray[np.generic]:
+    """`select` of the logits of each call, (R, T, V), a part of the numbers of each: they are never all in memory."""
+    most = MOST_NUMBERS // len(pieces)
+    parts = zip(logits, pieces, strict=True)
+    return np.concatenate([select(some, info.outputs[0], pad_mask[:, piece], most) for some, piece in parts])
+
+
+def select(
+    array: NDArray[np.generic], info: TensorInfo, pad_mask: NDArray[np.bool_], most: int = MOST_NUMBERS
+) -> NDArray[np.generic]:
     """What counts of an output that started from no state, in one row: real positions, spread-out numbers.
 
     Args:
         array: float; others are compared whole.
         info: its description, which says where its time dimension is.
         pad_mask: (B, T) bool, True = a real token.
+        most: how many numbers.
     """
     if not np.issubdtype(array.dtype, np.floating):
         return array
@@ -100,10 +137,10 @@ def select(array: NDArray[np.generic], info: TensorInfo, pad_mask: NDArray[np.bo
     if "C" in info.dims:  # where real tokens stand first, without gaps
         pad_mask = np.arange(array.shape[times[0]]) < pad_mask.sum(axis=1, keepdims=True)
     row = (np.moveaxis(array, times[0], 1)[pad_mask] if times else array).ravel()
-    if row.size <= MOST_NUMBERS:
+    if row.size <= most:
         return row
     # Multiples of the golden ratio modulo 1 leave no gap and, unlike equal steps, favour no column.
-    place = np.arange(MOST_NUMBERS) * _GOLDEN_RATIO % 1.0
+    place = np.arange(most) * _GOLDEN_RATIO % 1.0
     return row[(place * row.size).astype(np.int64)]
 
 

@@ -5,9 +5,11 @@ T length, F features, R rows, N new tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
+from dataclasses import replace
+from math import gcd
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,20 @@ from seqlab.attention.cache import with_capacity
 from seqlab.decoding import Sampling, generate
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.mixer import State
-from seqlab_export.compare import ROWS, Arrays, calls, cases, encoder_cases, groups, relative_errors, rms, select
+from seqlab_export.compare import (
+    ROWS,
+    Arrays,
+    calls,
+    cases,
+    encoder_cases,
+    groups,
+    long_cases,
+    numbers_of,
+    relative_errors,
+    rms,
+    select,
+    select_calls,
+)
 from seqlab_export.fake_quantized import FakeQuantized
 from seqlab_export.forms import SequenceForm, StepForm, forms_of, longest_input, num_tokens
 from seqlab_export.greedy import trace
@@ -32,8 +47,11 @@ from seqlab_export.precision import Precision, in_dtype
 PROMPT_LENGTHS = (1, 4)
 NEW_TOKENS = 12
 WHOLE_TOKENS = 32
-WHOLE_NUMBERS = 2**21
-"""As many logits at most, 16 MB, are kept whole."""
+WHOLE_NUMBERS = 2**17
+"""As many logits at most, 512 kB, are kept whole."""
+
+LIKELIEST = 64
+"""Of the logits that a greedy token is chosen from so many are kept."""
 
 _SEED = 20
 _SAME = 1e-9
@@ -45,12 +63,13 @@ Mode = AbstractContextManager[Any]
 def write_golden(model: Any, path: Path, precision: Precision = "fp32", capacity: int | None = None) -> None:
     """Writes, as .npz, of a decoder:
 
-    - `CASE/tokens` (R, T), for each of `compare.cases`;
+    - `CASE/tokens` (R, T), for each of `compare.cases` and `compare.long_cases`;
     - `CASE/OUTPUT`, what `compare.select` takes of each output of the float64 model;
     - `CASE/torch/GROUP`, the relative RMS error of this model in PyTorch, in this precision, for each of
       `compare.groups`: the largest of that of all tokens at once, of one by one, and of all at once with channels
       summed in a few other orders, which tells how far rounding alone leads;
-    - `greedy/prompt_ROW`, `greedy/tokens` (R, N) and `greedy/logits` (R, N, V), greedy text of the float64 model;
+    - `greedy/prompt_ROW` and `greedy/tokens` (R, N), greedy text of the float64 model, and of the `LIKELIEST` tokens at
+      each place the ids, `greedy/likeliest`, and `greedy/logits`;
     - where it reads a source, `CASE/source` and `greedy/source`, the name of the encoder's case whose inputs it reads;
     - `whole/inputs` (R, T), texts that the float64 model wrote by chance, `whole/logits` (R, T, V), all of its logits
       there, and `whole/source`;
@@ -72,7 +91,7 @@ def write_golden(model: Any, path: Path, precision: Precision = "fp32", capacity
         golden.add_decoder()
         golden.add_greedy()
     golden.add_whole()
-    np.savez(path, allow_pickle=False, **golden.arrays)
+    np.savez(path, allow_pickle=False, **{name: _narrowed(array) for name, array in golden.arrays.items()})
 
 
 class _Golden:
@@ -92,6 +111,7 @@ class _Golden:
         self.modes = [self.own] if precision in ("int8", "int4") else [self.own, *map(OtherOrder, range(_ORDERS))]
         self.arrays: dict[str, NDArray[np.generic]] = {}
         self.generator = np.random.default_rng(_SEED)
+        self.num_drawn = 0
         encoder = self.forms.get("encoder")
         self.masks = {} if encoder is None else dict(encoder_cases(encoder.info(), longest_input(model)))
 
@@ -99,7 +119,7 @@ class _Golden:
         form, reference = self.forms["encoder"], self.references["encoder"]
         info = form.info()
         for case, pad_mask in self.masks.items():
-            inputs = self._draw(info.inputs[0], pad_mask.shape)
+            inputs = self._draw(info.inputs[0], pad_mask)
             self.arrays[f"{case}/inputs"] = inputs
             expected = _encoded(reference, inputs, pad_mask, info, nullcontext())
             found = [_encoded(form, inputs, pad_mask, info, mode) for mode in self.modes]
@@ -109,19 +129,29 @@ class _Golden:
         form, reference = self.forms["model"], self.references["model"]
         info, model = form.info(), form.model
         for number, (case, pad_mask) in enumerate(cases(model.max_seq_len)):
-            tokens = self.generator.integers(model.vocab_size, size=pad_mask.shape, dtype=np.int64)
-            self.arrays[f"{case}/tokens"] = tokens
-            # The longest source is of the shortest target.
-            source = [*self.masks][-1 - number % len(self.masks)] if self.masks else None
-            if source is not None:
-                self.arrays[f"{case}/source"] = np.array(source)
-            starts = [self._start(some.model, source, len(tokens)) for some in (reference, form)]
+            tokens, starts = self._begin_case(number, case, pad_mask)
             expected = _outputs(reference, tokens, pad_mask, info, starts[0], nullcontext())
             stepped = _outputs(self.references["step"], tokens, pad_mask, info, starts[0], nullcontext())
             _check_step(stepped, expected, case)
             found = [_outputs(self.forms["step"], tokens, pad_mask, info, starts[1], self.own)]
             found += [_outputs(form, tokens, pad_mask, info, starts[1], mode) for mode in self.modes]
             self._judge(case, info, expected, found)
+        for number, (case, pad_mask) in enumerate(long_cases(model.max_seq_len)):
+            tokens, starts = self._begin_case(number, case, pad_mask)
+            expected = _long_outputs(self.references, tokens, pad_mask, info, starts[0], nullcontext(), at_once=True)
+            found = [_long_outputs(self.forms, tokens, pad_mask, info, starts[1], mode) for mode in self.modes[:2]]
+            self._judge(case, info, expected, found)
+
+    def _begin_case(self, number: int, case: str, pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], list[State]]:
+        """The tokens of a decoder's case, and the first states of the reference and the model."""
+        references, forms = self.references["model"].model, self.forms["model"].model
+        tokens = self._draw_tokens(forms.vocab_size, pad_mask)
+        self.arrays[f"{case}/tokens"] = tokens
+        # The longest source is of the shortest target.
+        source = [*self.masks][-1 - number % len(self.masks)] if self.masks else None
+        if source is not None:
+            self.arrays[f"{case}/source"] = np.array(source)
+        return tokens, [self._start(model, source, len(tokens)) for model in (references, forms)]
 
     def add_greedy(self) -> None:
         model = self.references["model"].model
@@ -137,7 +167,12 @@ class _Golden:
         num_tokens = min(NEW_TOKENS, longest - max(map(len, prompts)) + 1)
         decoder = TorchDecoder(model, self._start(model, source, len(prompts)))
         greedy = trace(decoder, [prompt.tolist() for prompt in prompts], num_tokens)
-        self.arrays |= {"greedy/tokens": greedy.tokens, "greedy/logits": greedy.logits}
+        likeliest = np.argsort(-greedy.logits, axis=-1, kind="stable")[..., :LIKELIEST]
+        self.arrays |= {
+            "greedy/tokens": greedy.tokens,
+            "greedy/likeliest": likeliest,
+            "greedy/logits": np.take_along_axis(greedy.logits, likeliest, axis=-1),
+        }
 
     @torch.no_grad()
     def add_whole(self) -> None:
@@ -149,12 +184,14 @@ class _Golden:
             )
         else:
             model = self.references["model"].model
-            length = min(WHOLE_TOKENS, WHOLE_NUMBERS // (ROWS * model.vocab_size), model.max_seq_len or WHOLE_TOKENS)
+            places = max(WHOLE_NUMBERS // model.vocab_size, 1)
+            length = min(WHOLE_TOKENS, places, model.max_seq_len or WHOLE_TOKENS)
+            rows = min(ROWS, places // length)
             source = next(iter(self.masks), None)
             if source is not None:
                 self.arrays["whole/source"] = np.array(source)
-            state = self._start(model, source, ROWS)
-            prompts = self.generator.integers(model.vocab_size, size=(ROWS, 1), dtype=np.int64)
+            state = self._start(model, source, rows)
+            prompts = self.generator.integers(model.vocab_size, size=(rows, 1), dtype=np.int64)
             inputs = prompts
             if length > 1:
                 written = generate(
@@ -166,7 +203,8 @@ class _Golden:
                 inputs = np.hstack([prompts, np.array(written, dtype=np.int64)])
             tokens = torch.from_numpy(inputs)
             logits, _ = self.references["model"](tokens, torch.ones_like(tokens, dtype=torch.bool), state)
-        self.arrays |= {"whole/inputs": inputs, "whole/logits": logits.numpy()}
+        rows = max(WHOLE_NUMBERS // logits[0].numel(), 1)
+        self.arrays |= {"whole/inputs": inputs[:rows], "whole/logits": logits[:rows].numpy()}
 
     def _judge(self, case: str, info: GraphInfo, expected: Arrays, found: list[Arrays]) -> None:
         self.arrays |= {f"{case}/{name}": values for name, values in expected.items()}
@@ -184,11 +222,28 @@ class _Golden:
             state = model.begin(inputs, torch.from_numpy(self.masks[source][:rows]))
         return state if self.capacity is None else with_capacity(state, self.capacity)
 
-    def _draw(self, info: TensorInfo, shape: tuple[int, ...]) -> NDArray[np.generic]:
+    def _draw(self, info: TensorInfo, pad_mask: NDArray[np.bool_]) -> NDArray[np.generic]:
         """Inputs: tokens (R, T), or features (R, T, F)."""
         if info.dtype == "int64":
-            return self.generator.integers(num_tokens(self.forms["encoder"].model), size=shape, dtype=np.int64)
-        return self.generator.standard_normal((*shape, int(info.dims[2])), dtype=np.float32)
+            return self._draw_tokens(num_tokens(self.forms["encoder"].model), pad_mask)
+        return self.generator.standard_normal((*pad_mask.shape, int(info.dims[2])), dtype=np.float32)
+
+    def _draw_tokens(self, vocab_size: int, pad_mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Tokens (R, T), 0 at pads. All draws together go through the vocabulary in even strides, from the last id on,
+        so that every id is read, or at least some in every part."""
+        stride = next(k for k in range(max(int(vocab_size * 0.618), 1), 2 * vocab_size) if gcd(k, vocab_size) == 1)
+        count = int(pad_mask.sum())
+        drawn = (vocab_size - 1 + stride * np.arange(self.num_drawn, self.num_drawn + count)) % vocab_size
+        self.num_drawn += count
+        tokens = np.zeros(pad_mask.shape, dtype=np.int64)
+        tokens[pad_mask] = self.generator.permutation(drawn)
+        return tokens
+
+
+def _narrowed(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Of half the bytes, which loses 3e-8 of a number: far less than any budget."""
+    narrow = {"float64": np.float32, "int64": np.int32}
+    return array.astype(narrow[array.dtype.name]) if array.ndim and array.dtype.name in narrow else array
 
 
 class OtherOrder(TorchFunctionMode):
@@ -261,8 +316,38 @@ def _outputs(
     return _selected([torch.cat(logits, dim=1), *new.values()], info, pad_mask)
 
 
+@torch.no_grad()
+def _long_outputs(
+    forms: Mapping[str, Any],
+    tokens: NDArray[np.int64],
+    pad_mask: NDArray[np.bool_],
+    info: GraphInfo,
+    state: State,
+    mode: Mode,
+    at_once: bool = False,
+) -> Arrays:
+    """The same of a long text, read in the calls of "long", or at once."""
+    pieces = calls("long", pad_mask, forms["model"].model.first_call)
+    new: State = {}
+
+    def read() -> Iterator[NDArray[np.generic]]:
+        nonlocal new
+        for piece in pieces:
+            form = forms["step" if piece.stop - piece.start == 1 else "model"]
+            some, new = form(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state | new)
+            yield some.numpy()
+
+    with mode:
+        if at_once:
+            some, new = forms["model"](torch.from_numpy(tokens), torch.from_numpy(pad_mask), state)
+            logits = select_calls((some[:, piece].numpy() for piece in pieces), pieces, info, pad_mask)
+        else:
+            logits = select_calls(read(), pieces, info, pad_mask)
+    return {"logits": logits, **_selected(new.values(), replace(info, outputs=info.outputs[1:]), pad_mask)}
+
+
 def _selected(tensors: Iterable[Tensor], info: GraphInfo, pad_mask: NDArray[np.bool_]) -> Arrays:
     return {
-        output.name: select(tensor.numpy(), output, pad_mask)
+        output.name: select(tensor.numpy(), output, pad_mask, numbers_of(output, info))
         for output, tensor in zip(info.outputs, tensors, strict=True)
     }

@@ -20,7 +20,7 @@ from seqlab_export.bundle import ParityError
 from seqlab_export.bundle_model import BundleModel
 from seqlab_export.manifest import load_manifest
 from seqlab_export.precision import Precision
-from seqlab_export.prove import BATCH_SIZES, Proof, Runtime
+from seqlab_export.prove import Proof, Runtime
 from seqlab_export.report import Check, share
 from seqlab_export.runner import open_bundle
 from seqlab_export.sessions import Provider
@@ -128,7 +128,7 @@ def _torch(folder: Path, model: Any | None, precision: Precision, *, compiled: C
     if model is None:
         raise NotRunError("the run that this bundle is of is not in the tracking store")
     # Each new shape may be compiled anew, which takes seconds: one batch size will do.
-    options: dict[str, Any] = {"batch_sizes": BATCH_SIZES[-1:], "forms": ("prefill", "step")} if compiled else {}
+    options: dict[str, Any] = {"batch_sizes": (5,), "forms": ("prefill", "step")} if compiled else {}
     capacity = load_manifest(folder).capacity
     return _measured(folder, TorchRuntime(model, precision, capacity=capacity, compiled=compiled), **options)
 

@@ -12,14 +12,27 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seqlab_export.compare import Arrays, calls, cases, encoder_cases, groups, limit, relative_errors, rms, select
+from seqlab_export.compare import (
+    Arrays,
+    calls,
+    cases,
+    encoder_cases,
+    groups,
+    limit,
+    long_cases,
+    numbers_of,
+    relative_errors,
+    rms,
+    select,
+    select_calls,
+)
 from seqlab_export.greedy import GreedyTrace, compare, trace
 from seqlab_export.manifest import BundleError, GraphInfo, Manifest
 from seqlab_export.report import Check
 
-BATCH_SIZES = (1, 2, 5)
+BATCH_SIZES = (1, 2, 9)
 
-FORMS = ("prefill", "chunks", "step")
+FORMS = ("prefill", "chunks", "step", "long")
 """How tokens are read; see `compare.calls`."""
 
 
@@ -67,20 +80,27 @@ class Proof:
                 cell = f"batch {batch_size}, {case.removeprefix('encoder/')}"
                 yield from self._cell("encoder", cell, self.manifest.encoder, case, pad_mask, batch_size)
         if self.manifest.model is not None:
-            for form, batch_size in product(self.forms, self.batch_sizes):
+            for form, batch_size in product([form for form in self.forms if form != "long"], self.batch_sizes):
                 for case, pad_mask in cases(self.manifest.max_seq_len):
                     cell = f"batch {batch_size}, {case}"
                     yield from self._cell(form, cell, self.manifest.model, case, pad_mask, batch_size)
+            if "long" in self.forms:
+                for case, pad_mask in long_cases(self.manifest.max_seq_len):
+                    yield from self._cell("long", case, self.manifest.model, case, pad_mask, len(pad_mask))
 
     def greedy(self) -> Iterator[Check]:
         """One check for each prompt."""
         tokens = self._array("greedy/tokens", None, None).astype(np.int64)
-        logits = self._array("greedy/logits", *tokens.shape, self.manifest.vocab_size).astype(np.float64)
+        likeliest = self._array("greedy/likeliest", *tokens.shape, None)
+        logits = self._array("greedy/logits", *likeliest.shape).astype(np.float64)
+        known = likeliest.min() >= 0 and likeliest.max() < (self.manifest.vocab_size or 0)
+        if likeliest.shape[2] < 2 or not known:
+            raise BundleError("greedy/likeliest of the golden file holds no two tokens of the vocabulary")
         expected = GreedyTrace(tokens, logits)
         prompts = [self._array(f"greedy/prompt_{row}", None).tolist() for row in range(len(tokens))]
         decoder: Any = self._started("greedy", slice(len(prompts)))
         actual = trace(decoder, prompts, tokens.shape[1])
-        for row, (ok, note) in enumerate(compare(actual, expected)):
+        for row, (ok, note) in enumerate(compare(actual, expected, likeliest)):
             yield Check(kind="greedy", subject=f"prompt {row}", ok=ok, note=note)
 
     def distribution(self) -> dict[str, float]:
@@ -119,7 +139,10 @@ class Proof:
                 for first in range(0, len(pad_mask), batch_size)
             ]
             found = {output.name: np.concatenate([batch[output.name] for batch in batches]) for output in graph.outputs}
-            actual = {output.name: select(found[output.name], output, pad_mask) for output in graph.outputs}
+            taken = [output for output in graph.outputs if kind != "long" or output.name != "logits"]
+            actual = found | {
+                output.name: select(found[output.name], output, pad_mask, numbers_of(output, graph)) for output in taken
+            }
         except Exception as failure:
             yield Check(kind=kind, subject=cell, ok=False, note=f"the runtime failed: {failure}")
             return
@@ -130,16 +153,28 @@ class Proof:
         return self.runtime.encode(self._array(f"{case}/inputs", *pad_mask.shape)[rows], pad_mask[rows])
 
     def _decode(self, kind: str, case: str, pad_mask: NDArray[np.bool_], rows: slice) -> Arrays:
-        """The outputs after reading these rows of a case's tokens, in one of `FORMS`, by name."""
+        """The outputs after reading these rows of a case's tokens, in one of `FORMS`, by name; of "long" of the logits
+        what `select_calls` takes."""
         tokens = self._array(f"{case}/tokens", *pad_mask.shape).astype(np.int64)[rows]
         runtime = self._started(case, rows)
         state: Mapping[str, Any] = runtime.init_state(len(tokens))
-        logits = []
-        for piece in calls(kind, pad_mask, self.manifest.first_call):
-            graph: Literal["model", "step"] = "step" if kind == "step" and piece.stop - piece.start == 1 else "model"
-            some, state = runtime.read(graph, tokens[:, piece], pad_mask[rows, piece], state)
-            logits.append(some)
-        return {"logits": np.concatenate(logits, axis=1)} | {f"new_{name}": entry for name, entry in state.items()}
+        pieces = calls(kind, pad_mask, self.manifest.first_call)
+
+        def read() -> Iterator[NDArray[np.floating]]:
+            nonlocal state
+            for piece in pieces:
+                steps = kind in ("step", "long") and piece.stop - piece.start == 1
+                logits, state = runtime.read(
+                    "step" if steps else "model", tokens[:, piece], pad_mask[rows, piece], state
+                )
+                yield logits
+
+        if kind == "long":
+            assert self.manifest.model is not None
+            logits = select_calls(read(), pieces, self.manifest.model, pad_mask[rows])
+        else:
+            logits = np.concatenate([*read()], axis=1)
+        return {"logits": logits} | {f"new_{name}": entry for name, entry in state.items()}
 
     def _started(self, case: str, rows: slice) -> Runtime:
         """The decoder that has read these rows of the source of a case, where it reads one."""

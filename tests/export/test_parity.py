@@ -75,7 +75,7 @@ def check_report(exported: Exported) -> None:
     assert exported.report.ok
     cells = {(check.kind, check.subject) for check in exported.report.checks}
     for kind in ("prefill", "chunks", "step"):
-        for batch_size in (1, 2, 5):
+        for batch_size in (1, 2, 9):
             for length in (1, 2, 16, 17, 64):
                 for padding in ["", ", padded"] if length > 1 else [""]:
                     for group in ("logits", "state", "counters"):

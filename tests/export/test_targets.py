@@ -14,7 +14,8 @@ import onnx
 import pytest
 from onnxscript import ir
 
-from export.test_defects import edited, failed, start_one_later, with_attribute
+from export.planted import edit_graph, failed
+from export.test_defects import start_one_later, with_attribute
 from export.toys import TOKENIZER, Shared, toy
 from seqlab.attention import (
     Attention,
@@ -137,7 +138,8 @@ def test_pytorch_runs_with_the_same_cache(fused: Callable[[], Bundle]) -> None:
 )
 def test_a_defect_of_fused_attention_is_found(defect: Any, fused: Callable[[], Bundle], tmp_path: Path) -> None:
     folder = Path(shutil.copytree(fused().folder, tmp_path / "bundle"))
-    assert "step" in failed(edited(folder, "step.onnx", defect))
+    edit_graph(folder, "step.onnx", defect)
+    assert "step" in failed(folder)
 
 
 slow = pytest.mark.slow

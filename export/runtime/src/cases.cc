@@ -12,8 +12,10 @@
 namespace seqlab {
 namespace {
 
-// Of an output with more numbers so many are compared.
-constexpr size_t kMostNumbers = 4096;
+// Of each output at least so many numbers are compared, where it has them.
+constexpr size_t kLeastNumbers = 256;
+// Positions that are read, where the model reads as many.
+constexpr int64_t kLongest = 1024;
 // Of each position of an encoder's outputs so many are compared at least.
 constexpr int64_t kEncoderNumbers = 400;
 constexpr double kGoldenRatio = 0.6180339887498949;
@@ -75,6 +77,14 @@ std::vector<Case> Cases(std::optional<int64_t> longest, int64_t rows, int64_t le
   return cases;
 }
 
+std::vector<Case> LongCases(std::optional<int64_t> longest) {
+  const int64_t length = std::min(longest.value_or(kLongest), kLongest);
+  if (length <= 4 * TracedLength(longest)) return {};
+  Case some{Join("length ", length), length, std::vector<uint8_t>(static_cast<size_t>(2 * length), 1)};
+  std::fill_n(some.mask.begin() + length, length / 3, uint8_t{0});
+  return {some};
+}
+
 std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> longest) {
   int64_t numbers = kEncoderNumbers;
   for (const TensorInfo& output : info.outputs) {
@@ -88,7 +98,10 @@ std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> lon
 
 std::vector<std::pair<int64_t, int64_t>> Calls(const std::string& form, const Case& some, int64_t first_call) {
   const int64_t length = some.length;
-  const int64_t width = form == "prefill" ? length : form == "chunks" ? std::max<int64_t>(length / 2, 1) : 1;
+  const int64_t width = form == "prefill"  ? length
+                        : form == "chunks" ? std::max<int64_t>(length / 2, 1)
+                        : form == "long"   ? std::max<int64_t>(length / 8, 4)
+                                           : 1;
   int64_t first = width;
   for (int64_t row = 0; first_call > 1 && row < some.rows(); ++row) {
     const auto begin = some.mask.begin() + row * length;
@@ -97,13 +110,17 @@ std::vector<std::pair<int64_t, int64_t>> Calls(const std::string& form, const Ca
     while (needed < length && real < wanted) real += begin[needed++];
     first = std::max({first, needed, int64_t{1}});
   }
-  std::vector<std::pair<int64_t, int64_t>> calls;
-  int64_t start = 0;
-  for (int64_t end = first; end < length; end += width) {
-    calls.emplace_back(start, end);
-    start = end;
+  std::set<int64_t> bounds = {0, length};
+  for (int64_t end = first; end < length; end += width) bounds.insert(end);
+  if (form == "long") {
+    for (const int64_t end : std::set<int64_t>(std::next(bounds.begin(), 2), bounds.end())) {
+      for (const int64_t place : {end - 1, end - 2}) {
+        if (place > first) bounds.insert(place);
+      }
+    }
   }
-  calls.emplace_back(start, length);
+  std::vector<std::pair<int64_t, int64_t>> calls;
+  for (auto end = std::next(bounds.begin()); end != bounds.end(); ++end) calls.emplace_back(*std::prev(end), *end);
   return calls;
 }
 
@@ -134,7 +151,9 @@ Numbers Concatenated(const std::vector<Numbers>& parts, size_t axis) {
   return whole;
 }
 
-std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, const Case& some) {
+size_t NumbersOfEach(size_t outputs) { return std::max(kMostNumbers / std::max<size_t>(outputs, 1), kLeastNumbers); }
+
+std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, const Case& some, size_t most) {
   if (!info.IsFloat()) return numbers.values;
   int64_t axis = -1;
   for (const char* time : {"T", "S+T", "M", "C"}) axis = std::max(axis, info.Axis(time));
@@ -155,10 +174,10 @@ std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, con
       }
     }
   }
-  if (row.size() <= kMostNumbers) return row;
+  if (row.size() <= most) return row;
   // Multiples of the golden ratio modulo 1 leave no gap and, unlike equal steps, favour no column.
   std::vector<double> spread;
-  for (size_t place = 0; place < kMostNumbers; ++place) {
+  for (size_t place = 0; place < most; ++place) {
     const double share = std::fmod(static_cast<double>(place) * kGoldenRatio, 1.0);
     spread.push_back(row[static_cast<size_t>(share * static_cast<double>(row.size()))]);
   }

@@ -28,11 +28,15 @@ struct Case {
 // all but `least` tokens, all but the last one, and not at all, in turns.
 std::vector<Case> Cases(std::optional<int64_t> longest, int64_t rows = kCaseRows, int64_t least = 0);
 
+// A text of up to 1,024 positions, where that is longer than `Cases`: a row without pads, one with a third on its left.
+std::vector<Case> LongCases(std::optional<int64_t> longest);
+
 // Those of an encoder. A source has a token at least. There are rows for 400 numbers of a position.
 std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> longest);
 
-// Where calls begin and end: one for all tokens ("prefill"), for each half ("chunks") or for each token ("step"). The
-// first holds `first_call` real tokens of every row that has as many.
+// Where calls begin and end: one for all tokens ("prefill"), for each half ("chunks") or for each token ("step"), or for
+// each eighth, with one for each of its last two tokens ("long"). The first holds `first_call` real tokens of every row
+// that has as many.
 std::vector<std::pair<int64_t, int64_t>> Calls(const std::string& form, const Case& some, int64_t first_call);
 
 // Outputs whose errors are judged together: "logits", "state" (floating-point entries) or "counters".
@@ -52,8 +56,14 @@ struct Numbers {
 // One after the other along an axis.
 Numbers Concatenated(const std::vector<Numbers>& parts, size_t axis);
 
-// What counts of an output, in one row: real positions, spread-out numbers. What is no float is taken whole.
-std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, const Case& some);
+// Of outputs that are judged together so many numbers are compared.
+inline constexpr size_t kMostNumbers = 4096;
+
+// How many numbers of each of so many outputs that are judged together are compared at most.
+size_t NumbersOfEach(size_t outputs);
+
+// What counts of an output, in one row: real positions, `most` spread-out numbers. What is no float is taken whole.
+std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, const Case& some, size_t most);
 
 // Root mean square.
 double Rms(const std::vector<double>& values);

@@ -17,7 +17,7 @@
 namespace seqlab {
 namespace {
 
-constexpr int64_t kBatchSizes[] = {1, 2, 5};
+constexpr int64_t kBatchSizes[] = {1, 2, 9};
 
 std::string Scientific(double number) {
   char text[32];
@@ -37,7 +37,7 @@ std::string Shown(const Dim& dim) {
 }
 
 // Numbers of a golden file or of a graph, read for some rows of a case: one for each output.
-using Read = std::function<std::vector<Numbers>(int64_t first, int64_t count)>;
+using ReadRows = std::function<std::vector<Numbers>(int64_t first, int64_t count)>;
 
 class Proof {
  public:
@@ -76,12 +76,25 @@ class Proof {
     }
   }
 
+  void CheckLong() {
+    const GraphInfo& info = bundle_.model->info();
+    for (const Case& some : LongCases(bundle_.manifest.max_seq_len)) {
+      CheckSelected("long", some.name, info, some.name, [&] { return DecodeLong(some); });
+    }
+  }
+
   // Greedy text should be the reference's, or first differ where its two best logits are closer than twice the error of
   // the logits there.
   void CheckGreedy() {
     const NpyArray& tokens = golden_.At("greedy/tokens", {kAny, kAny});
     const int64_t num_rows = tokens.dims[0], length = tokens.dims[1], vocab_size = *bundle_.manifest.vocab_size;
-    const NpyArray& logits = golden_.At("greedy/logits", {num_rows, length, vocab_size});
+    const NpyArray& likeliest = golden_.At("greedy/likeliest", {num_rows, length, kAny});
+    const int64_t kept = likeliest.dims[2];
+    const NpyArray& logits = golden_.At("greedy/logits", {num_rows, length, kept});
+    const auto [least, most] = std::minmax_element(likeliest.values.begin(), likeliest.values.end());
+    if (kept < 2 || *least < 0 || *most >= static_cast<double>(vocab_size)) {
+      Refuse("greedy/likeliest of the golden file holds no two tokens of the vocabulary");
+    }
     std::vector<Ids> prompts;
     for (int64_t row = 0; row < num_rows; ++row) {
       const std::vector<double>& prompt = golden_.At(Join("greedy/prompt_", row), {kAny}).values;
@@ -105,13 +118,14 @@ class Proof {
       int64_t step = 0;
       while (step < length && found[row][step] == static_cast<int64_t>(tokens.values[row * length + step])) ++step;
       if (step < length) {
-        const auto begin = logits.values.begin() + (row * length + step) * vocab_size;
-        std::vector<double> reference(begin, begin + vocab_size), ours = Row(steps[step], row);
+        const size_t begin = static_cast<size_t>((row * length + step) * kept);
+        const double* reference = logits.values.data() + begin;
+        const std::vector<double> ours = Row(steps[step], row);
         double largest = 0.0;
-        for (int64_t token = 0; token < vocab_size; ++token) {
-          largest = std::max(largest, std::abs(ours[token] - reference[token]));
+        for (int64_t place = 0; place < kept; ++place) {
+          const auto token = static_cast<size_t>(likeliest.values[begin + place]);
+          largest = std::max(largest, std::abs(ours[token] - reference[place]));
         }
-        std::partial_sort(reference.begin(), reference.begin() + 2, reference.end(), std::greater<>());
         const double margin = reference[0] - reference[1];
         check.ok = margin < 2 * largest;
         check.note = Join("differs from token ", step, " on, where the float64 margin is ", Scientific(margin),
@@ -216,39 +230,95 @@ class Proof {
     decoder.Start(count);
     std::vector<Numbers> logits;
     for (const auto& [start, end] : Calls(form, some, bundle_.manifest.first_call)) {
-      Rows rows{count, end - start, {}, Columns(some, first, count, start, end)};
-      for (int64_t row = first; row < first + count; ++row) {
-        const auto begin = golden.values.begin() + row * some.length;
-        rows.tokens.insert(rows.tokens.end(), begin + start, begin + end);
-      }
       const bool steps = form == "step" && end - start == 1;
-      logits.push_back(NumbersOf(decoder.Run(steps ? *bundle_.step : *bundle_.model, rows)));
+      logits.push_back(Read(decoder, steps, golden, some, first, count, start, end));
     }
     std::vector<Numbers> outputs;
     for (const TensorInfo& output : bundle_.model->info().outputs) {
-      outputs.push_back(output.name == "logits" ? Concatenated(logits, 1)
-                                                : NumbersOf(decoder.State(output.name.substr(sizeof("new_state_") - 1))));
+      outputs.push_back(output.name == "logits" ? Concatenated(logits, 1) : StateOf(decoder, output));
     }
     return outputs;
   }
 
+  // What counts of each output after reading a long text. Of the logits of each call a part is taken: they are many.
+  std::vector<std::vector<double>> DecodeLong(const Case& some) {
+    const NpyArray& golden = golden_.At(some.name + "/tokens", {some.rows(), some.length});
+    Decoder decoder(bundle_);
+    StartFrom(decoder, some.name, 0, some.rows());
+    decoder.Start(some.rows());
+    const GraphInfo& info = bundle_.model->info();
+    const auto calls = Calls("long", some, bundle_.manifest.first_call);
+    std::vector<double> logits;
+    for (const auto& [start, end] : calls) {
+      const Case part{"", end - start, Columns(some, 0, some.rows(), start, end)};
+      const Numbers found = Read(decoder, end - start == 1, golden, some, 0, some.rows(), start, end);
+      const std::vector<double> taken = Selected(found, LogitsOf(info), part, kMostNumbers / calls.size());
+      logits.insert(logits.end(), taken.begin(), taken.end());
+    }
+    std::vector<std::vector<double>> selected(info.outputs.size());
+    for (size_t place = 0; place < info.outputs.size(); ++place) {
+      const TensorInfo& output = info.outputs[place];
+      selected[place] = output.name == "logits" ? logits : Selected(StateOf(decoder, output), output, some, Most(info, place));
+    }
+    return selected;
+  }
+
+  // The logits of these rows and columns of a case's tokens.
+  Numbers Read(Decoder& decoder, bool steps, const NpyArray& golden, const Case& some, int64_t first, int64_t count,
+               int64_t start, int64_t end) {
+    Rows rows{count, end - start, {}, Columns(some, first, count, start, end)};
+    for (int64_t row = first; row < first + count; ++row) {
+      const auto begin = golden.values.begin() + row * some.length;
+      rows.tokens.insert(rows.tokens.end(), begin + start, begin + end);
+    }
+    return NumbersOf(decoder.Run(steps ? *bundle_.step : *bundle_.model, rows));
+  }
+
+  Numbers StateOf(const Decoder& decoder, const TensorInfo& output) {
+    return NumbersOf(decoder.State(output.name.substr(sizeof("new_state_") - 1)));
+  }
+
+  static const TensorInfo& LogitsOf(const GraphInfo& info) {
+    return *std::find_if(info.outputs.begin(), info.outputs.end(),
+                         [](const TensorInfo& output) { return output.name == "logits"; });
+  }
+
+  // How many numbers of an output are compared.
+  static size_t Most(const GraphInfo& info, size_t output) {
+    for (const Group& group : Groups(info)) {
+      if (std::count(group.outputs.begin(), group.outputs.end(), output) > 0) return NumbersOfEach(group.outputs.size());
+    }
+    return NumbersOfEach(1);
+  }
+
   // One check for each group of outputs of a cell: a case, read so many rows at a time.
   void CheckValues(const std::string& kind, const std::string& cell, const GraphInfo& info, const Case& some,
-                   int64_t batch, const Read& read) {
-    try {
+                   int64_t batch, const ReadRows& read) {
+    CheckSelected(kind, cell, info, some.name, [&] {
       std::vector<std::vector<Numbers>> parts(info.outputs.size());
       for (int64_t first = 0; first < some.rows(); first += batch) {
-        std::vector<Numbers> found = read(first, batch);
+        std::vector<Numbers> found = read(first, std::min(batch, some.rows() - first));
         for (size_t place = 0; place < found.size(); ++place) parts[place].push_back(std::move(found[place]));
       }
+      std::vector<std::vector<double>> selected;
+      for (size_t place = 0; place < parts.size(); ++place) {
+        selected.push_back(Selected(Concatenated(parts[place], 0), info.outputs[place], some, Most(info, place)));
+      }
+      return selected;
+    });
+  }
+
+  // The same of what `read` takes of each output, in a case of this name.
+  void CheckSelected(const std::string& kind, const std::string& cell, const GraphInfo& info, const std::string& name,
+                     const std::function<std::vector<std::vector<double>>()>& read) {
+    try {
+      const std::vector<std::vector<double>> actual = read();
       for (const Group& group : Groups(info)) {
         std::vector<double> errors;
         for (const size_t place : group.outputs) {
-          const TensorInfo& output = info.outputs[place];
-          const std::vector<double> actual = Selected(Concatenated(parts[place], 0), output, some);
-          AddErrors(actual, golden_.At(some.name + "/" + output.name).values, errors);
+          AddErrors(actual[place], golden_.At(name + "/" + info.outputs[place].name).values, errors);
         }
-        Judge(kind, cell + ", " + group.name, errors, golden_.At(some.name + "/torch/" + group.name).values.at(0));
+        Judge(kind, cell + ", " + group.name, errors, golden_.At(name + "/torch/" + group.name).values.at(0));
       }
     } catch (const std::exception& error) {
       report_.checks.push_back({kind, cell, false, error.what()});
@@ -301,6 +371,7 @@ Result<Report> Verify(const std::string& folder, const OpenOptions& options) {
     if (bundle.encoder != nullptr) proof.CheckEncoder();
     if (bundle.model != nullptr) {
       for (const char* form : {"prefill", "chunks", "step"}) proof.CheckDecoder(form);
+      proof.CheckLong();
       if (report.ok()) proof.CheckGreedy();
     }
     if (report.ok()) proof.MeasureDivergence();

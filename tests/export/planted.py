@@ -1,0 +1,140 @@
+"""Defects planted in copies of good bundles, with hashes made right again, and what both runtimes say of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import onnx
+from onnx import ModelProto, NodeProto, helper
+
+from runtime.programs import run
+from seqlab_export.manifest import hash_files, load_manifest
+from seqlab_export.verify import verify_bundle
+
+Edit = Callable[[ModelProto], None]
+
+
+def reseal(folder: Path) -> None:
+    """Makes the hashes those of the files."""
+    replace(load_manifest(folder), files=hash_files(folder)).save(folder)
+
+
+def edit_graph(folder: Path, file: str, edit: Edit) -> None:
+    model = onnx.load(folder / file, load_external_data=False)
+    before = model.SerializeToString()
+    edit(model)
+    assert model.SerializeToString() != before
+    (folder / file).write_bytes(model.SerializeToString())
+    reseal(folder)
+
+
+def failed(folder: Path) -> set[str]:
+    """The kinds of checks that `seqlab verify` says failed."""
+    report = verify_bundle(folder)
+    assert report.ok == (not report.failures)
+    return {check.kind for check in report.failures}
+
+
+def failed_in_cpp(folder: Path) -> set[str]:
+    """The same of `seqlab-run verify`."""
+    done = run("verify", folder, "--json")
+    report = json.loads(done.stdout)
+    assert done.returncode == (0 if report["ok"] else 1), done
+    return {check["kind"] for check in report["checks"] if not check["ok"]}
+
+
+def read_in_place_of(model: ModelProto, name: str, nodes: list[NodeProto], new_name: str) -> None:
+    """Whatever reads `name` reads `new_name`, which `nodes` compute from it."""
+    for node in model.graph.node:
+        for k, value in enumerate(node.input):
+            if value == name:
+                node.input[k] = new_name
+    for node in reversed(nodes):
+        model.graph.node.insert(0, node)
+
+
+def written_in_place_of(model: ModelProto, name: str, nodes: list[NodeProto], old_name: str) -> None:
+    """The output `name` is what `nodes` make of what it was, `old_name`."""
+    for node in model.graph.node:
+        for values in (node.input, node.output):
+            values[:] = [old_name if value == name else value for value in values]
+    model.graph.node.extend(nodes)
+
+
+def constants(model: ModelProto, **values: int | float | list[int]) -> None:
+    """Adds initializers of these names, int64 or float32."""
+    for name, value in values.items():
+        kind = onnx.TensorProto.FLOAT if isinstance(value, float) else onnx.TensorProto.INT64
+        dims = [len(value)] if isinstance(value, list) else []
+        numbers = value if isinstance(value, list) else [value]
+        model.graph.initializer.append(helper.make_tensor(name, kind, dims, numbers))
+
+
+def shift_positions_from_64(model: ModelProto) -> None:
+    constants(model, first_wrong=64)
+    nodes = [
+        helper.make_node("GreaterOrEqual", ["state_position", "first_wrong"], ["is_wrong"]),
+        helper.make_node("Cast", ["is_wrong"], ["shift"], to=onnx.TensorProto.INT64),
+        helper.make_node("Add", ["state_position", "shift"], ["shifted"]),
+    ]
+    read_in_place_of(model, "state_position", nodes, "shifted")
+
+
+def clamp_positions_at_300(model: ModelProto) -> None:
+    constants(model, highest=300)
+    read_in_place_of(
+        model, "state_position", [helper.make_node("Min", ["state_position", "highest"], ["clamped"])], "clamped"
+    )
+
+
+def stale_cache_past_300(model: ModelProto) -> None:
+    """Each key behind place 300 is that of place 300."""
+    constants(model, highest=300, zero=0, one=1)
+    nodes = [
+        helper.make_node("Shape", ["state_0_k"], ["length"], start=2, end=3),
+        helper.make_node("Squeeze", ["length"], ["end"]),
+        helper.make_node("Range", ["zero", "end", "one"], ["places"]),
+        helper.make_node("Min", ["places", "highest"], ["stale_places"]),
+        helper.make_node("Gather", ["state_0_k", "stale_places"], ["stale"], axis=2),
+    ]
+    read_in_place_of(model, "state_0_k", nodes, "stale")
+
+
+def with_window(size: int) -> Edit:
+    """Of a graph whose window is 128."""
+
+    def edit(model: ModelProto) -> None:
+        constants(model, window=size)
+        for node in model.graph.node:
+            if node.op_type == "Less":
+                node.input[1] = "window"
+
+    edit.__name__ = f"window_of_{size}"
+    return edit
+
+
+def scale_rows_past_the_fifth(model: ModelProto) -> None:
+    constants(model, zero=0, one=1, fifth=5, as_column=[-1, 1, 1], half_more=1.5, same=1.0)
+    nodes = [
+        helper.make_node("Shape", ["right_logits"], ["num_rows"], start=0, end=1),
+        helper.make_node("Squeeze", ["num_rows"], ["row_end"]),
+        helper.make_node("Range", ["zero", "row_end", "one"], ["rows"]),
+        helper.make_node("GreaterOrEqual", ["rows", "fifth"], ["late"]),
+        helper.make_node("Where", ["late", "half_more", "same"], ["row_factors"]),
+        helper.make_node("Reshape", ["row_factors", "as_column"], ["factors"]),
+        helper.make_node("Mul", ["right_logits", "factors"], ["logits"]),
+    ]
+    written_in_place_of(model, "logits", nodes, "right_logits")
+
+
+def with_logits_times(factor: float) -> Edit:
+    def edit(model: ModelProto) -> None:
+        constants(model, factor=factor)
+        nodes = [helper.make_node("Mul", ["right_logits", "factor"], ["logits"])]
+        written_in_place_of(model, "logits", nodes, "right_logits")
+
+    edit.__name__ = f"logits_times_{factor}"
+    return edit

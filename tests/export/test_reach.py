@@ -1,0 +1,104 @@
+"""What the proof reads: far positions, many rows, every token. A defect that only shows there is refused by both."""
+
+from __future__ import annotations
+
+import shutil
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from export.planted import (
+    Edit,
+    clamp_positions_at_300,
+    edit_graph,
+    failed,
+    failed_in_cpp,
+    scale_rows_past_the_fifth,
+    shift_positions_from_64,
+    stale_cache_past_300,
+    with_logits_times,
+    with_window,
+)
+from export.toys import Export, Shared, toy
+from seqlab.attention import Attention, SlidingWindow
+from seqlab.positions import RoPE
+from seqlab_export.compare import calls, cases, long_cases
+from seqlab_export.golden import write_golden
+from seqlab_export.verify import verify_bundle
+
+
+@pytest.fixture(scope="module", name="far")
+def _far(export: Export) -> Path:
+    """A layer that attends to all, one to a window of 128."""
+    return export([Attention, partial(Attention, pattern=partial(SlidingWindow, 128))], RoPE).folder
+
+
+@pytest.fixture(name="copy")
+def _copy(far: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(far, tmp_path / "bundle"))
+
+
+@pytest.mark.parametrize("file", ["model.onnx", "step.onnx"])
+@pytest.mark.parametrize(
+    "edit",
+    [
+        shift_positions_from_64,
+        clamp_positions_at_300,
+        stale_cache_past_300,
+        with_window(127),
+        with_window(65),
+        with_window(2**20),
+    ],
+    ids=lambda edit: edit.__name__,
+)
+def test_a_defect_at_far_positions_is_found(file: str, edit: Edit, copy: Path) -> None:
+    edit_graph(copy, file, edit)
+    assert failed(copy) == {"long"}
+    if file == "model.onnx":
+        assert failed_in_cpp(copy) == {"long"}
+
+
+def test_a_defect_in_rows_past_the_fifth_is_found(copy: Path) -> None:
+    edit_graph(copy, "model.onnx", scale_rows_past_the_fifth)
+    assert failed(copy) == failed_in_cpp(copy) == {"prefill", "chunks"}
+
+
+@pytest.mark.parametrize(("name", "file"), [("attention", "model.onnx"), ("gru", "step.onnx")])
+def test_an_error_of_three_times_the_limit_is_found(name: str, file: str, shared: Shared, tmp_path: Path) -> None:
+    """So the limit cannot be loosened tenfold. The errors of a good bundle are under 5e-7."""
+    folder = Path(shutil.copytree(shared(name).folder, tmp_path / "bundle"))
+    edit_graph(folder, file, with_logits_times(1 + 1.5e-6))
+    expected = {"model.onnx": {"prefill", "chunks", "long"}, "step.onnx": {"step"}}[file]
+    report = verify_bundle(folder)
+    assert {check.kind for check in report.failures} >= expected <= failed_in_cpp(folder)
+    nearest = min(check.error / check.limit for check in report.failures if check.error and check.limit)
+    assert 1 < nearest < 5
+
+
+def test_long_texts_reach_the_models_limit_or_1024_positions() -> None:
+    assert [name for name, _ in long_cases(None)] == [name for name, _ in long_cases(5000)] == ["length 1024"]
+    assert [name for name, _ in long_cases(300)] == ["length 300"] and not [*long_cases(64)]
+    for longest in (70, 300, 1024):
+        [(_, pad_mask)] = long_cases(longest)
+        for first_call in (7, 200):
+            pieces = calls("long", pad_mask, first_call)
+            assert [piece.start for piece in pieces[1:]] == [piece.stop for piece in pieces[:-1]]
+            assert pieces[0].start == 0 and pieces[-1].stop == longest and len(pieces) <= 25
+            assert pad_mask[:, pieces[0]].sum(axis=1).min() >= min(first_call, pad_mask.sum(axis=1).min())
+            assert first_call > 7 or sum(piece.stop - piece.start == 1 for piece in pieces) >= 12
+
+
+@pytest.mark.parametrize("vocab_size", [11, 1000, 2500])
+def test_every_token_is_read(vocab_size: int, tmp_path: Path) -> None:
+    model = toy(Attention, RoPE, 1)
+    model.vocab_size = vocab_size
+    model.embedding = torch.nn.Embedding(vocab_size, 16)
+    write_golden(model.eval(), tmp_path / "golden.npz")
+    with np.load(tmp_path / "golden.npz") as golden:
+        masks = dict(cases(None)) | dict(long_cases(None))
+        read = [golden[f"{case}/tokens"][mask] for case, mask in masks.items()]
+    assert set(range(vocab_size)) == set(np.concatenate(read).tolist())
+    assert read[0].max() == vocab_size - 1
