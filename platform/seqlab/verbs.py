@@ -60,13 +60,13 @@ def configs(options: argparse.Namespace) -> int:
 
 def resume(options: argparse.Namespace) -> int:
     from seqlab.tracking.runs import find_run
-    from seqlab.training.config import check_trust
+    from seqlab.training.config import as_trained, check_trust
 
     run = find_run(options.target)
     check_trust(run.config, options.trust)
     if run.last_checkpoint is None:
         raise ValueError(f"run {run.name} has no checkpoint to continue from")
-    stored = f"--config={json.dumps(run.config)}"
+    stored = f"--config={json.dumps(as_trained(run.config))}"
     args = [stored, f"--ckpt_path={run.last_checkpoint}", *options.overrides]
     return lightning("fit", args, run_id=run.id)
 

@@ -359,10 +359,10 @@ POSITIONS = [
     _position_variant(
         "shaw-keys-only", partial(Shaw, max_distance=5, relative_values=False), NaiveShaw(5), "attention scores"
     ),
-    _position_variant("integer", partial(Integer, scaled=True), NaiveInteger(longest=MAX_SEQ_LEN)),
+    _position_variant("integer", partial(Integer, scaled=True, combine="add"), NaiveInteger(longest=MAX_SEQ_LEN)),
     _position_variant(
         "integer-concatenated",
-        partial(Integer, scaled=True, combine="concatenate"),
+        partial(Integer, scaled=True),
         NaiveInteger("concatenate", longest=MAX_SEQ_LEN),
     ),
     _position_variant("binary", Binary, NaiveBinary()),

@@ -11,7 +11,9 @@ from torch import Tensor
 
 from contracts.cases import D_MODEL, MAX_SEQ_LEN, POSITIONS, PositionCase
 from contracts.subjects import decoder_subject, randomized
-from seqlab.attention import Attention
+from seqlab.attention import Attention, Bidirectional
+from seqlab.models import Encoder
+from seqlab.nn import Block, LayerNorm, RMSNorm
 from seqlab.positions import CoPE, Integer, Learned, Randomized, RoPE, Shaw, T5Bias, XPos
 from tolerances import assert_close
 
@@ -38,6 +40,20 @@ def test_relative_encodings_tell_distances_only(case: PositionCase) -> None:
             assert_close(there, here, tolerance=1e-11)  # 1e2 radians are known to 1e2 eps only
     if not encoding.relative:
         assert not torch.allclose(told(0)[0], told(100)[0])
+
+
+@pytest.mark.parametrize("norm", [LayerNorm, RMSNorm])
+@pytest.mark.parametrize(
+    "case", [case for case in POSITIONS if case.name not in ("none", "integer")], ids=lambda case: case.name
+)
+def test_a_model_hears_what_it_is_told(case: PositionCase, norm: Any) -> None:
+    """Attention that reads both ways, after a norm: another order of the tokens gives other outputs. (`Integer`, added,
+    is what LayerNorm takes away.)"""
+    mixer = partial(Attention, num_heads=2, pattern=Bidirectional)
+    options: Any = {"d_model": D_MODEL, "num_layers": 1, "mixer": mixer, "positions": case.factory}
+    model = randomized(Encoder(5, MAX_SEQ_LEN, **options, block=partial(Block, norm=norm)))
+    tokens, swapped = torch.tensor([[1, 2, 3, 4]]), [1, 0, 2, 3]
+    assert (model(tokens) - model(tokens[:, swapped])[:, swapped]).abs().max() > 1e-6
 
 
 def test_xpos_keeps_its_precision_up_to_its_limit() -> None:
@@ -103,7 +119,7 @@ def _drawn(encoding: Randomized, length: int, rows: int = 1) -> Tensor:
 
 
 def _randomized(**options: Any) -> Randomized:
-    return Randomized(1, 20, encoding=Integer, max_position=100, **options)
+    return Randomized(1, 20, encoding=partial(Integer, combine="add"), max_position=100, **options)
 
 
 def test_training_draws_a_sorted_subset_anew_for_each_call_from_torchs_generator() -> None:

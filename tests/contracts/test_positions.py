@@ -140,8 +140,8 @@ def test_a_limit_is_kept(encoding: Any) -> None:
 
 def test_integers_are_the_positions_themselves_or_scaled_by_the_longest_length() -> None:
     x, positions = torch.zeros(1, 4, 2), torch.tensor([[0, 1, 4, 1000]])
-    assert Integer(2, 8).embed(x, positions)[0].tolist() == [[0, 0], [1, 1], [4, 4], [1000, 1000]]
-    scaled = Integer(2, 8, scaled=True).embed(x, positions)
+    assert Integer(2, 8, combine="add").embed(x, positions)[0].tolist() == [[0, 0], [1, 1], [4, 4], [1000, 1000]]
+    scaled = Integer(2, 8, scaled=True, combine="add").embed(x, positions)
     assert scaled[0, :, 0].tolist() == [0, 0.125, 0.5, 125]
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from seqlab.attention import Attention
 from seqlab.mixer import Mixer, State, check_state, count_real, layout_of, real_positions
 from seqlab.nn import Block, Stack
+from seqlab.nn.embedding import embedding_for
 from seqlab.nn.init import init_gpt2
 from seqlab.positions import PositionalEncoding, RoPE
 
@@ -29,6 +30,8 @@ class DecoderLM(nn.Module):
         mixer: called with d_model and the layer's index; a list is repeated over the layers.
         positions: called with d_model and max_seq_len.
         block: called with d_model and the layer's mixer.
+        embed: called with vocab_size and d_model: `nn.Embedding`, or `ScaledEmbedding`, times sqrt(d_model); None = the
+            second for constant positions (`Integer`, `Binary`, `Sinusoidal`), the first for others, as GPT-2 has it.
         tie_embeddings: the output layer is the token embedding.
         dropout: on the embeddings, in training.
 
@@ -46,13 +49,16 @@ class DecoderLM(nn.Module):
         mixer: Callable[[int, int], Mixer] | list[Callable[[int, int], Mixer]] = Attention,
         positions: Callable[[int, int], PositionalEncoding] = RoPE,
         block: Callable[[int, Mixer], Block] = Block,
+        embed: Callable[[int, int], nn.Embedding] | None = None,
         tie_embeddings: bool = True,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.vocab_size = vocab_size
-        self.embedding = nn.Embedding(vocab_size, d_model)
-        self.positions = positions(d_model, max_seq_len)
+        told = positions(d_model, max_seq_len)
+        embed = embed or embedding_for(told, nn.Embedding)
+        self.embedding = embed(vocab_size, d_model)
+        self.positions = told
         self.dropout = nn.Dropout(dropout)
         self.stack = Stack(d_model, num_layers, mixer=mixer, positions=self.positions, block=block, causal=True)
         self.head = None if tie_embeddings else nn.Linear(d_model, vocab_size, bias=False)

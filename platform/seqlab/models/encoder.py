@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from seqlab.mixer import Mixer, real_positions
 from seqlab.nn import Block, Norm, ScaledEmbedding, Stack
+from seqlab.nn.embedding import embedding_for
 from seqlab.nn.init import init_transformer
 from seqlab.positions import PositionalEncoding, Sinusoidal
 
@@ -26,7 +27,7 @@ class Encoder(nn.Module):
         positions: called with d_model and max_seq_len.
         block: called with d_model and the layer's mixer.
         embed: called with vocab_size and d_model: of tokens `ScaledEmbedding`, `nn.Embedding` or `TypedEmbedding`, of
-            features `nn.Linear`.
+            features `nn.Linear`; None = `ScaledEmbedding`, but `nn.Embedding` for `Learned` positions, as BERT has it.
         embed_norm: called with d_model, on embeddings that know their positions; None = none.
         dropout: on the embeddings, in training.
     """
@@ -41,14 +42,16 @@ class Encoder(nn.Module):
         num_layers: int = 3,
         positions: Callable[[int, int], PositionalEncoding] = Sinusoidal,
         block: Callable[[int, Mixer], Block] = Block,
-        embed: Callable[[int, int], nn.Module] = ScaledEmbedding,
+        embed: Callable[[int, int], nn.Module] | None = None,
         embed_norm: Callable[[int], Norm] | None = None,
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
         self.d_model = d_model
+        told = positions(d_model, max_seq_len)
+        embed = embed or embedding_for(told, ScaledEmbedding)
         self.embedding = embed(vocab_size, d_model)
-        self.positions = positions(d_model, max_seq_len)
+        self.positions = told
         self.embed_norm = nn.Identity() if embed_norm is None else embed_norm(d_model)
         self.dropout = nn.Dropout(dropout)
         self.stack = Stack(d_model, num_layers, mixer=mixer, positions=self.positions, block=block, causal=False)

@@ -16,6 +16,7 @@ from seqlab.attention import Attention, CrossAttention
 from seqlab.mixer import Mixer, State, check_state, count_real, layout_of, real_positions
 from seqlab.models.encoder import Encoder
 from seqlab.nn import Block, NoFeedForward, ScaledEmbedding, Stack
+from seqlab.nn.embedding import embedding_for
 from seqlab.nn.init import init_transformer
 from seqlab.positions import PositionalEncoding, Sinusoidal
 
@@ -38,6 +39,7 @@ class EncoderDecoder(nn.Module):
         cross: called alike, for each layer whose `mixer` does not look at the source.
         positions: of the decoder, called with d_model and max_seq_len.
         block: of the decoder, called with d_model and a mixer.
+        embed: of the target, called with target_vocab_size and d_model; None = as of `Encoder`.
         tie_embeddings: "target": the output layer is the target's embedding; "all": the source's embedding too
             (section 3.4), where both have one vocabulary; "none".
 
@@ -58,6 +60,7 @@ class EncoderDecoder(nn.Module):
         cross: Callable[[int, int], Mixer] = CrossAttention,
         positions: Callable[[int, int], PositionalEncoding] = Sinusoidal,
         block: Callable[[int, Mixer], Block] = Block,
+        embed: Callable[[int, int], nn.Embedding] | None = None,
         tie_embeddings: Literal["none", "target", "all"] = "target",
     ) -> None:
         super().__init__()
@@ -69,15 +72,17 @@ class EncoderDecoder(nn.Module):
         self.vocab_size = target_vocab_size
         self.encoder = encoder(vocab_size, max_seq_len)
         d_model = self.encoder.d_model
+        told = positions(d_model, max_seq_len)
         if tie_embeddings != "all":
-            self.embedding: nn.Embedding = ScaledEmbedding(target_vocab_size, d_model)
+            embed = embed or embedding_for(told, ScaledEmbedding)
+            self.embedding: nn.Embedding = embed(target_vocab_size, d_model)
         elif isinstance(self.encoder.embedding, nn.Embedding):
             self.embedding = self.encoder.embedding
         else:
             raise ValueError(
                 'tie_embeddings "all" needs a source of tokens, this encoder embeds features; use "target"'
             )
-        self.positions = positions(d_model, max_seq_len)
+        self.positions = told
         pattern = mixer if isinstance(mixer, list) else [mixer]
         mixers: list[Mixer] = []
         for k in range(num_layers):

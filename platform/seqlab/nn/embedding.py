@@ -10,6 +10,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from seqlab.positions.base import PositionalEncoding
+
 
 class ScaledEmbedding(nn.Embedding):
     """Times sqrt(D) (Vaswani et al. 2017, section 3.4)."""
@@ -31,3 +33,10 @@ class TypedEmbedding(nn.Embedding):
         types = torch.zeros_like(tokens) if token_types is None else token_types
         y: Tensor = super().forward(tokens) + self.types(types)
         return y
+
+
+def embedding_for(positions: PositionalEncoding, otherwise: type[nn.Embedding]) -> type[nn.Embedding]:
+    """What the paper of an encoding embeds tokens with; `otherwise` where that does not matter to it."""
+    if positions.scales_embeddings is None:
+        return otherwise
+    return ScaledEmbedding if positions.scales_embeddings else nn.Embedding

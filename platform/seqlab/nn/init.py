@@ -6,15 +6,20 @@ import math
 
 from torch import nn
 
+from seqlab.nn.embedding import ScaledEmbedding
+
 
 def init_gpt2(model: nn.Module, num_layers: int) -> None:
     """Linear and embedding weights from N(0, 0.02), biases zero; what writes to the residual stream (`out_proj`,
-    `down_proj`) is scaled by 1/sqrt(2 num_layers). Recurrent cells keep PyTorch's own initialisation.
+    `down_proj`) is scaled by 1/sqrt(2 num_layers). A `ScaledEmbedding` is as `init_transformer` has it. Recurrent cells
+    keep PyTorch's own initialisation.
     """
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear | nn.Embedding):
             writes_residual = name.endswith(("out_proj", "down_proj"))
             std = 0.02 / math.sqrt(2 * num_layers) if writes_residual else 0.02
+            if isinstance(module, ScaledEmbedding):
+                std = module.embedding_dim**-0.5
             nn.init.normal_(module.weight, std=std)
         if isinstance(module, nn.Linear) and module.bias is not None:
             nn.init.zeros_(module.bias)

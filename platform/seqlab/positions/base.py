@@ -21,12 +21,15 @@ class PositionalEncoding(nn.Module, ABC):
     Attributes:
         acts_on: where it acts: the embeddings (`embed`), queries and keys (`rotate`) or attention scores (`bias`).
         relative: whether only distances count: to move all tokens by as many places changes nothing.
+        scales_embeddings: whether its paper multiplies embeddings by sqrt(D); None = it does not matter to it, and each
+            model does as its own paper does.
         weighs_values: whether it overrides `values`, which needs the attention weights: no fused kernel can be used.
         max_seq_len: the longest length it can encode, in tokens; None = no limit.
     """
 
     acts_on: Literal["embeddings", "queries and keys", "attention scores"] = "embeddings"
     relative: bool = False
+    scales_embeddings: bool | None = None
     weighs_values: bool = False
     max_seq_len: int | None = None
 

@@ -24,10 +24,15 @@ class EmbeddedEncoding(PositionalEncoding):
     takes these D + W back to D, so that models, mixers and tied output layers are the same either way. At first it
     passes x on as it is and adds a small random projection of the encoding.
 
+    What is constant has a size that no training changes, about 1: the embeddings are scaled to it (Vaswani et al. 2017,
+    section 3.4).
+
     Args:
         width: W; added, D or 1 (one number for all channels).
         combine: "add" or "concatenate".
     """
+
+    scales_embeddings = True
 
     def __init__(self, d_model: int, max_seq_len: int, *, width: int, combine: Combine = "add") -> None:
         super().__init__(d_model, max_seq_len)

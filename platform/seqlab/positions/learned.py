@@ -15,6 +15,8 @@ class Learned(EmbeddedEncoding):
         combine: "add" as in the paper, or "concatenate".
     """
 
+    scales_embeddings = False
+
     def __init__(self, d_model: int, max_seq_len: int, *, combine: Combine = "add") -> None:
         super().__init__(d_model, max_seq_len, width=d_model, combine=combine)
         self.max_seq_len: int = max_seq_len

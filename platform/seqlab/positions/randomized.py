@@ -53,6 +53,7 @@ class Randomized(PositionalEncoding):
                 "Randomized draws positions for encodings of the embeddings (Sinusoidal, Learned, Integer, Binary), "
                 f"got {type(self.encoding).__name__}"
             )
+        self.scales_embeddings = self.encoding.scales_embeddings
         generator = torch.Generator().manual_seed(seed)
         order = torch.randperm(max_position, generator=generator, device="cpu")
         self.register_buffer("draw", order[: self.max_seq_len].sort().values)

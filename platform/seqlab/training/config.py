@@ -34,6 +34,8 @@ BLOCK_MODULES = (
     "seqlab_data.tokenizers",
 )
 TRUSTED_ROOTS = ("seqlab", "seqlab_data", "torch", "lightning", "pytorch_lightning")
+EMBEDDED_WITH = {"DecoderLM": "torch.nn.Embedding", "EncoderDecoder": "seqlab.nn.ScaledEmbedding"}
+"""By models that had no argument `embed` at first."""
 LINKS = ("vocab_size", "target_vocab_size", "num_features", "num_classes", "num_labels", "seq_len")
 """What the data module tells the task, so that a config never repeats a number."""
 
@@ -133,6 +135,18 @@ def check_trust(config: dict[str, Any], trust: Sequence[str]) -> None:
             )
 
 
+def as_trained(config: Any) -> Any:
+    """A stored config that says what its models embedded with: where `embed` is missing, they had no choice."""
+    if isinstance(config, list):
+        return [as_trained(entry) for entry in config]
+    if not isinstance(config, dict):
+        return config
+    config = {name: as_trained(entry) for name, entry in config.items()}
+    package, _, name = str(config.get("class_path")).rpartition(".")
+    had = EMBEDDED_WITH.get(name) if package.startswith("seqlab.") else None
+    return config | {"init_args": {"embed": had} | config.get("init_args", {})} if had else config
+
+
 def build(config: dict[str, Any], told: dict[str, int]) -> tuple[Any, Any]:
     """The task and the data module of a stored config, None where it names no data. Reads none.
 
@@ -143,6 +157,7 @@ def build(config: dict[str, Any], told: dict[str, int]) -> tuple[Any, Any]:
     import lightning as L
 
     import_blocks()
+    config = as_trained(config)
     data = _instantiate(L.LightningDataModule, config["data"]) if "data" in config else None
     task_config = config["model"]
     init_args = task_config.get("init_args", {}) | told

@@ -1,0 +1,79 @@
+"""At first neither the tokens nor their positions drown the other, whatever the model and the encoding."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from contracts.test_completeness import concrete_subclasses
+from seqlab import verbs
+from seqlab.attention import Attention, Bidirectional
+from seqlab.models import DecoderLM, Encoder, EncoderDecoder
+from seqlab.nn import ScaledEmbedding
+from seqlab.positions import Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
+from seqlab.training.config import build
+
+SIZE, LENGTH = 50, 64
+encoder = partial(Encoder, d_model=128, num_layers=1, mixer=partial(Attention, pattern=Bidirectional))
+MODELS: dict[str, Any] = {
+    "decoder": partial(DecoderLM, SIZE, LENGTH, d_model=128, num_layers=1),
+    "encoder": partial(encoder, SIZE, LENGTH),
+    "target": partial(EncoderDecoder, SIZE, SIZE, LENGTH, encoder=encoder, num_layers=1),
+}
+ABSOLUTE = [
+    cls
+    for cls in concrete_subclasses(PositionalEncoding)
+    if cls.acts_on == "embeddings" and cls is not NoPositions  # type: ignore[comparison-overlap]
+]
+
+
+@pytest.mark.parametrize("encoding", ABSOLUTE, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("name", MODELS)
+def test_both_can_be_seen(name: str, encoding: type[PositionalEncoding]) -> None:
+    model = MODELS[name](positions=encoding).eval()
+    tokens = model.embedding(torch.randint(SIZE, (1, LENGTH)))
+    told = model.positions.embed(tokens, torch.arange(LENGTH)[None]) - tokens
+    assert 1 / 4 < tokens.square().mean().sqrt() / told.square().mean().sqrt() < 10
+
+
+def test_where_it_does_not_matter_each_model_does_as_its_paper() -> None:
+    for positions in (NoPositions, RoPE):
+        assert type(MODELS["decoder"](positions=positions).embedding) is nn.Embedding
+        assert type(MODELS["encoder"](positions=positions).embedding) is ScaledEmbedding
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_asked_for_is_taken(name: str) -> None:
+    assert type(MODELS[name](positions=Sinusoidal, embed=nn.Embedding).embedding) is nn.Embedding
+    assert type(MODELS[name](positions=Learned, embed=ScaledEmbedding).embedding) is ScaledEmbedding
+
+
+def stored(positions: str, **embed: Any) -> dict[str, Any]:
+    """What a run stores of a language model."""
+    init_args = {"d_model": 8, "mixer": "seqlab.recurrence.GRU", "positions": f"seqlab.positions.{positions}", **embed}
+    model = {"class_path": "seqlab.models.DecoderLM", "init_args": init_args}
+    return {
+        "data": {"class_path": "seqlab_data.TextDataModule"},
+        "model": {"class_path": "seqlab.tasks.LanguageModeling", "init_args": {"model": model}},
+    }
+
+
+def test_a_run_from_before_there_was_a_choice_is_as_it_was_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"vocab_size": 9, "seq_len": 8}
+    assert type(build(stored("Sinusoidal"), told)[0].model.embedding) is nn.Embedding
+    assert type(build(stored("Sinusoidal", embed=None), told)[0].model.embedding) is ScaledEmbedding
+
+    run = SimpleNamespace(config=stored("Sinusoidal"), id="1", last_checkpoint="last.ckpt")
+    given: list[str] = []
+    monkeypatch.setattr("seqlab.tracking.runs.find_run", lambda target: run)
+    monkeypatch.setattr(verbs, "lightning", lambda verb, args, **_: given.extend(args))
+    verbs.resume(argparse.Namespace(target="1", trust=[], overrides=[]))
+    model = json.loads(given[0].removeprefix("--config="))["model"]["init_args"]["model"]
+    assert model["init_args"]["embed"] == "torch.nn.Embedding"
