@@ -1,20 +1,31 @@
-"""Every packaged config opens with its command, says what it is, and fits."""
+"""Every packaged config opens with its command, says what it is, fits, and its run is used again."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import lightning as L
 import numpy as np
 import pytest
+import torch
+import yaml
+from jsonargparse import ArgumentParser
 
 from cli.conftest import Seqlab, write_text
 from cli.test_translate import write_data
-from seqlab.training.config import config_names, config_path
+from seqlab.models import DecoderLM
+from seqlab.tracking.load import LoadedRun, load_run
+from seqlab.training.config import LINKS, config_names, config_path, import_blocks, load_short_yaml
+from seqlab.training.stored_config import check_reads_back
 
-FITTED = [name for name in config_names() if not name.startswith("presets/")]
-IN_EVERY_RUN = ("lm/hybrid", "mlm/transformer", "synthetic/adding")
+IN_EVERY_RUN = ("lm/hybrid", "translate/rnn-attention", "classify/bigru", "synthetic/recall")
+STEPS = ["--trainer.max_steps=2", "--trainer.val_check_interval=1", "--trainer.limit_val_batches=1"]
+SMALL = {"d_model": 16, "num_layers": 4, "num_heads": 2, "d_ff": 16, "seq_len": 16, "batch_size": 4, "num_train": 64}
+CONFIG, CHECKPOINT = (f"mlruns/*/*/artifacts/{name}" for name in ("config.yaml", "checkpoints/last.ckpt"))
 TAGGED = "".join(f"anna\tB-PER\nsleeps\tO\nword{i}\tO\n\n" for i in range(90))
 FILES = {"train.tsv": "pairs.tsv", "valid.tsv": "pairs.tsv", "tiny-shakespeare.txt": "text.txt"}
 
@@ -28,21 +39,77 @@ def test_it_opens_with_its_command_and_says_what_it_is(name: str) -> None:
     assert third.startswith("# Measured") or name.startswith("presets/"), "what it gave, with seed, time and machine"
 
 
+@pytest.fixture(scope="module", name="reader")
+def _reader() -> ArgumentParser:
+    """Reads a config's model and data as `fit` does, without the costly rest."""
+    import_blocks()
+    parser = ArgumentParser(exit_on_error=False, parser_mode="seqlab")
+    parser.add_subclass_arguments(L.LightningModule, "model", required=True)
+    parser.add_subclass_arguments(L.LightningDataModule, "data", required=True)
+    for name in LINKS:
+        parser.link_arguments(f"data.{name}", f"model.init_args.{name}", apply_on="instantiate")
+    return parser
+
+
+@pytest.mark.parametrize("name", config_names())
+def test_what_is_stored_of_it_reads_back_as_it_was(name: str, reader: ArgumentParser) -> None:
+    short = load_short_yaml(config_path(name).read_text(encoding="utf-8"))
+    given = reader.parse_object({"model": short["model"], "data": short["data"]}, defaults=False)
+    with warnings.catch_warnings(action="ignore"):  # an error would let jsonargparse try another type
+        stored = yaml.safe_load(reader.dump(given, skip_unset=False, skip_validation=True, format="yaml"))
+    check_reads_back(reader, stored, given)
+
+
 # Lightning's advice for longer fits.
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[] if name in IN_EVERY_RUN else pytest.mark.slow) for name in FITTED]
-)
-def test_it_fits(name: str, tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
-    """Two steps and two batches of validation, by the command that it opens with."""
-    write_text(tmp_path)
-    write_data(tmp_path)
-    frames = np.random.default_rng(0).normal(size=(60, 9, 3))
-    np.savez(tmp_path / "frames.npz", inputs=frames, targets=frames > 0)
-    (tmp_path / "tagged.txt").write_text(TAGGED, encoding="utf-8")
-    others = "tagged.txt" if name.startswith("tag/") else "labelled.txt"
-    words = shlex.split(config_path(name).read_text(encoding="utf-8").splitlines()[0])[2:]
-    command = [FILES.get(word, others if word.endswith((".txt", ".conll")) else word) for word in words]
-    text = ["--data.path=text.txt"] if name.startswith(("lm/", "mlm/")) and "--data.path" not in command else []
+@pytest.mark.parametrize("name", IN_EVERY_RUN)
+def test_its_run_is_loaded_and_resumed(name: str, tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     seqlab = inside(tmp_path)
-    assert "val/loss" in seqlab(*command, *text, "--trainer.fast_dev_run=2").stderr
+    fit_and_load(name, tmp_path, seqlab)
+    seqlab("resume", "run", "--trainer.max_steps=4")
+    assert torch.load(next(tmp_path.glob(CHECKPOINT)))["global_step"] == 4
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", config_names())
+def test_its_run_is_loaded_exported_and_resumed(name: str, tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
+    seqlab = inside(tmp_path)
+    loaded = fit_and_load(name, tmp_path, seqlab)
+    if loaded.tokenizer is not None or not isinstance(loaded.model, DecoderLM):  # which writes text
+        assert "next: seqlab" in seqlab("export", "run", "--out=bundle").stdout
+    seqlab("resume", "run", "--trainer.max_steps=4")
+    assert torch.load(next(tmp_path.glob(CHECKPOINT)))["global_step"] == 4
+
+
+def fit_and_load(name: str, folder: Path, seqlab: Seqlab) -> LoadedRun:
+    """Two steps and a batch of validation, by the command that the config opens with, and what was stored of them."""
+    write_text(folder)
+    write_data(folder)
+    frames = np.random.default_rng(0).normal(size=(60, 9, 3))
+    np.savez(folder / "frames.npz", inputs=frames, targets=frames > 0)
+    (folder / "tagged.txt").write_text(TAGGED, encoding="utf-8")
+    others = "tagged.txt" if name.startswith("tag/") else "labelled.txt"
+    text = config_path(name).read_text(encoding="utf-8")
+    words = shlex.split(text.splitlines()[0])[2:]
+    command = [FILES.get(word, others if word.endswith((".txt", ".conll")) else word) for word in words]
+    short = load_short_yaml(text)
+    if short["data"]["class_path"] == "TextDataModule" and "--data.path" not in command:
+        command.append("--data.path=text.txt")
+    command += [*_smaller("--model", short["model"]), *_smaller("--data", short["data"])]
+    assert "val/loss" in seqlab(*command, *STEPS, "--run_name=run").stderr
+
+    loaded = load_run("run")
+    assert loaded.config == yaml.safe_load(next(folder.glob(CONFIG)).read_text(encoding="utf-8"))
+    return loaded
+
+
+def _smaller(option: str, value: Any) -> Iterator[str]:
+    """Options that make what a config builds small."""
+    for key, inner in value.get("init_args", {}).items():
+        if isinstance(inner, dict):
+            yield from _smaller(f"{option}.{key}", inner)
+        elif key in SMALL and isinstance(inner, int) and inner > SMALL[key]:
+            yield f"{option}.{key}={SMALL[key]}"
+        if isinstance(inner, dict) and inner.get("class_path") == "SubwordTokenizer":
+            yield f"{option}.{key}=CharTokenizer"

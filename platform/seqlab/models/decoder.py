@@ -46,7 +46,7 @@ class DecoderLM(nn.Module):
         *,
         d_model: int = 128,
         num_layers: int = 2,
-        mixer: Callable[[int, int], Mixer] | list[Callable[[int, int], Mixer]] = Attention,
+        mixer: list[Callable[[int, int], Mixer]] | Callable[[int, int], Mixer] = Attention,
         positions: Callable[[int, int], PositionalEncoding] = RoPE,
         block: Callable[[int, Mixer], Block] = Block,
         embed: Callable[[int, int], nn.Embedding] | None = None,

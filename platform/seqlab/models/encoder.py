@@ -37,7 +37,7 @@ class Encoder(nn.Module):
         vocab_size: int,
         max_seq_len: int,
         *,
-        mixer: Callable[[int, int], Mixer] | list[Callable[[int, int], Mixer]],
+        mixer: list[Callable[[int, int], Mixer]] | Callable[[int, int], Mixer],
         d_model: int = 256,
         num_layers: int = 3,
         positions: Callable[[int, int], PositionalEncoding] = Sinusoidal,

@@ -56,7 +56,7 @@ class EncoderDecoder(nn.Module):
         *,
         encoder: Callable[[int, int], Encoder],
         num_layers: int = 3,
-        mixer: Callable[[int, int], Mixer] | list[Callable[[int, int], Mixer]] = Attention,
+        mixer: list[Callable[[int, int], Mixer]] | Callable[[int, int], Mixer] = Attention,
         cross: Callable[[int, int], Mixer] = CrossAttention,
         positions: Callable[[int, int], PositionalEncoding] = Sinusoidal,
         block: Callable[[int, Mixer], Block] = Block,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,6 +26,7 @@ from seqlab.training.options import options
 from seqlab.training.precision import check_precision
 from seqlab.training.prediction_file import PredictionFile
 from seqlab.training.progress import FitProgress
+from seqlab.training.stored_config import check_reads_back
 from seqlab.training.summary import ModelTable
 from seqlab.training.transfer import begin_encoder_with, begin_with
 from seqlab.training.validation import ValidateOnce
@@ -85,9 +87,16 @@ class SeqlabCLI(LightningCLI):
     def _parse_ckpt_path(self) -> None:
         """Lightning would override the command line with what the checkpoint says, and import what it names."""
 
+    def _dump_config(self) -> None:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=r"\s*Unable to serialize")  # `check_reads_back` refuses it
+            super()._dump_config()
+
     def before_instantiate_classes(self) -> None:
         self._dump_config()
         options = self.config[self.verb]
+        if self.verb == "fit":
+            check_reads_back(self._parser(self.verb), self.config_dump, options)
         if options.ckpt_path is None or Path(options.ckpt_path).is_file():
             return
         if self.verb == "fit" and options.ckpt_path == "last":
