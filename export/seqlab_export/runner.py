@@ -95,13 +95,15 @@ class Bundle:
         """The encoder's outputs by name, of tokens (B, T) or features (B, T, F) and pad_mask (B, T).
 
         Raises:
-            ValueError: the bundle has no encoder, or the input is not one that it reads.
+            ValueError: the bundle has no encoder, the input is not one that it reads, or padding stands between real
+                tokens.
         """
         info, longest = self.manifest.encoder, self.manifest.max_source_len
         if info is None:
             raise ValueError(f"{self.folder} is the bundle of a language model, which reads prompts")
         if longest is not None and inputs.shape[1] > longest:
             raise ValueError(f"an input has {inputs.shape[1]} tokens, this bundle reads at most {longest}")
+        _check_padding(pad_mask)
         names = [output.name for output in info.outputs]
         given, mask = info.inputs
         return run_session(
@@ -194,7 +196,11 @@ class BundleRunner(Bundle, ArrayDecoder):
         """Reads tokens (B, T), or (B, 1) with "step": logits (B, T, V), and the new state.
 
         A step may write the new state where the old one stands, which then is no more.
+
+        Raises:
+            ValueError: padding stands between real tokens.
         """
+        _check_padding(pad_mask)
         given = {"tokens": tokens, "pad_mask": pad_mask, **state}
         if graph == "step" and self.manifest.in_place:
             return self._step_in_place(given, state)
@@ -249,6 +255,16 @@ class BundleRunner(Bundle, ArrayDecoder):
             sampling=sampling,
             repetition=repetition,
             on_text=on_text,
+        )
+
+
+def _check_padding(pad_mask: NDArray[np.bool_]) -> None:
+    """Raises ValueError where a row of pad_mask (B, T) has padding between real tokens."""
+    real = pad_mask.astype(np.bool_)
+    begins = np.count_nonzero(real[:, 1:] > real[:, :-1], axis=1) + real[:, 0]
+    for row in np.flatnonzero(begins > 1):
+        raise ValueError(
+            f"row {row} of pad_mask has padding between real tokens; it may only stand before and after them"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 from pathlib import Path
 
@@ -57,6 +58,57 @@ def test_the_installed_program_runs(installed: Path, bundle: Bundle) -> None:
 def test_nothing_is_linked_that_must_be_found_at_run_time() -> None:
     needed = succeed("objdump", "-p", build("seqlab-run"))
     assert "onnxruntime" not in needed and "python" not in needed and "libsentencepiece" in needed
+
+
+def test_a_shared_library_gives_what_the_header_says_and_nothing_else() -> None:
+    """`answer_decoding`, which the tests of decoding ask, is linked to it."""
+    header = (RUNTIME / "include/seqlab/runtime.h").read_text(encoding="utf-8")
+    declared = re.findall(r"^ *SEQLAB_EXPORT [^;]*?([\w~]+|operator=)\(", header, re.MULTILINE)
+    found = succeed("nm", "-D", "--defined-only", "-C", build("shared_runtime")).splitlines()
+    names = [re.sub(r"\[abi:\w+\]", "", line.split(" ", 2)[2]).split("(")[0] for line in found]
+    assert {name.rpartition("::")[2] for name in names} == {*declared}
+    assert all(re.match(r"seqlab::((Model|Session|Report)::)?[\w~=]+( =)?$", name) for name in names), names
+
+
+WITHOUT_A_VALUE = """
+#include <seqlab/runtime.h>
+int main() {
+  const seqlab::Result<int> result = seqlab::Status(seqlab::StatusCode::kNotFound, "there is no bundle");
+  return result.ok() ? 0 : *result;
+}
+"""
+
+
+def test_the_value_of_an_error_ends_the_process_with_its_message(tmp_path: Path) -> None:
+    """Without exceptions too."""
+    build("seqlab-run")
+    program = tmp_path / "program"
+    options = ["-std=c++17", "-fno-exceptions", "-DNDEBUG", f"-I{RUNTIME / 'include'}"]
+    command = ["c++", *options, "-x", "c++", "-", "-o", program]
+    subprocess.run(command, input=WITHOUT_A_VALUE, text=True, check=True)
+    done = subprocess.run([program], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGABRT
+    assert done.stderr == "seqlab: the value of a Result that has none: there is no bundle\n"
+
+
+@pytest.mark.slow
+def test_it_is_built_shared(tmp_path: Path, bundle: Bundle) -> None:
+    build("seqlab-run")
+    succeed("cmake", "-S", RUNTIME, "-B", tmp_path / "build", "-G", "Ninja", "-DBUILD_SHARED_LIBS=ON")
+    succeed("cmake", "--build", tmp_path / "build")
+    succeed("cmake", "--install", tmp_path / "build", "--prefix", tmp_path / "installed")
+    example = ["-B", tmp_path / "example", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={tmp_path / 'installed'}"]
+    succeed("cmake", "-S", ROOT / "examples/cpp", *example)
+    succeed("cmake", "--build", tmp_path / "example")
+    assert "libseqlab_runtime.so.0.1" in succeed("objdump", "-p", tmp_path / "example" / "continue_text")
+    assert succeed(tmp_path / "example" / "continue_text", bundle("gru"), "fed").startswith("likeliest: ")
+
+
+def test_what_a_build_needs_is_named() -> None:
+    page = (ROOT / "docs/runtime.md").read_text(encoding="utf-8")
+    script = (ROOT / "scripts/fetch_cpp_dependencies.sh").read_text(encoding="utf-8")
+    [packages] = re.findall(r"packages=\((.*?)\)", script, re.DOTALL)
+    assert [name for name in packages.split() if f" {name}" not in page] == []
 
 
 def test_a_wrong_release_folder_is_refused(tmp_path: Path) -> None:

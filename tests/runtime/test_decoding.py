@@ -21,6 +21,8 @@ from seqlab_export.runner import BundleRunner
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 V = TOKENIZER.vocab_size
+INVALID_ARGUMENT, CANCELLED = 1, 5
+"""Of StatusCode."""
 
 
 def question(dice: random.Random, *, sources: bool, beams: bool) -> dict[str, Any]:
@@ -114,6 +116,39 @@ def test_a_batch_has_the_logits_of_python(bundle: Bundle) -> None:
     assert refused[1] == f"token {V} is outside the vocabulary 0..{V - 1}"
 
 
+def test_padding_between_real_tokens_is_refused(bundle: Bundle) -> None:
+    """Before them, after them or on both sides it changes nothing."""
+    tokens = np.array([[4, 5, 6, 7, 8]])
+    runner, classifier = BundleRunner(bundle("gru"), threads=1), Bundles(bundle("classifier"), threads=1)
+    said = "row 0 of pad_mask has padding between real tokens; it may only stand before and after them"
+    masks = [np.array([[bool(number >> place & 1) for place in range(5)]]) for number in range(1, 32)]
+    batch = {"rows": 1, "length": 5, "tokens": tokens[0].tolist()}
+    asked = [{"batch": batch | {"pad_mask": mask[0].astype(int).tolist()}} for mask in masks]
+    of_encoder = answers(bundle("classifier"), asked)
+    for mask, found, encoded in zip(masks, answers(bundle("gru"), asked), of_encoder, strict=True):
+        if np.diff(np.flatnonzero(mask)).max(initial=1) > 1:
+            assert found == encoded == {"refused": said, "code": INVALID_ARGUMENT}
+            with pytest.raises(ValueError, match=said):
+                runner.read("model", tokens, mask, runner.init_state(1))
+            with pytest.raises(ValueError, match=said):
+                classifier.encode(tokens, mask)
+            continue
+        real = tokens[mask][None]
+        alone = runner.read("model", real, real > 0, runner.init_state(1))[0]
+        np.testing.assert_allclose(array(found)[mask], alone[0], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(array(encoded), classifier.encode(real, real > 0)["logits"], rtol=1e-4, atol=1e-5)
+    [refused] = answers(bundle("gru"), [{"batch": batch | {"pad_mask": [1, 1, 2, 1, 1]}}])
+    assert refused == {"refused": "pad_mask must be of 0 and 1", "code": INVALID_ARGUMENT}
+
+
+def test_a_callback_cancels(bundle: Bundle) -> None:
+    """At its first token or a later one; the session then goes on."""
+    asked = question(random.Random(3), sources=False, beams=False) | {"stop_ids": [], "max_new_tokens": 5}
+    cancelled = {"refused": "the callback has cancelled what was being written", "code": CANCELLED}
+    whole, *others = answers(bundle("gru"), [asked, asked | {"cancel": 0}, asked | {"cancel": 3}, asked])
+    assert others == [cancelled, cancelled, whole] and len(whole[0]) == 5
+
+
 def test_steps_have_the_logits_of_python(bundle: Bundle) -> None:
     """Of a session that goes on after a refusal, from a prefill that starts anew."""
     runner, steps = BundleRunner(bundle("attention"), threads=1), [[5, 6], [7, 4], [3, 3]]
@@ -126,10 +161,13 @@ def test_steps_have_the_logits_of_python(bundle: Bundle) -> None:
         expected.append(logits)
     question = {"prompts": prompts, "steps": [*steps[:1], [9], *steps[1:]]}
     for found in answers(bundle("attention"), [question, question]):
-        assert found.pop(2) == {"refused": "there are 1 tokens for 2 rows; give one for each"}
+        assert found.pop(2) == {
+            "refused": "there are 1 tokens for 2 rows; give one for each",
+            "code": INVALID_ARGUMENT,
+        }
         assert [*map(np.ndarray.tolist, map(array, found))] == [*map(np.ndarray.tolist, expected)]
     before = answers(bundle("attention"), [{"prompts": [[]], "steps": [[4]]}])
-    assert before[0][1] == {"refused": "a step continues a text; read a prompt first"}
+    assert before[0][1] == {"refused": "a step continues a text; read a prompt first", "code": INVALID_ARGUMENT}
 
 
 BAD: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
@@ -152,7 +190,7 @@ def test_both_refuse(bad: str, bundle: Bundle) -> None:
     folder = bundle("gru")
     good = question(random.Random(1), sources=False, beams=False)
     [answer, after] = answers(folder, [BAD[bad](good), good])
-    assert set(answer) == {"refused"} and answer["refused"]
+    assert answer["refused"] and answer["code"] == INVALID_ARGUMENT
     with pytest.raises(ValueError, match=r"\w"):
         of_python(BundleRunner(folder, threads=1), BAD[bad](good))
     assert after == of_python(BundleRunner(folder, threads=1), good), "a refusal leaves the session as it was"

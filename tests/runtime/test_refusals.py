@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from ctypes.util import find_library
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import onnx
 import pytest
 
 from runtime.conftest import Bundle
-from runtime.programs import refusal, run
+from runtime.programs import build, refusal, run
 from seqlab_export.manifest import BundleError
 from seqlab_export.verify import verify_bundle
 
@@ -213,6 +215,51 @@ def test_a_library_that_is_none(bundle: Bundle, tmp_path: Path) -> None:
     missing = refusal("info", bundle("gru"), "--ort-lib", tmp_path / "none.so")
     assert missing.startswith("onnxruntime's library is not found (") and "--ort-lib" in missing
     assert "has no OrtGetApiBase" in refusal("info", bundle("gru"), "--ort-lib", "libm.so.6")
+
+
+OLD_LIBRARY = """
+#include <cstdint>
+struct Base {
+  const void* (*GetApi)(uint32_t);
+  const char* (*GetVersionString)();
+};
+extern "C" const Base* OrtGetApiBase() {
+  static const Base base = {[](uint32_t) -> const void* { return nullptr; }, [] { return "1.14.0"; }};
+  return &base;
+}
+"""
+
+
+@pytest.fixture(scope="module", name="old_library")
+def _old_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What of an onnxruntime is asked before it is refused; $SEQLAB_OLD_ORT_LIB, a real one."""
+    if real := os.environ.get("SEQLAB_OLD_ORT_LIB"):
+        return Path(real)
+    build("seqlab-run")
+    library = tmp_path_factory.mktemp("old") / "libonnxruntime.so.1.14.0"
+    subprocess.run(["c++", "-shared", "-fPIC", "-x", "c++", "-", "-o", library], input=OLD_LIBRARY.encode(), check=True)
+    return library
+
+
+@pytest.mark.parametrize("verb", ["info", "verify"])
+def test_a_library_that_is_too_old(verb: str, old_library: Path, bundle: Bundle) -> None:
+    said = f"onnxruntime 1.14.0 ({old_library}) is too old, accepted is 1.16 or later"
+    assert refusal(verb, bundle("gru"), "--ort-lib", old_library) == said
+
+
+def test_the_wheel_of_the_python_on_path_is_found(old_library: Path, bundle: Bundle, tmp_path: Path) -> None:
+    """Where no environment is active, and before one of the user's or the system's."""
+    if find_library("onnxruntime"):
+        pytest.skip("the loader finds an onnxruntime first")
+    capi = tmp_path / "env" / "lib" / "python3.11" / "site-packages" / "onnxruntime" / "capi"
+    capi.mkdir(parents=True)
+    shutil.copy(old_library, capi / "libonnxruntime.so.1.14.0")
+    python = tmp_path / "env" / "bin" / "python3"
+    python.parent.mkdir()
+    python.symlink_to(sys.executable)
+    path = f"{tmp_path}:{python.parent}:{os.environ['PATH']}"
+    found = refusal("info", bundle("gru"), PATH=path, SEQLAB_ORT_LIB="", VIRTUAL_ENV="", HOME="")
+    assert found.startswith(f"onnxruntime 1.14.0 ({capi / 'libonnxruntime.so.1.14.0'}) is too old")
 
 
 def test_a_tokenizer_that_the_runtime_does_not_have(copy: Copy) -> None:

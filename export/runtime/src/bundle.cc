@@ -23,7 +23,8 @@ Manifest Checked(const std::filesystem::path& folder) {
   Manifest manifest = LoadManifest(folder);
   const auto damage = FindDamage(folder, manifest);
   if (!damage.empty()) {
-    Refuse(folder.string(), " is not as it was written: ", damage.begin()->first, ": ", damage.begin()->second);
+    const auto& [name, what] = *damage.begin();
+    Refuse(StatusCode::kDamagedBundle, folder.string(), " is not as it was written: ", name, ": ", what);
   }
   return manifest;
 }
@@ -35,7 +36,7 @@ std::unique_ptr<Graph> Opened(const Model::Impl& bundle, const std::optional<Gra
 }  // namespace
 
 const Tokenizer& MaybeTokenizer::get() const {
-  if (tokenizer == nullptr) throw Refusal(reason);
+  if (tokenizer == nullptr) throw Refusal(reason, StatusCode::kUnsupported);
   return *tokenizer;
 }
 
@@ -63,11 +64,22 @@ Rows Padded(const std::vector<Ids>& rows, const std::string& what, bool on_the_l
   return padded;
 }
 
+void CheckPadding(const Rows& rows) {
+  for (int64_t row = 0; row < rows.rows; ++row) {
+    const auto first = rows.mask.begin() + row * rows.length, last = first + rows.length;
+    if (std::any_of(first, last, [](uint8_t real) { return real > 1; })) Refuse("pad_mask must be of 0 and 1");
+    // Real tokens stand together: after the first that is real and the next that is not, none is.
+    if (std::find(std::find(std::find(first, last, 1), last, 0), last, 1) != last) {
+      Refuse("row ", row, " of pad_mask has padding between real tokens; it may only stand before and after them");
+    }
+  }
+}
+
 Model::Impl::Impl(const std::string& place, const OpenOptions& given)
     : folder(place), manifest(Checked(folder)), onnxruntime(OpenOnnxruntime(given.onnxruntime)), options(given) {
   if (ParseVersion(onnxruntime.version) < ParseVersion(manifest.min_onnxruntime)) {
-    Refuse("this bundle needs onnxruntime ", manifest.min_onnxruntime, ", here is ", onnxruntime.version, " (",
-           onnxruntime.file, ")");
+    Refuse(StatusCode::kUnsupported, "this bundle needs onnxruntime ", manifest.min_onnxruntime, ", here is ",
+           onnxruntime.version, " (", onnxruntime.file, ")");
   }
   if (options.threads < 0) Refuse("threads must be at least 0, got ", options.threads);
   OpenProvider(options.provider, onnxruntime);

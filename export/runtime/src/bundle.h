@@ -37,6 +37,9 @@ struct Rows {
 // Throws Refusal where there are none, or a row is empty or has a negative id; `what` names a row.
 Rows Padded(const std::vector<Ids>& rows, const std::string& what, bool on_the_left);
 
+// Throws Refusal where the mask has a hole, or other numbers than 0 and 1.
+void CheckPadding(const Rows& rows);
+
 struct Model::Impl {
   Impl(const std::string& folder, const OpenOptions& options);
 

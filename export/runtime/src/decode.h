@@ -8,8 +8,8 @@
 
 namespace seqlab {
 
-// Continues each prompt. Row r draws the numbers of row r. Throws Refusal where an option is outside its range, or the
-// texts would be longer than the model reads.
+// Continues each prompt. Row r draws the numbers of row r. Throws Refusal where an option is outside its range, the
+// texts would be longer than the model reads, or `on_token` cancels.
 std::vector<Ids> Generate(Decoder& decoder, const Manifest& manifest, const std::vector<Ids>& prompts,
                           const GenerateOptions& options, const OnToken& on_token);
 
@@ -20,6 +20,9 @@ std::vector<Ids> Generate(Decoder& decoder, const Manifest& manifest, const std:
 // the lower token's is better.
 std::vector<std::vector<Hypothesis>> BeamSearch(Decoder& decoder, const Manifest& manifest,
                                                 const std::vector<Ids>& prompts, const BeamOptions& options);
+
+// What a callback's false becomes.
+[[noreturn]] void RefuseCancelled();
 
 // Throws Refusal where the model cannot read and continue the prompts.
 void CheckLengths(const Manifest& manifest, const std::vector<Ids>& prompts, int64_t max_new_tokens);

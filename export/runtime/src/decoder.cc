@@ -49,7 +49,7 @@ Decoder::Wiring Decoder::WiringOf(const GraphInfo& info) const {
     for (size_t place = 0; place < state.size(); ++place) {
       if (prefix + state[place].name == name) return static_cast<int>(place);
     }
-    Refuse(info.file, " has \"", name, "\", which is no entry of the state");
+    Refuse(StatusCode::kDamagedBundle, info.file, " has \"", name, "\", which is no entry of the state");
   };
   Wiring wiring;
   for (const TensorInfo& input : info.inputs) {
@@ -95,7 +95,7 @@ void Decoder::Start(int64_t rows) {
         } else if (*name == "C") {
           dims.push_back(*bundle_.manifest.max_seq_len);
         } else {
-          Refuse("state entry ", entry.name, " cannot begin with ", *name);
+          Refuse(StatusCode::kDamagedBundle, "state entry ", entry.name, " cannot begin with ", *name);
         }
       }
       state_.push_back(FilledTensor(entry.dtype, dims, *entry.initial));
@@ -185,7 +185,7 @@ void Decoder::TakeSources(const std::vector<int64_t>& rows) {
   const std::vector<int64_t> dims = Dims(state_[entry]);
   const int64_t before = dims.empty() ? 0 : dims[0];
   if (before < 1 || rows_ % before != 0) {
-    Refuse("state entry ", bundle_.manifest.state[entry].name, " has ", before, " rows, for ", rows_, " of the batch");
+    Refuse(StatusCode::kDamagedBundle, "state entry ", bundle_.manifest.state[entry].name, " has ", before, " rows, for ", rows_, " of the batch");
   }
   const int64_t each = rows_ / before;
   auto beams = static_cast<int64_t>(rows.size());

@@ -13,10 +13,16 @@
 
 namespace seqlab {
 
-// What the user or the bundle got wrong, in one sentence.
+// What went wrong, in one sentence; without a code it is what the caller gave.
 class Refusal : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit Refusal(const std::string& message, StatusCode code = StatusCode::kInvalidArgument)
+      : std::runtime_error(message), code_(code) {}
+
+  StatusCode code() const { return code_; }
+
+ private:
+  StatusCode code_;
 };
 
 // A sentence of its parts.
@@ -32,6 +38,11 @@ template <typename... Parts>
   throw Refusal(Join(parts...));
 }
 
+template <typename... Parts>
+[[noreturn]] void Refuse(StatusCode code, const Parts&... parts) {
+  throw Refusal(Join(parts...), code);
+}
+
 // What `run` returns, or what it threw. A Status for what returns nothing.
 template <typename Run>
 auto Guarded(Run&& run) -> std::conditional_t<std::is_void_v<decltype(run())>, Status, Result<decltype(run())>> {
@@ -42,12 +53,14 @@ auto Guarded(Run&& run) -> std::conditional_t<std::is_void_v<decltype(run())>, S
     } else {
       return run();
     }
+  } catch (const Refusal& refusal) {
+    return Status(refusal.code(), refusal.what());
   } catch (const std::bad_alloc&) {
-    return Status("there is not enough memory");
+    return Status(StatusCode::kOutOfMemory, "there is not enough memory");
   } catch (const std::exception& error) {
-    return Status(*error.what() != '\0' ? error.what() : "something failed that says nothing of itself");
+    return Status(StatusCode::kInternal, error.what());
   } catch (...) {
-    return Status("something failed that is no error of the standard library");
+    return Status(StatusCode::kInternal, "something failed that is no error of the standard library");
   }
 }
 

@@ -22,6 +22,8 @@ std::vector<double> Row(const Logits& logits, int64_t row) {
   return {logits.Row(row), logits.Row(row) + logits.vocab_size};
 }
 
+void RefuseCancelled() { Refuse(StatusCode::kCancelled, "the callback has cancelled what was being written"); }
+
 namespace {
 
 int64_t Chosen(std::vector<double> logits, const GenerateOptions& options, const Ids& text, int64_t step, int64_t row) {
@@ -51,7 +53,7 @@ std::vector<Ids> Generate(Decoder& decoder, const Manifest& manifest, const std:
                                           : Chosen(Row(logits, row), options, texts[row], step, row);
       texts[row].push_back(token);
       chosen[row].push_back(token);
-      if (on_token) on_token(row, token);
+      if (on_token && !on_token(row, token)) RefuseCancelled();
       const bool stops = std::count(options.stop_ids.begin(), options.stop_ids.end(), token) > 0;
       running[row] = !stops;
       last[row] = stops ? 0 : token;

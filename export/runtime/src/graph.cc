@@ -48,7 +48,7 @@ Graph::Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder
   try {
     session_ = Ort::Session(onnxruntime.env, path.c_str(), SettingsFor(options));
   } catch (const Ort::Exception& error) {
-    Refuse("onnxruntime cannot load ", path.string(), ": ", error.what());
+    Refuse(StatusCode::kDamagedBundle, "onnxruntime cannot load ", path.string(), ": ", error.what());
   }
 }
 

@@ -184,12 +184,12 @@ Manifest LoadManifest(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kFileName;
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) {
-    Refuse(folder.string(), " is not a bundle: it has no ", kFileName);
+    Refuse(StatusCode::kNotFound, folder.string(), " is not a bundle: it has no ", kFileName);
   }
   try {
     return ParseManifest(ReadFile(path));
   } catch (const Refusal& refusal) {
-    Refuse(path.string(), ": ", refusal.what());
+    Refuse(StatusCode::kDamagedBundle, path.string(), ": ", refusal.what());
   }
 }
 

@@ -42,6 +42,7 @@ Result<Array> Model::Run(const Batch& batch) const {
       Refuse("a batch of ", rows.rows, " rows of ", rows.length, " must have ", count * width, " numbers and ", count,
              " in its mask");
     }
+    CheckPadding(rows);
     Value logits;
     if (impl_->encoder != nullptr) {
       const Value inputs =
@@ -126,7 +127,7 @@ Result<std::string> Session::Write(std::string_view prompt, const GenerateOption
     std::string text;
     const auto show = [&](const std::string& piece) {
       text += piece;
-      if (on_text && !piece.empty()) on_text(piece);
+      return on_text == nullptr || piece.empty() || on_text(piece);
     };
     Ids ids = tokenizer.Encode(prompt);
     // An empty prompt starts a document.
@@ -135,8 +136,8 @@ Result<std::string> Session::Write(std::string_view prompt, const GenerateOption
     // Packed documents end where the next begins.
     ending.stop_ids = {tokenizer.eos_id(), tokenizer.bos_id()};
     seqlab::Generate(impl_->decoder(), impl_->bundle().manifest, {ids}, ending,
-                     [&](int64_t, int64_t token) { show(stream.Push(token)); });
-    show(stream.Finish());
+                     [&](int64_t, int64_t token) { return show(stream.Push(token)); });
+    if (!show(stream.Finish())) RefuseCancelled();
     return text;
   });
 }

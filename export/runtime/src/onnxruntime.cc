@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <mutex>
+#include <sstream>
 #include <vector>
 
 #include "error.h"
@@ -23,6 +24,16 @@ constexpr int kOldestApi = 16;
 std::string Environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
+}
+
+// Where the Python that `python3` starts is installed: PREFIX/bin/python3, as PATH has it.
+fs::path PythonOnPath() {
+  std::istringstream folders(Environment("PATH"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    std::error_code error;
+    if (fs::is_regular_file(fs::path(folder) / "python3", error)) return fs::path(folder).parent_path();
+  }
+  return {};
 }
 
 // The library of a Python wheel under PREFIX/lib/python3.*/{site,dist}-packages.
@@ -45,6 +56,7 @@ std::vector<std::string> Candidates(const std::string& file) {
   std::vector<std::string> found = {"libonnxruntime.so.1", "libonnxruntime.so"};
   const std::string environment = Environment("VIRTUAL_ENV"), home = Environment("HOME");
   if (!environment.empty()) AddWheels(environment, found);
+  if (const fs::path prefix = PythonOnPath(); !prefix.empty()) AddWheels(prefix, found);
   if (!home.empty()) AddWheels(home + "/.local", found);
   for (const char* prefix : {"/usr/local", "/usr"}) AddWheels(prefix, found);
   return found;
@@ -67,29 +79,30 @@ std::unique_ptr<Onnxruntime> Open(const std::string& file) {
     if (const char* said = dlerror(); reason.empty()) reason = said == nullptr ? "" : said;
   }
   if (handle == nullptr) {
-    Refuse("onnxruntime's library is not found (", reason,
-           "); give its file with --ort-lib or SEQLAB_ORT_LIB, or activate a Python environment that has onnxruntime");
+    Refuse(StatusCode::kNotFound, "onnxruntime's library is not found (", reason,
+           "); give its file with --ort-lib or SEQLAB_ORT_LIB, or put a python3 that has onnxruntime on PATH");
   }
   using GetBase = const OrtApiBase*(ORT_API_CALL*)();
   const auto get_base = reinterpret_cast<GetBase>(dlsym(handle, "OrtGetApiBase"));
-  if (get_base == nullptr) Refuse(file, " is not onnxruntime's library: it has no OrtGetApiBase");
-  auto opened = std::make_unique<Onnxruntime>();
-  opened->handle = handle;
-  opened->version = get_base()->GetVersionString();
-  opened->file = FileOf(reinterpret_cast<const void*>(get_base));
-  const OrtApi* api = nullptr;
+  if (get_base == nullptr) {
+    Refuse(StatusCode::kUnsupported, file, " is not onnxruntime's library: it has no OrtGetApiBase");
+  }
+  const std::string version = get_base()->GetVersionString(), path = FileOf(reinterpret_cast<const void*>(get_base));
   // A library knows its own API and older ones; of one that it does not know it says so on stderr.
-  const int newest = std::min(ORT_API_VERSION, ParseVersion(opened->version).second);
-  for (int version = newest; api == nullptr && version >= kOldestApi; --version) {
-    api = get_base()->GetApi(static_cast<uint32_t>(version));
-    opened->api = version;
+  int number = std::min(ORT_API_VERSION, ParseVersion(version).second);
+  const OrtApi* api = nullptr;
+  for (; number >= kOldestApi; --number) {
+    api = get_base()->GetApi(static_cast<uint32_t>(number));
+    if (api != nullptr) break;
   }
   if (api == nullptr) {
-    Refuse("onnxruntime ", opened->version, " (", opened->file, ") is too old, accepted is 1.", kOldestApi, " or later");
+    Refuse(StatusCode::kUnsupported, "onnxruntime ", version, " (", path, ") is too old, accepted is 1.", kOldestApi,
+           " or later");
   }
+  // Before that there can be no Ort::Env, not an empty one either: its destructor calls the API.
   Ort::InitApi(api);
-  opened->env = Ort::Env(ORT_LOGGING_LEVEL_ERROR, "seqlab");
-  return opened;
+  return std::make_unique<Onnxruntime>(
+      Onnxruntime{path, version, number, handle, Ort::Env(ORT_LOGGING_LEVEL_ERROR, "seqlab")});
 }
 
 }  // namespace

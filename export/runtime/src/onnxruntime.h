@@ -15,7 +15,7 @@ struct Onnxruntime {
   std::string file, version;
   int api = 0;
   void* handle = nullptr;
-  Ort::Env env{nullptr};
+  Ort::Env env;
 };
 
 // Opens the library, or gives the one that this process has opened; onnxruntime itself is one a process.

@@ -46,7 +46,7 @@ void OpenProvider(const std::string& provider, const Onnxruntime& onnxruntime) {
   if (provider != "cuda") Refuse("provider must be one of cpu, cuda, got \"", provider, "\"");
   const std::vector<std::string> available = Ort::GetAvailableProviders();
   if (std::find(available.begin(), available.end(), "CUDAExecutionProvider") == available.end()) {
-    Refuse("this onnxruntime has no provider \"", provider, "\"; use another one");
+    Refuse(StatusCode::kUnsupported, "this onnxruntime has no provider \"", provider, "\"; use another one");
   }
   LoadCudaLibraries(onnxruntime.file);
 }
@@ -75,7 +75,7 @@ Ort::SessionOptions SettingsFor(const OpenOptions& options) {
     try {
       AppendCuda(settings);
     } catch (const Ort::Exception& error) {
-      Refuse("provider \"cuda\" cannot be loaded (", ReasonOf(error.what()),
+      Refuse(StatusCode::kUnsupported, "provider \"cuda\" cannot be loaded (", ReasonOf(error.what()),
              "); install it, or use another provider");
     }
   }

@@ -27,7 +27,7 @@ size_t Largest(const Number* values, size_t count) {
 }
 
 void CheckLargest(double logit) {
-  if (!std::isfinite(logit)) Refuse("cannot choose a token: the model's largest logit is ", logit);
+  if (!std::isfinite(logit)) Refuse(StatusCode::kInternal, "cannot choose a token: the model's largest logit is ", logit);
 }
 
 // The tokens that have followed the last n - 1 before.

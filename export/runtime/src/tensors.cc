@@ -33,7 +33,7 @@ size_t SizeOf(ONNXTensorElementDataType type) {
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64:
       return 8;
     default:
-      Refuse("a graph gives a tensor of onnxruntime's type ", static_cast<int>(type),
+      Refuse(StatusCode::kDamagedBundle, "a graph gives a tensor of onnxruntime's type ", static_cast<int>(type),
              ", accepted are bool, int64, float16 and float32");
   }
 }
@@ -114,7 +114,7 @@ void CheckDims(const Value& value, const std::vector<int64_t>& dims) {
     std::string ours, theirs;
     for (const int64_t dim : dims) ours += Join(ours.empty() ? "" : ", ", dim);
     for (const int64_t dim : found) theirs += Join(theirs.empty() ? "" : ", ", dim);
-    Refuse("a graph gives an output of shape (", theirs, "), its manifest says (", ours, ")");
+    Refuse(StatusCode::kDamagedBundle, "a graph gives an output of shape (", theirs, "), its manifest says (", ours, ")");
   }
 }
 

@@ -1,8 +1,9 @@
 // answer_decoding BUNDLE PROVIDER: what a bundle decodes, to compare with Python's.
 //
 // Each line of stdin is a JSON object: "prompts", "sources" where the bundle reads some, and the options of `generate` or,
-// where it has "beams", of `beam_search`; or "prompts" and "steps", tokens to read after them; or a "batch". Each line of
-// stdout is the answer in JSON, of the latter two the logits, or {"refused": why}.
+// where it has "beams", of `beam_search`; or "prompts" and "steps", tokens to read after them; or a "batch". With "cancel"
+// the callback cancels at that token. Each line of stdout is the answer in JSON, of the latter two the logits, or
+// {"refused": why, "code": number}.
 
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -18,7 +19,7 @@ std::optional<int64_t> IntOrNull(const json& value) {
   return value.is_null() ? std::nullopt : std::optional(value.get<int64_t>());
 }
 
-json Refused(const seqlab::Status& status) { return {{"refused", status.message()}}; }
+json Refused(const seqlab::Status& status) { return {{"refused", status.message()}, {"code", status.code()}}; }
 
 json Numbers(const seqlab::Result<seqlab::Array>& array) {
   return array.ok() ? json{{"dims", array->dims}, {"values", array->values}} : Refused(array.status());
@@ -61,7 +62,8 @@ json Answer(const seqlab::Model& model, seqlab::Session& session, const json& qu
                                   question.at("min_p"), question.at("seed")};
   const seqlab::GenerateOptions options{question.at("max_new_tokens"), sampling, repetition,
                                         question.at("stop_ids").get<seqlab::Ids>()};
-  const auto found = session.Generate(prompts, options);
+  int64_t left = question.value("cancel", int64_t{-1});
+  const auto found = session.Generate(prompts, options, [&](int64_t, int64_t) { return left-- != 0; });
   return found.ok() ? json(*found) : Refused(found.status());
 }
 

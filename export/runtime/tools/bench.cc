@@ -90,7 +90,7 @@ Result<Texts> Write(Session& session, const Texts& sources, const Texts& prompts
   Clock::time_point last = start;
   int64_t position = static_cast<int64_t>(prompts[0].size());
   Result<Texts> written = session.Generate(prompts, greedy, [&](int64_t row, int64_t) {
-    if (row > 0) return;
+    if (row > 0) return true;
     const double taken = MillisecondsSince(last);
     last = Clock::now();
     if (position++ == static_cast<int64_t>(prompts[0].size())) {
@@ -99,6 +99,7 @@ Result<Texts> Write(Session& session, const Texts& sources, const Texts& prompts
       times.later.push_back(taken);
       times.by_position[PowerBelow(position)].push_back(taken);
     }
+    return true;
   });
   if (written.ok()) times.runs.push_back(MillisecondsSince(start));
   return written;
@@ -157,7 +158,7 @@ void Print(const json& found) {
 
 Result<int> RunBench(const Common& common, const BenchOptions& options) {
   if (options.prompt_tokens < 1 || options.new_tokens < 2 || options.runs < 1 || options.batch < 1) {
-    return Status("bench needs at least 1 prompt token, 2 new tokens, 1 run and a batch of 1");
+    return Status(StatusCode::kInvalidArgument, "bench needs at least 1 prompt token, 2 new tokens, 1 run and a batch of 1");
   }
   Result<Model> model = Model::Open(common.bundle, common.open);
   if (!model.ok()) return model.status();

@@ -105,9 +105,11 @@ Result<int> RunGenerate(const Common& common, const TextOptions& options) {
   }
   Session session(*model);
   const auto show = [&](std::string_view piece) {
-    if (!common.json) std::cout << piece << std::flush;
+    return common.json || bool(std::cout << piece << std::flush);
   };
   const Result<std::string> text = session.Write(prompt, options.generate, show);
+  // Then `main` says that stdout cannot be written.
+  if (text.status().code() == StatusCode::kCancelled) return 0;
   if (!text.ok()) return text.status();
   std::cout << (common.json ? Dumped({{"text", *text}}) : "") << "\n";
   return 0;
@@ -116,8 +118,8 @@ Result<int> RunGenerate(const Common& common, const TextOptions& options) {
 Result<int> RunTranslate(const Common& common, const TextOptions& options) {
   const int64_t beams = options.translate.beams;
   if (options.n_best && (*options.n_best < 1 || *options.n_best > beams)) {
-    return Status("--n-best must be from 1 to the number of beams, " + std::to_string(beams) + "; got " +
-                  std::to_string(*options.n_best));
+    return Status(StatusCode::kInvalidArgument,
+                  Join("--n-best must be from 1 to the number of beams, ", beams, "; got ", *options.n_best));
   }
   Result<Model> model = Model::Open(common.bundle, common.open);
   if (!model.ok()) return model.status();

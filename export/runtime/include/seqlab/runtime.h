@@ -1,11 +1,13 @@
 // The seqlab runtime: runs what `seqlab export` wrote, with onnxruntime and without Python.
 //
-// No function throws, ends the process or writes anything. B batch, T tokens, F features, V vocabulary, C classes.
+// No function throws, ends the process or writes anything, but `Result::value()` where there is none. B batch, T tokens, F
+// features, V vocabulary, C classes.
 #ifndef SEQLAB_RUNTIME_H_
 #define SEQLAB_RUNTIME_H_
 
-#include <cassert>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -15,18 +17,35 @@
 #include <variant>
 #include <vector>
 
+// What a shared library of the runtime gives to others; all else is hidden in it.
+#define SEQLAB_EXPORT __attribute__((visibility("default")))
+
 namespace seqlab {
+
+// What went wrong, to branch on.
+enum class StatusCode {
+  kOk,
+  kInvalidArgument,  // what the caller gave
+  kNotFound,         // no bundle, or no onnxruntime, is there
+  kDamagedBundle,    // it is not as it was written, or its files do not fit each other
+  kUnsupported,      // this onnxruntime, machine or runtime cannot do it
+  kCancelled,        // a callback has said so
+  kOutOfMemory,
+  kInternal,         // onnxruntime failed in what should have worked
+};
 
 // Nothing, or what went wrong in one sentence.
 class Status {
  public:
   Status() = default;
-  explicit Status(std::string message) : message_(std::move(message)) { assert(!message_.empty()); }
+  Status(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
 
-  bool ok() const { return message_.empty(); }
+  bool ok() const { return code_ == StatusCode::kOk; }
+  StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
  private:
+  StatusCode code_ = StatusCode::kOk;
   std::string message_;
 };
 
@@ -35,14 +54,22 @@ template <typename T>
 class Result {
  public:
   Result(T value) : content_(std::move(value)) {}
-  Result(Status status) : content_(std::move(status)) { assert(!this->status().ok()); }
+  Result(Status status) : content_(std::move(status)) {
+    if (this->status().ok()) content_ = Status(StatusCode::kInternal, "a Result has neither a value nor an error");
+  }
 
   bool ok() const { return std::holds_alternative<T>(content_); }
-  Status status() const { return ok() ? Status() : std::get<Status>(content_); }
+  Status status() const { return ok() ? Status() : *std::get_if<Status>(&content_); }
 
-  // Only where ok().
-  T& value() { return std::get<T>(content_); }
-  const T& value() const { return std::get<T>(content_); }
+  // Only where ok(): elsewhere the process ends, and stderr has the message.
+  T& value() { return const_cast<T&>(std::as_const(*this).value()); }
+  const T& value() const {
+    if (!ok()) {
+      std::fprintf(stderr, "seqlab: the value of a Result that has none: %s\n", status().message().c_str());
+      std::abort();
+    }
+    return *std::get_if<T>(&content_);
+  }
   T& operator*() { return value(); }
   const T& operator*() const { return value(); }
   T* operator->() { return &value(); }
@@ -66,7 +93,7 @@ struct Batch {
   int64_t length = 0;
   Ids tokens;                    // (B, T)
   std::vector<float> features;   // (B, T, F)
-  std::vector<uint8_t> pad_mask; // (B, T), 1 = real; empty = all are. Padding is leading or trailing.
+  std::vector<uint8_t> pad_mask; // (B, T), 1 = real, 0 = not; empty = all are. A row's real tokens stand together.
 };
 
 struct OpenOptions {
@@ -150,17 +177,17 @@ struct Info {
 class Model {
  public:
   // Checks the manifest and the sha256 of every file, then opens the graphs. Reads nothing outside `folder`.
-  static Result<Model> Open(const std::string& folder, const OpenOptions& options = {});
+  SEQLAB_EXPORT static Result<Model> Open(const std::string& folder, const OpenOptions& options = {});
 
-  const Info& info() const;
+  SEQLAB_EXPORT const Info& info() const;
 
   // Logits: (B, C), or (B, T, C), of an encoder; (B, T, V) of a language model.
-  Result<Array> Run(const Batch& batch) const;
+  SEQLAB_EXPORT Result<Array> Run(const Batch& batch) const;
 
   // UTF-8 to ids and back. A byte tokenizer takes any bytes; the others refuse what is not UTF-8, with its offset.
-  Result<Ids> Encode(std::string_view text) const;
-  Result<Ids> EncodeSource(std::string_view text) const;
-  Result<std::string> Decode(const Ids& ids) const;
+  SEQLAB_EXPORT Result<Ids> Encode(std::string_view text) const;
+  SEQLAB_EXPORT Result<Ids> EncodeSource(std::string_view text) const;
+  SEQLAB_EXPORT Result<std::string> Decode(const Ids& ids) const;
 
   struct Impl;
   explicit Model(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
@@ -170,44 +197,46 @@ class Model {
   std::shared_ptr<const Impl> impl_;
 };
 
-// Called with the row and the token as each is chosen.
-using OnToken = std::function<void(int64_t row, int64_t token)>;
-// Called with each piece of new text as it is complete; the pieces join to the text.
-using OnText = std::function<void(std::string_view piece)>;
+// Called with the row and the token as each is chosen. False cancels: what was asked then ends with kCancelled.
+using OnToken = std::function<bool(int64_t row, int64_t token)>;
+// Called with each piece of new text as it is complete; the pieces join to the text. False cancels.
+using OnText = std::function<bool(std::string_view piece)>;
 
 // What one user does with a model: it holds the decoder's state, which stays on the device. For one thread at a time.
 class Session {
  public:
-  explicit Session(Model model);
-  ~Session();
-  Session(Session&&) noexcept;
-  Session& operator=(Session&&) noexcept;
+  SEQLAB_EXPORT explicit Session(Model model);
+  SEQLAB_EXPORT ~Session();
+  SEQLAB_EXPORT Session(Session&&) noexcept;
+  SEQLAB_EXPORT Session& operator=(Session&&) noexcept;
 
   // Reads sources, one a row, which end with eos; what is written from now on is of them.
-  Status ReadSource(const std::vector<Ids>& sources);
+  SEQLAB_EXPORT Status ReadSource(const std::vector<Ids>& sources);
 
   // Reads prompts of any lengths, one a row, from the start: logits (B, V) after each. With a source, as many as it has.
-  Result<Array> Prefill(const std::vector<Ids>& prompts);
+  SEQLAB_EXPORT Result<Array> Prefill(const std::vector<Ids>& prompts);
 
   // Reads one more token a row: logits (B, V).
-  Result<Array> Step(const Ids& tokens);
+  SEQLAB_EXPORT Result<Array> Step(const Ids& tokens);
 
   // Continues prompts: the new tokens of each.
-  Result<std::vector<Ids>> Generate(const std::vector<Ids>& prompts, const GenerateOptions& options,
-                                    const OnToken& on_token = nullptr);
+  SEQLAB_EXPORT Result<std::vector<Ids>> Generate(const std::vector<Ids>& prompts, const GenerateOptions& options,
+                                                  const OnToken& on_token = nullptr);
 
   // Continues each prompt in the best ways that are found, the best first.
-  Result<std::vector<std::vector<Hypothesis>>> BeamSearch(const std::vector<Ids>& prompts, const BeamOptions& options);
+  SEQLAB_EXPORT Result<std::vector<std::vector<Hypothesis>>> BeamSearch(const std::vector<Ids>& prompts,
+                                                                        const BeamOptions& options);
 
   // What the model writes after a prompt, until it ends the text. `options.stop_ids` are not read.
-  Result<std::string> Write(std::string_view prompt, const GenerateOptions& options, const OnText& on_text = nullptr);
+  SEQLAB_EXPORT Result<std::string> Write(std::string_view prompt, const GenerateOptions& options,
+                                          const OnText& on_text = nullptr);
 
   // The targets of source texts, which are read together: for each at most `beams`, the best first.
-  Result<std::vector<std::vector<Translation>>> Translate(const std::vector<std::string>& texts,
-                                                          const TranslateOptions& options = {});
+  SEQLAB_EXPORT Result<std::vector<std::vector<Translation>>> Translate(const std::vector<std::string>& texts,
+                                                                        const TranslateOptions& options = {});
 
   // The probabilities of a text's classes, or of those of each of its words.
-  Result<Classes> Classify(std::string_view text);
+  SEQLAB_EXPORT Result<Classes> Classify(std::string_view text);
 
  private:
   struct Impl;
@@ -242,12 +271,12 @@ struct Report {
   std::optional<Divergence> divergence;  // where all is well so far
 
   // Whether something was checked and everything is as it should be.
-  bool ok() const;
+  SEQLAB_EXPORT bool ok() const;
 };
 
 // Proves a bundle on this machine, as docs/bundle.md says, and changes nothing in it. What is wrong with its values is in
 // the report; what is no bundle at all, or cannot be opened, is a Status.
-Result<Report> Verify(const std::string& folder, const OpenOptions& options = {});
+SEQLAB_EXPORT Result<Report> Verify(const std::string& folder, const OpenOptions& options = {});
 
 }  // namespace seqlab
 
