@@ -19,7 +19,7 @@ from cli.conftest import Seqlab, write_text
 from cli.test_translate import write_data
 from seqlab.models import DecoderLM
 from seqlab.tracking.load import LoadedRun, load_run
-from seqlab.training.config import LINKS, config_names, config_path, import_blocks, load_short_yaml
+from seqlab.training.config import LINKS, build, config_names, config_path, import_blocks, load_short_yaml
 from seqlab.training.stored_config import check_reads_back
 
 IN_EVERY_RUN = ("lm/hybrid", "translate/rnn-attention", "classify/bigru", "synthetic/recall")
@@ -65,6 +65,7 @@ def test_what_is_stored_of_it_reads_back_as_it_was(name: str, reader: ArgumentPa
 @pytest.mark.parametrize("name", IN_EVERY_RUN)
 def test_its_run_is_loaded_and_resumed(name: str, tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     seqlab = inside(tmp_path)
+<<<<<<< HEAD
     fit_and_load(name, tmp_path, seqlab)
     seqlab("resume", "run", "--trainer.max_steps=4")
     assert torch.load(next(tmp_path.glob(CHECKPOINT)))["global_step"] == 4
@@ -113,3 +114,17 @@ def _smaller(option: str, value: Any) -> Iterator[str]:
             yield f"{option}.{key}={SMALL[key]}"
         if isinstance(inner, dict) and inner.get("class_path") == "SubwordTokenizer":
             yield f"{option}.{key}=CharTokenizer"
+=======
+    assert "val/loss" in seqlab(*command, *text, "--trainer.fast_dev_run=2").stderr
+
+
+@pytest.mark.parametrize("d_model", [32, 128, 200])
+def test_models_that_are_compared_have_as_many_parameters(d_model: int) -> None:
+    sizes = {}
+    for name in ("lm/gru", "lm/attention-nope", "lm/attention-rope"):
+        config = load_short_yaml(config_path(name).read_text(encoding="utf-8"))
+        config["model"]["init_args"]["model"]["init_args"]["d_model"] = d_model
+        task, _ = build({key: config[key] for key in ("model", "data")}, {"vocab_size": 107, "seq_len": 128})
+        sizes[name] = sum(parameter.numel() for parameter in task.parameters())
+    assert max(sizes.values()) <= 1.05 * min(sizes.values()), sizes
+>>>>>>> 7727997 (A feed-forward's width may be a multiple of d_model: the packaged configs keep their proportions when d_model changes)

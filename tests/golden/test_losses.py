@@ -35,6 +35,7 @@ KEY = " ".join(
     )
 )
 SMALL = ["--data.seq_len=32", "--data.batch_size=8", "--model.model.d_model=32", "--trainer.max_steps=50"]
+WIDTHS = {"lm/gru": ["--model.model.block.ffn.d_ff=384"]}  # as when its losses were recorded
 ALONE = ["--trainer.logger=false", "--trainer.enable_checkpointing=false", "--trainer.limit_val_batches=0"]
 
 
@@ -59,7 +60,7 @@ class WithLosses(SeqlabCLI):
 def test_first_losses(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     quiet()
-    WithLosses("fit", ["--config", str(config_path(name)), *SMALL, *ALONE])
+    WithLosses("fit", ["--config", str(config_path(name)), *SMALL, *WIDTHS.get(name, []), *ALONE])
     assert len(Losses.seen) == 50
     stored = json.loads(STORED.read_text()) if STORED.exists() else {}
     if os.environ.get("SEQLAB_RECORD"):

@@ -23,13 +23,19 @@ class TwoLayers(FeedForward):
     """down(activation(up(x))) (Vaswani et al. 2017, equation 2).
 
     Args:
-        d_ff: inner width; None = 4 d_model.
+        d_ff: inner width; None = ratio d_model, rounded.
         bias: whether both layers have biases.
+        ratio: of the inner width to d_model, where d_ff is None.
+
+    Raises:
+        ValueError: an inner width below 1.
     """
 
-    def __init__(self, d_model: int, *, d_ff: int | None = None, bias: bool = True) -> None:
+    def __init__(self, d_model: int, *, d_ff: int | None = None, bias: bool = True, ratio: float = 4.0) -> None:
         super().__init__()
-        d_ff = 4 * d_model if d_ff is None else d_ff
+        d_ff = round(ratio * d_model) if d_ff is None else d_ff
+        if d_ff < 1:
+            raise ValueError(f"the feed-forward's inner width must be at least 1, got {d_ff}")
         self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
         self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
 
@@ -59,13 +65,14 @@ class GELU(TwoLayers):
     """gelu(x) (Hendrycks & Gimpel 2016).
 
     Args:
-        d_ff: inner width; None = 4 d_model.
-        bias: whether both layers have biases.
         exact: x Phi(x) as in BERT; False is the tanh approximation of GPT-2.
+        d_ff, bias, ratio: as `TwoLayers` takes them.
     """
 
-    def __init__(self, d_model: int, *, d_ff: int | None = None, bias: bool = True, exact: bool = False) -> None:
-        super().__init__(d_model, d_ff=d_ff, bias=bias)
+    def __init__(
+        self, d_model: int, *, d_ff: int | None = None, bias: bool = True, ratio: float = 4.0, exact: bool = False
+    ) -> None:
+        super().__init__(d_model, d_ff=d_ff, bias=bias, ratio=ratio)
         self.exact = exact
 
     def activation(self, x: Tensor) -> Tensor:
