@@ -302,7 +302,9 @@ def conformance(options: argparse.Namespace) -> int:
 
 
 def _chosen(names: list[str] | None, known: dict[str, Any]) -> dict[str, Any]:
+    from seqlab.training.spelling import instead
+
     unknown = [name for name in names or [] if name not in known]
     if unknown:
-        raise ValueError(f"there is no {unknown[0]}; accepted: {'; '.join(known)}")
+        raise ValueError(f"there is no {unknown[0]}; {instead(unknown[0], list(known))}")
     return {name: known[name] for name in names or known}

@@ -11,11 +11,13 @@ from seqlab.cli import main
 
 CASES = [
     (["--model.model.num_layer=3"], ["model.model.num_layer", "num_layers"]),
-    (["--model.modle.d_model=3"], ["model.modle.d_model", "accepted: model, lr"]),
+    (["--model.modle.d_model=3"], ["model.modle.d_model", "did you mean model?"]),
     (["--trainer.max_stepz=3"], ["trainer.max_stepz", "did you mean trainer.max_steps?"]),
     (["--data.seq_lenn=3"], ["data.seq_lenn", "did you mean seq_len?"]),
     (["--model.model.positions=RoPE"], ["RoPE", "GRU"]),
-    (["--model.model.mixer=Attentoin"], ["Attentoin", "did you mean Attention?", "LSTM"]),
+    (["--model.model.mixer=Attentoin"], ["Attentoin", "did you mean Attention?"]),
+    (["--model.model.mixer=Grru"], ["Grru", "did you mean GRU?"]),
+    (["--model.model.mixer=Zyx"], ["Zyx", "accepted: ", "LSTM", "Mamba2"]),
     (["--model.model.mixer=Attention", "--model.model.mixer.num_heads=5"], ["num_heads 5", "d_model 128"]),
     (["--model.model.d_model=abc"], ["model.model.d_model", "int", "abc"]),
     (["--model.model.block.norm_place=middle"], ["norm_place", "pre", "post", "middle"]),
@@ -50,6 +52,7 @@ def test_fit_says_in_one_sentence_what_is_wrong(
     assert len(lines) == 1 and lines[0].startswith("seqlab: "), lines
     for text in said:
         assert text in lines[0]
+    assert ("did you mean" in lines[0]) + ("accepted: " in lines[0]) < 2 and len(lines[0]) < 500
     assert not list(tmp_path.glob("mlruns/*/*")), "a refused fit leaves no run"
 
 

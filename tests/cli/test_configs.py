@@ -65,7 +65,6 @@ def test_what_is_stored_of_it_reads_back_as_it_was(name: str, reader: ArgumentPa
 @pytest.mark.parametrize("name", IN_EVERY_RUN)
 def test_its_run_is_loaded_and_resumed(name: str, tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     seqlab = inside(tmp_path)
-<<<<<<< HEAD
     fit_and_load(name, tmp_path, seqlab)
     seqlab("resume", "run", "--trainer.max_steps=4")
     assert torch.load(next(tmp_path.glob(CHECKPOINT)))["global_step"] == 4
@@ -114,8 +113,6 @@ def _smaller(option: str, value: Any) -> Iterator[str]:
             yield f"{option}.{key}={SMALL[key]}"
         if isinstance(inner, dict) and inner.get("class_path") == "SubwordTokenizer":
             yield f"{option}.{key}=CharTokenizer"
-=======
-    assert "val/loss" in seqlab(*command, *text, "--trainer.fast_dev_run=2").stderr
 
 
 @pytest.mark.parametrize("d_model", [32, 128, 200])
@@ -127,4 +124,3 @@ def test_models_that_are_compared_have_as_many_parameters(d_model: int) -> None:
         task, _ = build({key: config[key] for key in ("model", "data")}, {"vocab_size": 107, "seq_len": 128})
         sizes[name] = sum(parameter.numel() for parameter in task.parameters())
     assert max(sizes.values()) <= 1.05 * min(sizes.values()), sizes
->>>>>>> 7727997 (A feed-forward's width may be a multiple of d_model: the packaged configs keep their proportions when d_model changes)

@@ -142,4 +142,4 @@ def test_the_command_writes_both_files(tmp_path: Path, capsys: pytest.CaptureFix
     assert row["mixer"] == "GRU" and "RoPE" in row["laws"]["unsupported"]
     assert "| GRU | RoPE | unsupported: RoPE acts on" in (tmp_path / "conformance.md").read_text()
     assert main(["conformance", "--mixers", "GRUU"]) == 2
-    assert "there is no GRUU; accepted: AdditiveAttention" in capsys.readouterr().err
+    assert "there is no GRUU; did you mean GRU?" in capsys.readouterr().err

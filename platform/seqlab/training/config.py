@@ -5,7 +5,6 @@ The class path is the registry: a block is named by its class, with options besi
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,6 +12,8 @@ from typing import Any
 
 import yaml
 from jsonargparse import ArgumentParser, get_loader, set_loader
+
+from seqlab.training.spelling import instead
 
 PACKAGED = Path(__file__).parent.parent / "configs"
 BLOCK_MODULES = (
@@ -56,11 +57,7 @@ def config_path(name: str) -> Path:
     packaged = PACKAGED / f"{name}.yaml"
     if name in config_names():
         return packaged
-    close = difflib.get_close_matches(name, config_names(), n=1)
-    hint = f" (did you mean {close[0]}?)" if close else ""
-    raise ValueError(
-        f"--config {name}: neither a file nor a packaged config{hint}; packaged: {', '.join(config_names())}"
-    )
+    raise ValueError(f"--config {name}: neither a file nor a packaged config; {instead(name, config_names())}")
 
 
 def resolve_names(args: list[str]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import inspect
 import re
@@ -16,6 +15,7 @@ from typing import Any
 from jsonargparse import ArgumentParser
 
 from seqlab.training.config import LINKS
+from seqlab.training.spelling import instead
 from seqlab.whole_file import why_not_written
 
 _NESTED = re.compile(r'^Parser key "([^"]+)":|Does not validate against|expects a function or a callable')
@@ -34,9 +34,9 @@ def sentence(error: BaseException) -> str:
     where = ".".join(keys)
     if match := _NOT_AN_OPTION.match(message):
         option = match[1] or match[2]
-        return f"{_join(where, option)} is not an option; accepted: {_listed(option, _options(chain, option))}"
+        return f"{_join(where, option)} is not an option; {instead(option, _options(chain, option))}"
     if (match := _NOT_A_CLASS.search(message)) and keys:
-        return f"{where}: there is no class {match[1]}; accepted: {_listed(match[1], _classes(chain))}"
+        return f"{where}: there is no class {match[1]}; {instead(match[1], _classes(chain))}"
     message = message.replace("<class '", "").replace("'>", "").replace("a typing.Literal", "one of ")
     return _join(where, message, ": ")
 
@@ -103,11 +103,6 @@ def _concrete(base: type) -> Iterator[type]:
     subclass: type
     for subclass in base.__subclasses__():
         yield from _concrete(subclass)
-
-
-def _listed(given: str, accepted: list[str]) -> str:
-    close = difflib.get_close_matches(given, accepted, n=1)
-    return (", ".join(accepted) or "nothing") + (f" (did you mean {close[0]}?)" if close else "")
 
 
 def _join(where: str, what: str, separator: str = ".") -> str:

@@ -10,6 +10,7 @@ from typing import Any
 from seqlab.training.config import LINKS, config_path, load_short_yaml
 from seqlab.training.options import options
 from seqlab.training.signatures import Argument, arguments, choices, is_known, summary
+from seqlab.training.spelling import instead
 
 TRAINER = {
     "max_steps": "optimiser steps; -1 = no limit",
@@ -71,8 +72,9 @@ def show_help(verb: str, description: str, args: list[str]) -> None:
 
 def _show_class(key: str, name: str, config: dict[str, Any]) -> None:
     if name and not is_known(name):
-        accepted = ", ".join(_accepted(key, config))
-        raise ValueError(f"--{key}.help: seqlab has no class {name}; accepted: {accepted or 'none'}")
+        raise ValueError(f"--{key}.help: seqlab has no class {name}; {instead(name, _accepted(key, config))}")
+    if not name and not _accepted(key, config):
+        raise ValueError(f"--{key}.help: no class stands there; a --config before it says which classes do")
     parser = _parser("seqlab", "", "")
     if name:
         _add_class(parser, key, name, deep=False)
