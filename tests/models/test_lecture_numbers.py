@@ -2,68 +2,51 @@
 
 from __future__ import annotations
 
-import math
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from seqlab.attention import Attention
+from seqlab.attention import Attention, Bidirectional
 from seqlab.positions import Binary, Sinusoidal
 from seqlab.recurrence import CBOW
 
-THE, CAT, SAT = torch.eye(8)[:3]
+THE_CAT_SAT = torch.tensor([[0.1, 0.4], [0.6, 0.2], [0.3, 0.65]])
+PERCENT = [28.7, 37.2, 34.0]
+"""What "cat" gives to the, cat and sat: x is its own query, key and value, and scores are not scaled."""
 
 
-def _hand_set(num_heads: int = 2) -> Attention:
-    """d_model 8, d_k = 8 / num_heads: in every head each word is its own key, and "sat" asks with (0, 0.48, 0.32)."""
-    attention = Attention(8, num_heads=num_heads)
-    for parameter in attention.parameters():
-        nn.init.zeros_(parameter)
-    width = 8 // num_heads
+def _plain(num_heads: int = 1, **options: Any) -> Attention:
+    """In every head the two numbers of a word are its query, key and value."""
+    width = 2 * num_heads
+    attention = Attention(width, num_heads=num_heads, bias=False, **options)
     with torch.no_grad():
-        for head in range(num_heads):
-            first = head * width
-            attention.k_proj.weight[first : first + 3, :3] = torch.eye(3)
-            attention.q_proj.weight[first : first + 3, 2] = torch.tensor([0.0, 0.48, 0.32])
-        attention.v_proj.weight.copy_(torch.eye(8))
-        attention.out_proj.weight.copy_(torch.eye(8))
+        for projection in (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj):
+            projection.weight.copy_(torch.eye(width))
     return attention
 
 
-def _percent(weights: Tensor) -> list[int]:
-    return [round(100 * weight) for weight in weights.tolist()]
+def _percent(weights: Tensor) -> list[float]:
+    return [round(100 * weight, 1) for weight in weights.tolist()]
 
 
 def test_the_cat_sat() -> None:
-    """By hand: q k = 0, 0.48, 0.32; over sqrt(4) = 2: 0, 0.24, 0.16; exp: 1, 1.271, 1.174; over their sum 3.445."""
-    x = torch.stack((THE, CAT, SAT))[None]
-    weights = _hand_set().attention_weights(x)[0, :, -1]
-    for head in weights:
-        assert _percent(head) == [29, 37, 34]
-        assert head.tolist() == pytest.approx([1 / 3.445, 1.271 / 3.445, 1.174 / 3.445], abs=1e-3)
-    y, _ = _hand_set()(x)
-    # The first head's values are the words themselves: its output is their average by these weights.
-    assert y[0, -1, :3].tolist() == pytest.approx(weights[0].tolist())
-
-
-def test_any_scores_with_these_ratios_give_these_weights() -> None:
-    """softmax(s) = w means s = ln w + any constant: ln 0.37 - ln 0.29 = 0.244, ln 0.34 - ln 0.29 = 0.159."""
-    assert math.log(0.37 / 0.29) == pytest.approx(0.244, abs=1e-3)
-    assert math.log(0.34 / 0.29) == pytest.approx(0.159, abs=1e-3)
-    for constant in (0.0, -3.0, 10.0):
-        scores = torch.tensor([0.29, 0.37, 0.34]).log() + constant
-        assert _percent(scores.softmax(-1)) == [29, 37, 34]
+    """By hand: x_cat x = .06 + .08 = .14, .36 + .04 = .40, .18 + .13 = .31; exp: 1.150, 1.492, 1.363; over their sum
+    4.005. "cat" looks at "sat", which follows it."""
+    attention = _plain(scale=1.0, pattern=Bidirectional)
+    assert _percent(attention.attention_weights(THE_CAT_SAT[None])[0, 0, 1]) == PERCENT
+    y, _ = attention(THE_CAT_SAT[None])
+    # The average of the three by these weights.
+    assert y[0, 1].tolist() == pytest.approx([0.3543, 0.4106], abs=1e-4)
 
 
 def test_scores_are_divided_by_the_root_of_a_heads_width() -> None:
-    """Divided by sqrt(d_model) = sqrt(8), the same scores would give 30, 36 and 34%."""
-    x = torch.stack((THE, CAT, SAT))[None]
-    scores = torch.tensor([0.0, 0.48, 0.32])
-    assert _percent((scores / math.sqrt(8)).softmax(-1)) == [30, 36, 34]
-    assert _percent(_hand_set(num_heads=2).attention_weights(x)[0, 0, -1]) == [29, 37, 34]
-    one_head = _hand_set(num_heads=1).attention_weights(x)[0, 0, -1]
-    assert _percent(one_head) == [30, 36, 34], "of one head d_k is d_model"
+    """Over sqrt(d_k) = sqrt(2): .099, .283, .219, so 30.0, 36.1 and 33.9%; in two heads too, whose d_model is 4."""
+    for num_heads in (1, 2):
+        x = THE_CAT_SAT.repeat(1, num_heads)
+        weights = _plain(num_heads, pattern=Bidirectional).attention_weights(x[None])[0, :, 1]
+        assert [_percent(head) for head in weights] == [[30.0, 36.1, 33.9]] * num_heads
 
 
 def test_tokens_are_rows_and_weights_stand_on_the_right() -> None:

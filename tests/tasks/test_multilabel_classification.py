@@ -62,6 +62,7 @@ def test_scores_by_hand(tmp_path: Path) -> None:
     assert validated([one], tmp_path) == pytest.approx(
         {
             "val/loss": sum(losses) / 4,
+            "val/loss_per_frame": sum(losses) / 2,
             "val/f1": 1 / 2,
             "val/average_precision": (1 / 1 + 2 / 3) / 2,
             "val/loss_by_length/1-8": sum(losses) / 4,
@@ -94,6 +95,7 @@ def test_scores_are_the_corpuss_and_scikit_learns(tmp_path: Path) -> None:
     assert found == pytest.approx(
         {
             "val/loss": nats.mean().item(),
+            "val/loss_per_frame": nats.sum().item() / (3 + 12 + 7 + 1 + 12 + 2),
             "val/f1": f1_score(targets, logits > 0),
             "val/average_precision": average_precision_score(targets, logits),
             "val/loss_by_length/1-8": nats[~of_long].mean().item(),
@@ -112,6 +114,7 @@ def test_labels_of_whole_sequences(tmp_path: Path) -> None:
     assert validated([one], tmp_path, by_frame=False) == pytest.approx(
         {
             "val/loss": loss,
+            "val/loss_per_frame": 2 * loss,
             "val/loss_by_length/9-16": loss,
             "val/f1": 1,
             "val/f1_by_length/9-16": 1,

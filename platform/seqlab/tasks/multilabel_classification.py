@@ -21,9 +21,12 @@ from seqlab.tasks.task import Task, check_told
 
 class MultilabelClassification(Task):
     """Trains on the mean binary cross-entropy of every label of every real frame, and reports it and F1 at a
-    probability of 0.5, both by length too, beside average precision. The scores are micro-averaged, over frames and
-    labels together, as transcriptions of music are scored (Bay et al. 2009; Thickstun et al. 2017, "MusicNet"). The
-    average precision is exact, for which all probabilities of an evaluation are kept.
+    probability of 0.5, both by length too, beside average precision. `loss_per_frame` is the sum over a frame's labels
+    (of a whole sequence's, where it has one set), as papers print it (Boulanger-Lewandowski et al. 2012).
+
+    The scores are micro-averaged, over frames and labels together, as transcriptions of music are scored (Bay et al.
+    2009; Thickstun et al. 2017, "MusicNet"). The average precision is exact, for which all probabilities of an
+    evaluation are kept.
 
     Args:
         num_features, num_labels: numbers of features of a frame and of labels; the data module tells them.
@@ -46,7 +49,8 @@ class MultilabelClassification(Task):
         check_told("multi-label classification", num_features=num_features, num_labels=num_labels)
         super().__init__(model(num_features, num_labels, seq_len), **optim)
         self.seq_len = seq_len
-        self.loss, self.loss_by_length, self.f1_by_length = MeanMetric(), MeanByLength(), MeanByLength()
+        self.loss, self.loss_per_frame = MeanMetric(), MeanMetric()
+        self.loss_by_length, self.f1_by_length = MeanByLength(), MeanByLength()
         self.metrics = MetricCollection(
             {
                 "f1": BinaryF1Score(ignore_index=IGNORE),
@@ -86,7 +90,9 @@ class MultilabelClassification(Task):
         real, logits = batch.targets.isfinite(), self._logits(batch)
         # All of it, as a process that has nothing to add must take its part in putting the average precision together.
         self.metrics.update(logits.sigmoid(), batch.targets.nan_to_num(IGNORE).long())
-        nats = F.binary_cross_entropy_with_logits(logits[real], batch.targets[real], reduction="none")
+        each = F.binary_cross_entropy_with_logits(logits, batch.targets.nan_to_num(), reduction="none")
+        self.loss_per_frame.update((each * real).sum(dim=-1)[real.any(dim=-1)])
+        nats = each[real]
         lengths = batch.pad_mask.sum(dim=1).view(-1, *[1] * (real.ndim - 1)).expand_as(real)[real]
         self.loss.update(nats)
         self.loss_by_length.update(nats, lengths)
@@ -96,7 +102,11 @@ class MultilabelClassification(Task):
         self.f1_by_length.update((predicted & true)[either].float(), lengths[either])
 
     def log_scores(self, stage: str) -> None:
-        scores = {"loss": self.loss.compute(), **self.metrics.compute()}
+        scores = {
+            "loss": self.loss.compute(),
+            "loss_per_frame": self.loss_per_frame.compute(),
+            **self.metrics.compute(),
+        }
         for metric in ("loss_by_length", "f1_by_length"):
             scores |= {f"{metric}/{name}": value.float() for name, value in getattr(self, metric).compute().items()}
         for name, value in scores.items():
