@@ -93,9 +93,13 @@ def compare(options: argparse.Namespace) -> int:
         price=options.price,
     )
     if options.quiet:
-        print("\n".join(run.id for run in result.runs))
+        print("\n".join(run.id for group in (result, *result.apart) for run in group.runs))
     else:
-        Console().print(result.table())
+        console = Console()
+        console.print(result.table())
+        for group in result.apart:
+            console.print(f"\nNot ranked with these, {result.reason(group)}: {group.title}", markup=False)
+            console.print(group.table())
     if options.out:
         result.write_report(Path(options.out))
         print(f"Report: {options.out}", file=sys.stderr)

@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import io
 import math
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from seqlab.cli import main
+from seqlab.tracking import report
 from seqlab.tracking.comparison import Comparison, compare, more_is_better, short
 from seqlab.tracking.store import Store
 from tracking.tiny import make_run
@@ -70,6 +73,55 @@ def test_more_is_better_where_the_name_says_so(store: Store, runs: dict[str, str
     assert names(compare(store=store, metric="val/accuracy")) == ["gru", "attention", "unborn"]
     assert [more_is_better(name) for name in ("test/bleu", "val/exact_match", "perf/tokens_per_s")] == [True] * 3
     assert [more_is_better(name) for name in ("val/loss", "val/perplexity", "val/bits_per_char", "lr")] == [False] * 4
+
+
+def of(task: str, data: str, host: str = "one") -> Any:
+    """What a run of a task on data says of itself."""
+    tags = {"dataset": data, "host": host, "hardware.cpu": "EPYC", "hardware.gpus": "none"}
+    return {"params": {"model.class_path": f"seqlab.tasks.{task}"}, "tags": tags}
+
+
+def test_runs_are_ranked_within_one_task_and_one_dataset(
+    store: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, loss, kind in (
+        ("classifier", 0.69, of("Classification", "sst2 1")),
+        ("gru", 1.4, of("LanguageModeling", "pydoc 1")),
+        ("lstm", 1.3, of("LanguageModeling", "pydoc 1")),
+        ("another text", 0.9, of("LanguageModeling", "pydoc 2")),
+    ):
+        make_run(store, name, {"val/loss": [(0, loss)]}, **kind)
+    comparison = compare(store=store)
+    assert names(comparison) == ["lstm", "gru"]
+    assert comparison.title == "LanguageModeling on pydoc 1"
+    apart = {names(group)[0]: comparison.reason(group) for group in comparison.apart}
+    assert apart == {"classifier": "another task and other data", "another text": "other data"}
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store.uri)
+    assert main(["compare"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in shown if "FINISHED" in line] == ["1", "2", "1", "1"]
+    assert "Not ranked with these, other data: LanguageModeling on pydoc 2" in shown
+    assert main(["compare", "--quiet"]) == 0
+    assert len(capsys.readouterr().out.split()) == 4
+    assert "Not ranked with these, another task and other data: Classification on sst2 1" in report.page(comparison)
+
+
+def test_sizes_and_machines_that_differ_are_told(store: Store) -> None:
+    speed = {"perf/tokens_per_s": [(0, SPEED)]}
+    for name, size, host in (("small", 100_000.0, "one"), ("as large", 105_000.0, "one")):
+        points = {"val/loss": [(0, 1.0)], "num_params": [(0, size)], **speed}
+        make_run(store, name, points, experiment="fair", **of("LanguageModeling", "pydoc 1", host))
+    assert compare(store=store, experiment="fair").warnings == []
+    points = {"val/loss": [(0, 1.0)], "num_params": [(0, 112_000.0)], **speed}
+    make_run(store, "large", points, **of("LanguageModeling", "pydoc 1", "two"))
+    comparison = compare(store=store)
+    assert comparison.warnings == [
+        "Parameters differ by 12%: 100k in small, 112k in large.",
+        "Speeds are of different machines: one (EPYC); two (EPYC).",
+    ]
+    assert all(line in text(comparison, 100) for line in comparison.warnings)
+    assert all(line in report.page(comparison) for line in comparison.warnings)
 
 
 def test_runs_are_chosen_by_name_and_by_experiment(store: Store, runs: dict[str, str]) -> None:

@@ -1,4 +1,5 @@
-"""Comparing runs: a table sorted by a metric, with what a larger fit would take at each run's measured speed."""
+"""Comparing runs: a table sorted by a metric, with what a larger fit would take at each run's measured speed. Runs are
+ranked within one task and one dataset."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 MORE_IS_BETTER = re.compile(r"acc|bleu|chrf|exact|f1|per_s|precision|recall")
 BITS_PER_CHAR = "val/bits_per_char"
 SECONDS_A_DAY = 86400
+ALIKE = 1.05
+"""Times as many parameters as which models count as equally large."""
 TEXT_COLUMNS = ("run", "status", "run id")
 STATUS_STYLES = {"FINISHED": "green", "RUNNING": "cyan", "FAILED": "red", "KILLED": "yellow"}
 
@@ -50,23 +53,50 @@ class Row:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs, the best first.
+    """Runs of one task on one dataset, the best first.
 
     Attributes:
         rows: a line a run.
         metric: what they are sorted by.
         tokens: that `days` and `cost` are for, or None.
         price: of one device for an hour, or None.
+        apart: comparisons of the runs of other tasks and datasets.
     """
 
     rows: list[Row]
     metric: str
     tokens: float | None = None
     price: float | None = None
+    apart: tuple[Comparison, ...] = ()
 
     @property
     def runs(self) -> list[TrackedRun]:
         return [row.run for row in self.rows]
+
+    @property
+    def title(self) -> str:
+        """The task and the data; empty where the runs do not say."""
+        return " on ".join(text for text in _kind(self.runs[0]) if text)
+
+    def reason(self, other: Comparison) -> str:
+        """Why another one's runs are not ranked with these."""
+        differ = [ours != theirs for ours, theirs in zip(_kind(self.runs[0]), _kind(other.runs[0]), strict=True)]
+        texts = ("another task", "other data")
+        return " and ".join(text for text, differs in zip(texts, differ, strict=True) if differs)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What else than the models may make the difference."""
+        found = []
+        sizes = sorted((row.num_params, row.run.name) for row in self.rows if row.num_params)
+        if sizes and sizes[-1][0] > ALIKE * sizes[0][0]:
+            (least, smallest), (most, largest) = sizes[0], sizes[-1]
+            share = f"{most / least - 1:.0%}"
+            found.append(f"Parameters differ by {share}: {short(least)} in {smallest}, {short(most)} in {largest}.")
+        machines = sorted({_machine(row.run) for row in self.rows if row.tokens_per_s is not None} - {""})
+        if len(machines) > 1:
+            found.append(f"Speeds are of different machines: {'; '.join(machines)}.")
+        return found
 
     @cached_property
     def header(self) -> list[str]:
@@ -97,6 +127,7 @@ class Comparison:
 
         gap = 1 if self.price is None else 0
         table = Table(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False, show_edge=False)
+        table.caption, table.caption_justify = Text("\n".join(self.warnings)) if self.warnings else None, "left"
         widths = [max(map(len, column)) for column in zip(*map(self.cells, self.rows), strict=True)]
         for title, width in zip(self.header, widths, strict=True):
             if title == "run":
@@ -131,6 +162,9 @@ def compare(
     store: Store | None = None,
 ) -> Comparison:
     """Compares runs by a metric: the least is the best, unless its name says otherwise (accuracy, BLEU, speed).
+
+    Runs of several tasks or datasets are several comparisons: the one of the most runs that have the metric, and the
+    others in its `apart`.
 
     Args:
         runs: what `find_run` takes; None = all.
@@ -168,7 +202,12 @@ def compare(
     sign = -1 if more_is_better(metric) else 1
     rows = [_row(run, metric, sign, tokens, price) for run in found]
     rows.sort(key=lambda row: (row.value is None, 0 if row.value is None else sign * row.value))
-    return Comparison(rows, metric, tokens, price)
+    kinds: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        kinds.setdefault(_kind(row.run), []).append(row)
+    groups = sorted(kinds.values(), key=lambda group: -sum(row.value is not None for row in group))
+    apart = tuple(Comparison(group, metric, tokens, price) for group in groups[1:])
+    return Comparison(groups[0], metric, tokens, price, apart)
 
 
 def more_is_better(metric: str) -> bool:
@@ -202,6 +241,17 @@ def _row(run: TrackedRun, metric: str, sign: int, tokens: float | None, price: f
         days,
         days * 24 * price * devices if days is not None and price is not None else None,
     )
+
+
+def _kind(run: TrackedRun) -> tuple[str, str]:
+    """The task, and the data with its digest."""
+    return run.params.get("model.class_path", "").rpartition(".")[2], run.tags.get("dataset", "")
+
+
+def _machine(run: TrackedRun) -> str:
+    names = ("hardware.cpu", "hardware.gpus") if run.tags.get("hardware.gpus", "none") != "none" else ("hardware.cpu",)
+    hardware = ", ".join(run.tags[name] for name in names if name in run.tags)
+    return f"{run.tags['host']} ({hardware})" if "host" in run.tags else hardware
 
 
 def _value(run: TrackedRun, metric: str, sign: int) -> tuple[int, float | None]:

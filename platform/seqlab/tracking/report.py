@@ -73,6 +73,7 @@ def page(comparison: Comparison) -> str:
 <p class="note">Experiment {escape(experiments)} · {datetime.now(UTC):%Y-%m-%d %H:%M} UTC</p>
 <div class="wide">{_comparison_table(comparison)}</div>
 <p class="note">{escape(_notes(comparison))}</p>
+{_apart(comparison)}
 <h2>Curves and cost</h2>
 <div class="figures">{"".join(figures)}</div>
 {_differences(comparison)}
@@ -93,6 +94,16 @@ def _comparison_table(comparison: Comparison) -> str:
         cells[-1] = f'<code title="{escape(row.run.id)}">{cells[-1]}</code>'
         lines.append(_row("td", cells, classes, "best" if index == 0 else ""))
     return _table(_row("th", [escape(title).replace("\n", "<br>") for title in comparison.header], classes), lines)
+
+
+def _apart(comparison: Comparison) -> str:
+    """The runs of other tasks and datasets."""
+    parts = [
+        f"<h2>{escape(f'Not ranked with these, {comparison.reason(group)}: {group.title}')}</h2>\n"
+        f'<div class="wide">{_comparison_table(group)}</div>'
+        for group in comparison.apart
+    ]
+    return "\n".join(parts)
 
 
 def _differences(comparison: Comparison) -> str:
@@ -149,6 +160,7 @@ def _notes(comparison: Comparison) -> str:
         "Params: parameters. State: numbers to remember of one sequence when decoding, at the training length.",
         "Tokens/s: the speed measured in training, without validation.",
     ]
+    notes += comparison.warnings
     if comparison.tokens is not None:
         notes.append(f"Days: for {short(comparison.tokens)} tokens at that speed.")
     if comparison.price is not None:
