@@ -6,7 +6,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := quickstart
 
 quickstart: .venv/installed
-	PATH="$(CURDIR)/$(BIN):$$PATH" bash scripts/quickstart.sh
+	@PATH="$(CURDIR)/$(BIN):$$PATH" bash scripts/quickstart.sh
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
@@ -35,10 +35,11 @@ benchmarks: .venv/installed
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
 
 .venv/installed: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit("seqlab needs Python 3.11 or later") if sys.version_info < (3, 11) else None'
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch==2.13.0 --editable '.[dev]'
-	touch $@
+	@$(PYTHON) -c 'import sys; sys.exit("seqlab needs Python 3.11 or later") if sys.version_info < (3, 11) else None'
+	@echo "installing seqlab and what it needs into .venv: 2 GB, a few minutes the first time"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install -qq --disable-pip-version-check --constraint constraints.txt torch==2.13.0 --editable '.[dev]'
+	@touch $@
 
 clean:
 	rm -rf .venv mlruns bundles build

@@ -3,7 +3,8 @@
 set -euo pipefail
 experiment="quickstart-$(date +%Y%m%d-%H%M%S)"
 
-step() { printf '\n\033[1m$ %s\033[0m\n' "$*"; "$@"; }
+show() { printf '\n\033[1m$ %s\033[0m\n' "$*"; }
+step() { show "$@"; "$@"; }
 
 for model in gru attention-nope attention-rope; do
     step seqlab fit --config "lm/$model" --experiment "$experiment" --run_name "$model"
@@ -11,4 +12,10 @@ done
 step seqlab compare --experiment "$experiment"
 best=$(seqlab compare --experiment "$experiment" --quiet | sed -n 1p)
 step seqlab export "$best" --out "bundles/$experiment"
-step seqlab generate "bundles/$experiment" --prompt "The " --max-new-tokens 300 --temperature 0.8 --seed 1
+prompt="The "
+sample=(seqlab generate "bundles/$experiment" --prompt "$prompt" --max-new-tokens 300 --temperature 0.8 --seed 1)
+show "${sample[@]}"
+printf '%s' "$prompt"
+"${sample[@]}"
+printf '\nThe command seqlab is in .venv: enter it with\n  . .venv/bin/activate\nand try another block:\n'
+printf '  seqlab fit --config lm/gru --model.model.mixer LSTM --experiment %s\n' "$experiment"

@@ -16,6 +16,44 @@ ROOT = Path(__file__).parents[2]
 ONE_NUMBER = r"\s+([\d.]+)(k?)"
 
 
+def stub(path: Path, script: str) -> None:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_the_sample_begins_with_its_prompt_and_the_last_line_is_a_command(tmp_path: Path) -> None:
+    stub(tmp_path / "bin" / "seqlab", "[ $1 = generate ] && echo 'names are bound.' || echo 0123abcd")
+    done = subprocess.run(
+        ["bash", str(ROOT / "scripts" / "quickstart.sh")],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "\nThe names are bound.\n" in done.stdout
+    *_, enter, _, command = done.stdout.splitlines()
+    assert enter.strip() == ". .venv/bin/activate"
+    assert enter.strip() in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert command.startswith("  seqlab fit --config lm/gru ")
+
+
+def test_the_install_prints_one_line_and_errors(tmp_path: Path) -> None:
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_bytes((ROOT / name).read_bytes())
+    stub(tmp_path / "bin" / "python", "mkdir -p .venv")
+    pip = 'case " $* " in *" -qq "*) ;; *) echo "WARNING: Location is ignored" >&2 ;; esac'
+    stub(tmp_path / "bin" / "pip", pip)
+    command = ["make", ".venv/installed", f"PYTHON={tmp_path}/bin/python", f"BIN={tmp_path}/bin"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert len(done.stdout.splitlines()) == 1 and done.stderr == ""
+    (tmp_path / ".venv" / "installed").unlink()
+    stub(tmp_path / "bin" / "pip", f"{pip}; echo 'ERROR: no such version' >&2; exit 1")
+    failed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert failed.returncode != 0 and "ERROR: no such version" in failed.stderr
+
+
 @pytest.mark.slow
 def test_the_main_job(tmp_path: Path) -> None:
     done = subprocess.run(
@@ -38,6 +76,8 @@ def test_the_main_job(tmp_path: Path) -> None:
     assert all(float(row[3]) < 3.5 for row in rows), "bits per character"
     assert len(re.findall(r"│ ok  ", shown_export)) == 6
 
+    sample, _, _ = sample.partition("\nThe command seqlab ")
+    assert sample.startswith("The ")
     known = set(re.findall(r"[^\W\d_]{3,}", " ".join(document.read() for document in find_documents(None))))
     words = re.findall(r"[^\W\d_]{3,}", sample)
     share = sum(word in known for word in words) / len(words)
