@@ -9,7 +9,7 @@ import time
 import uuid
 from pathlib import Path
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
 from seqlab.tracking.writes import Sender, Write
@@ -17,11 +17,14 @@ from seqlab.tracking.writes import Sender, Write
 FIRST_WAIT, LONGEST_WAIT = 30.0, 600.0
 """Seconds of training between attempts to reach a store that did not answer: each wait is twice the last."""
 
+REFUSED = "INVALID_PARAMETER_VALUE"
+"""MLflow's code for a write that it will never take, because of what it says."""
+
 log = logging.getLogger("seqlab")
 
 
 class Journal:
-    """Writes of one run. After `create` nothing here raises or waits long: tracking must not stop a training.
+    """Writes of one run. After `create` nothing here raises: tracking must not stop a training.
 
     Args:
         store: where the run is.
@@ -29,13 +32,17 @@ class Journal:
 
     Attributes:
         run_id: the run's id, or one of this machine's if a server did not answer when the run was created.
+        retry_at: when to try again, by `time.monotonic`; 0 while the store answers.
+        sending: the op that is being sent.
     """
 
     def __init__(self, store: Store, run_id: str | None = None) -> None:
         self.store = store
         self.run_id = run_id or uuid.uuid4().hex
         self._sender = Sender(store, self.run_id)
-        self._wait, self._retry_at = FIRST_WAIT, 0.0
+        self._wait, self.retry_at = FIRST_WAIT, 0.0
+        self.sending = ""
+        self._losing = False
 
     @property
     def pending(self) -> Path:
@@ -59,7 +66,8 @@ class Journal:
         except UnreachableError as error:
             if not self.store.remote:
                 raise
-            self._keep(write, error)
+            self._postpone(error)
+            self.keep(write)
         except MlflowException as error:
             raise ValueError(f"MLflow refuses the run: {error.message}") from error
         else:
@@ -68,65 +76,109 @@ class Journal:
 
     def write(self, write: Write) -> None:
         """Sends a write, after those that were kept, or keeps it too."""
+        if self.pending.exists() and (time.monotonic() < self.retry_at or not self.replay()):
+            self.keep(write)
+            return
         try:
-            if self.pending.exists() and (time.monotonic() < self._retry_at or not self.replay()):
-                self._keep(write)
-            else:
-                self._sender.send(write)
+            self._deliver(write)
         except UnreachableError as error:
-            self._keep(write, error)
-        except Exception as error:
-            self._warn_refused(write, error)
+            self._postpone(error)
+            self.keep(write)
+
+    def keep(self, write: Write) -> None:
+        """Puts a write in the file, for `replay`."""
+        self._append(self.pending, write)
 
     def replay(self) -> bool:
-        """Sends what was kept; False if the store still does not answer."""
+        """Sends what was kept; False if the store still does not answer, or another process is sending it."""
         if not self.pending.exists():
             return True
+        try:
+            with FileLock(self.pending.with_suffix(".lock"), timeout=0):
+                return self._replay()
+        except Timeout:
+            return False
+
+    def _replay(self) -> bool:
+        # No lock is held while a server takes its time: what is kept meanwhile is behind what is sent.
         with _lock(self.store):
             writes = _read(self.pending)
-            while writes:
-                try:
-                    self._sender.send(writes[0])
-                except UnreachableError:
-                    self._postpone()
-                    break
-                except Exception as error:
-                    self._warn_refused(writes[0], error)
-                    if writes[0]["op"] == "create":
-                        break
-                writes.pop(0)
-            _rewrite(self.pending, writes)
-        if not writes:
-            self._wait, self._retry_at = FIRST_WAIT, 0.0
-        return not writes
+        sent = 0
+        for write in writes:
+            try:
+                self._deliver(write)
+            except UnreachableError as error:
+                self._postpone(error)
+                break
+            sent += 1
+        with _lock(self.store):
+            _rewrite(self.pending, _read(self.pending)[sent:])
+        if sent == len(writes):
+            self._wait, self.retry_at = FIRST_WAIT, 0.0
+        return sent == len(writes)
 
-    def _keep(self, write: Write, error: UnreachableError | None = None) -> None:
-        if error is not None:
-            if self._retry_at == 0:
-                log.warning("%s; what it misses is kept in %s and sent when it is back", error, self.pending)
-            self._postpone()
+    def _deliver(self, write: Write) -> None:
+        """Sends a write, and sets aside what of it the store refuses for what it says.
+
+        Raises:
+            UnreachableError: the store does not take it now.
+        """
+        from mlflow.exceptions import MlflowException
+
+        self.sending = write["op"]
         try:
-            with _lock(self.store), self.pending.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(write) + "\n")
+            self._sender.send(write)
+        except UnreachableError:
+            raise
+        except Exception as error:
+            if write["op"] == "create" or (isinstance(error, MlflowException) and error.error_code != REFUSED):
+                raise UnreachableError(f"MLflow at {self.store.uri} refuses {write['op']}: {error}") from error
+            if parts := _halves(write):
+                for part in parts:
+                    self._deliver(part)
+            else:
+                aside = self.pending.with_suffix(".refused")
+                log.warning("MLflow refuses %s of run %s, set aside in %s: %s", write["op"], self.run_id, aside, error)
+                self._append(aside, write)
+        finally:
+            self.sending = ""
+
+    def _append(self, file: Path, write: Write) -> None:
+        try:
+            with _lock(self.store), file.open("a", encoding="utf-8") as lines:
+                lines.write(json.dumps(write) + "\n")
+            self._losing = False
         except OSError as failure:
-            log.warning("%s of run %s is lost: %s", write["op"], self.run_id, failure)
+            if not self._losing:
+                log.warning("%s of run %s is lost: %s", write["op"], self.run_id, failure)
+            self._losing = True
 
-    def _postpone(self) -> None:
-        self._retry_at = time.monotonic() + self._wait
+    def _postpone(self, error: UnreachableError) -> None:
+        if self.retry_at == 0 and self._wait == FIRST_WAIT:
+            log.warning("%s; what it misses is kept in %s and sent when it is back", error, self.pending)
+        self.retry_at = time.monotonic() + self._wait
         self._wait = min(2 * self._wait, LONGEST_WAIT)
-
-    def _warn_refused(self, write: Write, error: Exception) -> None:
-        log.warning("MLflow refuses %s of run %s: %s", write["op"], self.run_id, error)
 
 
 def replay_all(store: Store) -> bool:
     """Sends what runs of this folder kept while a server did not answer; False if it still does not."""
-    return all(Journal(store, file.stem).replay() for file in sorted(_folder(store).glob("*.jsonl")))
+    return all([Journal(store, file.stem).replay() for file in sorted(_folder(store).glob("*.jsonl"))])
 
 
 def now() -> int:
     """Milliseconds since 1970, as MLflow counts."""
     return int(time.time() * 1000)
+
+
+def _halves(write: Write) -> list[Write]:
+    """A write of many points, params or tags as two; nothing for one that has no parts."""
+    name = "points" if write["op"] == "scores" else write["op"]
+    parts = write.get(name)
+    if not isinstance(parts, list | dict) or len(parts) < 2 or name == "dataset":
+        return []
+    entries, middle = list(parts.items()) if isinstance(parts, dict) else parts, len(parts) // 2
+    halves = (entries[:middle], entries[middle:])
+    return [{**write, name: dict(half) if isinstance(parts, dict) else half} for half in halves]
 
 
 def _folder(store: Store) -> Path:

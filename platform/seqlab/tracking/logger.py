@@ -15,11 +15,12 @@ from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
 from seqlab.tracking.journal import Journal, now
+from seqlab.tracking.outbox import Outbox
 from seqlab.tracking.params import flatten
 from seqlab.tracking.provenance import process_tags
 from seqlab.tracking.runs import settle
 from seqlab.tracking.store import DEFAULT_ROOT, Store, UnreachableError
-from seqlab.tracking.writes import dataset_of
+from seqlab.tracking.writes import Write, dataset_of
 from seqlab.whole_file import write_whole, writing
 
 if TYPE_CHECKING:
@@ -32,9 +33,9 @@ FEWEST_STEPS, MOST_STEPS, SECONDS = 10, 50, 5.0
 class RunLogger(Logger):
     """Logs a fit as one run of the tracking store (`seqlab.tracking.store`).
 
-    The run is created when it is first needed, on rank 0 only. A server that does not answer neither stops nor
-    delays the fit: what it misses is sent later. What Lightning writes to a logger's folder becomes an artifact of
-    the run; with a server it stays on this machine, and checkpoints are uploaded when the fit ends.
+    The run is created when it is first needed, on rank 0 only. A server that does not answer, or takes its time,
+    neither stops nor delays the fit: what it misses is sent later. What Lightning writes to a logger's folder becomes
+    an artifact of the run; with a server it stays on this machine, and checkpoints are uploaded when the fit ends.
 
     Args:
         experiment: name of the experiment, created if it is missing.
@@ -61,6 +62,7 @@ class RunLogger(Logger):
         self.status = "FINISHED"
         self._experiment, self._name, self._resumed_id = experiment, name, run_id
         self._journal: Journal | None = None
+        self._outbox: Outbox | None = None
         self._artifacts = Path()
         self._points: list[tuple[str, float, int, int]] = []
         self._sent_step, self._sent_at, self._send_next = 0, time.monotonic(), False
@@ -127,7 +129,7 @@ class RunLogger(Logger):
             points, self._points = self._points, []
             self._sent_step, self._sent_at, self._send_next = points[-1][-1], time.monotonic(), False
             try:
-                self._open().write({"op": "points", "points": points})
+                self._write({"op": "points", "points": points})
             except BaseException:  # Ctrl-C: the end of the fit sends them
                 self._points = points + self._points
                 raise
@@ -137,7 +139,7 @@ class RunLogger(Logger):
         """Stores nested values as flat parameters; of a run that is continued, changed ones become a tag."""
         params = vars(params) if isinstance(params, Namespace) else params
         if params:
-            self._open().write({"op": "params", "params": flatten(params)})
+            self._write({"op": "params", "params": flatten(params)})
 
     @rank_zero_only
     def log_tags(self, tags: dict[str, str]) -> None:
@@ -145,7 +147,7 @@ class RunLogger(Logger):
         new = {key: value for key, value in tags.items() if self._tags.get(key) != value}
         if new:
             self._tags |= new
-            self._open().write({"op": "tags", "tags": new})
+            self._write({"op": "tags", "tags": new})
 
     @rank_zero_only
     def log_text(self, text: str, name: str) -> None:
@@ -154,19 +156,19 @@ class RunLogger(Logger):
         Raises:
             CannotWriteError: its file cannot be written.
         """
-        journal = self._open()
+        self._open()
         path = self._artifacts / name
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, text)
         if self.store.remote:
-            journal.write({"op": "upload", "source": str(path), "folder": ""})
+            self._write({"op": "upload", "source": str(path), "folder": ""})
 
     @rank_zero_only
     def log_dataset(self, description: dict[str, Any]) -> None:
         """Stores what a datamodule says of its data, as an MLflow dataset."""
         dataset = dataset_of(description)
-        self._open().write({"op": "dataset", "dataset": dataset})
+        self._write({"op": "dataset", "dataset": dataset})
         self.log_tags({"dataset": f"{dataset['name']} {dataset['digest'][:12]}"})
 
     def after_save_checkpoint(self, checkpoint_callback: ModelCheckpoint) -> None:
@@ -187,11 +189,21 @@ class RunLogger(Logger):
         self.flush()
         journal = self._open()
         if self.store.remote:
-            self._upload_checkpoints(journal)
+            self._upload_checkpoints()
         if status != "success" and self.status == "FINISHED":
             self.status = "FAILED"
-        journal.write({"op": "status", "status": self.status, "time": now()})
-        journal.replay()
+        self._write({"op": "status", "status": self.status, "time": now()})
+        if self._outbox is None:
+            journal.replay()
+        else:
+            self._outbox.flush()
+
+    def _write(self, write: Write) -> None:
+        journal = self._open()
+        if self._outbox is None:
+            journal.write(write)
+        else:
+            self._outbox.write(write)
 
     def _open(self) -> Journal:
         if self._journal is None:
@@ -206,7 +218,7 @@ class RunLogger(Logger):
                 # In this order: a run that is RUNNING in a process that is gone would be marked KILLED.
                 journal.write({"op": "tags", "tags": process_tags()})
                 journal.write({"op": "status", "status": "RUNNING", "time": None})
-            self._journal = journal
+            self._journal, self._outbox = journal, Outbox(journal) if self.store.remote else None
         return self._journal
 
     def _look_up(self, run_id: str) -> None:
@@ -222,12 +234,12 @@ class RunLogger(Logger):
             raise ValueError(f"run {run_id} cannot be continued: {error.message}") from error
         self._name, self._artifacts = run.info.run_name, self.store.artifacts(run)
 
-    def _upload_checkpoints(self, journal: Journal) -> None:
+    def _upload_checkpoints(self) -> None:
         for path in sorted((self._artifacts / "checkpoints").glob("*.ckpt")):
             changed = path.stat().st_mtime
             if self._uploaded.get(path) != changed:
                 self._uploaded[path] = changed
-                journal.write({"op": "upload", "source": str(path), "folder": "checkpoints"})
+                self._write({"op": "upload", "source": str(path), "folder": "checkpoints"})
 
     def _relative(self, path: str) -> str:
         absolute = Path(path).resolve()

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from seqlab.tracking.runs import TrackedRun
-from seqlab.tracking.writes import upload_timeout
+from seqlab.tracking.writes import UPLOAD_SECONDS, answer_timeout
 
 if TYPE_CHECKING:
     from mlflow.entities.model_registry import ModelVersion
@@ -67,7 +67,7 @@ def register(run: TrackedRun, precision: str, target: str, save: Callable[[Path]
     with TemporaryDirectory() as folder, run.store.calls() as client:
         client.get_run(run.id)  # the store answers: now it may take its time
         save(Path(folder) / "model")
-        with upload_timeout():
+        with answer_timeout(UPLOAD_SECONDS):
             client.log_artifacts(run.id, str(Path(folder) / "model"), place)
         _create_model(client, name)
         source = f"runs:/{run.id}/{place}"

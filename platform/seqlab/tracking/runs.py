@@ -170,7 +170,7 @@ def settle(store: Store) -> None:
     if not store.exists:
         return
     try:
-        if replay_all(store):
+        if replay_all(store) or not store.remote:
             _mark_killed(store)
     except UnreachableError:
         pass

@@ -6,6 +6,7 @@ import logging
 import os
 import random
 import re
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,10 +35,21 @@ ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
 }
 TEMPORARY = ("INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "DEADLINE_EXCEEDED")
+NOT_FOR_US = dict.fromkeys(
+    ("UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED", "PERMISSION_DENIED"),
+    "renew MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
+) | dict.fromkeys(
+    ("BAD_REQUEST", "ENDPOINT_NOT_FOUND", "NOT_FOUND"),
+    "see whether MLFLOW_TRACKING_URI is the address of an MLflow server",
+)
+"""What a server says before it looks at what is asked, and what to do then."""
+
+SENDING = threading.local()
+"""Has `alone` in a thread that only sends: there the generators, which training uses meanwhile, are not touched."""
 
 
 class UnreachableError(OSError):
-    """The store does not answer now; it may later."""
+    """The store does not answer now, or not to us; it may later."""
 
 
 class Store:
@@ -90,18 +102,20 @@ class Store:
             try:
                 yield client
             except MlflowException as error:
-                if error.error_code in TEMPORARY:
+                if error.error_code in TEMPORARY or error.error_code in NOT_FOR_US:
                     raise UnreachableError(self._unreachable(error)) from error
                 raise
             except RequestException as error:
-                if error.response is None or error.response.status_code >= 500:
-                    raise UnreachableError(self._unreachable(error)) from error
-                raise
+                raise UnreachableError(self._unreachable(error)) from error
 
     def _unreachable(self, error: Exception) -> str:
         if self._database is not None and (reason := why_not_written(error, self._database)):
             return f"{reason} while writing {self._database}; what was there before is whole"
-        return f"MLflow at {self.uri} does not answer: {str(error).partition(chr(10))[0]}"
+        said = str(error).partition("\n")[0]
+        code = getattr(error, "error_code", None) or _code_of_status(error)
+        if code in NOT_FOR_US:
+            return f"MLflow at {self.uri} turns us away ({said}); {NOT_FOR_US[code]}"
+        return f"MLflow at {self.uri} does not answer: {said}"
 
     @property
     def exists(self) -> bool:
@@ -181,6 +195,9 @@ def aside() -> Iterator[None]:
 
     A logged run equals an unlogged one bit by bit, and runs of one seed do not all get the same name.
     """
+    if getattr(SENDING, "alone", False):
+        yield
+        return
     python_state, numpy_state = random.getstate(), np.random.get_state()
     random.seed()
     try:
@@ -188,6 +205,14 @@ def aside() -> Iterator[None]:
     finally:
         random.setstate(python_state)
         np.random.set_state(numpy_state)
+
+
+def _code_of_status(error: Exception) -> str | None:
+    """MLflow's code for the status of a request for a file, which has no other."""
+    from mlflow.exceptions import HTTP_STATUS_TO_ERROR_CODE
+
+    response = getattr(error, "response", None)
+    return None if response is None else HTTP_STATUS_TO_ERROR_CODE.get(response.status_code)
 
 
 def _prepare_mlflow() -> None:

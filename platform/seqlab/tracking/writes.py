@@ -27,7 +27,7 @@ CHANGED_TAG = "seqlab.changed_params"
 FAILURE_TAG = "failure"
 PARAMS_A_CALL, POINTS_A_CALL = 100, 1000
 MAX_TAG_LENGTH, MAX_DIGEST_LENGTH = 5000, 36
-UPLOAD_TIMEOUT = "600"
+UPLOAD_SECONDS = 600
 
 log = logging.getLogger("seqlab")
 
@@ -60,6 +60,8 @@ class Sender:
         with self.store.calls() as client:
             if self.stored_id is None and self.store.remote:
                 self.stored_id = offline_run(client, self.run_id)
+                if self.stored_id is None and write["op"] != "create":
+                    self.stored_id = self.run_id
             if write["op"] == "create":
                 self.stored_id = self.stored_id or _create(self.store, client, write)
                 return
@@ -175,16 +177,16 @@ def _upload(client: MlflowClient, run_id: str, source: Path, folder: str) -> Non
         log.warning("%s is gone and is not uploaded to run %s", source, run_id)
         return
     client.get_run(run_id)  # the server answers: now it may take its time
-    with upload_timeout():
+    with answer_timeout(UPLOAD_SECONDS):
         client.log_artifact(run_id, str(source), folder or None)
 
 
 @contextmanager
-def upload_timeout() -> Iterator[None]:
-    """Lets a server that is known to answer take its time with files."""
+def answer_timeout(seconds: int) -> Iterator[None]:
+    """Lets a server take its time: with files, where it is known to answer, and where nobody waits."""
     name = "MLFLOW_HTTP_REQUEST_TIMEOUT"
     before = os.environ[name]
-    os.environ[name] = UPLOAD_TIMEOUT
+    os.environ[name] = str(seconds)
     try:
         yield
     finally:

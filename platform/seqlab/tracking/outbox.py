@@ -1,0 +1,78 @@
+"""Sending what a run writes while it trains: a server may take its time."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+
+from seqlab.tracking.journal import Journal
+from seqlab.tracking.store import SENDING
+from seqlab.tracking.writes import Write, answer_timeout
+
+ANSWER_SECONDS = 60
+"""How long a server may take for an answer that nobody waits for."""
+
+MOST_SECONDS_AT_THE_END = 60.0
+PAUSE = 1.0
+"""Seconds between attempts while another process sends what this one keeps."""
+
+log = logging.getLogger("seqlab")
+
+
+class Outbox:
+    """Keeps a run's writes in its journal's file, and sends them from there, in order, in a thread of its own.
+
+    What a process that is killed has not sent is in the file, for the next command. Sending draws no random number:
+    the generators belong to the training.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._busy = False
+
+    def write(self, write: Write) -> None:
+        """Takes a write; it is on the disk then."""
+        self._journal.keep(write)
+        self._wake.set()
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._send, name="seqlab-tracking", daemon=True)
+            self._thread.start()
+
+    def flush(self) -> None:
+        """Waits until the server has everything, and says so; not longer than a minute, but for files, and not for a
+        server that does not answer."""
+        journal, asked_at, told = self._journal, time.monotonic(), False
+        journal.retry_at = 0.0
+        self._wake.set()
+        while self._busy or (journal.pending.exists() and journal.retry_at == 0):
+            waited = time.monotonic() - asked_at
+            if waited > PAUSE and not told:
+                told = True
+                print(f"sending what {journal.store.uri} has not taken yet", file=sys.stderr, flush=True)
+            if waited > MOST_SECONDS_AT_THE_END and journal.sending != "upload":
+                log.warning("what MLflow has not taken yet is in %s; the next command sends it", journal.pending)
+                return
+            time.sleep(0.02)
+
+    def _send(self) -> None:
+        SENDING.alone = True
+        while True:
+            left = self._journal.retry_at - time.monotonic()
+            self._wake.wait(max(left, PAUSE) if self._journal.pending.exists() else None)
+            self._wake.clear()
+            self._busy = True
+            try:
+                self._send_all()
+            except OSError as error:
+                log.warning("tracking: %s", error)
+            self._busy = False
+
+    def _send_all(self) -> None:
+        journal = self._journal
+        with answer_timeout(ANSWER_SECONDS):
+            while journal.pending.exists() and time.monotonic() >= journal.retry_at and journal.replay():
+                pass

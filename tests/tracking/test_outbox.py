@@ -1,0 +1,166 @@
+"""A server that is slow, or turns a fit away: the fit goes on as if it were not there, and nothing is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from filelock import FileLock
+from lightning.pytorch.callbacks import Callback
+
+from seqlab.tracking import outbox as outbox_module
+from seqlab.tracking.callback import RunTracker
+from seqlab.tracking.journal import Journal, replay_all
+from seqlab.tracking.logger import RunLogger
+from seqlab.tracking.store import SENDING, Store, UnreachableError
+from seqlab.tracking.writes import dataset_of
+from tracking.fake_server import FakeServer, fake_server
+from tracking.tiny import TinyTask, fit
+
+EVERY_OTHER = list(range(1, 16, 2))
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
+    with fake_server() as server:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.address)
+        yield server
+
+
+def pending(server: FakeServer, suffix: str = "jsonl") -> Path:
+    return Path("mlruns").resolve() / ".pending" / f"{server.run_id}.{suffix}"
+
+
+def steps(server: FakeServer) -> list[int]:
+    return [step for step, _ in server.points["train/loss"]]
+
+
+@pytest.mark.parametrize(("status", "renew"), [(400, "ADDRESS"), (401, "TOKEN"), (403, "TOKEN"), (404, "ADDRESS")])
+def test_what_is_turned_away_is_kept_and_the_message_says_what_to_renew(
+    server: FakeServer, caplog: pytest.LogCaptureFixture, status: int, renew: str
+) -> None:
+    server.status = status
+    logger = RunLogger("remote")
+    logger.log_metrics({"train/loss": 1.0}, 0)
+    logger.flush()
+    logger.log_metrics({"train/loss": 2.0}, 1)
+    logger.finalize("success")
+    assert server.points == {}
+    (said,) = [record.message for record in caplog.records if record.name == "seqlab"]
+    assert "turns us away" in said and f"is kept in {pending(server)}" in said
+    assert ("MLFLOW_TRACKING_TOKEN" if renew == "TOKEN" else "MLFLOW_TRACKING_URI is the address") in said
+
+    server.status = 200
+    assert replay_all(Store())
+    assert not pending(server).exists() and not pending(server, "refused").exists()
+    assert (server.points, server.run_status) == ({"train/loss": [(0, 1.0), (1, 2.0)]}, "FINISHED")
+
+
+def test_a_fit_that_is_turned_away_is_sent_whole_later(server: FakeServer) -> None:
+    server.status = 401
+    fit(RunLogger("remote"), [RunTracker({"lr": 0.1})])
+    assert server.points == {} and server.uploaded == []
+    server.status = 200
+    assert replay_all(Store())
+    assert (steps(server), server.run_status, server.params) == (EVERY_OTHER, "FINISHED", {"lr": "0.1"})
+    assert {"config.yaml", "best.ckpt", "last.ckpt"} <= set(server.uploaded)
+
+
+def test_only_what_the_server_refuses_for_what_it_says_is_set_aside(
+    server: FakeServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    logger = RunLogger("remote")
+    server.refused = "bad"
+    for step in range(4):
+        logger.log_metrics({"train/loss": step / 2, "bad": 1.0, "lr": 0.1}, step)
+    logger.finalize("success")
+    assert not pending(server).exists()
+    assert server.points == {"train/loss": [(k, k / 2) for k in range(4)], "lr": [(k, 0.1) for k in range(4)]}
+    aside = [json.loads(line)["points"] for line in pending(server, "refused").read_text().splitlines()]
+    assert [(point[0], point[3]) for (point,) in aside] == [("bad", k) for k in range(4)]
+    assert f"refuses points of run {server.run_id}, set aside in {pending(server, 'refused')}" in caplog.text
+
+
+def test_a_slow_server_is_not_waited_for_while_training_and_changes_nothing(
+    server: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seqlab.tracking.system.SECONDS", 0.0)
+    server.answers.clear()  # none at all while it trains
+    at_the_end: list[int] = []
+
+    class End(Callback):
+        def on_train_end(self, *args: Any) -> None:
+            at_the_end.extend((len(server.points), len(pending(server).read_text().splitlines())))
+            server.answers.set()
+
+    _, logged = fit(RunLogger("remote"), [RunTracker({"lr": 0.1}), End()])
+    taken, kept = at_the_end
+    assert taken == 0 and kept > 5
+    assert (steps(server), server.run_status) == (EVERY_OTHER, "FINISHED")
+    assert not pending(server).exists()
+    _, unlogged = fit(False)
+    assert isinstance(logged, TinyTask) and isinstance(unlogged, TinyTask)
+    assert logged.losses == unlogged.losses
+    assert all(torch.equal(value, unlogged.state_dict()[name]) for name, value in logged.state_dict().items())
+
+
+def test_the_end_waits_for_a_slow_server_no_longer_than_its_limit(
+    server: FakeServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(outbox_module, "PAUSE", 0.0)
+    monkeypatch.setattr(outbox_module, "MOST_SECONDS_AT_THE_END", 0.0)
+    logger = RunLogger("remote")
+    server.answers.clear()
+    logger.log_metrics({"train/loss": 1.0}, 0)
+    logger.finalize("success")
+    assert f"sending what {server.address} has not taken yet" in capsys.readouterr().err
+    assert f"what MLflow has not taken yet is in {pending(server)}; the next command sends it" in caplog.text
+    server.answers.set()
+
+
+def test_sending_draws_no_random_number(server: FakeServer, tmp_path: Path) -> None:
+    """In its own thread nothing puts the generators back, since training uses them meanwhile."""
+    (tmp_path / "file").write_text("content")
+    journal = Journal(Store())
+    journal.create("remote", None, {})
+    writes: list[dict[str, Any]] = [
+        {"op": "points", "points": [["x", 1.0, 0, 0]]},
+        {"op": "params", "params": {"a": "b"}},
+        {"op": "tags", "tags": {"a": "b"}},
+        {"op": "dataset", "dataset": dataset_of({"name": "n", "digest": "d"})},
+        {"op": "text", "text": "t", "path": "t.txt"},
+        {"op": "upload", "source": str(tmp_path / "file"), "folder": ""},
+        {"op": "status", "status": "RUNNING", "time": None},
+        {"op": "status", "status": "FINISHED", "time": 1},
+    ]
+    for status in (200, 500, 401):
+        server.status = status
+        for write in writes:
+            before = random.getstate(), np.random.get_state()[1].tolist()
+            try:
+                SENDING.alone = True
+                with contextlib.suppress(UnreachableError):
+                    journal._sender.send(write)
+            finally:
+                SENDING.alone = False
+            assert (random.getstate(), np.random.get_state()[1].tolist()) == before, write
+
+
+def test_another_process_that_sends_is_not_joined(server: FakeServer) -> None:
+    journal = Journal(Store(), server.run_id)
+    journal.keep({"op": "points", "points": [["x", 1.0, 0, 0]]})
+    with FileLock(journal.pending.with_suffix(".lock")):
+        assert not replay_all(Store())
+    assert server.points == {}
+    assert replay_all(Store())
+    assert server.points == {"x": [(0, 1.0)]}
