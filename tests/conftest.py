@@ -11,13 +11,18 @@ import lightning  # noqa: F401  # before any test: a fit says on stderr that it 
 import pytest
 import torch
 
-torch.set_num_threads(1)
-os.environ["OMP_NUM_THREADS"] = "1"  # for the processes that tests start
+THREADS = os.environ.get("SEQLAB_TEST_THREADS", "1")
+torch.set_num_threads(int(THREADS))
+os.environ["OMP_NUM_THREADS"] = THREADS  # for the processes that tests start
+
+
+SEED = int(os.environ.get("SEQLAB_TEST_SEED", "0"))
+"""Of every test's draws; the slow target `processors` takes others."""
 
 
 @pytest.fixture(autouse=True)
 def _fixed_seed() -> None:
-    torch.manual_seed(0)
+    torch.manual_seed(SEED)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -15,10 +15,8 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from seqlab.attention.cache import with_capacity
 from seqlab.decoding import Sampling, generate
@@ -43,6 +41,7 @@ from seqlab_export.forms import SequenceForm, StepForm, forms_of, longest_input,
 from seqlab_export.greedy import trace
 from seqlab_export.manifest import GraphInfo, TensorInfo
 from seqlab_export.precision import Precision, in_dtype
+from seqlab_export.rounding import DRAWS, TermByTerm
 
 PROMPT_LENGTHS = (1, 4)
 NEW_TOKENS = 12
@@ -55,7 +54,6 @@ LIKELIEST = 64
 
 _SEED = 20
 _SAME = 1e-9
-_ORDERS = 4
 
 Mode = AbstractContextManager[Any]
 
@@ -66,8 +64,8 @@ def write_golden(model: Any, path: Path, precision: Precision = "fp32", capacity
     - `CASE/tokens` (R, T), for each of `compare.cases` and `compare.long_cases`;
     - `CASE/OUTPUT`, what `compare.select` takes of each output of the float64 model;
     - `CASE/torch/GROUP`, the relative RMS error of this model in PyTorch, in this precision, for each of
-      `compare.groups`: the largest of that of all tokens at once, of one by one, and of all at once with channels
-      summed in a few other orders, which tells how far rounding alone leads;
+      `compare.groups`: the largest of that of all tokens at once, of one by one, and of all at once with sums term by
+      term (`rounding.TermByTerm`), which tells how far rounding alone leads on any machine;
     - `greedy/prompt_ROW` and `greedy/tokens` (R, N), greedy text of the float64 model, and of the `LIKELIEST` tokens at
       each place the ids, `greedy/likeliest`, and `greedy/logits`;
     - where it reads a source, `CASE/source` and `greedy/source`, the name of the encoder's case whose inputs it reads;
@@ -108,7 +106,7 @@ class _Golden:
         self.capacity = capacity
         self.own = FakeQuantized(precision) if precision in ("int8", "int4") else nullcontext()
         # Quantising costs far more than rounding, in any order.
-        self.modes = [self.own] if precision in ("int8", "int4") else [self.own, *map(OtherOrder, range(_ORDERS))]
+        self.modes = [self.own] if precision in ("int8", "int4") else [self.own, *map(TermByTerm, range(DRAWS))]
         self.arrays: dict[str, NDArray[np.generic]] = {}
         self.generator = np.random.default_rng(_SEED)
         self.num_drawn = 0
@@ -244,26 +242,6 @@ def _narrowed(array: NDArray[np.generic]) -> NDArray[np.generic]:
     """Of half the bytes, which loses 3e-8 of a number: far less than any budget."""
     narrow = {"float64": np.float32, "int64": np.int32}
     return array.astype(narrow[array.dtype.name]) if array.ndim and array.dtype.name in narrow else array
-
-
-class OtherOrder(TorchFunctionMode):
-    """Linear layers and layer norms that sum over their channels in a random order, as another library might."""
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        self.generator = torch.Generator().manual_seed(seed)
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if func not in (F.linear, F.layer_norm):
-            return func(*args, **kwargs)
-        order = torch.randperm(args[0].shape[-1], generator=self.generator)
-        if func is F.linear:
-            x, weight, *bias = args
-            return func(x[..., order], weight[:, order], *bias, **kwargs)
-        args = [value[..., order] if isinstance(value, Tensor) else value for value in args]
-        kwargs = {name: value[order] if isinstance(value, Tensor) else value for name, value in kwargs.items()}
-        return func(*args, **kwargs)[..., order.argsort()]
 
 
 def _check_step(stepped: Arrays, expected: Arrays, case: str) -> None:

@@ -21,11 +21,11 @@ from seqlab.mixer import Mixer
 from seqlab.nn.block import Block
 from seqlab_export.compare import limit, relative_errors, rms, select, traced_len
 from seqlab_export.forms import example, forms_of, longest_input, num_tokens
-from seqlab_export.golden import OtherOrder
 from seqlab_export.manifest import GraphInfo, TensorInfo
 from seqlab_export.precision import Precision, in_dtype
 from seqlab_export.prove import judged
 from seqlab_export.report import Check
+from seqlab_export.rounding import DRAWS, TermByTerm
 from seqlab_export.sessions import Provider, open_session
 
 Tap = Literal["attention", "state"]
@@ -34,7 +34,6 @@ and of each mixer that stands in none. Outputs are named `<tap>.<the module's na
 
 FILE_NAME = "taps.onnx"
 _SEED = 20
-_ORDERS = 4
 
 
 class TapsForm(nn.Module):
@@ -136,7 +135,7 @@ def check_taps(
     for length in (1, 2, 4 * traced_len(_longest(model))):
         inputs = _draw(form, length, generator)
         expected = _read(reference, inputs)
-        modes: list[Any] = [nullcontext(), *map(OtherOrder, range(_ORDERS))]
+        modes: list[Any] = [nullcontext(), *map(TermByTerm, range(DRAWS))]
         own = [_read(form, inputs, mode) for mode in modes]
         found = dict(zip(names, session.run(names, inputs), strict=True))
         for output in info.outputs:

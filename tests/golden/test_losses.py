@@ -1,8 +1,9 @@
-"""The first 50 losses of the quickstart's models, bit for bit: a change that is not meant to change numerics does not.
+"""The first 50 losses of the quickstart's models: a change that is not meant to change numerics does not.
 
-They depend on the machine and on torch, so they are kept by key. (The CPU's model is part of it: its kernels are chosen
-by maker, not by instruction set alone.) Record a new key with
-`SEQLAB_RECORD=1 python -m pytest tests/golden`, and commit losses.json with a reason.
+Their last bits depend on the machine and on torch, so they are kept by key. (The CPU's model is part of it: its kernels
+are chosen by maker, not by instruction set alone.) They are the same bit for bit where the key is known, and elsewhere
+within `ELSEWHERE` of another key's. Record a new key with `SEQLAB_RECORD=1 python -m pytest tests/golden`, and commit
+losses.json with a reason.
 """
 
 from __future__ import annotations
@@ -24,29 +25,40 @@ from seqlab.training.fit import SeqlabCLI
 from seqlab.training.quiet import quiet
 
 STORED = Path(__file__).with_name("losses.json")
+CHOOSERS = ("MKL_CBWR", "ONEDNN_MAX_CPU_ISA", "LD_PRELOAD")
+"""Variables that make libraries compute as on another processor."""
+
+CHOSEN = [
+    f"{name}={os.environ[name]}" for name in ("MKL_CBWR", "ONEDNN_MAX_CPU_ISA", "LD_PRELOAD") if name in os.environ
+]
 KEY = " ".join(
     (
         platform.system(),
         platform.machine(),
         torch.backends.cpu.get_cpu_capability(),
         torch.__version__.split("+")[0],
-        "one thread",
+        "one thread" if torch.get_num_threads() == 1 else f"{torch.get_num_threads()} threads",
         cpu_model(),
+        *(f"{name}={os.environ[name]}" for name in CHOOSERS if name in os.environ),
     )
 )
+ELSEWHERE = 1e-6
+"""Relative: five times the most, 2.1e-7, by which any of these losses differed between PyTorch without vectors, with
+AVX2 and with AVX-512, MKL for AMD, for Intel's AVX2 and AVX-512 and for any processor, and oneDNN with SSE4.1."""
+
 SMALL = ["--data.seq_len=32", "--data.batch_size=8", "--model.model.d_model=32", "--trainer.max_steps=50"]
 WIDTHS = {"lm/gru": ["--model.model.block.ffn.d_ff=384"]}  # as when its losses were recorded
 ALONE = ["--trainer.logger=false", "--trainer.enable_checkpointing=false", "--trainer.limit_val_batches=0"]
 
 
 class Losses(Callback):
-    seen: list[str]
+    seen: list[float]
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         Losses.seen = []
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, *_: Any) -> None:
-        Losses.seen.append(float(outputs["loss"]).hex())
+        Losses.seen.append(float(outputs["loss"]))
 
 
 class WithLosses(SeqlabCLI):
@@ -62,10 +74,23 @@ def test_first_losses(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     quiet()
     WithLosses("fit", ["--config", str(config_path(name)), *SMALL, *WIDTHS.get(name, []), *ALONE])
     assert len(Losses.seen) == 50
-    stored = json.loads(STORED.read_text()) if STORED.exists() else {}
     if os.environ.get("SEQLAB_RECORD"):
-        stored.setdefault(KEY, {})[name] = Losses.seen
+        stored = json.loads(STORED.read_text())
+        stored.setdefault(KEY, {})[name] = [loss.hex() for loss in Losses.seen]
         STORED.write_text(json.dumps(stored, indent=1) + "\n")
-    if name not in stored.get(KEY, {}):
-        pytest.skip(f"no losses recorded for {KEY!r}; SEQLAB_RECORD=1 python -m pytest tests/golden records them")
-    assert Losses.seen == stored[KEY][name]
+    assert Losses.seen == kept(name, KEY)
+
+
+def kept(name: str, key: str) -> Any:
+    """What equals the losses of a model: those of the key, or about those of another."""
+    stored = {other: losses[name] for other, losses in json.loads(STORED.read_text()).items() if name in losses}
+    losses = [float.fromhex(loss) for loss in stored.get(key) or next(iter(stored.values()))]
+    return losses if key in stored else pytest.approx(losses, rel=ELSEWHERE)
+
+
+def test_losses_of_an_unknown_machine_are_within_a_band() -> None:
+    key = next(iter(json.loads(STORED.read_text())))
+    losses = kept("lm/gru", key)
+    assert [loss * (1 + 3e-7) for loss in losses] != losses
+    assert [loss * (1 + 3e-7) for loss in losses] == kept("lm/gru", "another")
+    assert [*losses[:-1], losses[-1] * (1 + 2e-6)] != kept("lm/gru", "another")

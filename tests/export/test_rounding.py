@@ -1,0 +1,85 @@
+"""The yardstick of parity: PyTorch's error with sums term by term, whatever the machine."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from export.toys import toy
+from seqlab.attention import Attention, LatentAttention, LinearAttention, Retention
+from seqlab.mixer import Mixer
+from seqlab.models import DecoderLM
+from seqlab.nn import Block, RMSNorm, SwiGLU
+from seqlab.positions import Learned, NoPositions
+from seqlab.recurrence import GRU, LSTM, RNN, CausalConv
+from seqlab_export.golden import write_golden
+from seqlab_export.rounding import TermByTerm
+
+
+class Exact(TorchDispatchMode):
+    """A processor that sums in so many lanes that its sums of products do not err."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        products = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.addmm.default)
+        if func in products and args[0].dtype == torch.float32:
+            return func(*(tensor.double() for tensor in args)).float()
+        return func(*args, **(kwargs or {}))
+
+
+def rms(error: Tensor) -> float:
+    return float(error.double().square().mean().sqrt())
+
+
+@pytest.mark.parametrize("terms", [8, 64, 512])
+@pytest.mark.parametrize("positive", [False, True])
+def test_it_errs_as_float32_sums_term_by_term_do(terms: int, positive: bool) -> None:
+    x, weight = torch.randn(60, terms), torch.randn(80, terms)
+    if positive:
+        x, weight = x.abs(), weight.abs()
+    exact = x.double() @ weight.double().T
+    products = (x.unsqueeze(1) * weight).numpy()
+    summed = torch.from_numpy(np.add.accumulate(products, axis=2, dtype=np.float32)[:, :, -1])
+    with TermByTerm(0):
+        found = F.linear(x, weight)
+        convolved = F.conv1d(x.unsqueeze(2), weight.unsqueeze(2)).squeeze(2)
+    assert rms(summed - exact) == pytest.approx(rms(found - exact), rel=0.15)
+    assert rms(convolved - exact) == pytest.approx(rms(found - exact), rel=0.05)
+
+
+@pytest.mark.parametrize("mixer", [Attention, LatentAttention, LinearAttention, Retention, RNN, LSTM, GRU, CausalConv])
+def test_it_is_the_same_model_but_for_rounding(mixer: type[Mixer]) -> None:
+    block: Any = toy(mixer, NoPositions).stack.blocks[0]
+    x = torch.randn(3, 11, 16)
+    with torch.no_grad():
+        plain, _ = block.mixer(x)
+        outputs = []
+        for seed in (0, 0, 1):
+            with TermByTerm(seed):
+                outputs.append(block.mixer(x)[0])
+    once, again, other = outputs
+    assert torch.equal(once, again)
+    for a, b in ((plain, once), (plain, other), (once, other)):
+        assert 0 < (a - b).abs().max() < 100 * torch.finfo(torch.float32).eps * plain.abs().max()
+    assert torch.backends.mkldnn.enabled
+
+
+def test_the_yardstick_is_the_same_where_pytorch_hardly_errs(tmp_path: Path) -> None:
+    """As on processors that sum in wide blocks: a limit of twice PyTorch's own error would refuse another runtime."""
+    block = partial(Block, norm=RMSNorm, ffn=partial(SwiGLU, d_ff=1024))
+    model = DecoderLM(50, 8, d_model=512, num_layers=1, mixer=Attention, positions=Learned, block=block).eval()
+    yardsticks = []
+    for machine in (nullcontext(), Exact()):
+        with machine:
+            write_golden(model, tmp_path / "golden.npz")
+        with np.load(tmp_path / "golden.npz") as arrays:
+            yardsticks.append([arrays[name].item() for name in arrays if "/torch/" in name and "counters" not in name])
+    assert yardsticks[1] == pytest.approx(yardsticks[0], rel=0.05)
