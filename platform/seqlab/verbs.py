@@ -34,15 +34,21 @@ def lightning(verb: str, args: list[str], *, run_id: str | None = None) -> int:
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
     from seqlab.training.fit import SeqlabCLI
+    from seqlab.training.last_words import last_words, spoken
     from seqlab.training.stopping import exit_code
 
     quiet()
-    try:
-        SeqlabCLI(verb, args, run_id=run_id)
-    except MisconfigurationException as error:
-        raise ValueError(str(error)) from error
-    except SystemExit as end:
-        return exit_code(end)
+    with last_words():
+        try:
+            SeqlabCLI(verb, args, run_id=run_id)
+        except MisconfigurationException as error:
+            raise ValueError(str(error)) from error
+        except SystemExit as end:
+            return exit_code(end)
+        except Exception:
+            if spoken() is None or os.environ.get("SEQLAB_DEBUG"):
+                raise
+            return 1
     return 0
 
 

@@ -19,6 +19,7 @@ from seqlab.tracking.provenance import package_versions, provenance
 from seqlab.tracking.speed import Speed
 from seqlab.tracking.system import SystemMetrics, peak_memory_mb
 from seqlab.tracking.writes import FAILURE_TAG
+from seqlab.training.last_words import spoken
 from seqlab.training.stopping import StoppedError
 
 
@@ -117,7 +118,7 @@ class RunTracker(Callback):
             killed = isinstance(exception, KeyboardInterrupt | SIGTERMException | StoppedError)
             logger.status = "KILLED" if killed else "FAILED"
             reason = f"{type(exception).__name__}: {exception}" if str(exception) else type(exception).__name__
-            logger.log_tags({FAILURE_TAG: reason})
+            logger.log_tags({FAILURE_TAG: spoken() or reason})
 
     def state_dict(self) -> dict[str, Any]:
         return self.speed.state_dict()

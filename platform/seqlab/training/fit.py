@@ -22,6 +22,7 @@ from seqlab.training.checkpoint_io import AtomicCheckpointIO
 from seqlab.training.compile import Compile
 from seqlab.training.config import LINKS, import_blocks
 from seqlab.training.exact_resume import ExactResume
+from seqlab.training.last_words import LastWords
 from seqlab.training.options import options
 from seqlab.training.precision import check_precision
 from seqlab.training.prediction_file import PredictionFile
@@ -112,6 +113,7 @@ class SeqlabCLI(LightningCLI):
         given = options.trainer
         speed = Speed()
         callbacks: list[Callback] = [FitProgress(speed)] if given.enable_progress_bar is not False else []
+        callbacks.append(LastWords())
         if self.verb == "fit":
             callbacks += self._fit_callbacks(options, speed)
             if given.logger in (None, True):
