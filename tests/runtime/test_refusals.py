@@ -19,6 +19,7 @@ import pytest
 
 from runtime.conftest import Bundle
 from runtime.programs import build, refusal, run
+from seqlab.cli import main
 from seqlab_export.manifest import BundleError
 from seqlab_export.verify import verify_bundle
 
@@ -260,6 +261,23 @@ def test_the_wheel_of_the_python_on_path_is_found(old_library: Path, bundle: Bun
     path = f"{tmp_path}:{python.parent}:{os.environ['PATH']}"
     found = refusal("info", bundle("gru"), PATH=path, SEQLAB_ORT_LIB="", VIRTUAL_ENV="", HOME="")
     assert found.startswith(f"onnxruntime 1.14.0 ({capi / 'libonnxruntime.so.1.14.0'}) is too old")
+
+
+def test_a_bundle_without_a_tokenizer_reads_ids(copy: Copy, capsys: pytest.CaptureFixture[str]) -> None:
+    """And writes them, as `seqlab generate` does."""
+    folder = copy("gru")
+    files = json.loads((folder / "manifest.json").read_text())["files"]
+    change(folder, tokenizer=None, files={name: files[name] for name in files if not name.startswith("tokenizer/")})
+    shutil.rmtree(folder / "tokenizer")
+    options = ["--max-new-tokens", "7", "--seed", "2"]
+    assert main(["generate", str(folder), "--prompt", " 5  06", *options]) == 0
+    written = run("generate", folder, "--prompt", " 5  06", *options, "--threads", "1").stdout.decode()
+    assert written == capsys.readouterr().out and len(written.split()) == 7
+    for prompt, got in (("5 six", '"six"'), ("", "none"), ("5 -6", '"-6"'), ("1" * 10, f'"{"1" * 10}"')):
+        said = f'this model has no tokenizer, and a prompt is ids, such as "5 6 7"; got {got}'
+        assert refusal("generate", folder, "--prompt", prompt) == said
+        assert main(["generate", str(folder), "--prompt", prompt]) == 2
+        assert capsys.readouterr().err == f"seqlab: {said}\n"
 
 
 def test_a_tokenizer_that_the_runtime_does_not_have(copy: Copy) -> None:

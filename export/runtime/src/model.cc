@@ -8,6 +8,7 @@
 #include "decode.h"
 #include "error.h"
 #include "seqlab/runtime.h"
+#include "written_ids.h"
 
 namespace seqlab {
 namespace {
@@ -122,6 +123,8 @@ Result<std::vector<std::vector<Hypothesis>>> Session::BeamSearch(const std::vect
 
 Result<std::string> Session::Write(std::string_view prompt, const GenerateOptions& options, const OnText& on_text) {
   return Guarded([&] {
+    const Manifest& manifest = impl_->bundle().manifest;
+    if (!manifest.tokenizer) return WriteIds(impl_->decoder(), manifest, prompt, options, on_text);
     const Tokenizer& tokenizer = impl_->bundle().tokenizer.get();
     TextStream stream(tokenizer);
     std::string text;
@@ -135,7 +138,7 @@ Result<std::string> Session::Write(std::string_view prompt, const GenerateOption
     GenerateOptions ending = options;
     // Packed documents end where the next begins.
     ending.stop_ids = {tokenizer.eos_id(), tokenizer.bos_id()};
-    seqlab::Generate(impl_->decoder(), impl_->bundle().manifest, {ids}, ending,
+    seqlab::Generate(impl_->decoder(), manifest, {ids}, ending,
                      [&](int64_t, int64_t token) { return show(stream.Push(token)); });
     if (!show(stream.Finish())) RefuseCancelled();
     return text;
