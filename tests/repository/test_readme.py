@@ -30,8 +30,8 @@ def test_commands_do_what_is_shown(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "books").mkdir()
     (tmp_path / "books" / "one.txt").write_text("It was a dark and stormy night. " * 200, encoding="utf-8")
-    for name in ("pairs.tsv", "valid.tsv"):
-        (tmp_path / name).write_text("one two\teins zwei\ntwo\tzwei\n", encoding="utf-8")
+    pairs = "".join(f"one {n}\teins {n}\n" for n in range(60))
+    (tmp_path / "pairs.tsv").write_text(pairs, encoding="utf-8")
     labelled = "".join(f"{'good' if n % 2 else 'bad'} film {n}\n" for n in range(60))
     (tmp_path / "labelled.txt").write_text(labelled, encoding="utf-8")
     tagged = "".join(f"film\tO\n{n}\tB-NUM\n\n" for n in range(60))
