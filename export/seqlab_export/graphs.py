@@ -10,8 +10,9 @@ import logging
 import sys
 import warnings
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,6 +20,7 @@ import torch
 from onnxscript import ir
 from onnxscript.optimizer import optimize_ir
 from torch.export import Dim, ExportedProgram
+from torch.onnx import OnnxExporterError
 
 from seqlab.nn.onnx_mode import emit_onnx
 from seqlab_export.append_in_attention import append_in_attention
@@ -27,6 +29,7 @@ from seqlab_export.bfloat16 import store_as_bfloat16
 from seqlab_export.compare import traced_len
 from seqlab_export.forms import Form, describe_state, example, forms_of, longest_input
 from seqlab_export.manifest import GraphInfo, StateInfo, TensorInfo
+from seqlab_export.not_captured import why_not
 from seqlab_export.precision import Precision
 from seqlab_export.quantize import quantize, split_gemms
 from seqlab_export.shared_memory import share_memory
@@ -144,10 +147,10 @@ def capture(form: Form | TapsForm, info: GraphInfo) -> ExportedProgram:
         dims.append({name: dynamic(tensor) for name, tensor in state.items()})
     try:
         # With gradients, scaled_dot_product_attention is captured differently where its mask has parameters.
-        with torch.no_grad():
+        with _quiet(), redirect_stderr(StringIO()), torch.no_grad():
             return torch.export.export(form, tuple(examples), dynamic_shapes=tuple(dims), strict=False)
     except Exception as error:
-        raise ValueError(f"this model cannot be captured as {info.file}: {error}") from error
+        raise ValueError(f"this model cannot be captured as {info.file}: {why_not(error)}") from error
 
 
 def _to_onnx(form: Form | TapsForm, info: GraphInfo, *, fold_weights: bool, fused: bool) -> ir.Model:
@@ -155,14 +158,17 @@ def _to_onnx(form: Form | TapsForm, info: GraphInfo, *, fold_weights: bool, fuse
         program = capture(form, info)
     # Outside no_grad a Scan that closes over a tensor of dynamic size cannot be exported.
     with _quiet(), torch.no_grad():
-        exported = torch.onnx.export(
-            program,
-            opset_version=OPSET,
-            input_names=[tensor.name for tensor in info.inputs],
-            output_names=[tensor.name for tensor in info.outputs],
-            verbose=False,
-            optimize=False,
-        )
+        try:
+            exported = torch.onnx.export(
+                program,
+                opset_version=OPSET,
+                input_names=[tensor.name for tensor in info.inputs],
+                output_names=[tensor.name for tensor in info.outputs],
+                verbose=False,
+                optimize=False,
+            )
+        except OnnxExporterError as error:
+            raise ValueError(f"this model cannot be written as {info.file}: {why_not(error)}") from error
         assert exported is not None
         graph: ir.Model = exported.model
         if fold_weights:
@@ -222,14 +228,11 @@ def _strip(graph: ir.Model) -> None:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Mutes the exporters' progress notes, which concern nobody who exports a bundle."""
-    loggers = [logging.getLogger(name) for name in ("", "torch.onnx", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
-    for logger in loggers:
-        logger.setLevel(logging.ERROR)
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(before)

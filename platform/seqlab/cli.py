@@ -158,9 +158,9 @@ def _parser() -> argparse.ArgumentParser:
     verb.set_defaults(run=verbs.parity)
 
     verb = parsers.add_parser("conformance", help="measure every mixer with every positional encoding")
-    verb.add_argument("--mixers", nargs="+", metavar="NAME", help="default: all")
-    verb.add_argument("--positions", nargs="+", metavar="NAME", help="default: all")
-    verb.add_argument("--out", default="docs", metavar="DIR", help="folder of conformance.md and .json; default: docs")
+    verb.add_argument("--mixers", nargs="+", metavar="NAME", help="also class paths of your own; default: all")
+    verb.add_argument("--positions", nargs="+", metavar="NAME", help="also class paths of your own; default: all")
+    verb.add_argument("--out", metavar="DIR", help="folder of conformance.md and .json; default: not written")
     verb.set_defaults(run=verbs.conformance)
 
     verb = parsers.add_parser("generate", help="continue a prompt with a run or a bundle")

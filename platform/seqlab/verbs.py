@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib
 import json
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -125,7 +127,8 @@ def import_hf(options: argparse.Namespace) -> int:
     name, within = run.run_name, "not compared: transformers is not installed"
     if run.difference is not None:
         within = f"within {run.difference:.1e} of transformers' (RMS)"
-    command = f'generate {name} --prompt "..."' if run.has_tokenizer else f"export {name} --out bundles/{name}"
+    quoted = shlex.quote(name)
+    command = f'generate {quoted} --prompt "..."' if run.has_tokenizer else f"export {quoted} --out bundles/{quoted}"
     print(f"Run {name}, its logits {within} · next: seqlab {command}")
     return 0
 
@@ -158,7 +161,7 @@ def export(options: argparse.Namespace) -> int:
             print(f"Model repository {out} · next: tritonserver --model-repository={out}")
         version = log_bundle(bundle, loaded.run_id, report.to_dict(), provider=options.provider)
     if version is not None:
-        print(f"Model {version.model} {version} · next: seqlab promote {options.target}")
+        print(f"Model {version.model} {version} · next: seqlab promote {shlex.quote(options.target)}")
     return 0
 
 
@@ -182,10 +185,10 @@ def _export_run(loaded: LoadedRun, precision: Any, out: Path, **options: Any) ->
 def _next_command(bundle: Path) -> str:
     from seqlab_export.manifest import load_manifest
 
-    manifest = load_manifest(bundle)
+    manifest, name = load_manifest(bundle), shlex.quote(str(bundle))
     if manifest.model is None:
-        return f"seqlab {'classify' if manifest.labels and manifest.tokenizer else 'verify'} {bundle}"
-    return f'seqlab generate {bundle} --prompt "..."' if manifest.encoder is None else f"seqlab translate {bundle}"
+        return f"seqlab {'classify' if manifest.labels and manifest.tokenizer else 'verify'} {name}"
+    return f'seqlab generate {name} --prompt "..."' if manifest.encoder is None else f"seqlab translate {name}"
 
 
 def verify(options: argparse.Namespace) -> int:
@@ -289,32 +292,51 @@ def _show_parity(measured: Iterator[Cell]) -> list[Cell]:
 def conformance(options: argparse.Namespace) -> int:
     from rich.console import Console
 
+    from seqlab.mixer import Mixer
+    from seqlab.positions import PositionalEncoding
     from seqlab.training.quiet import quiet
-    from seqlab_export.conformance import Row, all_mixers, all_positions, conformance, to_json, to_markdown
+    from seqlab_export.conformance import Row, all_mixers, all_positions, conformance
+    from seqlab_export.conformance_page import reasons, to_json, to_markdown, to_table
 
     quiet()
-    chosen = _chosen(options.mixers, all_mixers()), _chosen(options.positions, all_positions())
-    console = Console(stderr=True)
+    mixers = _chosen(options.mixers, all_mixers(), Mixer)
+    encodings = _chosen(options.positions, all_positions(), PositionalEncoding)
+    done: list[Row] = []
+    with Console(stderr=True).status("measuring") as status:
 
-    def show(row: Row) -> None:
-        cells = [str(cell) for cell in row.cells.values()]
-        shown = cells[:1] if len(set(cells)) == 1 else [f"{name} {cell}" for name, cell in row.cells.items()]
-        console.print(f"{row.mixer} with {row.positions}: {', '.join(shown)}", soft_wrap=True)
+        def show(row: Row) -> None:
+            done.append(row)
+            status.update(f"measuring; done: {len(done)} of {len(mixers) * len(encodings)} pairs")
 
-    rows = conformance(*chosen, on_row=show)
-    out = Path(options.out)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "conformance.md").write_text(to_markdown(rows), encoding="utf-8")
-    (out / "conformance.json").write_text(json.dumps(to_json(rows), indent=1) + "\n", encoding="utf-8")
+        rows = conformance(mixers, encodings, on_row=show)
+    Console().print(to_table(rows))
+    print("".join(f"{line}\n" for line in reasons(rows)), end="")
     failed = sum(cell.failed is not None for row in rows for cell in row.cells.values())
-    print(f"{len(rows)} pairs, {failed} cells failed: {out / 'conformance.md'}, {out / 'conformance.json'}")
+    print(f"{len(rows)} pairs, {failed} cells failed")
+    if options.out is not None:
+        out = Path(options.out)
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "conformance.md").write_text(to_markdown(rows), encoding="utf-8")
+        (out / "conformance.json").write_text(json.dumps(to_json(rows), indent=1) + "\n", encoding="utf-8")
     return 1 if failed else 0
 
 
-def _chosen(names: list[str] | None, known: dict[str, Any]) -> dict[str, Any]:
+def _chosen(names: list[str] | None, known: dict[str, Any], base: type) -> dict[str, Any]:
+    """What is known by these names, or the classes of these paths."""
+    return {name: known[name] if name in known else _own_class(name, known, base) for name in names or known}
+
+
+def _own_class(path: str, known: dict[str, Any], base: type) -> Any:
+    module, _, name = path.rpartition(".")
     from seqlab.training.spelling import instead
 
-    unknown = [name for name in names or [] if name not in known]
-    if unknown:
-        raise ValueError(f"there is no {unknown[0]}; {instead(unknown[0], list(known))}")
-    return {name: known[name] for name in names or known}
+    own = f"a {base.__name__} of your own has a class path, as my_module.MyClass"
+    if not module:
+        raise ValueError(f"there is no {path}; {instead(path, list(known))}; {own}")
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        raise ValueError(f"{path} cannot be imported: {error}; {own}") from error
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ValueError(f"{path} is no {base.__name__}; {own}")
+    return found

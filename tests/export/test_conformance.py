@@ -135,7 +135,12 @@ def test_only_float16_may_overflow_and_nothing_may_be_left_unwritten() -> None:
     assert measure_mixer(Unwritten, NoPositions)["laws"].failed == "later"
 
 
-def test_the_command_writes_both_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_both_files_where_it_is_told_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["conformance", "--mixers", "GRU", "--positions", "RoPE"]) == 0
+    assert "RoPE acts on" in capsys.readouterr().out and not list(tmp_path.iterdir())
     options = ["--mixers", "GRU", "--positions", "RoPE", "--out", str(tmp_path)]
     assert main(["conformance", *options]) == 0
     (row,) = json.loads((tmp_path / "conformance.json").read_text())
@@ -143,3 +148,7 @@ def test_the_command_writes_both_files(tmp_path: Path, capsys: pytest.CaptureFix
     assert "| GRU | RoPE | unsupported: RoPE acts on" in (tmp_path / "conformance.md").read_text()
     assert main(["conformance", "--mixers", "GRUU"]) == 2
     assert "there is no GRUU; did you mean GRU?" in capsys.readouterr().err
+    for path, said in (("nowhere.Mine", "No module named"), ("seqlab.nn.Block", "is no Mixer"), ("torch.no", "is no")):
+        assert main(["conformance", "--mixers", path]) == 2
+        error = capsys.readouterr().err
+        assert said in error and "a Mixer of your own has a class path" in error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shlex
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ from seqlab.nn.norm import RMSNorm
 from seqlab.positions import NoPositions
 from seqlab.recurrence import GRU, LSTM
 from seqlab.training.summary import ModelTable, model_table
-from seqlab.training.where_next import WhereNext, where_next
+from seqlab.training.where_next import WhereNext, how_to_go_on, where_next
 from training.tiny_fit import TinyData, TinyTask, tiny_trainer
 
 
@@ -91,9 +92,7 @@ def test_a_fit_begins_with_the_table_and_ends_with_one_line(
     tiny_trainer(tmp_path / "run", [ModelTable(), WhereNext()], max_epochs=1).fit(TinyTask(), datamodule=TinyData())
     out, err = capfd.readouterr()
     assert err.splitlines()[0].split() == ["part", "Sequential", "parameters", "state", "at", "1024", "tokens"]
-    assert out == (
-        "Run 1f2e (1f2e) · best checkpoint run/checkpoints/best.ckpt · next: seqlab export 1f2e --out bundles/1f2e\n"
-    )
+    assert out == ("Run 1f2e (1f2e) · best checkpoint run/checkpoints/best.ckpt · next: seqlab test 1f2e\n")
 
 
 def test_the_line_names_the_run_or_else_the_checkpoint(tmp_path: Path) -> None:
@@ -104,6 +103,16 @@ def test_the_line_names_the_run_or_else_the_checkpoint(tmp_path: Path) -> None:
         "next: seqlab export brave-owl-12 --out bundles/brave-owl-12"
     )
     assert where_next(None, "", path) == f"Checkpoint {path} · next: seqlab export {path} --out bundles/last"
+
+
+def test_the_command_is_one_that_a_shell_takes(tmp_path: Path) -> None:
+    logger: Any = SimpleNamespace(run_id="1f2e3d4c5b6a", run_name="my run; $HOME")
+    command = where_next(logger, "best", "", trust=["mine", "data"]).partition("next: ")[2]
+    assert shlex.split(command) == [
+        *("seqlab", "export", "my run; $HOME", "--trust", "mine", "--trust", "data"),
+        *("--out", "bundles/my run; $HOME"),
+    ]
+    assert how_to_go_on(logger, tmp_path, 3, ["mine"]).endswith("next: seqlab resume 1f2e3d4c --trust mine")
 
 
 def test_a_fit_that_left_no_checkpoint_ends_without_a_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -48,7 +48,7 @@ class Classification(Task):
             raise ValueError("classification needs data that tells its vocab_size or its num_features, this tells none")
         check_told("classification", num_classes=num_classes)
         super().__init__(model(size, num_classes, seq_len), **optim)
-        next_verb = "classify {run} < FILE" if num_features is None else "test --config ... --ckpt_path {run}"
+        next_verb = "classify {run} < FILE" if num_features is None else "test {run}"
         self.next_command = f"seqlab {next_verb}"
         self.num_classes = num_classes
         self.seq_len = seq_len

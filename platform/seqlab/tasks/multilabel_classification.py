@@ -35,7 +35,7 @@ class MultilabelClassification(Task):
         optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
     """
 
-    next_command = "seqlab test --config ... --ckpt_path {run}"
+    next_command = "seqlab test {run}"
 
     def __init__(
         self,

@@ -144,6 +144,12 @@ def as_trained(config: Any) -> Any:
     return config | {"init_args": {"embed": had} | config.get("init_args", {})} if had else config
 
 
+def to_trust(config: Any) -> list[str]:
+    """The modules that `--trust` must name before a config like this is loaded again."""
+    roots = {path.split(".")[0] for path in class_paths(config) if "." in path}
+    return sorted(roots.difference(TRUSTED_ROOTS))
+
+
 def build(config: dict[str, Any], told: dict[str, int]) -> tuple[Any, Any]:
     """The task and the data module of a stored config, None where it names no data. Reads none.
 

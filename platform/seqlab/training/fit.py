@@ -20,7 +20,7 @@ from seqlab.tracking.speed import Speed
 from seqlab.training.checkpoint import Checkpoints
 from seqlab.training.checkpoint_io import AtomicCheckpointIO
 from seqlab.training.compile import Compile
-from seqlab.training.config import LINKS, import_blocks
+from seqlab.training.config import LINKS, import_blocks, to_trust
 from seqlab.training.exact_resume import ExactResume
 from seqlab.training.last_words import LastWords
 from seqlab.training.options import options
@@ -151,7 +151,7 @@ class SeqlabCLI(LightningCLI):
             RunTracker(self.config_dump, speed),
             ModelTable(),
             ValidateOnce(),
-            WhereNext(),
+            WhereNext(to_trust(self.config_dump)),
         ]
         if options.trainer.enable_checkpointing is not False:
             every = {"every_n_steps": options.checkpoint_every, "every_n_minutes": options.checkpoint_minutes}

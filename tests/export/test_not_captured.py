@@ -1,0 +1,114 @@
+"""What cannot be a graph is refused in a sentence that says what stands in the way and what to write instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from seqlab.mixer import Mixer, State
+from seqlab.models import DecoderLM
+from seqlab.positions import NoPositions
+from seqlab_export.forms import SequenceForm
+from seqlab_export.graphs import _to_onnx
+
+
+class Own(Mixer):
+    """A mixer whose forward is told."""
+
+    def __init__(self, d_model: int, layer: int = 0) -> None:
+        super().__init__(d_model, layer)
+        self.proj = nn.Linear(d_model, d_model)
+
+    def mix(self, x: Tensor, h: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, state: State | None = None, **given: Any) -> tuple[Tensor, State]:
+        state = self.init_state(x.shape[0]) if state is None else state
+        y = self.mix(self.proj(x), state["h"])
+        return y, {"h": y[:, -1]}
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        y, new_state = self.forward(x_t[:, None], state)
+        return y[:, 0], new_state
+
+    def init_state(self, batch_size: int, *memory: Any) -> State:
+        return {"h": self.proj.weight.new_zeros(batch_size, self.d_model)}
+
+    def state_size(self, seq_len: int) -> int:
+        return self.d_model
+
+
+class Looped(Own):
+    def mix(self, x: Tensor, h: Tensor) -> Tensor:
+        return torch.stack([x[:, t] + h for t in range(x.shape[1])], dim=1)
+
+
+class Converted(Own):
+    def mix(self, x: Tensor, h: Tensor) -> Tensor:
+        return x / int(x.shape[1]) if x.shape[1] != 16 else x
+
+
+class Sliced(Own):
+    def mix(self, x: Tensor, h: Tensor) -> Tensor:
+        return x + torch.cat((h[:, None], x[:, :-1]), dim=1)
+
+
+class Cummax(Own):
+    def mix(self, x: Tensor, h: Tensor) -> Tensor:
+        return torch.cummax(x, dim=1).values + h[:, None]
+
+
+class Median(Own):
+    def mix(self, x: Tensor, h: Tensor) -> Tensor:
+        return x - x.nanmedian(dim=-1, keepdim=True).values
+
+
+class Branched(Own):
+    def mix(self, x: Tensor, h: Tensor) -> Tensor:
+        return 2 * x if x.sum() > 0 else x
+
+
+class Numbered(Own):
+    def mix(self, x: Tensor, h: Tensor) -> Tensor:
+        return x * float(x.max())
+
+
+class Instead(Own):
+    """What the refusal of `Sliced` says to write."""
+
+    def mix(self, x: Tensor, h: Tensor) -> Tensor:
+        return x + torch.cat((h[:, None], x), dim=1)[:, : x.shape[1]]
+
+
+REFUSED = [
+    (Looped, ["one size of T, the length", "scan_over_time"]),
+    (Converted, ["T, the length"]),
+    (Sliced, ["every size of T", "[:, : x.shape[1]]"]),
+    (Cummax, ["torch.cummax", "ONNX", "scan_over_time"]),
+    (Median, ["torch.nanmedian", "ONNX"]),
+    (Branched, ["by a tensor's value", "test_not_captured.py", "if x.sum() > 0", "torch.where"]),
+    (Numbered, ["by a tensor's value", "float(x.max())"]),
+]
+
+
+def form(mixer: type[Mixer]) -> SequenceForm:
+    return SequenceForm(DecoderLM(8, 32, d_model=8, num_layers=1, mixer=mixer, positions=NoPositions).eval())
+
+
+@pytest.mark.parametrize(("mixer", "said"), REFUSED, ids=[mixer.__name__ for mixer, _ in REFUSED])
+def test_one_sentence(mixer: type[Mixer], said: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+    refused = form(mixer)
+    with pytest.raises(ValueError) as refusal:
+        _to_onnx(refused, refused.info(), fold_weights=False, fused=False)
+    sentence = str(refusal.value)
+    assert "\n" not in sentence and len(sentence) < 400
+    assert all(part in sentence for part in said), sentence
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_it_says_to_write_is_captured() -> None:
+    captured = form(Instead)
+    assert _to_onnx(captured, captured.info(), fold_weights=False, fused=False)
