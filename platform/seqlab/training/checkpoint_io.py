@@ -28,7 +28,13 @@ class AtomicCheckpointIO(CheckpointIO):
     It carries its own sha256, as the comment that the zip format allows at the end of a file. A second file could
     not be renamed in the same instant, and would stay behind when the checkpoint is copied; this way it is one
     ordinary torch file, which `torch.load` reads too.
+
+    Args:
+        check: looks at what is loaded before it is used, and raises ValueError if it does not fit.
     """
+
+    def __init__(self, check: Callable[[dict[str, Any]], None] | None = None) -> None:
+        self._check = check
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         """Writes the checkpoint, replacing an older one of that name.
@@ -55,7 +61,10 @@ class AtomicCheckpointIO(CheckpointIO):
             ValueError: the file is not a seqlab checkpoint, is cut short or damaged, or holds more than tensors,
                 numbers, strings, lists and dicts.
         """
-        return read_checkpoint(path)
+        checkpoint = read_checkpoint(path)
+        if self._check is not None:
+            self._check(checkpoint)
+        return checkpoint
 
     def remove_checkpoint(self, path: str | Path) -> None:
         Path(path).unlink(missing_ok=True)

@@ -27,6 +27,7 @@ from seqlab.training.options import options
 from seqlab.training.precision import check_precision
 from seqlab.training.prediction_file import PredictionFile
 from seqlab.training.progress import FitProgress
+from seqlab.training.same_vocabulary import check_vocabulary
 from seqlab.training.stored_config import check_reads_back
 from seqlab.training.summary import ModelTable
 from seqlab.training.transfer import begin_encoder_with, begin_with
@@ -126,7 +127,7 @@ class SeqlabCLI(LightningCLI):
             callbacks.append(PredictionFile(options.out))
         trainer = super().instantiate_trainer(
             callbacks=[*_as_list(given.callbacks), *callbacks],
-            plugins=[*_as_list(given.plugins), AtomicCheckpointIO()],
+            plugins=[*_as_list(given.plugins), AtomicCheckpointIO(self._check_data if self.verb == "fit" else None)],
             enable_model_summary=False,
             **kwargs,
         )
@@ -144,6 +145,9 @@ class SeqlabCLI(LightningCLI):
             found = begin_words_with(self.model, self.datamodule, options.word_vectors)
             if self.trainer.is_global_zero:
                 print(f"word vectors: {found}", file=sys.stderr)
+
+    def _check_data(self, checkpoint: dict[str, Any]) -> None:
+        check_vocabulary(checkpoint.get("seqlab", {}), self.datamodule)
 
     def _fit_callbacks(self, options: Any, speed: Speed) -> list[Callback]:
         callbacks: list[Callback] = [
