@@ -3,13 +3,23 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from seqlab.tracking.params import MAX_KEY_LENGTH, MAX_VALUE_LENGTH, config_hash, flatten, to_yaml
+from seqlab.tracking.params import MAX_KEY_LENGTH, MAX_VALUE_LENGTH, config_hash, flatten, short_names, to_yaml
 
 CONFIG = {
     "model": {"class_path": "Task", "init_args": {"lr": 1e-3, "betas": (0.9, 0.99), "mixers": [{"heads": 4}, None]}},
     "compile": False,
     "callbacks": [],
 }
+
+
+def test_a_parameter_goes_by_the_shortest_end_that_no_other_has() -> None:
+    block = "model.init_args.model.init_args.block.init_args"
+    assert short_names(["seed", "data.init_args.seed", f"{block}.ffn.class_path", f"{block}.ffn.init_args.d_ff"]) == {
+        "seed": "seed",
+        "data.init_args.seed": "data.seed",
+        f"{block}.ffn.class_path": "ffn",
+        f"{block}.ffn.init_args.d_ff": "d_ff",
+    }
 
 
 def test_flat_parameters_are_the_leaves_by_dotted_path() -> None:

@@ -65,7 +65,7 @@ def test_the_page_escapes_what_users_name(evil_store: Store) -> None:
     page = Page(text)
     assert "script" not in page.tags
     assert page.text.count("<script>alert('x')</script> $\\frac{1}{0}$ --> &amp;") >= 6
-    assert page.tags.count("svg") == 2
+    assert page.tags.count("svg") == 3
     assert page.tags.count("html") == page.tags.count("body") == 1
 
 
@@ -79,11 +79,36 @@ def test_the_page_loads_nothing(evil_store: Store) -> None:
 
 def test_the_page_says_what_differs_and_what_is_best(evil_store: Store) -> None:
     page = Page(report.page(compare(store=evil_store, tokens=1e9, price=2)))
-    assert "model.name" in page.text
+    assert "name" in page.text and "model.name" not in page.text
     assert "same" not in page.text
     assert "2 runs by val/loss" in page.text
     for number in ("2.0000", "3.0000", "11.57", "556"):
         assert number in page.text
+
+
+def test_the_page_says_how_to_repeat_each_run(store: Store) -> None:
+    make_run(store, "begun", {"val/loss": [(0, 1.0)]}, tags={"command": "seqlab fit --config lm/gru --data.path 'a b'"})
+    make_run(store, "resumed", {"val/loss": [(0, 2.0)]}, tags={"command": "seqlab resume x"})
+    text = Page(report.page(compare(store=store))).text
+    assert "seqlab fit --config lm/gru --data.path 'a b'" in text
+    assert "seqlab resume x" not in text and text.count("seqlab fit --config ") == 2 and "config.yaml" in text
+
+
+def test_nothing_of_the_training_loss_is_cut_off(store: Store) -> None:
+    losses = [9.0, 5.0, 2.5, 2.0]
+    points = {"train/loss": list(enumerate(losses)), "val/loss": [(0, 2.1), (3, 2.0)]}
+    make_run(store, "run", points)
+    svg = learning_curves(compare(store=store), "train/loss")
+    assert svg is not None
+    (clip,) = {
+        (float(y), float(y) + float(h))
+        for y, h in re.findall(r'<rect x="\S+" y="(\S+)" width="\S+" height="(\S+)"', svg)
+    }
+    path = next(
+        found for found in re.findall(r'<path d="([^"]*)" clip-path', svg) if len(found.split("L")) == len(losses)
+    )
+    heights = [float(number) for number in re.findall(r"[ML] \S+ (\S+)", path)]
+    assert clip[0] < min(heights) < max(heights) < clip[1]
 
 
 def test_the_report_is_whole_or_absent(evil_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +149,7 @@ def test_runs_without_speed_or_tokens_have_a_page(store: Store) -> None:
 
 def test_long_runs_are_thinned_to_means(store: Store) -> None:
     make_run(store, "long", {"val/loss": [(step, float(step % 2)) for step in range(5000)]})
-    assert len(learning_curves(compare(store=store))) < 300_000
+    assert len(learning_curves(compare(store=store)) or "") < 300_000
 
 
 @pytest.mark.parametrize("name", ["$\\frac{$", "--> <!-- ]]>", "名前", "x" * 200])

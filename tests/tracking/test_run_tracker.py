@@ -18,6 +18,7 @@ from seqlab.batch import TokenBatch
 from seqlab.tracking.callback import DivergedError, RunTracker
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash
+from seqlab.tracking.provenance import description, provenance
 from seqlab.tracking.runs import TrackedRun, find_run, search
 from seqlab.tracking.store import Store
 from tracking.tiny import (
@@ -240,3 +241,21 @@ def test_tokens_are_counted_under_gradient_accumulation(root: Path) -> None:
     run = find_run("accumulated")
     assert run.metrics["num_tokens"] == TOKENS
     assert [step for step, _ in run.history("num_tokens")] == [1, 3]
+
+
+def test_mlflow_shows_the_whole_command_and_a_source_without_a_slash(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["/bin/seqlab", "fit", "--config", "lm/gru", "--data.path", "a b.txt"])
+    tags = provenance()
+    assert tags["mlflow.source.name"] == "seqlab fit", "MLflow's page shows what follows the last slash"
+    note = description()["mlflow.note.content"].replace(" \\\n ", "")
+    assert tags["command"] == "seqlab fit --config lm/gru --data.path 'a b.txt'" and tags["command"] in note
+
+
+def test_a_users_own_description_outlives_a_resume(run: TrackedRun) -> None:
+    with run.store.calls() as client:
+        client.set_tag(run.id, "mlflow.note.content", "the good one")
+    logger = RunLogger(run_id=run.id)
+    assert logger.run_id == run.id
+    logger.log_tags(provenance())
+    logger.finalize("success")
+    assert find_run(run.id).tags["mlflow.note.content"] == "the good one"

@@ -53,11 +53,13 @@ def test_of_a_translation(mixer: Any, tmp_path: Path) -> None:
     texts = stored(task, data)
     assert set(texts) == {f"attention/{row}.{kind}" for row in (0, 1) for kind in ("json", "svg")}
     content = json.loads(texts["attention/0.json"])
-    assert content["source"] == ["a", "b", "c", "$", "<2>"] and content["tokens"] == ["<1>", "x", "y"]
+    assert content["source"] == ["a", "b", "c", "$", "<eos>"] and content["tokens"] == ["<bos>", "x", "y"]
     own = {"stack.blocks.0.mixer": (2, 3, 3), "stack.blocks.1.mixer": (4, 3, 5)}
     expected = own if mixer is Attention else {"stack.blocks.0.mixer": (1, 3, 5)}
     check_rows(content["maps"], {"encoder.stack.blocks.0.mixer": (2, 5, 5), **expected})
-    assert texts["attention/0.svg"].count("<image") == 2 + sum(size[0] for size in expected.values())
+    colour_bar = 1
+    assert texts["attention/0.svg"].count("<image") == colour_bar + 2 + sum(size[0] for size in expected.values())
+    assert "attention weight" in texts["attention/0.svg"]
 
 
 def test_of_a_language_model_they_are_the_mixers_own(tmp_path: Path) -> None:
@@ -75,7 +77,10 @@ def test_of_a_language_model_they_are_the_mixers_own(tmp_path: Path) -> None:
     x = model.positions.embed(model.embedding(tokens), torch.arange(8)[None])  # type: ignore[operator, union-attr]
     weights = block.mixer.attention_weights(block.mixer_norm(x))
     torch.testing.assert_close(torch.tensor(content["maps"]["stack.blocks.0.mixer"]), weights[1].detach())
-    assert "".join(content["tokens"]) == data.tokenizer.decode(tokens[1].tolist()) and content["source"] == []
+    assert (
+        "".join(content["tokens"]).removeprefix("<bos>") == data.tokenizer.decode(tokens[1].tolist())
+        and content["source"] == []
+    )
 
 
 @pytest.mark.parametrize("pool", ["mean", "class"])

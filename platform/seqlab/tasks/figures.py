@@ -49,22 +49,29 @@ def confusion_matrix(counts: NDArray[np.int64], labels: Sequence[str]) -> str:
 
 def attention_maps(maps: Sequence[AttentionMap]) -> str:
     """One row of images a mixer, one image a head: how much each query (down) attends to each key (across)."""
+    from matplotlib.colors import PowerNorm
     from matplotlib.figure import Figure
 
     most_heads = max(len(mixer.weights) for mixer in maps)
     side = 1.2 + 0.13 * min(max(max(len(m.queries), len(m.keys)) for m in maps), MOST_TOKENS)
-    figure = Figure(figsize=(side * most_heads, (side + 0.3) * len(maps)), layout="constrained")
+    figure = Figure(figsize=(side * most_heads + 1, (side + 0.3) * len(maps)), layout="constrained")
     grid = figure.subplots(len(maps), most_heads, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
+    # Of many keys each has a small weight, which is to be seen too.
+    scale = PowerNorm(0.5, vmin=0, vmax=1)
     for row, mixer in zip(grid, maps, strict=True):
+        queries, keys = (_ticks(texts[:MOST_TOKENS]) for texts in (mixer.queries, mixer.keys))
         for head, (axes, weights) in enumerate(zip(row, mixer.weights, strict=False)):
             axes.set_axis_on()
-            axes.imshow(weights[:MOST_TOKENS, :MOST_TOKENS], cmap="viridis", vmin=0, vmax=1)
-            axes.set_title(f"{mixer.name}, head {head}", fontsize=7)
-            queries, keys = (_ticks(texts[:MOST_TOKENS]) for texts in (mixer.queries, mixer.keys))
-            axes.set_xticks(range(len(keys)), keys, rotation=90, fontsize=5)
-            axes.set_yticks(range(len(queries)), queries, fontsize=5)
+            image = axes.imshow(weights[:MOST_TOKENS, :MOST_TOKENS], cmap="Blues", norm=scale)
+            axes.set_title(f"{mixer.name}, head {head}", fontsize=8)
+            axes.set_xticks(range(len(keys)), keys, rotation=90, fontsize=6)
+            axes.set_yticks(range(len(queries)), queries, fontsize=6)
+            axes.tick_params(length=0)
+    bar = figure.colorbar(image, ax=grid, shrink=min(0.7, 3 / (side * len(maps))), ticks=[0, 0.01, 0.1, 0.25, 0.5, 1])
+    bar.set_label("attention weight", fontsize=8)
+    bar.ax.tick_params(labelsize=7)
     return _svg(figure)
 
 

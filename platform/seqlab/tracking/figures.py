@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from itertools import cycle
 from typing import Any
 
 import matplotlib
@@ -18,7 +17,7 @@ from seqlab.tracking.runs import TrackedRun
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#4d4d4d")
 """Okabe and Ito's, which differ to colour-blind eyes too; the darkest come last."""
 INK, GRID = "#1f2933", "#d9dee4"
-MOST_NAMES, MOST_POINTS, NAME_LENGTH = 12, 1000, 28
+MOST_NAMES, MOST_MARKED, MOST_POINTS, NAME_LENGTH = 12, 50, 1000, 28
 SIZE = (5.6, 3.9)
 """Inches."""
 STYLE: Any = {
@@ -39,31 +38,31 @@ STYLE: Any = {
 }
 
 
-def learning_curves(comparison: Comparison) -> str:
-    """The metric, and the training loss in the background, over the tokens seen (or steps where they are unknown)."""
+def learning_curves(comparison: Comparison, metric: str | None = None) -> str | None:
+    """A metric over the tokens seen (or steps where they are unknown); None where no run has it.
+
+    Args:
+        metric: None = the one that is compared.
+    """
+    metric = metric or comparison.metric
+    known = [entry for entry in enumerate(comparison.runs) if metric in entry[1].metrics]
+    if not known:
+        return None
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=SIZE, layout="constrained")
         axes = figure.subplots()
         by_tokens = all("num_tokens" in run.metrics for run in comparison.runs)
-        shown = []
-        for index, (run, colour) in enumerate(zip(comparison.runs, cycle(COLOURS), strict=False)):
-            if comparison.metric in run.metrics:
-                x, y = _curve(run, comparison.metric, by_tokens)
-                label = f"{index + 1}  {_name(run)}"
-                axes.plot(x, y, color=colour, linewidth=1.8, marker="o", markersize=3.5, label=label)
-                shown += list(y)
-        if comparison.metric == "val/loss" and shown:
-            for run, colour in zip(comparison.runs, cycle(COLOURS), strict=False):
-                if "train/loss" in run.metrics:
-                    axes.plot(*_curve(run, "train/loss", by_tokens), color=colour, alpha=0.3, linewidth=1, zorder=1)
-            # The training loss begins far above: it must not flatten what is compared.
-            axes.set_ylim(top=max(shown) + 0.15 * (max(shown) - min(shown)) + 1e-3)
+        for index, run in known:
+            x, y = _curve(run, metric, by_tokens)
+            marked: Any = {"marker": "o", "markersize": 3.5} if len(x) <= MOST_MARKED else {}
+            label = f"{index + 1}  {_name(run)}"
+            axes.plot(x, y, color=COLOURS[index % len(COLOURS)], linewidth=1.6, label=label, **marked)
         axes.set_xlabel("training tokens" if by_tokens else "optimiser steps")
-        axes.set_ylabel(comparison.metric)
+        axes.set_ylabel(metric)
         axes.xaxis.set_major_formatter(lambda value, _: short(value))
         if len(comparison.rows) <= MOST_NAMES:
             axes.legend(frameon=False, loc="best")
-        return _svg(figure, "curves")
+        return _svg(figure, metric)
 
 
 def quality_against_cost(comparison: Comparison) -> str | None:

@@ -17,7 +17,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from seqlab.tracking.journal import Journal, now
 from seqlab.tracking.outbox import Outbox
 from seqlab.tracking.params import flatten
-from seqlab.tracking.provenance import process_tags
+from seqlab.tracking.provenance import description, process_tags
 from seqlab.tracking.runs import settle
 from seqlab.tracking.store import DEFAULT_ROOT, Store, UnreachableError
 from seqlab.tracking.writes import Write, dataset_of
@@ -210,7 +210,7 @@ class RunLogger(Logger):
             settle(self.store)
             journal = Journal(self.store, self._resumed_id)
             if self._resumed_id is None:
-                journal.create(self._experiment, self._name, process_tags())
+                journal.create(self._experiment, self._name, process_tags() | description())
             self._artifacts = self.store.root / journal.run_id / "artifacts"
             if not journal.pending.exists():
                 self._look_up(journal.run_id)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import yaml
 
 MAX_VALUE_LENGTH = 6000
 MAX_KEY_LENGTH = 250
+CLASS = ".class_path"
 RUN_SPECIFIC = ("ckpt_path", "config", "experiment", "print_config", "run_name", "trust")
 
 
@@ -20,6 +23,19 @@ def flatten(config: dict[str, Any]) -> dict[str, str]:
     A value that MLflow would refuse for its length is cut, and says so.
     """
     return {_key(key): _cut(value) for key, value in _leaves(config, "")}
+
+
+def short_names(names: Iterable[str]) -> dict[str, str]:
+    """For each of `flatten`'s names the shortest end of it, without init_args, that no other one has; a class goes by
+    its option's name."""
+    parts = {name: name.removesuffix(CLASS).replace(".init_args", "").split(".") for name in names}
+    ends = Counter(".".join(end[start:]) for end in parts.values() for start in range(len(end)))
+    return {
+        name: next(
+            (text for start in reversed(range(len(end))) if ends[text := ".".join(end[start:])] == 1), ".".join(end)
+        )
+        for name, end in parts.items()
+    }
 
 
 def to_yaml(config: dict[str, Any]) -> str:

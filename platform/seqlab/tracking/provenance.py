@@ -62,18 +62,27 @@ def host_id() -> str:
 def provenance() -> dict[str, str]:
     """Code, command, packages and hardware of this process, as tags."""
     versions = package_versions()
-    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    command = _command()
     return {
         **_git_tags("git", Path.cwd()),
         **_git_tags("seqlab.git", Path(__file__).parent),
         "command": command,
-        "mlflow.source.name": command,
+        "mlflow.source.name": " ".join(command.split(maxsplit=2)[:2]),  # MLflow shows what follows the last slash
         "mlflow.source.type": "LOCAL",
         "python": platform.python_version(),
         "platform": platform.platform(),
         **{f"package.{name}": versions[name] for name in MAIN_PACKAGES if name in versions},
         **_hardware(),
     }
+
+
+def description() -> dict[str, str]:
+    """What MLflow shows first of a run: the command that began it. A user may change it, so it is written once."""
+    return {"mlflow.note.content": "```\n{}\n```".format(_command().replace(" --", " \\\n  --"))}
+
+
+def _command() -> str:
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
 @cache

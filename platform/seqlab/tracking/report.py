@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
 from seqlab.tracking.comparison import TEXT_COLUMNS, Comparison, short
 from seqlab.tracking.figures import COLOURS, learning_curves, quality_against_cost
+from seqlab.tracking.params import CLASS, RUN_SPECIFIC, short_names
 from seqlab.whole_file import write_whole
 
 STYLE = """
@@ -34,12 +37,15 @@ figure { margin: 0; } svg { max-width: 100%; height: auto; } svg text { font-fam
 figcaption { font-size: .88rem; color: #52606d; }
 .origins table { font-size: .82rem; } .origins td:nth-child(2) { font: .85em ui-monospace, monospace; }
 .origins td:last-child { white-space: normal; }
+.commands td { white-space: normal; vertical-align: top; } .commands code { overflow-wrap: anywhere; }
 .differs td:not(:first-child) { white-space: normal; overflow-wrap: anywhere; min-width: 7rem; }
 @media print {
   body { padding: 0; max-width: none; font-size: 11px; } h2 { margin-top: 1.2rem; }
   .best td { background: none; } .wide { overflow: visible; } figure, tr { break-inside: avoid; }
 }
 """
+TRAIN_LOSS = "train/loss"
+TRAIN_CAPTION = "The loss of single training batches, from the first on."
 COST_CAPTION = "Quality against cost. No run is better in both than those that the dashed line joins."
 
 
@@ -57,9 +63,12 @@ def page(comparison: Comparison) -> str:
     runs = comparison.runs
     title = f"{len(runs)} run{'s' if len(runs) > 1 else ''} by {comparison.metric}"
     experiments = ", ".join(sorted({run.experiment for run in runs}))
-    figures = [_figure(learning_curves(comparison), _curves_caption(comparison))]
-    if scatter := quality_against_cost(comparison):
-        figures.append(_figure(scatter, COST_CAPTION))
+    drawn = [
+        (learning_curves(comparison), f"{comparison.metric} while training."),
+        (learning_curves(comparison, TRAIN_LOSS) if comparison.metric != TRAIN_LOSS else None, TRAIN_CAPTION),
+        (quality_against_cost(comparison), COST_CAPTION),
+    ]
+    figures = [_figure(svg, caption) for svg, caption in drawn if svg is not None]
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -77,6 +86,8 @@ def page(comparison: Comparison) -> str:
 <h2>Curves and cost</h2>
 <div class="figures">{"".join(figures)}</div>
 {_differences(comparison)}
+<h2>How to repeat them</h2>
+<div class="wide commands">{_commands(comparison)}</div>
 <h2>Where the runs come from</h2>
 <div class="wide origins">{_origins(comparison)}</div>
 </body>
@@ -107,18 +118,34 @@ def _apart(comparison: Comparison) -> str:
 
 
 def _differences(comparison: Comparison) -> str:
-    """The parameters that are not the same in all runs."""
+    """The parameters that are not the same in all runs; first those that all runs have."""
     runs = comparison.runs
-    names = sorted({name for run in runs for name in run.params})
-    lines = []
-    for name in names:
-        values = [run.params.get(name, "") for run in runs]
+    known = {name for run in runs for name in run.params}
+    names = {name for name in known if name.partition(".")[0] not in RUN_SPECIFIC and not name.endswith("init_args")}
+    lines: dict[bool, list[str]] = {True: [], False: []}
+    for name, shown in sorted(short_names(names).items(), key=lambda entry: entry[1]):
+        values = [run.params.get(name) for run in runs]
         if len(set(values)) > 1:
-            lines.append(_row("td", [f"<code>{escape(name)}</code>", *(escape(value) for value in values)]))
-    if not lines:
+            texts = ["" if value is None else value for value in values]
+            if name.endswith(CLASS):
+                texts = [text.rpartition(".")[2] for text in texts]
+            cells = [f'<code title="{escape(name)}">{escape(shown)}</code>', *map(escape, texts)]
+            lines[None not in values].append(_row("td", cells))
+    if not any(lines.values()):
         return ""
     head = _row("th", ["parameter", *(escape(run.name) for run in runs)])
-    return f'<h2>What differs</h2>\n<div class="wide differs">{_table(head, lines)}</div>'
+    return f'<h2>What differs</h2>\n<div class="wide differs">{_table(head, lines[True] + lines[False])}</div>'
+
+
+def _commands(comparison: Comparison) -> str:
+    """How each run is repeated: as it was begun, or from its stored config where that is not known."""
+    lines = []
+    for run in comparison.runs:
+        command = run.tags.get("command", "")
+        if not command.startswith("seqlab fit "):
+            command = shlex.join(["seqlab", "fit", "--config", os.path.relpath(run.artifacts / "config.yaml")])
+        lines.append(_row("td", [escape(run.name), f"<code>{escape(command)}</code>"]))
+    return _table(_row("th", ["run", "command, at the commit and on the data below"]), lines)
 
 
 def _origins(comparison: Comparison) -> str:
@@ -146,11 +173,6 @@ def _row(tag: str, cells: list[str], classes: list[str] | None = None, row_class
 
 def _figure(svg: str, caption: str) -> str:
     return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
-
-
-def _curves_caption(comparison: Comparison) -> str:
-    behind = "; the pale lines are the training loss" if comparison.metric == "val/loss" else ""
-    return f"{comparison.metric} while training{behind}."
 
 
 def _notes(comparison: Comparison) -> str:

@@ -83,6 +83,8 @@ def _texts(batch: Any, row: int, data: Any) -> tuple[list[str], list[str]]:
 
 
 def _names(ids: Tensor, tokenizer: Any) -> list[str]:
+    """The tokens as text; `<bos>` and the like, which decode to nothing, by their names in the tokenizer."""
     if tokenizer is None:
         return [str(token) for token in ids.tolist()]
-    return [tokenizer.decode([token]) or f"<{token}>" for token in ids.tolist()]
+    special = {getattr(tokenizer, name): f"<{name[:-3]}>" for name in dir(tokenizer) if name.endswith("_id")}
+    return [tokenizer.decode([token]) or special.get(token, f"<{token}>") for token in ids.tolist()]
