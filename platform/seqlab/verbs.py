@@ -67,25 +67,32 @@ def configs(options: argparse.Namespace) -> int:
 
 
 def resume(options: argparse.Namespace) -> int:
+    from seqlab.tracking.load import check_stored
     from seqlab.tracking.runs import find_run
-    from seqlab.training.config import as_trained, check_trust
+    from seqlab.training.checkpoint_io import read_checkpoint
+    from seqlab.training.config import as_trained
+    from seqlab.training.trust import only_trusted
 
     run = find_run(options.target)
-    check_trust(run.config, options.trust)
-    if run.last_checkpoint is None:
+    config, checkpoint = run.config, run.last_checkpoint
+    if checkpoint is None:
         raise ValueError(f"run {run.name} has no checkpoint to continue from")
-    stored = f"--config={json.dumps(as_trained(run.config))}"
-    args = [stored, f"--ckpt_path={run.last_checkpoint}", *options.overrides]
-    return lightning("fit", args, run_id=run.id)
+    check_stored(checkpoint, read_checkpoint(checkpoint), options.trust, config)
+    stored = f"--config={json.dumps(as_trained(config))}"
+    with only_trusted(options.trust):
+        return lightning("fit", [stored, f"--ckpt_path={checkpoint}", *options.overrides], run_id=run.id)
 
 
 def evaluate(options: argparse.Namespace) -> int:
     """`validate`, `test` or `predict` of a RUN, as it was configured."""
     from seqlab.tracking.load import stored_config
+    from seqlab.training.config import as_trained
+    from seqlab.training.trust import only_trusted
 
     config, checkpoint = stored_config(options.target, trust=options.trust)
-    args = [f"--config={json.dumps(config)}", f"--ckpt_path={checkpoint}", *options.overrides]
-    return lightning(options.verb, args)
+    args = [f"--config={json.dumps(as_trained(config))}", f"--ckpt_path={checkpoint}", *options.overrides]
+    with only_trusted(options.trust):
+        return lightning(options.verb, args)
 
 
 def compare(options: argparse.Namespace) -> int:

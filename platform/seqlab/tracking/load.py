@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,21 @@ import lightning as L
 
 from seqlab.tracking.runs import find_run
 from seqlab.training.checkpoint_io import read_checkpoint
-from seqlab.training.config import build, check_trust
+from seqlab.training.config import LINKS, build
+from seqlab.training.errors import sentence
+from seqlab.training.stored_model import check_fits, weights_of
+from seqlab.training.trust import check_trust, only_trusted
+
+OPTIONAL_DICT, OPTIONAL_TEXT, OPTIONAL_LIST = ((kind, type(None)) for kind in (dict, str, list))
+STORED: dict[str, Any] = {
+    "config": dict,
+    "told": dict,
+    "run_id": OPTIONAL_TEXT,
+    "labels": OPTIONAL_LIST,
+    "tokenizer": OPTIONAL_DICT,
+    "source_tokenizer": OPTIONAL_DICT,
+}
+"""What `Checkpoints` stores, and of which kinds."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +70,17 @@ def load_run(run: str, *, trust: Sequence[str] = ()) -> LoadedRun:
 
     path, commit = _checkpoint_of(run)
     checkpoint = read_checkpoint(path)
-    stored = _stored(path, checkpoint)
-    check_trust(stored["config"], trust)
-    tokenizer, source_tokenizer = (
-        tokenizer_from_dict(stored[name]) if stored.get(name) else None for name in ("tokenizer", "source_tokenizer")
-    )
-    task, datamodule = build(stored["config"], stored["told"])
-    task.load_state_dict(checkpoint["state_dict"])
+    stored = check_stored(path, checkpoint, trust)
+    with only_trusted(trust), _saying(path):
+        tokenizer, source_tokenizer = (
+            tokenizer_from_dict(stored[name]) if stored.get(name) else None
+            for name in ("tokenizer", "source_tokenizer")
+        )
+        task, datamodule = build(stored["config"], stored["told"])
+        task.load_state_dict(checkpoint["state_dict"])
     task.eval()
     return LoadedRun(
-        stored["run_id"],
+        stored.get("run_id"),
         commit,
         stored["config"],
         task,
@@ -83,9 +99,49 @@ def stored_config(run: str, *, trust: Sequence[str] = ()) -> tuple[dict[str, Any
         ValueError: as of `load_run`.
     """
     path, _ = _checkpoint_of(run)
-    config: dict[str, Any] = _stored(path, read_checkpoint(path))["config"]
-    check_trust(config, trust)
+    config: dict[str, Any] = check_stored(path, read_checkpoint(path), trust)["config"]
     return config, path
+
+
+def check_stored(path: Path, checkpoint: dict[str, Any], trust: Sequence[str], config: Any = None) -> dict[str, Any]:
+    """What seqlab stored in a checkpoint, if it is whole, imports only what is allowed, and its weights fit.
+
+    Args:
+        config: the config that is to be read instead of the checkpoint's own.
+
+    Raises:
+        ValueError: the message says what is wrong.
+    """
+    stored = checkpoint.get("seqlab")
+    if not isinstance(stored, dict):
+        raise ValueError(f"{path} is a checkpoint, but not one of seqlab's: it embeds no config")
+    with _saying(path):
+        for name, kinds in STORED.items():
+            if not isinstance(stored.get(name), kinds):
+                raise ValueError(f"its {name} is {_shown(stored.get(name))}")
+        told, weights = stored["told"], weights_of(checkpoint)
+        if wrong := [name for name in told if name not in LINKS or type(told[name]) is not int or told[name] < 0]:
+            raise ValueError(f"its data told the model {wrong[0]!r}, {_shown(told[wrong[0]])}")
+        if wrong := [label for label in stored.get("labels") or [] if not isinstance(label, str)]:
+            raise ValueError(f"its labels have {_shown(wrong[0])}")
+        config = stored["config"] if config is None else config
+        check_trust(config, trust)
+        with only_trusted(trust):
+            check_fits(config, told, weights)
+    return stored
+
+
+@contextmanager
+def _saying(path: Path) -> Iterator[None]:
+    """What goes wrong in reading a checkpoint, whatever is wrong with it, as an error that names it."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"checkpoint {path}: {sentence(error) or type(error).__name__}") from error
+
+
+def _shown(value: Any) -> str:
+    return "missing" if value is None else f"{str(value)[:60]!r} of type {type(value).__name__}"
 
 
 def _checkpoint_of(run: str) -> tuple[Path, str | None]:
@@ -96,10 +152,3 @@ def _checkpoint_of(run: str) -> tuple[Path, str | None]:
     if tracked.checkpoint is None:
         raise ValueError(f"run {tracked.name} ({tracked.id}) has no checkpoint")
     return tracked.checkpoint, tracked.tags.get("git.commit")
-
-
-def _stored(path: Path, checkpoint: dict[str, Any]) -> dict[str, Any]:
-    if "seqlab" not in checkpoint:
-        raise ValueError(f"{path} is a checkpoint, but not one of seqlab's: it embeds no config")
-    stored: dict[str, Any] = checkpoint["seqlab"]
-    return stored

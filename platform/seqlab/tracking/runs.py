@@ -60,7 +60,10 @@ class TrackedRun:
         path = self.artifact("config.yaml")
         if path is None:
             raise ValueError(f"run {self.name} ({self.id}) has no config.yaml: it was not made by `seqlab fit`")
-        config: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        try:
+            config: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+            raise ValueError(f"{path} is not the config of a run: {error}") from error
         return config
 
     @property
@@ -195,8 +198,9 @@ def _mark_killed(store: Store) -> None:
 def _run_of_checkpoint(path: Path, store: Store) -> TrackedRun:
     from seqlab.training.checkpoint_io import read_checkpoint
 
-    run_id = read_checkpoint(path).get("seqlab", {}).get("run_id")
-    if run_id is None:
+    stored = read_checkpoint(path).get("seqlab")
+    run_id = stored.get("run_id") if isinstance(stored, dict) else None
+    if not isinstance(run_id, str):
         raise ValueError(f"checkpoint {path} belongs to no run: it was saved by an untracked fit")
     return replace(find_run(run_id, store), found_by=path)
 

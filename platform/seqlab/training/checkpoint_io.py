@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
@@ -76,13 +77,27 @@ def read_checkpoint(path: str | Path) -> dict[str, Any]:
         _check_seal(file, path)
         file.seek(0)
         try:
+            _refuse_packed(file)
             checkpoint: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             raise ValueError(
                 f"checkpoint {path} holds an object that is neither tensor, number, string, list nor dict, "
                 f"and is not loaded: {error}"
             ) from error
+        except Exception as error:
+            raise ValueError(f"checkpoint {path} is damaged: {error}") from error
+    if not isinstance(checkpoint, dict):
+        raise ValueError(f"checkpoint {path} holds a {type(checkpoint).__name__}, not a dict")
     return checkpoint
+
+
+def _refuse_packed(file: IO[bytes]) -> None:
+    """Refuses a file that would take more memory than it has bytes: what torch.save writes is not compressed."""
+    with zipfile.ZipFile(file) as parts:
+        size = file.seek(0, os.SEEK_END)
+        if sum(part.file_size for part in parts.infolist()) > size:
+            raise ValueError("its parts are larger than the file")
+    file.seek(0)
 
 
 def _write(checkpoint: dict[str, Any], path: Path) -> None:

@@ -6,7 +6,6 @@ The class path is the registry: a block is named by its class, with options besi
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,6 @@ BLOCK_MODULES = (
     "seqlab_data.text",
     "seqlab_data.tokenizers",
 )
-TRUSTED_ROOTS = ("seqlab", "seqlab_data", "torch", "lightning", "pytorch_lightning")
 EMBEDDED_WITH = {"DecoderLM": "torch.nn.Embedding", "EncoderDecoder": "seqlab.nn.ScaledEmbedding"}
 """By models that had no argument `embed` at first."""
 LINKS = ("vocab_size", "target_vocab_size", "num_features", "num_classes", "num_labels", "seq_len")
@@ -106,32 +104,6 @@ def import_blocks() -> None:
         importlib.import_module(name)
 
 
-def class_paths(config: Any) -> Iterator[str]:
-    """Every class path that a config names."""
-    if isinstance(config, dict):
-        if isinstance(config.get("class_path"), str):
-            yield config["class_path"]
-        config = list(config.values())
-    if isinstance(config, list):
-        for entry in config:
-            yield from class_paths(entry)
-
-
-def check_trust(config: dict[str, Any], trust: Sequence[str]) -> None:
-    """Refuses a stored config that would import what nobody vouched for.
-
-    Raises:
-        ValueError: a class path outside seqlab, seqlab_data, torch and lightning that `trust` does not name.
-    """
-    for path in class_paths(config):
-        root = path.split(".")[0]
-        vouched = any(path == module or path.startswith(f"{module}.") for module in trust)
-        if "." in path and root not in TRUSTED_ROOTS and not vouched:
-            raise ValueError(
-                f"the stored config names {path}, which would import the module {root}; --trust {root} allows it"
-            )
-
-
 def as_trained(config: Any) -> Any:
     """A stored config that says what its models embedded with: where `embed` is missing, they had no choice."""
     if isinstance(config, list):
@@ -144,14 +116,13 @@ def as_trained(config: Any) -> Any:
     return config | {"init_args": {"embed": had} | config.get("init_args", {})} if had else config
 
 
-def to_trust(config: Any) -> list[str]:
-    """The modules that `--trust` must name before a config like this is loaded again."""
-    roots = {path.split(".")[0] for path in class_paths(config) if "." in path}
-    return sorted(roots.difference(TRUSTED_ROOTS))
-
-
 def build(config: dict[str, Any], told: dict[str, int]) -> tuple[Any, Any]:
-    """The task and the data module of a stored config, None where it names no data. Reads none.
+    """The task and the data module of a stored config, as `build_task` and `build_data` make them."""
+    return build_task(config, told), build_data(config)
+
+
+def build_task(config: dict[str, Any], told: dict[str, int]) -> Any:
+    """The task of a stored config.
 
     Args:
         config: what a run stored.
@@ -159,15 +130,19 @@ def build(config: dict[str, Any], told: dict[str, int]) -> tuple[Any, Any]:
     """
     import lightning as L
 
-    import_blocks()
-    config = as_trained(config)
-    data = _instantiate(L.LightningDataModule, config["data"]) if "data" in config else None
-    task_config = config["model"]
-    init_args = task_config.get("init_args", {}) | told
-    return _instantiate(L.LightningModule, {**task_config, "init_args": init_args}), data
+    task = as_trained(config["model"])
+    return _instantiate(L.LightningModule, {**task, "init_args": task.get("init_args", {}) | told})
+
+
+def build_data(config: dict[str, Any]) -> Any:
+    """The data module of a stored config, None where it names no data. Reads none."""
+    import lightning as L
+
+    return _instantiate(L.LightningDataModule, config["data"]) if "data" in config else None
 
 
 def _instantiate(base: type, config: dict[str, Any]) -> Any:
+    import_blocks()
     parser = ArgumentParser(exit_on_error=False, parser_mode="seqlab")
     parser.add_subclass_arguments(base, "object", required=True)
     return parser.instantiate(parser.parse_object({"object": config})).object

@@ -20,17 +20,19 @@ from seqlab.tracking.speed import Speed
 from seqlab.training.checkpoint import Checkpoints
 from seqlab.training.checkpoint_io import AtomicCheckpointIO
 from seqlab.training.compile import Compile
-from seqlab.training.config import LINKS, import_blocks, to_trust
+from seqlab.training.config import LINKS, import_blocks
 from seqlab.training.exact_resume import ExactResume
 from seqlab.training.last_words import LastWords
 from seqlab.training.options import options
 from seqlab.training.precision import check_precision
 from seqlab.training.prediction_file import PredictionFile
 from seqlab.training.progress import FitProgress
+from seqlab.training.restored_state import RestoredState, saying_what_is_wrong
 from seqlab.training.same_vocabulary import check_vocabulary
 from seqlab.training.stored_config import check_reads_back
 from seqlab.training.summary import ModelTable
 from seqlab.training.transfer import begin_encoder_with, begin_with
+from seqlab.training.trust import to_trust
 from seqlab.training.validation import ValidateOnce
 from seqlab.training.where_next import WhereNext
 from seqlab.training.word_vectors import begin_words_with
@@ -134,6 +136,10 @@ class SeqlabCLI(LightningCLI):
         check_precision(trainer, given.precision)
         return trainer
 
+    def _run_subcommand(self, subcommand: str) -> None:
+        with saying_what_is_wrong(self.config[subcommand].ckpt_path):
+            super()._run_subcommand(subcommand)
+
     def before_fit(self) -> None:
         options = self.config["fit"]
         if options.init_from is not None:
@@ -153,6 +159,7 @@ class SeqlabCLI(LightningCLI):
         callbacks: list[Callback] = [
             ExactResume(int(options.seed_everything)),
             RunTracker(self.config_dump, speed),
+            RestoredState(),
             ModelTable(),
             ValidateOnce(),
             WhereNext(to_trust(self.config_dump)),

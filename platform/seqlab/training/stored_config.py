@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from copy import deepcopy
 from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
@@ -25,7 +26,7 @@ def check_reads_back(parser: ArgumentParser, stored: dict[str, Any], given: Name
     whole = given.clone(with_meta=False).as_dict()
     try:
         wrong = _difference(
-            {key: whole.get(key) for key in stored}, parser.parse_object(stored, defaults=False).as_dict()
+            {key: whole.get(key) for key in stored}, parser.parse_object(deepcopy(stored), defaults=False).as_dict()
         )
     except ValueError as error:
         wrong = sentence(error)

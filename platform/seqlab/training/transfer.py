@@ -10,6 +10,7 @@ from torch import Tensor
 
 from seqlab.tracking.runs import find_run
 from seqlab.training.checkpoint_io import read_checkpoint
+from seqlab.training.stored_model import weights_of
 
 EMBEDDING = "embedding.weight"
 
@@ -54,8 +55,7 @@ def _weights(option: str, run: str) -> dict[str, Tensor]:
     checkpoint = find_run(run).checkpoint
     if checkpoint is None:
         raise ValueError(f"{option} {run}: the run has no checkpoint")
-    weights: dict[str, Tensor] = read_checkpoint(checkpoint)["state_dict"]
-    return weights
+    return weights_of(read_checkpoint(checkpoint))
 
 
 def _load(option: str, run: str, module: torch.nn.Module, weights: dict[str, Tensor]) -> None:

@@ -1,0 +1,66 @@
+"""A checkpoint that is not this fit's is refused in a sentence, wherever in it the restoring stumbles."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor
+
+RESTORING = ("restore", "_restore", "resume")
+MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer")
+"""What torch.optim keeps of each weight, in its shape."""
+
+
+@contextmanager
+def saying_what_is_wrong(checkpoint: str | None) -> Iterator[None]:
+    """Within it, an error in restoring a checkpoint is a ValueError that names it."""
+    try:
+        yield
+    except Exception as error:
+        if checkpoint is None or not _is_restoring(error):
+            raise
+        text = " ".join(str(error).split()) or "it is incomplete"
+        raise ValueError(f"checkpoint {checkpoint} is not one of this fit: {type(error).__name__}: {text}") from error
+
+
+def _is_restoring(error: BaseException) -> bool:
+    frames = [frame.f_code for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return any(
+        code.co_filename.endswith("checkpoint_connector.py") and code.co_name.startswith(RESTORING) for code in frames
+    )
+
+
+class RestoredState(Callback):
+    """Refuses what Lightning restores unseen and stumbles over later: counters of another kind, and the optimiser's
+    memory of weights of another shape.
+
+    Raises:
+        ValueError: the message names what is wrong.
+    """
+
+    def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
+        if trainer.state.fn == "fit":
+            _check_layout(trainer.fit_loop.state_dict(), checkpoint["loops"]["fit_loop"], "loops.fit_loop")
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        for optimizer in trainer.optimizers:
+            for weight, kept in optimizer.state.items():
+                for name in MOMENTS:
+                    if name in kept and (not isinstance(kept[name], Tensor) or kept[name].shape != weight.shape):
+                        raise ValueError(
+                            f"the checkpoint's {name} of a weight of shape {tuple(weight.shape)} is not of that shape"
+                        )
+
+
+def _check_layout(ours: Any, theirs: Any, key: str) -> None:
+    """Raises where a number or a group of them is missing or is of another kind."""
+    if type(ours) in (bool, int, dict) and type(theirs) is not type(ours):
+        raise ValueError(f"its {key} is {str(theirs)[:60]!r}, not of type {type(ours).__name__}")
+    if isinstance(ours, dict):
+        for name, value in ours.items():
+            _check_layout(value, theirs.get(name), f"{key}.{name}")

@@ -1,0 +1,146 @@
+"""Stored configs that would run a command, import a module or read a file: places x ways to name x what is named."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+CANARY = "canary"
+COMMAND = f"touch {CANARY}"
+TARGETS: dict[str, dict[str, Any]] = {
+    "torch.os.system": {"command": COMMAND},
+    "torch.nn.modules.module.torch.os.system": {"command": COMMAND},
+    "torch.nn.functional.torch.os.system": {"command": COMMAND},
+    "torch.load": {"f": "evil.pt", "weights_only": False},
+    "torch.serialization.load": {"f": "evil.pt", "weights_only": False},
+    "torch.hub.load": {"repo_or_dir": ".", "model": "evil", "source": "local"},
+    "torch.utils.cpp_extension.load": {"name": "evil", "sources": ["evil.cpp"]},
+    "torch.package.PackageImporter": {"file_or_buffer": "evil.pt"},
+    "torch.jit.load": {"f": "evil.pt"},
+    "torch.fx.GraphModule": {},
+    "torch.nn.Module.load_state_dict": {},
+    "torch.nn.Embedding.from_pretrained": {},
+    "torch._dynamo.config": {},
+    "lightning.pytorch.os.system": {"command": COMMAND},
+    "lightning.pytorch.trainer.Trainer": {},
+    "lightning.pytorch.cli.LightningCLI": {"args": ["fit", "--config", "evil.yaml"]},
+    "lightning.pytorch.loggers.CSVLogger": {"save_dir": CANARY},
+    "lightning.pytorch.demos.boring_classes.BoringModel": {},
+    "numpy.os.system": {"command": COMMAND},
+    "numpy.load": {"file": "evil.pt", "allow_pickle": True},
+    "builtins.eval": {"source": f"open('{CANARY}', 'w')"},
+    "builtins.exec": {"source": f"open('{CANARY}', 'w')"},
+    "builtins.open": {"file": CANARY, "mode": "w"},
+    "builtins.__import__": {"name": "evil"},
+    "os.system": {"command": COMMAND},
+    "posix.system": {"command": COMMAND},
+    "subprocess.run": {"args": ["touch", CANARY]},
+    "subprocess.Popen": {"args": ["touch", CANARY]},
+    "pickle.loads": {"data": "cos\nsystem\n"},
+    "pickle.Unpickler": {"file": "evil.pt"},
+    "importlib.import_module": {"name": "evil"},
+    "runpy.run_path": {"path_name": "evil.py"},
+    "runpy.run_module": {"mod_name": "evil"},
+    "functools.partial": {"func": "os.system"},
+    "operator.methodcaller": {"name": "system"},
+    "pathlib.Path": {},
+    "shutil.copy": {"src": "evil.py", "dst": CANARY},
+    "ctypes.CDLL": {"name": "evil.so"},
+    "yaml.unsafe_load": {"stream": "!!python/object/apply:os.system ['touch canary']"},
+    "jsonargparse.set_parsing_settings": {"import_path_allowlist": ["os"]},
+    "seqlab.training.config.importlib.import_module": {"name": "evil"},
+    "seqlab.training.fit.SeqlabCLI": {"verb": "fit", "args": ["--config", "evil.yaml"]},
+    "seqlab.verbs.lightning": {"verb": "fit", "args": []},
+    "seqlab.nn.block.torch.os.system": {"command": COMMAND},
+    "seqlab.tracking.logger.RunLogger": {"experiment": CANARY},
+    "seqlab_data.TextDataModule.load_from_checkpoint": {"checkpoint_path": "evil.pt"},
+    "seqlab_data.token_cache.os.replace": {"src": "evil.py", "dst": CANARY},
+    "evil.Evil": {},
+    "evil.run": {"command": COMMAND},
+    "evil": {},
+    "evil_package.inner.Evil": {},
+}
+MODEL = "model.init_args.model"
+CLASSES = (
+    "model",
+    MODEL,
+    f"{MODEL}.init_args.mixer",
+    f"{MODEL}.init_args.positions",
+    f"{MODEL}.init_args.block",
+    f"{MODEL}.init_args.block.init_args.ffn",
+    f"{MODEL}.init_args.block.init_args.norm",
+    "data",
+    "data.init_args.tokenizer",
+    "trainer.callbacks",
+    "trainer.logger",
+)
+"""Where a class belongs."""
+OTHERS = ("trainer.strategy", "trainer.profiler", "trainer.default_root_dir", "data.init_args.path", "run_name", "lr")
+"""Where a text may be, but none that holds a class."""
+
+
+def ways(target: str, options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    spec = {"class_path": target, "init_args": options}
+    yield "spec", spec
+    yield "json", json.dumps(spec)
+    yield "yaml", yaml.safe_dump(spec)
+    yield "list", [spec]
+    yield "nested", {"class_path": "seqlab.recurrence.GRU", "init_args": {"num_layers": spec}}
+    yield "dict_kwargs", {"class_path": target, "dict_kwargs": options}
+    yield "no spec", {"class_path": {"class_path": target}, "init_args": options}
+    yield "list of json", [json.dumps(spec)]
+    yield "text", target
+    yield "list of texts", [target]
+    yield "yaml file", "evil.yaml"
+    yield "json file", "evil.json"
+    yield "tag", "!!python/object/apply:os.system ['touch canary']"
+
+
+def hostile_configs(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """At least 200 of them, with what each is."""
+    targets = itertools.cycle(TARGETS.items())
+    for place in (*CLASSES, *OTHERS):
+        for way, value in list(ways(*next(targets))):
+            if place in CLASSES or "class_path" in json.dumps(value):
+                yield f"{place}: {way}", with_value(config, place, value)
+    for target, options in TARGETS.items():
+        for way, value in list(ways(target, options))[:9:8]:
+            yield f"{target}: {way}", with_value(config, f"{MODEL}.init_args.mixer", value)
+    spec = {"class_path": "os.system", "init_args": {"command": COMMAND}}
+    yield "dotted keys", config | {"model.class_path": "os.system"}
+    yield "unknown key", config | {"optimizer": spec}
+    yield "config key", config | {"config": ["evil.yaml"]}
+    yield "verb key", config | {"fit": {"model": spec}}
+    yield "dotted inside", with_value(config, f"{MODEL}.init_args", {"mixer.class_path": "os.system"})
+    yield "path key", with_value(config, f"{MODEL}.__path__", "evil.yaml")
+
+
+def write_traps(folder: Path) -> None:
+    """What the configs name, each of which leaves the canary."""
+    trap = f'import os\nfrom pathlib import Path\n\nfrom seqlab.recurrence import GRU\n\nPath("{CANARY}").touch()\n'
+    source = trap + "\n\nclass Evil(GRU):\n    pass\n\n\ndef run(command):\n    os.system(command)\n"
+    (folder / "evil.py").write_text(source, encoding="utf-8")
+    (folder / "evil_package").mkdir()
+    (folder / "evil_package" / "inner.py").write_text(source, encoding="utf-8")
+    (folder / "hubconf.py").write_text(source, encoding="utf-8")
+    (folder / "evil.pt").write_bytes(b"cposix\nsystem\n(S'" + COMMAND.encode() + b"'\ntR.")
+    spec = {"class_path": "torch.os.system", "init_args": {"command": COMMAND}}
+    (folder / "evil.yaml").write_text(yaml.safe_dump(spec), encoding="utf-8")
+    (folder / "evil.json").write_text(json.dumps(spec), encoding="utf-8")
+
+
+def with_value(config: dict[str, Any], place: str, value: Any) -> dict[str, Any]:
+    """A copy of a config that has a value at a dotted place."""
+    found = copy.deepcopy(config)
+    *parents, last = place.split(".")
+    part = found
+    for name in parents:
+        part = part[name]
+    part[last] = value
+    return found

@@ -1,0 +1,121 @@
+"""A checkpoint never runs what it names: nothing is imported, one sentence, exit code 2, whatever verb takes it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+
+from cli.conftest import Seqlab
+from cli.hostile import CANARY, MODEL, hostile_configs, with_value, write_traps
+from seqlab.training.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.training.trust import check_trust
+
+VERBS: tuple[Callable[[str], list[str]], ...] = (
+    lambda run: ["generate", run, "--max-new-tokens=1"],
+    lambda run: ["export", run, "--out=bundle"],
+    lambda run: ["translate", run],
+    lambda run: ["classify", run],
+    lambda run: ["parity", "--models", run],
+    lambda run: ["validate", run],
+    lambda run: ["test", run],
+    lambda run: ["predict", run],
+)
+ONE_IN = 12
+FIT = ["fit", "--config", "lm/attention-rope", "--data.path=text.txt", "--data.seq_len=16", "--model.model.d_model=16"]
+
+
+class Trapped(NamedTuple):
+    """A working folder with traps and the checkpoint of the run `first`, whose artifacts are elsewhere."""
+
+    folder: Path
+    seqlab: Seqlab
+    artifacts: Path
+    checkpoint: dict[str, Any]
+
+    def store(self, config: dict[str, Any]) -> None:
+        """Makes it the config of `hostile.ckpt` and of the run."""
+        hostile = self.checkpoint | {"seqlab": self.checkpoint["seqlab"] | {"config": config}}
+        AtomicCheckpointIO().save_checkpoint(hostile, self.folder / "hostile.ckpt")
+        (self.artifacts / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+
+    def check(self) -> None:
+        assert not (self.folder / CANARY).exists()
+        assert not {"evil", "evil_package", "hubconf"} & sys.modules.keys()
+
+
+@pytest.fixture(name="trapped")
+def _trapped(
+    fitted: tuple[Path, Seqlab],
+    tmp_path: Path,
+    inside: Callable[[Path], Seqlab],
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Trapped]:
+    home, _ = fitted
+    config = next(home.glob("mlruns/tiny/*/artifacts/config.yaml"))
+    kept = config.read_text(encoding="utf-8")
+    write_traps(tmp_path)
+    (tmp_path / "text.txt").write_bytes((home / "text.txt").read_bytes())
+    seqlab = inside(tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlruns/mlflow.db")
+    checkpoint = read_checkpoint(config.parent / "checkpoints" / "last.ckpt")
+    yield Trapped(tmp_path, seqlab, config.parent, checkpoint)
+    config.write_text(kept, encoding="utf-8")
+    for name in ("evil", "evil_package"):
+        sys.modules.pop(name, None)
+
+
+def test_every_hostile_config_is_refused_before_anything_is_imported(trapped: Trapped) -> None:
+    config = trapped.checkpoint["seqlab"]["config"]
+    check_trust(config, [])
+    found = list(hostile_configs(config))
+    assert len(found) >= 200
+    for what, hostile in found:
+        before = json.dumps(hostile)
+        with pytest.raises(ValueError, match=r"^the stored config") as refusal:
+            check_trust(hostile, [])
+        assert "\n" not in str(refusal.value) and json.dumps(hostile) == before, what
+        trapped.check()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("one_in", [ONE_IN, pytest.param(1, marks=pytest.mark.slow)])
+def test_every_verb_refuses_it_in_one_sentence(one_in: int, trapped: Trapped) -> None:
+    found = list(hostile_configs(trapped.checkpoint["seqlab"]["config"]))
+    for number, (what, hostile) in enumerate(found[::one_in]):
+        trapped.store(hostile)
+        commands = [verb("hostile.ckpt") for verb in VERBS]
+        commands = commands if one_in == 1 else [commands[number % len(VERBS)]]
+        for command in [*commands, ["resume", "first"]]:
+            lines = trapped.seqlab(*command, code=2).stderr.strip().splitlines()
+            assert len(lines) == 1 and "the stored config " in lines[0], (what, command, lines)
+            trapped.check()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_weights_alone_are_taken_without_reading_what_the_config_names(trapped: Trapped) -> None:
+    spec = {"class_path": "torch.os.system", "init_args": {"command": f"touch {CANARY}"}}
+    trapped.store(with_value(trapped.checkpoint["seqlab"]["config"], MODEL, spec))
+    trapped.seqlab("test", *FIT[1:], "--model.model.num_layers=1", "--ckpt_path=hostile.ckpt")
+    trapped.check()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_trust_lets_in_that_module_and_nothing_else(trapped: Trapped) -> None:
+    config = trapped.checkpoint["seqlab"]["config"]
+    mixer = f"{MODEL}.init_args.mixer"
+    for path in ("evil.os.system", "evil.run", "evil.Path", "evil_package.inner.Evil", "os.system"):
+        trapped.store(with_value(config, mixer, {"class_path": path, "init_args": {"command": f"touch {CANARY}"}}))
+        trapped.seqlab("generate", "hostile.ckpt", "--trust=evil", code=2)
+        # What is trusted is imported, which its trap tells of; but nothing of it is run.
+        assert "evil_package" not in sys.modules
+    with_evil = with_value(config, mixer, {"class_path": "evil.Evil"})
+    trapped.store(with_value(with_evil, f"{MODEL}.init_args.positions", {"class_path": "evil_package.inner.Evil"}))
+    refused = trapped.seqlab("generate", "hostile.ckpt", "--trust=evil", code=2).stderr
+    assert "evil_package.inner.Evil" in refused and "--trust evil_package.inner" in refused
+    assert "not a module's name" in trapped.seqlab("generate", "hostile.ckpt", "--trust=evil.py -x", code=2).stderr
