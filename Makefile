@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart test test-ci test-all lint benchmarks cpp cpp-test clean
+.PHONY: quickstart test test-ci test-all processors lint benchmarks cpp cpp-test clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: .venv/installed
@@ -13,9 +13,13 @@ test: .venv/installed
 
 test-ci: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow or today"
+	bash scripts/processors.sh today
 
 test-all: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+processors: .venv/installed
+	bash scripts/processors.sh
 
 lint: .venv/installed
 	$(BIN)/ruff check

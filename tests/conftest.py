@@ -1,5 +1,5 @@
-"""One thread everywhere (two fight for two busy cores), a fixed seed for every test, each day's share of the slow
-ones, and the device that some need."""
+"""One thread everywhere (two fight for two busy cores) and one seed for every test's draws, unless the environment says
+others, each day's share of the slow ones, and the device that some need."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ THREADS = os.environ.get("SEQLAB_TEST_THREADS", "1")
 torch.set_num_threads(int(THREADS))
 os.environ["OMP_NUM_THREADS"] = THREADS  # for the processes that tests start
 
-
 SEED = int(os.environ.get("SEQLAB_TEST_SEED", "0"))
-"""Of every test's draws; the slow target `processors` takes others."""
 
 
 @pytest.fixture(autouse=True)

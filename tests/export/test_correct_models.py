@@ -1,0 +1,59 @@
+"""A right bundle is never refused: models drawn by chance, of any mixer, are exported and proven."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from contracts.cases import MIXERS
+from seqlab.models import DecoderLM
+from seqlab.nn import Block, LayerNorm, RMSNorm, SwiGLU
+from seqlab.positions import ALiBi, Learned, NoPositions, RoPE
+from seqlab_data.tokenizers import CharTokenizer
+from seqlab_export.bundle import export_bundle
+
+# Between scores that are as near as rounding top-k chooses by chance.
+CAUSAL = [mixer for mixer in MIXERS if mixer.causal and not mixer.memory and mixer.name != "attention-top-k"]
+TINY, MODELS = 2, 200
+
+
+def drawn(draw: np.random.Generator, most_d_model: int, most_tokens: int, layers: int) -> DecoderLM:
+    mixer = CAUSAL[draw.integers(len(CAUSAL))]
+    positions = [NoPositions, Learned, *([RoPE, ALiBi] if mixer.attends else [])]
+    d_model = 32 * int(2 ** draw.uniform(0, np.log2(most_d_model / 32)))
+    model = DecoderLM(
+        int(most_tokens ** draw.uniform(0.5, 1)),
+        32,
+        d_model=d_model,
+        num_layers=int(draw.integers(1, layers + 1)),
+        mixer=mixer.factory,
+        positions=positions[draw.integers(len(positions))],
+        block=partial(Block, norm=[LayerNorm, RMSNorm][draw.integers(2)], ffn=partial(SwiGLU, d_ff=3 * d_model)),
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:  # norms and biases that matter
+                parameter += 0.1 * torch.randn_like(parameter)
+    return model.eval()
+
+
+@pytest.mark.parametrize("seed", range(TINY))
+def test_a_tiny_model_is_written(seed: int, tmp_path: Path) -> None:
+    check(drawn(np.random.default_rng((seed, torch.initial_seed())), 64, 100, 1), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(MODELS))
+def test_a_model_is_written(seed: int, tmp_path: Path) -> None:
+    check(drawn(np.random.default_rng((TINY + seed, torch.initial_seed())), 512, 20_000, 3), tmp_path)
+
+
+def check(model: DecoderLM, folder: Path) -> None:
+    tokenizer = CharTokenizer("".join(chr(0x4E00 + place) for place in range(model.vocab_size - 4)))
+    assert tokenizer.vocab_size == model.vocab_size
+    report = export_bundle(model, tokenizer, folder / "bundle", run_id="a run", commit="a commit", seq_len=32)
+    assert report.ok
