@@ -16,6 +16,7 @@ LIGHTNING_VERBS = {
     "test": "evaluate a trained model on the test split",
     "predict": "write a trained model's predictions for the test split",
 }
+RUN = "an id, a unique beginning of one, a name or a checkpoint"
 TAKE_OVERRIDES = ("resume", "validate", "test", "predict")
 
 # A process that is spawned imports this file too, and then the classes that it is sent.
@@ -26,12 +27,13 @@ def main(argv: list[str] | None = None) -> int:
     """Runs one command. Exit codes: 0 done, 1 a proof that failed, 2 bad input, told in one sentence."""
     args = sys.argv[1:] if argv is None else argv
     try:
-        if args and args[0] in LIGHTNING_VERBS and not _names_run(args):
+        if args and args[0] in LIGHTNING_VERBS:
             from seqlab.training.short_help import show_help, wants_help
 
             if wants_help(args[1:]):
                 show_help(args[0], LIGHTNING_VERBS[args[0]], args[1:])
                 return 0
+        if args and args[0] in LIGHTNING_VERBS and not _names_run(args):
             return verbs.lightning(args[0], args[1:])
         options, overrides = _parser().parse_known_args(args)
         if overrides and options.verb not in TAKE_OVERRIDES:
@@ -73,20 +75,24 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=__version__)
     parsers = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    def add(name: str, does: str) -> argparse.ArgumentParser:
+        return parsers.add_parser(name, help=does, description=f"{does[0].upper()}{does[1:]}.")
+
     for name, description in LIGHTNING_VERBS.items():
         verb = parsers.add_parser(name, help=description, add_help=False)
         if name in TAKE_OVERRIDES:
-            verb.add_argument("target", metavar="RUN")
+            verb.add_argument("target", metavar="RUN", help=RUN)
             _add_trust(verb)
             verb.set_defaults(run=verbs.evaluate)
 
-    verb = parsers.add_parser("configs", help="list the packaged configs, or print one")
-    verb.add_argument("name", nargs="?", metavar="NAME")
+    verb = add("configs", "list the packaged configs, or print one")
+    verb.add_argument("name", nargs="?", metavar="NAME", help="a config; default: list them")
     verb.set_defaults(run=verbs.configs)
 
-    verb = parsers.add_parser("compare", help="table of runs, sorted by a metric")
+    verb = add("compare", "table of runs, sorted by a metric")
     verb.add_argument("runs", nargs="*", metavar="RUN", help="default: every run of the experiment")
-    verb.add_argument("--experiment", metavar="NAME")
+    verb.add_argument("--experiment", metavar="NAME", help="only its runs")
     verb.add_argument("--metric", default="val/loss", metavar="M", help="default: val/loss")
     verb.add_argument("--tokens", type=float, metavar="N", help="add the days to train on N tokens")
     verb.add_argument("--price", type=float, metavar="P", help="add the cost at P an hour")
@@ -94,26 +100,24 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("-q", "--quiet", action="store_true", help="print run ids only, the best first")
     verb.set_defaults(run=verbs.compare)
 
-    verb = parsers.add_parser("ui", help="open MLflow on the store, on this machine only")
-    verb.add_argument("--port", type=int, default=5000)
+    verb = add("ui", "open MLflow on the store, on this machine only")
+    verb.add_argument("--port", type=int, default=5000, metavar="N", help="default: 5000")
     verb.set_defaults(run=verbs.ui)
 
-    verb = parsers.add_parser("resume", help="continue a run where its last checkpoint is")
-    verb.add_argument("target", metavar="RUN")
+    verb = add("resume", "continue a run where its last checkpoint is")
+    verb.add_argument("target", metavar="RUN", help=RUN)
     _add_trust(verb)
     verb.set_defaults(run=verbs.resume)
 
-    verb = parsers.add_parser(
-        "import-hf", help="make a run of a GPT-2, Llama, Mistral, Qwen2 or Qwen3 checkpoint folder"
-    )
-    verb.add_argument("folder", metavar="PATH")
-    verb.add_argument("--experiment", default="imported", metavar="NAME")
+    verb = add("import-hf", "make a run of a GPT-2, Llama, Mistral, Qwen2 or Qwen3 checkpoint folder")
+    verb.add_argument("folder", metavar="PATH", help="with config.json and its weights")
+    verb.add_argument("--experiment", default="imported", metavar="NAME", help="default: imported")
     verb.add_argument("--run_name", metavar="NAME", help="default: the folder's name")
     verb.set_defaults(run=verbs.import_hf)
 
-    verb = parsers.add_parser("export", help="write a run as an ONNX bundle that is proven equal to it")
-    verb.add_argument("target", metavar="RUN")
-    verb.add_argument("--out", required=True, metavar="DIR")
+    verb = add("export", "write a run as an ONNX bundle that is proven equal to it")
+    verb.add_argument("target", metavar="RUN", help=RUN)
+    verb.add_argument("--out", required=True, metavar="DIR", help="a folder that is not there yet")
     verb.add_argument("--format", default="bundle", choices=["bundle", "triton"], help="triton: a model repository")
     verb.add_argument(
         "--precision",
@@ -139,46 +143,52 @@ def _parser() -> argparse.ArgumentParser:
     _add_trust(verb)
     verb.set_defaults(run=verbs.export)
 
-    verb = parsers.add_parser("promote", help="make a run's newest bundle the champion of its experiment's model")
-    verb.add_argument("target", metavar="RUN")
+    verb = add("promote", "make a run's newest bundle the champion of its experiment's model")
+    verb.add_argument("target", metavar="RUN", help=RUN)
     verb.set_defaults(run=release.promote)
 
-    verb = parsers.add_parser("verify", help="prove a bundle again; exit code 1 if it fails")
-    verb.add_argument("bundle", metavar="DIR")
+    verb = add("verify", "prove a bundle again; exit code 1 if it fails")
+    verb.add_argument("bundle", metavar="DIR", help="a bundle's folder")
     verb.add_argument("--json", action="store_true", help="print the report as JSON")
     verb.add_argument("--all", action="store_true", help="on every runtime here, PyTorch too")
     _add_provider(verb)
     verb.set_defaults(run=verbs.verify)
 
-    verb = parsers.add_parser("parity", help="prove models in every precision on every runtime")
+    verb = add("parity", "prove models in every precision on every runtime")
     verb.add_argument("--models", nargs="+", required=True, metavar="CONFIG", help="configs, untrained, or runs")
-    verb.add_argument("--precisions", nargs="+", default=["fp32", "fp16", "bf16", "int8", "int4"], metavar="NAME")
+    verb.add_argument(
+        "--precisions",
+        nargs="+",
+        default=["fp32", "fp16", "bf16", "int8", "int4"],
+        metavar="NAME",
+        help="default: all of fp32, fp16, bf16, int8, int4",
+    )
     verb.add_argument("--out", metavar="DIR", help="folder of parity.md and parity.json; default: they are not written")
     _add_trust(verb)
     verb.set_defaults(run=verbs.parity)
 
-    verb = parsers.add_parser("conformance", help="measure every mixer with every positional encoding")
+    verb = add("conformance", "measure every mixer with every positional encoding")
     verb.add_argument("--mixers", nargs="+", metavar="NAME", help="also class paths of your own; default: all")
     verb.add_argument("--positions", nargs="+", metavar="NAME", help="also class paths of your own; default: all")
     verb.add_argument("--out", metavar="DIR", help="folder of conformance.md and .json; default: not written")
     verb.set_defaults(run=verbs.conformance)
 
-    verb = parsers.add_parser("generate", help="continue a prompt with a run or a bundle")
-    verb.add_argument("target", metavar="RUN|BUNDLE")
+    verb = add("generate", "continue a prompt with a run or a bundle")
+    verb.add_argument("target", metavar="RUN|BUNDLE", help=f"{RUN}, or a bundle's folder")
     verb.add_argument("--prompt", default="", metavar="TEXT", help="or ids, where there is no tokenizer")
-    verb.add_argument("--max-new-tokens", type=int, default=200, metavar="N")
+    verb.add_argument("--max-new-tokens", type=int, default=200, metavar="N", help="default: 200")
     verb.add_argument("--temperature", type=float, default=1.0, metavar="X", help="0 is greedy; default: 1")
     verb.add_argument("--top-k", type=int, metavar="K", help="choose among the K likeliest")
     verb.add_argument("--top-p", type=float, default=1.0, metavar="P", help="choose among the likeliest that make up P")
     verb.add_argument("--min-p", type=float, default=0.0, metavar="P", help="choose among those P times the likeliest")
-    verb.add_argument("--seed", type=int, default=0, metavar="N")
+    verb.add_argument("--seed", type=int, default=0, metavar="N", help="of the draws; default: 0")
     _add_repetition(verb)
     _add_provider(verb)
     _add_trust(verb)
     verb.set_defaults(run=inference.generate)
 
-    verb = parsers.add_parser("translate", help="write the target of each line of standard input")
-    verb.add_argument("target", metavar="RUN|BUNDLE")
+    verb = add("translate", "write the target of each line of standard input")
+    verb.add_argument("target", metavar="RUN|BUNDLE", help=f"{RUN}, or a bundle's folder")
     verb.add_argument("--beams", type=int, default=1, metavar="K", help="1 is greedy; default: 1")
     verb.add_argument("--length-penalty", type=float, default=1.0, metavar="X", help="0 prefers short; default: 1")
     verb.add_argument("--n-best", type=int, metavar="N", help="print the N best of each line, after its number")
@@ -188,8 +198,8 @@ def _parser() -> argparse.ArgumentParser:
     _add_trust(verb)
     verb.set_defaults(run=inference.translate)
 
-    verb = parsers.add_parser("classify", help="print each line of standard input's class and probability, or its tags")
-    verb.add_argument("target", metavar="RUN|BUNDLE")
+    verb = add("classify", "print each line of standard input's class and probability, or its tags")
+    verb.add_argument("target", metavar="RUN|BUNDLE", help=f"{RUN}, or a bundle's folder")
     _add_provider(verb)
     _add_trust(verb)
     verb.set_defaults(run=inference.classify)

@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import inspect
 import math
+import re
 
 import lightning as L
 import pytest
@@ -21,8 +22,11 @@ from seqlab.training.short_help import TRAINER
 EVERY_CLASS = signatures._public()
 
 
-def shown(capsys: pytest.CaptureFixture[str], *args: str) -> str:
-    assert main(["fit", *args]) == 0
+def shown(capsys: pytest.CaptureFixture[str], *args: str, verb: str = "fit") -> str:
+    try:
+        assert main([verb, *args]) == 0
+    except SystemExit as end:  # argparse's
+        assert end.code == 0
     text = capsys.readouterr().out
     assert max(map(len, text.splitlines())) <= 80
     return text
@@ -49,6 +53,17 @@ def test_our_classes_are_listed_and_one_is_described(capsys: pytest.CaptureFixtu
     assert "--model.model.mixer.num_kv_heads" in shown(capsys, "--model.model.mixer.help", "Attention")
     assert main(["fit", "--config=lm/gru", "--model.model.mixer.help", "Atention"]) == 2
     assert "did you mean Attention?" in capsys.readouterr().err
+
+
+def test_every_verb_says_what_it_does_and_what_each_option_is(capsys: pytest.CaptureFixture[str]) -> None:
+    verbs = re.findall(r"^    ([a-z][\w-]+)", shown(capsys, verb="--help"), flags=re.MULTILINE)
+    assert len(verbs) >= 17
+    for verb in verbs:
+        usage, does, *lists = shown(capsys, "--help", verb=verb).split("\n\n")
+        assert usage.startswith(f"usage: seqlab {verb}") and re.fullmatch(r"[A-Z].*\.", does, flags=re.DOTALL)
+        options = re.split(r"\n  (?=\S)", "\n".join(lists))[1:]
+        unsaid = [option for option in options if option[0] == "-" and not re.search(r"\S(  +|\n +)\S", option)]
+        assert not unsaid, (verb, unsaid)
 
 
 def test_all_is_what_the_parser_takes(capsys: pytest.CaptureFixture[str]) -> None:

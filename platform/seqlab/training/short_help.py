@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator
 from textwrap import shorten
 from typing import Any
@@ -29,6 +30,9 @@ TRAINER = {
 }
 """The options of Lightning's Trainer that are most used."""
 
+EVALUATES = ("accelerator", "devices", "precision", "callbacks")
+"""Those of them that matter to the other verbs."""
+
 TYPES = {"data": "L.LightningDataModule", "model": "L.LightningModule"}
 
 
@@ -48,16 +52,20 @@ def show_help(verb: str, description: str, args: list[str]) -> None:
             name = name or ("" if not following or following[0].startswith("-") else following[0])
             _show_class(key.removesuffix(".help"), name.rpartition(".")[2], config)
             return
-    parser = _parser(f"seqlab {verb}", description, "--config NAME|PATH [--OPTION VALUE ...]")
+    fits = verb == "fit"
+    usage = "--config NAME|PATH" if fits else "RUN"
+    parser = _parser(f"seqlab {verb}", f"{description[0].upper()}{description[1:]}.", f"{usage} [--OPTION VALUE ...]")
     own = parser.add_argument_group("seqlab")
     own.add_argument("--config", metavar="NAME|PATH", help="a packaged config (seqlab configs lists them) or a file")
-    for option in options(verb):
+    for option in options(verb) if fits else options(verb)[len(options("fit")) :]:
         own.add_argument(f"--{option.name}", metavar=_written(option.default), help=_escaped(option.help))
     own.add_argument("--ckpt_path", metavar="RUN", help="the run or checkpoint to evaluate, or to go on from")
     own.add_argument("--seed_everything", metavar="0", help="of weights, batches and dropout")
     trainer = parser.add_argument_group("trainer", "Lightning's, of which these are the most used.")
     values = config.get("trainer") or {}
     for name, text in TRAINER.items():
+        if not fits and name not in EVALUATES:
+            continue
         trainer.add_argument(f"--trainer.{name}", metavar=_written(values.get(name, "VALUE")), help=_escaped(text))
     for key in TYPES:
         if config.get(key) is not None:
@@ -176,4 +184,4 @@ def _written(value: Any) -> str:
 
 
 def _escaped(text: str) -> str:
-    return text.rstrip(".,:;").replace("%", "%%")
+    return re.sub(r"(?<!\.)\.$", "", text).replace("%", "%%")

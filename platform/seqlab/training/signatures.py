@@ -25,7 +25,7 @@ class Argument(NamedTuple):
 def summary(name: str) -> str:
     """The first sentence of a class's docstring."""
     text = " ".join((ast.get_docstring(_class(name)) or "").partition("\n\n")[0].split())
-    return re.split(r"\. (?=[A-Z`\"])", text)[0].rstrip(".")
+    return re.split(r"\. (?=[A-Z`\"])", text)[0].rstrip(".,:;")
 
 
 def arguments(name: str) -> list[Argument]:
