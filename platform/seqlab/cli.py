@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from seqlab import __version__, inference, release, verbs
+from seqlab import __version__, fitting, inference, release, verbs
 from seqlab.working_folder import add_working_folder
 
 LIGHTNING_VERBS = {
@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
                 show_help(args[0], LIGHTNING_VERBS[args[0]], args[1:])
                 return 0
         if args and args[0] in LIGHTNING_VERBS and not _names_run(args):
-            return verbs.lightning(args[0], args[1:])
+            return fitting.lightning(args[0], args[1:])
         options, overrides = _parser().parse_known_args(args)
         if overrides and options.verb not in TAKE_OVERRIDES:
             raise ValueError(f"{options.verb} has no option {overrides[0]}; see seqlab {options.verb} --help")
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         if name in TAKE_OVERRIDES:
             verb.add_argument("target", metavar="RUN", help=RUN)
             _add_trust(verb)
-            verb.set_defaults(run=verbs.evaluate)
+            verb.set_defaults(run=fitting.evaluate)
 
     verb = add("configs", "list the packaged configs, or print one")
     verb.add_argument("name", nargs="?", metavar="NAME", help="a config; default: list them")
@@ -107,7 +107,7 @@ def _parser() -> argparse.ArgumentParser:
     verb = add("resume", "continue a run where its last checkpoint is")
     verb.add_argument("target", metavar="RUN", help=RUN)
     _add_trust(verb)
-    verb.set_defaults(run=verbs.resume)
+    verb.set_defaults(run=fitting.resume)
 
     verb = add("import-hf", "make a run of a GPT-2, Llama, Mistral, Qwen2 or Qwen3 checkpoint folder")
     verb.add_argument("folder", metavar="PATH", help="with config.json and its weights")

@@ -56,7 +56,7 @@ TARGETS: dict[str, dict[str, Any]] = {
     "jsonargparse.set_parsing_settings": {"import_path_allowlist": ["os"]},
     "seqlab.training.config.importlib.import_module": {"name": "evil"},
     "seqlab.training.fit.SeqlabCLI": {"verb": "fit", "args": ["--config", "evil.yaml"]},
-    "seqlab.verbs.lightning": {"verb": "fit", "args": []},
+    "seqlab.fitting.lightning": {"verb": "fit", "args": []},
     "seqlab.nn.block.torch.os.system": {"command": COMMAND},
     "seqlab.tracking.logger.RunLogger": {"experiment": CANARY},
     "seqlab_data.TextDataModule.load_from_checkpoint": {"checkpoint_path": "evil.pt"},

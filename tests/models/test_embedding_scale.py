@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from contracts.test_completeness import concrete_subclasses
-from seqlab import verbs
+from seqlab import fitting
 from seqlab.attention import Attention, Bidirectional
 from seqlab.models import DecoderLM, Encoder, EncoderDecoder
 from seqlab.nn import ScaledEmbedding
@@ -73,7 +73,9 @@ def test_a_run_from_before_there_was_a_choice_is_as_it_was_trained(monkeypatch: 
     run = SimpleNamespace(config=stored("Sinusoidal"), id="1", last_checkpoint="last.ckpt")
     given: list[str] = []
     monkeypatch.setattr("seqlab.tracking.runs.find_run", lambda target: run)
-    monkeypatch.setattr(verbs, "lightning", lambda verb, args, **_: given.extend(args))
-    verbs.resume(argparse.Namespace(target="1", trust=[], overrides=[]))
+    monkeypatch.setattr("seqlab.training.checkpoint_io.read_checkpoint", lambda path: {})
+    monkeypatch.setattr("seqlab.tracking.load.check_stored", lambda *args: None)
+    monkeypatch.setattr(fitting, "lightning", lambda verb, args, **_: given.extend(args))
+    fitting.resume(argparse.Namespace(target="1", trust=[], overrides=[]))
     model = json.loads(given[0].removeprefix("--config="))["model"]["init_args"]["model"]
     assert model["init_args"]["embed"] == "torch.nn.Embedding"

@@ -13,7 +13,7 @@ import lightning as L
 import pytest
 
 from cli.conftest import TINY, command, write_text
-from seqlab import verbs
+from seqlab import fitting
 from seqlab.training import fit as fit_module
 from seqlab.training.last_words import FILE, LastWords, last_words, spoken
 
@@ -62,7 +62,7 @@ def test_the_command_adds_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: 
 
     monkeypatch.setattr("seqlab.training.last_words.SECONDS", 0.0)
     monkeypatch.setattr(fit_module, "SeqlabCLI", fails)
-    assert verbs.lightning("fit", []) == 1
+    assert fitting.lightning("fit", []) == 1
     assert capsys.readouterr().err.splitlines()[-1] == "seqlab: rank 1 died: RuntimeError: out of memory"
 
 

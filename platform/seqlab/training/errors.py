@@ -19,6 +19,8 @@ from seqlab.training.spelling import instead
 from seqlab.whole_file import why_not_written
 
 _NESTED = re.compile(r'^Parser key "([^"]+)":|Does not validate against|expects a function or a callable')
+_NO_LIST = "Expected a <class 'list'>"
+"""The first of a union's refusals, where the other says more: a mixer is a class or a list of them."""
 _NOT_AN_OPTION = re.compile(r"^(?:Option '([^']+)' is not accepted|unrecognized arguments: --([\w.]+))")
 REFUSED_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _NOT_OPTIONS = ("help", "config", "print_config", "print_shtab")
@@ -47,7 +49,7 @@ def _causes(error: BaseException) -> tuple[list[str], list[BaseException]]:
     chain = [error]
     while _NESTED.search(text := str(chain[-1]).strip()):
         cause = chain[-1].__cause__ or chain[-1].__context__
-        if cause is None:
+        if cause is None or str(cause).startswith(_NO_LIST):
             break
         match = _NESTED.match(text)
         # Each level is reported twice, as a TypeError and as a ValueError.

@@ -1,0 +1,67 @@
+"""The verbs that train and evaluate, as Lightning runs them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+
+
+def lightning(verb: str, args: list[str], *, run_id: str | None = None) -> int:
+    from seqlab.training.config import resolve_names
+    from seqlab.training.light_metrics import import_torchmetrics
+    from seqlab.training.quiet import quiet
+
+    args = resolve_names(args)
+    if "lightning" not in sys.modules and os.environ.get("LOCAL_RANK", "0") == "0":
+        print(f"seqlab {verb}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
+    import_torchmetrics()
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+    from seqlab.training.fit import SeqlabCLI
+    from seqlab.training.last_words import last_words, spoken
+    from seqlab.training.stopping import exit_code
+
+    quiet()
+    with last_words():
+        try:
+            SeqlabCLI(verb, args, run_id=run_id)
+        except MisconfigurationException as error:
+            raise ValueError(str(error)) from error
+        except SystemExit as end:
+            return exit_code(end)
+        except Exception:
+            if spoken() is None or os.environ.get("SEQLAB_DEBUG"):
+                raise
+            return 1
+    return 0
+
+
+def resume(options: argparse.Namespace) -> int:
+    from seqlab.tracking.load import check_stored
+    from seqlab.tracking.runs import find_run
+    from seqlab.training.checkpoint_io import read_checkpoint
+    from seqlab.training.config import as_trained
+    from seqlab.training.trust import only_trusted
+
+    run = find_run(options.target)
+    config, checkpoint = run.config, run.last_checkpoint
+    if checkpoint is None:
+        raise ValueError(f"run {run.name} has no checkpoint to continue from")
+    check_stored(checkpoint, read_checkpoint(checkpoint), options.trust, config)
+    stored = f"--config={json.dumps(as_trained(config))}"
+    with only_trusted(options.trust):
+        return lightning("fit", [stored, f"--ckpt_path={checkpoint}", *options.overrides], run_id=run.id)
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """`validate`, `test` or `predict` of a RUN, as it was configured."""
+    from seqlab.tracking.load import stored_config
+    from seqlab.training.config import as_trained
+    from seqlab.training.trust import only_trusted
+
+    config, checkpoint = stored_config(options.target, trust=options.trust)
+    args = [f"--config={json.dumps(as_trained(config))}", f"--ckpt_path={checkpoint}", *options.overrides]
+    with only_trusted(options.trust):
+        return lightning(options.verb, args)
