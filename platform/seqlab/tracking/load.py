@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from seqlab.training.stored_model import check_fits, weights_of
 from seqlab.training.trust import check_trust, only_trusted
 
 OPTIONAL_DICT, OPTIONAL_TEXT, OPTIONAL_LIST = ((kind, type(None)) for kind in (dict, str, list))
+MOST_SAID = 500
 STORED: dict[str, Any] = {
     "config": dict,
     "told": dict,
@@ -137,7 +139,9 @@ def _saying(path: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise ValueError(f"checkpoint {path}: {sentence(error) or type(error).__name__}") from error
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        text = textwrap.shorten(kind + sentence(error), MOST_SAID, placeholder=" ...")
+        raise ValueError(f"checkpoint {path}: {text}") from error
 
 
 def _shown(value: Any) -> str:

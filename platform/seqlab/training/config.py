@@ -145,4 +145,4 @@ def _instantiate(base: type, config: dict[str, Any]) -> Any:
     import_blocks()
     parser = ArgumentParser(exit_on_error=False, parser_mode="seqlab")
     parser.add_subclass_arguments(base, "object", required=True)
-    return parser.instantiate(parser.parse_object({"object": config})).object
+    return parser.instantiate(parser.parse_object({"object": config}, defaults=False)).object

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
+MOST_SAID = 500
 RESTORING = ("restore", "_restore", "resume")
 MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer")
 """What torch.optim keeps of each weight, in its shape."""
@@ -24,8 +26,9 @@ def saying_what_is_wrong(checkpoint: str | None) -> Iterator[None]:
     except Exception as error:
         if checkpoint is None or not _is_restoring(error):
             raise
-        text = " ".join(str(error).split()) or "it is incomplete"
-        raise ValueError(f"checkpoint {checkpoint} is not one of this fit: {type(error).__name__}: {text}") from error
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        text = textwrap.shorten(kind + str(error), MOST_SAID, placeholder=" ...")
+        raise ValueError(f"checkpoint {checkpoint} is not one of this fit: {text}") from error
 
 
 def _is_restoring(error: BaseException) -> bool:
@@ -36,18 +39,26 @@ def _is_restoring(error: BaseException) -> bool:
 
 
 class RestoredState(Callback):
-    """Refuses what Lightning restores unseen and stumbles over later: counters of another kind, and the optimiser's
-    memory of weights of another shape.
+    """Refuses what Lightning restores unseen and stumbles over later, or never: counters of another kind, too few
+    optimisers, and their memory of weights of another shape.
 
     Raises:
         ValueError: the message names what is wrong.
     """
 
+    def __init__(self) -> None:
+        self._stored: dict[str, int] = {}
+
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         if trainer.state.fn == "fit":
             _check_layout(trainer.fit_loop.state_dict(), checkpoint["loops"]["fit_loop"], "loops.fit_loop")
+            self._stored = {name: len(checkpoint[name]) for name in ("optimizer_states", "lr_schedulers")}
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        ours = {"optimizer_states": len(trainer.optimizers), "lr_schedulers": len(trainer.lr_scheduler_configs)}
+        for name, count in self._stored.items():
+            if count != ours[name]:
+                raise ValueError(f"the checkpoint has {count} {name}, this fit {ours[name]}")
         for optimizer in trainer.optimizers:
             for weight, kept in optimizer.state.items():
                 for name in MOMENTS:
