@@ -28,9 +28,11 @@ def main(argv: list[str] | None = None) -> int:
     args = sys.argv[1:] if argv is None else argv
     try:
         if args and args[0] in LIGHTNING_VERBS:
-            from seqlab.training.short_help import show_help, wants_help
+            from seqlab.training.options import wants_help
 
             if wants_help(args[1:]):
+                from seqlab.training.short_help import show_help
+
                 show_help(args[0], LIGHTNING_VERBS[args[0]], args[1:])
                 return 0
         if args and args[0] in LIGHTNING_VERBS and not _names_run(args):

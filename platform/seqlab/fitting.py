@@ -9,13 +9,13 @@ import sys
 
 
 def lightning(verb: str, args: list[str], *, run_id: str | None = None) -> int:
+    if "lightning" not in sys.modules and os.environ.get("LOCAL_RANK", "0") == "0":
+        print(f"seqlab {verb}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
     from seqlab.training.config import resolve_names
     from seqlab.training.light_metrics import import_torchmetrics
     from seqlab.training.quiet import quiet
 
     args = resolve_names(args)
-    if "lightning" not in sys.modules and os.environ.get("LOCAL_RANK", "0") == "0":
-        print(f"seqlab {verb}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
     import_torchmetrics()
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 

@@ -36,12 +36,6 @@ EVALUATES = ("accelerator", "devices", "precision", "callbacks")
 TYPES = {"data": "L.LightningDataModule", "model": "L.LightningModule"}
 
 
-def wants_help(args: list[str]) -> bool:
-    """Whether a command line asks for this help; `--help all` asks for jsonargparse's."""
-    asked = [place for place, arg in enumerate(args) if arg in ("-h", "--help") or arg.split("=")[0].endswith(".help")]
-    return bool(asked) and args[asked[0] + 1 : asked[0] + 2] != ["all"]
-
-
 def show_help(verb: str, description: str, args: list[str]) -> None:
     """Prints the help, or, of `--model.model.mixer.help [CLASS]`, the classes that may stand there or one's options."""
     config = _chosen(args)
