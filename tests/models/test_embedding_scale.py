@@ -72,9 +72,9 @@ def test_a_run_from_before_there_was_a_choice_is_as_it_was_trained(monkeypatch: 
 
     run = SimpleNamespace(config=stored("Sinusoidal"), id="1", last_checkpoint="last.ckpt")
     given: list[str] = []
+    monkeypatch.setattr("seqlab.tracking.load.check_stored", lambda *args: None)
     monkeypatch.setattr("seqlab.tracking.runs.find_run", lambda target: run)
     monkeypatch.setattr("seqlab.training.checkpoint_io.read_checkpoint", lambda path: {})
-    monkeypatch.setattr("seqlab.tracking.load.check_stored", lambda *args: None)
     monkeypatch.setattr(fitting, "lightning", lambda verb, args, **_: given.extend(args))
     fitting.resume(argparse.Namespace(target="1", trust=[], overrides=[]))
     model = json.loads(given[0].removeprefix("--config="))["model"]["init_args"]["model"]
