@@ -76,7 +76,8 @@ def import_hf(options: argparse.Namespace) -> int:
         within = f"within {run.difference:.1e} of transformers' (RMS)"
     quoted = shlex.quote(name)
     command = f'generate {quoted} --prompt "..."' if run.has_tokenizer else f"export {quoted} --out bundles/{quoted}"
-    print(f"Run {name}, its logits {within} · next: seqlab {command}")
+    reads = "" if run.has_tokenizer else " of ids, as the folder has no tokenizer.json"
+    print(f"Run {name}{reads}, its logits {within} · next: seqlab {command}")
     return 0
 
 

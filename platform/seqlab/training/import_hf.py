@@ -70,7 +70,10 @@ def _tokenizer(folder: Path, pretrained: Pretrained) -> tuple[Any, dict[str, Any
     from seqlab_data.tokenizers import PretrainedTokenizer
 
     options = {"file": str((folder / "tokenizer.json").resolve()), "vocab_size": pretrained.vocab_size}
-    tokenizer = PretrainedTokenizer(**options)  # type: ignore[arg-type]
+    try:
+        tokenizer = PretrainedTokenizer(**options)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}; without that file the model is imported and reads ids") from error
     if tokenizer.vocab_size != pretrained.vocab_size:
         raise ValueError(
             f"{folder}: tokenizer.json has {tokenizer.vocab_size} tokens, config.json says {pretrained.vocab_size}"
