@@ -135,7 +135,7 @@ class Proof:
         read: Callable[..., Arrays] = self._encode if kind == "encoder" else self._decode
         try:
             batches = [
-                read(kind, case, pad_mask, slice(first, first + batch_size))
+                read(kind, case, pad_mask, slice(first, min(first + batch_size, len(pad_mask))))
                 for first in range(0, len(pad_mask), batch_size)
             ]
             found = {output.name: np.concatenate([batch[output.name] for batch in batches]) for output in graph.outputs}
