@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 
+import lightning as L
 import pytest
+import yaml
+from jsonargparse import ArgumentParser
 
 from cli.conftest import TINY, Seqlab, write_text
+from seqlab.training.stored_config import check_reads_back
 
 MODULE = """
 from collections.abc import Callable
@@ -53,3 +58,14 @@ def test_what_is_not_stored_as_it_is_is_named(
     (line,) = inside(tmp_path)(*fit, code=2).stderr.strip().splitlines()
     assert line.startswith("seqlab: a run of this config could not be loaded again: ") and said in line
     assert not list(tmp_path.glob("mlruns/*/*"))
+
+
+def test_reading_it_back_leaves_it_as_it_is() -> None:
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(L.Trainer, "trainer", instantiate=False, fail_untyped=False)
+    callbacks = [{"class_path": "lightning.pytorch.callbacks.LearningRateMonitor"}]
+    given = parser.parse_object({"trainer": {"callbacks": callbacks}})
+    stored = yaml.safe_load(parser.dump(given, format="yaml"))
+    kept = deepcopy(stored)
+    check_reads_back(parser, stored, given)
+    assert stored == kept

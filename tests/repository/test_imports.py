@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import resource
@@ -83,3 +84,23 @@ def test_help_is_quick() -> None:
         assert "fit" in run.stdout
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(seconds) < 1.0
+
+
+RUNS_WHAT_IT_IS_TOLD = {"eval", "exec", "compile", "__import__", "import_module", "run_path", "system", "Popen"}
+
+
+def _served_files() -> list[Path]:
+    """What reads a bundle: on this machine, under MLflow's server and in Triton's repository."""
+    folders = (EXPORT, DATA / "tokenizers", SEQLAB / "decoding")
+    return [path for folder in folders for path in python_files(folder)]
+
+
+@pytest.mark.parametrize("path", _served_files(), ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_what_reads_a_bundle_imports_and_runs_nothing_by_name(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    calls = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    named = {call.id for call in calls if isinstance(call, ast.Name)}
+    # A method `compile` or `eval` is another thing.
+    named |= {call.attr for call in calls if isinstance(call, ast.Attribute)} - {"compile", "eval"}
+    assert not named & RUNS_WHAT_IT_IS_TOLD
+    assert not {name for name in all_imports(path) if within(name, "pickle", "shelve", "marshal", "runpy")}
