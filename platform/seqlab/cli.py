@@ -6,6 +6,7 @@ import argparse
 import os
 import signal
 import sys
+from typing import NoReturn
 
 from seqlab import __version__, fitting, inference, release, verbs
 from seqlab.working_folder import add_working_folder
@@ -69,8 +70,15 @@ def _names_run(args: list[str]) -> bool:
     return args[0] in TAKE_OVERRIDES and len(args) > 1 and not args[1].startswith("-")
 
 
+class _Parser(argparse.ArgumentParser):
+    """Raises its errors, for `main` to tell in one sentence."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; see {self.prog} --help")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser: argparse.ArgumentParser = _Parser(
         prog="seqlab",
         description="Compare sequence models, track every run, ship the winner. "
         "A RUN is an id, a unique prefix of one, a name or a checkpoint.",

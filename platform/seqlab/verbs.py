@@ -136,7 +136,8 @@ def _next_command(bundle: Path) -> str:
     manifest, name = load_manifest(bundle), shlex.quote(str(bundle))
     if manifest.model is None:
         return f"seqlab {'classify' if manifest.labels and manifest.tokenizer else 'verify'} {name}"
-    return f'seqlab generate {name} --prompt "..."' if manifest.encoder is None else f"seqlab translate {name}"
+    prompt = "..." if manifest.tokenizer else "1 2 3"  # ids
+    return f'seqlab generate {name} --prompt "{prompt}"' if manifest.encoder is None else f"seqlab translate {name}"
 
 
 def verify(options: argparse.Namespace) -> int:

@@ -37,6 +37,15 @@ class Counting(L.LightningDataModule):
     val_dataloader = test_dataloader = train_dataloader
 
 
+class Telling(Counting):
+    """Tells what it is told to."""
+
+    def __init__(self, tells: dict):
+        super().__init__()
+        for name, value in tells.items():
+            setattr(self, name, value)
+
+
 class Bigram(nn.Module):
     def __init__(self, vocab_size: int, seq_len: int, scale: float = 1.0):
         super().__init__()
@@ -70,3 +79,40 @@ def test_they_are_fitted_by_their_class_paths(
     assert float(accuracy) == 1.0
     refused = seqlab("fit", *own, "--data.bass=5", code=2).stderr
     assert "data.bass" in refused and "base" in refused
+
+
+TOLD = {
+    "vocab_size: null": "needs data that tells its vocab_size, this tells none",
+    "seq_len: null": "needs data that tells its seq_len, this tells none",
+    "vocab_size: 0": "needs data that tells its vocab_size, this tells 0",
+    "tokenizer: bpe": "has a tokenizer that is a str; give a Tokenizer of seqlab_data.tokenizers, or none",
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_it_must_tell_is_checked_by_name_and_without_a_tokenizer_its_bundle_runs_on_ids(
+    tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "telling.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    seqlab = inside(tmp_path)
+    small = [
+        "--model.model.d_model=8",
+        "--model.model.num_layers=1",
+        "--model.model.mixer=GRU",
+        "--model.model.positions=NoPositions",
+    ]
+    fit = ["fit", "--model=LanguageModeling", *small, "--trainer.max_epochs=1", "--run_name=ids"]
+    for tells, message in TOLD.items():
+        refused = seqlab(*fit, "--data=telling.Telling", f"--data.tells={{{tells}}}", code=2).stderr
+        assert message in refused and len(refused.splitlines()) == 1, refused
+    assert not list(tmp_path.glob("mlruns/*/*/artifacts")), "a refused fit leaves no run"
+
+    said = seqlab(*fit, "--data=telling.Telling", "--data.tells={tokenizer: null}").stdout
+    assert "next: seqlab export ids --trust telling --out bundles/ids\n" in said
+    said = seqlab("export", "ids", "--trust", "telling", "--out", "bundles/ids").stdout
+    assert 'next: seqlab generate bundles/ids --prompt "1 2 3"\n' in said
+    options = ("--prompt", "1 2 3", "--max-new-tokens", "4", "--seed", "1")
+    written = seqlab("generate", "bundles/ids", *options).stdout
+    assert len(written.split()) == 4 and all(word in "0123456" for word in written.split())
+    assert seqlab("generate", "ids", "--trust", "telling", *options).stdout == written

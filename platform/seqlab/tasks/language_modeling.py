@@ -13,7 +13,7 @@ from seqlab.batch import IGNORE, TokenBatch
 from seqlab.models import DecoderLM
 from seqlab.tasks.length_buckets import MeanByLength
 from seqlab.tasks.metrics import LanguageModelingMetrics
-from seqlab.tasks.task import Task
+from seqlab.tasks.task import Task, check_told
 
 
 class LanguageModeling(Task):
@@ -35,6 +35,7 @@ class LanguageModeling(Task):
         model: Callable[[int, int], nn.Module] = DecoderLM,
         **optim: Any,
     ) -> None:
+        check_told("language modeling", vocab_size=vocab_size, seq_len=seq_len)
         super().__init__(model(vocab_size, seq_len), **optim)
         self.seq_len = seq_len
         self.metrics = LanguageModelingMetrics()

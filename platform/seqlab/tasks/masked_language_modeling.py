@@ -16,7 +16,7 @@ from torchmetrics import MeanMetric
 from seqlab.batch import IGNORE, TokenBatch
 from seqlab.models import MaskedLM
 from seqlab.tasks.length_buckets import MeanByLength
-from seqlab.tasks.task import Task
+from seqlab.tasks.task import Task, check_told
 
 
 class Masked(NamedTuple):
@@ -53,6 +53,7 @@ class MaskedLanguageModeling(Task):
         share: float = 0.15,
         **optim: Any,
     ) -> None:
+        check_told("masked language modeling", vocab_size=vocab_size, seq_len=seq_len)
         super().__init__(model(vocab_size, seq_len), **optim)
         if not 0 < share <= 1:
             raise ValueError(f"share must be above 0 and at most 1, got {share}")

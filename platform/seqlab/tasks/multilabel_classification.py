@@ -46,7 +46,7 @@ class MultilabelClassification(Task):
         model: Callable[[int, int, int], nn.Module],
         **optim: Any,
     ) -> None:
-        check_told("multi-label classification", num_features=num_features, num_labels=num_labels)
+        check_told("multi-label classification", num_features=num_features, num_labels=num_labels, seq_len=seq_len)
         super().__init__(model(num_features, num_labels, seq_len), **optim)
         self.seq_len = seq_len
         self.loss, self.loss_per_frame = MeanMetric(), MeanMetric()

@@ -37,7 +37,7 @@ class Regression(Task):
         model: Callable[[int, int, int], nn.Module],
         **optim: Any,
     ) -> None:
-        check_told("regression", num_features=num_features)
+        check_told("regression", num_features=num_features, seq_len=seq_len)
         super().__init__(model(num_features, 1, seq_len), **optim)
         self.seq_len = seq_len
         self.loss, self.absolute, self.loss_by_length = MeanMetric(), MeanMetric(), MeanByLength()

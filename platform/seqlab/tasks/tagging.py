@@ -42,7 +42,7 @@ class Tagging(Task):
         label_smoothing: float = 0.0,
         **optim: Any,
     ) -> None:
-        check_told("tagging", vocab_size=vocab_size, num_classes=num_classes)
+        check_told("tagging", vocab_size=vocab_size, num_classes=num_classes, seq_len=seq_len)
         super().__init__(model(vocab_size, num_classes, seq_len), **optim)
         self.seq_len = seq_len
         self.label_smoothing = label_smoothing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from numbers import Integral
 from typing import Any
 
 import lightning as L
@@ -118,8 +119,12 @@ def check_told(task: str, **numbers: int | None) -> None:
     """Refuses data that does not tell a number which a task needs.
 
     Raises:
-        ValueError: a number is None.
+        ValueError: a number is None, or no whole number from 1 on.
     """
     for name, number in numbers.items():
-        if number is None:
-            raise ValueError(f"{task} needs data that tells its {name}, this tells none")
+        if not isinstance(number, Integral) or number < 1:
+            tells = "none" if number is None else repr(number)
+            raise ValueError(
+                f"{task} needs data that tells its {name}, this tells {tells}; a data module tells it as an attribute "
+                "of that name, a whole number from 1 on"
+            )

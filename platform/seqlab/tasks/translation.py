@@ -20,7 +20,7 @@ from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.tasks.length_buckets import NAMES, bucket
 from seqlab.tasks.ranks import of_all_ranks
 from seqlab.tasks.scheduled_sampling import ScheduledSampling
-from seqlab.tasks.task import Task
+from seqlab.tasks.task import Task, check_told
 from seqlab.tasks.text_scores import score_texts
 
 
@@ -60,6 +60,7 @@ class Translation(Task):
         sampling: Callable[[], ScheduledSampling] | None = None,
         **optim: Any,
     ) -> None:
+        check_told("translation", vocab_size=vocab_size, target_vocab_size=target_vocab_size, seq_len=seq_len)
         super().__init__(model(vocab_size, target_vocab_size, seq_len), **optim)
         self.model: Any
         self.seq_len = seq_len

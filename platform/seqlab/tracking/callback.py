@@ -62,7 +62,7 @@ class RunTracker(Callback):
         logger.log_text("".join(f"{k}=={v}\n" for k, v in package_versions().items()), "packages.txt")
         logger.log_tags(provenance())
         datamodule = trainer.datamodule  # type: ignore[attr-defined]
-        if hasattr(datamodule, "tokenizer"):
+        if getattr(datamodule, "tokenizer", None) is not None:
             logger.log_text(json.dumps(datamodule.tokenizer.to_dict()) + "\n", "tokenizer.json")
         if hasattr(datamodule, "describe"):
             logger.log_dataset(datamodule.describe())

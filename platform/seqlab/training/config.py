@@ -80,7 +80,10 @@ def config_summary(name: str) -> str:
 
 def load_short_yaml(text: str) -> Any:
     """YAML in which options may stand beside `class_path`: they are moved into its `init_args`."""
-    return _canonical(get_loader("yaml")(text))
+    try:
+        return _canonical(get_loader("yaml")(text))
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply for a config") from None
 
 
 def _canonical(value: Any) -> Any:

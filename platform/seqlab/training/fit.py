@@ -17,6 +17,7 @@ from seqlab.tracking.params import config_hash
 from seqlab.tracking.runs import find_run, listed, unfinished_runs
 from seqlab.tracking.scores import RunScores
 from seqlab.tracking.speed import Speed
+from seqlab.training.checked_options import check_tokenizers, check_trainer
 from seqlab.training.checkpoint import Checkpoints
 from seqlab.training.checkpoint_io import AtomicCheckpointIO
 from seqlab.training.compile import Compile
@@ -114,6 +115,7 @@ class SeqlabCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
         options = self.config_init[self.verb]
         given = options.trainer
+        check_trainer(given)
         speed = Speed()
         callbacks: list[Callback] = [FitProgress(speed)] if given.enable_progress_bar is not False else []
         callbacks.append(LastWords())
@@ -127,12 +129,14 @@ class SeqlabCLI(LightningCLI):
             callbacks.append(RunScores())
         if self.verb == "predict":
             callbacks.append(PredictionFile(options.out))
-        trainer = super().instantiate_trainer(
-            callbacks=[*_as_list(given.callbacks), *callbacks],
-            plugins=[*_as_list(given.plugins), AtomicCheckpointIO(self._check_data if self.verb == "fit" else None)],
-            enable_model_summary=False,
-            **kwargs,
-        )
+        plugins = [*_as_list(given.plugins), AtomicCheckpointIO(self._check_data if self.verb == "fit" else None)]
+        callbacks = [*_as_list(given.callbacks), *callbacks]
+        try:
+            trainer = super().instantiate_trainer(
+                callbacks=callbacks, plugins=plugins, enable_model_summary=False, **kwargs
+            )
+        except TypeError as error:  # of a wrong number of devices, say
+            raise ValueError(f"trainer: {error}") from error
         check_precision(trainer, given.precision)
         return trainer
 
@@ -142,6 +146,7 @@ class SeqlabCLI(LightningCLI):
 
     def before_fit(self) -> None:
         options = self.config["fit"]
+        check_tokenizers(self.datamodule)
         if options.init_from is not None:
             begin_with(self.model, options.init_from)
         if options.encoder_from is not None:

@@ -1,0 +1,50 @@
+"""What Lightning takes in silence or answers with a traceback: the trainer's numbers, a data module's tokenizers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning as L
+
+from seqlab_data.tokenizers import Tokenizer
+
+LEAST = {
+    "accumulate_grad_batches": 1,
+    "check_val_every_n_epoch": 1,
+    "gradient_clip_val": 0,
+    "log_every_n_steps": 0,
+    "max_epochs": -1,
+    "max_steps": -1,
+    "min_epochs": 0,
+    "min_steps": 0,
+    "num_nodes": 1,
+    "num_sanity_val_steps": -1,
+    "reload_dataloaders_every_n_epochs": 0,
+}
+
+
+def check_trainer(given: Any) -> None:
+    """Checks the trainer's options that Lightning does not.
+
+    Raises:
+        ValueError: a number is below what it may be.
+    """
+    for name, least in LEAST.items():
+        value = given.get(name)
+        if value is not None and not value >= least:
+            raise ValueError(f"trainer.{name} must be at least {least}, got {value}")
+
+
+def check_tokenizers(datamodule: L.LightningDataModule) -> None:
+    """Checks that what a data module calls its tokenizers can be stored with a run.
+
+    Raises:
+        ValueError: one is neither None nor a `seqlab_data.tokenizers.Tokenizer`.
+    """
+    for name in ("tokenizer", "source_tokenizer"):
+        found = getattr(datamodule, name, None)
+        if found is not None and not isinstance(found, Tokenizer):
+            raise ValueError(
+                f"the data module {type(datamodule).__name__} has a {name} that is a {type(found).__name__}; give a "
+                "Tokenizer of seqlab_data.tokenizers, or none: its models then run on ids"
+            )
