@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from itertools import product, zip_longest
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,6 +16,7 @@ from models.test_sequence_to_sequence import MODELS as PAIR_MODELS
 from models.test_sequence_to_sequence import built
 from seqlab.attention import Attention
 from seqlab.decoding import Hypothesis, beam_search, generate
+from seqlab.decoding import beam as beam_module
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU
@@ -50,7 +53,8 @@ def search_alone(model: Any, prompt: list[int], beams: int, count: int, penalty:
             elif not ends and len(next_going) < beams:
                 next_going.append((-negative, tokens))
         going = next_going
-        if len(finished) >= beams:
+        best = max((found.score for found in finished), default=-math.inf)
+        if len(finished) >= beams and all(score / (step + 1) ** penalty <= best for score, _ in going):
             break
     return sorted(finished, key=lambda found: -found.score)[:beams]
 
@@ -74,6 +78,64 @@ def test_one_beam_is_greedy(model: Any) -> None:
     assert [best.tokens for [best] in beam] == greedy
 
 
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("seed", range(6))
+def test_greedy_is_ahead_only_where_its_beginning_fell_behind(
+    seed: int, penalty: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What greedy decoding has written when a search is done has no better score than the best text that was found, or
+    is not one of the beams."""
+    kept: dict[int, list[list[int]]] = {}
+
+    class Watched(beam_module._Search):
+        def extend(self, *args: Any, **options: Any) -> Any:
+            chosen = super().extend(*args, **options)
+            kept[self.prompt[0]] = [text for text, score in zip(self.tokens, self.scores, strict=True) if score > -1e9]
+            return chosen
+
+    monkeypatch.setattr(beam_module, "_Search", Watched)
+    torch.manual_seed(seed)
+    model = decoder_subject(Attention, RoPE, tie_embeddings=False).module
+    prompts = [[token] for token in range(VOCAB_SIZE)]
+    options: Any = {"max_new_tokens": 12, "stop_ids": STOPS[:1]}
+    texts = generate(TorchDecoder(model), prompts, **options)
+    found = beam_search(TorchDecoder(model), prompts, beams=4, length_penalty=penalty, **options)
+    for prompt, text, hypotheses in zip(prompts, texts, found, strict=True):
+        going = kept[prompt[0]]
+        written = text[: len(going[0])] if going else text
+        if written in going:
+            told = [log_probs(model, [*prompt, *written[:k]])[token] for k, token in enumerate(written)]
+            assert float(sum(told)) / len(written) ** penalty <= hypotheses[0].score + 1e-9
+
+
+class Steady:
+    """Says of every next token: stop with 25%, token 1 with 70%, token 2 with 5%."""
+
+    vocab_size, max_seq_len, first_call = 3, None, 1
+
+    def prefill(self, tokens: Any, pad_mask: Any) -> Any:
+        return np.log(np.tile([0.25, 0.7, 0.05], (len(tokens), 1))), None
+
+    def step(self, tokens: Any, state: Any) -> Any:
+        return self.prefill(tokens, None)
+
+    def select(self, state: Any, rows: Any) -> Any:
+        return None
+
+
+@pytest.mark.parametrize(("penalty", "expected"), [(0.0, [0]), (1.0, [1] * 6)])
+def test_short_texts_from_behind_do_not_end_a_search(penalty: float, expected: list[int]) -> None:
+    """Stopping at once has ln 0.25 = -1.39; six times token 1 have 6 ln 0.7 = -2.14, or -0.36 each. After two steps two
+    have stopped, with less each."""
+    model: Any = Steady()
+    options: Any = {"beams": 2, "max_new_tokens": 6, "stop_ids": [0], "length_penalty": penalty}
+    [[best, _]] = beam_search(model, [[1]], **options)
+    assert best.tokens == expected
+    assert best.score == pytest.approx(
+        sum(math.log((0.25, 0.7)[token]) for token in expected) / len(expected) ** penalty
+    )
+
+
 class Counting(TorchDecoder):
     """Remembers how many rows each step read."""
 
@@ -89,7 +151,7 @@ class Counting(TorchDecoder):
 def test_a_prompt_that_is_done_is_read_no_further(model: Any) -> None:
     def rows_of(prompts: list[list[int]]) -> list[int]:
         decoder = Counting(model)
-        beam_search(decoder, prompts, beams=2, max_new_tokens=12, stop_ids=range(4))
+        beam_search(decoder, prompts, beams=2, max_new_tokens=12, stop_ids=range(4), length_penalty=0.0)
         return decoder.rows
 
     prompts = [*PROMPTS, [1], [8, 3], [6, 6, 2]]

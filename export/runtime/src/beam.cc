@@ -36,7 +36,12 @@ class Search {
     scores_[0] = 0.0;
   }
 
-  bool done() const { return static_cast<int64_t>(finished_.size()) >= options_.beams; }
+  // Whether K are finished and no beam that goes on has a better score so far than the best of them.
+  bool done() const {
+    if (static_cast<int64_t>(finished_.size()) < options_.beams) return false;
+    const double going = *std::max_element(scores_.begin(), scores_.end()) / Length(tokens_[0].size());
+    return std::any_of(finished_.begin(), finished_.end(), [&](const Hypothesis& found) { return going <= found.score; });
+  }
 
   // Goes one token on, from the logits (K, V) at `first_row`.
   void Extend(const Logits& logits, int64_t first_row, bool last) {
@@ -52,7 +57,7 @@ class Search {
       } else if (static_cast<int64_t>(rank) < options_.beams) {
         Ids tokens = tokens_[beam];
         tokens.push_back(token);
-        const double length = std::pow(static_cast<double>(tokens.size()), options_.length_penalty);
+        const double length = Length(tokens.size());
         finished_.push_back({std::move(tokens), total / length});
       }
     }
@@ -74,7 +79,7 @@ class Search {
   std::vector<Hypothesis> Found() {
     std::stable_sort(finished_.begin(), finished_.end(),
                      [](const Hypothesis& a, const Hypothesis& b) { return a.score > b.score; });
-    if (done()) finished_.resize(options_.beams);
+    finished_.resize(std::min(finished_.size(), static_cast<size_t>(options_.beams)));
     return finished_;
   }
 
@@ -84,6 +89,9 @@ class Search {
     double total;
     int64_t beam, token;
   };
+
+  // What the score of so many tokens is divided by.
+  double Length(size_t tokens) const { return std::pow(static_cast<double>(tokens), options_.length_penalty); }
 
   // As many as can matter, the best first; of equal ones the earlier beam's, then the lower token's. None has a total that
   // is not finite.

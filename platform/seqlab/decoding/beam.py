@@ -50,8 +50,14 @@ def beam_search(
     Wu et al. 2016 without its constant). With one beam it is greedy decoding.
 
     At each step the K best continuations of a prompt's K beams are kept; one that ends with a stop token, and is among
-    the K best, is finished. A prompt is done when K are finished, or at max_new_tokens. All scores are float64; of
-    equal ones the earlier beam's and the lower token's is better.
+    the K best, is finished. A prompt is done at max_new_tokens, or when K are finished and no beam that goes on has a
+    better score so far than the best of them: to stop at K alone would return short texts that came in from behind, and
+    leave the best beam unfinished. All scores are float64; of equal ones the earlier beam's and the lower token's is
+    better.
+
+    A greedy text has a better score than the best found only where its beginning fell behind K others, or, with a
+    length_penalty above 0, where what followed would have raised its average. A better score is not always a better
+    text.
 
     Args:
         beams: K, at least 1.
@@ -103,7 +109,10 @@ class _Search:
 
     @property
     def done(self) -> bool:
-        return len(self.finished) >= self.beams
+        if len(self.finished) < self.beams:
+            return False
+        going = self.scores.max() / len(self.tokens[0]) ** self.length_penalty
+        return bool(going <= max(found.score for found in self.finished))
 
     def extend(
         self, logits: NDArray[np.floating], stop_ids: Collection[int], *, last: bool
