@@ -6,8 +6,6 @@ from typing import Any
 
 import lightning as L
 
-from seqlab_data.tokenizers import Tokenizer
-
 LEAST = {
     "accumulate_grad_batches": 1,
     "check_val_every_n_epoch": 1,
@@ -41,6 +39,8 @@ def check_tokenizers(datamodule: L.LightningDataModule) -> None:
     Raises:
         ValueError: one is neither None nor a `seqlab_data.tokenizers.Tokenizer`.
     """
+    from seqlab_data.tokenizers import Tokenizer
+
     for name in ("tokenizer", "source_tokenizer"):
         found = getattr(datamodule, name, None)
         if found is not None and not isinstance(found, Tokenizer):
