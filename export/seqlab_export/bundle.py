@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Sequence
 from copy import deepcopy
@@ -16,14 +17,18 @@ from seqlab.models import DecoderLM
 from seqlab_data.tokenizers import Tokenizer
 from seqlab_export.forms import DECODERS, ENCODERS, longest_input
 from seqlab_export.golden import write_golden
-from seqlab_export.graphs import OPSET, export_graphs
+from seqlab_export.graphs import export_graphs
 from seqlab_export.manifest import Manifest, Provenance, hash_files
 from seqlab_export.precision import Precision, check_precision, in_dtype
 from seqlab_export.report import Report
 from seqlab_export.sessions import Provider, check_provider
 from seqlab_export.taps import Tap, check_taps
 from seqlab_export.target import Target, capacity_of
+from seqlab_export.texts import as_bytes
+from seqlab_export.texts import describe as describe_texts
 from seqlab_export.verify import verify_bundle
+from seqlab_export.weights import check_tables, precision_of
+from seqlab_export.weights import describe as describe_weights
 
 MIN_ONNXRUNTIME = "1.30"
 
@@ -102,31 +107,39 @@ def export_bundle(
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
         folder = Path(name) / "bundle"
         folder.mkdir()
-        graphs, state, in_place = export_graphs(stored, folder, precision, target=target, capacity=capacity, taps=taps)
-        write_golden(model, folder / "golden.npz", precision, capacity)
+        exported = export_graphs(stored, folder, precision, target=target, capacity=capacity, taps=taps)
+        check_tables(stored, precision, exported.stored)
+        graphs = exported.graphs
         tokenizers = _distinct(tokenizer, source_tokenizer)
         for place, some in tokenizers.items():
             some.save(folder / place)
         decodes = isinstance(model, DECODERS)
+        stated: dict[str, Any] = {
+            "target": target,
+            "vocab_size": model.vocab_size if decodes else None,
+            "max_seq_len": model.max_seq_len if decodes else None,
+            "max_source_len": longest_input(model) if "encoder" in graphs else None,
+            "seq_len": seq_len,
+            "first_call": model.first_call if decodes else 1,
+            "labels": tuple(labels),
+        }
+        of_model = json.dumps({"precision": precision_of(exported.kinds, precision), **stated})
+        more = {"model": as_bytes(of_model), **describe_weights(exported.stored)}
+        for place, some in tokenizers.items():
+            more |= describe_texts(place, some)
+        write_golden(model, folder / "golden.npz", precision, capacity, tokenizer, more)
         Manifest(
-            opset=OPSET,
+            **stated,
             min_onnxruntime=MIN_ONNXRUNTIME,
-            target=target,
             precision=precision,
-            vocab_size=model.vocab_size if decodes else None,
-            max_seq_len=model.max_seq_len if decodes else None,
-            max_source_len=longest_input(model) if "encoder" in graphs else None,
-            seq_len=seq_len,
-            first_call=model.first_call if decodes else 1,
             encoder=graphs.get("encoder"),
             model=graphs.get("model"),
             step=graphs.get("step"),
             taps=graphs.get("taps"),
-            state=state,
-            in_place=in_place,
+            state=exported.state,
+            in_place=exported.in_place,
             tokenizer="tokenizer" if "tokenizer" in tokenizers else None,
             source_tokenizer="source_tokenizer" if "source_tokenizer" in tokenizers else None,
-            labels=tuple(labels),
             golden="golden.npz",
             files=hash_files(folder),
             provenance=Provenance(

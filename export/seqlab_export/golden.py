@@ -20,8 +20,10 @@ from torch import Tensor
 
 from seqlab.attention.cache import with_capacity
 from seqlab.decoding import Sampling, generate
+from seqlab.decoding.text import prompt_tokens
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.mixer import State
+from seqlab_data.tokenizers import Tokenizer
 from seqlab_export.compare import (
     ROWS,
     Arrays,
@@ -42,6 +44,7 @@ from seqlab_export.greedy import trace
 from seqlab_export.manifest import GraphInfo, TensorInfo
 from seqlab_export.precision import Precision, in_dtype
 from seqlab_export.rounding import DRAWS, TermByTerm
+from seqlab_export.texts import as_bytes
 
 PROMPT_LENGTHS = (1, 4)
 NEW_TOKENS = 12
@@ -58,7 +61,14 @@ _SAME = 1e-9
 Mode = AbstractContextManager[Any]
 
 
-def write_golden(model: Any, path: Path, precision: Precision = "fp32", capacity: int | None = None) -> None:
+def write_golden(
+    model: Any,
+    path: Path,
+    precision: Precision = "fp32",
+    capacity: int | None = None,
+    tokenizer: Tokenizer | None = None,
+    more: Arrays | None = None,
+) -> None:
     """Writes, as .npz, of a decoder:
 
     - `CASE/tokens` (R, T), for each of `compare.cases` and `compare.long_cases`;
@@ -66,6 +76,7 @@ def write_golden(model: Any, path: Path, precision: Precision = "fp32", capacity
     - `CASE/torch/GROUP`, the relative RMS error of this model in PyTorch, in this precision, for each of
       `compare.groups`: the largest of that of all tokens at once, of one by one, and of all at once with sums term by
       term (`rounding.TermByTerm`), which tells how far rounding alone leads on any machine;
+    - with a tokenizer `greedy/prompt_text` and `greedy/text`, the first prompt and what is written after it, as UTF-8;
     - `greedy/prompt_ROW` and `greedy/tokens` (R, N), greedy text of the float64 model, and of the `LIKELIEST` tokens at
       each place the ids, `greedy/likeliest`, and `greedy/logits`;
     - where it reads a source, `CASE/source` and `greedy/source`, the name of the encoder's case whose inputs it reads;
@@ -78,16 +89,19 @@ def write_golden(model: Any, path: Path, precision: Precision = "fp32", capacity
     Args:
         model: in evaluation mode, on the CPU, in fp32.
         capacity: of its caches; None = they grow.
+        tokenizer: of what it writes.
+        more: other arrays that the file is to hold.
 
     Raises:
         ValueError: the model's `step` does not compute what its `forward` does.
     """
     golden = _Golden(model, precision, capacity)
+    golden.arrays |= more or {}
     if golden.masks:
         golden.add_encoder()
     if "model" in golden.forms:
         golden.add_decoder()
-        golden.add_greedy()
+        golden.add_greedy(tokenizer)
     golden.add_whole()
     np.savez(path, allow_pickle=False, **{name: _narrowed(array) for name, array in golden.arrays.items()})
 
@@ -151,13 +165,17 @@ class _Golden:
             self.arrays[f"{case}/source"] = np.array(source)
         return tokens, [self._start(model, source, len(tokens)) for model in (references, forms)]
 
-    def add_greedy(self) -> None:
+    def add_greedy(self, tokenizer: Tokenizer | None) -> None:
         model = self.references["model"].model
         longest = model.max_seq_len or 2**30
         prompts = [
             self.generator.integers(model.vocab_size, size=min(length, longest), dtype=np.int64)
             for length in PROMPT_LENGTHS
         ]
+        if tokenizer is not None:
+            text = tokenizer.decode(self.generator.integers(tokenizer.vocab_size, size=64).tolist())[:3]
+            prompts[0] = np.array(prompt_tokens(tokenizer, text)[:longest], dtype=np.int64)
+            self.arrays["greedy/prompt_text"] = as_bytes(text)
         self.arrays |= {f"greedy/prompt_{row}": prompt for row, prompt in enumerate(prompts)}
         source = next(iter(self.masks), None)
         if source is not None:
@@ -165,6 +183,8 @@ class _Golden:
         num_tokens = min(NEW_TOKENS, longest - max(map(len, prompts)) + 1)
         decoder = TorchDecoder(model, self._start(model, source, len(prompts)))
         greedy = trace(decoder, [prompt.tolist() for prompt in prompts], num_tokens)
+        if tokenizer is not None:
+            self.arrays["greedy/text"] = as_bytes(tokenizer.decode(greedy.tokens[0].tolist()))
         likeliest = np.argsort(-greedy.logits, axis=-1, kind="stable")[..., :LIKELIEST]
         self.arrays |= {
             "greedy/tokens": greedy.tokens,
@@ -240,8 +260,10 @@ class _Golden:
 
 def _narrowed(array: NDArray[np.generic]) -> NDArray[np.generic]:
     """Of half the bytes, which loses 3e-8 of a number: far less than any budget."""
-    narrow = {"float64": np.float32, "int64": np.int32}
-    return array.astype(narrow[array.dtype.name]) if array.ndim and array.dtype.name in narrow else array
+    if array.ndim and array.dtype == np.float64:
+        return array.astype(np.float32)
+    fits = array.ndim and array.dtype == np.int64 and not np.any(np.abs(array) >= 2**31)
+    return array.astype(np.int32) if fits else array
 
 
 def _check_step(stepped: Arrays, expected: Arrays, case: str) -> None:

@@ -6,15 +6,21 @@ import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass, fields
+from math import prod
 from pathlib import Path, PurePosixPath
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 FILE_NAME = "manifest.json"
 SEAL_NAME = "manifest.sha256"
 FORMAT = "seqlab-bundle"
-VERSION = 5
+VERSION = 6
 DTYPES = ("bool", "int64", "float16", "float32")
+DIMS = ("B", "T", "S", "S+T", "S+1", "M", "C", "N")
+MOST = 2**40
+"""Of any number: more is nothing that a machine could hold."""
+MOST_STATE_BYTES = 2**32
+"""Of the state of one text."""
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "int4")
 TARGETS = ("portable", "ort", "cuda-graph")
 
@@ -41,6 +47,8 @@ class TensorInfo:
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise BundleError(f"{self.name} has dtype {self.dtype!r}, accepted are {', '.join(DTYPES)}")
+        if any(dim not in DIMS if isinstance(dim, str) else dim < 0 for dim in self.dims):
+            raise BundleError(f"{self.name} has dims {self.dims}, accepted are numbers from 0 and {', '.join(DIMS)}")
 
     def shape(self, max_seq_len: int | None) -> list[str | int | None]:
         """The dimensions as the graph declares them."""
@@ -58,6 +66,13 @@ class StateInfo(TensorInfo):
     """
 
     initial: float | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if "T" in self.dims or self.dims[:1] not in (("B",), ("N",)):
+            raise BundleError(
+                f"state entry {self.name} has dims {self.dims}, which must begin with B or N and hold no T"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +118,6 @@ class Manifest:
         files: the sha256 of every file but this one and its seal, by its path in the bundle.
     """
 
-    opset: int
     min_onnxruntime: str
     target: str
     precision: str
@@ -131,27 +145,52 @@ class Manifest:
         for name, accepted in (("precision", PRECISIONS), ("target", TARGETS)):
             if getattr(self, name) not in accepted:
                 raise BundleError(f"{name} is {getattr(self, name)!r}, accepted are {', '.join(accepted)}")
-        for name in ("opset", "vocab_size", "max_seq_len", "max_source_len", "seq_len", "first_call"):
+        for name in ("vocab_size", "max_seq_len", "max_source_len", "seq_len", "first_call"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise BundleError(f"{name} must be at least 1, got {value}")
-        if not re.match(r"\d+\.\d+", self.min_onnxruntime):
+        if not re.fullmatch(r"[0-9]{1,5}\.[0-9]{1,5}[0-9.]*", self.min_onnxruntime):
             raise BundleError(f"{self.min_onnxruntime!r} is not a version of onnxruntime")
-        if self.max_seq_len is None and any("C" in entry.dims for entry in self.state):
-            raise BundleError("a state has the dimension C, but there is no max_seq_len")
         for name in (*self.files, *filter(None, (self.tokenizer, self.source_tokenizer))):
             path = PurePosixPath(name)
-            if not path.parts or path.is_absolute() or ".." in path.parts or "\\" in name:
+            if not path.parts or path.is_absolute() or ".." in path.parts or "\\" in name or "\0" in name:
                 raise BundleError(f"{name!r} is not a path inside the bundle")
         for name, digest in self.files.items():
             if not re.fullmatch("[0-9a-f]{64}", digest):
                 raise BundleError(f"the sha256 of {name} is {digest!r}")
-        for graph in filter(None, (self.model, self.step)):
-            if [output.dims[-1] for output in graph.outputs if output.name == "logits"] != [self.vocab_size]:
-                raise BundleError(f"{graph.file} gives no logits of vocab_size {self.vocab_size}")
-        for name in (*(graph.file for graph in filter(None, (*self.graphs, self.taps))), self.golden):
+        needed = [self.golden, *(graph.file for graph in filter(None, (*self.graphs, self.taps)))]
+        needed += [f"{place}/tokenizer.json" for place in (self.tokenizer, self.source_tokenizer) if place is not None]
+        for name in needed:
             if name not in self.files:
                 raise BundleError(f"it gives no sha256 of {name}")
+        if self.encoder is not None and (len(self.encoder.inputs) != 2 or not self.encoder.outputs):
+            raise BundleError(f"{self.encoder.file} must take an input and its mask, and give something")
+        self._check_decoder()
+
+    def _check_decoder(self) -> None:
+        for graph in filter(None, (self.model, self.step)):
+            logits = [output for output in graph.outputs if output.name == "logits"]
+            kinds = [(output.dtype[:5], len(output.dims), output.dims[-1:]) for output in logits]
+            if kinds != [("float", 3, (self.vocab_size,))]:
+                raise BundleError(f"{graph.file} gives no logits of vocab_size {self.vocab_size}")
+            if not {"tokens", "pad_mask"} <= {given.name for given in graph.inputs}:
+                raise BundleError(f"{graph.file} takes no tokens, or no pad_mask")
+        given = {output.name for output in self.encoder.outputs} if self.encoder is not None else set()
+        for entry in self.state if self.model else ():
+            if self.max_seq_len is None and "C" in entry.dims:
+                raise BundleError(f"state entry {entry.name} has the dimension C, but there is no max_seq_len")
+            if self.encoder is None and entry.initial is None:
+                raise BundleError(f"state entry {entry.name} starts as nothing says")
+            if self.encoder is not None and f"state_{entry.name}" not in given:
+                raise BundleError(f"{self.encoder.file} gives no state_{entry.name}")
+        if (most := self.state_bytes()) > MOST_STATE_BYTES:
+            raise BundleError(f"its state takes {most} bytes a text, at most {MOST_STATE_BYTES} are accepted")
+
+    def state_bytes(self) -> int:
+        """Of the decoder's first state of one text, but for what was read of a source."""
+        sizes = {"B": 1, "N": 1, "C": self.max_seq_len or 0}
+        shapes = [[sizes.get(dim, 0) if isinstance(dim, str) else dim for dim in entry.dims] for entry in self.state]
+        return sum(8 * prod(shape) for shape in shapes)
 
     @property
     def graphs(self) -> tuple[GraphInfo, ...]:
@@ -180,13 +219,14 @@ def load_manifest(folder: Path) -> Manifest:
     if not path.is_file():
         raise BundleError(f"{folder} is not a bundle: it has no {FILE_NAME}")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
+        json.dumps(content, ensure_ascii=False, allow_nan=False).encode()  # No surrogates, no infinity.
+    except (ValueError, RecursionError) as error:
         raise BundleError(f"{path} is not JSON: {error}") from error
     if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
         raise BundleError(f'{path} is not a bundle\'s manifest: it lacks "format": "{FORMAT}"')
     version = content.pop("version", None)
-    if version != VERSION:
+    if type(version) is not int or version != VERSION:
         raise BundleError(f"{path} has version {version!r}, this program reads version {VERSION}")
     try:
         manifest: Manifest = _read(Manifest, content, "the manifest")
@@ -202,7 +242,8 @@ def hash_files(folder: Path) -> dict[str, str]:
 
 
 def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
-    """What is wrong with each file that is not as the manifest, or its seal, says; empty = all is well."""
+    """What is wrong with each file that is not as the manifest, or its seal, says, or is not listed; empty = all is
+    well."""
     seal = folder / SEAL_NAME
     if not seal.is_file():
         return {SEAL_NAME: "it is missing"}
@@ -217,7 +258,15 @@ def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
             damage[name] = "it is a link out of the bundle"
         elif _sha256(path) != digest:
             damage[name] = "its sha256 is not the manifest's"
+    for path in folder.rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        if (path.is_symlink() or not path.is_dir()) and name not in (*manifest.files, FILE_NAME, SEAL_NAME):
+            damage[name] = "the manifest does not list it"
     return damage
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number of JSON")
 
 
 def _sha256(path: Path) -> str:
@@ -249,4 +298,6 @@ def _read(kind: Any, content: Any, place: str) -> Any:
         return float(content)
     if type(content) not in (arguments or (kind,)):
         raise BundleError(f"{place} must be {getattr(kind, '__name__', kind)}, got {content!r}")
+    if type(content) is int and abs(content) > MOST:
+        raise BundleError(f"{place} must be at most 2^40, got {content}")
     return content

@@ -26,6 +26,7 @@ from seqlab_export.compare import (
     select,
     select_calls,
 )
+from seqlab_export.golden_file import array_of
 from seqlab_export.greedy import GreedyTrace, compare, trace
 from seqlab_export.manifest import BundleError, GraphInfo, Manifest
 from seqlab_export.report import Check
@@ -187,17 +188,7 @@ class Proof:
         return self.runtime.begin(self._array(f"{source}/inputs", *mask.shape)[rows], mask[rows])
 
     def _array(self, name: str, *shape: int | None) -> NDArray[Any]:
-        """An array of the golden file, whose shape begins with this one; None = any but 0."""
-        if name not in self.golden:
-            raise BundleError(f"the golden file does not have {name}")
-        array = self.golden[name]
-        fits = [
-            size > 0 if wanted is None else size == wanted for size, wanted in zip(array.shape, shape, strict=False)
-        ]
-        if not all(fits) or len(fits) < len(shape):
-            dims = ", ".join("any" if wanted is None else str(wanted) for wanted in shape)
-            raise BundleError(f"{name} of the golden file has shape {array.shape}, which should begin with ({dims})")
-        return array
+        return array_of(self.golden, name, *shape)
 
     def _compare(self, kind: str, subject: str, actual: Arrays, case: str, group: str, names: list[str]) -> Check:
         """The names are those of one of `compare.groups`."""

@@ -9,10 +9,13 @@ for every 32 of an output channel (`MatMulNBits`).
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnxruntime.quantization import QuantType, quantize_dynamic  # type: ignore[import-untyped]
 from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer  # type: ignore[import-untyped]
 from onnxscript import ir
@@ -27,8 +30,40 @@ def quantize(graph: ir.Model, precision: Quantized) -> ir.Model:
     """A graph whose linear layers read quantised weights. It has no Gemm, see `split_gemms`."""
     model = ir.to_proto(graph)
     del model.graph.value_info[:]
+    before = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     quantized = _int8(model) if precision == "int8" else _int4(model)
+    after = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in quantized.graph.initializer}
+    for name in sorted(before.keys() - after.keys()):
+        _check_channels(name, before[name], after)
     return ir.from_proto(quantized)
+
+
+def _check_channels(name: str, weight: NDArray[np.float32], tensors: Mapping[str, NDArray[Any]]) -> None:
+    """That each output has its own scale and each weight (..., D, O) is the nearest level.
+
+    Raises:
+        ValueError: one is not.
+    """
+    if f"{name}_quantized" in tensors:
+        scale, levels = tensors[f"{name}_scale"][..., None, :], tensors[f"{name}_quantized"].astype(np.float32)
+        weight = weight.swapaxes(-1, -2) if weight.ndim == 3 else weight  # of an LSTM
+        wanted = np.abs(weight).max(axis=-2, keepdims=True) / 64
+    elif f"{name}_Q4" in tensors:
+        packed, scale = tensors[f"{name}_Q4"], tensors[f"{name}_scales"]
+        levels = np.stack([packed & 15, packed >> 4], axis=-1).astype(np.float32).reshape(*packed.shape[:2], -1) - 8
+        levels.reshape(len(levels), -1)[:, len(weight) :] = 0  # What fills the last block.
+        rows = np.pad(weight.T, ((0, 0), (0, -len(weight) % BLOCK)))
+        weight = rows.reshape(levels.shape)
+        scale = scale.reshape(*levels.shape[:2], 1)
+        wanted = np.abs(weight).max(axis=-1, keepdims=True) / 8
+    else:
+        return
+    used = np.broadcast_to(wanted, weight.shape) > 0
+    close = np.abs(np.abs(scale) - wanted) <= 1e-5 * wanted
+    # The level 8 is missing in int4.
+    near = np.abs(levels * scale - weight) <= wanted * np.where(levels == 7, 1.0001, 0.5001)
+    if not (np.broadcast_to(close, weight.shape) & near)[used].all():
+        raise ValueError(f"onnxruntime's quantising of {name} gave other scales or weights than those of each output")
 
 
 def split_gemms(model: ir.Model) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sys
 from typing import NoReturn
@@ -104,14 +105,14 @@ def _parser() -> argparse.ArgumentParser:
     verb.add_argument("runs", nargs="*", metavar="RUN", help="default: every run of the experiment")
     verb.add_argument("--experiment", metavar="NAME", help="only its runs")
     verb.add_argument("--metric", default="val/loss", metavar="M", help="default: val/loss")
-    verb.add_argument("--tokens", type=float, metavar="N", help="add the days to train on N tokens")
-    verb.add_argument("--price", type=float, metavar="P", help="add the cost at P an hour")
+    verb.add_argument("--tokens", type=_decimal, metavar="N", help="add the days to train on N tokens")
+    verb.add_argument("--price", type=_decimal, metavar="P", help="add the cost at P an hour")
     verb.add_argument("--out", metavar="FILE.html", help="write a report with curves and quality against cost")
     verb.add_argument("-q", "--quiet", action="store_true", help="print run ids only, the best first")
     verb.set_defaults(run=verbs.compare)
 
     verb = add("ui", "open MLflow on the store, on this machine only")
-    verb.add_argument("--port", type=int, default=5000, metavar="N", help="default: 5000")
+    verb.add_argument("--port", type=_whole, default=5000, metavar="N", help="default: 5000")
     verb.set_defaults(run=verbs.ui)
 
     verb = add("resume", "continue a run where its last checkpoint is")
@@ -186,12 +187,16 @@ def _parser() -> argparse.ArgumentParser:
     verb = add("generate", "continue a prompt with a run or a bundle")
     verb.add_argument("target", metavar="RUN|BUNDLE", help=f"{RUN}, or a bundle's folder")
     verb.add_argument("--prompt", default="", metavar="TEXT", help="or ids, where there is no tokenizer")
-    verb.add_argument("--max-new-tokens", type=int, default=200, metavar="N", help="default: 200")
-    verb.add_argument("--temperature", type=float, default=1.0, metavar="X", help="0 is greedy; default: 1")
-    verb.add_argument("--top-k", type=int, metavar="K", help="choose among the K likeliest")
-    verb.add_argument("--top-p", type=float, default=1.0, metavar="P", help="choose among the likeliest that make up P")
-    verb.add_argument("--min-p", type=float, default=0.0, metavar="P", help="choose among those P times the likeliest")
-    verb.add_argument("--seed", type=int, default=0, metavar="N", help="of the draws; default: 0")
+    verb.add_argument("--max-new-tokens", type=_whole, default=200, metavar="N", help="default: 200")
+    verb.add_argument("--temperature", type=_decimal, default=1.0, metavar="X", help="0 is greedy; default: 1")
+    verb.add_argument("--top-k", type=_whole, metavar="K", help="choose among the K likeliest")
+    verb.add_argument(
+        "--top-p", type=_decimal, default=1.0, metavar="P", help="choose among the likeliest that make up P"
+    )
+    verb.add_argument(
+        "--min-p", type=_decimal, default=0.0, metavar="P", help="choose among those P times the likeliest"
+    )
+    verb.add_argument("--seed", type=_whole, default=0, metavar="N", help="of the draws; default: 0")
     _add_repetition(verb)
     _add_provider(verb)
     _add_trust(verb)
@@ -199,9 +204,9 @@ def _parser() -> argparse.ArgumentParser:
 
     verb = add("translate", "write the target of each line of standard input")
     verb.add_argument("target", metavar="RUN|BUNDLE", help=f"{RUN}, or a bundle's folder")
-    verb.add_argument("--beams", type=int, default=1, metavar="K", help="1 is greedy; default: 1")
-    verb.add_argument("--length-penalty", type=float, default=1.0, metavar="X", help="0 prefers short; default: 1")
-    verb.add_argument("--n-best", type=int, metavar="N", help="print the N best of each line, after its number")
+    verb.add_argument("--beams", type=_whole, default=1, metavar="K", help="1 is greedy; default: 1")
+    verb.add_argument("--length-penalty", type=_decimal, default=1.0, metavar="X", help="0 prefers short; default: 1")
+    verb.add_argument("--n-best", type=_whole, metavar="N", help="print the N best of each line, after its number")
     verb.add_argument("--prefix", default="", metavar="TEXT", help="each target begins with it")
     _add_repetition(verb)
     _add_provider(verb)
@@ -216,9 +221,22 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _whole(text: str) -> int:
+    """In digits, as `seqlab-run` takes them; Python would take 1_000, and digits of any script."""
+    if not re.fullmatch("-?[0-9]+", text):
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
+    return int(text)
+
+
+def _decimal(text: str) -> float:
+    if not re.fullmatch(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?", text):
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}")
+    return float(text)
+
+
 def _add_repetition(verb: argparse.ArgumentParser) -> None:
-    verb.add_argument("--repetition-penalty", type=float, default=1.0, metavar="X", help="above 1 avoids repetition")
-    verb.add_argument("--no-repeat-ngram", type=int, metavar="N", help="write no sequence of N tokens twice")
+    verb.add_argument("--repetition-penalty", type=_decimal, default=1.0, metavar="X", help="above 1 avoids repetition")
+    verb.add_argument("--no-repeat-ngram", type=_whole, metavar="N", help="write no sequence of N tokens twice")
 
 
 def _add_provider(verb: argparse.ArgumentParser) -> None:

@@ -43,7 +43,7 @@ def test_its_seal_is_what_sha256sum_reads(shared: Shared) -> None:
 
 def test_what_it_says(shared: Shared, content: dict[str, Any]) -> None:
     model, folder, _ = shared("attention")
-    assert (content["format"], content["version"], content["opset"]) == (FORMAT, 5, 23)
+    assert (content["format"], content["version"], content["seq_len"]) == (FORMAT, 6, 32)
     assert (content["precision"], content["vocab_size"], content["max_seq_len"]) == ("fp32", model.vocab_size, None)
     assert content["provenance"]["run_id"] == "a run" and content["provenance"]["commit"] == "a commit"
     assert content["model"]["inputs"][0] == {"name": "tokens", "dtype": "int64", "dims": ["B", "T"]}
@@ -93,7 +93,7 @@ def change(content: dict[str, Any], path: str, value: Any) -> None:
     ("path", "value", "message"),
     [
         ("format", "other", f'it lacks "format": "{FORMAT}"'),
-        ("version", 1, "has version 1, this program reads version 5"),
+        ("version", 1, "has version 1, this program reads version 6"),
         ("vocab_size", "11", "the manifest.vocab_size must be int, got '11'"),
         ("vocab_size", True, "the manifest.vocab_size must be int, got True"),
         ("vocab_size", 12, "model.onnx gives no logits of vocab_size 12"),

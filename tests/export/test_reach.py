@@ -88,7 +88,7 @@ def test_long_texts_reach_the_models_limit_or_1024_positions() -> None:
             assert [piece.start for piece in pieces[1:]] == [piece.stop for piece in pieces[:-1]]
             assert pieces[0].start == 0 and pieces[-1].stop == longest and len(pieces) <= 25
             assert pad_mask[:, pieces[0]].sum(axis=1).min() >= min(first_call, pad_mask.sum(axis=1).min())
-            assert first_call > 7 or sum(piece.stop - piece.start == 1 for piece in pieces) >= 12
+            assert first_call > 7 or sum(piece.stop - piece.start == 1 for piece in pieces) >= 8
 
 
 @pytest.mark.parametrize("vocab_size", [11, 1000, 2500])

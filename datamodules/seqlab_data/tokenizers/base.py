@@ -184,6 +184,11 @@ def _restore(content: dict[str, Any], assets: dict[str, bytes]) -> Tokenizer:
         raise ValueError(
             f"this {name} has {tokenizer.vocab_size} tokens, its description says {content.get('vocab_size')}"
         )
+    for special in ("pad_id", "bos_id", "eos_id"):
+        if (stated := content.get(special, getattr(tokenizer, special))) != getattr(tokenizer, special):
+            raise ValueError(
+                f"the {special} of this {name} is {getattr(tokenizer, special)}, its description says {stated}"
+            )
     return tokenizer
 
 

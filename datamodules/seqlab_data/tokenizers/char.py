@@ -35,7 +35,10 @@ class CharTokenizer(Tokenizer):
 
     @classmethod
     def _restore(cls, settings: dict[str, Any], assets: dict[str, bytes]) -> Self:
-        return cls(settings["alphabet"])
+        tokenizer = cls(settings["alphabet"])
+        if tokenizer.alphabet != settings["alphabet"]:
+            raise ValueError("the alphabet of this CharTokenizer is not in order")
+        return tokenizer
 
 
 def _code_points(text: str) -> NDArray[np.uint32]:

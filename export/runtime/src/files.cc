@@ -72,6 +72,30 @@ std::string Sha256OfFile(const fs::path& path) {
   return hash.Digits();
 }
 
+std::string Sha256OfPart(const fs::path& path, int64_t offset, int64_t length) {
+  std::ifstream file = Opened(path);
+  file.seekg(offset);
+  Sha256 hash;
+  std::vector<char> buffer(1 << 20);
+  while (length > 0 && file) {
+    file.read(buffer.data(), std::min(length, static_cast<int64_t>(buffer.size())));
+    hash.Add(buffer.data(), static_cast<size_t>(file.gcount()));
+    length -= file.gcount();
+  }
+  return hash.Digits();
+}
+
+std::vector<std::string> FilesIn(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::recursive_directory_iterator next(folder, error), end; !error && next != end; next.increment(error)) {
+    const bool plain = next->is_symlink() || !next->is_directory();
+    if (plain) names.push_back(next->path().lexically_relative(folder).generic_string());
+  }
+  if (error) Refuse(folder.string(), " cannot be read: ", error.message());
+  return names;
+}
+
 bool IsInside(const std::string& name) {
   const fs::path path(name);
   const bool climbs = std::any_of(path.begin(), path.end(), [](const fs::path& part) { return part == ".."; });

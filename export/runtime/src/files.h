@@ -2,10 +2,12 @@
 #ifndef SEQLAB_FILES_H_
 #define SEQLAB_FILES_H_
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace seqlab {
 
@@ -15,9 +17,14 @@ std::string ReadFile(const std::filesystem::path& path);
 // In lower-case hexadecimal digits.
 std::string Sha256OfText(std::string_view text);
 std::string Sha256OfFile(const std::filesystem::path& path);
+// Of so many bytes from an offset on, or of fewer where it ends.
+std::string Sha256OfPart(const std::filesystem::path& path, int64_t offset, int64_t length);
 
 // Whether a name is a relative path that leads no higher.
 bool IsInside(const std::string& name);
+
+// The paths of all files and links in a folder and the folders in it.
+std::vector<std::string> FilesIn(const std::filesystem::path& folder);
 
 // What is wrong with a file of a bundle that should have this sha256; empty = nothing is.
 std::string Damage(const std::filesystem::path& folder, const std::string& name, const std::string& sha256);

@@ -19,6 +19,8 @@ class GoldenFile {
  public:
   explicit GoldenFile(const std::filesystem::path& path) : arrays_(LoadNpz(path)) {}
 
+  bool Has(const std::string& name) const { return arrays_.count(name) > 0; }
+
   // An array whose dimensions begin with these. Throws Refusal where there is none.
   const NpyArray& At(const std::string& name, const std::vector<int64_t>& dims = {}) const;
 

@@ -25,6 +25,8 @@ void Field::Refused(const std::string& expected) const {
 
 bool Field::IsNull() const { return value_.is_null(); }
 
+bool Field::Is(const Field& other) const { return value_ == other.value_; }
+
 bool Field::IsString() const { return value_.is_string(); }
 
 bool Field::Says(const std::string& name, const std::string& value) const {
@@ -105,6 +107,7 @@ std::optional<double> Field::NumberOrNull() const {
 }
 
 Document::Document(const std::string& text, const std::string& name) {
+  if (text.rfind("\xEF\xBB\xBF", 0) == 0) Refuse(name, " is not JSON, at byte 1: it begins with a byte order mark");
   try {
     content_ = std::make_unique<const json>(json::parse(text));
   } catch (const json::parse_error& error) {

@@ -22,6 +22,8 @@ class Field {
   const std::string& place() const { return place_; }
   bool IsNull() const;
   bool IsString() const;
+  // Whether it is the same value as another.
+  bool Is(const Field& other) const;
   // Whether it is an object with this string in this field.
   bool Says(const std::string& name, const std::string& value) const;
 

@@ -14,7 +14,9 @@ namespace {
 constexpr const char* kFileName = "manifest.json";
 constexpr const char* kSealName = "manifest.sha256";
 constexpr const char* kFormat = "seqlab-bundle";
-constexpr int64_t kVersion = 5;
+constexpr int64_t kVersion = 6;
+// Of the state of one text, at 8 bytes a number.
+constexpr double kMostStateBytes = 4294967296.0;
 constexpr std::array<const char*, 4> kDTypes = {"bool", "int64", "float16", "float32"};
 constexpr std::array<const char*, 8> kDims = {"B", "T", "S", "S+T", "S+1", "M", "C", "N"};
 constexpr std::array<const char*, 5> kPrecisions = {"fp32", "fp16", "bf16", "int8", "int4"};
@@ -73,6 +75,23 @@ bool Has(const std::vector<TensorInfo>& tensors, const std::string& name) {
   return std::any_of(tensors.begin(), tensors.end(), [&](const TensorInfo& tensor) { return tensor.name == name; });
 }
 
+// Of the decoder's first state of one text, but for what was read of a source.
+double StateBytes(const Manifest& manifest) {
+  const std::map<std::string, double> sizes = {
+      {"B", 1.0}, {"N", 1.0}, {"C", static_cast<double>(manifest.max_seq_len.value_or(0))}};
+  double bytes = 0.0;
+  for (const StateInfo& entry : manifest.state) {
+    double size = 8.0;
+    for (const Dim& dim : entry.dims) {
+      const auto* number = std::get_if<int64_t>(&dim);
+      const auto found = number == nullptr ? sizes.find(std::get<std::string>(dim)) : sizes.end();
+      size *= number != nullptr ? static_cast<double>(*number) : found != sizes.end() ? found->second : 0.0;
+    }
+    bytes += size;
+  }
+  return bytes;
+}
+
 void CheckDecoder(const Manifest& manifest) {
   for (const GraphInfo* graph : {&*manifest.model, &*manifest.step}) {
     for (const TensorInfo& output : graph->outputs) {
@@ -95,6 +114,9 @@ void CheckDecoder(const Manifest& manifest) {
       Refuse(manifest.encoder->file, " gives no state_", entry.name);
     }
   }
+  if (const double bytes = StateBytes(manifest); bytes > kMostStateBytes) {
+    Refuse("its state takes ", bytes, " bytes a text, at most 4294967296 are accepted");
+  }
 }
 
 void CheckWhole(const Manifest& manifest) {
@@ -110,12 +132,16 @@ void CheckWhole(const Manifest& manifest) {
   }
   std::vector<std::string> needed = {manifest.golden};
   for (const GraphInfo* graph : manifest.Graphs()) needed.push_back(graph->file);
+  if (manifest.taps) needed.push_back(manifest.taps->file);
   for (const auto& folder : {manifest.tokenizer, manifest.source_tokenizer}) {
     if (folder && !IsInside(*folder)) Refuse("\"", *folder, "\" is not a path inside the bundle");
     if (folder) needed.push_back(*folder + "/tokenizer.json");
   }
   for (const std::string& name : needed) {
     if (manifest.files.count(name) == 0) Refuse("it gives no sha256 of ", name);
+  }
+  if (manifest.min_onnxruntime.find_first_not_of("0123456789.") != std::string::npos) {
+    Refuse("\"", manifest.min_onnxruntime.substr(0, 60), "\" is not a version of onnxruntime");
   }
   ParseVersion(manifest.min_onnxruntime);
   if (manifest.encoder && (manifest.encoder->inputs.size() != 2 || manifest.encoder->outputs.empty())) {
@@ -146,7 +172,7 @@ Manifest ParseManifest(const std::string& text) {
   if (const Field version = root["version"]; version.Int(0) != kVersion) {
     Refuse("it has version ", version.Int(0), ", this program reads version ", kVersion);
   }
-  root.MustHaveExactly({"format", "version", "opset", "min_onnxruntime", "target", "precision", "vocab_size",
+  root.MustHaveExactly({"format", "version", "min_onnxruntime", "target", "precision", "vocab_size",
                         "max_seq_len", "max_source_len", "seq_len", "first_call", "encoder", "model", "step", "taps",
                         "state", "in_place", "tokenizer", "source_tokenizer", "labels", "golden", "files",
                         "provenance"});
@@ -154,7 +180,6 @@ Manifest ParseManifest(const std::string& text) {
   provenance.MustHaveExactly({"run_id", "commit", "seqlab", "torch", "onnxruntime"});
   for (const auto& member : provenance.Members()) member.second.String();
   Manifest manifest;
-  manifest.opset = root["opset"].Int(1);
   manifest.min_onnxruntime = root["min_onnxruntime"].String();
   OneOf(root["target"], kTargets);
   manifest.precision = OneOf(root["precision"], kPrecisions);
@@ -168,7 +193,7 @@ Manifest ParseManifest(const std::string& text) {
   manifest.step = ReadGraph(root["step"]);
   manifest.state = ReadState(root["state"]);
   manifest.in_place = root["in_place"].Strings();
-  if (!root["taps"].IsNull()) root["taps"].MustHaveExactly({"file", "inputs", "outputs"});
+  manifest.taps = ReadGraph(root["taps"]);
   manifest.tokenizer = root["tokenizer"].StringOrNull();
   manifest.source_tokenizer = root["source_tokenizer"].StringOrNull();
   manifest.labels = root["labels"].Strings();
@@ -178,6 +203,18 @@ Manifest ParseManifest(const std::string& text) {
   manifest.commit = provenance["commit"].String();
   CheckWhole(manifest);
   return manifest;
+}
+
+std::map<std::string, bool> StatedAlike(const std::filesystem::path& folder, const std::string& statement) {
+  const std::string place = "what the golden file states";
+  const Document document(ReadFile(folder / kFileName), kFileName), stated(statement, place);
+  const auto manifest = document.Root("the manifest").Members();
+  std::map<std::string, bool> alike;
+  for (const auto& [name, value] : stated.Root(place).Members()) {
+    const auto found = manifest.find(name);
+    alike[name] = found != manifest.end() && found->second.Is(value);
+  }
+  return alike;
 }
 
 Manifest LoadManifest(const std::filesystem::path& folder) {
@@ -202,6 +239,10 @@ std::map<std::string, std::string> FindDamage(const std::filesystem::path& folde
   std::map<std::string, std::string> damage;
   for (const auto& [name, sha256] : manifest.files) {
     if (std::string found = Damage(folder, name, sha256); !found.empty()) damage[name] = found;
+  }
+  for (const std::string& name : FilesIn(folder)) {
+    const bool listed = manifest.files.count(name) > 0 || name == kFileName || name == kSealName;
+    if (!listed) damage[name] = "the manifest does not list it";
   }
   return damage;
 }

@@ -37,11 +37,10 @@ struct GraphInfo {
 };
 
 struct Manifest {
-  int64_t opset = 0;
   std::string min_onnxruntime, precision;
   std::optional<int64_t> vocab_size, max_seq_len, max_source_len;
   int64_t seq_len = 0, first_call = 1;
-  std::optional<GraphInfo> encoder, model, step;
+  std::optional<GraphInfo> encoder, model, step, taps;
   std::vector<StateInfo> state;
   std::vector<std::string> in_place;  // entries whose new value `step` may write where the old one stands
   std::optional<std::string> tokenizer, source_tokenizer;
@@ -60,7 +59,10 @@ Manifest ParseManifest(const std::string& text);
 // Reads the manifest of a bundle. Throws Refusal where there is none, or it is not as this version writes it.
 Manifest LoadManifest(const std::filesystem::path& folder);
 
-// What is wrong with each file that is not as the manifest says.
+// Of each field that the model itself states, as JSON, whether the manifest of a bundle says the same.
+std::map<std::string, bool> StatedAlike(const std::filesystem::path& folder, const std::string& statement);
+
+// What is wrong with each file that is not as the manifest says, or that it does not list.
 std::map<std::string, std::string> FindDamage(const std::filesystem::path& folder, const Manifest& manifest);
 
 // "1.30.2" as (1, 30). Throws Refusal where it is no version.

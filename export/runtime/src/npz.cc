@@ -99,12 +99,18 @@ std::map<std::string, NpyArray> LoadNpz(const std::filesystem::path& path) {
   constexpr std::string_view kSuffix = ".npy";
   const std::unique_ptr<void, int (*)(void*)> file(unzOpen64(path.c_str()), unzClose);
   if (!file) Refuse(path.string(), " is not a zip file");
+  std::error_code error;
+  auto left = static_cast<uint64_t>(std::filesystem::file_size(path, error));
   std::map<std::string, NpyArray> arrays;
   for (int next = unzGoToFirstFile(file.get()); next == UNZ_OK; next = unzGoToNextFile(file.get())) {
     unz_file_info64 info{};
     std::string name(4096, '\0'), content;
     unzGetCurrentFileInfo64(file.get(), &info, name.data(), name.size() - 1, nullptr, 0, nullptr, 0);
     name.resize(std::strlen(name.c_str()));
+    if (info.compression_method != 0 || (info.flag & 1) != 0 || info.uncompressed_size > left) {
+      Refuse(path.string(), ": it is compressed, or would unpack to more than it is long");
+    }
+    left -= info.uncompressed_size;
     const bool named = name.size() > kSuffix.size() && name.substr(name.size() - kSuffix.size()) == kSuffix;
     if (!named || unzOpenCurrentFile(file.get()) != UNZ_OK) Refuse(path.string(), ": ", name, " is no array that can be read");
     std::string buffer(1 << 16, '\0');

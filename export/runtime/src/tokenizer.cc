@@ -12,6 +12,7 @@ constexpr const char* kModelName = "tokenizer.model";
 
 std::unique_ptr<Tokenizer> OfClass(const Field& root, const std::string& asset) {
   const std::string name = root["class"].String();
+  if (const auto members = root.Members(); members.count("assets") > 0) members.at("assets").Members();
   if (name == "ByteTokenizer") return MakeByteTokenizer();
   if (name == "CharTokenizer") return MakeCharTokenizer(root["alphabet"].String());
   if (name == "WordTokenizer") return MakeWordTokenizer(root["words"].Strings(), root["newlines"].Bool());
@@ -60,6 +61,15 @@ std::unique_ptr<Tokenizer> MakeTokenizer(const std::string& description, const s
   std::unique_ptr<Tokenizer> tokenizer = OfClass(root, asset);
   if (const int64_t size = root["vocab_size"].Int(0); size != tokenizer->vocab_size()) {
     Refuse("this tokenizer has ", tokenizer->vocab_size(), " tokens, its description says ", size);
+  }
+  const auto members = root.Members();
+  const std::pair<const char*, int64_t> special[] = {
+      {"pad_id", tokenizer->pad_id()}, {"bos_id", tokenizer->bos_id()}, {"eos_id", tokenizer->eos_id()}};
+  for (const auto& [name, id] : special) {
+    const auto found = members.find(name);
+    if (found != members.end() && found->second.Int(0) != id) {
+      Refuse("the ", name, " of this tokenizer is ", id, ", its description says ", found->second.Int(0));
+    }
   }
   return tokenizer;
 }

@@ -12,11 +12,14 @@
 #include "divergence.h"
 #include "error.h"
 #include "golden_file.h"
+#include "files.h"
 #include "row_selection.h"
+#include "texts.h"
 
 namespace seqlab {
 namespace {
 
+constexpr const char* kWeightsName = "weights.bin";
 constexpr int64_t kBatchSizes[] = {1, 2, 9};
 
 std::string Scientific(double number) {
@@ -43,6 +46,45 @@ class Proof {
  public:
   Proof(const Model::Impl& bundle, Report& report)
       : bundle_(bundle), report_(report), host_copies_(bundle), golden_(bundle.folder / bundle.manifest.golden) {}
+
+  // Whether the manifest says what the model states, the tokenizers make of strings what they made, and the weights are
+  // those that were written.
+  void CheckStatements() {
+    const std::string statement = BytesOf(golden_.At("model", {kAny}));
+    for (const auto& [name, alike] : StatedAlike(bundle_.folder, statement)) {
+      report_.checks.push_back({"statements", name, alike, alike ? "" : "the manifest and the model differ"});
+    }
+  }
+
+  void CheckTexts() {
+    for (const auto& place : {bundle_.manifest.tokenizer, bundle_.manifest.source_tokenizer}) {
+      if (!place) continue;
+      std::string note;
+      try {
+        const bool writes = bundle_.model != nullptr && place == bundle_.manifest.tokenizer;
+        note = TextDifference(bundle_.folder, *place, golden_, writes);
+      } catch (const std::exception& error) {
+        note = Join("it cannot be loaded: ", error.what());
+      }
+      report_.checks.push_back({"texts", *place, note.empty(), note});
+    }
+  }
+
+  void CheckWeights() {
+    const std::filesystem::path path = bundle_.folder / kWeightsName;
+    if (!std::filesystem::is_regular_file(path) || std::filesystem::file_size(path) == 0) return;
+    const NpyArray& places = golden_.At("weights/places", {kAny, 2});
+    const NpyArray& digests = golden_.At("weights/sha256", {places.dims[0], 32});
+    const std::string digits = HexOf(BytesOf(digests));
+    std::string note;
+    for (size_t place = 0; place < places.values.size() / 2; ++place) {
+      const auto offset = static_cast<int64_t>(places.values[2 * place]);
+      const auto length = static_cast<int64_t>(places.values[2 * place + 1]);
+      if (Sha256OfPart(path, offset, length) == digits.substr(64 * place, 64)) continue;
+      if (note.empty()) note = Join("bytes ", offset, " to ", offset + length, " are not the model's");
+    }
+    report_.checks.push_back({"weights", kWeightsName, note.empty(), note});
+  }
 
   void CheckSignatures() {
     for (const auto* graph : {bundle_.encoder.get(), bundle_.model.get(), bundle_.step.get()}) {
@@ -366,6 +408,10 @@ Result<Report> Verify(const std::string& folder, const OpenOptions& options) {
     if (!report.ok()) return report;
     const Model::Impl bundle(folder, options);
     Proof proof(bundle, report);
+    proof.CheckStatements();
+    proof.CheckTexts();
+    proof.CheckWeights();
+    if (!report.ok()) return report;
     proof.CheckSignatures();
     if (!report.ok()) return report;
     if (bundle.encoder != nullptr) proof.CheckEncoder();

@@ -23,9 +23,8 @@ std::string Whole() {
     files += Join(files.empty() ? "" : ", ", "\"", name, "\": \"", std::string(64, 'a'), "\"");
   }
   return R"({"format": "seqlab-bundle",
-"version": 5,
+"version": 6,
 "target": "portable",
-"opset": 23,
 "min_onnxruntime": "1.30",
 "precision": "fp32",
 "vocab_size": 11,
@@ -75,11 +74,11 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
     const char *from, *to, *said;
   };
   const Change changes[] = {
-      {"version\": 5", "version\": 6", "it has version 6, this program reads version 5"},
+      {"version\": 6", "version\": 7", "it has version 7, this program reads version 6"},
       {"version\": 5", "version\": \"5\"", "the manifest.version must be a whole number"},
       {"seqlab-bundle", "zip", "it lacks \"format\": \"seqlab-bundle\""},
-      {"\"opset\"", "\"more\": 1, \"opset\"", "the manifest has \"more\", which nothing here knows"},
-      {"\"opset\"", "\"opsets\"", "the manifest lacks opset"},
+      {"\"seq_len\"", "\"more\": 1, \"seq_len\"", "the manifest has \"more\", which nothing here knows"},
+      {"\"seq_len\"", "\"seq_lens\"", "the manifest lacks seq_len"},
       {"vocab_size\": 11", "vocab_size\": null", "it has a decoder and no vocab_size"},
       {"vocab_size\": 11", "vocab_size\": 12", "model.onnx gives no logits (B, T, 12)"},
       {"vocab_size\": 11", "vocab_size\": 1.5", "the manifest.vocab_size must be a whole number"},

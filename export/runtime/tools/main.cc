@@ -7,6 +7,7 @@
 #include <exception>
 #include <functional>
 #include <iostream>
+#include <regex>
 
 #include "commands.h"
 
@@ -47,6 +48,22 @@ void AddBeams(CLI::App& verb, TextOptions& options) {
   verb.add_option("--prefix", options.translate.prefix, "each target begins with it");
 }
 
+// Numbers are decimal, as `seqlab` takes them: CLI11 takes others too, and nothing at all for 0.
+void CheckNumbers(CLI::App& app) {
+  static const std::regex whole("-?[0-9]+"), decimal(R"(-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?)");
+  for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) {
+    for (CLI::Option* option : verb->get_options()) {
+      const std::string type = option->get_type_name();
+      if (type != "INT" && type != "UINT" && type != "FLOAT") continue;
+      const bool is_whole = type != "FLOAT";
+      option->check([is_whole](const std::string& text) {
+        if (std::regex_match(text, is_whole ? whole : decimal)) return std::string();
+        return std::string("must be a ") + (is_whole ? "whole number" : "number") + ", got '" + text + "'";
+      });
+    }
+  }
+}
+
 int Main(int argc, char** argv) {
   CLI::App app("Runs a bundle of `seqlab export` with onnxruntime.");
   app.name("seqlab-run");
@@ -84,6 +101,7 @@ int Main(int argc, char** argv) {
   measure.add_option("--runs", bench.runs, "after one to warm up; default: 5");
   add("info", "what a bundle is, and the onnxruntime that runs it", [&] { return RunInfo(common); });
 
+  CheckNumbers(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {

@@ -1,0 +1,213 @@
+"""Python and C++ give the same verdict on bundles that were changed by chance, with hashes made right again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import resource
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+from runtime.conftest import Bundle
+from runtime.programs import ENVIRONMENT, build, refusal
+from seqlab import cli
+from seqlab_export.manifest import hash_files
+from seqlab_export.verify import verify_bundle
+
+Mutation = Callable[[Path, random.Random], None]
+
+VALUES: list[Any] = [
+    None, True, 0, 1, -1, 2, 7, 2**40, 2**41, 2**62, 2**64, 10**30, 0.5, 6.0, float("nan"), float("inf"), "", "B",
+    "T", "S+T", "x", ".", "/etc/passwd", "../x", "a\0b", "\ud800", "fp16", "bool", [], ["B"], [[]], {}, {"x": 1},
+]  # fmt: skip
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path, *(leaf for key, item in inner for leaf in leaves(item, (*path, key)))]
+
+
+def changed(content: Any, draw: random.Random) -> Any:
+    """With a value replaced, taken away or doubled."""
+    *parents, last = draw.choice(leaves(content)[1:])
+    place = content
+    for key in parents:
+        place = place[key]
+    kind = draw.randrange(4)
+    if kind == 0:
+        del place[last]
+    elif kind == 1 and isinstance(place, list):
+        place.append(place[last])
+    else:
+        place[last] = draw.choice(VALUES)
+    return content
+
+
+def a_field_of_the_manifest(folder: Path, draw: random.Random) -> None:
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(changed(json.loads(path.read_text()), draw)))
+
+
+def the_text_of_the_manifest(folder: Path, draw: random.Random) -> None:
+    path = folder / "manifest.json"
+    data = bytearray(path.read_bytes())
+    kind = draw.randrange(5)
+    if kind == 0:
+        data = bytearray(b"\xef\xbb\xbf") + data
+    elif kind == 1:
+        data = data[: draw.randrange(len(data))]
+    elif kind == 2:
+        data += draw.choice([b" ", b"x", b"\0", b"{}"])
+    elif kind == 3:
+        data = bytearray(b"[" * 100_000)
+    else:
+        data[draw.randrange(len(data))] = draw.randrange(256)
+    path.write_bytes(data)
+
+
+def the_tokenizer(folder: Path, draw: random.Random) -> None:
+    path = folder / "tokenizer" / "tokenizer.json"
+    path.write_text(json.dumps(changed(json.loads(path.read_text()), draw)))
+
+
+def the_golden_file(folder: Path, draw: random.Random) -> None:
+    path = folder / "golden.npz"
+    if draw.random() < 0.5:
+        any_file(path, draw)
+        return
+    with np.load(path) as file:
+        arrays = dict(file)
+    name = draw.choice(sorted(arrays))
+    array = arrays[name]
+    kind = draw.randrange(5)
+    if kind == 0:
+        del arrays[name]
+    elif kind == 1 and array.dtype.kind in "fiu":
+        arrays[name] = array * 2 + 1
+    elif kind == 2 and array.ndim:
+        arrays[name] = array[:-1]
+    elif kind == 3:
+        arrays[name] = np.array("text")
+    else:
+        arrays[name] = array.astype(np.complex128) if array.dtype.kind in "fiu" else array
+    np.savez(path, **arrays)
+
+
+def any_file(path: Path, draw: random.Random) -> None:
+    data = bytearray(path.read_bytes())
+    kind = draw.randrange(3)
+    if kind == 0:
+        data = data[: draw.randrange(len(data))]
+    elif kind == 1:
+        data += bytes(draw.randrange(1, 100))
+    else:
+        data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+    path.write_bytes(data)
+
+
+def the_weights(folder: Path, draw: random.Random) -> None:
+    any_file(folder / "weights.bin", draw)
+
+
+def a_file_more_or_less(folder: Path, draw: random.Random) -> None:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    kind = draw.randrange(3)
+    if kind == 0:
+        draw.choice(files).unlink()
+    elif kind == 1:
+        (folder / draw.choice(["more", "tokenizer/more", ".hidden"])).write_text("more")
+    else:
+        path = draw.choice(files)
+        path.rename(folder.parent / path.name)
+        path.symlink_to(folder.parent / path.name)
+
+
+def a_graph(folder: Path, draw: random.Random) -> None:
+    """Of its declarations and constants: onnxruntime itself does not stand any bytes."""
+    path = folder / draw.choice(["model.onnx", "step.onnx"])
+    model = onnx.load(path, load_external_data=False)
+    kind = draw.randrange(4)
+    value = draw.choice([*model.graph.input, *model.graph.output])
+    if kind == 0:
+        value.name += "x"
+    elif kind == 1:
+        draw.choice(value.type.tensor_type.shape.dim).dim_value = draw.choice([1, 3, 2**20, 2**40])
+    elif kind == 2:
+        tensor = draw.choice(model.graph.initializer)
+        tensor.dims[:] = [2**40] if draw.random() < 0.5 else [3, *tensor.dims]
+    else:
+        draw.choice(model.graph.node).op_type = "Abs"
+    path.write_bytes(model.SerializeToString())
+
+
+MUTATIONS: list[Mutation] = [
+    a_field_of_the_manifest,
+    the_text_of_the_manifest,
+    the_tokenizer,
+    the_golden_file,
+    the_weights,
+    a_file_more_or_less,
+    a_graph,
+]
+
+
+def reseal(folder: Path, draw: random.Random) -> None:
+    """Where the manifest can still be read, and mostly."""
+    path = folder / "manifest.json"
+    if not path.is_file() or draw.random() < 0.05:
+        return
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        old = content["files"]
+        new = hash_files(folder)
+        content["files"] = {name: new.get(name, digest) for name, digest in old.items()}
+        if content["files"] != old:
+            path.write_text(json.dumps(content))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError):
+        pass
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.with_suffix(".sha256").write_text(f"{digest}  manifest.json\n")
+
+
+def verdict_of_python(folder: Path) -> bool:
+    try:
+        return verify_bundle(folder).ok
+    except ValueError:
+        return False
+
+
+def verdict_of_cpp(folder: Path) -> bool:
+    done = subprocess.run([build("seqlab-run"), "verify", folder], capture_output=True, env=ENVIRONMENT, timeout=60)
+    assert done.returncode in (0, 1, 2), done
+    return done.returncode == 0
+
+
+def check(seed: int, bundle: Bundle, folder: Path) -> None:
+    draw = random.Random(seed)
+    mutation = MUTATIONS[seed % len(MUTATIONS)]
+    shutil.copytree(bundle("gru" if seed % 2 else "attention"), folder)
+    mutation(folder, draw)
+    reseal(folder, draw)
+    assert verdict_of_python(folder) == verdict_of_cpp(folder), (seed, mutation.__name__)
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 2**20, (seed, mutation.__name__)  # 1 GiB
+
+
+@pytest.mark.parametrize("seed", [*range(14), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(14, 300))])
+def test_both_say_the_same_of_a_mutated_bundle(seed: int, bundle: Bundle, tmp_path: Path) -> None:
+    check(seed, bundle, tmp_path / "bundle")
+
+
+@pytest.mark.parametrize("option", ["--seed=1_000", "--seed=\uff11\uff12", "--temperature=1_0", "--top-p="])
+def test_both_take_the_same_numbers(option: str, bundle: Bundle) -> None:
+    with pytest.raises(SystemExit) as refused:
+        cli.main(["generate", str(bundle("gru")), option])
+    assert refused.value.code == 2
+    assert option.split("=")[0] in refusal("generate", bundle("gru"), option)
