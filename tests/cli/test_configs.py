@@ -27,7 +27,9 @@ STEPS = ["--trainer.max_steps=2", "--trainer.val_check_interval=1", "--trainer.l
 SMALL = {"d_model": 16, "num_layers": 4, "num_heads": 2, "d_ff": 16, "seq_len": 16, "batch_size": 4, "num_train": 64}
 CONFIG, CHECKPOINT = (f"mlruns/*/*/artifacts/{name}" for name in ("config.yaml", "checkpoints/last.ckpt"))
 TAGGED = "".join(f"anna\tB-PER\nsleeps\tO\nword{i}\tO\n\n" for i in range(90))
-FILES = {"train.tsv": "pairs.tsv", "tiny-shakespeare.txt": "text.txt"}
+TEXTS = dict.fromkeys(("FILE", "tiny-shakespeare.txt"), "text.txt")
+PAIRS = dict.fromkeys(("train.tsv", "en.txt,de.txt", "valid.en,valid.de"), "pairs.tsv")
+FILES = TEXTS | PAIRS | {"SubwordTokenizer": "CharTokenizer"}
 
 
 @pytest.mark.parametrize("name", config_names())
