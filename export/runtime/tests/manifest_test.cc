@@ -75,7 +75,7 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
   };
   const Change changes[] = {
       {"version\": 6", "version\": 7", "it has version 7, this program reads version 6"},
-      {"version\": 5", "version\": \"5\"", "the manifest.version must be a whole number"},
+      {"version\": 6", "version\": \"6\"", "the manifest.version must be a whole number"},
       {"seqlab-bundle", "zip", "it lacks \"format\": \"seqlab-bundle\""},
       {"\"seq_len\"", "\"more\": 1, \"seq_len\"", "the manifest has \"more\", which nothing here knows"},
       {"\"seq_len\"", "\"seq_lens\"", "the manifest lacks seq_len"},
