@@ -5,10 +5,8 @@ T length, F features, R rows, N new tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from copy import deepcopy
-from dataclasses import replace
 from math import gcd
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from seqlab.attention.cache import with_capacity
 from seqlab.decoding import Sampling, generate
@@ -27,19 +24,16 @@ from seqlab_data.tokenizers import Tokenizer
 from seqlab_export.compare import (
     ROWS,
     Arrays,
-    calls,
     cases,
     encoder_cases,
     groups,
     long_cases,
-    numbers_of,
     relative_errors,
     rms,
-    select,
-    select_calls,
 )
 from seqlab_export.fake_quantized import FakeQuantized
-from seqlab_export.forms import SequenceForm, StepForm, forms_of, longest_input, num_tokens
+from seqlab_export.form_outputs import cast, encoded, long_outputs, outputs
+from seqlab_export.forms import forms_of, longest_input, num_tokens
 from seqlab_export.greedy import trace
 from seqlab_export.manifest import GraphInfo, TensorInfo
 from seqlab_export.precision import Precision, in_dtype
@@ -57,8 +51,6 @@ LIKELIEST = 64
 
 _SEED = 20
 _SAME = 1e-9
-
-Mode = AbstractContextManager[Any]
 
 
 def write_golden(
@@ -133,8 +125,8 @@ class _Golden:
         for case, pad_mask in self.masks.items():
             inputs = self._draw(info.inputs[0], pad_mask)
             self.arrays[f"{case}/inputs"] = inputs
-            expected = _encoded(reference, inputs, pad_mask, info, nullcontext())
-            found = [_encoded(form, inputs, pad_mask, info, mode) for mode in self.modes]
+            expected = encoded(reference, inputs, pad_mask, info, nullcontext())
+            found = [encoded(form, inputs, pad_mask, info, mode) for mode in self.modes]
             self._judge(case, info, expected, found)
 
     def add_decoder(self) -> None:
@@ -142,16 +134,16 @@ class _Golden:
         info, model = form.info(), form.model
         for number, (case, pad_mask) in enumerate(cases(model.max_seq_len)):
             tokens, starts = self._begin_case(number, case, pad_mask)
-            expected = _outputs(reference, tokens, pad_mask, info, starts[0], nullcontext())
-            stepped = _outputs(self.references["step"], tokens, pad_mask, info, starts[0], nullcontext())
+            expected = outputs(reference, tokens, pad_mask, info, starts[0], nullcontext())
+            stepped = outputs(self.references["step"], tokens, pad_mask, info, starts[0], nullcontext())
             _check_step(stepped, expected, case)
-            found = [_outputs(self.forms["step"], tokens, pad_mask, info, starts[1], self.own)]
-            found += [_outputs(form, tokens, pad_mask, info, starts[1], mode) for mode in self.modes]
+            found = [outputs(self.forms["step"], tokens, pad_mask, info, starts[1], self.own)]
+            found += [outputs(form, tokens, pad_mask, info, starts[1], mode) for mode in self.modes]
             self._judge(case, info, expected, found)
         for number, (case, pad_mask) in enumerate(long_cases(model.max_seq_len)):
             tokens, starts = self._begin_case(number, case, pad_mask)
-            expected = _long_outputs(self.references, tokens, pad_mask, info, starts[0], nullcontext(), at_once=True)
-            found = [_long_outputs(self.forms, tokens, pad_mask, info, starts[1], mode) for mode in self.modes[:2]]
+            expected = long_outputs(self.references, tokens, pad_mask, info, starts[0], nullcontext(), at_once=True)
+            found = [long_outputs(self.forms, tokens, pad_mask, info, starts[1], mode) for mode in self.modes[:2]]
             self._judge(case, info, expected, found)
 
     def _begin_case(self, number: int, case: str, pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], list[State]]:
@@ -198,7 +190,7 @@ class _Golden:
             case, pad_mask = next((case, mask) for case, mask in self.masks.items() if mask.all() and mask.shape[1] > 1)
             inputs = self.arrays[f"{case}/inputs"]
             logits = self.references["encoder"](
-                _cast(inputs, self.references["encoder"].model), torch.from_numpy(pad_mask)
+                cast(inputs, self.references["encoder"].model), torch.from_numpy(pad_mask)
             )
         else:
             model = self.references["model"].model
@@ -226,8 +218,8 @@ class _Golden:
 
     def _judge(self, case: str, info: GraphInfo, expected: Arrays, found: list[Arrays]) -> None:
         self.arrays |= {f"{case}/{name}": values for name, values in expected.items()}
-        for group, outputs in groups(info).items():
-            own = max(rms(relative_errors(actual, expected, outputs)) for actual in found)
+        for group, names in groups(info).items():
+            own = max(rms(relative_errors(actual, expected, names)) for actual in found)
             self.arrays[f"{case}/torch/{group}"] = np.array(own)
 
     @torch.no_grad()
@@ -236,7 +228,7 @@ class _Golden:
         if source is None:
             state: State = model.init_state(rows)
         else:
-            inputs = _cast(self.arrays[f"{source}/inputs"][:rows], model)
+            inputs = cast(self.arrays[f"{source}/inputs"][:rows], model)
             state = model.begin(inputs, torch.from_numpy(self.masks[source][:rows]))
         return state if self.capacity is None else with_capacity(state, self.capacity)
 
@@ -271,83 +263,3 @@ def _check_step(stepped: Arrays, expected: Arrays, case: str) -> None:
     found = rms(relative_errors(stepped, expected, ["logits"]))
     if not found <= _SAME:
         raise ValueError(f"this model's step and forward differ by {found:.1e} in float64 ({case}); they must agree")
-
-
-def _cast(inputs: NDArray[np.generic], model: torch.nn.Module) -> Tensor:
-    """Features in the model's own precision, or tokens."""
-    tensor = torch.from_numpy(inputs)
-    return tensor.to(next(model.parameters()).dtype) if tensor.is_floating_point() else tensor
-
-
-@torch.no_grad()
-def _encoded(
-    form: Any, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_], info: GraphInfo, mode: Mode
-) -> Arrays:
-    """What counts of each output of an encoder, by its name in the graph. Batches are small, as a runtime's are: int8
-    inputs have a range for all of a batch.
-    """
-    batches = []
-    for first in range(0, len(inputs), ROWS):
-        rows = slice(first, first + ROWS)
-        with mode:
-            found = form(_cast(inputs[rows], form.model), torch.from_numpy(pad_mask[rows]))
-        batches.append(list(found.values()) if isinstance(found, dict) else [found])
-    return _selected([torch.cat(parts) for parts in zip(*batches, strict=True)], info, pad_mask)
-
-
-@torch.no_grad()
-def _outputs(
-    form: SequenceForm | StepForm,
-    tokens: NDArray[np.int64],
-    pad_mask: NDArray[np.bool_],
-    info: GraphInfo,
-    state: State,
-    mode: Mode,
-) -> Arrays:
-    """The same of a decoder that starts from a state."""
-    model = form.model
-    logits: list[Tensor] = []
-    new: State = {}
-    with mode:
-        for piece in calls("step" if isinstance(form, StepForm) else "prefill", pad_mask, model.first_call):
-            read = form if piece.stop - piece.start == 1 else SequenceForm(model, form.capacity)
-            some, new = read(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state | new)
-            logits.append(some)
-    return _selected([torch.cat(logits, dim=1), *new.values()], info, pad_mask)
-
-
-@torch.no_grad()
-def _long_outputs(
-    forms: Mapping[str, Any],
-    tokens: NDArray[np.int64],
-    pad_mask: NDArray[np.bool_],
-    info: GraphInfo,
-    state: State,
-    mode: Mode,
-    at_once: bool = False,
-) -> Arrays:
-    """The same of a long text, read in the calls of "long", or at once."""
-    pieces = calls("long", pad_mask, forms["model"].model.first_call)
-    new: State = {}
-
-    def read() -> Iterator[NDArray[np.generic]]:
-        nonlocal new
-        for piece in pieces:
-            form = forms["step" if piece.stop - piece.start == 1 else "model"]
-            some, new = form(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state | new)
-            yield some.numpy()
-
-    with mode:
-        if at_once:
-            some, new = forms["model"](torch.from_numpy(tokens), torch.from_numpy(pad_mask), state)
-            logits = select_calls((some[:, piece].numpy() for piece in pieces), pieces, info, pad_mask)
-        else:
-            logits = select_calls(read(), pieces, info, pad_mask)
-    return {"logits": logits, **_selected(new.values(), replace(info, outputs=info.outputs[1:]), pad_mask)}
-
-
-def _selected(tensors: Iterable[Tensor], info: GraphInfo, pad_mask: NDArray[np.bool_]) -> Arrays:
-    return {
-        output.name: select(tensor.numpy(), output, pad_mask, numbers_of(output, info))
-        for output, tensor in zip(info.outputs, tensors, strict=True)
-    }

@@ -151,7 +151,13 @@ Numbers Concatenated(const std::vector<Numbers>& parts, size_t axis) {
   return whole;
 }
 
-size_t NumbersOfEach(size_t outputs) { return std::max(kMostNumbers / std::max<size_t>(outputs, 1), kLeastNumbers); }
+size_t MostNumbers(const GraphInfo& info, size_t output) {
+  size_t together = 1;
+  for (const Group& group : Groups(info)) {
+    if (std::count(group.outputs.begin(), group.outputs.end(), output) > 0) together = group.outputs.size();
+  }
+  return std::max(kMostNumbers / together, kLeastNumbers);
+}
 
 std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, const Case& some, size_t most) {
   if (!info.IsFloat()) return numbers.values;
@@ -182,6 +188,12 @@ std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, con
     spread.push_back(row[static_cast<size_t>(share * static_cast<double>(row.size()))]);
   }
   return spread;
+}
+
+void AddErrors(const std::vector<double>& actual, const std::vector<double>& expected, std::vector<double>& errors) {
+  if (actual.size() != expected.size()) Refuse("there are ", actual.size(), " numbers, and should be ", expected.size());
+  const double rms = Rms(expected), unit = rms == 0 ? 1.0 : rms;
+  for (size_t place = 0; place < actual.size(); ++place) errors.push_back((actual[place] - expected[place]) / unit);
 }
 
 double Rms(const std::vector<double>& values) {

@@ -59,11 +59,14 @@ Numbers Concatenated(const std::vector<Numbers>& parts, size_t axis);
 // Of outputs that are judged together so many numbers are compared.
 inline constexpr size_t kMostNumbers = 4096;
 
-// How many numbers of each of so many outputs that are judged together are compared at most.
-size_t NumbersOfEach(size_t outputs);
+// How many numbers of an output are compared at most.
+size_t MostNumbers(const GraphInfo& info, size_t output);
 
 // What counts of an output, in one row: real positions, `most` spread-out numbers. What is no float is taken whole.
 std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, const Case& some, size_t most);
+
+// Adds to `errors` the differences in units of the reference's RMS.
+void AddErrors(const std::vector<double>& actual, const std::vector<double>& expected, std::vector<double>& errors);
 
 // Root mean square.
 double Rms(const std::vector<double>& values);

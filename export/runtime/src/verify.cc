@@ -1,42 +1,28 @@
-// Proves a bundle: hashes, names, shapes and values against its golden file, check for check as seqlab_export.verify.
+// Proves a bundle: what it declares, and its values against its golden file, check for check as seqlab_export.verify.
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <limits>
 
 #include "bundle.h"
 #include "cases.h"
 #include "decode.h"
 #include "decoder.h"
+#include "declared.h"
 #include "divergence.h"
 #include "error.h"
 #include "golden_file.h"
-#include "files.h"
 #include "row_selection.h"
-#include "texts.h"
 
 namespace seqlab {
 namespace {
 
-constexpr const char* kWeightsName = "weights.bin";
 constexpr int64_t kBatchSizes[] = {1, 2, 9};
 
 std::string Scientific(double number) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.2e", number);
   return text;
-}
-
-std::string Shown(const std::vector<std::string>& dims) {
-  std::string text;
-  for (const std::string& dim : dims) text += Join(text.empty() ? "" : ", ", dim);
-  return "(" + text + ")";
-}
-
-std::string Shown(const Dim& dim) {
-  const auto* name = std::get_if<std::string>(&dim);
-  return name != nullptr ? *name : std::to_string(std::get<int64_t>(dim));
 }
 
 // Numbers of a golden file or of a graph, read for some rows of a case: one for each output.
@@ -47,50 +33,7 @@ class Proof {
   Proof(const Model::Impl& bundle, Report& report)
       : bundle_(bundle), report_(report), host_copies_(bundle), golden_(bundle.folder / bundle.manifest.golden) {}
 
-  // Whether the manifest says what the model states, the tokenizers make of strings what they made, and the weights are
-  // those that were written.
-  void CheckStatements() {
-    const std::string statement = BytesOf(golden_.At("model", {kAny}));
-    for (const auto& [name, alike] : StatedAlike(bundle_.folder, statement)) {
-      report_.checks.push_back({"statements", name, alike, alike ? "" : "the manifest and the model differ"});
-    }
-  }
-
-  void CheckTexts() {
-    for (const auto& place : {bundle_.manifest.tokenizer, bundle_.manifest.source_tokenizer}) {
-      if (!place) continue;
-      std::string note;
-      try {
-        const bool writes = bundle_.model != nullptr && place == bundle_.manifest.tokenizer;
-        note = TextDifference(bundle_.folder, *place, golden_, writes);
-      } catch (const std::exception& error) {
-        note = Join("it cannot be loaded: ", error.what());
-      }
-      report_.checks.push_back({"texts", *place, note.empty(), note});
-    }
-  }
-
-  void CheckWeights() {
-    const std::filesystem::path path = bundle_.folder / kWeightsName;
-    if (!std::filesystem::is_regular_file(path) || std::filesystem::file_size(path) == 0) return;
-    const NpyArray& places = golden_.At("weights/places", {kAny, 2});
-    const NpyArray& digests = golden_.At("weights/sha256", {places.dims[0], 32});
-    const std::string digits = HexOf(BytesOf(digests));
-    std::string note;
-    for (size_t place = 0; place < places.values.size() / 2; ++place) {
-      const auto offset = static_cast<int64_t>(places.values[2 * place]);
-      const auto length = static_cast<int64_t>(places.values[2 * place + 1]);
-      if (Sha256OfPart(path, offset, length) == digits.substr(64 * place, 64)) continue;
-      if (note.empty()) note = Join("bytes ", offset, " to ", offset + length, " are not the model's");
-    }
-    report_.checks.push_back({"weights", kWeightsName, note.empty(), note});
-  }
-
-  void CheckSignatures() {
-    for (const auto* graph : {bundle_.encoder.get(), bundle_.model.get(), bundle_.step.get()}) {
-      if (graph != nullptr) CheckSignature(*graph);
-    }
-  }
+  const GoldenFile& golden() const { return golden_; }
 
   void CheckEncoder() {
     const GraphInfo& info = bundle_.encoder->info();
@@ -195,32 +138,6 @@ class Proof {
   }
 
  private:
-  void CheckSignature(const Graph& graph) {
-    const GraphInfo& info = graph.info();
-    const std::vector<Graph::Declared> declared = graph.Declarations();
-    std::vector<const TensorInfo*> expected;
-    for (const auto* tensors : {&info.inputs, &info.outputs}) {
-      for (const TensorInfo& tensor : *tensors) expected.push_back(&tensor);
-    }
-    for (const TensorInfo* tensor : expected) {
-      std::vector<std::string> dims;
-      for (const Dim& dim : tensor->dims) {
-        dims.push_back(dim == Dim("C") ? std::to_string(*bundle_.manifest.max_seq_len) : Shown(dim));
-      }
-      const std::string wanted = Join(Name(tensor->dtype), " ", Shown(dims));
-      const auto found = std::find_if(declared.begin(), declared.end(),
-                                      [&](const Graph::Declared& some) { return some.name == tensor->name; });
-      const std::string has = found == declared.end() ? "nothing" : Join(found->type, " ", Shown(found->dims));
-      const std::string note = has == wanted ? "" : Join("the graph has ", has, ", the manifest ", wanted);
-      report_.checks.push_back({"signature", info.file + " " + tensor->name, has == wanted, note});
-    }
-    for (const Graph::Declared& some : declared) {
-      const bool known = std::any_of(expected.begin(), expected.end(),
-                                     [&](const TensorInfo* tensor) { return tensor->name == some.name; });
-      if (!known) report_.checks.push_back({"signature", info.file + " " + some.name, false, "the manifest lacks it"});
-    }
-  }
-
   Numbers NumbersOf(const Value& value) { return {Dims(value), Doubles(host_copies_.Of(value))}; }
 
   // The encoder's outputs of these rows of a case's inputs.
@@ -294,13 +211,13 @@ class Proof {
     for (const auto& [start, end] : calls) {
       const Case part{"", end - start, Columns(some, 0, some.rows(), start, end)};
       const Numbers found = Read(decoder, end - start == 1, golden, some, 0, some.rows(), start, end);
-      const std::vector<double> taken = Selected(found, LogitsOf(info), part, kMostNumbers / calls.size());
+      const std::vector<double> taken = Selected(found, info.outputs[0], part, kMostNumbers / calls.size());
       logits.insert(logits.end(), taken.begin(), taken.end());
     }
     std::vector<std::vector<double>> selected(info.outputs.size());
     for (size_t place = 0; place < info.outputs.size(); ++place) {
       const TensorInfo& output = info.outputs[place];
-      selected[place] = output.name == "logits" ? logits : Selected(StateOf(decoder, output), output, some, Most(info, place));
+      selected[place] = output.name == "logits" ? logits : Selected(StateOf(decoder, output), output, some, MostNumbers(info, place));
     }
     return selected;
   }
@@ -320,19 +237,6 @@ class Proof {
     return NumbersOf(decoder.State(output.name.substr(sizeof("new_state_") - 1)));
   }
 
-  static const TensorInfo& LogitsOf(const GraphInfo& info) {
-    return *std::find_if(info.outputs.begin(), info.outputs.end(),
-                         [](const TensorInfo& output) { return output.name == "logits"; });
-  }
-
-  // How many numbers of an output are compared.
-  static size_t Most(const GraphInfo& info, size_t output) {
-    for (const Group& group : Groups(info)) {
-      if (std::count(group.outputs.begin(), group.outputs.end(), output) > 0) return NumbersOfEach(group.outputs.size());
-    }
-    return NumbersOfEach(1);
-  }
-
   // One check for each group of outputs of a cell: a case, read so many rows at a time.
   void CheckValues(const std::string& kind, const std::string& cell, const GraphInfo& info, const Case& some,
                    int64_t batch, const ReadRows& read) {
@@ -344,7 +248,7 @@ class Proof {
       }
       std::vector<std::vector<double>> selected;
       for (size_t place = 0; place < parts.size(); ++place) {
-        selected.push_back(Selected(Concatenated(parts[place], 0), info.outputs[place], some, Most(info, place)));
+        selected.push_back(Selected(Concatenated(parts[place], 0), info.outputs[place], some, MostNumbers(info, place)));
       }
       return selected;
     });
@@ -365,14 +269,6 @@ class Proof {
     } catch (const std::exception& error) {
       report_.checks.push_back({kind, cell, false, error.what()});
     }
-  }
-
-  // The differences in units of the reference's RMS.
-  static void AddErrors(const std::vector<double>& actual, const std::vector<double>& expected,
-                        std::vector<double>& errors) {
-    if (actual.size() != expected.size()) Refuse("there are ", actual.size(), " numbers, and should be ", expected.size());
-    const double rms = Rms(expected), unit = rms == 0 ? 1.0 : rms;
-    for (size_t place = 0; place < actual.size(); ++place) errors.push_back((actual[place] - expected[place]) / unit);
   }
 
   void Judge(const std::string& kind, const std::string& subject, const std::vector<double>& errors, double torch_error) {
@@ -408,11 +304,7 @@ Result<Report> Verify(const std::string& folder, const OpenOptions& options) {
     if (!report.ok()) return report;
     const Model::Impl bundle(folder, options);
     Proof proof(bundle, report);
-    proof.CheckStatements();
-    proof.CheckTexts();
-    proof.CheckWeights();
-    if (!report.ok()) return report;
-    proof.CheckSignatures();
+    CheckDeclared(bundle, proof.golden(), report);
     if (!report.ok()) return report;
     if (bundle.encoder != nullptr) proof.CheckEncoder();
     if (bundle.model != nullptr) {
