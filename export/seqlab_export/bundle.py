@@ -55,6 +55,7 @@ def export_bundle(
     source_tokenizer: Tokenizer | None = None,
     labels: Sequence[str] = (),
     seq_len: int,
+    chooses_one: bool = True,
     provider: Provider = "cpu",
     precision: Precision = "fp32",
     target: Target = "portable",
@@ -71,6 +72,7 @@ def export_bundle(
         source_tokenizer: the source's, where it is another.
         labels: the names of its classes, where it has some.
         seq_len: the longest sequence of its training.
+        chooses_one: whether its logits at a place are of one choice; of others no distribution is compared.
         run_id, commit: where the model comes from, for the manifest.
         target: what the graphs are made for; `target` says what that asks of the model.
         taps: what a debug twin beside them gives; none = there is no twin.
@@ -127,7 +129,7 @@ def export_bundle(
         more = {"model": as_bytes(of_model), **describe_weights(exported.stored)}
         for place, some in tokenizers.items():
             more |= describe_texts(place, some)
-        write_golden(model, folder / "golden.npz", precision, capacity, tokenizer, more)
+        write_golden(model, folder / "golden.npz", precision, capacity, tokenizer, more, distribution=chooses_one)
         Manifest(
             **stated,
             min_onnxruntime=MIN_ONNXRUNTIME,

@@ -60,6 +60,8 @@ def write_golden(
     capacity: int | None = None,
     tokenizer: Tokenizer | None = None,
     more: Arrays | None = None,
+    *,
+    distribution: bool = True,
 ) -> None:
     """Writes, as .npz, of a decoder:
 
@@ -83,6 +85,7 @@ def write_golden(
         capacity: of its caches; None = they grow.
         tokenizer: of what it writes.
         more: other arrays that the file is to hold.
+        distribution: whether `whole/...` is written.
 
     Raises:
         ValueError: the model's `step` does not compute what its `forward` does.
@@ -94,7 +97,8 @@ def write_golden(
     if "model" in golden.forms:
         golden.add_decoder()
         golden.add_greedy(tokenizer)
-    golden.add_whole()
+    if distribution:
+        golden.add_whole()
     np.savez(path, allow_pickle=False, **{name: _narrowed(array) for name, array in golden.arrays.items()})
 
 

@@ -144,7 +144,7 @@ def _measured(folder: Path, runtime: Runtime, **options: Any) -> dict[str, Any]:
     checks = [*proof.values()]
     if proof.manifest.model is not None:
         checks += proof.greedy()
-    return _of_checks(checks) | proof.distribution()
+    return _of_checks(checks) | (proof.distribution() or {})
 
 
 def _cpp(folder: Path, provider: str) -> dict[str, Any]:

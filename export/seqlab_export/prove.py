@@ -104,8 +104,11 @@ class Proof:
         for row, (ok, note) in enumerate(compare(actual, expected, likeliest)):
             yield Check(kind="greedy", subject=f"prompt {row}", ok=ok, note=note)
 
-    def distribution(self) -> dict[str, float]:
-        """Of `divergence`: mean `kl` and 99th percentile `kl_p99`, and the share `top1` of the same likeliest."""
+    def distribution(self) -> dict[str, float] | None:
+        """Of `divergence`: mean `kl` and 99th percentile `kl_p99`, and the share `top1` of the same likeliest. None
+        where the logits are of no one choice."""
+        if "whole/logits" not in self.golden:
+            return None
         kl, same = self.divergence()
         return {"kl": float(kl.mean()), "kl_p99": float(np.quantile(kl, 0.99)), "top1": float(same.mean())}
 

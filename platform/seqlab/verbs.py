@@ -125,6 +125,7 @@ def _export_run(loaded: LoadedRun, precision: Any, out: Path, **options: Any) ->
         source_tokenizer=loaded.source_tokenizer,
         labels=loaded.labels,
         seq_len=loaded.task.seq_len,
+        chooses_one=loaded.task.chooses_one,
         precision=precision,
         **options,
     )

@@ -42,6 +42,8 @@ def test_it_learns_what_each_frame_has_from_the_frame_after_it(
     scores = seqlab("test", "--config", "frames/bigru", *data, *small, f"--ckpt_path={run}").stdout
     found = re.search(r"test/f1\W+([\d.]+)", scores)
     assert found is not None and float(found[1]) > 0.9  # a half of the labels hold
+    proven = seqlab("export", run, "--out", "bundle").stdout
+    assert "encoder" in proven and "likeliest" not in proven  # any of the labels may hold
 
 
 def test_other_targets_than_a_task_takes_are_refused(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:

@@ -35,6 +35,7 @@ class MultilabelClassification(Task):
         optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
     """
 
+    chooses_one = False
     next_command = "seqlab test {run}"
 
     def __init__(

@@ -27,6 +27,7 @@ class Regression(Task):
         optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
     """
 
+    chooses_one = False
     next_command = "seqlab compare"
 
     def __init__(

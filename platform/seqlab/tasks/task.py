@@ -24,7 +24,12 @@ class Task(L.LightningModule):
         betas: AdamW's moment decay rates.
         warmup_steps: optimiser steps of linear warm-up; a cosine follows.
         min_lr_ratio: where the cosine ends, as a fraction of lr.
+
+    Attributes:
+        chooses_one: whether the logits at a place are of one choice among them, as a token or a class is.
     """
+
+    chooses_one = True
 
     def __init__(
         self,
