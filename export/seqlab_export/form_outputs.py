@@ -73,26 +73,24 @@ def long_outputs(
     info: GraphInfo,
     state: State,
     mode: Mode,
-    at_once: bool = False,
+    form: str = "long",
 ) -> Arrays:
-    """The same of a long text, read in the calls of "long", or at once."""
-    pieces = calls("long", pad_mask, forms["model"].model.first_call)
+    """The same of a long text, read in the calls of a form."""
+    first_call = forms["model"].model.first_call
     new: State = {}
 
-    def read() -> Iterator[NDArray[np.generic]]:
+    def read() -> Iterator[Tensor]:
         nonlocal new
-        for piece in pieces:
-            form = forms["step" if piece.stop - piece.start == 1 else "model"]
-            some, new = form(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state | new)
-            yield some.numpy()
+        for piece in calls(form, pad_mask, first_call):
+            graph = forms["step" if piece.stop - piece.start == 1 else "model"]
+            some, new = graph(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state | new)
+            yield some
 
     with mode:
-        if at_once:
-            some, new = forms["model"](torch.from_numpy(tokens), torch.from_numpy(pad_mask), state)
-            logits = select_calls((some[:, piece].numpy() for piece in pieces), pieces, info, pad_mask)
-        else:
-            logits = select_calls(read(), pieces, info, pad_mask)
-    return {"logits": logits, **_selected(new.values(), replace(info, outputs=info.outputs[1:]), pad_mask)}
+        logits = torch.cat([*read()], dim=1)
+    pieces = calls("long", pad_mask, first_call)
+    chosen = select_calls((logits[:, piece].numpy() for piece in pieces), pieces, info, pad_mask)
+    return {"logits": chosen, **_selected(new.values(), replace(info, outputs=info.outputs[1:]), pad_mask)}
 
 
 def _selected(tensors: Iterable[Tensor], info: GraphInfo, pad_mask: NDArray[np.bool_]) -> Arrays:

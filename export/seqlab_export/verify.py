@@ -80,7 +80,7 @@ def _check_statements(folder: Path, golden: Arrays) -> Iterator[Check]:
     stated = json.loads(array_of(golden, "model", None).tobytes())
     if not isinstance(stated, dict):
         raise BundleError(f"the golden file states {stated!r} of the model")
-    for name, value in stated.items():
+    for name, value in sorted(stated.items()):
         note = f"the manifest says {manifest.get(name)!r}, the model {value!r}"
         ok = name in manifest and manifest[name] == value
         yield Check(kind="statements", subject=name, ok=ok, note="" if ok else note)

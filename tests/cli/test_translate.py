@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import shlex
 import warnings
 from pathlib import Path
 
@@ -112,7 +113,7 @@ def test_a_verb_for_another_model_is_refused(typed: Seqlab) -> None:
 def test_the_bundles_write_and_say_what_the_runs_do(typed: Seqlab, folder: Path) -> None:
     for name, verb in (("pairs", "translate"), ("texts", "classify")):
         bundle = f"bundle of {name}"
-        assert f"next: seqlab {verb} {bundle}" in typed("export", name, "--out", bundle).out
+        assert f"next: seqlab {verb} {shlex.quote(bundle)}" in typed("export", name, "--out", bundle).out
         lines = "one two\nseven\nthree unheard five\n"
         assert typed(verb, bundle, lines=lines).out == typed(verb, name, lines=lines).out
     beams = ["--beams", "3", "--n-best", "3", "--length-penalty", "0.5"]

@@ -68,5 +68,5 @@ def test_the_data_module_has_them_without_a_file() -> None:
         "val": 1_000,
         "test": 1_000,
     }
-    with pytest.raises(ValueError, match=r"data.train and data.val must name the files"):
-        ParallelTextDataModule("train.tsv")
+    with pytest.raises(ValueError, match=r"data.train must name the file of its split too"):
+        ParallelTextDataModule(val="val.tsv")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import random
-import resource
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -185,9 +185,13 @@ def verdict_of_python(folder: Path) -> bool:
 
 
 def verdict_of_cpp(folder: Path) -> bool:
-    done = subprocess.run([build("seqlab-run"), "verify", folder], capture_output=True, env=ENVIRONMENT, timeout=60)
-    assert done.returncode in (0, 1, 2), done
-    return done.returncode == 0
+    """It ends with an exit code of its own, in less than a minute and 1 GiB."""
+    command = ["timeout", "60", build("seqlab-run"), "verify", folder]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=ENVIRONMENT)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode in (0, 1, 2) and used.ru_maxrss < 2**20, (process.returncode, used.ru_maxrss)
+    return process.returncode == 0
 
 
 def check(seed: int, bundle: Bundle, folder: Path) -> None:
@@ -197,7 +201,6 @@ def check(seed: int, bundle: Bundle, folder: Path) -> None:
     mutation(folder, draw)
     reseal(folder, draw)
     assert verdict_of_python(folder) == verdict_of_cpp(folder), (seed, mutation.__name__)
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 2**20, (seed, mutation.__name__)  # 1 GiB
 
 
 @pytest.mark.parametrize("seed", [*range(14), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(14, 300))])
@@ -207,7 +210,5 @@ def test_both_say_the_same_of_a_mutated_bundle(seed: int, bundle: Bundle, tmp_pa
 
 @pytest.mark.parametrize("option", ["--seed=1_000", "--seed=\uff11\uff12", "--temperature=1_0", "--top-p="])
 def test_both_take_the_same_numbers(option: str, bundle: Bundle) -> None:
-    with pytest.raises(SystemExit) as refused:
-        cli.main(["generate", str(bundle("gru")), option])
-    assert refused.value.code == 2
+    assert cli.main(["generate", str(bundle("gru")), option]) == 2
     assert option.split("=")[0] in refusal("generate", bundle("gru"), option)
