@@ -19,6 +19,8 @@ CASES = [
     (["--model.model.mixer=Grru"], ["Grru", "did you mean GRU?"]),
     (["--model.model.mixer=Zyx"], ["Zyx", "accepted: ", "LSTM", "Mamba2"]),
     (["--model.model.mixer=Attention", "--model.model.mixer.num_heads=5"], ["num_heads 5", "d_model 128"]),
+    (["--model.model.mixer={class_path: Attention, init_args: {num_heds: 5}}"], ["mixer.num_heds", "num_heads"]),
+    (["--model.model.mixer={class_path: Attention, init_args: {num_heads: x}}"], ["mixer.num_heads: ", "int", "x"]),
     (["--model.model.d_model=abc"], ["model.model.d_model", "int", "abc"]),
     (["--model.model.block.norm_place=middle"], ["norm_place", "pre", "post", "middle"]),
     (["--data.path=missing.txt"], ["missing.txt"]),
@@ -50,6 +52,7 @@ def test_fit_says_in_one_sentence_what_is_wrong(
     assert main(["fit", "--config", "lm/gru", *args]) == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("seqlab: "), lines
+    assert "Union" not in lines[0]
     for text in said:
         assert text in lines[0]
     assert ("did you mean" in lines[0]) + ("accepted: " in lines[0]) < 2 and len(lines[0]) < 500

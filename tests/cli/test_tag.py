@@ -19,12 +19,12 @@ NAMES, PLACES, OTHERS = ("Ada", "Kurt", "Emmy"), ("Rome", "Oslo"), ("goes", "to"
 
 
 def write_data(folder: Path) -> None:
-    """A first name begins a person of two words; places are alone."""
+    """A first name begins a person of two words; places are alone, and follow each of the names."""
     lines = []
     for i in range(120):
         words = [OTHERS[i % 4], NAMES[i % 3], PLACES[i % 2], OTHERS[(i // 2) % 4], PLACES[(i // 3) % 2]]
         tags = ["O", "B-PER", "I-PER", "O", "B-LOC"]
-        shown = list(zip(words, tags, strict=True))[i % 2 : 5 - i % 3 // 2]
+        shown = list(zip(words, tags, strict=True))[i % 2 : 5 - i % 5 // 4]
         lines.append("\n".join(f"{word}\t{tag}" for word, tag in shown) + "\n")
     (folder / "tagged.conll").write_text("\n".join(lines), encoding="utf-8")
 

@@ -18,9 +18,11 @@ from seqlab.training.config import LINKS
 from seqlab.training.spelling import instead
 from seqlab.whole_file import why_not_written
 
-_NESTED = re.compile(r'^Parser key "([^"]+)":|Does not validate against|expects a function or a callable')
+_NESTED = re.compile(
+    r'\AParser key "([^"]+)":|^\s*(?:- )?(?:Does not validate against|Type .* expects a function or a callable)', re.M
+)
+"""Only where a line begins: a sentence that quotes one of these has been told already."""
 _NO_LIST = "Expected a <class 'list'>"
-"""The first of a union's refusals, where the other says more: a mixer is a class or a list of them."""
 _NOT_AN_OPTION = re.compile(r"^(?:Option '([^']+)' is not accepted|unrecognized arguments: --([\w.]+))")
 REFUSED_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _NOT_OPTIONS = ("help", "config", "print_config", "print_shtab")
@@ -48,8 +50,8 @@ def _causes(error: BaseException) -> tuple[list[str], list[BaseException]]:
     keys: list[str] = []
     chain = [error]
     while _NESTED.search(text := str(chain[-1]).strip()):
-        cause = chain[-1].__cause__ or chain[-1].__context__
-        if cause is None or str(cause).startswith(_NO_LIST):
+        cause = _cause(chain[-1])
+        if cause is None:
             break
         match = _NESTED.match(text)
         # Each level is reported twice, as a TypeError and as a ValueError.
@@ -57,6 +59,16 @@ def _causes(error: BaseException) -> tuple[list[str], list[BaseException]]:
             keys.append(match[1])
         chain.append(cause)
     return keys, chain
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """An error's cause; of a union's refusals the last where the first is only that there is no list: a mixer is a list
+    of classes or a class."""
+    cause = error.__cause__ or error.__context__
+    if str(cause).startswith(_NO_LIST):
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            cause = frame.f_locals.get("exceptions", [cause])[-1]
+    return cause
 
 
 def _selves(chain: list[BaseException]) -> Iterator[Any]:
