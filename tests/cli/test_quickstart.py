@@ -45,7 +45,13 @@ def test_the_install_prints_one_line_and_errors(tmp_path: Path) -> None:
     stub(tmp_path / "bin" / "python", "mkdir -p .venv")
     pip = 'case " $* " in *" -qq "*) ;; *) echo "WARNING: Location is ignored" >&2 ;; esac'
     stub(tmp_path / "bin" / "pip", pip)
-    command = ["make", ".venv/installed", f"PYTHON={tmp_path}/bin/python", f"BIN={tmp_path}/bin"]
+    command = [
+        "make",
+        "--no-print-directory",
+        ".venv/installed",
+        f"PYTHON={tmp_path}/bin/python",
+        f"BIN={tmp_path}/bin",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert len(done.stdout.splitlines()) == 1 and done.stderr == ""
     (tmp_path / ".venv" / "installed").unlink()

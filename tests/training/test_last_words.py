@@ -94,4 +94,4 @@ def test_two_processes_of_which_one_dies(tmp_path: Path, dies: str, words: str) 
     (tmp_path / "dies.py").write_text(DIES)
     two = ("--trainer.devices=2", "--trainer.accelerator=cpu", "--trainer.callbacks=dies.Dies")
     said = command(tmp_path)("fit", "--config", "lm/gru", *TINY, *two, code=1, DIES=dies).stderr
-    assert [line for line in said.splitlines() if "died" in line or "Error" in line] == [f"seqlab: rank {words}"]
+    assert [line for line in said.splitlines() if "died" in line or "Error" in line] == [f"seqlab: {words}"]
