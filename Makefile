@@ -12,8 +12,8 @@ test: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-ci: .venv/installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow or today"
 	bash scripts/processors.sh today
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow or today"
 
 test-all: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal
