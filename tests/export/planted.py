@@ -7,8 +7,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import onnx
-from onnx import ModelProto, NodeProto, helper
+from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from runtime.programs import run
 from seqlab_export.manifest import hash_files, load_manifest
@@ -137,4 +138,18 @@ def with_logits_times(factor: float) -> Edit:
         written_in_place_of(model, "logits", nodes, "right_logits")
 
     edit.__name__ = f"logits_times_{factor}"
+    return edit
+
+
+def with_channel_times(factor: float, d_model: int) -> Edit:
+    """One channel of what the head reads."""
+
+    def edit(model: ModelProto) -> None:
+        factors = numpy_helper.from_array(np.where(np.arange(d_model) == 7, factor, 1).astype(np.float32), "factors")
+        model.graph.initializer.append(factors)
+        place, head = next((k, node) for k, node in enumerate(model.graph.node) if "logits" in node.output)
+        model.graph.node.insert(place, helper.make_node("Mul", [head.input[0], "factors"], ["scaled"]))
+        head.input[0] = "scaled"
+
+    edit.__name__ = f"channel_times_{factor}"
     return edit

@@ -19,12 +19,15 @@ from export.planted import (
     scale_rows_past_the_fifth,
     shift_positions_from_64,
     stale_cache_past_300,
+    with_channel_times,
     with_logits_times,
     with_window,
 )
-from export.toys import Export, Shared, toy
+from export.toys import TOKENIZER, Export, Shared, export_toy, toy
 from seqlab.attention import Attention, SlidingWindow
-from seqlab.positions import RoPE
+from seqlab.models import DecoderLM
+from seqlab.nn import Block, RMSNorm, SwiGLU
+from seqlab.positions import Learned, RoPE
 from seqlab_export.compare import calls, cases, long_cases
 from seqlab_export.golden import write_golden
 from seqlab_export.verify import verify_bundle
@@ -76,6 +79,26 @@ def test_an_error_of_three_times_the_limit_is_found(name: str, file: str, shared
     assert {check.kind for check in report.failures} >= expected <= failed_in_cpp(folder)
     nearest = min(check.error / check.limit for check in report.failures if check.error and check.limit)
     assert 1 < nearest < 5
+
+
+@pytest.fixture(scope="module", name="wide")
+def _wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the budget is widest: sums have many terms."""
+    folder = tmp_path_factory.mktemp("wide") / "bundle"
+    block = partial(Block, norm=RMSNorm, ffn=partial(SwiGLU, d_ff=1024))
+    model = DecoderLM(
+        TOKENIZER.vocab_size, 8, d_model=512, num_layers=1, mixer=Attention, positions=Learned, block=block
+    )
+    export_toy(model.eval(), folder)
+    return folder
+
+
+@pytest.mark.parametrize("edit", [with_logits_times(1 + 2.5e-6), with_channel_times(1 + 6e-5, 512)])
+def test_a_small_error_of_a_wide_model_is_found(edit: Edit, wide: Path, tmp_path: Path) -> None:
+    """Each is about twice what may pass."""
+    folder = Path(shutil.copytree(wide, tmp_path / "bundle"))
+    edit_graph(folder, "model.onnx", edit)
+    assert failed(folder) >= {"prefill", "chunks"}
 
 
 def test_long_texts_reach_the_models_limit_or_1024_positions() -> None:

@@ -28,9 +28,6 @@ STORED = Path(__file__).with_name("losses.json")
 CHOOSERS = ("MKL_CBWR", "ONEDNN_MAX_CPU_ISA", "LD_PRELOAD")
 """Variables that make libraries compute as on another processor."""
 
-CHOSEN = [
-    f"{name}={os.environ[name]}" for name in ("MKL_CBWR", "ONEDNN_MAX_CPU_ISA", "LD_PRELOAD") if name in os.environ
-]
 KEY = " ".join(
     (
         platform.system(),
