@@ -2,7 +2,12 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: quickstart test test-ci test-all processors lint benchmarks cpp cpp-test clean
+# What docs/reliability.md tells of.
+FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,hostile_configs tampered_checkpoints malformed configs killed_run \
+	stopped_fit full_disk)) $(addprefix tests/export/test_,$(addsuffix .py,reach statements defects correct_models)) \
+	tests/runtime/test_mutated_bundles.py tests/training/test_exact_resume.py tests/training/test_stopping.py tests/tracking
+
+.PHONY: quickstart test test-ci test-all faults processors lint benchmarks cpp cpp-test clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: .venv/installed
@@ -17,6 +22,9 @@ test-ci: .venv/installed
 
 test-all: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+faults: .venv/installed
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(FAULTS)
 
 processors: .venv/installed
 	bash scripts/processors.sh
