@@ -86,7 +86,6 @@ def test_a_run_is_named_by_id_prefix_name_or_checkpoint(fitted: Fitted, inside: 
     assert "no run" in quick("generate", "nobody", code=2).stderr
 
 
-@pytest.mark.filterwarnings("ignore")  # Lightning's, on numbers of workers
 def test_a_run_is_evaluated_as_it_was_configured_and_keeps_the_scores(fitted: Fitted, inside: Inside) -> None:
     folder, _ = fitted
     quick = inside(folder)
@@ -111,7 +110,7 @@ def test_a_run_is_evaluated_as_it_was_configured_and_keeps_the_scores(fitted: Fi
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # Lightning's, of short fits
+@pytest.mark.filterwarnings("ignore")  # of torch's exporter
 def test_a_fit_that_was_refused_does_not_stand_in_the_way_of_its_name(tmp_path: Path, inside: Inside) -> None:
     write_text(tmp_path)
     seqlab = inside(tmp_path)
@@ -126,12 +125,11 @@ def test_a_fit_that_was_refused_does_not_stand_in_the_way_of_its_name(tmp_path: 
     assert "'same' names more than one run" in seqlab("export", "same", "--out=b", code=2).stderr
 
 
-# Lightning's advice for longer fits.
-@pytest.mark.filterwarnings("ignore")
 def test_resume_continues_the_same_run(tmp_path: Path, inside: Inside) -> None:
     write_text(tmp_path)
     seqlab = inside(tmp_path)
-    seqlab("fit", "--config", "lm/gru", *TINY, "--run_name=short")
+    short = [*TINY, "--data.batch_size=64"]  # an epoch of few batches
+    seqlab("fit", "--config", "lm/gru", *short, "--run_name=short")
     run_id = seqlab("compare", "--quiet").stdout.split()
     seqlab("resume", "short", "--trainer.max_steps=6")
     assert seqlab("compare", "--quiet").stdout.split() == run_id

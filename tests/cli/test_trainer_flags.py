@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import lightning as L
 import pytest
+import yaml
 
 from cli.conftest import TINY, Seqlab
 
@@ -29,6 +31,19 @@ def test_flag(flags: list[str], config: str, seqlab: Seqlab, tmp_path: Path) -> 
     seqlab("fit", "--config", config, *TINY, *flags)
     kept = bool(list(tmp_path.glob("**/last.ckpt")))
     assert kept == ("--trainer.fast_dev_run=true" not in flags)
+
+
+def test_one_batch_is_not_all_of_them(
+    tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As Lightning's types are where `compare` came before it in one process."""
+    limits = [f"limit_{split}_batches" for split in ("train", "val", "test", "predict")]
+    for name in limits:
+        monkeypatch.setitem(L.Trainer.__init__.__annotations__, name, float | int | None)
+    one = [f"--trainer.{name}=1" for name in limits]
+    said = inside(tmp_path)("fit", "--config", "lm/gru", *one, "--print_config").stdout
+    trainer = yaml.safe_load(said)["trainer"]
+    assert [repr(trainer[name]) for name in limits] == ["1"] * 4
 
 
 @pytest.mark.slow

@@ -82,6 +82,25 @@ def test_a_stop_writes_at_once_whatever_the_interval(tmp_path: Path) -> None:
     assert trainer.writes == [("last", 3)]
 
 
+@pytest.mark.parametrize(
+    ("sends", "waits_for"),
+    [
+        (Sends(4, signal.SIGINT), ["step"]),
+        (Sends(2, signal.SIGINT), ["step", "validation"]),
+        (Sends(0, signal.SIGINT, hook="validation"), ["validation"]),
+    ],
+)
+def test_a_signal_is_answered_at_once_with_what_a_stop_waits_for(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], sends: Sends, waits_for: list[str]
+) -> None:
+    trainer = recorder(tmp_path, Checkpoints(), max_epochs=1, val_check_interval=3)
+    trainer.callbacks.insert(0, sends)
+    with pytest.raises(StoppedError):
+        trainer.fit(TinyTask(), datamodule=TinyData())
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("SIGINT")]
+    assert said == [f"SIGINT: stopping after this {each}; Ctrl-C stops at once" for each in waits_for]
+
+
 def test_a_second_ctrl_c_stops_at_once(tmp_path: Path) -> None:
     trainer = recorder(tmp_path, Checkpoints(), max_epochs=2)
     trainer.callbacks.insert(0, Sends(2, signal.SIGTERM, signal.SIGUSR1, signal.SIGINT))

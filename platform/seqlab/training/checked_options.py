@@ -20,6 +20,19 @@ LEAST = {
     "reload_dataloaders_every_n_epochs": 0,
 }
 
+COUNTS_OR_SHARES = ("train", "val", "test", "predict")
+"""The splits of which `limit_SPLIT_batches` reads a number of batches, 1, or a share of them, 1.0."""
+
+
+def numbers_before_shares() -> None:
+    """Has the command line read `limit_val_batches=1` as one batch, whatever was imported before Lightning.
+
+    The two types are tried in their order, and `typing` keeps `Optional[Union[float, int]]` for the equal
+    `Optional[Union[int, float]]` of Lightning where another module has made it first.
+    """
+    types = L.Trainer.__init__.__annotations__
+    types.update({f"limit_{split}_batches": int | float | None for split in COUNTS_OR_SHARES})
+
 
 def check_trainer(given: Any) -> None:
     """Checks the trainer's options that Lightning does not.

@@ -106,7 +106,13 @@ class Checkpoints(ModelCheckpoint):
         if not _ends_epoch(trainer) and not _validation_follows(trainer):
             self._save_last_if_due(trainer)
 
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._signals.during = "validation"
+        if self._signals.received:  # in the step before it
+            self._signals.say()
+
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._signals.during = "step"
         if trainer.state.fn == "fit" and not trainer.sanity_checking and not _ends_epoch(trainer):
             self._save_best_if_better(trainer)
             self._save_last_if_due(trainer)

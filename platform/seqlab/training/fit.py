@@ -17,7 +17,7 @@ from seqlab.tracking.params import config_hash
 from seqlab.tracking.runs import find_run, listed, unfinished_runs
 from seqlab.tracking.scores import RunScores
 from seqlab.tracking.speed import Speed
-from seqlab.training.checked_options import check_tokenizers, check_trainer
+from seqlab.training.checked_options import check_tokenizers, check_trainer, numbers_before_shares
 from seqlab.training.checkpoint import Checkpoints
 from seqlab.training.checkpoint_io import AtomicCheckpointIO
 from seqlab.training.compile import Compile
@@ -59,6 +59,7 @@ class SeqlabCLI(LightningCLI):
         self.verb = verb
         self.run_id = run_id
         import_blocks()
+        numbers_before_shares()
         super().__init__(
             L.LightningModule,
             L.LightningDataModule,

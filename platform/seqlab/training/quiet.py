@@ -11,6 +11,8 @@ IGNORED = (
     r"`isinstance\(treespec, LeafSpec\)` is deprecated",
     # Batches are slices of a memory map: loading them in the training process is as fast.
     r"The '\w+' does not have many workers",
+    # Points are logged by optimiser steps, which are counted over all epochs.
+    r"The number of training batches \(\d+\) is smaller than the logging interval",
     # A run that is resumed has checkpoints.
     r"Checkpoint directory .* exists and is not empty",
     # Metrics are torchmetrics, which add over the ranks when they are computed.

@@ -31,15 +31,16 @@ class StopSignals:
 
     Attributes:
         received: the first signal's number; 0 before it.
+        during: what the fit finishes before it stops.
     """
 
     def __init__(self) -> None:
-        self.received = 0
+        self.received, self.during = 0, "step"
         self._before: dict[int, Any] = {}
 
     def catch(self) -> None:
         """From now on. A signal that is ignored, as in the background of a shell, stays ignored."""
-        self.received = 0
+        self.received, self.during = 0, "step"
         if threading.current_thread() is threading.main_thread():
             self._before = {s: signal.getsignal(s) for s in SIGNALS if signal.getsignal(s) != signal.SIG_IGN}
             for signum in self._before:
@@ -55,10 +56,14 @@ class StopSignals:
             return
         self.received = signum
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.say()
+
+    def say(self) -> None:
+        """That the fit stops, and after what."""
         if _is_first_rank():
             # Not by print, which may be what the signal has interrupted.
-            name = signal.Signals(signum).name
-            os.write(2, f"\n{name}: stopping after this step or validation; Ctrl-C stops at once\n".encode())
+            name = signal.Signals(self.received).name
+            os.write(2, f"\n{name}: stopping after this {self.during}; Ctrl-C stops at once\n".encode())
 
 
 def exit_code(end: SystemExit) -> int:
