@@ -39,6 +39,7 @@ def test_it_learns_what_each_frame_has_from_the_frame_after_it(
     small = ["--model.model.encoder.d_model=32", "--model.model.encoder.num_layers=1", "--model.lr=1e-2"]
     done = seqlab("fit", "--config", "frames/bigru", *data, *small, "--trainer.max_epochs=25", *ALONE)
     (run,) = re.findall(r"Checkpoint (\S+) · next: seqlab test \1", done.stdout)
+    assert done.stderr.rstrip().endswith(" tokens/s")  # of the meter that the run has
     scores = seqlab("test", "--config", "frames/bigru", *data, *small, f"--ckpt_path={run}").stdout
     found = re.search(r"test/f1\W+([\d.]+)", scores)
     assert found is not None and float(found[1]) > 0.9  # a half of the labels hold

@@ -27,11 +27,24 @@ def init_gpt2(model: nn.Module, num_layers: int) -> None:
 
 def init_transformer(model: nn.Module) -> None:
     """Linear weights by Glorot & Bengio 2010, uniform, biases zero; embeddings from N(0, 1/d_model), to be scaled by
-    sqrt(d_model) (Vaswani et al. 2017, section 3.4, and their code). Recurrent cells keep PyTorch's own."""
+    sqrt(d_model) (Vaswani et al. 2017, section 3.4, and their code). Where tokens are not scaled, their embeddings and
+    those of their positions have a standard deviation of 0.02 (Devlin et al. 2019, "BERT", and their code). Recurrent
+    cells keep PyTorch's own."""
+    unscaled = _unscaled(model)
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         if isinstance(module, nn.Embedding):
-            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+            nn.init.normal_(module.weight, std=0.02 if module in unscaled else module.embedding_dim**-0.5)
+
+
+def _unscaled(model: nn.Module) -> set[nn.Module]:
+    """What embeds tokens and positions in those parts of a model that do not scale their tokens."""
+    found: set[nn.Module] = set()
+    for part in model.modules():
+        embedding = getattr(part, "embedding", None)
+        if isinstance(embedding, nn.Embedding) and not isinstance(embedding, ScaledEmbedding):
+            found.update(embedding.modules(), part.positions.modules())  # type: ignore[union-attr]
+    return found
