@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 def lightning(verb: str, args: list[str], *, run_id: str | None = None) -> int:
     if "lightning" not in sys.modules and os.environ.get("LOCAL_RANK", "0") == "0":
         print(f"seqlab {verb}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
-    from seqlab.training.config import resolve_names
-    from seqlab.training.light_metrics import import_torchmetrics
-    from seqlab.training.quiet import quiet
+    with _importing():
+        from seqlab.training.config import import_blocks, resolve_names
+        from seqlab.training.light_metrics import import_torchmetrics
+        from seqlab.training.quiet import quiet
 
-    args = resolve_names(args)
-    import_torchmetrics()
-    from lightning.fabric.utilities.exceptions import MisconfigurationException
+        args = resolve_names(args)
+        import_torchmetrics()
+        from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-    from seqlab.training.fit import SeqlabCLI
-    from seqlab.training.last_words import last_words, spoken
-    from seqlab.training.stopping import exit_code
+        from seqlab.training.fit import SeqlabCLI
+        from seqlab.training.last_words import last_words, spoken
+        from seqlab.training.stopping import exit_code
+
+        import_blocks()
 
     quiet()
     with last_words():
@@ -36,6 +42,21 @@ def lightning(verb: str, args: list[str], *, run_id: str | None = None) -> int:
                 raise
             return 1
     return 0
+
+
+@contextmanager
+def _importing() -> Iterator[None]:
+    """Within it Python looks for no garbage, and later not among what was imported: there is none, and looking costs
+    half a second."""
+    if "lightning" in sys.modules or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def resume(options: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""A fit says at once what it does, and imports nothing that it does not need."""
+"""A fit says at once what it does, and imports nothing that it does not need, and MLflow after its first step."""
 
 from __future__ import annotations
 
@@ -21,6 +21,18 @@ UNNEEDED = (
     "sklearn",
     "transformers",
 )
+AFTER_THE_FIRST_STEP = ("alembic", "fastapi", "flask", "mlflow", "opentelemetry", "pandas", "pydantic", "sqlalchemy")
+CALLBACK = """
+import sys
+from pathlib import Path
+from lightning.pytorch.callbacks import Callback
+
+class FirstStep(Callback):
+    def on_train_batch_end(self, trainer, *args):
+        if trainer.global_step == 1:
+            Path("at the first step").write_text(" ".join(sys.modules))
+            assert (Path(trainer.logger.artifacts) / "config.yaml").exists()
+"""
 SCRIPT = """
 import sys
 from seqlab.cli import main
@@ -36,9 +48,12 @@ print(*sys.modules, file=open("modules", "w"))
 def test_a_fit_imports_what_it_needs(tmp_path: Path) -> None:
     write_text(tmp_path)
     env = {**os.environ, "OMP_NUM_THREADS": "1", "SEQLAB_CACHE": str(tmp_path / "cache")}
-    command = [sys.executable, "-c", SCRIPT, "fit", "--config=lm/gru", *TINY]
+    (tmp_path / "first_step.py").write_text(CALLBACK)
+    watched = "--trainer.callbacks=first_step.FirstStep"
+    command = [sys.executable, "-c", SCRIPT, "fit", "--config=lm/gru", *TINY, watched]
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     imported = set((tmp_path / "modules").read_text().split())
     assert {"torch", "lightning", "mlflow"} <= imported
     assert imported.intersection(UNNEEDED) == set()
+    assert set((tmp_path / "at the first step").read_text().split()).intersection(AFTER_THE_FIRST_STEP) == set()

@@ -11,6 +11,7 @@ from seqlab.tracking.logger import FEWEST_STEPS, MOST_STEPS, RunLogger
 from seqlab.tracking.provenance import process_tags
 from seqlab.tracking.runs import TrackedRun, find_run, search
 from seqlab.tracking.store import Store
+from seqlab.tracking.writes import Sender
 
 
 def stored(logger: RunLogger) -> TrackedRun:
@@ -115,12 +116,51 @@ def test_a_deleted_experiment_is_refused(root: Path) -> None:
 
 def test_what_mlflow_refuses_is_one_clear_error(root: Path) -> None:
     with pytest.raises(ValueError, match="MLflow refuses the run"):
-        _ = RunLogger("x" * 501).run_id
+        Journal(Store()).create("x" * 501, None, {})
 
 
-def test_an_experiment_needs_a_name() -> None:
-    with pytest.raises(ValueError, match="experiment is empty"):
-        RunLogger("")
+def test_a_fit_that_is_gone_before_its_first_step_left_its_run(root: Path) -> None:
+    logger = RunLogger(name="early")
+    logger.log_tags({"process.start": "1.0"})
+    logger.log_metrics({"x": 1}, 3)
+    logger.flush()
+    assert search(logger.store) == []
+    run = find_run("early")
+    assert (run.id, run.artifacts, run.status) == (logger.run_id, logger.artifacts, "KILLED")
+    logger.begin()
+    logger.log_metrics({"x": 2}, 4)
+    logger.finalize("success")
+    assert stored(logger).history("x") == [(3, 1), (4, 2)]
+
+
+def test_a_run_that_cannot_be_created_is_kept_for_the_next_command(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = RunLogger(name="kept")
+    with monkeypatch.context() as patch:
+        patch.setattr(Sender, "send", raise_full)
+        with pytest.raises(OSError, match="no space left"):
+            logger.begin()
+        logger.log_metrics({"x": 2}, 4)
+        logger.finalize("failed")
+    assert stored(logger).status == "FAILED"
+    assert stored(logger).history("x") == [(4, 2)]
+
+
+def raise_full(*args: object) -> None:
+    raise OSError("no space left")
+
+
+def test_mlflows_client_is_there_when_it_is_used(root: Path) -> None:
+    logger = RunLogger()
+    client = logger.experiment
+    assert search(logger.store) == []
+    client.set_tag(logger.run_id, "a", "b")
+    assert stored(logger).tags["a"] == "b"
+
+
+@pytest.mark.parametrize("name", ["", "x" * 501])
+def test_an_experiment_needs_a_name(name: str) -> None:
+    with pytest.raises(ValueError, match=f"experiment has {len(name)} characters; .* has 1 to 500"):
+        RunLogger(name)
 
 
 def test_other_ranks_make_no_run_and_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,6 +193,6 @@ def test_a_logger_that_nothing_was_logged_to_leaves_nothing(tmp_path: Path) -> N
 def test_runs_of_other_experiments_do_not_mix(root: Path) -> None:
     for experiment in ("a", "b", "a"):
         RunLogger(experiment, name=experiment).finalize("success")
-        _ = RunLogger(experiment, name=experiment).run_id
+        RunLogger(experiment, name=experiment).begin()
     assert sorted(run.name for run in search(Store())) == ["a", "a", "b"]
     assert [run.name for run in search(Store(), experiment="b")] == ["b"]

@@ -112,7 +112,9 @@ def test_a_fit_stores_all_of_itself(run: TrackedRun, root: Path) -> None:
     assert run.best_checkpoint == checkpoints / "best.ckpt"
     assert run.last_checkpoint == checkpoints / "last.ckpt"
     assert sorted(path.name for path in checkpoints.iterdir()) == ["best.ckpt", "last.ckpt"]
-    assert sorted(path.name for path in root.iterdir() if path.suffix != ".lock") == ["mlflow.db", "quickstart"]
+    left = [path.name for path in root.iterdir() if path.suffix != ".lock"]
+    assert sorted(left) == [".pending", "mlflow.db", "quickstart"]
+    assert [path.name for path in root.glob(".pending/*")] == [".lock"]
 
 
 def test_the_data_is_an_mlflow_dataset(run: TrackedRun) -> None:

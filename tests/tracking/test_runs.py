@@ -161,5 +161,5 @@ def test_who_is_marked_killed(store: Store) -> None:
 
 def test_any_fit_marks_the_killed_runs_of_its_store(store: Store) -> None:
     make_run(store, "gone", tags=process_tags() | {"process.start": "1.0"}, status="RUNNING")
-    _ = RunLogger().run_id
+    RunLogger().begin()
     assert {run.status for run in search(store) if run.name == "gone"} == {"KILLED"}

@@ -77,8 +77,10 @@ def test_but_not_of_one_that_mlflow_would_take_for_another(name: str) -> None:
 
 def test_experiments_of_any_name_keep_their_artifacts_in_the_store(store: Store) -> None:
     for name in ("plain", "../../up", "mlflow.db", "ä/ö ü", "."):
+        folder = store.folder(name)
         run = find_run(make_run(store, "x", experiment=name), store)
         assert run.experiment == name
+        assert run.artifacts.parents[1] == folder == store.folder(name), "MLflow is not asked for it"
         assert run.artifacts.parts[: len(store.root.parts)] == store.root.parts
         assert ".." not in run.artifacts.parts
         run.artifacts.mkdir(parents=True)
@@ -91,6 +93,7 @@ def test_a_store_can_be_moved(store: Store, tmp_path: Path) -> None:
     shutil.move(store.root, tmp_path / "moved")
     moved = find_run(run.id, Store(tmp_path / "moved"))
     assert moved.config == {"a": 1}
+    assert moved.artifacts.parents[1] == moved.store.folder("x")
 
 
 def test_mlflow_draws_from_nobody(store: Store) -> None:

@@ -54,7 +54,7 @@ class RunTracker(Callback):
         if stage != "fit" or logger is None:
             return
         self._started_at = time.monotonic()
-        self._system = SystemMetrics()
+        self._system = None
         if self.config:
             logger.log_text(to_yaml(self.config), "config.yaml")
             logger.log_hyperparams(self.config)
@@ -87,6 +87,9 @@ class RunTracker(Callback):
         if isinstance(outputs, dict) and isinstance(outputs.get("loss"), Tensor):
             self._loss_sum += outputs["loss"].detach()
         step = trainer.global_step
+        if self._system is None and step != self._checked_step and (logger := _run_logger(trainer)):
+            logger.begin()
+            self._system = SystemMetrics()
         due = step != self._checked_step and step % trainer.log_every_n_steps == 0  # type: ignore[attr-defined]
         # Reading a number off a GPU waits for it, and ranks must stop together: there, only when a step is logged.
         if due or (self._loss_sum.device.type == "cpu" and trainer.world_size == 1):

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
 from seqlab.tracking.writes import Sender, Write
+from seqlab.whole_file import writing
 
 FIRST_WAIT, LONGEST_WAIT = 30.0, 600.0
 """Seconds of training between attempts to reach a store that did not answer: each wait is twice the last."""
@@ -24,7 +27,7 @@ log = logging.getLogger("seqlab")
 
 
 class Journal:
-    """Writes of one run. After `create` nothing here raises: tracking must not stop a training.
+    """Writes of one run. After `create` and `begin` nothing here raises: tracking must not stop a training.
 
     Args:
         store: where the run is.
@@ -32,7 +35,7 @@ class Journal:
 
     Attributes:
         run_id: the run's id, or one of this machine's if a server did not answer when the run was created.
-        retry_at: when to try again, by `time.monotonic`; 0 while the store answers.
+        retry_at: when to try again, by `time.monotonic`; 0 while the store answers, infinity before `begin`.
         sending: the op that is being sent.
     """
 
@@ -40,6 +43,7 @@ class Journal:
         self.store = store
         self.run_id = run_id or uuid.uuid4().hex
         self._sender = Sender(store, self.run_id)
+        self._creation: Write = {}
         self._wait, self.retry_at = FIRST_WAIT, 0.0
         self.sending = ""
         self._losing = False
@@ -49,25 +53,55 @@ class Journal:
         """The file of what has not been sent."""
         return _folder(self.store) / f"{self.run_id}.jsonl"
 
-    def create(self, experiment: str, name: str | None, tags: dict[str, str]) -> None:
+    @property
+    def _lock(self) -> Path:
+        """Held by the process that sends it."""
+        return self.pending.with_suffix(".lock")
+
+    def create(self, experiment: str, name: str | None, tags: dict[str, str], *, later: bool = False) -> None:
         """Creates the run, or notes that it is to be created if a server does not answer.
+
+        Args:
+            later: keep it, and what is written then, for `begin`: MLflow takes seconds to import.
 
         Raises:
             ValueError: the store cannot be used.
             OSError: the store is a file that cannot be written.
         """
         tags = {**tags, OFFLINE_TAG: self.run_id} if self.store.remote else tags
-        write = {"op": "create", "experiment": experiment, "name": name, "tags": tags, "time": now()}
+        self._creation = {"op": "create", "experiment": experiment, "name": name, "tags": tags, "time": now()}
+        if later:
+            self.retry_at = math.inf
+            with writing(self.pending):
+                _append(self.store, self.pending, self._creation)
+        else:
+            self._create()
+
+    def begin(self) -> bool:
+        """Creates the run that is to be created later, and sends what was kept since; False if there is none.
+
+        Raises:
+            ValueError, OSError: as `create`. All that is written is kept then, for the next command.
+        """
+        if self.retry_at < math.inf:
+            return False
+        self.retry_at = time.monotonic() + FIRST_WAIT
+        with FileLock(self._lock):  # another process may be sending it
+            self._create()
+            self._replay()
+        return True
+
+    def _create(self) -> None:
         _ = self.store.client
         from mlflow.exceptions import MlflowException
 
         try:
-            self._sender.send(write)
+            self._sender.send(self._creation)
         except UnreachableError as error:
             if not self.store.remote:
                 raise
             self._postpone(error)
-            self.keep(write)
+            self.keep(self._creation)
         except MlflowException as error:
             raise ValueError(f"MLflow refuses the run: {error.message}") from error
         else:
@@ -87,14 +121,14 @@ class Journal:
 
     def keep(self, write: Write) -> None:
         """Puts a write in the file, for `replay`."""
-        self._append(self.pending, write)
+        self._keep(self.pending, write)
 
     def replay(self) -> bool:
         """Sends what was kept; False if the store still does not answer, or another process is sending it."""
         if not self.pending.exists():
             return True
         try:
-            with FileLock(self.pending.with_suffix(".lock"), timeout=0):
+            with FileLock(self._lock, timeout=0):
                 return self._replay()
         except Timeout:
             return False
@@ -115,6 +149,8 @@ class Journal:
             _rewrite(self.pending, _read(self.pending)[sent:])
         if sent == len(writes):
             self._wait, self.retry_at = FIRST_WAIT, 0.0
+            with suppress(OSError):  # Windows keeps what is open
+                self._lock.unlink()
         return sent == len(writes)
 
     def _deliver(self, write: Write) -> None:
@@ -139,14 +175,13 @@ class Journal:
             else:
                 aside = self.pending.with_suffix(".refused")
                 log.warning("MLflow refuses %s of run %s, set aside in %s: %s", write["op"], self.run_id, aside, error)
-                self._append(aside, write)
+                self._keep(aside, write)
         finally:
             self.sending = ""
 
-    def _append(self, file: Path, write: Write) -> None:
+    def _keep(self, file: Path, write: Write) -> None:
         try:
-            with _lock(self.store), file.open("a", encoding="utf-8") as lines:
-                lines.write(json.dumps(write) + "\n")
+            _append(self.store, file, write)
             self._losing = False
         except OSError as failure:
             if not self._losing:
@@ -154,7 +189,7 @@ class Journal:
             self._losing = True
 
     def _postpone(self, error: UnreachableError) -> None:
-        if self.retry_at == 0 and self._wait == FIRST_WAIT:
+        if self.retry_at in (0, math.inf) and self._wait == FIRST_WAIT:
             log.warning("%s; what it misses is kept in %s and sent when it is back", error, self.pending)
         self.retry_at = time.monotonic() + self._wait
         self._wait = min(2 * self._wait, LONGEST_WAIT)
@@ -188,6 +223,11 @@ def _folder(store: Store) -> Path:
 def _lock(store: Store) -> FileLock:
     _folder(store).mkdir(parents=True, exist_ok=True)
     return FileLock(_folder(store) / ".lock")
+
+
+def _append(store: Store, file: Path, write: Write) -> None:
+    with _lock(store), file.open("a", encoding="utf-8") as lines:
+        lines.write(json.dumps(write) + "\n")
 
 
 def _read(file: Path) -> list[Write]:

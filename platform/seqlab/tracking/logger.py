@@ -7,7 +7,7 @@ import time
 from argparse import Namespace
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lightning.fabric.loggers.logger import rank_zero_experiment
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -26,6 +26,8 @@ from seqlab.whole_file import write_whole, writing
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
+MOST_CHARACTERS = 500
+"""MLflow's limit for the name of an experiment."""
 FEWEST_STEPS, MOST_STEPS, SECONDS = 10, 50, 5.0
 """Points are sent every 50 steps, or every 10 where those take over 5 s: a call costs 10 ms whatever it holds."""
 
@@ -33,9 +35,11 @@ FEWEST_STEPS, MOST_STEPS, SECONDS = 10, 50, 5.0
 class RunLogger(Logger):
     """Logs a fit as one run of the tracking store (`seqlab.tracking.store`).
 
-    The run is created when it is first needed, on rank 0 only. A server that does not answer, or takes its time,
-    neither stops nor delays the fit: what it misses is sent later. What Lightning writes to a logger's folder becomes
-    an artifact of the run; with a server it stays on this machine, and checkpoints are uploaded when the fit ends.
+    The run is there, on rank 0 only, when it is first needed. MLflow, which takes seconds to import, creates it in
+    `begin` or at the end; until then its writes are kept, but with a server, which gives it its id. A server that does
+    not answer, or takes its time, neither stops nor delays the fit: what it misses is sent later. What Lightning writes
+    to a logger's folder becomes an artifact of the run; with a server it stays on this machine, and checkpoints are
+    uploaded when the fit ends.
 
     Args:
         experiment: name of the experiment, created if it is missing.
@@ -56,8 +60,9 @@ class RunLogger(Logger):
         run_id: str | None = None,
     ) -> None:
         super().__init__()
-        if not experiment:
-            raise ValueError("experiment is empty: it is the name that runs are grouped by")
+        if not 0 < len(experiment) <= MOST_CHARACTERS:
+            reason = f"the name that runs are grouped by has 1 to {MOST_CHARACTERS}"
+            raise ValueError(f"experiment has {len(experiment)} characters; {reason}")
         self.store = Store(root)
         self.status = "FINISHED"
         self._experiment, self._name, self._resumed_id = experiment, name, run_id
@@ -72,13 +77,12 @@ class RunLogger(Logger):
     @property
     @rank_zero_experiment
     def experiment(self) -> MlflowClient:
-        """MLflow's client, once the run exists."""
-        _ = self.run_id
-        return self.store.client
+        """MLflow's client, made when something of it is asked for: Lightning looks at it before the first step."""
+        return cast("MlflowClient", _Client(self))
 
     @property
     def run_id(self) -> str | None:
-        """The run, created if need be; None on other ranks than 0.
+        """The run's id; None on other ranks than 0.
 
         Raises:
             ValueError: the run to continue is not in the store, or the store cannot be used.
@@ -88,7 +92,10 @@ class RunLogger(Logger):
     @property
     def run_name(self) -> str:
         """The run's name; where a server has not given it one yet, the beginning of its id."""
-        return self._name or self._open().run_id[:8]
+        journal = self._open()
+        if self._name is None and not journal.pending.exists():
+            self._look_up(journal.run_id)
+        return self._name or journal.run_id[:8]
 
     @property
     def artifacts(self) -> Path | None:
@@ -112,6 +119,17 @@ class RunLogger(Logger):
     @property
     def version(self) -> str:
         return ""
+
+    @rank_zero_only
+    def begin(self) -> None:
+        """Creates the run, if that was put off.
+
+        Raises:
+            ValueError: the store cannot be used.
+            OSError: it is a file that cannot be written. What is written is kept then, and sent by the next command.
+        """
+        if self._open().begin():
+            settle(self.store)
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
@@ -207,11 +225,14 @@ class RunLogger(Logger):
 
     def _open(self) -> Journal:
         if self._journal is None:
-            settle(self.store)
+            folder = self.store.folder(self._experiment) if self._resumed_id is None else None
+            if folder is None:
+                settle(self.store)
             journal = Journal(self.store, self._resumed_id)
             if self._resumed_id is None:
-                journal.create(self._experiment, self._name, process_tags() | description())
-            self._artifacts = self.store.root / journal.run_id / "artifacts"
+                tags = process_tags() | description()
+                journal.create(self._experiment, self._name, tags, later=folder is not None)
+            self._artifacts = (folder or self.store.root) / journal.run_id / "artifacts"
             if not journal.pending.exists():
                 self._look_up(journal.run_id)
             if self._resumed_id is not None:
@@ -245,6 +266,17 @@ class RunLogger(Logger):
         absolute = Path(path).resolve()
         inside = absolute.is_relative_to(self._artifacts.resolve())
         return str(absolute.relative_to(self._artifacts.resolve()) if inside else absolute)
+
+
+class _Client:
+    """MLflow's client of a run, which exists as soon as anything of this is asked for."""
+
+    def __init__(self, logger: RunLogger) -> None:
+        self._logger = logger
+
+    def __getattr__(self, name: str) -> Any:
+        self._logger.begin()
+        return getattr(self._logger.store.client, name)
 
 
 def _is_first_rank() -> bool:

@@ -48,7 +48,8 @@ class Outbox:
         journal, asked_at, told = self._journal, time.monotonic(), False
         journal.retry_at = 0.0
         self._wake.set()
-        while self._busy or (journal.pending.exists() and journal.retry_at == 0):
+        # In this order: a thread that begins between the two is busy.
+        while (journal.pending.exists() and journal.retry_at == 0) or self._busy:
             waited = time.monotonic() - asked_at
             if waited > PAUSE and not told:
                 told = True

@@ -6,10 +6,11 @@ import logging
 import os
 import random
 import re
+import sqlite3
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -175,6 +176,26 @@ class Store:
                 f"--experiment-id {experiment.experiment_id}` or name another one"
             )
         return str(experiment.experiment_id)
+
+    def folder(self, experiment: str) -> Path | None:
+        """The folder that new runs of an experiment have theirs in, found without MLflow, which takes seconds to
+        import; None where only MLflow can tell, or refuse."""
+        if self._database is None:
+            return None
+        folder = self.root / _folder_name(experiment)
+        if not self._database.exists():
+            return folder
+        query = "SELECT artifact_location, lifecycle_stage FROM experiments WHERE name = ?"
+        try:
+            with closing(sqlite3.connect(f"{self._database.as_uri()}?mode=ro", uri=True)) as database:
+                found = database.execute(query, (experiment,)).fetchone()
+        except sqlite3.Error:
+            return None
+        if found is None:
+            return folder
+        location, stage = Path(found[0]), found[1]
+        beside = self.root / location.name
+        return (location if location.exists() else beside) if location.is_absolute() and stage == "active" else None
 
     def artifacts(self, run: Run) -> Path:
         """The folder of a run's artifacts, or, with a server, of those that are on this machine."""

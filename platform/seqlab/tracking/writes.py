@@ -58,12 +58,14 @@ class Sender:
             MlflowException: it refuses.
         """
         with self.store.calls() as client:
-            if self.stored_id is None and self.store.remote:
-                self.stored_id = offline_run(client, self.run_id)
+            if self.stored_id is None and (self.store.remote or write["op"] == "create"):
+                self.stored_id = _known_run(self.store, client, self.run_id)
                 if self.stored_id is None and write["op"] != "create":
                     self.stored_id = self.run_id
             if write["op"] == "create":
-                self.stored_id = self.stored_id or _create(self.store, client, write)
+                if self.stored_id is None:
+                    with _id_of_ours(self.store, self.run_id):
+                        self.stored_id = _create(self.store, client, write)
                 return
             run_id = self.stored_id or self.run_id
             match write["op"]:
@@ -115,11 +117,32 @@ def dataset_of(description: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def offline_run(client: MlflowClient, offline_id: str) -> str | None:
-    """The id in the store of a run that was created while the server did not answer."""
+def _known_run(store: Store, client: MlflowClient, run_id: str) -> str | None:
+    """The id in the store of a run that got its first id on this machine; None if it was not created yet."""
     experiments = [experiment.experiment_id for experiment in client.search_experiments()]
-    runs = client.search_runs(experiments, f"tags.`{OFFLINE_TAG}` = '{offline_id}'", max_results=1)
+    name = f"tags.`{OFFLINE_TAG}`" if store.remote else "attributes.run_id"
+    runs = client.search_runs(experiments, f"{name} = '{run_id}'", max_results=1)
     return runs[0].info.run_id if runs else None
+
+
+@contextmanager
+def _id_of_ours(store: Store, run_id: str) -> Iterator[None]:
+    """A run that is created in a SQLite file gets this id, which its folder has; a server draws its own."""
+    if store.remote:
+        yield
+        return
+    from mlflow.store.tracking.dbmodels.models import SqlRun
+    from sqlalchemy import event
+
+    def rename(run: SqlRun, args: tuple[Any, ...], values: dict[str, Any]) -> None:
+        values["artifact_uri"] = values["artifact_uri"].replace(values["run_uuid"], run_id)
+        values["run_uuid"] = run_id
+
+    event.listen(SqlRun, "init", rename)
+    try:
+        yield
+    finally:
+        event.remove(SqlRun, "init", rename)
 
 
 def _create(store: Store, client: MlflowClient, write: Write) -> str:
