@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import re
 import shlex
 import socket
 import subprocess
@@ -26,6 +27,7 @@ MAIN_PACKAGES = (
     "onnxruntime-gpu",
     "onnxruntime",
 )
+NAME_OR_VERSION = re.compile(r"^(Name|Version): (.+)$", re.MULTILINE)
 START_TOLERANCE = 2.0
 """Seconds. A process start is computed from the time of boot, which moves when the clock is set."""
 
@@ -88,7 +90,10 @@ def _command() -> str:
 @cache
 def package_versions() -> dict[str, str]:
     """Every installed package and its version."""
-    return dict(sorted((package.metadata["Name"], package.version) for package in distributions()))
+    # The standard library would parse each package's whole description.
+    texts = [package.read_text("METADATA") or package.read_text("PKG-INFO") or "" for package in distributions()]
+    heads = [dict(NAME_OR_VERSION.findall(text.partition("\n\n")[0])) for text in texts]
+    return dict(sorted((head["Name"], head["Version"]) for head in heads if len(head) == 2))
 
 
 def _hardware() -> dict[str, str]:
