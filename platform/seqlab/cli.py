@@ -55,12 +55,15 @@ def main(argv: list[str] | None = None) -> int:
             raise
         from seqlab.training.errors import sentence
 
-        print(f"seqlab: {sentence(error)}", file=sys.stderr)
+        # What a file says must not steer the terminal.
+        said = "".join(letter if letter.isprintable() else " " for letter in sentence(error))
+        print(f"seqlab: {said}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         if os.environ.get("SEQLAB_DEBUG"):
             raise
-        print(f"seqlab: this needs the Python module {error.name}, which is not installed here", file=sys.stderr)
+        needed = f"the Python module {error.name}, which is not installed here" if error.name else error
+        print(f"seqlab: this needs {needed}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from types import ModuleType
@@ -29,3 +30,16 @@ def add_working_folder() -> None:
     """Makes Python look there last."""
     if WorkingFolder not in sys.meta_path:
         sys.meta_path.append(WorkingFolder)
+
+
+@contextmanager
+def closed_working_folder() -> Iterator[None]:
+    """Within it Python does not look there."""
+    was_open = WorkingFolder in sys.meta_path
+    if was_open:
+        sys.meta_path.remove(WorkingFolder)
+    try:
+        yield
+    finally:
+        if was_open:
+            add_working_folder()

@@ -85,6 +85,27 @@ OTHERS = ("trainer.strategy", "trainer.profiler", "trainer.default_root_dir", "d
 """Where a text may be, but none that holds a class."""
 
 
+CALLBACKS = "lightning.pytorch.callbacks"
+ELSEWHERE = (
+    {"class_path": f"{CALLBACKS}.ModelCheckpoint", "init_args": {"dirpath": CANARY}},
+    {"class_path": "ModelCheckpoint", "init_args": {"dirpath": "/"}},
+    {"class_path": f"{CALLBACKS}.ModelCheckpoint", "dict_kwargs": {"dirpath": CANARY}},
+    {"class_path": f"{CALLBACKS}.ModelCheckpoint", "init_args": {"filename": f"../{CANARY}"}},
+    {"class_path": f"{CALLBACKS}.OnExceptionCheckpoint", "init_args": {"dirpath": "."}},
+)
+"""Callbacks that would write or remove files outside the run's folder."""
+FUNCTIONS = (
+    "os.system",
+    "torch.os.system",
+    "evil.run",
+    "evil",
+    "print",
+    "builtins.eval",
+    f"{CALLBACKS}.timer.re.compile",
+)
+NO_PATHS = ("evil.Evil; touch canary", "evil.\nEvil", "\x1b[2Jevil.Evil", "evil.", ".evil", "evil..Evil", "evil.py", "")
+
+
 def ways(target: str, options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     spec = {"class_path": target, "init_args": options}
     yield "spec", spec
@@ -112,6 +133,13 @@ def hostile_configs(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any
     for target, options in TARGETS.items():
         for way, value in list(ways(target, options))[:9:8]:
             yield f"{target}: {way}", with_value(config, f"{MODEL}.init_args.mixer", value)
+    for number, callback in enumerate(ELSEWHERE):
+        yield f"elsewhere {number}", with_value(config, "trainer.callbacks", [callback])
+    for path in FUNCTIONS:
+        callback = {"class_path": f"{CALLBACKS}.LambdaCallback", "init_args": {"on_test_start": path}}
+        yield f"function {path}", with_value(config, "trainer.callbacks", [callback])
+    for path in NO_PATHS:
+        yield f"no path {path!r}", with_value(config, f"{MODEL}.init_args.mixer", {"class_path": path})
     spec = {"class_path": "os.system", "init_args": {"command": COMMAND}}
     yield "dotted keys", config | {"model.class_path": "os.system"}
     yield "unknown key", config | {"optimizer": spec}
@@ -121,8 +149,21 @@ def hostile_configs(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any
     yield "path key", with_value(config, f"{MODEL}.__path__", "evil.yaml")
 
 
+OWN_CALLBACK = """
+from pathlib import Path
+
+from lightning.pytorch.callbacks import Callback
+
+
+class Mine(Callback):
+    def on_test_start(self, trainer, pl_module):
+        Path("called").touch()
+"""
+
+
 def write_traps(folder: Path) -> None:
-    """What the configs name, each of which leaves the canary."""
+    """What the configs name, each of which leaves the canary, and `mine`, which does not."""
+    (folder / "mine.py").write_text(OWN_CALLBACK, encoding="utf-8")
     trap = f'import os\nfrom pathlib import Path\n\nfrom seqlab.recurrence import GRU\n\nPath("{CANARY}").touch()\n'
     source = trap + "\n\nclass Evil(GRU):\n    pass\n\n\ndef run(command):\n    os.system(command)\n"
     (folder / "evil.py").write_text(source, encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from cli.conftest import Seqlab
 from cli.hostile import CANARY, MODEL, hostile_configs, with_value, write_traps
 from seqlab.training.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from seqlab.training.trust import check_trust
+from seqlab.working_folder import WorkingFolder, add_working_folder
 
 VERBS: tuple[Callable[[str], list[str]], ...] = (
     lambda run: ["generate", run, "--max-new-tokens=1"],
@@ -66,7 +68,7 @@ def _trapped(
     checkpoint = read_checkpoint(config.parent / "checkpoints" / "last.ckpt")
     yield Trapped(tmp_path, seqlab, config.parent, checkpoint)
     config.write_text(kept, encoding="utf-8")
-    for name in ("evil", "evil_package"):
+    for name in ("evil", "evil_package", "mine"):
         sys.modules.pop(name, None)
 
 
@@ -98,11 +100,63 @@ def test_every_verb_refuses_it_in_one_sentence(one_in: int, trapped: Trapped) ->
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_weights_alone_are_taken_without_reading_what_the_config_names(trapped: Trapped) -> None:
-    spec = {"class_path": "torch.os.system", "init_args": {"command": f"touch {CANARY}"}}
-    trapped.store(with_value(trapped.checkpoint["seqlab"]["config"], MODEL, spec))
-    trapped.seqlab("test", *FIT[1:], "--model.model.num_layers=1", "--ckpt_path=hostile.ckpt")
+@pytest.mark.parametrize("one_in", [400, pytest.param(12, marks=pytest.mark.slow)])
+def test_weights_alone_are_taken_without_reading_what_the_config_names(one_in: int, trapped: Trapped) -> None:
+    given = [*FIT[1:], "--model.model.num_layers=1"]
+    once = [*given, "--data.batch_size=4", "--trainer.max_steps=1", "--trainer.logger=false"]
+    (trapped.folder / "labelled.txt").write_text("".join(f"{number % 2} the fox {number}\n" for number in range(40)))
+    classify = ["fit", "--config", "classify/transformer", "--data.train=labelled.txt", "--trainer.logger=false"]
+    for what, hostile in list(hostile_configs(trapped.checkpoint["seqlab"]["config"]))[::one_in]:
+        trapped.store(hostile)
+        for command in (
+            *([verb, *given, "--ckpt_path=hostile.ckpt"] for verb in ("validate", "test", "predict")),
+            ["fit", *once, "--init_from=hostile.ckpt", "--trainer.limit_val_batches=0"],
+        ):
+            trapped.seqlab(*command)
+            assert "evil" not in sys.modules, (what, command)
+            trapped.check()
+        refused = trapped.seqlab(*classify, "--encoder_from=hostile.ckpt", code=2).stderr
+        assert "--encoder_from hostile.ckpt: the run's model has no encoder" in refused
+        trapped.check()
+
+
+HOSTILE_YAML = {
+    "doubled": "model:\n  class_path: x\n  a: &a [x, x]\n"
+    + "".join(f"  {b}: &{b} [*{a}, *{a}, *{a}, *{a}]\n" for a, b in pairwise("abcdefghijkl")),
+    "its own part": "model: &a\n  class_path: *a\n",
+    "its own list": "model: {class_path: x}\ndata: &a [*a, *a]\n",
+    "deep": "model: " + "[" * 5000,
+    "tag": "model: !!python/object/apply:os.system ['touch canary']\n",
+    "date": "model: {class_path: 2001-01-01}\n",
+    "bytes": "model: {class_path: !!binary aaaa}\n",
+    "set": "model: !!set {a, b}\n",
+    "number": f"model: {{class_path: x}}\ntrainer: {{devices: {'9' * 5000}}}\n",
+    "keys": "model: {class_path: x, [1]: 2, 3: 4}\n",
+    "documents": "model: {class_path: x}\n---\nmodel: {class_path: y}\n",
+    "nothing": "",
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_stored_file_that_is_no_config_is_refused(trapped: Trapped) -> None:
+    for what, text in HOSTILE_YAML.items():
+        (trapped.artifacts / "config.yaml").write_text(text, encoding="utf-8")
+        lines = trapped.seqlab("resume", "first", code=2).stderr.strip().splitlines()
+        assert len(lines) == 1 and "config" in lines[0] and len(lines[0]) < 1000, (what, lines)
+        trapped.check()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_lightning_looks_for_is_not_found_in_the_working_folder(
+    trapped: Trapped, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    add_working_folder()
+    (trapped.folder / "deepspeed.py").write_bytes((trapped.folder / "evil.py").read_bytes())
+    trapped.store(with_value(trapped.checkpoint["seqlab"]["config"], "trainer.strategy", "deepspeed"))
+    trapped.seqlab("resume", "first", "--trainer.max_steps=6", code=2)
     trapped.check()
+    assert "deepspeed" not in sys.modules and WorkingFolder in sys.meta_path
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -114,8 +168,17 @@ def test_trust_lets_in_that_module_and_nothing_else(trapped: Trapped) -> None:
         trapped.seqlab("generate", "hostile.ckpt", "--trust=evil", code=2)
         # What is trusted is imported, which its trap tells of; but nothing of it is run.
         assert "evil_package" not in sys.modules
+    for path in ("evil.os.system", "evil_package.inner.run", "evil.Path.touch", "os.system"):
+        callback = {"class_path": "LambdaCallback", "init_args": {"on_test_start": path}}
+        trapped.store(with_value(config, "trainer.callbacks", [callback]))
+        assert "the stored config " in trapped.seqlab("test", "hostile.ckpt", "--trust=evil", code=2).stderr
+        assert "evil_package" not in sys.modules
     with_evil = with_value(config, mixer, {"class_path": "evil.Evil"})
     trapped.store(with_value(with_evil, f"{MODEL}.init_args.positions", {"class_path": "evil_package.inner.Evil"}))
     refused = trapped.seqlab("generate", "hostile.ckpt", "--trust=evil", code=2).stderr
     assert "evil_package.inner.Evil" in refused and "--trust evil_package.inner" in refused
+    trapped.store(with_value(config, "trainer.callbacks", [{"class_path": "mine.Mine"}]))
+    assert "--trust mine lets" in trapped.seqlab("test", "hostile.ckpt", code=2).stderr and "mine" not in sys.modules
+    trapped.seqlab("test", "hostile.ckpt", "--trust=mine")
+    assert (trapped.folder / "called").exists()
     assert "not a module's name" in trapped.seqlab("generate", "hostile.ckpt", "--trust=evil.py -x", code=2).stderr

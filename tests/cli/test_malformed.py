@@ -88,6 +88,7 @@ def lines(fits: int, others: int) -> Iterator[list[str]]:
     draw.shuffle(options)
     # What was wrong once comes first.
     once = [("trainer.devices", "null"), ("trainer.accumulate_grad_batches", "0"), ("config", "deep.yaml")]
+    once += [("ckpt_path", "text.txt")]
     for number in range(fits):
         name, value = (once + options)[number % (len(once) + len(options))]
         path = [] if name == "data.path" else ["--data.path=text.txt"]

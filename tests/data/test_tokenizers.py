@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import pickle
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,7 @@ from seqlab_data.tokenizers import (
     CharTokenizer,
     SubwordTokenizer,
     Tokenizer,
+    WordTokenizer,
     load_tokenizer,
     tokenizer_from_dict,
 )
@@ -209,6 +212,43 @@ def test_damage_is_noticed(subword: SubwordTokenizer, tmp_path: Path) -> None:
     (tmp_path / "tokenizer.json").write_text("{")
     with pytest.raises(ValueError, match="not a tokenizer file"):
         load_tokenizer(tmp_path)
+
+
+PRETRAINED = {
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
+    "pre_tokenizer": {"type": "ByteLevel"},
+    "added_tokens": [],
+}
+
+
+def pretrained(vocab: object, vocab_size: object) -> dict[str, object]:
+    content = json.dumps(PRETRAINED | {"model": {"type": "BPE", "vocab": vocab, "merges": []}})
+    assets = {"pretrained.json": base64.b64encode(content.encode()).decode()}
+    return {"class": "PretrainedTokenizer", "vocab_size": vocab_size, "assets": assets}
+
+
+def wrong_descriptions() -> Iterator[dict[str, object]]:
+    """Each tokenizer's, with each value of it missing, or one that it cannot be."""
+    words = WordTokenizer("a b a c")
+    for right in (*(found.to_dict() for found in (ByteTokenizer(), CharTokenizer("ab"), words)), pretrained({}, 0)):
+        for key in right:
+            others = {name: value for name, value in right.items() if name != key}
+            needless = key in ("pad_id", "bos_id", "eos_id", "unk_id")
+            yield from () if needless else (others,)
+            yield from (others | {key: value} for value in (() if key == "unk_id" else (None, "x", [3], {"x": 3}, -1)))
+    yield from (words.to_dict() | {"class": name} for name in ("StoredTokenizer", "Tokenizer", "os.system", ["x"]))
+    yield {"class": "SubwordTokenizer", "vocab_size": 3, "assets": {"tokenizer.model": "AAAA"}}
+    # What would take the memory that a number names.
+    yield from (pretrained({"a": number}, 10**12 + 1) for number in (-1, 10**12, "x"))
+    yield pretrained({"a": 0}, 10**12)
+
+
+def test_a_description_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    for content in wrong_descriptions():
+        (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+        for load in (tokenizer_from_dict, lambda _: load_tokenizer(tmp_path)):
+            with pytest.raises((ValueError, FileNotFoundError)):
+                load(content)
 
 
 def test_an_unknown_class_is_refused_with_the_known_ones() -> None:

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from mlflow.entities import Run, RunData, RunInfo, RunTag
 
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.provenance import process_tags
 from seqlab.tracking.runs import find_run, search, settle, unfinished_runs
-from seqlab.tracking.store import Store
+from seqlab.tracking.store import OFFLINE_TAG, Store
 from seqlab.training.checkpoint_io import AtomicCheckpointIO
 from tracking import processes
 from tracking.tiny import make_run
@@ -96,6 +97,21 @@ def test_a_checkpoint_of_no_run_is_refused(store: Store, tmp_path: Path) -> None
     AtomicCheckpointIO().save_checkpoint({"seqlab": {"run_id": "0" * 32}}, path)
     with pytest.raises(ValueError, match="no run has"):
         find_run(str(path), store)
+
+
+@pytest.mark.parametrize("place", ["../../../secret", "/etc/hostname", "checkpoints/../../x"])
+def test_what_a_store_names_outside_a_run_is_neither_read_nor_written(store: Store, place: str) -> None:
+    run = find_run(make_run(store, "hostile", tags={"checkpoint.best": place}), store)
+    with pytest.raises(ValueError, match="which is no file of its folder"):
+        _ = run.checkpoint
+
+
+@pytest.mark.parametrize("tags", [{}, {OFFLINE_TAG: "../x"}])
+def test_a_server_names_no_folder_of_this_machine(tags: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000")
+    info = RunInfo("x/../.." if not tags else "0" * 32, "1", "me", "RUNNING", 0, 0, "active")
+    with pytest.raises(ValueError, match="which is none"):
+        Store().artifacts(Run(info, RunData(tags=[RunTag(*tag) for tag in tags.items()])))
 
 
 def test_a_checkpoint_is_not_executed(store: Store, tmp_path: Path) -> None:

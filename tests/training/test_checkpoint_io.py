@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from seqlab.training.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.training.checkpoint_io import AtomicCheckpointIO, _seal, read_checkpoint
 
 IO = AtomicCheckpointIO()
 CHECKPOINT: dict[str, Any] = {
@@ -79,6 +80,19 @@ def test_an_object_is_not_loaded_whatever_the_seal_says(path: Path, monkeypatch:
     IO.save_checkpoint({"state_dict": Path("x")}, path)
     with pytest.raises(ValueError, match=r"last\.ckpt holds an object"):
         read_checkpoint(path)
+
+
+def test_a_packed_file_is_refused_unread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    IO.save_checkpoint({"state_dict": {"weight": torch.zeros(1 << 20)}}, path)
+    with zipfile.ZipFile(path) as parts, zipfile.ZipFile(packed := path.with_name("packed.ckpt"), "w") as small:
+        for name in parts.namelist():
+            small.writestr(name, parts.read(name), zipfile.ZIP_DEFLATED)
+    with packed.open("r+b") as file:
+        _seal(file)
+    monkeypatch.setattr(torch, "load", None)
+    assert packed.stat().st_size < 1 << 15
+    with pytest.raises(ValueError, match=r"packed\.ckpt is damaged: its parts are larger than the file"):
+        read_checkpoint(packed)
 
 
 def test_a_failure_while_writing_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

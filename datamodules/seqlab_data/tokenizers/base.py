@@ -155,6 +155,8 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
         hashes = content["assets"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a tokenizer file: {error!r}") from error
+    if not isinstance(hashes, dict):
+        raise ValueError(f"{path} is not a tokenizer file: its assets are {hashes!r}")
     assets = {name: (folder / Path(name).name).read_bytes() for name in hashes}
     for name, data in assets.items():
         if hashlib.sha256(data).hexdigest() != hashes[name]:
@@ -168,18 +170,24 @@ def tokenizer_from_dict(content: dict[str, Any]) -> Tokenizer:
     Raises:
         ValueError: it is no such description, or names a tokenizer class that is not imported.
     """
-    return _restore(content, {name: base64.b64decode(data) for name, data in content["assets"].items()})
+    try:
+        assets = {name: base64.b64decode(data) for name, data in content["assets"].items()}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"this is no description of a tokenizer: {error!r}") from error
+    return _restore(content, assets)
 
 
 def _restore(content: dict[str, Any], assets: dict[str, bytes]) -> Tokenizer:
     classes = {cls.__name__: cls for cls in _subclasses(Tokenizer)}
     name = content.get("class")
-    if name not in classes:
+    if not isinstance(name, str) or name not in classes:
         raise ValueError(f"unknown tokenizer class {name!r}, known are {', '.join(sorted(classes))}")
     try:
         tokenizer = classes[name]._restore(content, assets)
     except KeyError as error:
         raise ValueError(f"the description of this {name} lacks {error}") from error
+    except (AttributeError, IndexError, RuntimeError, TypeError) as error:  # sentencepiece's is a RuntimeError
+        raise ValueError(f"the description of this {name} is not one: {error}") from error
     if tokenizer.vocab_size != content.get("vocab_size"):
         raise ValueError(
             f"this {name} has {tokenizer.vocab_size} tokens, its description says {content.get('vocab_size')}"

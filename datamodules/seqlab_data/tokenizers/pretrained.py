@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import tokenizers
 
 FILE_NAME = "pretrained.json"
+LARGEST = 1 << 24
+"""Ids, so that a number in a file takes no memory that the file has not."""
 
 
 class PretrainedTokenizer(Tokenizer):
@@ -47,7 +49,10 @@ class PretrainedTokenizer(Tokenizer):
         special = {token["id"]: token["content"] for token in described["added_tokens"] if token["special"]}
         vocab: dict[str, int] = described["model"]["vocab"]
         plain = {token["id"]: token["content"] for token in described["added_tokens"] if not token["special"]}
-        size = max([vocab_size or 0, *(i + 1 for i in (*vocab.values(), *special, *plain))])
+        ids = [*vocab.values(), *special, *plain]
+        size = max([vocab_size or 0, *(token_id + 1 for token_id in ids)])
+        if size > LARGEST or min(ids, default=0) < 0:
+            raise ValueError(f"a token of this tokenizer.json is not from 0 to {LARGEST - 1}")
         byte_of = {letter: byte for byte, letter in enumerate(_letters())}
         token_bytes = [b""] * size
         for piece, token_id in vocab.items():

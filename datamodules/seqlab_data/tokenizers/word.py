@@ -71,8 +71,10 @@ class WordTokenizer(Tokenizer):
     @classmethod
     def _restore(cls, settings: dict[str, Any], assets: dict[str, bytes]) -> Self:
         tokenizer = cls.__new__(cls)
-        tokenizer.newlines = settings["newlines"]
-        tokenizer._open(settings["words"])
+        tokenizer.newlines, words = settings["newlines"], settings["words"]
+        if not isinstance(words, list) or not isinstance(tokenizer.newlines, bool):
+            raise TypeError(f"its newlines are {tokenizer.newlines!r}, its words a {type(words).__name__}")
+        tokenizer._open(words)
         return tokenizer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -62,7 +62,7 @@ class TrackedRun:
             raise ValueError(f"run {self.name} ({self.id}) has no config.yaml: it was not made by `seqlab fit`")
         try:
             config: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not the config of a run: {error}") from error
         return config
 
@@ -82,7 +82,15 @@ class TrackedRun:
         return self.found_by or self.best_checkpoint or self.last_checkpoint
 
     def artifact(self, name: str) -> Path | None:
-        """An artifact's file, fetched from the server if it is not on this machine; None if there is none."""
+        """An artifact's file, fetched from the server if it is not on this machine; None if there is none.
+
+        Raises:
+            ValueError: what the store calls an artifact is outside the run's folder.
+        """
+        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
+            raise ValueError(
+                f"run {self.name} ({self.id}) has {name!r} for an artifact, which is no file of its folder"
+            )
         path = self.artifacts / name
         if path.exists() or not self.store.remote:
             return path if path.exists() else None

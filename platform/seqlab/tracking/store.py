@@ -198,8 +198,15 @@ class Store:
         return (location if location.exists() else beside) if location.is_absolute() and stage == "active" else None
 
     def artifacts(self, run: Run) -> Path:
-        """The folder of a run's artifacts, or, with a server, of those that are on this machine."""
+        """The folder of a run's artifacts, or, with a server, of those that are on this machine.
+
+        Raises:
+            ValueError: the server has an id for the run that is none.
+        """
         if self.remote:
+            for run_id in (run.info.run_id, run.data.tags.get(OFFLINE_TAG, "none")):
+                if not re.fullmatch(r"\w+", run_id):
+                    raise ValueError(f"MLflow at {self.uri} has a run of the id {run_id!r}, which is none")
             begun_offline = self.root / run.data.tags.get(OFFLINE_TAG, "") / "artifacts"
             return begun_offline if begun_offline.exists() else self.root / run.info.run_id / "artifacts"
         from mlflow.utils.file_utils import local_file_uri_to_path

@@ -19,7 +19,7 @@ from seqlab.tracking.scores import RunScores
 from seqlab.tracking.speed import Speed
 from seqlab.training.checked_options import check_tokenizers, check_trainer, numbers_before_shares
 from seqlab.training.checkpoint import Checkpoints
-from seqlab.training.checkpoint_io import AtomicCheckpointIO
+from seqlab.training.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from seqlab.training.compile import Compile
 from seqlab.training.config import LINKS
 from seqlab.training.exact_resume import ExactResume
@@ -147,6 +147,8 @@ class SeqlabCLI(LightningCLI):
     def before_fit(self) -> None:
         options = self.config["fit"]
         check_tokenizers(self.datamodule)
+        if options.ckpt_path is not None and self.run_id is None:
+            read_checkpoint(options.ckpt_path)  # refused before there is a run of it
         if options.init_from is not None:
             begin_with(self.model, options.init_from)
         if options.encoder_from is not None:

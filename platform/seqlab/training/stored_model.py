@@ -31,8 +31,16 @@ def check_fits(config: dict[str, Any], told: dict[str, int], weights: Mapping[st
     """
     with made_without_memory(weights):
         task = build_task(config, told)
-    own = task.state_dict()
-    for name in own | weights:
+    check_same(task.state_dict(), weights)
+
+
+def check_same(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+    """Refuses weights that are not of these names, shapes and kinds.
+
+    Raises:
+        ValueError: as of `check_fits`.
+    """
+    for name in {**own, **weights}:
         expected, found = own.get(name), weights.get(name)
         if found is None or expected is None:
             which = "lacks the weight" if found is None else "has a weight of no layer,"

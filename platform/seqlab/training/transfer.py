@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seqlab.tracking.runs import find_run
 from seqlab.training.checkpoint_io import read_checkpoint
-from seqlab.training.stored_model import weights_of
+from seqlab.training.stored_model import check_same, weights_of
 
 EMBEDDING = "embedding.weight"
 
@@ -45,7 +45,7 @@ def begin_encoder_with(task: Any, run: str, *, freeze: bool) -> None:
     if not weights:
         raise ValueError(f"--encoder_from {run}: the run's model has no encoder")
     own = task.model.encoder.state_dict()
-    if EMBEDDING in own and EMBEDDING in weights and len(weights[EMBEDDING]) > len(own[EMBEDDING]):
+    if EMBEDDING in own and EMBEDDING in weights and weights[EMBEDDING].shape[:1] > own[EMBEDDING].shape[:1]:
         weights[EMBEDDING] = weights[EMBEDDING][: len(own[EMBEDDING])]
     _load("--encoder_from", run, task.model.encoder, weights)
     task.model.encoder.requires_grad_(not freeze)
@@ -60,7 +60,7 @@ def _weights(option: str, run: str) -> dict[str, Tensor]:
 
 def _load(option: str, run: str, module: torch.nn.Module, weights: dict[str, Tensor]) -> None:
     try:
-        module.load_state_dict(weights)
-    except RuntimeError as error:
-        first = " ".join(str(error).split("\n")[1].split())
-        raise ValueError(f"{option} {run}: its model is not this one: {first}") from error
+        check_same(module.state_dict(), weights)
+    except ValueError as error:
+        raise ValueError(f"{option} {run}: its model is not this one: {error}") from error
+    module.load_state_dict(weights)

@@ -12,8 +12,9 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from copy import deepcopy
+from pathlib import PurePath
 from typing import Any
 
 from jsonargparse import ArgumentParser, set_parsing_settings
@@ -22,6 +23,7 @@ from jsonargparse._common import parsing_settings  # there is no public way to t
 from seqlab.training.config import BLOCK_MODULES, LINKS, import_blocks
 from seqlab.training.errors import sentence
 from seqlab.training.options import OPTIONS
+from seqlab.working_folder import closed_working_folder
 
 DEFINED_IN = (*BLOCK_MODULES, "torch.nn.modules", "torch.optim", "lightning.pytorch.callbacks")
 NAMED_IN = ("seqlab", "seqlab_data", "torch.nn", "torch.optim", "lightning")
@@ -69,11 +71,13 @@ def to_trust(config: Any) -> list[str]:
 
 @contextmanager
 def only_trusted(trust: Sequence[str]) -> Iterator[None]:
-    """Within it, jsonargparse imports only what is allowed, whatever a config says."""
+    """Within it, jsonargparse imports only what is allowed, whatever a config says; where no module is trusted, nothing
+    of the working folder either, in which Lightning would look for what a strategy such as "deepspeed" needs."""
     settings = dict(parsing_settings)
     set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=[*allowed(), *trust])
     try:
-        yield
+        with nullcontext() if trust else closed_working_folder():
+            yield
     finally:
         parsing_settings.update(settings)
 
@@ -117,8 +121,9 @@ def _values(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, An
 
 def _check_value(key: str, value: Any, trust: Sequence[str]) -> None:
     """Refuses what is no plain value, and a text that names or holds a class that is not allowed."""
-    named = key.rpartition(".")[2] == "class_path"
-    if named and not isinstance(value, str):
+    option = key.rpartition(".")[2]
+    named = option == "class_path"
+    if named and not (isinstance(value, str) and all(part.isidentifier() for part in value.split("."))):
         raise ValueError(f"the stored config has {value!r} as {key}, which is no class path")
     if not (value is None or isinstance(value, bool | int | float | str | list | dict)):
         raise ValueError(f"the stored config has a {type(value).__name__} as {key}, which is no plain value")
@@ -126,6 +131,9 @@ def _check_value(key: str, value: Any, trust: Sequence[str]) -> None:
         raise ValueError(f"the stored config has a name in {key} that no option has")
     if not isinstance(value, str):
         return
+    # Lightning's callbacks write and remove files there; what they write of their own accord is in the run's folder.
+    if key.startswith("trainer.") and (option == "dirpath" or (option == "filename" and PurePath(value).name != value)):
+        raise ValueError(f"the stored config has {value!r} as {key}; a run writes in its own folder only")
     if named and "." in value and not _is_trusted(value, trust):
         module = value.rpartition(".")[0]
         own = module.split(".")[0] not in {*sys.stdlib_module_names, "seqlab", "seqlab_data", "torch", "numpy"}
