@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from seqlab.tracking.server import ui, ui_command
+from seqlab.tracking.server import VIEW_TAG, run_pages, ui, ui_command
 from seqlab.tracking.store import Store
+from tracking.tiny import make_run
 
 
 def test_the_pages_are_of_this_store_and_for_this_machine_only(store: Store) -> None:
@@ -13,6 +15,20 @@ def test_the_pages_are_of_this_store_and_for_this_machine_only(store: Store) -> 
     assert command[command.index("--host") + 1] == "127.0.0.1"
     assert command[command.index("--port") + 1] == "5001"
     assert command[command.index("--backend-store-uri") + 1] == store.uri
+
+
+def test_a_page_of_runs_shows_their_validation(store: Store) -> None:
+    make_run(store, "a", experiment="plain")
+    for _ in range(2):
+        pages = run_pages(store)
+        with store.calls() as client:
+            (experiment,) = [found for found in client.search_experiments() if found.name == "plain"]
+            view = json.loads(experiment.tags["mlflow.sharedViewState.seqlab"])
+            # Who overrides the view in MLflow's page keeps theirs.
+            client.set_experiment_tag(experiment.experiment_id, VIEW_TAG, json.dumps(view | {"orderByAsc": False}))
+        assert pages == {"plain": f"#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=seqlab"}
+        assert view["orderByKey"] == "metrics.`val/loss`" and view["orderByKey"] in view["selectedColumns"]
+    assert not view["orderByAsc"]
 
 
 def test_without_runs_there_is_nothing_to_show(tmp_path: Path) -> None:
