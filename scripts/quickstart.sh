@@ -3,7 +3,7 @@
 set -euo pipefail
 experiment="quickstart-$(date +%Y%m%d-%H%M%S)"
 
-show() { printf '\n\033[1m$ %s\033[0m\n' "$*"; }
+show() { printf '\n\033[1m$%s\033[0m\n' "$(printf ' %q' "$@")"; }
 step() { show "$@"; "$@"; }
 
 for model in gru attention-nope attention-rope; do
