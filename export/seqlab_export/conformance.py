@@ -28,6 +28,8 @@ from seqlab_export.report import Report
 
 CHECKS = ("laws", "fp32", "bf16", "fp16", "ONNX full", "ONNX step")
 D_MODEL, LENGTH, MAX_SEQ_LEN = 32, 37, 128
+LAW_LIMIT = 1e-9
+"""Of a law's error, in float64: far above what rounding gives, far below what a broken law does."""
 TOKENIZER = CharTokenizer("abcdefgh")
 
 MixerFactory = Callable[[int, int], Mixer]
@@ -104,7 +106,7 @@ def measure_mixer(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, 
         probe = _Probe(mixer, encoding)
     except ValueError as error:
         return dict.fromkeys(CHECKS[:4], Cell(unsupported=str(error)))
-    cells = {"laws": _cell(lambda: max(_law_errors(probe)))}
+    cells = {"laws": _laws(probe)}
     for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)):
         cells[name] = _cell(partial(_precision_error, probe, dtype))
     return cells
@@ -170,25 +172,35 @@ def _inputs() -> Tensor:
     return torch.randn(2, LENGTH, D_MODEL, dtype=torch.float64, generator=generator)
 
 
+def _laws(probe: _Probe) -> Cell:
+    """The largest error of a law, and the laws that are broken."""
+    try:
+        errors = dict(_law_errors(probe))
+    except Exception as error:
+        return Cell(failed=_sentence(error))
+    broken = " and ".join(law for law, error in errors.items() if not error <= LAW_LIMIT)
+    return Cell(max(errors.values()), failed=f"{broken} change the outputs" if broken else None)
+
+
 @torch.no_grad()
-def _law_errors(probe: _Probe) -> Iterator[float]:
-    """Padding; and for a causal mixer, steps and chunks against the whole."""
+def _law_errors(probe: _Probe) -> Iterator[tuple[str, float]]:
+    """By law: padding; and for a causal mixer, steps and chunks against the whole."""
     x = _inputs()
     y, _ = probe(x)
     padded = torch.cat((50 * torch.ones(2, 5, D_MODEL, dtype=x.dtype), x), dim=1)
     pad_mask = torch.arange(LENGTH + 5).expand(2, -1) >= 5
-    yield _relative(probe(padded, pad_mask=pad_mask)[0][:, 5:], y)
+    yield "pads", _relative(probe(padded, pad_mask=pad_mask)[0][:, 5:], y)
     if not probe.mixer.causal:
         return
     cut = LENGTH // 2
     begun, state = probe(x[:, :cut])
     rest, _ = probe(x[:, cut:], state, start=cut)
-    yield _relative(torch.cat((begun, rest), dim=1), y)
+    yield "chunks", _relative(torch.cat((begun, rest), dim=1), y)
     stepped = []
     for t in range(cut, LENGTH):
         y_t, state = probe.mixer.step(probe.positions.embed(x[:, t : t + 1], torch.tensor([[t]])).squeeze(1), state)
         stepped.append(y_t)
-    yield _relative(torch.stack(stepped, dim=1), y[:, cut:])
+    yield "steps", _relative(torch.stack(stepped, dim=1), y[:, cut:])
 
 
 @torch.no_grad()

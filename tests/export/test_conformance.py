@@ -102,7 +102,22 @@ def test_a_broken_step_shows() -> None:
 
     cells = measured(Forgetful, NoPositions).cells
     assert cells["laws"].error is not None and cells["laws"].error > 1e-3
+    assert cells["laws"].failed == "steps change the outputs"
     assert str(cells["ONNX step"]).startswith("failed: this model's step and forward differ")
+
+
+def test_each_broken_law_is_named() -> None:
+    class Forgetful(GRU):
+        def forward(self, x: Tensor, state: State | None = None, **kwargs: Any) -> tuple[Tensor, State]:
+            return super().forward(x, None, **kwargs)
+
+    class Unpadded(GRU):
+        def forward(self, x: Tensor, state: State | None = None, **kwargs: Any) -> tuple[Tensor, State]:
+            return super().forward(x, state)
+
+    forgetful, unpadded = (measure_mixer(mixer, NoPositions)["laws"] for mixer in (Forgetful, Unpadded))
+    assert forgetful.failed == "chunks change the outputs"
+    assert unpadded.failed == "pads change the outputs"
 
 
 def test_a_broken_forward_is_a_failure_and_not_unsupported() -> None:
