@@ -46,7 +46,11 @@ def ui_command(store: Store, port: int) -> list[str]:
 def run_pages(store: Store) -> dict[str, str]:
     """The pages of the experiments' runs, sorted by their validation, by the experiments' names."""
     with store.calls() as client:
-        found = {e.experiment_id: e for e in client.search_experiments() if client.search_runs([e.experiment_id])}
+        found = {
+            e.experiment_id: e
+            for e in client.search_experiments()
+            if client.search_runs([e.experiment_id], max_results=1)
+        }
         for number, experiment in found.items():
             if VIEW_TAG not in experiment.tags:
                 client.set_experiment_tag(number, VIEW_TAG, json.dumps(VIEW))
