@@ -42,6 +42,9 @@ if [ "$today" = today ]; then
     tests=(tests/contracts/test_decoder_laws.py tests/golden tests/export/test_correct_models.py)
 fi
 
+# A thread that has no work sleeps: spinning, it keeps the other process of two cores from its own.
+export OMP_WAIT_POLICY=PASSIVE
+
 failed=()
 for combination in "${combinations[@]}"; do
     printf '\n== %s\n' "$combination"

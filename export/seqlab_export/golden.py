@@ -37,7 +37,7 @@ from seqlab_export.forms import forms_of, longest_input, num_tokens
 from seqlab_export.greedy import trace
 from seqlab_export.manifest import GraphInfo, TensorInfo
 from seqlab_export.precision import Precision, in_dtype
-from seqlab_export.rounding import DRAWS, TermByTerm
+from seqlab_export.rounding import MOST_DRAWS, TermByTerm, draws_of
 from seqlab_export.texts import as_bytes
 
 PROMPT_LENGTHS = (1, 4)
@@ -116,7 +116,7 @@ class _Golden:
         self.capacity = capacity
         self.own = FakeQuantized(precision) if precision in ("int8", "int4") else nullcontext()
         # Quantising costs far more than rounding, in any order.
-        self.modes = [self.own] if precision in ("int8", "int4") else [self.own, *map(TermByTerm, range(DRAWS))]
+        self.modes = [self.own] if precision in ("int8", "int4") else [self.own, *map(TermByTerm, range(MOST_DRAWS))]
         self.arrays: dict[str, NDArray[np.generic]] = {}
         self.generator = np.random.default_rng(_SEED)
         self.num_drawn = 0
@@ -130,7 +130,7 @@ class _Golden:
             inputs = self._draw(info.inputs[0], pad_mask)
             self.arrays[f"{case}/inputs"] = inputs
             expected = encoded(reference, inputs, pad_mask, info, nullcontext())
-            found = [encoded(form, inputs, pad_mask, info, mode) for mode in self.modes]
+            found = [encoded(form, inputs, pad_mask, info, mode) for mode in self._modes(pad_mask)]
             self._judge(case, info, expected, found)
 
     def add_decoder(self) -> None:
@@ -142,7 +142,7 @@ class _Golden:
             stepped = outputs(self.references["step"], tokens, pad_mask, info, starts[0], nullcontext())
             _check_step(stepped, expected, case)
             found = [outputs(self.forms["step"], tokens, pad_mask, info, starts[1], self.own)]
-            found += [outputs(form, tokens, pad_mask, info, starts[1], mode) for mode in self.modes]
+            found += [outputs(form, tokens, pad_mask, info, starts[1], mode) for mode in self._modes(pad_mask)]
             self._judge(case, info, expected, found)
         for number, (case, pad_mask) in enumerate(long_cases(model.max_seq_len)):
             tokens, starts = self._begin_case(number, case, pad_mask)
@@ -152,6 +152,10 @@ class _Golden:
                 # A graph may go from token to token where PyTorch sums over all at once, which errs less.
                 found.append(long_outputs(self.forms, tokens, pad_mask, info, starts[1], self.own, "step"))
             self._judge(case, info, expected, found)
+
+    def _modes(self, pad_mask: NDArray[np.bool_]) -> list[Any]:
+        """How PyTorch computes a case, in turns."""
+        return self.modes[: 1 + draws_of(pad_mask.size)]
 
     def _begin_case(self, number: int, case: str, pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], list[State]]:
         """The tokens of a decoder's case, and the first states of the reference and the model."""

@@ -16,6 +16,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 DRAWS = 3
 """Where a norm divides by what nearly cancels, one draw's error is chance."""
 
+MOST_DRAWS = 16
+
+
+def draws_of(num_tokens: int) -> int:
+    """How often a case of so many tokens is drawn: of few tokens, one that nearly cancels is all of the error."""
+    return min(max(160 // num_tokens, DRAWS), MOST_DRAWS)
+
+
 aten = torch.ops.aten
 
 _OF_ONE = 0.425 * 2.0**-24

@@ -25,7 +25,7 @@ from seqlab_export.manifest import GraphInfo, TensorInfo
 from seqlab_export.precision import Precision, in_dtype
 from seqlab_export.prove import judged
 from seqlab_export.report import Check
-from seqlab_export.rounding import DRAWS, TermByTerm
+from seqlab_export.rounding import TermByTerm, draws_of
 from seqlab_export.sessions import Provider, open_session
 
 Tap = Literal["attention", "state"]
@@ -135,7 +135,7 @@ def check_taps(
     for length in (1, 2, 4 * traced_len(_longest(model))):
         inputs = _draw(form, length, generator)
         expected = _read(reference, inputs)
-        modes: list[Any] = [nullcontext(), *map(TermByTerm, range(DRAWS))]
+        modes: list[Any] = [nullcontext(), *map(TermByTerm, range(draws_of(inputs["pad_mask"].size)))]
         own = [_read(form, inputs, mode) for mode in modes]
         found = dict(zip(names, session.run(names, inputs), strict=True))
         for output in info.outputs:
