@@ -51,6 +51,15 @@ def test_validation_is_not_timed(clock: Clock) -> None:
     assert metrics["perf/tokens_per_s"] == 5
 
 
+def test_what_follows_the_last_batch_is_not_timed(clock: Clock) -> None:
+    """As the checkpoint at a fit's end: the bar that is shown then says what the run has."""
+    speed = Speed()
+    train(speed, clock, 3)
+    assert speed.metrics()["perf/tokens_per_s"] == 5
+    clock.now += 1000
+    assert speed.rate == 5
+
+
 def test_a_validation_before_training_changes_nothing(clock: Clock) -> None:
     speed = Speed()
     speed.pause()

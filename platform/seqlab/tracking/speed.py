@@ -53,8 +53,9 @@ class Speed:
 
     @property
     def rate(self) -> float:
-        """Tokens a second of all that was timed; 0 before."""
-        self._read()
+        """Tokens a second of all that was timed, up to the last batch that was read; 0 before."""
+        if self._unread is not None:
+            self._read()
         return self.timed_tokens / self.seconds if self.seconds else 0.0
 
     def metrics(self) -> dict[str, float]:
