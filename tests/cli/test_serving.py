@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from cli.conftest import Seqlab
+from cli.hostile import CANARY, write_traps
+from export.planted import HOSTILE
 from servers import free_port, running
 
 pytestmark = pytest.mark.slow
@@ -61,6 +63,18 @@ def test_the_champion_answers_text_with_text(fitted: tuple[Path, Seqlab], tmp_pa
     assert as_table == answers[1:]
     assert told["message"].endswith("Error: temperature must be at least 0 and finite, got -1.0")
     assert "stack_trace" not in told
+
+
+def test_a_hostile_bundle_is_not_served(fitted: tuple[Path, Seqlab], tmp_path: Path) -> None:
+    home, seqlab = fitted
+    seqlab("export", "first", "--out", str(tmp_path / "bundle"))
+    command = seqlab("promote", "first").stdout.strip().partition(" · next: ")[2]
+    model = max(home.glob("mlruns/tiny/*/artifacts/models/*"), key=lambda path: path.stat().st_mtime_ns)
+    HOSTILE["tokenizer evil.Evil"](model / "data" / "bundle")
+    write_traps(tmp_path)
+    with pytest.raises(AssertionError, match=r"unknown tokenizer class 'evil\.Evil'"), served(command, tmp_path):
+        pass
+    assert not (tmp_path / CANARY).exists()
 
 
 def test_an_export_outlives_its_store(fitted: tuple[Path, Seqlab], tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -30,6 +31,50 @@ def edit_graph(folder: Path, file: str, edit: Edit) -> None:
     assert model.SerializeToString() != before
     (folder / file).write_bytes(model.SerializeToString())
     reseal(folder)
+
+
+def with_tokenizer(**content: object) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        path = folder / "tokenizer" / "tokenizer.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | content))
+        reseal(folder)
+
+    return spoil
+
+
+def with_statement(**fields: object) -> Callable[[Path], None]:
+    def spoil(folder: Path) -> None:
+        path = folder / "manifest.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | fields))
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        path.with_suffix(".sha256").write_text(f"{digest}  manifest.json\n")
+
+    return spoil
+
+
+def with_weights_at(place: str) -> Callable[[Path], None]:
+    def edit(model: ModelProto) -> None:
+        tensor = next(some for some in model.graph.initializer if some.external_data)
+        next(entry for entry in tensor.external_data if entry.key == "location").value = place
+
+    return lambda folder: edit_graph(folder, "model.onnx", edit)
+
+
+def with_node_of_another_library(folder: Path) -> None:
+    edit_graph(folder, "model.onnx", lambda model: setattr(model.graph.node[0], "domain", "com.evil"))
+
+
+HOSTILE = {
+    **{
+        f"tokenizer {name}": with_tokenizer(**{"class": name}) for name in ("os.system", "evil.Evil", "StoredTokenizer")
+    },
+    "tokenizer's files": with_tokenizer(assets={"../../evil.py": "0" * 64}),
+    **{f"tokenizer in {place}": with_statement(tokenizer=place) for place in ("../evil", "/etc", "evil.py")},
+    **{f"weights at {place}": with_weights_at(place) for place in ("../../evil.pt", "/etc/hostname")},
+    "a node": with_node_of_another_library,
+    "code beside it": lambda folder: (folder / "sitecustomize.py").touch(),
+}
+"""What would have a server import or read what is not the bundle's."""
 
 
 def failed(folder: Path) -> set[str]:

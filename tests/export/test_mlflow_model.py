@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -14,6 +15,8 @@ import pandas as pd
 import pytest
 from mlflow.exceptions import MlflowException
 
+from cli.hostile import CANARY, write_traps
+from export.planted import HOSTILE
 from seqlab_export.mlflow_model import save_model
 from seqlab_export.runner import Bundle
 from seqlab_export.text_model import open_text_model
@@ -94,6 +97,20 @@ def test_what_a_caller_got_wrong_is_told_in_the_words_of_the_command(saved: Call
     with pytest.raises(MlflowException, match="max_new_tokens must be at least 1, got -1") as refused:
         load(saved("generator")).predict(["abc"], params={"max_new_tokens": -1})
     assert refused.value.get_http_status_code() == 400
+
+
+def test_a_hostile_bundle_is_not_served(
+    saved: Callable[[str], Path], served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = saved("generator")
+    write_traps(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for what, spoil in HOSTILE.items():
+        shutil.rmtree(folder / "data" / "bundle")
+        spoil(Path(shutil.copytree(served("generator"), folder / "data" / "bundle")))
+        with pytest.raises((ValueError, OSError)):
+            print(what, load(folder))
+        assert not (tmp_path / CANARY).exists() and "evil" not in sys.modules
 
 
 @pytest.mark.slow
