@@ -9,7 +9,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 SECONDS = 60
@@ -38,7 +38,8 @@ def running(command: Sequence[str | Path], environment: Mapping[str, str], ready
         _wait(process, ready, log)
         yield
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it ended by itself
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
