@@ -27,7 +27,7 @@ from seqlab_export.target import Target, capacity_of
 from seqlab_export.texts import as_bytes
 from seqlab_export.texts import describe as describe_texts
 from seqlab_export.verify import verify_bundle
-from seqlab_export.weights import check_tables, precision_of
+from seqlab_export.weights import check_weights, precision_of
 from seqlab_export.weights import describe as describe_weights
 
 MIN_ONNXRUNTIME = "1.30"
@@ -110,7 +110,7 @@ def export_bundle(
         folder = Path(name) / "bundle"
         folder.mkdir()
         exported = export_graphs(stored, folder, precision, target=target, capacity=capacity, taps=taps)
-        check_tables(stored, precision, exported.stored)
+        check_weights(stored, exported.named, exported.stored)
         graphs = exported.graphs
         tokenizers = _distinct(tokenizer, source_tokenizer)
         for place, some in tokenizers.items():
@@ -127,8 +127,9 @@ def export_bundle(
         }
         of_model = json.dumps({"precision": precision_of(exported.kinds, precision), **stated})
         more = {"model": as_bytes(of_model), **describe_weights(exported.stored)}
+        files = hash_files(folder)
         for place, some in tokenizers.items():
-            more |= describe_texts(place, some)
+            more |= describe_texts(place, some, files)
         write_golden(model, folder / "golden.npz", precision, capacity, tokenizer, more, distribution=chooses_one)
         Manifest(
             **stated,

@@ -52,13 +52,14 @@ class Exported(NamedTuple):
     Attributes:
         graphs: by their names in the manifest.
         state, in_place: as of the manifest.
-        stored, kinds: of `WeightFile`.
+        stored, named, kinds: of `WeightFile`.
     """
 
     graphs: dict[str, GraphInfo]
     state: tuple[StateInfo, ...]
     in_place: tuple[str, ...]
     stored: dict[bytes, tuple[int, int]]
+    named: set[tuple[str, bytes]]
     kinds: set[ir.DataType]
 
 
@@ -116,9 +117,8 @@ def export_graphs(
             weights.take(graph)
             ir.save(graph, folder / info.file)
     state = describe_state(model, capacity) if "step" in graphs else ()
-    return Exported(
-        graphs, tuple(_of_source(entry, shared, "state_") for entry in state), renewed, weights.stored, weights.kinds
-    )
+    described = tuple(_of_source(entry, shared, "state_") for entry in state)
+    return Exported(graphs, described, renewed, weights.stored, weights.named, weights.kinds)
 
 
 def capture(form: Form | TapsForm, info: GraphInfo) -> ExportedProgram:

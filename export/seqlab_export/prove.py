@@ -195,12 +195,12 @@ class Proof:
 
     def _compare(self, kind: str, subject: str, actual: Arrays, case: str, group: str, names: list[str]) -> Check:
         """The names are those of one of `compare.groups`."""
-        expected = {name: self.golden[f"{case}/{name}"] for name in names}
+        expected = {name: self._array(f"{case}/{name}") for name in names}
         shapes = [(actual[name].shape, expected[name].shape) for name in names]
         if any(ours != theirs for ours, theirs in shapes):
             note = f"the shapes and what they should be: {shapes}"
             return Check(kind=kind, subject=subject, ok=False, note=note)
-        torch_error = self.golden[f"{case}/torch/{group}"].item()
+        torch_error = self._array(f"{case}/torch/{group}").item()
         most = 0.0 if group == "counters" else limit(torch_error, self.manifest.precision)
         return judged(kind, subject, relative_errors(actual, expected, names), torch_error, most)
 

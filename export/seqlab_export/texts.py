@@ -21,13 +21,19 @@ _STRINGS = ("The cat sat, 12.5; naïve Æon.\n\t東京 🙂", "the the  THE", "a
 _MOST_IDS = 512
 
 
-def describe(place: str, tokenizer: Tokenizer) -> dict[str, NDArray[np.generic]]:
-    """Of a tokenizer in the folder `place`: `PLACE/class`; `PLACE/special`, the ids of pad, bos and eos;
-    `PLACE/sha256` of `_digest`; and for each of some strings, as UTF-8, `PLACE/string_K`, its ids and their text."""
+def describe(place: str, tokenizer: Tokenizer, files: Mapping[str, str]) -> dict[str, NDArray[np.generic]]:
+    """Of a tokenizer in the folder `place`: `PLACE/class`; `PLACE/files` of `digest_of_files`;
+    `PLACE/special`, the ids of pad, bos and eos; `PLACE/sha256` of `_digest`; and for each of some strings, as UTF-8,
+    `PLACE/string_K`, its ids and their text.
+
+    Args:
+        files: the sha256 of the bundle's files by their paths.
+    """
     stride = max(tokenizer.vocab_size // _MOST_IDS, 1)
     told = [tokenizer.decode(range(0, tokenizer.vocab_size, stride)), *_STRINGS]
     arrays: dict[str, NDArray[np.generic]] = {
         f"{place}/class": np.array(type(tokenizer).__name__),
+        f"{place}/files": digest_of_files(place, files),
         f"{place}/special": np.array(_special(tokenizer), dtype=np.int32),
         f"{place}/sha256": _digest(tokenizer),
     }
@@ -42,12 +48,18 @@ def describe(place: str, tokenizer: Tokenizer) -> dict[str, NDArray[np.generic]]
     return arrays
 
 
+def digest_of_files(place: str, files: Mapping[str, str]) -> NDArray[np.uint8]:
+    """The sha256 of the lines "NAME SHA256" of the files in a folder."""
+    lines = "".join(f"{name} {files[name]}\n" for name in sorted(files) if name.startswith(f"{place}/"))
+    return np.frombuffer(hashlib.sha256(lines.encode()).digest(), dtype=np.uint8)
+
+
 def check_texts(folder: Path, manifest: Manifest, golden: Arrays) -> Iterator[Check]:
     """One check for each tokenizer."""
     for place in filter(None, (manifest.tokenizer, manifest.source_tokenizer)):
         try:
             tokenizer = load_tokenizer(folder / place)
-            note = _difference(place, tokenizer, golden)
+            note = _difference(place, tokenizer, manifest.files, golden)
             if not note and place == manifest.tokenizer and manifest.model is not None:
                 note = _greedy_difference(tokenizer, golden)
         except Exception as failure:
@@ -59,12 +71,12 @@ def as_bytes(text: str) -> NDArray[np.uint8]:
     return np.frombuffer(text.encode(), dtype=np.uint8)
 
 
-def _difference(place: str, tokenizer: Tokenizer, golden: Arrays) -> str:
+def _difference(place: str, tokenizer: Tokenizer, files: Mapping[str, str], golden: Arrays) -> str:
     """How a tokenizer is not what it was; empty = it is."""
     stated = {name: array for name, array in golden.items() if name.startswith(f"{place}/")}
     if f"{place}/sha256" not in stated:
         raise BundleError(f"the golden file does not have {place}/sha256")
-    found: Mapping[str, NDArray[np.generic]] = describe(place, tokenizer)
+    found: Mapping[str, NDArray[np.generic]] = describe(place, tokenizer, files)
     wrong = [
         name
         for name in sorted({*stated, *found})

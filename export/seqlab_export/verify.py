@@ -77,12 +77,15 @@ def load_golden(folder: Path) -> Arrays:
 def _check_statements(folder: Path, golden: Arrays) -> Iterator[Check]:
     """One check for each field of the manifest that the model itself states."""
     manifest = json.loads((folder / FILE_NAME).read_text(encoding="utf-8"))
-    stated = json.loads(array_of(golden, "model", None).tobytes())
+    try:
+        stated = json.loads(array_of(golden, "model", None).tobytes())
+    except RecursionError as error:
+        raise BundleError(f"what the golden file states of the model is not JSON: {error}") from error
     if not isinstance(stated, dict):
         raise BundleError(f"the golden file states {stated!r} of the model")
     for name, value in sorted(stated.items()):
         note = f"the manifest says {manifest.get(name)!r}, the model {value!r}"
-        ok = name in manifest and manifest[name] == value
+        ok = name in manifest and json.dumps(manifest[name]) == json.dumps(value)  # 1 is neither 1.0 nor true
         yield Check(kind="statements", subject=name, ok=ok, note="" if ok else note)
 
 

@@ -21,6 +21,9 @@ SMALLEST_BYTES = 1024
 """Smaller tensors stay in their graph, but for those of `QUANTIZED`, whose names end so."""
 QUANTIZED = ("_quantized", "_scale", "_zero_point", "_Q4", "_scales")
 
+FORM_PREFIX = "model."
+"""What the names of a form's weights begin with, before those of its model."""
+
 _ALIGNMENT = 64
 
 
@@ -29,12 +32,14 @@ class WeightFile:
 
     Attributes:
         stored: where the bytes of each of its tensors stand, offset and length, by their sha256.
+        named: the name and sha256 of every tensor of the graphs, in the file or not.
         kinds: the types of all tensors of the graphs.
     """
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE_NAME
         self.stored: dict[bytes, tuple[int, int]] = {}
+        self.named: set[tuple[str, bytes]] = set()
         self.kinds: set[ir.DataType] = set()
 
     def __enter__(self) -> Self:
@@ -51,11 +56,12 @@ class WeightFile:
         for value in model.graph.initializers.values():
             tensor = value.const_value
             assert tensor is not None, value.name
+            data = tensor.tobytes()
             self.kinds.add(tensor.dtype)
+            self.named.add((value.name or "", hashlib.sha256(data).digest()))
             quantized = value.name is not None and value.name.endswith(QUANTIZED)
             if tensor.nbytes < (1 if quantized else SMALLEST_BYTES):
                 continue
-            data = tensor.tobytes()
             value.const_value = ir.ExternalTensor(
                 FILE_NAME,
                 self._place(data),
@@ -97,20 +103,33 @@ def precision_of(kinds: Collection[ir.DataType], asked: Precision) -> Precision:
     return found[0] if found else "fp32" if asked == "fp16" else asked
 
 
-def check_tables(model: Any, precision: Precision, stored: Mapping[bytes, tuple[int, int]]) -> None:
-    """That every row of the tables of tokens and places is stored as the model has it, bit for bit: no text reads all.
+def check_weights(model: Any, named: Collection[tuple[str, bytes]], stored: Mapping[bytes, tuple[int, int]]) -> None:
+    """That what a graph calls by the name of a parameter or buffer is that, bit for bit, and that every table of tokens
+    or places is stored: no text reads all rows of these and of an output layer. Of what has another name, as linear
+    layers in int8 and int4 have, `quantize` checks the levels.
 
     Args:
         model: in the dtype of the precision.
+        named, stored: of `WeightFile`.
 
     Raises:
         ValueError: one is not.
     """
+    of_model = {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers())}
+    digests = {f"{FORM_PREFIX}{name}": _digests(tensor) for name, tensor in of_model.items()}
+    wrong = [name for name, digest in named if name in digests and digest not in digests[name]]
     for name, module in model.named_modules():
-        if not isinstance(module, nn.Embedding):
-            continue
-        table = module.weight.detach()
-        forms = [table, table.T] + ([table.bfloat16()] if precision == "bf16" else [])
-        data = [form.contiguous().view(torch.uint8).numpy().tobytes() for form in forms]
-        if len(data[0]) >= SMALLEST_BYTES and not any(hashlib.sha256(some).digest() in stored for some in data):
-            raise ValueError(f"the bundle was not written: its weights do not hold {name}.weight as the model has it")
+        if isinstance(module, nn.Embedding) and module.weight.nbytes >= SMALLEST_BYTES:
+            name = f"{FORM_PREFIX}{name}.weight"
+            wrong += [] if digests[name] & stored.keys() else [name]
+    for name in wrong:
+        raise ValueError(
+            f"the bundle was not written: its weights do not hold {name.removeprefix(FORM_PREFIX)} as the model has it"
+        )
+
+
+def _digests(tensor: torch.Tensor) -> set[bytes]:
+    """The sha256 of a tensor as it is, transposed, and in bfloat16."""
+    forms = [tensor, tensor.mT if tensor.dim() > 1 else tensor, tensor.bfloat16()]
+    flat = [form.detach().contiguous().flatten().view(torch.uint8).numpy() for form in forms]
+    return {hashlib.sha256(form.tobytes()).digest() for form in flat}

@@ -142,11 +142,14 @@ def _next_command(bundle: Path) -> str:
 
 
 def verify(options: argparse.Namespace) -> int:
+    from seqlab_export.memory_wall import memory_wall
     from seqlab_export.verify import verify_bundle
 
+    bundle = Path(options.bundle)
     if options.all:
-        return _verify_everywhere(Path(options.bundle), as_json=options.json)
-    report = verify_bundle(Path(options.bundle), provider=options.provider)
+        return _verify_everywhere(bundle, as_json=options.json)
+    with memory_wall(bundle) if options.provider == "cpu" else contextlib.nullcontext():
+        report = verify_bundle(bundle, provider=options.provider)
     if options.json:
         print(json.dumps(report.to_dict(), indent=2))
     else:

@@ -12,8 +12,9 @@ import onnx
 import pytest
 from onnx import ModelProto, helper
 
-from export.planted import Edit, edit_graph, failed, read_in_place_of, reseal
+from export.planted import Edit, edit_graph, failed, proven, read_in_place_of, reseal
 from export.toys import Exported, Shared
+from runtime.programs import refusal
 from seqlab_export.manifest import BundleError, load_manifest
 from seqlab_export.verify import verify_bundle
 
@@ -158,7 +159,7 @@ def test_one_flipped_bit_is_found_in_any_file(copy: Callable[[str], Path], file:
     data = bytearray((folder / file).read_bytes())
     data[len(data) // 2] ^= 1
     (folder / file).write_bytes(data)
-    report = verify_bundle(folder)
+    report = proven(folder)
     assert [(check.kind, check.subject) for check in report.failures] == [("files", file)]
 
 
@@ -166,14 +167,14 @@ def test_one_flipped_bit_is_found_in_any_file(copy: Callable[[str], Path], file:
 def test_a_missing_file_is_found(copy: Callable[[str], Path], file: str) -> None:
     folder = copy("attention")
     (folder / file).unlink()
-    assert [(check.subject, check.note) for check in verify_bundle(folder).failures] == [(file, "it is missing")]
+    assert [(check.subject, check.note) for check in proven(folder).failures] == [(file, "it is missing")]
 
 
 def test_a_link_out_of_the_bundle_is_found(copy: Callable[[str], Path]) -> None:
     folder = copy("attention")
     (folder / "weights.bin").rename(folder.parent / "weights.bin")
     (folder / "weights.bin").symlink_to("../weights.bin")
-    [failure] = verify_bundle(folder).failures
+    [failure] = proven(folder).failures
     assert failure.note == "it is a link out of the bundle"
 
 
@@ -183,12 +184,13 @@ def test_a_truncated_manifest_is_found(copy: Callable[[str], Path], size: int) -
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(BundleError, match=r"manifest.json is not JSON"):
         verify_bundle(path.parent)
+    assert "is not JSON" in refusal("verify", path.parent)
 
 
 def test_a_changed_manifest_is_found(copy: Callable[[str], Path]) -> None:
     path = copy("gru") / "manifest.json"
     path.write_text(path.read_text().replace('"initial": 0.0', '"initial": 0.5'))
-    [failure] = verify_bundle(path.parent).failures
+    [failure] = proven(path.parent).failures
     assert (failure.kind, failure.subject) == ("files", "manifest.json")
     assert failure.note == "its sha256 is not the one in manifest.sha256"
 
@@ -196,7 +198,7 @@ def test_a_changed_manifest_is_found(copy: Callable[[str], Path]) -> None:
 def test_a_manifest_without_its_seal_is_found(copy: Callable[[str], Path]) -> None:
     folder = copy("gru")
     (folder / "manifest.sha256").unlink()
-    [failure] = verify_bundle(folder).failures
+    [failure] = proven(folder).failures
     assert (failure.subject, failure.note) == ("manifest.sha256", "it is missing")
 
 
@@ -215,7 +217,7 @@ def test_a_golden_file_that_proves_less_is_found(copy: Callable[[str], Path]) ->
         assert len(arrays) < len(file.files)
     np.savez(folder / "golden.npz", **arrays)
     reseal(folder)
-    failures = verify_bundle(folder).failures
+    failures = proven(folder).failures
     assert {check.subject for check in failures} == {f"batch {size}, length 17" for size in (1, 2, 9)}
 
 

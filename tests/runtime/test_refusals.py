@@ -18,7 +18,7 @@ import onnx
 import pytest
 
 from runtime.conftest import Bundle
-from runtime.programs import build, refusal, run
+from runtime.programs import answers, build, refusal, run
 from seqlab.cli import main
 from seqlab_export.manifest import BundleError
 from seqlab_export.verify import verify_bundle
@@ -26,6 +26,9 @@ from seqlab_export.verify import verify_bundle
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 Copy = Callable[[str], Path]
+
+DAMAGED_BUNDLE = 3
+"""Of `seqlab::StatusCode`."""
 
 
 @pytest.fixture(name="copy")
@@ -96,6 +99,15 @@ def test_a_golden_file_of_other_shapes(name: str, change_array: Callable[[Any], 
     except BundleError as error:
         notes = str(error)
     assert f"{name} of the golden file {said}" in notes
+
+
+def test_a_damaged_golden_file_has_the_code_of_a_damaged_bundle(bundle: Bundle, copy: Copy) -> None:
+    """It is not what the caller gave."""
+    folder = copy("gru")
+    (folder / "golden.npz").write_bytes(b"")
+    hash_again(folder, "golden.npz")
+    [answer] = answers(bundle("gru"), [{"verify": str(folder)}])
+    assert answer["code"] == DAMAGED_BUNDLE and "is not a zip file" in answer["refused"]
 
 
 def test_a_changed_manifest(copy: Copy) -> None:

@@ -34,8 +34,7 @@ void CheckTexts(const Model::Impl& bundle, const GoldenFile& golden, Report& rep
     if (!place) continue;
     std::string note;
     try {
-      const bool writes = bundle.model != nullptr && place == bundle.manifest.tokenizer;
-      note = TextDifference(bundle.folder, *place, golden, writes);
+      note = TextDifference(bundle, *place, golden);
     } catch (const std::exception& error) {
       note = Join("it cannot be loaded: ", error.what());
     }

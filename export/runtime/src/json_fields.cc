@@ -25,7 +25,7 @@ void Field::Refused(const std::string& expected) const {
 
 bool Field::IsNull() const { return value_.is_null(); }
 
-bool Field::Is(const Field& other) const { return value_ == other.value_; }
+bool Field::Is(const Field& other) const { return value_.dump() == other.value_.dump(); }  // 1 is not 1.0
 
 bool Field::IsString() const { return value_.is_string(); }
 

@@ -75,23 +75,6 @@ bool Has(const std::vector<TensorInfo>& tensors, const std::string& name) {
   return std::any_of(tensors.begin(), tensors.end(), [&](const TensorInfo& tensor) { return tensor.name == name; });
 }
 
-// Of the decoder's first state of one text, but for what was read of a source.
-double StateBytes(const Manifest& manifest) {
-  const std::map<std::string, double> sizes = {
-      {"B", 1.0}, {"N", 1.0}, {"C", static_cast<double>(manifest.max_seq_len.value_or(0))}};
-  double bytes = 0.0;
-  for (const StateInfo& entry : manifest.state) {
-    double size = 8.0;
-    for (const Dim& dim : entry.dims) {
-      const auto* number = std::get_if<int64_t>(&dim);
-      const auto found = number == nullptr ? sizes.find(std::get<std::string>(dim)) : sizes.end();
-      size *= number != nullptr ? static_cast<double>(*number) : found != sizes.end() ? found->second : 0.0;
-    }
-    bytes += size;
-  }
-  return bytes;
-}
-
 void CheckDecoder(const Manifest& manifest) {
   for (const GraphInfo* graph : {&*manifest.model, &*manifest.step}) {
     for (const TensorInfo& output : graph->outputs) {
@@ -114,7 +97,7 @@ void CheckDecoder(const Manifest& manifest) {
       Refuse(manifest.encoder->file, " gives no state_", entry.name);
     }
   }
-  if (const double bytes = StateBytes(manifest); bytes > kMostStateBytes) {
+  if (const double bytes = manifest.StateBytes(); bytes > kMostStateBytes) {
     Refuse("its state takes ", bytes, " bytes a text, at most 4294967296 are accepted");
   }
 }
@@ -163,6 +146,21 @@ std::vector<const GraphInfo*> Manifest::Graphs() const {
     if (*graph) graphs.push_back(&**graph);
   }
   return graphs;
+}
+
+double Manifest::StateBytes() const {
+  const std::map<std::string, double> sizes = {{"B", 1.0}, {"N", 1.0}, {"C", static_cast<double>(max_seq_len.value_or(0))}};
+  double bytes = 0.0;
+  for (const StateInfo& entry : state) {
+    double size = 8.0;
+    for (const Dim& dim : entry.dims) {
+      const auto* number = std::get_if<int64_t>(&dim);
+      const auto found = number == nullptr ? sizes.find(std::get<std::string>(dim)) : sizes.end();
+      size *= number != nullptr ? static_cast<double>(*number) : found != sizes.end() ? found->second : 0.0;
+    }
+    bytes += size;
+  }
+  return bytes;
 }
 
 Manifest ParseManifest(const std::string& text) {

@@ -51,6 +51,9 @@ struct Manifest {
 
   // Those that there are: of the encoder, of sequences, of steps.
   std::vector<const GraphInfo*> Graphs() const;
+
+  // Of the decoder's first state of one text, but for what was read of a source.
+  double StateBytes() const;
 };
 
 // Reads the text of a manifest. Throws Refusal where it is not as this version writes it.

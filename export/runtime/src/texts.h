@@ -9,10 +9,9 @@
 
 namespace seqlab {
 
-// How the tokenizer of the folder `place` of a bundle is not what it was, or with `writes` the greedy text is another;
-// empty = all is well, or it is one that the runtime does not have.
-std::string TextDifference(const std::filesystem::path& folder, const std::string& place, const GoldenFile& golden,
-                           bool writes);
+// How the tokenizer of the folder `place` of a bundle is not what it was, or the greedy text of the bundle's decoder is
+// another; empty = all is well. Of one that the runtime does not have only the files are compared.
+std::string TextDifference(const Model::Impl& bundle, const std::string& place, const GoldenFile& golden);
 
 // The bytes of an array as a text, and a text in lower-case hexadecimal digits.
 std::string BytesOf(const NpyArray& array);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <utility>
 
 #include "bundle.h"
 #include "cases.h"
@@ -248,7 +249,8 @@ class Proof {
       }
       std::vector<std::vector<double>> selected;
       for (size_t place = 0; place < parts.size(); ++place) {
-        selected.push_back(Selected(Concatenated(parts[place], 0), info.outputs[place], some, MostNumbers(info, place)));
+        const Numbers whole = Concatenated(std::exchange(parts[place], {}), 0);
+        selected.push_back(Selected(whole, info.outputs[place], some, MostNumbers(info, place)));
       }
       return selected;
     });
@@ -287,6 +289,19 @@ class Proof {
   const GoldenFile golden_;
 };
 
+void Prove(const Model::Impl& bundle, Report& report) {
+  Proof proof(bundle, report);
+  CheckDeclared(bundle, proof.golden(), report);
+  if (!report.ok()) return;
+  if (bundle.encoder != nullptr) proof.CheckEncoder();
+  if (bundle.model != nullptr) {
+    for (const char* form : {"prefill", "chunks", "step"}) proof.CheckDecoder(form);
+    proof.CheckLong();
+    if (report.ok()) proof.CheckGreedy();
+  }
+  if (report.ok() && proof.golden().Has("whole/logits")) proof.MeasureDivergence();  // of one choice
+}
+
 }  // namespace
 
 bool Report::ok() const {
@@ -303,16 +318,11 @@ Result<Report> Verify(const std::string& folder, const OpenOptions& options) {
     report.onnxruntime = OpenOnnxruntime(options.onnxruntime).version;
     if (!report.ok()) return report;
     const Model::Impl bundle(folder, options);
-    Proof proof(bundle, report);
-    CheckDeclared(bundle, proof.golden(), report);
-    if (!report.ok()) return report;
-    if (bundle.encoder != nullptr) proof.CheckEncoder();
-    if (bundle.model != nullptr) {
-      for (const char* form : {"prefill", "chunks", "step"}) proof.CheckDecoder(form);
-      proof.CheckLong();
-      if (report.ok()) proof.CheckGreedy();
+    try {
+      Prove(bundle, report);
+    } catch (const Refusal& refusal) {
+      throw Refusal(refusal.what(), StatusCode::kDamagedBundle);  // All that a proof reads is the bundle's.
     }
-    if (report.ok() && proof.golden().Has("whole/logits")) proof.MeasureDivergence();  // of one choice
     return report;
   });
 }

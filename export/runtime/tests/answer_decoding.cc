@@ -37,7 +37,13 @@ json AnswerSteps(seqlab::Session& session, const std::vector<seqlab::Ids>& promp
   return answer;
 }
 
+json AnswerProof(const std::string& folder) {
+  const auto report = seqlab::Verify(folder);
+  return report.ok() ? json(report->ok()) : Refused(report.status());
+}
+
 json Answer(const seqlab::Model& model, seqlab::Session& session, const json& question) {
+  if (question.contains("verify")) return AnswerProof(question["verify"]);
   if (question.contains("batch")) return AnswerBatch(model, question["batch"]);
   const auto prompts = question.at("prompts").get<std::vector<seqlab::Ids>>();
   if (question.contains("steps")) return AnswerSteps(session, prompts, question["steps"]);

@@ -51,12 +51,13 @@ TEST(WordTokenizer, DropsTheFirstSpaceOnly) {
 TEST(Tokenizers, DescribedBadlyAreRefused) {
   EXPECT_EQ(Refused("{"), "tokenizer.json is not JSON, at byte 2");
   EXPECT_EQ(Refused("{}"), "tokenizer.json lacks class");
+  EXPECT_EQ(Refused(R"({"class": "ByteTokenizer", "vocab_size": 259})"), "tokenizer.json lacks assets");
   EXPECT_EQ(Refused("[]"), "tokenizer.json must be an object, got []");
-  EXPECT_EQ(Refused(R"({"class": "ByteTokenizer", "vocab_size": 7})"),
+  EXPECT_EQ(Refused(R"({"class": "ByteTokenizer", "assets": {}, "vocab_size": 7})"),
             "this tokenizer has 259 tokens, its description says 7");
-  EXPECT_EQ(Refused(R"({"class": "CharTokenizer", "vocab_size": 6, "alphabet": "aa"})"),
+  EXPECT_EQ(Refused(R"({"class": "CharTokenizer", "assets": {}, "vocab_size": 6, "alphabet": "aa"})"),
             "the tokenizer has \"a\" twice");
-  EXPECT_NE(Refused(R"({"class": "PretrainedTokenizer", "vocab_size": 6})").find("the runtime has no tokenizer"),
+  EXPECT_NE(Refused(R"({"class": "PretrainedTokenizer", "assets": {}, "vocab_size": 6})").find("the runtime has no tokenizer"),
             std::string::npos);
   EXPECT_NE(Refused(R"({"class": "SubwordTokenizer", "assets": {"tokenizer.model": "00"}})", "x").find("is damaged"),
             std::string::npos);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.h"
+#include "memory_wall.h"
 
 namespace seqlab::tools {
 namespace {
@@ -71,6 +72,9 @@ void PrintSummary(const Report& report) {
 }  // namespace
 
 Result<int> RunVerify(const Common& common) {
+  if (common.open.provider == "cpu") {
+    if (const Status held = HoldMemory(common.bundle); !held.ok()) return held;
+  }
   const Result<Report> report = Verify(common.bundle, common.open);
   if (!report.ok()) return report.status();
   if (common.json) {
