@@ -21,6 +21,7 @@ from seqlab.tracking.params import config_hash
 from seqlab.tracking.provenance import description, provenance
 from seqlab.tracking.runs import TrackedRun, find_run, search
 from seqlab.tracking.store import Store
+from tracking.test_speed import Clock
 from tracking.tiny import (
     BATCH_SIZE,
     BATCHES,
@@ -132,6 +133,21 @@ def test_the_use_of_the_machine_is_sampled(root: Path, monkeypatch: pytest.Monke
     assert 0 <= run.metrics["system/cpu_utilization_percentage"] <= 100
     assert 0 < run.metrics["system/system_memory_usage_percentage"] < 100
     assert [step for step, _ in run.history("system/disk_usage_megabytes")] == list(range(1, 16, 2))
+
+
+def test_creating_the_run_is_not_timed_as_training(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr("seqlab.tracking.speed.time", clock)
+    begin = RunLogger.begin
+
+    def slow(logger: RunLogger) -> None:
+        clock.now += 100
+        begin(logger)
+
+    monkeypatch.setattr(RunLogger, "begin", slow)
+    fit(RunLogger(name="slow"), [RunTracker()], max_epochs=1)
+    assert clock.now == 200
+    assert find_run("slow").metrics["perf/train_seconds"] == 0
 
 
 def test_uncommitted_changes_are_noted(root: Path) -> None:

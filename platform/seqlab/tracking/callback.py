@@ -88,8 +88,10 @@ class RunTracker(Callback):
             self._loss_sum += outputs["loss"].detach()
         step = trainer.global_step
         if self._system is None and step != self._checked_step and (logger := _run_logger(trainer)):
+            self.speed.pause()
             logger.begin()
             self._system = SystemMetrics()
+            self.speed.resume()
         due = step != self._checked_step and step % trainer.log_every_n_steps == 0  # type: ignore[attr-defined]
         # Reading a number off a GPU waits for it, and ranks must stop together: there, only when a step is logged.
         if due or (self._loss_sum.device.type == "cpu" and trainer.world_size == 1):
