@@ -109,6 +109,27 @@ def test_metrics_speed_and_time_left_are_told(shown: Shown) -> None:
     assert "left" not in texts[-1]
 
 
+def test_what_comes_once_with_the_first_step_is_not_in_the_time_left(
+    shown: Shown, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
+
+    class Seconds(Task):
+        def training_step(self, batch: TokenBatch, batch_idx: int) -> Tensor:
+            nonlocal now
+            now += 1
+            return super().training_step(batch, batch_idx)
+
+        def on_train_batch_end(self, *args: Any) -> None:
+            nonlocal now
+            now += 100 * (self.trainer.global_step == 1)
+
+    trainer(max_epochs=1, limit_val_batches=0).fit(Seconds())
+    texts = [text for name, _, _, text in shown.shown if name == "fit"]
+    assert [text[-9:] for text in texts[1:5]] == [f"0:0{seconds} left" for seconds in (4, 3, 2, 1)]
+
+
 def test_the_speed_is_the_one_that_the_run_has(shown: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of ten tokens: one of a minute, which is not timed, then some of ever more seconds."""
     now = 0.0

@@ -29,7 +29,7 @@ class FitProgress(ProgressBar):
         self._enabled = True
         self._display: Display | None = None
         self._speed = speed
-        self._start = (0.0, 0)
+        self._start, self._first_step = (0.0, 0), 0
 
     def enable(self) -> None:
         self._enabled = True
@@ -45,7 +45,13 @@ class FitProgress(ProgressBar):
         self._display = display() if self._enabled else None
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._start = time.monotonic(), trainer.global_step
+        self._start, self._first_step = (time.monotonic(), trainer.global_step), trainer.global_step
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.global_step <= self._first_step + 1:  # what comes with the first step, the run say, comes once
+            self._start = time.monotonic(), trainer.global_step
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
