@@ -29,6 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs one command. Exit codes: 0 done, 1 a proof that failed, 2 bad input, told in one sentence."""
     args = sys.argv[1:] if argv is None else argv
     try:
+        _check_working_folder()
         if args and args[0] in LIGHTNING_VERBS:
             from seqlab.training.options import wants_help
 
@@ -67,6 +68,14 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _check_working_folder() -> None:
+    """Libraries end the process, or with a traceback, where there is none."""
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise ValueError("the working folder was deleted; change to one that is there") from None
 
 
 def _names_run(args: list[str]) -> bool:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def configs(options: argparse.Namespace) -> int:
     from seqlab.training.config import config_names, config_path, config_summary
 
-    if options.name:
+    if options.name is not None:
         print(config_path(options.name).read_text(encoding="utf-8"), end="")
         return 0
     width = max(map(len, config_names()))

@@ -19,7 +19,10 @@ class WorkingFolder:
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> ModuleSpec | None:
         """The spec of a top-level module; None = there is none."""
-        folder = os.getcwd()
+        try:
+            folder = os.getcwd()
+        except FileNotFoundError:  # it was deleted
+            return None
         spec = PathFinder.find_spec(name, [folder], target) if path is None else None
         if spec is None or spec.origin is not None or any(Path(folder, name).glob("*.py")):
             return spec

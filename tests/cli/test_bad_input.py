@@ -72,6 +72,7 @@ def test_as_typed_there_is_one_sentence_and_the_traceback_only_for_debugging(seq
     [
         (["fit", "--config", "lm/gruu"], "did you mean lm/gru?"),
         (["configs", "lm/gruu"], "did you mean lm/gru?"),
+        (["configs", ""], "neither a file nor a packaged config"),
         (["generate", "nobody"], "no runs yet"),
         (["promote", "nobody"], "no runs yet"),
         (["compare", "--metrik", "val/loss"], "--metrik"),
@@ -88,3 +89,12 @@ def test_other_verbs(
     assert main(args) == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1 and said in lines[0], lines
+
+
+def test_a_working_folder_that_was_deleted_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    tmp_path.rmdir()
+    assert main(["compare"]) == 2
+    assert capsys.readouterr().err == "seqlab: the working folder was deleted; change to one that is there\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.machinery
 import importlib.util
+import shutil
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,11 @@ def test_a_folder_without_code_is_no_package(folder: Path) -> None:
 def test_what_is_installed_comes_first(folder: Path) -> None:
     assert WorkingFolder.find_spec("colorsys") is not None
     assert importlib.util.find_spec("colorsys") == importlib.machinery.PathFinder.find_spec("colorsys")
+
+
+def test_a_folder_that_was_deleted_has_none(folder: Path) -> None:
+    shutil.rmtree(folder)
+    assert WorkingFolder.find_spec("one_file") is None
 
 
 @pytest.mark.slow
