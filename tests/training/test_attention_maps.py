@@ -60,6 +60,7 @@ def test_of_a_translation(mixer: Any, tmp_path: Path) -> None:
     colour_bar = 1
     assert texts["attention/0.svg"].count("<image") == colour_bar + 2 + sum(size[0] for size in expected.values())
     assert "attention weight" in texts["attention/0.svg"]
+    assert "<!-- encoder.stack.blocks.0.mixer -->" in texts["attention/0.svg"], "a line of its own: maps may be narrow"
 
 
 def test_of_a_language_model_they_are_the_mixers_own(tmp_path: Path) -> None:

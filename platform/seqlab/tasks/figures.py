@@ -54,7 +54,7 @@ def attention_maps(maps: Sequence[AttentionMap]) -> str:
 
     most_heads = max(len(mixer.weights) for mixer in maps)
     side = 1.2 + 0.13 * min(max(max(len(m.queries), len(m.keys)) for m in maps), MOST_TOKENS)
-    figure = Figure(figsize=(side * most_heads + 1, (side + 0.3) * len(maps)), layout="constrained")
+    figure = Figure(figsize=(side * most_heads + 1, (side + 0.45) * len(maps)), layout="constrained")
     grid = figure.subplots(len(maps), most_heads, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
@@ -65,7 +65,7 @@ def attention_maps(maps: Sequence[AttentionMap]) -> str:
         for head, (axes, weights) in enumerate(zip(row, mixer.weights, strict=False)):
             axes.set_axis_on()
             image = axes.imshow(weights[:MOST_TOKENS, :MOST_TOKENS], cmap="Blues", norm=scale)
-            axes.set_title(f"{mixer.name}, head {head}", fontsize=8)
+            axes.set_title(f"{mixer.name}\nhead {head}", fontsize=8)
             axes.set_xticks(range(len(keys)), keys, rotation=90, fontsize=6)
             axes.set_yticks(range(len(queries)), queries, fontsize=6)
             axes.tick_params(length=0)
