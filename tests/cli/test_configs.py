@@ -22,7 +22,12 @@ from seqlab.training.config import LINKS, build, config_names, config_path, impo
 from seqlab.training.stored_config import check_reads_back
 
 IN_EVERY_RUN = ("lm/hybrid", "translate/rnn-attention", "classify/bigru", "synthetic/recall")
-STEPS = ["--trainer.max_steps=2", "--trainer.val_check_interval=1", "--trainer.limit_val_batches=1"]
+STEPS = [
+    "--trainer.max_steps=2",
+    "--trainer.max_epochs=-1",
+    "--trainer.val_check_interval=1",
+    "--trainer.limit_val_batches=1",
+]
 SMALL = {"d_model": 16, "num_layers": 4, "num_heads": 2, "d_ff": 16, "seq_len": 16, "batch_size": 4, "num_train": 64}
 CONFIG, CHECKPOINT = (f"mlruns/*/*/artifacts/{name}" for name in ("config.yaml", "checkpoints/last.ckpt"))
 TAGGED = "".join(f"anna\tB-PER\nsleeps\tO\nword{i}\tO\n\n" for i in range(90))
