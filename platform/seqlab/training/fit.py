@@ -21,7 +21,7 @@ from seqlab.training.checked_options import check_tokenizers, check_trainer, num
 from seqlab.training.checkpoint import Checkpoints
 from seqlab.training.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from seqlab.training.compile import Compile
-from seqlab.training.config import LINKS
+from seqlab.training.config import LINKS, import_blocks
 from seqlab.training.exact_resume import ExactResume
 from seqlab.training.last_words import LastWords
 from seqlab.training.options import options
@@ -58,6 +58,7 @@ class SeqlabCLI(LightningCLI):
     def __init__(self, verb: str, args: list[str], *, run_id: str | None = None) -> None:
         self.verb = verb
         self.run_id = run_id
+        import_blocks()
         numbers_before_shares()
         super().__init__(
             L.LightningModule,
