@@ -21,6 +21,7 @@ from seqlab.training.last_words import FILE, LastWords, last_words, spoken
 def dies(rank: int, error: BaseException, processes: list[Any] | None = None, world_size: int = 2) -> None:
     launcher = SimpleNamespace(procs=processes or [])
     trainer: Any = SimpleNamespace(global_rank=rank, world_size=world_size, strategy=SimpleNamespace(launcher=launcher))
+    LastWords().setup(trainer, L.LightningModule(), "fit")
     LastWords().on_exception(trainer, L.LightningModule(), error)
 
 
@@ -38,13 +39,18 @@ def test_the_first_error_is_told_once(capsys: pytest.CaptureFixture[str], monkey
     assert (spoken(), capsys.readouterr().err) == ("", "")
 
 
-def test_a_rank_that_a_signal_ended_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rank_that_a_signal_ended_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     process.kill()
     process.communicate()
+    # The observer, a thread, would end the process of these tests.
+    monkeypatch.setattr("seqlab.training.last_words.LAST_WRITES", 1e6)
     with last_words():
-        dies(0, RuntimeError("Connection closed by peer"), [process])
+        dies(0, RuntimeError("Connection closed by peer"), processes := [process])
     assert capsys.readouterr().err == "seqlab: rank 1 died: killed by SIGKILL\n"
+    assert processes == []  # Lightning's observer has none left to end this process for
 
 
 def test_one_process_and_a_stop_say_nothing_of_ranks(capsys: pytest.CaptureFixture[str]) -> None:
