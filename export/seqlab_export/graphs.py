@@ -22,12 +22,13 @@ from onnxscript.optimizer import optimize_ir
 from torch.export import Dim, ExportedProgram
 from torch.onnx import OnnxExporterError
 
-from seqlab.nn.onnx_mode import emit_onnx
+from seqlab.nn.operation import lowered
 from seqlab_export.append_in_attention import append_in_attention
 from seqlab_export.attend_to_written import attend_to_written
 from seqlab_export.bfloat16 import store_as_bfloat16
 from seqlab_export.compare import traced_len
 from seqlab_export.forms import Form, describe_state, example, forms_of, longest_input
+from seqlab_export.lowering import ONNXRUNTIME, STANDARD
 from seqlab_export.manifest import GraphInfo, StateInfo, TensorInfo
 from seqlab_export.not_captured import why_not
 from seqlab_export.precision import Precision
@@ -159,7 +160,7 @@ def capture(form: Form | TapsForm, info: GraphInfo) -> ExportedProgram:
 
 
 def _to_onnx(form: Form | TapsForm, info: GraphInfo, *, fold_weights: bool, fused: bool) -> ir.Model:
-    with emit_onnx(fused=fused):
+    with lowered(ONNXRUNTIME if fused else STANDARD):
         program = capture(form, info)
     # Outside no_grad a Scan that closes over a tensor of dynamic size cannot be exported.
     with _quiet(), torch.no_grad():

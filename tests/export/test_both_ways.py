@@ -15,9 +15,10 @@ from torch.export import Dim
 from contracts.subjects import randomized
 from seqlab.attention import Attention, Bidirectional
 from seqlab.mixer import Mixer
-from seqlab.nn.onnx_mode import emit_onnx
+from seqlab.nn.operation import lowered
 from seqlab.recurrence import GRU, LSTM, RNN
 from seqlab_export.graphs import OPSET
+from seqlab_export.lowering import STANDARD
 from tolerances import TOLERANCE
 
 D_MODEL = 6
@@ -50,7 +51,7 @@ def test_onnxruntime_computes_what_the_mixer_does(build: Callable[[int], Mixer])
     mixer = randomized(build(D_MODEL)).float()
     dims = {0: Dim("B"), 1: Dim("T")}
     example = (torch.zeros(17, 13, D_MODEL), torch.ones(17, 13, dtype=torch.bool))
-    with emit_onnx(), torch.no_grad():
+    with lowered(STANDARD), torch.no_grad():
         program = torch.export.export(_Outputs(mixer), example, dynamic_shapes=(dims, dims), strict=False)
     model = torch.onnx.export(program, opset_version=OPSET, input_names=["x", "pad_mask"], verbose=False)
     session = ort.InferenceSession(model.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -19,9 +19,10 @@ from contracts.cases import D_MODEL, MIXERS, MixerCase
 from contracts.subjects import randomized
 from seqlab.attention.memory import MemoryMixer
 from seqlab.mixer import State
-from seqlab.nn.onnx_mode import emit_onnx
+from seqlab.nn.operation import lowered
 from seqlab_export.compare import limit, relative_errors, rms
 from seqlab_export.graphs import OPSET
+from seqlab_export.lowering import STANDARD
 
 IN_EVERY_RUN = ("cross-attention", "additive", "multiplicative-local-fed-gru")
 WITH_MEMORY = [
@@ -66,7 +67,7 @@ def _session(form: Sequence, inputs: tuple, path: Path) -> ort.InferenceSession:
         return {axis: sizes[size] for axis, size in enumerate(tensor.shape) if size in sizes}
 
     shapes = (*map(dynamic, tensors), {name: dynamic(entry) for name, entry in state.items()})
-    with emit_onnx(), torch.no_grad():
+    with lowered(STANDARD), torch.no_grad():
         program = torch.export.export(form, inputs, dynamic_shapes=shapes, strict=False)
         torch.onnx.export(
             program,

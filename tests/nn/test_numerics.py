@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.nn.numerics import expm1, logsigmoid
-from seqlab.nn.onnx_mode import emit_onnx
+from seqlab.nn.operation import lowered
 from seqlab_export.graphs import OPSET
+from seqlab_export.lowering import STANDARD
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -28,7 +29,7 @@ def test_logsigmoid_keeps_its_digits_here_and_in_onnx() -> None:
             return logsigmoid(x)
 
     x = torch.cat((torch.linspace(-100, 30, 500), -torch.logspace(-6, 1, 50)))
-    with emit_onnx():
+    with lowered(STANDARD):
         program = torch.export.export(Gate(), (x,))
     model = torch.onnx.export(program, opset_version=OPSET, verbose=False)
     session = ort.InferenceSession(model.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])

@@ -69,7 +69,7 @@ class CrossAttention(MemoryMixer):
             ValueError: there is neither a state nor a memory, or one that does not fit.
         """
         state = self.begin(x, state, memory, memory_mask)
-        # One row a query: onnxruntime wants it so.
+        # One row a query: not every runtime broadcasts a mask.
         attn_mask = state["memory_mask"][:, None, None, :].expand(-1, -1, x.shape[1], -1)
         heads = F.scaled_dot_product_attention(
             split_heads(self.q_proj(x), self.head_dim),

@@ -14,7 +14,7 @@ from torch import Tensor
 from seqlab.attention.cache import Keys
 from seqlab.attention.patterns import Causal, Pattern
 from seqlab.nn.heads import repeat_heads
-from seqlab.nn.onnx_mode import emitting
+from seqlab.nn.operation import operation
 from seqlab.positions.base import PositionalEncoding
 
 
@@ -37,23 +37,18 @@ def attend(q: Tensor, k: Tensor, v: Tensor, keys: Keys, scoring: Scoring, *, dro
         dropout: on the attention weights, now.
     """
     mask = _attn_mask(q, k, keys, scoring)
+    causal = scoring.pattern.causal and mask is None
+    return dot_product_attention(q, k, v, mask, causal=causal, scale=scoring.scale, dropout=dropout)
+
+
+@operation
+def dot_product_attention(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, causal: bool, scale: float, dropout: float
+) -> Tensor:
+    """softmax(scale q k^T) v under `mask`, (B, H, T, V) of what `attend` takes: PyTorch's fused kernels."""
     grouped = k.shape[1] != q.shape[1]
-    if grouped and emitting():
-        # torch.export cannot tell for every S the strides of what the kernel repeats.
-        k, v, grouped = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1]), False
-    scale = scoring.scale
-    if emitting():
-        # onnxruntime has a fast product of one query with its keys, which takes no factor.
-        q, scale = q * scale, 1.0
     return F.scaled_dot_product_attention(
-        q,
-        k,
-        v,
-        attn_mask=mask,
-        dropout_p=dropout,
-        is_causal=scoring.pattern.causal and mask is None,
-        scale=scale,
-        enable_gqa=grouped,
+        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
     )
 
 

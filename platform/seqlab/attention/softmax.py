@@ -12,14 +12,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention.cache import Keys, append, empty_cache
-from seqlab.attention.grouped_query_node import grouped_query_node
 from seqlab.attention.heads import check_grouped_heads, join_heads, split_heads
 from seqlab.attention.parts import AttentionPart
 from seqlab.attention.patterns import Causal, Pattern
 from seqlab.attention.scores import Scoring, attend, scores_of
 from seqlab.mixer import Mixer, State, real_positions
 from seqlab.nn.heads import repeat_heads
-from seqlab.nn.onnx_mode import fusing
+from seqlab.nn.operation import operation
 from seqlab.positions.base import PositionalEncoding
 from seqlab.positions.none import NoPositions
 
@@ -92,9 +91,9 @@ class Attention(Mixer):
     ) -> tuple[Tensor, State]:
         if state is not None:
             self._check_causal()
-        q, k, v = self._project(x, state, pad_mask)
+        q, k, v = self.projected_heads(x, state, pad_mask)
         keys = append(x, {"k": k, "v": v}, state, pad_mask, self.pattern.window)
-        if self._sees_scores():
+        if self.sees_scores():
             weights = F.dropout(self._weights(q, keys), self.dropout, self.training)
             heads = weights @ repeat_heads(keys.entries["v"], self.num_heads)
             relative = self.positions.values(weights, keys.q_positions, keys.k_positions)
@@ -104,15 +103,14 @@ class Attention(Mixer):
             heads = attend(q, keys.entries["k"], keys.entries["v"], keys, self._scoring(), dropout=dropout)
         return self._output(heads, x), keys.state if self.causal else {}
 
+    @operation
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        if self._is_one_node(state):
-            return self._step_as_one_node(x_t, state)
         y, new_state = self.forward(x_t.unsqueeze(1), state)
         return y.squeeze(1), new_state
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
         """(B, H, T, S): how much each query of x (B, T, D) attends to each key. Rows sum to 1, to less with a sink."""
-        q, k, v = self._project(x, state, pad_mask)
+        q, k, v = self.projected_heads(x, state, pad_mask)
         return self._weights(q, append(x, {"k": k, "v": v}, state, pad_mask, self.pattern.window))
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
@@ -132,45 +130,17 @@ class Attention(Mixer):
             pattern = type(self.pattern).__name__
             raise ValueError(f"{pattern} attention has no state and no step; use the pattern Causal to decode")
 
-    def _parts(self) -> list[AttentionPart]:
+    def each_part(self) -> list[AttentionPart]:
         return list(self.parts)  # type: ignore[arg-type]
 
-    def _sees_scores(self) -> bool:
-        return self.positions.weighs_values or any(part.sees_scores for part in self._parts())
+    def sees_scores(self) -> bool:
+        return self.positions.weighs_values or any(part.sees_scores for part in self.each_part())
 
-    def _is_one_node(self, state: State) -> bool:
-        """Whether onnxruntime has a node for all that a step does between the projections."""
-        if not fusing() or "key_mask" in state:
-            return False
-        plain = type(self.pattern) is Causal and self.positions.acts_on != "attention scores"
-        return plain and not self._sees_scores() and self.head_dim % 16 == 0
-
-    def _step_as_one_node(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        x = x_t.unsqueeze(1)
-        rotation = self.positions.rotation(self.head_dim, state["k"].shape[-2], x.dtype)
-        can_rotate = rotation is not None and rotation[0].shape[-1] % 8 == 0
-        if len(self.parts) or (self.positions.acts_on == "queries and keys" and not can_rotate):
-            rotation = None
-            qkv = torch.cat([join_heads(part) for part in self._project(x, state, None)], dim=-1)
-        else:
-            qkv = self._packed(x_t).unsqueeze(1)
-        heads, new_state = grouped_query_node(qkv, state, self.num_heads, self.scale, rotation)
-        for part in self._parts():
-            heads = part.output(heads, x)
-        return self.out_proj(heads.squeeze(1)), new_state
-
-    def _packed(self, x: Tensor) -> Tensor:
-        """Queries, keys and values of x (..., D) side by side, as one product."""
-        weights: list[Tensor] = [proj.weight for proj in self._projections()]
-        biases: list[Tensor] = [proj.bias for proj in self._projections() if proj.bias is not None]
-        return F.linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
-
-    def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def projected_heads(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, H, T, K), keys and values (B, num_kv_heads, T, K) of x."""
-        widths = [proj.out_features for proj in self._projections()]
-        projected = torch.split(self._packed(x), widths, -1) if fusing() else [proj(x) for proj in self._projections()]
-        q, k, v = (split_heads(part, self.head_dim) for part in projected)
-        for part in self._parts():
+        flat = project(x, (self.q_proj, self.k_proj, self.v_proj))
+        q, k, v = (split_heads(part, self.head_dim) for part in flat)
+        for part in self.each_part():
             q, k = part.queries_keys(q, k)
         if self.positions.acts_on == "queries and keys":
             start = None if state is None else state["position"]
@@ -180,7 +150,7 @@ class Attention(Mixer):
     def _output(self, heads: Tensor, x: Tensor) -> Tensor:
         """y (B, T, D) of the heads' outputs (B, H, T, K)."""
         joined = join_heads(heads)
-        for part in self._parts():
+        for part in self.each_part():
             joined = part.output(joined, x)
         y: Tensor = self.out_proj(joined)
         return y
@@ -188,16 +158,19 @@ class Attention(Mixer):
     def _scoring(self) -> Scoring:
         return Scoring(self.pattern, self.positions, self.scale)
 
-    def _projections(self) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
-        return self.q_proj, self.k_proj, self.v_proj
-
     def _weights(self, q: Tensor, keys: Keys) -> Tensor:
         """(B, H, T, S): the attention weights, written out."""
         scores, allowed = scores_of(q, keys.entries["k"], keys, self._scoring())
-        for part in self._parts():
+        for part in self.each_part():
             scores = part.scores(scores, allowed)
         scores = scores.masked_fill(~allowed, -torch.inf)
-        sinks = [sink for sink in [part.sink() for part in self._parts()] if sink is not None]
+        sinks = [sink for sink in [part.sink() for part in self.each_part()] if sink is not None]
         columns = [sink.view(1, -1, 1, 1).expand(*scores.shape[:3], 1).to(scores.dtype) for sink in sinks]
         weights: Tensor = torch.cat((scores, *columns), dim=-1).softmax(dim=-1)
         return weights[..., : scores.shape[-1]]
+
+
+@operation
+def project(x: Tensor, layers: Sequence[nn.Linear]) -> Sequence[Tensor]:
+    """What each of some layers makes of x (..., D)."""
+    return [layer(x) for layer in layers]

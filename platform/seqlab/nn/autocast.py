@@ -7,10 +7,8 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from seqlab.nn.onnx_mode import emitting
-
 
 def without_autocast(x: Tensor) -> AbstractContextManager[object]:
     """What is computed inside keeps its precision: an error of a step would be carried on to all later ones."""
-    mixed = not emitting() and torch.is_autocast_enabled(x.device.type)
+    mixed = torch.is_autocast_enabled(x.device.type)
     return torch.autocast(x.device.type, enabled=False) if mixed else nullcontext()

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -22,8 +21,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqlab.nn import fla
-from seqlab.nn.linear_attention_node import linear_attention_node
-from seqlab.nn.onnx_mode import emitting, fusing
+from seqlab.nn.autocast import without_autocast
+from seqlab.nn.operation import operation
 from seqlab.nn.scan import Carry, scan_over_time
 
 CHUNK = 64  # the longest; a power of two
@@ -68,7 +67,7 @@ def matrix_recurrence(
     """Runs the recurrence from `state` (B, H, K, V), in at least float32.
 
     In chunks here, with matrix products inside a chunk and a loop over chunks only; by flash-linear-attention's kernels
-    where `fla.usable`; one `Scan` node in ONNX, or one of onnxruntime's own.
+    where `fla.usable`.
 
     Args:
         real: (B, T) bool; what is not real leaves the matrix as it is.
@@ -80,27 +79,39 @@ def matrix_recurrence(
     """
     if real is not None:
         updates = _only_real(updates, real)
-    if not single and not emitting() and fla.usable(updates):
+    if not single and fla.usable(updates):
         o, matrix = fla.run(updates, state)
         return o, matrix.to(state.dtype)
     wide = torch.promote_types(updates.v.dtype, torch.float32)
-    device = updates.v.device.type
-    mixed = not emitting() and torch.is_autocast_enabled(device)
-    with torch.autocast(device, enabled=False) if mixed else nullcontext():
+    with without_autocast(updates.v):
         updates = updates.each(lambda x: x.to(wide))
-        one_node = fusing() and updates.read is None
-        if not one_node:
-            updates = _without_beta(updates)
-        if one_node:
-            o, matrix = linear_attention_node(updates, state.to(wide))
-        elif single:
-            matrix, o = _step(updates.each(lambda x: x.squeeze(1)), state.to(wide))
-            o = o.unsqueeze(1)
-        elif emitting():
-            o, matrix = _scanned(updates, state.to(wide))
-        else:
-            o, matrix = _chunked(updates, state.to(wide), strongest)
+        o, matrix = one_step(updates, state.to(wide)) if single else over_time(updates, state.to(wide), strongest)
     return o, matrix.to(state.dtype)
+
+
+@operation
+def one_step(updates: Updates, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """o (B, 1, H, V) and the next matrix, of one token."""
+    matrix, o = _step(_without_beta(updates).each(lambda x: x.squeeze(1)), matrix)
+    return o.unsqueeze(1), matrix
+
+
+@operation
+def over_time(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tensor, Tensor]:
+    """o (B, T, H, V) and the last matrix, chunk by chunk."""
+    return _chunked(_without_beta(updates), matrix, strongest)
+
+
+def step_by_step(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tensor, Tensor]:
+    """`over_time`, one step after the other."""
+    given = {name: x for name, x in _without_beta(updates)._asdict().items() if x is not None}
+
+    def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
+        matrix, o = _step(Updates(**dict(zip(given, now, strict=True))), carry[0])
+        return (matrix,), o
+
+    o, (last,) = scan_over_time(step, (matrix,), tuple(given.values()))
+    return o, last
 
 
 def _only_real(updates: Updates, real: Tensor) -> Updates:
@@ -136,19 +147,8 @@ def _step(now: Updates, matrix: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _read(matrix: Tensor, q: Tensor) -> Tensor:
-    """S^T q, (B, H, V). Not as a matrix product, which a `Scan` of any batch size cannot hold."""
+    """S^T q, (B, H, V). Not as a matrix product, which no exporter can write in a loop for any batch size."""
     return (matrix * q.unsqueeze(-1)).sum(dim=-2)
-
-
-def _scanned(updates: Updates, matrix: Tensor) -> tuple[Tensor, Tensor]:
-    given = {name: x for name, x in updates._asdict().items() if x is not None}
-
-    def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
-        matrix, o = _step(Updates(**dict(zip(given, now, strict=True))), carry[0])
-        return (matrix,), o
-
-    o, (matrix,) = scan_over_time(step, (matrix,), tuple(given.values()))
-    return o, matrix
 
 
 def _chunked(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Functions that lose no digits where the obvious formula does, here and in ONNX."""
+"""Functions that lose no digits where the obvious formula does, in any runtime."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqlab.nn.onnx_mode import emitting
+from seqlab.nn.operation import operation
 
 
 def expm1(x: Tensor) -> Tensor:
-    """e^x - 1 for x <= 0. ONNX has no such operator, and e^x - 1 as it stands cancels near 0; tanh does not."""
+    """e^x - 1 for x <= 0. As it stands it cancels near 0; tanh does not, which runtimes without an expm1 have."""
     t = torch.tanh(x / 2)
     return 2 * t / (1 - t)
 
@@ -21,7 +21,8 @@ def logsigmoid(x: Tensor) -> Tensor:
     return -F.softplus(-x, threshold=40)
 
 
-def wide_in_onnx(x: Tensor) -> Tensor:
-    """A parameter in float64 where a model is captured for ONNX, in which a recurrence takes powers of what is made of
-    it: onnxruntime's float32 exponentials and sines are less precise than PyTorch's."""
-    return x.double() if emitting() else x
+@operation
+def raised(x: Tensor) -> Tensor:
+    """A parameter from which a recurrence makes what it raises to high powers: exponentials and sines of it must be as
+    precise as PyTorch's are."""
+    return x

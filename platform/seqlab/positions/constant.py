@@ -16,7 +16,7 @@ from torch import Tensor, nn
 class Constant(nn.Module):
     """Numbers in float64, in no checkpoint, that follow the model's device but not its dtype.
 
-    A tensor, since the ONNX exporter rounds Python numbers to float32, and kept, since making one on a GPU copies
+    A tensor, since an exporter may round Python numbers to float32, and kept, since making one on a GPU copies
     from the host and waits.
     """
 

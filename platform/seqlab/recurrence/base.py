@@ -14,10 +14,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from seqlab.mixer import State
-from seqlab.nn.onnx_mode import emitting
+from seqlab.nn.operation import operation
 from seqlab.nn.scan import Carry
 from seqlab.recurrence.aligned import AlignedMixer, is_real
-from seqlab.recurrence.onnx_cell import Weights, forward_onnx
+
+Weights = tuple[Tensor, Tensor, Tensor, Tensor]
+"""`weight_ih` (G D, E), `weight_hh` (G D, D), `bias_ih` (G D,), `bias_hh` (G D,): a layer of G gates over E inputs."""
 
 
 class FusedRecurrence(AlignedMixer):
@@ -78,8 +80,7 @@ class FusedRecurrence(AlignedMixer):
             with torch.autocast("cpu", enabled=False):
                 return self.run(x.to(self._any_weight().dtype), state, length)
         entries = tuple(state[name].transpose(0, 1) for name in self.state_names) if self.causal else ()
-        run = self._run_onnx if emitting() else self._run_looped if self.looped else self._run_fused
-        y, last = run(x, entries, length)
+        y, last = self.over_time(x, entries, length)
         if not self.causal:
             return y, {}
         if length is not None:
@@ -94,7 +95,7 @@ class FusedRecurrence(AlignedMixer):
             with torch.autocast("cpu", enabled=False):
                 return self.step(x_t.to(self._any_weight().dtype), state)
         carries: list[Carry] = []
-        for k, (weights,) in enumerate(self._weights()):
+        for k, (weights,) in enumerate(self.weights()):
             carry = tuple(state[name][:, k] for name in self.state_names)
             carries.append(self.cell_step(self._dropped(x_t, k), carry, weights))
             x_t = carries[-1][0]
@@ -110,8 +111,13 @@ class FusedRecurrence(AlignedMixer):
     def state_size(self, seq_len: int) -> int:
         return len(self.state_names) * self.cell.num_layers * self.d_model if self.causal else 0
 
-    def _run_fused(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:
-        """y (B, T, D), and the last entries, (L, B, D) as those given; none given means zeros."""
+    @operation
+    def over_time(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:
+        """y (B, T, D) of x, whose rows are of `length` (B,), and the last entries, (L, B, D) as those given; none given
+        means zeros."""
+        return (self._looped if self.looped else self._fused)(x, entries, length)
+
+    def _fused(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:
         start = tuple(entry.contiguous() for entry in entries)
         start_of_cell = None if not start else start[0] if len(start) == 1 else start
         if length is None:
@@ -124,22 +130,10 @@ class FusedRecurrence(AlignedMixer):
             y, _ = pad_packed_sequence(packed_y, batch_first=True, total_length=x.shape[1])
         return y, (last,) if isinstance(last, Tensor) else last
 
-    def _run_onnx(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:
-        """`_run_fused` as one ONNX node a layer."""
-        if length is None:
-            length = x.new_ones(x.shape[:2], dtype=torch.int64).sum(dim=1)
-        layers: list[Carry] = []
-        for k, weights in enumerate(self._weights()):
-            start = tuple(entry[k : k + 1] for entry in entries)
-            x, last = forward_onnx(self.cell.mode, weights, x, length.clamp(min=1), start)
-            layers.append(last)
-        return x, tuple(torch.cat(entry) for entry in zip(*layers, strict=True))
-
-    def _run_looped(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:
-        """`_run_fused` as a Python loop over layers and steps."""
+    def _looped(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:
         real = None if length is None else is_real(x, length).unbind(dim=1)
         layers: list[Carry] = []
-        for k, (weights,) in enumerate(self._weights()):
+        for k, (weights,) in enumerate(self.weights()):
             carry, outputs = tuple(entry[k] for entry in entries), []
             for t, x_t in enumerate(self._dropped(x, k).unbind(dim=1)):
                 new = self.cell_step(x_t, carry, weights)
@@ -155,14 +149,14 @@ class FusedRecurrence(AlignedMixer):
         """What layer k reads."""
         return F.dropout(x, self.cell.dropout, self.training) if k else x
 
-    def _weights(self) -> list[tuple[Weights, ...]]:
+    def weights(self) -> list[tuple[Weights, ...]]:
         """Those of each layer, one or two directions."""
         directions = 1 if self.causal else 2
         weights = [(w_ih, w_hh, b_ih, b_hh) for w_ih, w_hh, b_ih, b_hh in self.cell.all_weights]
         return [tuple(weights[k : k + directions]) for k in range(0, len(weights), directions)]
 
     def _any_weight(self) -> Tensor:
-        return self._weights()[0][0][0]
+        return self.weights()[0][0][0]
 
     def _to_state(self, last: Carry) -> State:
         dtype = self._any_weight().dtype

@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from seqlab.nn.onnx_mode import emitting
+from seqlab.nn.operation import operation
 from seqlab.nn.scan import Carry, scan_over_time
 
 Pair = tuple[Tensor, Tensor]
 """A complex number as its real and its imaginary part."""
 
 
+@operation
 def linear_scan(a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
     """Every h_t of h_t = a_t * h_{t-1} + b_t, in at least float32.
 
@@ -35,30 +36,37 @@ def linear_scan(a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
         (B, T, D); gradients reach all three.
     """
     dtype = _at_least_float32(a, b, h0)
-    a, b, h0 = a.to(dtype), b.to(dtype), h0.to(dtype)
-    if emitting():
-
-        def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
-            h = now[0] * carry[0] + now[1]
-            return (h,), h
-
-        return scan_over_time(step, (h0,), (a, b))[0]
-    return _apply(a, b, h0)
+    return _apply(a.to(dtype), b.to(dtype), h0.to(dtype))
 
 
+def linear_step_by_step(a: Tensor, b: Tensor, h0: Tensor) -> Tensor:
+    """`linear_scan`, one step after the other."""
+    dtype = _at_least_float32(a, b, h0)
+
+    def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
+        h = now[0] * carry[0] + now[1]
+        return (h,), h
+
+    return scan_over_time(step, (h0.to(dtype),), (a.to(dtype), b.to(dtype)))[0]
+
+
+@operation
 def complex_scan(a: Pair, b: Pair, h0: Pair) -> Pair:
     """`linear_scan` of complex numbers, each a pair of real tensors of its shapes."""
-    if emitting():
-
-        def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
-            h = complex_step((now[0], now[1]), (now[2], now[3]), (carry[0], carry[1]))
-            return h, torch.cat(h, dim=-1)
-
-        real, imag = scan_over_time(step, h0, (*a, *b))[0].chunk(2, dim=-1)
-        return real, imag
     dtype = _at_least_float32(*a, *b, *h0)
     h = _apply(*(torch.complex(pair[0].to(dtype), pair[1].to(dtype)) for pair in (a, b, h0)))
     return h.real, h.imag
+
+
+def complex_step_by_step(a: Pair, b: Pair, h0: Pair) -> Pair:
+    """`complex_scan`, one step after the other."""
+
+    def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
+        h = complex_step((now[0], now[1]), (now[2], now[3]), (carry[0], carry[1]))
+        return h, torch.cat(h, dim=-1)
+
+    real, imag = scan_over_time(step, h0, (*a, *b))[0].chunk(2, dim=-1)
+    return real, imag
 
 
 def complex_step(a: Pair, b: Pair, h: Pair) -> Pair:

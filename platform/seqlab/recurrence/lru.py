@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.mixer import State
-from seqlab.nn.numerics import wide_in_onnx
+from seqlab.nn.numerics import raised
 from seqlab.recurrence.aligned import AlignedMixer, is_real
 from seqlab.recurrence.linear_scan import Pair, complex_scan, complex_step
 
@@ -81,7 +81,7 @@ class LRU(AlignedMixer):
 
     def _decay(self) -> Pair:
         """lambda, (N,) each part."""
-        nu, phase = (wide_in_onnx(log).exp() for log in (self.nu_log, self.theta_log))
+        nu, phase = (raised(log).exp() for log in (self.nu_log, self.theta_log))
         radius, dtype = torch.exp(-nu), self.nu_log.dtype
         return (radius * phase.cos()).to(dtype), (radius * phase.sin()).to(dtype)
 

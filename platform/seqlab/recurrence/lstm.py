@@ -6,8 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.nn.scan import Carry
-from seqlab.recurrence.base import FusedRecurrence
-from seqlab.recurrence.onnx_cell import Weights
+from seqlab.recurrence.base import FusedRecurrence, Weights
 
 
 class LSTM(FusedRecurrence):

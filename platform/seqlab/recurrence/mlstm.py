@@ -13,7 +13,7 @@ from seqlab.nn.head_norm import HeadNorm
 from seqlab.nn.heads import check_heads
 from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
 from seqlab.nn.numerics import logsigmoid
-from seqlab.nn.onnx_mode import emitting
+from seqlab.nn.operation import operation
 from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.scan import Carry, scan_over_time
 
@@ -65,7 +65,7 @@ class MLSTM(RecurrentMixer):
 
         # Whatever m is, h is the same: gradients need not pass it.
         start = state["m"].detach()
-        m = _stabiliser(log_i.detach(), log_f.detach(), start, single=single)
+        m = _stabilisers(log_i.detach(), log_f.detach(), start, single=single)
         before = torch.cat((start.unsqueeze(1), m), dim=1)[:, :-1]
         log_decay = (log_f + (before - m)).unsqueeze(-1)
         weight = (log_i - m).exp().unsqueeze(-1) * self.head_dim**-0.5
@@ -84,22 +84,26 @@ class MLSTM(RecurrentMixer):
         }
 
 
-def _stabiliser(log_i: Tensor, log_f: Tensor, start: Tensor, *, single: bool) -> Tensor:
-    """m_t = max(log f_t + m_{t-1}, log i_t): gates (B, T, H) from `start` (B, H) to (B, T, H).
-
-    At once, it is F_t + max(start, max_{s <= t} (log i_s - F_s)) with F the running sum of log f. That is rounded
-    otherwise than the recurrence, which any m may be.
-    """
+def _stabilisers(log_i: Tensor, log_f: Tensor, start: Tensor, *, single: bool) -> Tensor:
+    """m_t = max(log f_t + m_{t-1}, log i_t): gates (B, T, H) from `start` (B, H) to (B, T, H), in at least float32."""
     wide = torch.promote_types(log_f.dtype, torch.float32)
     log_i, log_f, start = log_i.to(wide), log_f.to(wide), start.to(wide)
-    if single:
-        return torch.maximum(log_f + start.unsqueeze(1), log_i)
-    if emitting():
+    return torch.maximum(log_f + start.unsqueeze(1), log_i) if single else stabilise(log_i, log_f, start)
 
-        def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
-            m = torch.maximum(now[1] + carry[0], now[0])
-            return (m,), m
 
-        return scan_over_time(step, (start,), (log_i, log_f))[0]
+@operation
+def stabilise(log_i: Tensor, log_f: Tensor, start: Tensor) -> Tensor:
+    """All at once: F_t + max(start, max_{s <= t} (log i_s - F_s)) with F the running sum of log f. That is rounded
+    otherwise than the recurrence, which any m may be."""
     total = log_f.cumsum(dim=1)
     return total + torch.maximum(start.unsqueeze(1), (log_i - total).cummax(dim=1).values)
+
+
+def stabilise_step_by_step(log_i: Tensor, log_f: Tensor, start: Tensor) -> Tensor:
+    """`stabilise`, one step after the other."""
+
+    def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
+        m = torch.maximum(now[1] + carry[0], now[0])
+        return (m,), m
+
+    return scan_over_time(step, (start,), (log_i, log_f))[0]

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import State
-from seqlab.nn.numerics import expm1, wide_in_onnx
-from seqlab.nn.onnx_mode import emitting
+from seqlab.nn.numerics import expm1, raised
+from seqlab.nn.operation import operation
 from seqlab.nn.scan import Carry, scan_over_time
 from seqlab.recurrence.aligned import AlignedMixer, is_real
 from seqlab.recurrence.linear_scan import Pair, complex_product, complex_scan, complex_step
@@ -72,7 +72,7 @@ class S4D(AlignedMixer):
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         with torch.autocast(x.device.type, enabled=False):
-            y, h = (self._scan if emitting() else self._chunked)(self._precise(x), self._entries(state), length)
+            y, h = self.in_chunks(self._precise(x), self._entries(state), length)
         return self._output(y, x), self._state(h)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
@@ -113,7 +113,7 @@ class S4D(AlignedMixer):
 
     def _rates(self) -> tuple[Tensor, Tensor, Tensor]:
         """dt (D, 1), and minus the real part and the imaginary part of A, (D, N)."""
-        log_dt, log_decay, frequency = map(wide_in_onnx, (self.log_dt, self.log_decay, self.frequency))
+        log_dt, log_decay, frequency = map(raised, (self.log_dt, self.log_decay, self.frequency))
         return self._precise(log_dt).exp().unsqueeze(-1), self._precise(log_decay).exp(), self._precise(frequency)
 
     def _pair(self, real: Tensor, imag: Tensor) -> Pair:
@@ -129,8 +129,8 @@ class S4D(AlignedMixer):
         mixed: Tensor = self.out_proj(F.gelu(y.to(x.dtype) + self.skip * x))
         return F.glu(mixed, dim=-1)
 
-    def _scan(self, x: Tensor, h: Pair, length: Tensor | None) -> tuple[Tensor, Pair]:
-        """y (B, T, D) and the last state, a step after the other."""
+    def step_by_step(self, x: Tensor, h: Pair, length: Tensor | None) -> tuple[Tensor, Pair]:
+        """`in_chunks`, one step after the other."""
         real = torch.ones_like(x[..., :1], dtype=torch.bool) if length is None else is_real(x, length)
         power, gain = self._power(1), self._gain()
 
@@ -143,8 +143,9 @@ class S4D(AlignedMixer):
         y, last = scan_over_time(step, h, (x, real))
         return y, (last[0], last[1])
 
-    def _chunked(self, x: Tensor, h0: Pair, length: Tensor | None) -> tuple[Tensor, Pair]:
-        """y (B, T, D) and the last state, chunk by chunk."""
+    @operation
+    def in_chunks(self, x: Tensor, h0: Pair, length: Tensor | None) -> tuple[Tensor, Pair]:
+        """y (B, T, D) of x in at least float32, whose rows are of `length` (B,), and the last state."""
         batch_size, total, width = x.shape
         size = min(_CHUNK, total)
         chunks = -(-total // size)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from seqlab.nn.onnx_mode import emitting
+from seqlab.nn.operation import operation
 from seqlab.nn.scan import Carry, scan_over_time
 from seqlab.recurrence.linear_scan import linear_scan, reverse_scan
 
@@ -35,18 +35,24 @@ def selective_step(h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c
     return (h * c.unsqueeze(-2)).sum(dim=-1), h
 
 
+@operation
 def selective_scan(h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """`selective_step` over time: u and dt (B, T, E), b and c (B, T, N) give every C h_t (B, T, E) and the last h."""
-    if emitting():
-
-        def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
-            y, h = selective_step(carry[0], decay, now[0], now[1], now[2], now[3])
-            return (h,), y
-
-        y, (h,) = scan_over_time(step, (h,), (u, dt, b, c))
-        return y, h
     y, h = _SelectiveScan.apply(h, decay, u, dt, b, c)  # type: ignore[no-untyped-call]
     return y, h
+
+
+def selective_step_by_step(
+    h: Tensor, decay: Tensor, u: Tensor, dt: Tensor, b: Tensor, c: Tensor
+) -> tuple[Tensor, Tensor]:
+    """`selective_scan`, one step after the other."""
+
+    def step(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
+        y, h = selective_step(carry[0], decay, now[0], now[1], now[2], now[3])
+        return (h,), y
+
+    y, (last,) = scan_over_time(step, (h,), (u, dt, b, c))
+    return y, last
 
 
 class _SelectiveScan(torch.autograd.Function):

@@ -1,0 +1,130 @@
+"""Operations as nodes of onnxruntime's own (domain com.microsoft), where it has one.
+
+B batch, T length, H heads, K key width, V value width, C capacity of a cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqlab.attention.heads import join_heads
+from seqlab.attention.patterns import Causal
+from seqlab.attention.softmax import Attention, project
+from seqlab.mixer import State
+from seqlab.nn import matrix_recurrence
+from seqlab.nn.matrix_recurrence import Updates
+from seqlab.nn.operation import Lowerings, plain
+from seqlab_export.lowering.standard import STANDARD
+
+
+def linear_attention_node(updates: Updates, matrix: Tensor, strongest: float = 0.0) -> tuple[Tensor, Tensor]:
+    """One `LinearAttention` for the matrix recurrence, over T tokens; it has no rule with `read`."""
+    if updates.read is not None:
+        return matrix_recurrence.step_by_step(updates, matrix, strongest)
+    q, k, v, log_decay = (x.flatten(2) for x in updates[:4])
+    beta = [] if updates.beta is None else [updates.beta.flatten(2)]
+    heads = matrix.shape[1]
+    o, last = torch.onnx.ops.symbolic_multi_out(
+        "com.microsoft::LinearAttention",
+        [q, k, v, matrix, log_decay, *beta],
+        {
+            "q_num_heads": heads,
+            "kv_num_heads": heads,
+            "update_rule": "gated_delta" if beta else "gated",
+            "scale": 1.0,
+        },
+        dtypes=[v.dtype, matrix.dtype],
+        shapes=[v.shape, matrix.shape],
+        version=1,
+    )
+    # (B, T, H V) to (B, T, H, V)
+    return torch.unflatten(o, 2, (heads, -1)), last
+
+
+def one_linear_attention_node(updates: Updates, matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """The same for one token."""
+    if updates.read is not None:
+        return plain(matrix_recurrence.one_step)(updates, matrix)
+    return linear_attention_node(updates, matrix)
+
+
+def one_product(x: Tensor, layers: Sequence[nn.Linear]) -> Sequence[Tensor]:
+    """What some layers make of x (..., D), as one product."""
+    return torch.split(_packed(x, layers), [layer.out_features for layer in layers], -1)
+
+
+def step_node(attention: Attention, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+    """One `GroupQueryAttention` for all that a step does between the projections, where it can: causal, with nothing
+    that acts on the scores, over a cache of fixed capacity."""
+    plainly = type(attention.pattern) is Causal and attention.positions.acts_on != "attention scores"
+    if "key_mask" in state or not plainly or attention.sees_scores() or attention.head_dim % 16:
+        return plain(Attention.step)(attention, x_t, state)
+    x = x_t.unsqueeze(1)
+    rotation = attention.positions.rotation(attention.head_dim, state["k"].shape[-2], x.dtype)
+    can_rotate = rotation is not None and rotation[0].shape[-1] % 8 == 0
+    if len(attention.parts) or (attention.positions.acts_on == "queries and keys" and not can_rotate):
+        rotation = None
+        qkv = torch.cat([join_heads(part) for part in attention.projected_heads(x, state, None)], dim=-1)
+    else:
+        qkv = _packed(x_t, (attention.q_proj, attention.k_proj, attention.v_proj)).unsqueeze(1)
+    heads, new_state = _group_query_node(qkv, state, attention.num_heads, attention.scale, rotation)
+    for part in attention.each_part():
+        heads = part.output(heads, x)
+    y: Tensor = attention.out_proj(heads.squeeze(1))
+    return y, new_state
+
+
+def _packed(x: Tensor, layers: Sequence[nn.Linear]) -> Tensor:
+    """What the layers make of x (..., D), side by side."""
+    weights: list[Tensor] = [layer.weight for layer in layers]
+    biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
+    return F.linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
+
+
+def _group_query_node(
+    qkv: Tensor, state: State, num_heads: int, scale: float, rotation: tuple[Tensor, Tensor] | None
+) -> tuple[Tensor, State]:
+    """`GroupQueryAttention`, which may write the new key and value where the old cache stands.
+
+    Args:
+        qkv: (B, 1, (H + 2 num_kv_heads) K), the heads of queries, keys and values side by side.
+        state: `position (B,)` and the caches `k` and `v (B, num_kv_heads, C, K)`.
+        scale: on the scores.
+        rotation: cosines and sines (C, W/2) by which the node shall rotate; None = nothing is to be rotated any more.
+
+    Returns:
+        (B, 1, H K), and the new state.
+    """
+    position = state["position"]
+    num_kv_heads, head_dim = state["k"].shape[1], state["k"].shape[-1]
+    output, new_k, new_v = torch.onnx.ops.symbolic_multi_out(
+        "com.microsoft::GroupQueryAttention",
+        [
+            qkv,
+            None,
+            None,
+            state["k"],
+            state["v"],
+            position.to(torch.int32),  # the tokens that each row may see, less one
+            (position.max() + 1).to(torch.int32),
+            *(rotation or ()),
+        ],
+        {"num_heads": num_heads, "kv_num_heads": num_kv_heads, "scale": scale, "do_rotary": int(rotation is not None)},
+        dtypes=[qkv.dtype] * 3,
+        shapes=[[qkv.shape[0], 1, num_heads * head_dim], state["k"].shape, state["v"].shape],
+        version=1,
+    )
+    return output, {"position": position + 1, "k": new_k, "v": new_v}
+
+
+ONNXRUNTIME: Lowerings = {
+    **STANDARD,
+    matrix_recurrence.over_time: linear_attention_node,
+    matrix_recurrence.one_step: one_linear_attention_node,
+    project: one_product,
+    Attention.step: step_node,
+}

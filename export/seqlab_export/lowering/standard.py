@@ -1,0 +1,127 @@
+"""Operations as ONNX's standard nodes: `Attention`, `RNN`, `GRU` and `LSTM`, and `Scan` for every other recurrence.
+
+Each is dynamic in batch and length.
+
+B batch, T length, S key length, H heads, K head_dim, L layers, D their width, R directions (1 or 2), G gates.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch._higher_order_ops.scan import scan
+
+from seqlab.attention.scores import dot_product_attention
+from seqlab.nn import matrix_recurrence
+from seqlab.nn.heads import repeat_heads
+from seqlab.nn.numerics import raised
+from seqlab.nn.operation import Lowerings
+from seqlab.nn.scan import Carry, Step, scan_over_time
+from seqlab.recurrence.base import FusedRecurrence, Weights
+from seqlab.recurrence.linear_scan import complex_scan, complex_step_by_step, linear_scan, linear_step_by_step
+from seqlab.recurrence.mlstm import stabilise, stabilise_step_by_step
+from seqlab.recurrence.s4d import S4D
+from seqlab.recurrence.selective_scan import selective_scan, selective_step_by_step
+
+# PyTorch's mode: the ONNX operator, the place of its gates among PyTorch's, the attributes of its own.
+_OPERATORS: dict[str, tuple[str, tuple[int, ...], dict[str, int]]] = {
+    "RNN_TANH": ("RNN", (0,), {}),
+    "RNN_RELU": ("RNN", (0,), {}),
+    "GRU": ("GRU", (1, 0, 2), {"linear_before_reset": 1}),  # z, r, h among r, z, n
+    "LSTM": ("LSTM", (0, 3, 1, 2), {}),  # i, o, f, c among i, f, g, o
+}
+
+
+def scan_node(step: Step, carry: Carry, inputs: tuple[Tensor, ...]) -> tuple[Tensor, Carry]:
+    """One `Scan` for a loop over time."""
+
+    # Scan wants outputs that are no inputs and lie as the inputs do, and time first.
+    def cloned(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
+        carry, output = step(carry, now)
+        return tuple(entry.clone(memory_format=torch.contiguous_format) for entry in carry), output.clone()
+
+    last, outputs = scan(cloned, carry, tuple(x.transpose(0, 1) for x in inputs))
+    return outputs.transpose(0, 1), last
+
+
+def attention_node(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, *, causal: bool, scale: float, dropout: float
+) -> Tensor:
+    """One `Attention`, of scaled queries: onnxruntime has a fast product of one query with its keys, which takes no
+    factor."""
+    # torch.export cannot tell for every S the strides of what PyTorch's kernel repeats.
+    k, v = repeat_heads(k, q.shape[1]), repeat_heads(v, q.shape[1])
+    return F.scaled_dot_product_attention(
+        q * scale, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=1.0
+    )
+
+
+def layer_nodes(
+    layers: FusedRecurrence, x: Tensor, entries: Carry, length: Tensor | None
+) -> tuple[Tensor, tuple[Tensor, ...]]:
+    """One node a layer: PyTorch's own export of them freezes the length that it was traced with."""
+    if length is None:
+        length = x.new_ones(x.shape[:2], dtype=torch.int64).sum(dim=1)
+    found: list[Carry] = []
+    for k, weights in enumerate(layers.weights()):
+        start = tuple(entry[k : k + 1] for entry in entries)
+        x, last = _layer_node(layers.cell.mode, weights, x, length.clamp(min=1), start)
+        found.append(last)
+    return x, tuple(torch.cat(entry) for entry in zip(*found, strict=True))
+
+
+def _layer_node(
+    mode: str, weights: tuple[Weights, ...], x: Tensor, length: Tensor, state: Carry
+) -> tuple[Tensor, Carry]:
+    """A layer over x (B, T, E) from `state`, (R, B, D) each or none: y (B, T, R D) and the last entries."""
+    operator, gates, attributes = _OPERATORS[mode]
+    directions, width = len(weights), weights[0][1].shape[1]
+    batch_size, size, _ = x.shape
+
+    def in_order(weight: Tensor) -> Tensor:
+        """(G D, ...) with the gates in the operator's order."""
+        return torch.cat([weight[gate * width : (gate + 1) * width] for gate in gates])
+
+    weight_ih, weight_hh, bias_ih, bias_hh = (
+        torch.stack([in_order(part) for part in parts]) for parts in zip(*weights, strict=True)
+    )
+    activations = {"activations": ["Relu"] * directions} if mode == "RNN_RELU" else {}
+    num_entries = 2 if operator == "LSTM" else 1
+    y, *last = torch.onnx.ops.symbolic_multi_out(
+        operator,
+        [
+            x.transpose(0, 1),
+            weight_ih,
+            weight_hh,
+            torch.cat((bias_ih, bias_hh), dim=1),
+            length.to(torch.int32),
+            *state,
+        ],
+        {
+            "hidden_size": width,
+            "direction": "bidirectional" if directions == 2 else "forward",
+            **attributes,
+            **activations,
+        },
+        dtypes=[x.dtype] * (1 + num_entries),
+        shapes=[[size, directions, batch_size, width]] + [[directions, batch_size, width]] * num_entries,
+        version=22,
+    )
+    # (T, R, B, D) to (B, T, R D)
+    return y.permute(2, 0, 1, 3).flatten(2), tuple(last)
+
+
+STANDARD: Lowerings = {
+    scan_over_time: scan_node,
+    dot_product_attention: attention_node,
+    FusedRecurrence.over_time: layer_nodes,
+    matrix_recurrence.over_time: matrix_recurrence.step_by_step,
+    linear_scan: linear_step_by_step,
+    complex_scan: complex_step_by_step,
+    selective_scan: selective_step_by_step,
+    stabilise: stabilise_step_by_step,
+    S4D.in_chunks: S4D.step_by_step,
+    # onnxruntime's float32 exponentials and sines are less precise than PyTorch's.
+    raised: Tensor.double,
+}

@@ -1,0 +1,49 @@
+"""Operations that another runtime may compute in its own way.
+
+To a block an operation is a function like any other: a fused kernel or a parallel form, with gradients. Who captures a
+model for another runtime opens `lowered` meanwhile, with a function of that runtime's for each operation it has no
+words for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import wraps
+from inspect import unwrap
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Lowerings = Mapping[Callable[..., Any], Callable[..., Any]]
+
+_lowerings: ContextVar[Lowerings | None] = ContextVar("_lowerings", default=None)
+
+
+def operation(function: Callable[P, R]) -> Callable[P, R]:
+    """Makes an operation of a function or a method: `function` itself, but where a lowering of it is open."""
+
+    @wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        lowerings = _lowerings.get()
+        chosen: Callable[..., R] = function if lowerings is None else lowerings.get(call, function)
+        return chosen(*args, **kwargs)
+
+    return call
+
+
+def plain(operation: Callable[P, R]) -> Callable[P, R]:
+    """What an operation computes where no lowering of it is open."""
+    function: Callable[P, R] = unwrap(operation)
+    return function
+
+
+@contextmanager
+def lowered(lowerings: Lowerings) -> Iterator[None]:
+    """While open, each operation is computed by its function in `lowerings`, which takes and returns the same."""
+    token = _lowerings.set(lowerings)
+    try:
+        yield
+    finally:
+        _lowerings.reset(token)
