@@ -17,7 +17,7 @@ from seqlab_data.batch_order import row_numbers
 from seqlab_data.buckets import pad, pad_mask
 from seqlab_data.conll_source import TaggedSentence, find_file, read_tagged
 from seqlab_data.text_source import Document
-from seqlab_data.tokenizers import WordTokenizer
+from seqlab_data.tokenizers import StoredTokenizer, WordTokenizer
 
 
 class TaggedRows:
@@ -83,7 +83,7 @@ class TaggedTextDataModule(AnnotatedDataModule[TaggedSentence, TaggedRows]):
         train: str,
         *,
         columns: tuple[str, str] = ("tokens", "tags"),
-        tokenizer: Callable[[str], WordTokenizer] = WordTokenizer,
+        tokenizer: Callable[[str], WordTokenizer | StoredTokenizer] = WordTokenizer,
         **options: Any,
     ) -> None:
         super().__init__(train, tokenizer=tokenizer, **options)

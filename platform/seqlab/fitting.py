@@ -9,6 +9,8 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 
 def lightning(verb: str, args: list[str], *, run_id: str | None = None) -> int:
@@ -77,12 +79,16 @@ def resume(options: argparse.Namespace) -> int:
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    """`validate`, `test` or `predict` of a RUN, as it was configured."""
-    from seqlab.tracking.load import stored_config
+    """`validate`, `test` or `predict` of a RUN, as it was configured, or on other data, read by its tokenizers."""
+    from seqlab.tracking.load import stored_run
     from seqlab.training.config import as_trained
+    from seqlab.training.same_vocabulary import with_stored_tokenizers
     from seqlab.training.trust import only_trusted
 
-    config, checkpoint = stored_config(options.target, trust=options.trust)
-    args = [f"--config={json.dumps(as_trained(config))}", f"--ckpt_path={checkpoint}", *options.overrides]
-    with only_trusted(options.trust):
+    stored, checkpoint = stored_run(options.target, trust=options.trust)
+    config = as_trained(stored["config"])
+    with TemporaryDirectory() as folder, only_trusted(options.trust):
+        if options.overrides:
+            config = with_stored_tokenizers(config, stored, Path(folder))
+        args = [f"--config={json.dumps(config)}", f"--ckpt_path={checkpoint}", *options.overrides]
         return lightning(options.verb, args)

@@ -42,6 +42,10 @@ def test_it_learns_and_tags_lines_as_the_file_does(
     scores = seqlab("validate", "--config", config, *data, *small[:1], f"--ckpt_path={run}").stdout
     f1 = float(re.search(r"val/f1\W+([\d.]+)", scores)[1])  # type: ignore[index]
     assert f1 > 0.95
+    # Other sentences are read by the words of the run, "bald" being none of them.
+    (tmp_path / "few.conll").write_text("Ada\tB-PER\nOslo\tI-PER\nbald\tO\n\nto\tO\nRome\tB-LOC\n", encoding="utf-8")
+    few = [f"--data.{split}=few.conll" for split in ("train", "val", "test")]
+    assert "val/f1" in seqlab("validate", run, *few).stdout
     # Rome is part of a name after Emmy and a place elsewhere: what is before a word decides.
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"goes Emmy Rome to Rome\nAda Oslo and Oslo\n")))
     tagged = "goes\tO\nEmmy\tB-PER\nRome\tI-PER\nto\tO\nRome\tB-LOC\n\nAda\tB-PER\nOslo\tI-PER\nand\tO\nOslo\tB-LOC\n\n"

@@ -94,15 +94,14 @@ def load_run(run: str, *, trust: Sequence[str] = ()) -> LoadedRun:
     )
 
 
-def stored_config(run: str, *, trust: Sequence[str] = ()) -> tuple[dict[str, Any], Path]:
-    """A run's configuration and its best checkpoint, or those of the checkpoint whose path is given.
+def stored_run(run: str, *, trust: Sequence[str] = ()) -> tuple[dict[str, Any], Path]:
+    """What seqlab stored in a run's best checkpoint, or in the checkpoint whose path is given, and that path.
 
     Raises:
         ValueError: as of `load_run`.
     """
     path, _ = _checkpoint_of(run)
-    config: dict[str, Any] = check_stored(path, read_checkpoint(path), trust)["config"]
-    return config, path
+    return check_stored(path, read_checkpoint(path), trust), path
 
 
 def check_stored(path: Path, checkpoint: dict[str, Any], trust: Sequence[str], config: Any = None) -> dict[str, Any]:

@@ -1,8 +1,10 @@
-"""Whether data have the vocabulary that a checkpoint was trained with; its embeddings fit no other."""
+"""The vocabulary that a checkpoint was trained with, which its data must have: its embeddings fit no other."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from seqlab.training.config import LINKS
@@ -35,6 +37,27 @@ def check_vocabulary(stored: Mapping[str, Any], datamodule: Any) -> None:
             f"the data have changed since the checkpoint: {changed}; go on with the data that it was trained with, "
             "or fit anew"
         )
+
+
+def with_stored_tokenizers(config: dict[str, Any], stored: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A config whose data are read by the tokenizers of a checkpoint, whatever the text that they have now.
+
+    Args:
+        config: with all options of its data module, as runs store it.
+        stored: the checkpoint's `seqlab` entry.
+        folder: where the tokenizers are written, to be read from.
+    """
+    data = config["data"]
+    kept: dict[str, Any] = {}
+    for name in ("tokenizer", "source_tokenizer"):
+        if stored.get(name):
+            (folder / name).write_text(json.dumps(stored[name]), encoding="utf-8")
+            options = {"path": str(folder / name)}
+            kept[name] = {"class_path": "seqlab_data.tokenizers.StoredTokenizer", "init_args": options}
+    if "source_tokenizer" in kept:
+        kept["target_tokenizer"] = kept.pop("tokenizer")
+    given = data.get("init_args", {})
+    return config | {"data": data | {"init_args": given | {name: kept[name] for name in kept if name in given}}}
 
 
 def _difference(what: str, then: Sequence[str], now: Sequence[str]) -> str:
