@@ -22,6 +22,7 @@ _NESTED = re.compile(
     r'\AParser key "([^"]+)":|^\s*(?:- )?(?:Does not validate against|Type .* expects a function or a callable)', re.M
 )
 """Only where a line begins: a sentence that quotes one of these has been told already."""
+_LINKED = re.compile(r"^Call to compute_fn of link .* failed: ")
 _NO_LIST = "Expected a <class 'list'>"
 _NOT_AN_OPTION = re.compile(r"^(?:Option '([^']+)' is not accepted|unrecognized arguments: --([\w.]+))")
 REFUSED_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
@@ -34,13 +35,14 @@ def sentence(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno in REFUSED_WRITES:
         return f"{why_not_written(error, Path(error.filename or '.'))} while writing {error.filename or 'a file'}"
     keys, chain = _causes(error)
-    message = " ".join(str(chain[-1]).split())
+    message = _LINKED.sub("", " ".join(str(chain[-1]).split()))
     where = ".".join(keys)
     if match := _NOT_AN_OPTION.match(message):
         option = match[1] or match[2]
         return f"{_join(where, option)} is not an option; {instead(option, _options(chain, option))}"
     if (match := _NOT_A_CLASS.search(message)) and keys:
         return f"{where}: there is no class {match[1]}; {instead(match[1], _classes(chain))}"
+    message = re.sub(r"\ba (?=<class '[aeiou])", "an ", message)
     message = message.replace("<class '", "").replace("'>", "").replace("a typing.Literal", "one of ")
     return _join(where, message, ": ")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,7 +18,7 @@ from seqlab.tracking.params import config_hash
 from seqlab.tracking.runs import find_run, listed, unfinished_runs
 from seqlab.tracking.scores import RunScores
 from seqlab.tracking.speed import Speed
-from seqlab.training.checked_options import check_tokenizers, check_trainer, numbers_before_shares
+from seqlab.training.checked_options import check_tokenizers, check_trainer, checked_number, numbers_before_shares
 from seqlab.training.checkpoint import Checkpoints
 from seqlab.training.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from seqlab.training.compile import Compile
@@ -88,7 +89,9 @@ class SeqlabCLI(LightningCLI):
             }
         )
         for name in LINKS:
-            parser.link_arguments(f"data.{name}", f"model.init_args.{name}", apply_on="instantiate")
+            parser.link_arguments(
+                f"data.{name}", f"model.init_args.{name}", partial(checked_number, name), apply_on="instantiate"
+            )
 
     def _parse_ckpt_path(self) -> None:
         """Lightning would override the command line with what the checkpoint says, and import what it names."""
