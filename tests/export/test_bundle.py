@@ -16,10 +16,11 @@ from export.toys import TOKENIZER, Shared, export_toy, toy
 from seqlab.attention import Attention
 from seqlab.mixer import Mixer, State
 from seqlab.positions import Learned, NoPositions
-from seqlab.recurrence import GRU, onnx_cell
+from seqlab.recurrence import GRU
 from seqlab_data.tokenizers import ByteTokenizer
 from seqlab_export.bundle import ParityError, export_bundle
 from seqlab_export.compare import traced_len
+from seqlab_export.lowering import standard
 from seqlab_export.manifest import load_manifest
 
 
@@ -80,8 +81,8 @@ def test_what_exists_is_not_overwritten(shared: Shared, tmp_path: Path) -> None:
 
 
 def test_a_bundle_that_fails_its_proof_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    operator, gates, _ = onnx_cell._OPERATORS["GRU"]
-    monkeypatch.setitem(onnx_cell._OPERATORS, "GRU", (operator, gates, {"linear_before_reset": 0}))
+    operator, gates, _ = standard._OPERATORS["GRU"]
+    monkeypatch.setitem(standard._OPERATORS, "GRU", (operator, gates, {"linear_before_reset": 0}))
     with pytest.raises(
         ParityError, match=r"the bundle was not written: .* checks failed, the first in prefill"
     ) as error:

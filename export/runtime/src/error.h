@@ -3,6 +3,7 @@
 #define SEQLAB_ERROR_H_
 
 #include <exception>
+#include <iomanip>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -30,6 +31,13 @@ template <typename... Parts>
 std::string Join(const Parts&... parts) {
   std::ostringstream text;
   (text << ... << parts);
+  return text.str();
+}
+
+// A number as 1.23e-04.
+inline std::string Scientific(double number) {
+  std::ostringstream text;
+  text << std::scientific << std::setprecision(2) << number;
   return text.str();
 }
 

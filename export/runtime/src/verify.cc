@@ -20,12 +20,6 @@ namespace {
 
 constexpr int64_t kBatchSizes[] = {1, 2, 9};
 
-std::string Scientific(double number) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.2e", number);
-  return text;
-}
-
 // Numbers of a golden file or of a graph, read for some rows of a case: one for each output.
 using ReadRows = std::function<std::vector<Numbers>(int64_t first, int64_t count)>;
 
@@ -34,8 +28,19 @@ class Proof {
   Proof(const Model::Impl& bundle, Report& report)
       : bundle_(bundle), report_(report), host_copies_(bundle), golden_(bundle.folder / bundle.manifest.golden) {}
 
-  const GoldenFile& golden() const { return golden_; }
+  void CheckAll() {
+    CheckDeclared(bundle_, golden_, report_);
+    if (!report_.ok()) return;
+    if (bundle_.encoder != nullptr) CheckEncoder();
+    if (bundle_.model != nullptr) {
+      for (const char* form : {"prefill", "chunks", "step"}) CheckDecoder(form);
+      CheckLong();
+      if (report_.ok()) CheckGreedy();
+    }
+    if (report_.ok() && golden_.Has("whole/logits")) MeasureDivergence();  // of one choice
+  }
 
+ private:
   void CheckEncoder() {
     const GraphInfo& info = bundle_.encoder->info();
     const std::vector<Case> cases = EncoderCases(info, bundle_.manifest.max_source_len);
@@ -138,7 +143,6 @@ class Proof {
     report_.divergence = DivergenceFrom(expected.values, Doubles(logits), expected.dims.back());
   }
 
- private:
   Numbers NumbersOf(const Value& value) { return {Dims(value), Doubles(host_copies_.Of(value))}; }
 
   // The encoder's outputs of these rows of a case's inputs.
@@ -278,9 +282,8 @@ class Proof {
     const double found = Rms(errors), most = exact ? 0.0 : Limit(torch_error, bundle_.manifest.precision);
     double largest = 0.0;
     for (const double error : errors) largest = std::isnan(error) ? error : std::max(largest, std::abs(error));
-    const bool ok = found <= most;
-    const std::string note = ok ? "" : Join("RMS error ", Scientific(found), ", more than ", Scientific(most));
-    report_.checks.push_back({kind, subject, ok, note, Errors{found, torch_error, most, largest}});
+    const std::string why = Join("RMS error ", Scientific(found), ", more than ", Scientific(most));
+    report_.checks.push_back({kind, subject, found <= most, found <= most ? "" : why, Errors{found, torch_error, most, largest}});
   }
 
   const Model::Impl& bundle_;
@@ -288,19 +291,6 @@ class Proof {
   HostCopies host_copies_;
   const GoldenFile golden_;
 };
-
-void Prove(const Model::Impl& bundle, Report& report) {
-  Proof proof(bundle, report);
-  CheckDeclared(bundle, proof.golden(), report);
-  if (!report.ok()) return;
-  if (bundle.encoder != nullptr) proof.CheckEncoder();
-  if (bundle.model != nullptr) {
-    for (const char* form : {"prefill", "chunks", "step"}) proof.CheckDecoder(form);
-    proof.CheckLong();
-    if (report.ok()) proof.CheckGreedy();
-  }
-  if (report.ok() && proof.golden().Has("whole/logits")) proof.MeasureDivergence();  // of one choice
-}
 
 }  // namespace
 
@@ -319,7 +309,7 @@ Result<Report> Verify(const std::string& folder, const OpenOptions& options) {
     if (!report.ok()) return report;
     const Model::Impl bundle(folder, options);
     try {
-      Prove(bundle, report);
+      Proof(bundle, report).CheckAll();
     } catch (const Refusal& refusal) {
       throw Refusal(refusal.what(), StatusCode::kDamagedBundle);  // All that a proof reads is the bundle's.
     }
