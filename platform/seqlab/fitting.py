@@ -29,7 +29,7 @@ def lightning(verb: str, args: list[str], *, run_id: str | None = None) -> int:
         from seqlab.training.last_words import last_words, spoken
         from seqlab.training.stopping import exit_code
 
-        import_blocks()
+        import_blocks()  # `SeqlabCLI` finds them imported
 
     quiet()
     with last_words():

@@ -84,7 +84,7 @@ def test_they_are_fitted_by_their_class_paths(
 TOLD = {
     "vocab_size: null": "needs data that tells its vocab_size, this tells none",
     "seq_len: null": "needs data that tells its seq_len, this tells none",
-    "seq_len: 2.5": "the data module tells 2.5 as its seq_len; it must be a whole number",
+    "seq_len: 2.5": "needs data that tells its seq_len, this tells 2.5",
     "vocab_size: 0": "needs data that tells its vocab_size, this tells 0",
     "tokenizer: bpe": "has a tokenizer that is a str; give a Tokenizer of seqlab_data.tokenizers, or none",
 }

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+import shutil
+import sys
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import onnx
+import pytest
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
+from cli.hostile import CANARY, write_traps
 from runtime.programs import run
 from seqlab_export.manifest import hash_files, load_manifest
 from seqlab_export.report import Report
@@ -85,6 +89,20 @@ HOSTILE = {
     "code beside it": lambda folder: (folder / "sitecustomize.py").touch(),
 }
 """What would have a server import or read what is not the bundle's."""
+
+
+def check_none_is_opened(
+    bundle: Path, folder: Path, open_it: Callable[[Path], object], done: Iterable[str] = HOSTILE
+) -> None:
+    """What is `done` to copies of a bundle in the working folder `folder` has `open_it` refuse each, unread."""
+    if not (folder / "evil.py").exists():
+        write_traps(folder)
+    for what in done:
+        shutil.rmtree(folder / "hostile", ignore_errors=True)
+        HOSTILE[what](copy := Path(shutil.copytree(bundle, folder / "hostile" / "bundle")))
+        with pytest.raises((ValueError, OSError)):
+            print(what, open_it(copy))
+        assert not (folder / CANARY).exists() and "evil" not in sys.modules
 
 
 def proven(folder: Path) -> Report:

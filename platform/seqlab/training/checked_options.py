@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any
 
 import lightning as L
@@ -62,14 +61,3 @@ def check_tokenizers(datamodule: L.LightningDataModule) -> None:
                 f"the data module {type(datamodule).__name__} has a {name} that is a {type(found).__name__}; give a "
                 "Tokenizer of seqlab_data.tokenizers, or none: its models then run on ids"
             )
-
-
-def checked_number(name: str, told: Any) -> Any:
-    """What a data module tells as `name`, one of `LINKS`.
-
-    Raises:
-        ValueError: it is neither None nor a whole number.
-    """
-    if told is not None and not isinstance(told, Integral):
-        raise ValueError(f"the data module tells {told!r} as its {name}; it must be a whole number from 1 on")
-    return told

@@ -12,13 +12,14 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
+from seqlab.tasks.task import check_told
 from seqlab.tracking.callback import RunTracker
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash
 from seqlab.tracking.runs import find_run, listed, unfinished_runs
 from seqlab.tracking.scores import RunScores
 from seqlab.tracking.speed import Speed
-from seqlab.training.checked_options import check_tokenizers, check_trainer, checked_number, numbers_before_shares
+from seqlab.training.checked_options import check_tokenizers, check_trainer, numbers_before_shares
 from seqlab.training.checkpoint import Checkpoints
 from seqlab.training.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from seqlab.training.compile import Compile
@@ -90,7 +91,7 @@ class SeqlabCLI(LightningCLI):
         )
         for name in LINKS:
             parser.link_arguments(
-                f"data.{name}", f"model.init_args.{name}", partial(checked_number, name), apply_on="instantiate"
+                f"data.{name}", f"model.init_args.{name}", partial(_told, name), apply_on="instantiate"
             )
 
     def _parse_ckpt_path(self) -> None:
@@ -196,3 +197,10 @@ def _as_list(value: Any) -> list[Any]:
     if value is None:
         return []
     return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _told(name: str, number: Any) -> Any:
+    """The number that a data module tells, checked before jsonargparse does, which does not say its name."""
+    if number is not None:
+        check_told("the task", **{name: number})
+    return number
