@@ -5,7 +5,7 @@ BIN := .venv/bin
 # What docs/reliability.md tells of.
 FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,hostile_configs tampered_checkpoints malformed configs killed_run \
 	stopped_fit full_disk)) $(addprefix tests/export/test_,$(addsuffix .py,reach statements defects correct_models)) \
-	tests/runtime/test_mutated_bundles.py tests/training/test_exact_resume.py tests/training/test_stopping.py tests/tracking
+	tests/runtime/test_mutated_bundles.py tests/callbacks/test_exact_resume.py tests/callbacks/test_stopping.py tests/tracking
 
 .PHONY: quickstart test test-ci test-all faults processors lint benchmarks cpp cpp-test clean
 .DEFAULT_GOAL := quickstart

@@ -21,7 +21,7 @@ from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU
 from seqlab_data.tokenizers import CharTokenizer
 from seqlab_export.bundle import export_bundle
-from seqlab_export.runner import BundleRunner
+from seqlab_export.runner.graph_runner import BundleRunner
 
 LAYERS, WIDTH, TOKENS, ROUNDS = 4, 128, 200, 9
 TOKENIZER = CharTokenizer("".join(map(chr, range(32, 127))))

@@ -29,19 +29,19 @@ import torch
 mark("PyTorch")
 import torch._dynamo
 mark("torch._dynamo, which optimisers need")
-from seqlab.training.light_metrics import import_torchmetrics
+from seqlab.config.light_metrics import import_torchmetrics
 import_torchmetrics()
 import lightning
 mark("Lightning")
-import seqlab.training.fit
-from seqlab.training.config import import_blocks
+import seqlab.cli.lightning_cli
+from seqlab.config.configs import import_blocks
 import_blocks()
 gc.freeze()
 gc.enable()
 mark("seqlab's blocks")
 from seqlab.tasks import LanguageModeling
 from seqlab.tracking.logger import RunLogger
-from seqlab.training.fit import SeqlabCLI
+from seqlab.cli.lightning_cli import SeqlabCLI
 fit, step, begin = SeqlabCLI.before_fit, LanguageModeling.training_step, RunLogger.begin
 
 def parsed(*args):

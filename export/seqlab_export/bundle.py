@@ -15,20 +15,20 @@ import torch
 import seqlab
 from seqlab.models import DecoderLM
 from seqlab_data.tokenizers import Tokenizer
-from seqlab_export.forms import DECODERS, ENCODERS, longest_input
-from seqlab_export.golden import write_golden
+from seqlab_export.capture.forms import DECODERS, ENCODERS, longest_input
+from seqlab_export.capture.target import Target, capacity_of
+from seqlab_export.capture.weights import check_weights, precision_of
+from seqlab_export.capture.weights import describe as describe_weights
 from seqlab_export.graphs import export_graphs
-from seqlab_export.manifest import Manifest, Provenance, hash_files
 from seqlab_export.precision import Precision, check_precision, in_dtype
-from seqlab_export.report import Report
-from seqlab_export.sessions import Provider, check_provider
-from seqlab_export.taps import Tap, check_taps
-from seqlab_export.target import Target, capacity_of
-from seqlab_export.texts import as_bytes
-from seqlab_export.texts import describe as describe_texts
-from seqlab_export.verify import verify_bundle
-from seqlab_export.weights import check_weights, precision_of
-from seqlab_export.weights import describe as describe_weights
+from seqlab_export.proof.golden import write_golden
+from seqlab_export.proof.taps import Tap, check_taps
+from seqlab_export.runner.manifest import Manifest, Provenance, hash_files
+from seqlab_export.runner.report import Report
+from seqlab_export.runner.sessions import Provider, check_provider
+from seqlab_export.runner.texts import as_bytes
+from seqlab_export.runner.texts import describe as describe_texts
+from seqlab_export.runner.verify import verify_bundle
 
 MIN_ONNXRUNTIME = "1.30"
 

@@ -23,21 +23,19 @@ from torch.export import Dim, ExportedProgram
 from torch.onnx import OnnxExporterError
 
 from seqlab.nn.operation import lowered
-from seqlab_export.append_in_attention import append_in_attention
-from seqlab_export.attend_to_written import attend_to_written
-from seqlab_export.bfloat16 import store_as_bfloat16
-from seqlab_export.compare import traced_len
-from seqlab_export.forms import Form, describe_state, example, forms_of, longest_input
+from seqlab_export.capture.forms import Form, describe_state, example, forms_of, longest_input
+from seqlab_export.capture.not_captured import why_not
+from seqlab_export.capture.target import Target, check_flat, in_place
+from seqlab_export.capture.weights import SMALLEST_BYTES, WeightFile
 from seqlab_export.lowering import ONNXRUNTIME, STANDARD
-from seqlab_export.manifest import GraphInfo, StateInfo, TensorInfo
-from seqlab_export.not_captured import why_not
+from seqlab_export.passes.cache import fuse_cache_concat, slice_cache
+from seqlab_export.passes.keep_time_axis import keep_time_axis
+from seqlab_export.passes.quantize import quantize, split_gemms, store_as_bfloat16
+from seqlab_export.passes.share_source_keys import share_source_keys
 from seqlab_export.precision import Precision
-from seqlab_export.quantize import quantize, split_gemms
-from seqlab_export.shared_memory import share_memory
-from seqlab_export.taps import Tap, TapsForm
-from seqlab_export.target import Target, check_flat, in_place
-from seqlab_export.time_axis import keep_time_axis
-from seqlab_export.weights import SMALLEST_BYTES, WeightFile
+from seqlab_export.proof.taps import Tap, TapsForm
+from seqlab_export.runner.cases import traced_len
+from seqlab_export.runner.manifest import GraphInfo, StateInfo, TensorInfo
 
 OPSET = 23
 
@@ -95,16 +93,16 @@ def export_graphs(
         for name, form in forms.items():
             graphs[name] = info = form.info()
             graph = _to_onnx(form, info, fold_weights=precision in ("int8", "int4"), fused=target == "ort")
-            append_in_attention(graph)
+            fuse_cache_concat(graph)
             if target == "ort":
-                attend_to_written(graph)
+                slice_cache(graph)
             if precision in ("int8", "int4"):
                 split_gemms(graph)
             if name == "step":
                 renewed = in_place(graph)
                 with _quiet():
                     keep_time_axis(graph)
-                    shared = set() if target == "cuda-graph" else share_memory(graph)
+                    shared = set() if target == "cuda-graph" else share_source_keys(graph)
                 graphs[name] = info = replace(info, inputs=tuple(_of_source(tensor, shared) for tensor in info.inputs))
             if precision in ("int8", "int4"):
                 with _quiet():
@@ -199,7 +197,7 @@ def _must_fold(node: ir.Node) -> bool | None:
 
 
 def _of_source(tensor: Described, shared: Collection[str], prefix: str = "") -> Described:
-    """With a row a source, where its input is among those that `share_memory` gives."""
+    """With a row a source, where its input is among those that `share_source_keys` gives."""
     return replace(tensor, dims=("N", *tensor.dims[1:])) if prefix + tensor.name in shared else tensor
 
 

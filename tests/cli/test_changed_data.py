@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cli.conftest import TINY, Seqlab, write_text
-from seqlab.training.same_vocabulary import check_vocabulary
+from seqlab.trained.same_vocabulary import check_vocabulary
 from seqlab_data.tokenizers import CharTokenizer
 
 

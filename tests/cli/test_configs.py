@@ -17,9 +17,9 @@ from jsonargparse import ArgumentParser
 
 from cli.conftest import Seqlab, write_text
 from cli.test_translate import write_data
-from seqlab.tracking.load import load_run
-from seqlab.training.config import LINKS, build, config_names, config_path, import_blocks, load_short_yaml
-from seqlab.training.stored_config import check_reads_back
+from seqlab.config.configs import LINKS, build, config_names, config_path, import_blocks, load_short_yaml
+from seqlab.config.stored_config import check_reads_back
+from seqlab.trained.load import load_run
 
 IN_EVERY_RUN = ("lm/hybrid", "translate/rnn-attention", "classify/bigru", "synthetic/recall")
 STEPS = [

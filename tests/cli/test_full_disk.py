@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import TINY, Seqlab, command, write_text
-from seqlab.training.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 
 FIT = ("fit", "--config", "lm/gru", *TINY, "--checkpoint_every=1", "--run_name=full")
 

@@ -12,12 +12,12 @@ import lightning as L
 import pytest
 
 from seqlab.cli import main
+from seqlab.cli.lightning_cli import SeqlabCLI, ShortParser
+from seqlab.config import signatures
+from seqlab.config.configs import BLOCK_MODULES, import_blocks
+from seqlab.config.options import options
+from seqlab.config.short_help import TRAINER
 from seqlab.mixer import Mixer
-from seqlab.training import signatures
-from seqlab.training.config import BLOCK_MODULES, import_blocks
-from seqlab.training.fit import SeqlabCLI, ShortParser
-from seqlab.training.options import options
-from seqlab.training.short_help import TRAINER
 
 EVERY_CLASS = signatures._public()
 

@@ -14,8 +14,8 @@ import yaml
 
 from cli.conftest import Seqlab
 from cli.hostile import CANARY, MODEL, hostile_configs, with_value, write_traps
-from seqlab.training.checkpoint_io import AtomicCheckpointIO, read_checkpoint
-from seqlab.training.trust import check_trust
+from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.config.trust import check_trust
 from seqlab.working_folder import WorkingFolder, add_working_folder
 
 VERBS: tuple[Callable[[str], list[str]], ...] = (

@@ -15,12 +15,12 @@ from seqlab.cli import main
 from seqlab.decoding import generate
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models.pretrained import Pretrained, read_pretrained
-from seqlab.tracking.load import load_run
-from seqlab.training import import_hf
+from seqlab.trained import import_hf
+from seqlab.trained.load import load_run
 from seqlab_data.tokenizers import PretrainedTokenizer
-from seqlab_export.manifest import load_manifest
-from seqlab_export.mlflow_model import _load_pyfunc
-from seqlab_export.runner import BundleRunner
+from seqlab_export.runner.graph_runner import BundleRunner
+from seqlab_export.runner.manifest import load_manifest
+from seqlab_export.serving.mlflow_model import _load_pyfunc
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 transformers = pytest.importorskip("transformers")

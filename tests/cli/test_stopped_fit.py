@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from cli.conftest import TINY, Seqlab, write_text
+from seqlab.checkpoint_io import read_checkpoint
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tracking.runs import find_run
-from seqlab.training.checkpoint_io import read_checkpoint
 
 FIT = ("fit", "--config", "lm/gru", *TINY, "--trainer.max_steps=6", "--trainer.val_check_interval=9")
 

@@ -12,7 +12,7 @@ import yaml
 from jsonargparse import ArgumentParser
 
 from cli.conftest import TINY, Seqlab, write_text
-from seqlab.training.stored_config import check_reads_back
+from seqlab.config.stored_config import check_reads_back
 
 MODULE = """
 from collections.abc import Callable

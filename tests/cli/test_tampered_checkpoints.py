@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from cli.conftest import Seqlab
-from seqlab.training.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 
 Checkpoint = dict[str, Any]
 MODEL = "seqlab.config.model.init_args.model"

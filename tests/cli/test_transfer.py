@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from cli.conftest import Seqlab
-from seqlab.tracking.load import load_run
+from seqlab.trained.load import load_run
 
 ENCODER = ["--model.model.encoder.d_model=16", "--model.model.encoder.num_layers=1"]
 WORDS = ["red", "green", "blue", "cat", "dog", "sky", "sea"]

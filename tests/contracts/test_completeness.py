@@ -13,7 +13,7 @@ from contracts.cases import D_MODEL, MAX_SEQ_LEN, MIXERS, POSITIONS
 from seqlab.mixer import Mixer
 from seqlab.positions import PositionalEncoding
 
-NO_LAYERS = ("cli", "configs", "decoding", "studies", "tasks", "tracking", "training")
+NO_LAYERS = ("callbacks", "cli", "comparison", "config", "configs", "decoding", "tasks", "tracking", "trained")
 
 
 def concrete_subclasses(base: type) -> set[type]:

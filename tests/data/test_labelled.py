@@ -16,7 +16,7 @@ import torch
 from jsonargparse import ArgumentParser
 
 from seqlab.batch import IGNORE, LabelledBatch
-from seqlab.training.config import import_blocks
+from seqlab.config.configs import import_blocks
 from seqlab_data import LabelledTextDataModule
 from seqlab_data.example_source import Example, read_examples
 from seqlab_data.splits import split_examples

@@ -17,10 +17,10 @@ from onnx import ModelProto, NodeProto, helper, numpy_helper
 
 from cli.hostile import CANARY, write_traps
 from runtime.programs import run
-from seqlab_export.manifest import hash_files, load_manifest
-from seqlab_export.report import Report
-from seqlab_export.texts import digest_of_files
-from seqlab_export.verify import verify_bundle
+from seqlab_export.runner.manifest import hash_files, load_manifest
+from seqlab_export.runner.report import Report
+from seqlab_export.runner.texts import digest_of_files
+from seqlab_export.runner.verify import verify_bundle
 
 Edit = Callable[[ModelProto], None]
 

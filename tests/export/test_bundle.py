@@ -19,9 +19,9 @@ from seqlab.positions import Learned, NoPositions
 from seqlab.recurrence import GRU
 from seqlab_data.tokenizers import ByteTokenizer
 from seqlab_export.bundle import ParityError, export_bundle
-from seqlab_export.compare import traced_len
 from seqlab_export.lowering import standard
-from seqlab_export.manifest import load_manifest
+from seqlab_export.runner.cases import traced_len
+from seqlab_export.runner.manifest import load_manifest
 
 
 def files_of(folder: Path) -> dict[str, bytes]:

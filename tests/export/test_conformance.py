@@ -16,7 +16,7 @@ from seqlab.cli import main
 from seqlab.mixer import Mixer, State
 from seqlab.positions import NoPositions, PositionalEncoding, RoPE
 from seqlab.recurrence import GRU
-from seqlab_export.conformance import (
+from seqlab_export.matrices.conformance import (
     CHECKS,
     Cell,
     Row,

@@ -15,8 +15,8 @@ from onnx import ModelProto, helper
 from export.planted import Edit, edit_graph, failed, proven, read_in_place_of, reseal
 from export.toys import Exported, Shared
 from runtime.programs import refusal
-from seqlab_export.manifest import BundleError, load_manifest
-from seqlab_export.verify import verify_bundle
+from seqlab_export.runner.manifest import BundleError, load_manifest
+from seqlab_export.runner.verify import verify_bundle
 
 
 @pytest.fixture(name="copy")

@@ -32,10 +32,10 @@ from seqlab.models import BagOfWords, Classifier, Encoder, EncoderDecoder, Maske
 from seqlab.positions import Learned, NoPositions, Sinusoidal
 from seqlab.recurrence import GRU, LSTM
 from seqlab_data.tokenizers import CharTokenizer
-from seqlab_export import forms
 from seqlab_export.bundle import ParityError, export_bundle
-from seqlab_export.report import Report
-from seqlab_export.runner import Bundle, BundleRunner
+from seqlab_export.capture import forms
+from seqlab_export.runner.graph_runner import Bundle, BundleRunner
+from seqlab_export.runner.report import Report
 from tolerances import TOLERANCE
 
 V, C, D_MODEL, SEQ_LEN = TOKENIZER.vocab_size, 3, 8, 40
@@ -178,7 +178,8 @@ def test_it_runs_where_only_numpy_and_onnxruntime_are(tmp_path: Path) -> None:
     model = randomized(OF_TEXT["bag of words"]()).float().eval()
     exported(model, tmp_path / "bundle")
     program = BARE[: BARE.index("from seqlab.decoding")] + (
-        "from seqlab_export.runner import Bundle\nprint(Bundle(sys.argv[1]).probabilities('abc').tolist())\n"
+        "from seqlab_export.runner.graph_runner import Bundle\n"
+        "print(Bundle(sys.argv[1]).probabilities('abc').tolist())\n"
     )
     command = [sys.executable, "-W", "error", "-c", program, str(tmp_path / "bundle")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)

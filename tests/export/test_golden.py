@@ -11,10 +11,10 @@ import pytest
 from seqlab.models import Classifier, Encoder
 from seqlab.positions import NoPositions
 from seqlab.recurrence import GRU
-from seqlab_export import golden
-from seqlab_export.compare import encoder_cases
-from seqlab_export.golden import write_golden
-from seqlab_export.manifest import GraphInfo, TensorInfo
+from seqlab_export.proof import golden
+from seqlab_export.proof.golden import write_golden
+from seqlab_export.runner.cases import encoder_cases
+from seqlab_export.runner.manifest import GraphInfo, TensorInfo
 
 
 @pytest.mark.parametrize(

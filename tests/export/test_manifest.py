@@ -13,8 +13,8 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from export.toys import Shared
-from seqlab_export.manifest import FORMAT, BundleError, load_manifest
-from seqlab_export.schema import json_schema
+from seqlab_export.runner.manifest import FORMAT, BundleError, load_manifest
+from seqlab_export.runner.schema import json_schema
 
 CORPUS = Path(__file__).parents[2] / "export" / "runtime" / "fuzz" / "corpus"
 
@@ -57,7 +57,7 @@ def test_what_it_says(shared: Shared, content: dict[str, Any]) -> None:
 def test_its_json_schema_is_the_published_one_and_says_what_the_reader_does(content: dict[str, Any]) -> None:
     published = Path(__file__).parents[2] / "docs" / "manifest.schema.json"
     schema = json.loads(published.read_text(encoding="utf-8"))
-    assert schema == json_schema(), "python -m seqlab_export.schema > docs/manifest.schema.json writes it anew"
+    assert schema == json_schema(), "python -m seqlab_export.runner.schema > docs/manifest.schema.json writes it anew"
     checker = Draft202012Validator(schema)
     checker.check_schema(schema)
     checker.validate(content)

@@ -20,9 +20,9 @@ from contracts.subjects import randomized
 from seqlab.attention.memory import MemoryMixer
 from seqlab.mixer import State
 from seqlab.nn.operation import lowered
-from seqlab_export.compare import limit, relative_errors, rms
 from seqlab_export.graphs import OPSET
 from seqlab_export.lowering import STANDARD
+from seqlab_export.runner.cases import limit, relative_errors, rms
 
 IN_EVERY_RUN = ("cross-attention", "additive", "multiplicative-local-fed-gru")
 WITH_MEMORY = [

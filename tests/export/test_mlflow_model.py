@@ -16,9 +16,9 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from export.planted import check_none_is_opened
-from seqlab_export.mlflow_model import save_model
-from seqlab_export.runner import Bundle
-from seqlab_export.text_model import open_text_model
+from seqlab_export.runner.graph_runner import Bundle
+from seqlab_export.runner.text_model import open_text_model
+from seqlab_export.serving.mlflow_model import save_model
 
 Served = Callable[[str], Path]
 pytestmark = [

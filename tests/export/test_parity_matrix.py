@@ -10,13 +10,13 @@ import pytest
 
 from export.toys import Shared
 from seqlab.cli import main
-from seqlab_export import parity
-from seqlab_export.manifest import load_manifest
-from seqlab_export.parity import SAME, Cell, parity_of_bundle, to_json
-from seqlab_export.parity_page import COLUMNS, to_markdown, to_row
-from seqlab_export.prove import Proof
-from seqlab_export.torch_runtime import TorchRuntime
-from seqlab_export.verify import load_golden
+from seqlab_export.matrices import parity
+from seqlab_export.matrices.parity import SAME, Cell, parity_of_bundle, to_json
+from seqlab_export.matrices.parity_page import COLUMNS, to_markdown, to_row
+from seqlab_export.matrices.torch_runtime import TorchRuntime
+from seqlab_export.runner.manifest import load_manifest
+from seqlab_export.runner.prove import Proof
+from seqlab_export.runner.verify import load_golden
 
 
 def by_runtime(cells: list[Cell]) -> dict[str, Cell]:

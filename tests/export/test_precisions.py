@@ -23,11 +23,11 @@ from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU, LSTM
 from seqlab_export.bundle import export_bundle
-from seqlab_export.fake_quantized import FakeQuantized, dynamic_uint8
 from seqlab_export.graphs import export_graphs
-from seqlab_export.manifest import hash_files, load_manifest
-from seqlab_export.quantize import Quantized, quantize, split_gemms
-from seqlab_export.verify import verify_bundle
+from seqlab_export.passes.quantize import Quantized, quantize, split_gemms
+from seqlab_export.proof.fake_quantized import FakeQuantized, dynamic_uint8
+from seqlab_export.runner.manifest import hash_files, load_manifest
+from seqlab_export.runner.verify import verify_bundle
 
 MODELS = {"attention": (Attention, RoPE), "lstm": (LSTM, NoPositions), "gru": (GRU, NoPositions)}
 

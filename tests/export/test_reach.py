@@ -28,8 +28,8 @@ from seqlab.attention import Attention, SlidingWindow
 from seqlab.models import DecoderLM
 from seqlab.nn import Block, RMSNorm, SwiGLU
 from seqlab.positions import Learned, RoPE
-from seqlab_export.compare import calls, cases, long_cases
-from seqlab_export.golden import write_golden
+from seqlab_export.proof.golden import write_golden
+from seqlab_export.runner.cases import calls, cases, long_cases
 
 
 @pytest.fixture(scope="module", name="far")

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from export.toys import Shared
-from seqlab_export.report import Check, Report
+from seqlab_export.runner.report import Check, Report
 
 
 def printed(report: Report) -> str:

@@ -21,8 +21,8 @@ from seqlab.models import DecoderLM
 from seqlab.nn import Block, RMSNorm, SwiGLU
 from seqlab.positions import Learned, NoPositions
 from seqlab.recurrence import GRU, LSTM, RNN, CausalConv
-from seqlab_export.golden import write_golden
-from seqlab_export.rounding import TermByTerm, draws_of
+from seqlab_export.proof.golden import write_golden
+from seqlab_export.proof.rounding import TermByTerm, draws_of
 
 
 class Exact(TorchDispatchMode):

@@ -14,9 +14,9 @@ import pytest
 from export.toys import Shared
 from seqlab.decoding import Sampling, generate
 from seqlab.decoding.torch_model import TorchDecoder
-from seqlab_export.manifest import load_manifest
-from seqlab_export.runner import BundleRunner
-from seqlab_export.verify import verify_bundle
+from seqlab_export.runner.graph_runner import BundleRunner
+from seqlab_export.runner.manifest import load_manifest
+from seqlab_export.runner.verify import verify_bundle
 
 BARE = """
 import sys
@@ -30,8 +30,8 @@ class Blocker:
 
 sys.meta_path.insert(0, Blocker())
 from seqlab.decoding import Sampling
-from seqlab_export.runner import BundleRunner
-from seqlab_export.verify import verify_bundle
+from seqlab_export.runner.graph_runner import BundleRunner
+from seqlab_export.runner.verify import verify_bundle
 
 pieces = []
 runner = BundleRunner(sys.argv[1], threads=1)

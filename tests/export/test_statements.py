@@ -24,13 +24,14 @@ from seqlab.attention import Attention
 from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU
-from seqlab_export import quantize, weights
 from seqlab_export.bundle import export_bundle
-from seqlab_export.golden_file import read_golden
+from seqlab_export.capture import weights
 from seqlab_export.graphs import export_graphs
-from seqlab_export.manifest import BundleError, load_manifest
+from seqlab_export.passes import quantize
 from seqlab_export.precision import in_dtype
-from seqlab_export.verify import verify_bundle
+from seqlab_export.runner.golden_file import read_golden
+from seqlab_export.runner.manifest import BundleError, load_manifest
+from seqlab_export.runner.verify import verify_bundle
 
 Copy = Callable[[str], Path]
 

@@ -11,8 +11,8 @@ import onnxruntime as ort
 import pytest
 from onnxscript import ir
 
-from seqlab_export.attend_to_written import attend_to_written
-from seqlab_export.time_axis import keep_time_axis
+from seqlab_export.passes.cache import slice_cache
+from seqlab_export.passes.keep_time_axis import keep_time_axis
 
 BODY = """
     embedded = Gather (table, token)
@@ -103,7 +103,7 @@ def test_attention_reads_what_is_written_of_a_cache(taken: list[int]) -> None:
     inputs["position"] = np.array(taken)
     inputs["mask"] = np.arange(8) < np.maximum(inputs["position"], 1)[:, None, None, None]
     whole, written = cached(), cached()
-    attend_to_written(written)
+    slice_cache(written)
     for before, after in zip(results(whole, inputs), results(written, inputs), strict=True):
         np.testing.assert_allclose(before, after, rtol=1e-6, atol=1e-6)
     assert [node.op_type for node in written.graph].count("Slice") == 3

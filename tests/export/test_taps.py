@@ -21,9 +21,9 @@ from seqlab.attention.recorded import recorded_weights
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU
 from seqlab_export.bundle import export_bundle
-from seqlab_export.runner import Bundle as Opened
-from seqlab_export.runner import open_bundle
-from seqlab_export.taps import check_taps
+from seqlab_export.proof.taps import check_taps
+from seqlab_export.runner.graph_runner import Bundle as Opened
+from seqlab_export.runner.graph_runner import open_bundle
 from tolerances import assert_close
 
 OPTIONS: dict[str, Any] = {"run_id": "", "commit": "", "seq_len": 32}

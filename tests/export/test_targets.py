@@ -34,12 +34,12 @@ from seqlab.models import DecoderLM
 from seqlab.positions import ALiBi, NoPositions, RoPE, XPos, YaRN
 from seqlab.recurrence import GRU, LSTM, MLSTM, RWKV7, Mamba
 from seqlab_export.bundle import export_bundle
-from seqlab_export.manifest import load_manifest
-from seqlab_export.prove import Proof
-from seqlab_export.runner import BundleRunner
-from seqlab_export.target import check_flat
-from seqlab_export.torch_runtime import TorchRuntime
-from seqlab_export.verify import load_golden
+from seqlab_export.capture.target import check_flat
+from seqlab_export.matrices.torch_runtime import TorchRuntime
+from seqlab_export.runner.graph_runner import BundleRunner
+from seqlab_export.runner.manifest import load_manifest
+from seqlab_export.runner.prove import Proof
+from seqlab_export.runner.verify import load_golden
 
 CAPACITY = 32
 WIDE_HEADS = partial(Attention, num_heads=2, head_dim=16)

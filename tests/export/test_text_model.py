@@ -11,8 +11,8 @@ import pytest
 from export.toys import TOKENIZER
 from seqlab.decoding import Repetition, Sampling
 from seqlab.decoding.translate import SourceReader, translate
-from seqlab_export.runner import Bundle, BundleRunner
-from seqlab_export.text_model import GenerateOptions, open_text_model
+from seqlab_export.runner.graph_runner import Bundle, BundleRunner
+from seqlab_export.runner.text_model import GenerateOptions, open_text_model
 
 Served = Callable[[str], Path]
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch's exporter

@@ -19,9 +19,9 @@ import pytest
 from google.protobuf import json_format, text_format
 
 from export.planted import HOSTILE, check_none_is_opened
-from seqlab_export.manifest import BundleError, hash_files
-from seqlab_export.text_model import open_text_model
-from seqlab_export.triton import write_repository
+from seqlab_export.runner.manifest import BundleError, hash_files
+from seqlab_export.runner.text_model import open_text_model
+from seqlab_export.serving.triton import write_repository
 
 Served = Callable[[str], Path]
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch's exporter
@@ -130,7 +130,7 @@ def _loaded(served: Served, schema: Any, tmp_path: Path, monkeypatch: pytest.Mon
     backend.__dict__.update(Tensor=Tensor, InferenceResponse=InferenceResponse, TritonError=TritonError)
     monkeypatch.setitem(sys.modules, backend.__name__, backend)
     for module in ("triton_text", "triton_model"):
-        monkeypatch.delitem(sys.modules, f"seqlab_export.{module}", raising=False)
+        monkeypatch.delitem(sys.modules, f"seqlab_export.serving.{module}", raising=False)
 
     def load(name: str) -> Ensemble:
         write_repository(served(name), tmp_path / "models", name)
@@ -281,7 +281,7 @@ sys.modules["onnxruntime"] = None
 import model, pathlib
 step = model.TritonPythonModel()
 step.open(pathlib.Path(version) / "bundle")
-import seqlab.decoding, seqlab_data.tokenizers, seqlab_export.triton_text as of_step
+import seqlab.decoding, seqlab_data.tokenizers, seqlab_export.serving.triton_text as of_step
 assert all(module.__file__.startswith(version) for module in (seqlab.decoding, seqlab_data.tokenizers, of_step))
 print(step.codec.source_tokenizer.encode("abc"), step.codec.decode([[0, 1]]))
 """

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqlab_export.text_model import TextModel, open_text_model
-from seqlab_export.triton import write_repository
+from seqlab_export.runner.text_model import TextModel, open_text_model
+from seqlab_export.serving.triton import write_repository
 from servers import free_port, running
 
 pytestmark = [

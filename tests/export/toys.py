@@ -10,7 +10,7 @@ from contracts.subjects import VOCAB_SIZE, decoder_subject
 from seqlab.models import DecoderLM
 from seqlab_data.tokenizers import CharTokenizer
 from seqlab_export.bundle import export_bundle
-from seqlab_export.report import Report
+from seqlab_export.runner.report import Report
 
 TOKENIZER = CharTokenizer("abcdef ")
 assert TOKENIZER.vocab_size == VOCAB_SIZE

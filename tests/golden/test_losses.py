@@ -19,10 +19,10 @@ import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
 
+from seqlab.cli.lightning_cli import SeqlabCLI
+from seqlab.config.configs import config_path
+from seqlab.config.quiet import quiet
 from seqlab.tracking.provenance import cpu_model
-from seqlab.training.config import config_path
-from seqlab.training.fit import SeqlabCLI
-from seqlab.training.quiet import quiet
 
 STORED = Path(__file__).with_name("losses.json")
 CHOOSERS = ("MKL_CBWR", "ONEDNN_MAX_CPU_ISA", "LD_PRELOAD")

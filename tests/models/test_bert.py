@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.attention import Attention, Bidirectional
+from seqlab.config.configs import build, config_path, load_short_yaml
 from seqlab.models import Classifier, Encoder, MaskedLM
 from seqlab.nn import GELU, Block, LayerNorm, TypedEmbedding
 from seqlab.positions import Learned
-from seqlab.training.config import build, config_path, load_short_yaml
 from tolerances import assert_close
 
 os.environ["HF_HUB_OFFLINE"] = "1"

@@ -13,12 +13,12 @@ import torch
 from torch import nn
 
 from contracts.test_completeness import concrete_subclasses
-from seqlab import fitting
 from seqlab.attention import Attention, Bidirectional
+from seqlab.cli import fitting
+from seqlab.config.configs import build
 from seqlab.models import DecoderLM, Encoder, EncoderDecoder
 from seqlab.nn import ScaledEmbedding, TypedEmbedding
 from seqlab.positions import Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
-from seqlab.training.config import build
 
 SIZE, LENGTH = 50, 64
 encoder = partial(Encoder, d_model=128, num_layers=1, mixer=partial(Attention, pattern=Bidirectional))
@@ -91,9 +91,9 @@ def test_a_run_from_before_there_was_a_choice_is_as_it_was_trained(monkeypatch: 
 
     run = SimpleNamespace(config=stored("Sinusoidal"), id="1", last_checkpoint="last.ckpt")
     given: list[str] = []
-    monkeypatch.setattr("seqlab.tracking.load.check_stored", lambda *args: None)
+    monkeypatch.setattr("seqlab.trained.load.check_stored", lambda *args: None)
     monkeypatch.setattr("seqlab.tracking.runs.find_run", lambda target: run)
-    monkeypatch.setattr("seqlab.training.checkpoint_io.read_checkpoint", lambda path: {})
+    monkeypatch.setattr("seqlab.checkpoint_io.read_checkpoint", lambda path: {})
     monkeypatch.setattr(fitting, "lightning", lambda verb, args, **_: given.extend(args))
     fitting.resume(argparse.Namespace(target="1", trust=[], overrides=[]))
     model = json.loads(given[0].removeprefix("--config="))["model"]["init_args"]["model"]

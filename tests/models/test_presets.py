@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seqlab.training.config import build, config_path, load_short_yaml
+from seqlab.config.configs import build, config_path, load_short_yaml
 
 PUBLISHED = {
     "gpt2": 124_439_808,

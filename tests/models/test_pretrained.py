@@ -14,10 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from seqlab.config.configs import build
 from seqlab.models.pretrained import read_pretrained
 from seqlab.models.pretrained.config import WITHOUT_EFFECT
-from seqlab.training.config import build
-from seqlab.training.foreign_logits import LIMIT
+from seqlab.trained.foreign_logits import LIMIT
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 transformers = pytest.importorskip("transformers")

@@ -60,7 +60,14 @@ def test_import_seqlab_is_light() -> None:
     assert not _loaded_by("seqlab") & set(HEAVY)
 
 
-@pytest.mark.parametrize("module", ["seqlab_data.tokenizers", "seqlab.decoding", "seqlab_export.runner"])
+@pytest.mark.parametrize("path", python_files(EXPORT / "runner"), ids=_name)
+def test_what_runs_a_bundle_names_no_torch(path: Path) -> None:
+    assert not {
+        name for name in all_imports(path) if within(name, "torch", "lightning", "mlflow", "onnx", "onnxscript")
+    }
+
+
+@pytest.mark.parametrize("module", ["seqlab_data.tokenizers", "seqlab.decoding", "seqlab_export.runner.text_model"])
 def test_a_deployment_machine_needs_no_torch(module: str) -> None:
     """NumPy, onnxruntime and, for subword bundles, sentencepiece are all it has."""
     assert not _loaded_by(module) & (set(HEAVY) - {"numpy", "onnxruntime"})

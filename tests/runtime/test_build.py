@@ -13,7 +13,7 @@ import pytest
 from runtime.conftest import Bundle
 from runtime.programs import ENVIRONMENT, ROOT, RUNTIME, build, refusal, run
 from seqlab.decoding import Sampling
-from seqlab_export.runner import BundleRunner
+from seqlab_export.runner.graph_runner import BundleRunner
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 

@@ -16,8 +16,8 @@ from runtime.conftest import SEQ_LEN, Bundle
 from runtime.programs import ENVIRONMENT, LIBRARY, build, run
 from seqlab.cli import main
 from seqlab.decoding import beam_search
-from seqlab_export.runner import BundleRunner
-from seqlab_export.verify import verify_bundle
+from seqlab_export.runner.graph_runner import BundleRunner
+from seqlab_export.runner.verify import verify_bundle
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 

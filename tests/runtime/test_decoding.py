@@ -15,8 +15,8 @@ from export.toys import TOKENIZER
 from runtime.conftest import SEQ_LEN, SOURCE, Bundle
 from runtime.programs import ENVIRONMENT, answers, build
 from seqlab.decoding import Repetition, Sampling, beam_search, generate
-from seqlab_export.runner import Bundle as Bundles
-from seqlab_export.runner import BundleRunner
+from seqlab_export.runner.graph_runner import Bundle as Bundles
+from seqlab_export.runner.graph_runner import BundleRunner
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 

@@ -22,7 +22,7 @@ from export.planted import Edit, constants, edit_graph, tell_files_of_tokenizer,
 from runtime.conftest import Bundle
 from runtime.programs import ENVIRONMENT, build, refusal
 from seqlab import cli
-from seqlab_export.manifest import hash_files
+from seqlab_export.runner.manifest import hash_files
 
 Mutation = Callable[[Path, random.Random], None]
 

@@ -20,8 +20,8 @@ import pytest
 from runtime.conftest import Bundle
 from runtime.programs import answers, build, refusal, run
 from seqlab.cli import main
-from seqlab_export.manifest import BundleError
-from seqlab_export.verify import verify_bundle
+from seqlab_export.runner.manifest import BundleError
+from seqlab_export.runner.verify import verify_bundle
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 

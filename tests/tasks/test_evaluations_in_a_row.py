@@ -13,9 +13,9 @@ from torch.utils.data import DataLoader
 from torchmetrics import Metric
 
 import seqlab.tasks
+from callbacks.ddp_tasks import kinds, write_files
+from seqlab.config.configs import LINKS
 from seqlab.tasks.task import Task
-from seqlab.training.config import LINKS
-from training.ddp_tasks import kinds, write_files
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),

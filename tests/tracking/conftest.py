@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from seqlab.config.quiet import quiet
 from seqlab.tracking.store import Store
-from seqlab.training.quiet import quiet
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ import pytest
 from rich.console import Console
 
 from seqlab.cli import main
-from seqlab.tracking import report
-from seqlab.tracking.comparison import Comparison, compare, more_is_better, short
+from seqlab.comparison import report
+from seqlab.comparison.comparison import Comparison, compare, more_is_better, short
 from seqlab.tracking.store import Store
 from tracking.tiny import make_run
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.tracking import journal as journal_module
-from seqlab.tracking.callback import RunTracker
 from seqlab.tracking.journal import Journal, replay_all
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.runs import TrackedRun, find_run, search

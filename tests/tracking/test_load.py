@@ -11,7 +11,7 @@ import torch
 
 from cli.conftest import TINY, write_text
 from seqlab.cli import main
-from seqlab.tracking.load import load_run
+from seqlab.trained.load import load_run
 
 
 def test_rebuild_from_a_run_as_the_readme_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,10 +9,10 @@ import lightning as L
 import pytest
 import torch
 
+from callbacks.ddp_tasks import kinds, write_files
 from seqlab.batch import IGNORE, LabelledBatch, PairBatch, TokenBatch
-from seqlab.tracking.callback import RunTracker
-from seqlab.training.config import LINKS
-from training.ddp_tasks import kinds, write_files
+from seqlab.callbacks.run_tracker import RunTracker
+from seqlab.config.configs import LINKS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),

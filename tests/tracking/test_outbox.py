@@ -15,8 +15,8 @@ import torch
 from filelock import FileLock
 from lightning.pytorch.callbacks import Callback
 
+from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.tracking import outbox as outbox_module
-from seqlab.tracking.callback import RunTracker
 from seqlab.tracking.journal import Journal, replay_all
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.store import SENDING, Store, UnreachableError

@@ -15,7 +15,7 @@ import lightning as L
 import pytest
 from lightning.pytorch.callbacks import Callback
 
-from seqlab.tracking.callback import RunTracker
+from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.registry import promote, register
 from seqlab.tracking.runs import find_run

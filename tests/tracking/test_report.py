@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from seqlab.tracking import report
-from seqlab.tracking.comparison import compare
-from seqlab.tracking.figures import learning_curves, quality_against_cost
+from seqlab.comparison import report
+from seqlab.comparison.comparison import compare
+from seqlab.comparison.figures import learning_curves, quality_against_cost
 from seqlab.tracking.store import Store
 from tracking.tiny import make_run
 
@@ -114,7 +114,7 @@ def test_nothing_of_the_training_loss_is_cut_off(store: Store) -> None:
 def test_the_report_is_whole_or_absent(evil_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "report.html"
     comparison = compare(store=evil_store)
-    comparison.write_report(path)
+    report.write_report(comparison, path)
     assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
     path.write_text("old")
 
@@ -123,14 +123,14 @@ def test_the_report_is_whole_or_absent(evil_store: Store, tmp_path: Path, monkey
 
     monkeypatch.setattr("seqlab.whole_file.os.replace", fails)
     with pytest.raises(OSError, match="no space left"):
-        comparison.write_report(path)
+        report.write_report(comparison, path)
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir() if "report" in entry.name] == ["report.html"]
 
 
 def test_a_folder_that_is_not_there_is_refused(evil_store: Store, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="nowhere"):
-        compare(store=evil_store).write_report(tmp_path / "nowhere" / "report.html")
+        report.write_report(compare(store=evil_store), tmp_path / "nowhere" / "report.html")
 
 
 def test_figures_are_the_same_each_time(evil_store: Store) -> None:

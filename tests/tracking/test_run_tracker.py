@@ -15,7 +15,7 @@ from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
 from seqlab.batch import TokenBatch
-from seqlab.tracking.callback import DivergedError, RunTracker
+from seqlab.callbacks.run_tracker import DivergedError, RunTracker
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash
 from seqlab.tracking.provenance import description, provenance
@@ -137,7 +137,7 @@ def test_the_use_of_the_machine_is_sampled(root: Path, monkeypatch: pytest.Monke
 
 def test_creating_the_run_is_not_timed_as_training(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
-    monkeypatch.setattr("seqlab.tracking.speed.time", clock)
+    monkeypatch.setattr("seqlab.callbacks.speed.time", clock)
     begin = RunLogger.begin
 
     def slow(logger: RunLogger) -> None:

@@ -8,11 +8,11 @@ import pytest
 import torch
 from mlflow.entities import Run, RunData, RunInfo, RunTag
 
+from seqlab.checkpoint_io import AtomicCheckpointIO
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.provenance import process_tags
 from seqlab.tracking.runs import find_run, search, settle, unfinished_runs
 from seqlab.tracking.store import OFFLINE_TAG, Store
-from seqlab.training.checkpoint_io import AtomicCheckpointIO
 from tracking import processes
 from tracking.tiny import make_run
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from seqlab.tracking import speed
-from seqlab.tracking.speed import Speed
+from seqlab.callbacks import speed
+from seqlab.callbacks.speed import Speed
 
 
 class Clock:

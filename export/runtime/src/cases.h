@@ -1,4 +1,4 @@
-// What is compared with the float64 reference, and what an error is: seqlab_export.compare, case for case.
+// What is compared with the float64 reference, and what an error is: seqlab_export.runner.cases, case for case.
 #ifndef SEQLAB_CASES_H_
 #define SEQLAB_CASES_H_
 

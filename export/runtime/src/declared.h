@@ -1,4 +1,4 @@
-// What a bundle says of itself, proven without running its model: check for check as seqlab_export.verify.
+// What a bundle says of itself, proven without running its model: check for check as seqlab_export.runner.verify.
 #ifndef SEQLAB_DECLARED_H_
 #define SEQLAB_DECLARED_H_
 

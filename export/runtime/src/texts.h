@@ -1,4 +1,4 @@
-// What a bundle's tokenizers make of strings, compared with what they made of them at export: seqlab_export.texts.
+// What a bundle's tokenizers make of strings, compared with what they made of them at export: seqlab_export.runner.texts.
 #ifndef SEQLAB_TEXTS_H_
 #define SEQLAB_TEXTS_H_
 

@@ -1,4 +1,4 @@
-// Proves a bundle: what it declares, and its values against its golden file, check for check as seqlab_export.verify.
+// Proves a bundle: what it declares, and its values against its golden file, check for check as seqlab_export.runner.verify.
 
 #include <algorithm>
 #include <cmath>

@@ -9,7 +9,7 @@
 namespace seqlab::tools {
 
 // From now on this process may allocate 1 GiB, 64 times the bundle's files and 32 times the state of a text more than it
-// has: nine rows are read at once, and their numbers compared in float64. As seqlab_export.memory_wall.
+// has: nine rows are read at once, and their numbers compared in float64. As seqlab_export.runner.memory_wall.
 Status HoldMemory(const std::string& bundle);
 
 }  // namespace seqlab::tools

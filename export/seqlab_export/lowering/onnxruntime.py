@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.attention.heads import join_heads
 from seqlab.attention.patterns import Causal
 from seqlab.attention.softmax import Attention, project
 from seqlab.mixer import State
 from seqlab.nn import matrix_recurrence
+from seqlab.nn.heads import join_heads
 from seqlab.nn.matrix_recurrence import Updates
 from seqlab.nn.operation import Lowerings, plain
 from seqlab_export.lowering.standard import STANDARD

@@ -8,10 +8,9 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.attention.heads import check_grouped_heads, join_heads, split_heads
 from seqlab.attention.memory import MemoryMixer, masked_softmax
 from seqlab.mixer import State
-from seqlab.nn.heads import repeat_heads
+from seqlab.nn.heads import check_grouped_heads, join_heads, repeat_heads, split_heads
 
 
 class CrossAttention(MemoryMixer):

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.attention.cache import Keys, append, empty_cache
-from seqlab.attention.heads import check_grouped_heads, join_heads, split_heads
 from seqlab.attention.patterns import Causal
 from seqlab.attention.scores import Scoring, attend, scores_of
 from seqlab.mixer import Mixer, State, real_positions
+from seqlab.nn.heads import check_grouped_heads, join_heads, split_heads
 from seqlab.positions.base import PositionalEncoding
 from seqlab.positions.none import NoPositions
 

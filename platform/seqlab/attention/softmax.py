@@ -12,12 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention.cache import Keys, append, empty_cache
-from seqlab.attention.heads import check_grouped_heads, join_heads, split_heads
 from seqlab.attention.parts import AttentionPart
 from seqlab.attention.patterns import Causal, Pattern
 from seqlab.attention.scores import Scoring, attend, scores_of
 from seqlab.mixer import Mixer, State, real_positions
-from seqlab.nn.heads import repeat_heads
+from seqlab.nn.heads import check_grouped_heads, join_heads, repeat_heads, split_heads
 from seqlab.nn.operation import operation
 from seqlab.positions.base import PositionalEncoding
 from seqlab.positions.none import NoPositions

@@ -6,11 +6,13 @@ B batch, T length, D d_model.
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from seqlab.positions.base import PositionalEncoding
+if TYPE_CHECKING:
+    from seqlab.positions import PositionalEncoding
 
 
 class ScaledEmbedding(nn.Embedding):

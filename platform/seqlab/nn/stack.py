@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 
 from seqlab.mixer import SHARED_STATE, Mixer, State
 from seqlab.nn.block import Block
-from seqlab.positions.base import PositionalEncoding
+
+if TYPE_CHECKING:
+    from seqlab.positions import PositionalEncoding
 
 MixerFactory = Callable[[int, int], Mixer]
 

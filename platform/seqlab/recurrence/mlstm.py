@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.mixer import State
-from seqlab.nn.head_norm import HeadNorm
 from seqlab.nn.heads import check_heads
 from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
+from seqlab.nn.norm import HeadNorm
 from seqlab.nn.numerics import logsigmoid
 from seqlab.nn.operation import operation
 from seqlab.nn.recurrent_mixer import RecurrentMixer

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import State
-from seqlab.nn.head_norm import HeadNorm
 from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
+from seqlab.nn.norm import HeadNorm
 from seqlab.nn.recurrent_mixer import RecurrentMixer
 
 LOWEST_LOG_DECAY = -math.exp(-0.5)

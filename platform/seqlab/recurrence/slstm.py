@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.mixer import State
-from seqlab.nn.head_norm import HeadNorm
 from seqlab.nn.heads import check_heads
+from seqlab.nn.norm import HeadNorm
 from seqlab.nn.numerics import logsigmoid
 from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.scan import Carry, scan_over_time

@@ -204,7 +204,7 @@ def _mark_killed(store: Store) -> None:
 
 
 def _run_of_checkpoint(path: Path, store: Store) -> TrackedRun:
-    from seqlab.training.checkpoint_io import read_checkpoint
+    from seqlab.checkpoint_io import read_checkpoint
 
     stored = read_checkpoint(path).get("seqlab")
     run_id = stored.get("run_id") if isinstance(stored, dict) else None

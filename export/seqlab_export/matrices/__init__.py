@@ -1,0 +1,1 @@
+"""Matrices over blocks, precisions and runtimes, and their pages."""

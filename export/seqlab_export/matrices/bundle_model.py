@@ -1,0 +1,81 @@
+"""A bundle in the place of a task's model, so that the task scores it as it scores the model.
+
+B batch, T tokens given, V vocabulary, M source length.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seqlab.mixer import State
+from seqlab_export.runner.graph_runner import BundleRunner, open_bundle
+
+
+class BundleModel(nn.Module):
+    """Computes on the CPU what onnxruntime makes of a bundle.
+
+    Args:
+        folder: the bundle.
+        model: that it is of; its attributes (such as `mask_id`) are this one's too, its weights are not used.
+    """
+
+    def __init__(self, folder: Any, model: nn.Module) -> None:
+        super().__init__()
+        self.bundle = open_bundle(folder)
+        self.__dict__["model"] = model
+        # Lightning and decoders ask a model's parameters for its device.
+        self.device_holder = nn.Parameter(torch.zeros(0))
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.__dict__["model"], name)
+
+    def forward(self, inputs: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Any:
+        """inputs (B, T) or (B, T, F) to an encoder's logits, or to a decoder's (B, T, V) and the new state."""
+        mask = np.ones(inputs.shape[:2], dtype=np.bool_) if pad_mask is None else pad_mask.numpy()
+        if not isinstance(self.bundle, BundleRunner):
+            return torch.from_numpy(self.bundle.encode(inputs.numpy(), mask)["logits"])
+        return self._read("model", inputs, mask, state)
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """tokens (B,) to logits (B, V), and the new state."""
+        logits, new_state = self._read("step", tokens[:, None], np.ones((len(tokens), 1), dtype=np.bool_), state)
+        return logits[:, 0], new_state
+
+    def begin(self, source: Tensor, source_mask: Tensor) -> State:
+        """source and source_mask (B, M) to the decoder's first state."""
+        found = self.bundle.encode(source.numpy(), source_mask.numpy())
+        return {name.removeprefix("state_"): torch.from_numpy(entry) for name, entry in found.items()}
+
+    def _read(self, graph: Any, tokens: Tensor, mask: Any, state: State | None) -> tuple[Tensor, State]:
+        runner: Any = self.bundle
+        given = {f"state_{name}": entry.numpy() for name, entry in (state or {}).items()}
+        logits, new = runner.read(graph, tokens.numpy(), mask, given or runner.init_state(len(tokens)))
+        return torch.from_numpy(logits), {
+            name.removeprefix("state_"): torch.from_numpy(entry) for name, entry in new.items()
+        }
+
+
+def score(task: Any, model: nn.Module, datamodule: Any) -> dict[str, float]:
+    """What a task's test says of a model on its data's test split, but for its scores by length and position."""
+    import lightning as L
+
+    tested = copy(task)
+    tested._modules = {**task._modules, "model": model}
+    trainer = L.Trainer(
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+    )
+    [found] = trainer.test(tested.eval(), datamodule, verbose=False)
+    return {name.removeprefix("test/"): value for name, value in found.items() if "_by_" not in name}

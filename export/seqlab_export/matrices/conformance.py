@@ -1,0 +1,263 @@
+"""What every mixer does with every positional encoding, measured: the laws, three precisions, and both ONNX graphs.
+
+B batch, T length, D d_model.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from seqlab import attention, positions, recurrence
+from seqlab.attention import Attention, AttentionPart, Causal, Pattern
+from seqlab.mixer import Mixer, State
+from seqlab.models import DecoderLM, Encoder, EncoderDecoder, Tagger
+from seqlab.nn import Block, NoFeedForward
+from seqlab.positions import NoPositions, PositionalEncoding
+from seqlab.recurrence import GRU
+from seqlab_data.tokenizers import CharTokenizer
+from seqlab_export.bundle import ParityError, export_bundle
+from seqlab_export.runner.report import Report
+
+CHECKS = ("laws", "fp32", "bf16", "fp16", "ONNX full", "ONNX step")
+D_MODEL, LENGTH, MAX_SEQ_LEN = 32, 37, 128
+LAW_LIMIT = 1e-9
+"""Of a law's error, in float64: far above what rounding gives, far below what a broken law does."""
+TOKENIZER = CharTokenizer("abcdefgh")
+
+MixerFactory = Callable[[int, int], Mixer]
+PositionsFactory = Callable[[int, int], PositionalEncoding]
+
+
+class Cell(NamedTuple):
+    """What was measured, a relative error; or why it cannot be had. `failed` says what is wrong with it, or instead."""
+
+    error: float | None = None
+    unsupported: str | None = None
+    failed: str | None = None
+
+    def __str__(self) -> str:
+        if self.unsupported is not None:
+            return f"unsupported: {self.unsupported}"
+        measured = [] if self.error is None else [f"{self.error:.1e}"]
+        return ", ".join(measured + ([] if self.failed is None else [f"failed: {self.failed}"]))
+
+
+class Float16OverflowError(ValueError):
+    """A number that float16 does not have."""
+
+
+class Row(NamedTuple):
+    """One mixer with one encoding, and its cells by the names of `CHECKS`."""
+
+    mixer: str
+    positions: str
+    cells: dict[str, Cell]
+
+
+def all_mixers() -> dict[str, MixerFactory]:
+    """Every mixer of the library by name, and attention with each pattern and each part."""
+    named: dict[str, MixerFactory] = {}
+    for room in (attention, recurrence):
+        classes = [getattr(room, name) for name in room.__all__]
+        for cls in classes:
+            if isinstance(cls, type) and issubclass(cls, Mixer):
+                named[cls.__name__] = cls
+            elif issubclass(cls, Pattern) and cls not in (Pattern, Causal):
+                named[f"Attention, {cls.__name__}"] = partial(Attention, pattern=cls)
+            elif issubclass(cls, AttentionPart) and cls is not AttentionPart:
+                named[f"Attention, {cls.__name__}"] = partial(Attention, parts=[cls])
+    return dict(sorted(named.items()))
+
+
+def all_positions() -> dict[str, PositionsFactory]:
+    """Every positional encoding of the library by name."""
+    classes = [getattr(positions, name) for name in positions.__all__]
+    encodings = [cls for cls in classes if isinstance(cls, type) and issubclass(cls, PositionalEncoding)]
+    return {cls.__name__: cls for cls in encodings if cls is not PositionalEncoding}
+
+
+def conformance(
+    mixers: dict[str, MixerFactory], encodings: dict[str, PositionsFactory], on_row: Callable[[Row], None]
+) -> list[Row]:
+    """Measures each mixer with each encoding."""
+    rows = []
+    for (mixer_name, mixer), (name, encoding) in ((m, p) for m in mixers.items() for p in encodings.items()):
+        rows.append(Row(mixer_name, name, measure(mixer, encoding)))
+        on_row(rows[-1])
+    return rows
+
+
+def measure(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, Cell]:
+    """The cells of one pair."""
+    return measure_mixer(mixer, encoding) | measure_onnx(mixer, encoding)
+
+
+def measure_mixer(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, Cell]:
+    """The cells that need no export."""
+    try:
+        probe = _Probe(mixer, encoding)
+    except ValueError as error:
+        return dict.fromkeys(CHECKS[:4], Cell(unsupported=str(error)))
+    cells = {"laws": _laws(probe)}
+    for name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16), ("fp16", torch.float16)):
+        cells[name] = _cell(partial(_precision_error, probe, dtype))
+    return cells
+
+
+def measure_onnx(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, Cell]:
+    """The cells of the two graphs."""
+    try:
+        model = _model(mixer, encoding)
+    except ValueError as error:
+        return dict.fromkeys(CHECKS[4:], Cell(unsupported=str(error)))
+    try:
+        report = _parity(model)
+    except Exception as error:
+        return dict.fromkeys(CHECKS[4:], Cell(failed=_sentence(error)))
+    if isinstance(model, Tagger):
+        return {"ONNX full": _worst(report, "encoder", ()), "ONNX step": Cell(unsupported="it is not causal")}
+    return {
+        "ONNX full": _worst(report, "prefill", ("step",)),
+        "ONNX step": _worst(report, "step", ("prefill", "chunks")),
+    }
+
+
+def _worst(report: Report, kind: str, others: tuple[str, ...]) -> Cell:
+    """The largest error of a kind of check, and what failed, but for checks of the others."""
+    errors = [check.error for check in report.checks if check.kind == kind and check.error is not None]
+    wrong = [check.note for check in report.checks if not check.ok and check.kind not in others]
+    return Cell(max(errors, default=None), failed=wrong[0] if wrong else None)
+
+
+class _Probe(nn.Module):
+    """A mixer on embeddings that have been told their positions, in float64, with weights that matter."""
+
+    def __init__(self, mixer: MixerFactory, encoding: PositionsFactory) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.positions = encoding(D_MODEL, MAX_SEQ_LEN)
+        self.mixer = mixer(D_MODEL, 0)
+        self.mixer.attach_positions(self.positions)
+        telling(self)
+        self.double().eval()
+        self.memory = torch.randn(2, 5, D_MODEL, dtype=torch.float64) if self.mixer.needs_memory else None
+
+    def forward(
+        self, x: Tensor, state: State | None = None, pad_mask: Tensor | None = None, start: int = 0
+    ) -> tuple[Tensor, State]:
+        at = torch.arange(start, start + x.shape[1])[None, :]
+        if pad_mask is not None:
+            at = (pad_mask.cumsum(dim=1) - 1).clamp(min=0)
+        memory = None if self.memory is None else self.memory.to(x.dtype)
+        return self.mixer(self.positions.embed(x, at), state, pad_mask=pad_mask, memory=memory)  # type: ignore[no-any-return]
+
+
+def telling(module: nn.Module) -> None:
+    """Draws the matrices of a module from N(0, 1/fan-in): what it mixes is then not lost in what it passes on."""
+    for parameter in module.parameters():
+        if parameter.dim() == 2:
+            nn.init.normal_(parameter, std=1 / math.sqrt(parameter.shape[-1]))
+
+
+def _inputs() -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(2, LENGTH, D_MODEL, dtype=torch.float64, generator=generator)
+
+
+def _laws(probe: _Probe) -> Cell:
+    """The largest error of a law, and the laws that are broken."""
+    try:
+        errors = dict(_law_errors(probe))
+    except Exception as error:
+        return Cell(failed=_sentence(error))
+    broken = " and ".join(law for law, error in errors.items() if not error <= LAW_LIMIT)
+    return Cell(max(errors.values()), failed=f"{broken} change the outputs" if broken else None)
+
+
+@torch.no_grad()
+def _law_errors(probe: _Probe) -> Iterator[tuple[str, float]]:
+    """By law: padding; and for a causal mixer, steps and chunks against the whole."""
+    x = _inputs()
+    y, _ = probe(x)
+    padded = torch.cat((50 * torch.ones(2, 5, D_MODEL, dtype=x.dtype), x), dim=1)
+    pad_mask = torch.arange(LENGTH + 5).expand(2, -1) >= 5
+    yield "pads", _relative(probe(padded, pad_mask=pad_mask)[0][:, 5:], y)
+    if not probe.mixer.causal:
+        return
+    cut = LENGTH // 2
+    begun, state = probe(x[:, :cut])
+    rest, _ = probe(x[:, cut:], state, start=cut)
+    yield "chunks", _relative(torch.cat((begun, rest), dim=1), y)
+    stepped = []
+    for t in range(cut, LENGTH):
+        y_t, state = probe.mixer.step(probe.positions.embed(x[:, t : t + 1], torch.tensor([[t]])).squeeze(1), state)
+        stepped.append(y_t)
+    yield "steps", _relative(torch.stack(stepped, dim=1), y[:, cut:])
+
+
+@torch.no_grad()
+def _precision_error(probe: _Probe, dtype: torch.dtype) -> float:
+    """Of the outputs in `dtype`, against float64 on the same rounded weights and inputs."""
+    try:
+        low, _ = probe.to(dtype)(_inputs().to(dtype))
+        expected, _ = probe.double()(_inputs().to(dtype).double())
+    finally:
+        probe.double()
+    if not low.isfinite().all():
+        found = f"overflows in {str(dtype).removeprefix('torch.')}"
+        raise Float16OverflowError(found) if dtype == torch.float16 else ValueError(found)
+    return _relative(low, expected)
+
+
+def _model(mixer: MixerFactory, encoding: PositionsFactory) -> nn.Module:
+    """Of one layer that only mixes: a decoder, a tagger where the mixer is not causal, or an encoder-decoder where it
+    attends to a source, which a GRU has read."""
+    torch.manual_seed(0)
+    size, probe = TOKENIZER.vocab_size, mixer(D_MODEL, 0)
+    layer: Any = {"mixer": mixer, "positions": encoding, "num_layers": 1, "block": partial(Block, ffn=NoFeedForward)}
+    if probe.needs_memory:
+        source = partial(Encoder, mixer=GRU, positions=NoPositions, d_model=D_MODEL, num_layers=1)
+        model: nn.Module = EncoderDecoder(size, size, MAX_SEQ_LEN, encoder=source, **layer)
+    elif probe.causal:
+        model = DecoderLM(size, MAX_SEQ_LEN, d_model=D_MODEL, **layer)
+    else:
+        model = Tagger(size, size, MAX_SEQ_LEN, encoder=partial(Encoder, d_model=D_MODEL, **layer))
+    telling(model)
+    return model.eval()
+
+
+def _parity(model: nn.Module) -> Report:
+    """Of its bundle."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return export_bundle(model, TOKENIZER, Path(folder) / "bundle", run_id="", commit="", seq_len=32)
+        except ParityError as error:
+            return error.report
+
+
+def _relative(actual: Tensor, expected: Tensor) -> float:
+    """The RMS of the difference over the RMS of the expected values."""
+    return float((actual.double() - expected).square().mean().sqrt() / expected.square().mean().sqrt())
+
+
+def _cell(measure: Callable[[], float]) -> Cell:
+    """Whatever is raised is a failure, but for numbers too large for float16."""
+    try:
+        return Cell(measure())
+    except Float16OverflowError as error:
+        return Cell(unsupported=str(error))
+    except Exception as error:
+        return Cell(failed=_sentence(error))
+
+
+def _sentence(error: BaseException) -> str:
+    first: str = " ".join(str(error).split(". ")[0].split())
+    return first[:400]

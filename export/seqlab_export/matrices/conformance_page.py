@@ -1,0 +1,81 @@
+"""The conformance matrix as JSON, as a page and as a table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from rich import box
+from rich.table import Table
+
+from seqlab_export.matrices.conformance import CHECKS, D_MODEL, LAW_LIMIT, LENGTH, Row
+
+
+def to_json(rows: list[Row]) -> list[dict[str, Any]]:
+    """The rows as plain values, cells as `{"error": x}`, `{"unsupported": reason}` or `{"failed": what}`."""
+    return [
+        {
+            "mixer": row.mixer,
+            "positions": row.positions,
+            **{
+                name: {kind: value for kind, value in cell._asdict().items() if value is not None}
+                for name, cell in row.cells.items()
+            },
+        }
+        for row in rows
+    ]
+
+
+def to_table(rows: list[Row]) -> Table:
+    """The rows as a table of their errors; why a cell has none, `reasons` says."""
+    table = Table("mixer", "positions", *CHECKS, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    for row in rows:
+        cells = [row.cells[name] for name in CHECKS]
+        shown = ["failed" if cell.failed else "-" if cell.error is None else str(cell) for cell in cells]
+        table.add_row(row.mixer, row.positions, *shown)
+    return table
+
+
+def reasons(rows: list[Row]) -> list[str]:
+    """What failed or is not supported, a line each; checks of one reason share theirs."""
+    lines = []
+    for row in rows:
+        checks: dict[str, list[str]] = {}
+        for name in CHECKS:
+            if row.cells[name].error is None or row.cells[name].failed:
+                checks.setdefault(str(row.cells[name]), []).append(name)
+        lines += [f"{row.mixer} with {row.positions}, {', '.join(names)}: {why}" for why, names in checks.items()]
+    return lines
+
+
+def to_markdown(rows: list[Row]) -> str:
+    """The rows as a page: what is possible with its errors, then what is not with its reasons."""
+    possible = [row for row in rows if any(cell.unsupported is None for cell in row.cells.values())]
+    lines = [
+        PAGE.format(torch=torch.__version__),
+        "",
+        f"| mixer | positions | {' | '.join(CHECKS)} |",
+        "|---" * 8 + "|",
+    ]
+    for row in possible:
+        lines.append(f"| {row.mixer} | {row.positions} | {' | '.join(str(row.cells[name]) for name in CHECKS)} |")
+    lines += ["", "## Pairs that are refused", "", "| mixer | positions | reason |", "|---|---|---|"]
+    for row in rows:
+        if row not in possible:
+            lines.append(f"| {row.mixer} | {row.positions} | {row.cells['laws']} |")
+    return "\n".join(lines) + "\n"
+
+
+PAGE = f"""# The conformance matrix
+
+Made by `seqlab conformance`. Every cell is a measured error, relative to the RMS of the reference, or says why there
+is none.
+
+- **laws**: the largest error of step, chunks and padding against the whole sequence, in float64; above
+  {LAW_LIMIT:.0e} it is broken.
+- **fp32, bf16, fp16**: the mixer in this precision on the CPU against float64.
+- **ONNX full, ONNX step**: the graphs of a model of one layer in onnxruntime, fp32, against float64: a decoder, an
+  encoder-decoder where the mixer attends to a source, a tagger (which has no steps) where it is not causal. Where they
+  fail the parity gate (docs/bundle.md), the cell says so.
+
+{D_MODEL} channels, {LENGTH} tokens, default options, torch {{torch}}, CPU. CUDA: not run, no CUDA device."""

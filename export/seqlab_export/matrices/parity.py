@@ -1,0 +1,192 @@
+"""The parity matrix: one model in every precision on every runtime, measured against float64 by one golden file.
+`parity_page` writes it down."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import onnxruntime  # type: ignore[import-untyped]
+
+from seqlab_export.bundle import ParityError
+from seqlab_export.matrices.bundle_model import BundleModel
+from seqlab_export.matrices.torch_runtime import Compiled, TorchRuntime
+from seqlab_export.precision import Precision
+from seqlab_export.runner.graph_runner import open_bundle
+from seqlab_export.runner.manifest import load_manifest
+from seqlab_export.runner.prove import Proof, Runtime
+from seqlab_export.runner.report import Check, share
+from seqlab_export.runner.sessions import Provider
+from seqlab_export.runner.verify import load_golden
+
+RUNNER = "seqlab-run"
+SAME = "the same"
+
+
+class NotRunError(Exception):
+    """Something a runtime needs is not on this machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One runtime in one precision.
+
+    Attributes:
+        missing: why nothing was measured, "unsupported: ..." or "not run: ..."; else empty.
+        ok: whether all errors are within their budgets and greedy text is the reference's.
+        error, own, limit, largest: of the check nearest to its budget, as in `report.Check`; own is PyTorch's error.
+        kl, kl_p99: mean and 99th percentile of the divergence in nats from float64's distribution of a token or class.
+        top1: the share of these places at which the likeliest is the same.
+        greedy: where greedy text first differs, and the float64 margin there, or `SAME`; empty = it writes none.
+        scores: what the run's task says on its test split.
+    """
+
+    model: str
+    precision: str
+    runtime: str
+    missing: str = ""
+    ok: bool | None = None
+    error: float | None = None
+    own: float | None = None
+    limit: float | None = None
+    largest: float | None = None
+    kl: float | None = None
+    kl_p99: float | None = None
+    top1: float | None = None
+    greedy: str = ""
+    scores: dict[str, float] | None = None
+
+
+def parity_of_model(
+    name: str,
+    export: Callable[[Precision, Path], Any],
+    model: Any,
+    precisions: Sequence[Precision],
+    score: Callable[[Any], dict[str, float]] | None = None,
+) -> Iterator[Cell]:
+    """The cells of a model.
+
+    Args:
+        export: writes its bundle in a precision to a folder.
+        score: what the model's task says of a model on its data.
+    """
+    for precision in precisions:
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place) / "bundle"
+            try:
+                export(precision, folder)
+            except ValueError as error:
+                kind, ok = ("failed", False) if isinstance(error, ParityError) else ("unsupported", None)
+                yield Cell(model=name, precision=precision, runtime="every", missing=f"{kind}: {error}", ok=ok)
+            else:
+                for cell in parity_of_bundle(name, folder, model):
+                    scored: dict[str, Any] = {"onnxruntime CPU, Python": BundleModel(folder, model)}
+                    if precision == "fp32":
+                        scored["PyTorch eager"] = model
+                    scores = score(scored[cell.runtime]) if score and cell.runtime in scored and cell.ok else None
+                    yield replace(cell, scores=scores)
+
+
+def parity_of_bundle(name: str, folder: Path, model: Any | None) -> Iterator[Cell]:
+    """The cells of a bundle.
+
+    Args:
+        model: that it is of, in fp32 on the CPU; None = it is not at hand.
+    """
+    precision: Any = load_manifest(folder).precision
+    empty = Cell(model=name, precision=precision, runtime="")
+    runtimes: dict[str, Callable[[], dict[str, Any]]] = {
+        "PyTorch eager": partial(_torch, folder, model, precision, compiled=None),
+        "PyTorch compiled": partial(_torch, folder, model, precision, compiled="jit"),
+        "AOTInductor, C++ loader": partial(_torch, folder, model, precision, compiled="ahead"),
+        "onnxruntime CPU, Python": partial(_onnxruntime, folder, "cpu"),
+        "onnxruntime CPU, C++": partial(_cpp, folder, "cpu"),
+        "onnxruntime CUDA, Python": partial(_onnxruntime, folder, "cuda"),
+        "onnxruntime CUDA, TF32, Python": partial(_onnxruntime, folder, "cuda-tf32"),
+        "onnxruntime CUDA, C++": partial(_cpp, folder, "cuda"),
+    }
+    for runtime, measure in runtimes.items():
+        try:
+            yield replace(empty, runtime=runtime, **measure())
+        except NotRunError as reason:
+            yield replace(empty, runtime=runtime, missing=f"not run: {reason}")
+        except Exception as error:
+            yield replace(empty, runtime=runtime, missing=f"unsupported: {_sentence(error)}")
+
+
+def _torch(folder: Path, model: Any | None, precision: Precision, *, compiled: Compiled | None) -> dict[str, Any]:
+    if precision in ("int8", "int4"):
+        raise ValueError(f"PyTorch has no {precision} layers here; its error simulates them and is the budget")
+    if model is None:
+        raise NotRunError("the run that this bundle is of is not in the tracking store")
+    # Each new shape may be compiled anew, which takes seconds: one batch size will do.
+    options: dict[str, Any] = {"batch_sizes": (5,), "forms": ("prefill", "step")} if compiled else {}
+    capacity = load_manifest(folder).capacity
+    return _measured(folder, TorchRuntime(model, precision, capacity=capacity, compiled=compiled), **options)
+
+
+def _onnxruntime(folder: Path, provider: Provider) -> dict[str, Any]:
+    if provider != "cpu":
+        _check_device()
+    return _measured(folder, cast(Runtime, open_bundle(folder, provider=provider)))
+
+
+def _measured(folder: Path, runtime: Runtime, **options: Any) -> dict[str, Any]:
+    proof = Proof(runtime, load_manifest(folder), load_golden(folder), **options)
+    checks = [*proof.values()]
+    if proof.manifest.model is not None:
+        checks += proof.greedy()
+    return _of_checks(checks) | (proof.distribution() or {})
+
+
+def _cpp(folder: Path, provider: str) -> dict[str, Any]:
+    if provider != "cpu":
+        _check_device()
+    program = os.environ.get("SEQLAB_RUN") or shutil.which(RUNNER)
+    if program is None:
+        raise NotRunError(f"{RUNNER} is neither on PATH nor in $SEQLAB_RUN; `make cpp` makes build/cpp/{RUNNER}")
+    # The library that Python has here: the same one on both sides.
+    library = next((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
+    command = [program, "verify", str(folder), "--provider", provider, "--json", "--ort-lib", str(library)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1):
+        raise ValueError(done.stderr.strip())
+    report = json.loads(done.stdout)
+    return _of_checks([Check(**check) for check in report["checks"]]) | (report["divergence"] or {})
+
+
+def _of_checks(checks: list[Check]) -> dict[str, Any]:
+    """What a cell says of the checks behind it."""
+    nearest = max((check for check in checks if check.error is not None and check.limit), key=share)
+    greedy = [check for check in checks if check.kind == "greedy"]
+    return {
+        "ok": all(check.ok for check in checks),
+        "error": nearest.error,
+        "own": nearest.torch_error,
+        "limit": nearest.limit,
+        "largest": max(check.largest or 0.0 for check in checks),
+        "greedy": "; ".join(check.note for check in greedy if check.note) or (SAME if greedy else ""),
+    }
+
+
+def _check_device() -> None:
+    import torch
+
+    if not torch.cuda.is_available():
+        raise NotRunError("no CUDA device")
+
+
+def _sentence(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def to_json(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in asdict(cell).items() if value not in (None, "")} for cell in cells]

@@ -1,0 +1,63 @@
+"""The parity matrix as rows and as a page."""
+
+from __future__ import annotations
+
+import math
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+
+import onnxruntime  # type: ignore[import-untyped]
+
+from seqlab_export.matrices.parity import Cell
+
+COLUMNS = tuple(
+    ["model", "precision", "runtime", "error", "of limit", "largest", "KL", "KL p99", "top-1", "greedy text", "test"]
+)
+
+
+def to_row(cell: Cell) -> tuple[str, ...]:
+    """A cell that was measured, under `COLUMNS`."""
+    assert cell.error is not None and cell.limit and cell.largest is not None
+    divergence = ["" if value is None else f"{max(value, 0):.1e}" for value in (cell.kl, cell.kl_p99)]
+    return (
+        cell.model,
+        cell.precision,
+        cell.runtime,
+        f"{cell.error:.1e}{'' if cell.ok else ' FAILED'}",
+        f"{cell.error / cell.limit:.0%}" if math.isfinite(cell.error) else "",
+        f"{cell.largest:.1e}",
+        *divergence,
+        "" if cell.top1 is None else f"{cell.top1:.1%}",
+        cell.greedy,
+        ", ".join(f"{name} {value:.4g}" for name, value in (cell.scores or {}).items()),
+    )
+
+
+def to_markdown(cells: Sequence[Cell]) -> str:
+    """The cells as a page: what was measured, then what was not with its reasons."""
+    lines = [PAGE.format(torch=version("torch"), onnxruntime=onnxruntime.__version__, machine=platform.machine())]
+    lines += [f"| {' | '.join(COLUMNS)} |", "|---" * len(COLUMNS) + "|"]
+    lines += [f"| {' | '.join(to_row(cell))} |" for cell in cells if not cell.missing]
+    lines += ["", "## Not measured", "", "| runtime | why | models and precisions |", "|---|---|---|"]
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for cell in cells:
+        if cell.missing:
+            reasons.setdefault((cell.runtime, cell.missing), []).append(f"{cell.model} {cell.precision}")
+    lines += [f"| {runtime} | {why} | {', '.join(which)} |" for (runtime, why), which in reasons.items()]
+    return "\n".join(lines) + "\n"
+
+
+PAGE = """# The parity matrix
+
+Made by `seqlab parity`, with torch {torch} and onnxruntime {onnxruntime} on {machine}. Each line is one model in one
+precision on one runtime, against the float64 model of its golden file (docs/bundle.md).
+
+- **error**: RMS, relative to the reference, at the check nearest to its budget; **of limit**, as a share of the budget;
+  **largest** single error. Compiled PyTorch is measured at one batch size.
+- **KL**, mean and 99th percentile in nats, from the float64 distribution; **top-1**, how often the likeliest token or
+  class is the same. Where the fp32 bundle's own KL is 1e-12 or less, a quantised one's is from the fp32 bundle too.
+- **greedy text**: where it first differs, with the float64 margin there.
+- **test**: the run's task on its test split, of the model in PyTorch (fp32) and of its bundles.
+- Models named by their config are untrained, at the config's size; the others are runs.
+"""

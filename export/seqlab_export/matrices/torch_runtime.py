@@ -1,0 +1,108 @@
+"""PyTorch as a runtime to be proven: the forms of a model, as they stand or compiled.
+
+B batch, T tokens given, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from contextlib import redirect_stderr
+from copy import copy
+from io import StringIO
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch._dynamo import config as dynamo_config
+from torch._inductor import aoti_compile_and_package, aoti_load_package
+from torch.utils._pytree import tree_map
+
+from seqlab.attention.cache import with_capacity
+from seqlab.mixer import State
+from seqlab_export.capture.forms import forms_of, stays
+from seqlab_export.graphs import capture
+from seqlab_export.precision import Precision, in_dtype
+from seqlab_export.runner.graph_runner import ArrayDecoder
+from seqlab_export.runner.graph_runner import State as ArrayState
+from seqlab_export.runner.manifest import GraphInfo
+
+Compiled = Literal["jit", "ahead"]
+
+
+class TorchRuntime(ArrayDecoder):
+    """A `prove.Runtime`.
+
+    Args:
+        model: in evaluation mode; is copied.
+        precision: fp32, fp16 or bf16.
+        capacity: of its caches; None = they grow.
+        compiled: "jit", by `torch.compile`, for every length at once; where it gives up on a shape and would run
+            eagerly, it raises. "ahead", by AOTInductor, whose C++ loader runs it. None = not.
+
+    Raises:
+        ValueError: AOTInductor cannot compile it.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        precision: Precision = "fp32",
+        *,
+        capacity: int | None = None,
+        compiled: Compiled | None = None,
+    ) -> None:
+        self.model, self.capacity = in_dtype(model, precision), capacity
+        forms: dict[str, Any] = forms_of(self.model, capacity)
+        self.settings = dynamo_config.patch(recompile_limit=64, fail_on_recompile_limit_hit=True)
+        self.infos = {name: form.info() for name, form in forms.items()}
+        self.forms = {name: self._compiled(form, self.infos[name], compiled) for name, form in forms.items()}
+        self.vocab_size, self.max_seq_len = getattr(self.model, "vocab_size", 0), self.model.max_seq_len
+        self._first: ArrayState | None = None
+
+    @staticmethod
+    def _compiled(form: Any, info: GraphInfo, compiled: Compiled | None) -> Callable[..., Any]:
+        if compiled == "ahead":
+            # What it warns of is in code that it calls; what it cannot capture it prints, graph and all.
+            with TemporaryDirectory() as folder, warnings.catch_warnings(), redirect_stderr(StringIO()):
+                warnings.simplefilter("ignore")
+                package = aoti_compile_and_package(capture(form, info), package_path=f"{folder}/form.pt2")
+                loaded: Callable[..., Any] = aoti_load_package(package)
+            # It reads tensors as they lay when it was compiled, and does not check how they lie.
+            return lambda *given: loaded(*tree_map(torch.Tensor.contiguous, given))
+        compiled_form: Callable[..., Any] = torch.compile(form, dynamic=True) if compiled == "jit" else form
+        return compiled_form
+
+    @torch.no_grad()
+    def encode(self, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_]) -> ArrayState:
+        info = self.infos["encoder"]
+        given = torch.from_numpy(inputs.astype(info.inputs[0].dtype))
+        with self.settings:
+            found = self.forms["encoder"](given, torch.from_numpy(pad_mask))
+        outputs = found.values() if isinstance(found, dict) else [found]
+        return {output.name: tensor.numpy() for output, tensor in zip(info.outputs, outputs, strict=True)}
+
+    def begin(self, source: NDArray[np.generic], source_mask: NDArray[np.bool_]) -> TorchRuntime:
+        started = copy(self)
+        started._first = self.encode(source, source_mask)
+        return started
+
+    def init_state(self, batch_size: int) -> ArrayState:
+        if self._first is not None:
+            return self._first
+        state: State = self.model.init_state(batch_size)
+        if self.capacity is not None:
+            state = with_capacity(state, self.capacity)
+        return {f"state_{name}": entry.numpy() for name, entry in state.items()}
+
+    @torch.no_grad()
+    def read(
+        self, graph: Literal["model", "step"], tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: ArrayState
+    ) -> tuple[NDArray[np.floating], ArrayState]:
+        given: State = {name.removeprefix("state_"): torch.from_numpy(entry) for name, entry in state.items()}
+        with self.settings:
+            logits, new = self.forms[graph](torch.from_numpy(tokens), torch.from_numpy(pad_mask), given)
+        kept = {name: entry for name, entry in state.items() if stays(name)}
+        return logits.numpy(), kept | {f"state_{name}": entry.numpy() for name, entry in new.items()}

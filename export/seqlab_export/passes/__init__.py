@@ -1,0 +1,1 @@
+"""What rewrites a graph that was captured."""

@@ -1,0 +1,67 @@
+"""What attention does to the cache that it reads: it appends to it, and reads no more of it than is written."""
+
+from __future__ import annotations
+
+from onnxscript import ir
+
+
+def fuse_cache_concat(model: ir.Model) -> None:
+    """Lets attention append to the cache that it reads, as ONNX's `Attention` can: no other node copies the cache, and
+    its threads find at hand what they copied.
+
+    Gives each `Attention` that reads the state's keys and values joined with new ones the state's as its past. The
+    new state is its present."""
+    graph = model.graph
+    for node in [node for node in graph if node.op_type == "Attention" and len(node.inputs) == 4]:
+        query, keys, values, mask = node.inputs
+        joins = [join for value in (keys, values) if (join := _joining(value, node)) is not None]
+        if len(joins) < 2:
+            continue
+        (past_keys, new_keys), (past_values, new_values) = (join.inputs for join in joins)
+        inputs = [query, new_keys, new_values, mask, past_keys, past_values]
+        appending = ir.node("Attention", inputs, node.attributes, num_outputs=3, name=node.name)
+        old = [node, *joins]
+        ir.convenience.replace_nodes_and_values(
+            graph, node, old, [appending], [one.outputs[0] for one in old], appending.outputs
+        )
+
+
+def _joining(value: ir.Value | None, reader: ir.Node) -> ir.Node | None:
+    """What joins an entry of the state with something, along time, if that is what `value` is and `reader` alone reads
+    it."""
+    node = None if value is None else value.producer()
+    if node is None or node.op_type != "Concat" or len(node.inputs) != 2 or node.inputs[0] is None:
+        return None
+    along_time = node.attributes.get_int("axis", 0) == -2 and node.inputs[0].is_graph_input()
+    return node if along_time and {user for user, _ in node.outputs[0].uses()} == {reader} else None
+
+
+def slice_cache(model: ir.Model) -> None:
+    """Attends to what is written of a cache of fixed capacity, and not to the room that is left.
+
+    Cuts keys, values and mask of each `Attention` over such caches to as many places as the longest row has taken,
+    and one: a row of pads alone attends to the next.
+
+    Not for CUDA graphs, where no dimension may follow from a number.
+    """
+    graph = model.graph
+    taken = next((value for value in graph.outputs if value.name == "new_state_position"), None)
+    attentions = [node for node in graph if node.op_type == "Attention" and all(map(_is_cache, node.inputs[1:3]))]
+    if taken is None or not attentions:
+        return
+    start, one, of_keys, of_mask = (ir.node("Constant", [], {"value_ints": [number]}) for number in (0, 1, -2, -1))
+    longest = ir.node("ReduceMax", [taken], {"keepdims": 1})
+    end = ir.node("Add", [longest.outputs[0], one.outputs[0]])
+    graph.insert_before(attentions[0], [start, one, of_keys, of_mask, longest, end])
+    for node in attentions:
+        for place, axis in ((1, of_keys), (2, of_keys), (3, of_mask)):
+            cut = ir.node("Slice", [node.inputs[place], *(given.outputs[0] for given in (start, end, axis))])
+            graph.insert_before(node, cut)
+            node.replace_input_with(place, cut.outputs[0])
+    graph.sort()
+
+
+def _is_cache(value: ir.Value | None) -> bool:
+    """Whether it is a new entry of the state with the new keys or values in their places."""
+    node = None if value is None else value.producer()
+    return node is not None and node.op_type == "ScatterElements" and node.outputs[0].is_graph_output()

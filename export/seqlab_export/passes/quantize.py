@@ -1,0 +1,135 @@
+"""Stores the weights of a captured graph in fewer bytes: quantised with onnxruntime's own tools, or as bfloat16.
+
+int8: weights of MatMul and LSTM as 7 bits of an int8, symmetric, a scale for each output channel; activations as
+uint8 with the scale of the tensor at hand ("dynamic"). The eighth bit is left free: processors without VNNI
+instructions add pairs of products in 16 bits, which it would overflow. int4: weights of MatMul alone, a scale
+for every 32 of an output channel (`MatMulNBits`).
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import onnx
+import torch
+from numpy.typing import NDArray
+from onnxruntime.quantization import QuantType, quantize_dynamic  # type: ignore[import-untyped]
+from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer  # type: ignore[import-untyped]
+from onnxscript import ir
+
+from seqlab_export.capture.weights import SMALLEST_BYTES
+
+Quantized = Literal["int8", "int4"]
+
+BLOCK = 32
+"""Weights that share a scale in int4."""
+
+
+def quantize(graph: ir.Model, precision: Quantized) -> ir.Model:
+    """A graph whose linear layers read quantised weights. It has no Gemm, see `split_gemms`."""
+    model = ir.to_proto(graph)
+    del model.graph.value_info[:]
+    before = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    quantized = _int8(model) if precision == "int8" else _int4(model)
+    after = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in quantized.graph.initializer}
+    for name in sorted(before.keys() - after.keys()):
+        _check_channels(name, before[name], after)
+    return ir.from_proto(quantized)
+
+
+def _check_channels(name: str, weight: NDArray[np.float32], tensors: Mapping[str, NDArray[Any]]) -> None:
+    """That each output has its own scale and each weight (..., D, O) is the nearest level.
+
+    Raises:
+        ValueError: one is not.
+    """
+    if f"{name}_quantized" in tensors:
+        scale, levels = tensors[f"{name}_scale"][..., None, :], tensors[f"{name}_quantized"].astype(np.float32)
+        weight = weight.swapaxes(-1, -2) if weight.ndim == 3 else weight  # of an LSTM
+        wanted = np.abs(weight).max(axis=-2, keepdims=True) / 64
+    elif f"{name}_Q4" in tensors:
+        packed, scale = tensors[f"{name}_Q4"], tensors[f"{name}_scales"]
+        levels = np.stack([packed & 15, packed >> 4], axis=-1).astype(np.float32).reshape(*packed.shape[:2], -1) - 8
+        levels.reshape(len(levels), -1)[:, len(weight) :] = 0  # What fills the last block.
+        rows = np.pad(weight.T, ((0, 0), (0, -len(weight) % BLOCK)))
+        weight = rows.reshape(levels.shape)
+        scale = scale.reshape(*levels.shape[:2], 1)
+        wanted = np.abs(weight).max(axis=-1, keepdims=True) / 8
+    else:
+        return
+    used = np.broadcast_to(wanted, weight.shape) > 0
+    close = np.abs(np.abs(scale) - wanted) <= 1e-5 * wanted
+    # The level 8 is missing in int4.
+    near = np.abs(levels * scale - weight) <= wanted * np.where(levels == 7, 1.0001, 0.5001)
+    if not (np.broadcast_to(close, weight.shape) & near)[used].all():
+        raise ValueError(f"onnxruntime's quantising of {name} gave other scales or weights than those of each output")
+
+
+def split_gemms(model: ir.Model) -> None:
+    """Gives every Gemm as MatMul and Add, and its weight as (D, O), under a name of its own: onnxruntime would
+    transpose it for others too, such as the table of an embedding."""
+    graph = model.graph
+    for node in [node for node in graph if node.op_type == "Gemm"]:
+        x, weight, *biases = node.inputs
+        assert weight is not None and weight.const_value is not None and weight.name is not None
+        if node.attributes.get_int("transB", 0):
+            name = f"{weight.name}_transposed"
+            if name not in graph.initializers:
+                tensor = ir.tensor(weight.const_value.numpy().T.copy(), name=name)
+                shape, kind = ir.Shape(tensor.shape.numpy()), ir.TensorType(tensor.dtype)
+                graph.register_initializer(ir.Value(name=name, const_value=tensor, shape=shape, type=kind))
+            weight = graph.initializers[name]
+        nodes = [ir.node("MatMul", [x, weight])]
+        nodes += [ir.node("Add", [nodes[0].outputs[0], bias]) for bias in biases]
+        ir.convenience.replace_nodes_and_values(graph, node, [node], nodes, node.outputs, nodes[-1].outputs)
+
+
+def _int8(model: onnx.ModelProto) -> onnx.ModelProto:
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / "model.onnx"
+        quantize_dynamic(
+            model,
+            path,
+            # Opset 23's Attention would become an invalid node.
+            op_types_to_quantize=["MatMul", "LSTM"],
+            per_channel=True,
+            reduce_range=True,
+            weight_type=QuantType.QInt8,
+            # Behind onnxruntime's own nodes it infers no types.
+            extra_options={"DefaultTensorType": onnx.TensorProto.FLOAT},
+        )
+        return onnx.load(path)
+
+
+def _int4(model: onnx.ModelProto) -> onnx.ModelProto:
+    quantizer = MatMulNBitsQuantizer(model, block_size=BLOCK, is_symmetric=True, accuracy_level=4)
+    quantizer.process()
+    found: onnx.ModelProto = quantizer.model.model
+    return found
+
+
+def store_as_bfloat16(graph: ir.Model) -> None:
+    """Stores every weight that bfloat16 holds exactly, but for the smallest, in half of its bytes. They are cast to
+    float32, in which the graph computes: no runtime needs arithmetic in bfloat16, and onnxruntime casts once, when it
+    loads the graph."""
+    first = graph.graph[0]
+    for name, value in graph.graph.initializers.items():
+        tensor = value.const_value
+        assert tensor is not None, name
+        if tensor.dtype != ir.DataType.FLOAT or tensor.nbytes < SMALLEST_BYTES:
+            continue
+        weight = torch.tensor(tensor.numpy())
+        if not torch.equal(weight.bfloat16().float(), weight):
+            continue
+        cast = ir.node("Cast", [None], {"to": ir.DataType.FLOAT}, name=f"{name}_float32")
+        [widened] = cast.outputs
+        widened.name, widened.shape, widened.type = f"{name}_float32", value.shape, value.type
+        value.replace_all_uses_with(widened)
+        cast.replace_input_with(0, value)
+        value.const_value = ir.tensor(weight.bfloat16(), name=name)
+        value.type = ir.TensorType(ir.DataType.BFLOAT16)
+        graph.graph.insert_before(first, cast)

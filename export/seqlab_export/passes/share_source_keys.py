@@ -1,0 +1,83 @@
+"""Lets the beams of a source read its keys and values from one row of the state.
+
+In cross-attention no position sees another. So the k beams of each of N sources can be to it what k positions are: what
+a step asks, (N k, H, 1, K), is attended to as (N, H, k, K).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from onnxscript import ir
+from onnxscript.rewriter import RewriteRule, rewrite
+
+from seqlab_export.capture.forms import stays
+
+
+def share_source_keys(step: ir.Model) -> set[str]:
+    """Rewrites the attention of a step's graph to what was read of a source.
+
+    Returns:
+        The inputs that now have a row a source, where the batch may hold several rows of each source in turn.
+    """
+    tokens, *others = step.graph.inputs
+    # The capture takes the size of the batch from any input that has it.
+    for value in others:
+        for node, _ in list(value.uses()) if stays(str(value.name)) else ():
+            if node.op_type == "Shape" and node.attributes.get_int("start", 0) == 0:
+                node.replace_input_with(0, tokens)
+    attention = _MemoryAttention()
+    rewrite(step, [RewriteRule(attention.pattern, attention.shared, attention.can_share)])
+    return attention.inputs
+
+
+class _MemoryAttention:
+    """Of a query (N k, H, 1, K), keys and values (N, H, M, K) and a mask (N, M).
+
+    Attributes:
+        inputs: the names of those that were shared.
+    """
+
+    def __init__(self) -> None:
+        self.inputs: set[str] = set()
+
+    def pattern(self, op: Any, query: Any, keys: Any, values: Any, mask: Any, axes: Any, shape: Any) -> Any:
+        each_query = op.Expand(op.Unsqueeze(mask, axes), shape)
+        return op.Attention(query, keys, values, each_query, _outputs=["heads"])
+
+    def can_share(self, context: Any, keys: ir.Value, values: ir.Value, mask: ir.Value, **_: Any) -> bool:
+        return keys.name not in self.inputs and all(_is_read_once(value) for value in (keys, values, mask))
+
+    def shared(
+        self,
+        op: Any,
+        query: ir.Value,
+        keys: ir.Value,
+        values: ir.Value,
+        mask: ir.Value,
+        axes: ir.Value,
+        heads: ir.Value,
+        **_: Any,
+    ) -> ir.Value:
+        attention = heads.producer()
+        assert attention is not None
+        self.inputs |= {str(value.name) for value in (keys, values, mask)}
+
+        def transposed(value: ir.Value) -> ir.Value:
+            found: ir.Value = op.Transpose(value, perm=[0, 2, 1, 3])
+            return found
+
+        # Reshape leaves a dimension of 0 as it is.
+        sources = op.Shape(keys, start=0, end=1)
+        asked = op.Reshape(transposed(query), op.Concat(sources, op.Constant(value_ints=[-1, 0, 0]), axis=0))
+        beams = op.Shape(asked, start=1, end=2)
+        each_beam = op.Concat(op.Constant(value_ints=[1, 1]), beams, op.Constant(value_ints=[1]), axis=0)
+        reals = op.Expand(op.Unsqueeze(mask, axes), each_beam)
+        found = op.Attention(transposed(asked), keys, values, reals, **attention.attributes)
+        return transposed(op.Reshape(transposed(found), op.Constant(value_ints=[-1, 1, 0, 0])))
+
+
+def _is_read_once(value: ir.Value) -> bool:
+    """Whether it is what was read of a source, and nothing but one node takes more of it than its dimensions."""
+    readers = [node for node, _ in value.uses() if node.op_type != "Shape"]
+    return value.is_graph_input() and stays(str(value.name)) and len(readers) == 1

@@ -1,0 +1,1 @@
+"""What a bundle is proven against: the model's own numbers and weights."""

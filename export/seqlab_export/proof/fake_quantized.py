@@ -1,0 +1,80 @@
+"""PyTorch in a quantised precision: the arithmetic of `quantize`, in floating point. Its error is what quantisation
+itself costs, which a runtime's is judged by.
+
+D inputs and O outputs of a linear layer, G blocks of weights.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from seqlab_export.passes.quantize import BLOCK, Quantized
+
+_CELLS = (torch.lstm_cell, torch.gru_cell, torch.rnn_tanh_cell, torch.rnn_relu_cell)
+"""One step of a recurrence, whose matrices the graph of a step has as linear layers."""
+
+
+class FakeQuantized(TorchFunctionMode):
+    """While entered, linear layers and recurrences compute with weights and (int8) inputs rounded as by `quantize`."""
+
+    def __init__(self, precision: Quantized) -> None:
+        super().__init__()
+        self.precision = precision
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is F.linear:
+            x, weight, *bias = args
+            return func(self._activation(x), self._weight(weight), *bias, **(kwargs or {}))
+        if func in _CELLS:
+            x, carry, *weights = args
+            h = carry[0] if func is torch.lstm_cell else carry
+            rounded = (self._activation(h), carry[1]) if func is torch.lstm_cell else self._activation(h)
+            return func(self._activation(x), rounded, *map(self._of_recurrence, weights), **(kwargs or {}))
+        if func is torch.lstm and self.precision == "int8":
+            x, carry, *weights = args
+            return func(dynamic_uint8(x), carry, *map(self._of_recurrence, weights), **(kwargs or {}))
+        return func(*args, **(kwargs or {}))
+
+    def _activation(self, x: Tensor) -> Tensor:
+        return dynamic_uint8(x) if self.precision == "int8" else x
+
+    def _weight(self, weight: Tensor) -> Tensor:
+        return int7_rows(weight) if self.precision == "int8" else int4_blocks(weight)
+
+    def _of_recurrence(self, value: Any) -> Any:
+        """Matrices among the arguments of a recurrence, alone or in a list, each gate's row by its own scale."""
+        if isinstance(value, Tensor):
+            return self._weight(value) if value.dim() == 2 else value
+        return [self._of_recurrence(weight) for weight in value] if isinstance(value, list | tuple) else value
+
+
+def dynamic_uint8(x: Tensor) -> Tensor:
+    """ONNX's DynamicQuantizeLinear and back: one scale and zero point for all of x, 0 among the 256 levels."""
+    low, high = x.min().clamp(max=0), x.max().clamp(min=0)
+    scale = (high - low) / 255
+    if scale == 0:
+        return x
+    zero = (-low / scale).round().clamp(0, 255)
+    return ((x / scale).round() + zero).clamp(0, 255).sub(zero) * scale
+
+
+def int7_rows(weight: Tensor) -> Tensor:
+    """weight (O, D) on 129 levels from minus to plus the largest of each output."""
+    scale = weight.abs().amax(dim=1, keepdim=True) / 64
+    return (weight / scale.where(scale > 0, 1)).round() * scale
+
+
+def int4_blocks(weight: Tensor) -> Tensor:
+    """weight (O, D) on the levels -8 to 7 of every `BLOCK` inputs of an output, the largest being at -8
+    (`MatMulNBits`, symmetric)."""
+    width = weight.shape[1]
+    blocks = F.pad(weight, (0, -width % BLOCK)).view(len(weight), -1, BLOCK)  # (O, G, BLOCK)
+    largest = blocks.gather(2, blocks.abs().argmax(dim=2, keepdim=True))
+    scale = largest / -8
+    rounded: Tensor = (blocks / scale.where(scale != 0, 1)).round().clamp(-8, 7) * scale
+    return rounded.flatten(1)[:, :width]

@@ -1,0 +1,100 @@
+"""What counts of the outputs of a model's forms, run in PyTorch.
+
+T length, F features, R rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from seqlab.mixer import State
+from seqlab_export.capture.forms import SequenceForm, StepForm
+from seqlab_export.runner.cases import ROWS, Arrays, calls, numbers_of, select, select_calls
+from seqlab_export.runner.manifest import GraphInfo
+
+Mode = AbstractContextManager[Any]
+"""How PyTorch computes meanwhile."""
+
+
+def cast(inputs: NDArray[np.generic], model: torch.nn.Module) -> Tensor:
+    """Features in the model's own precision, or tokens."""
+    tensor = torch.from_numpy(inputs)
+    return tensor.to(next(model.parameters()).dtype) if tensor.is_floating_point() else tensor
+
+
+@torch.no_grad()
+def encoded(form: Any, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_], info: GraphInfo, mode: Mode) -> Arrays:
+    """What counts of each output of an encoder, by its name in the graph. Batches are small, as a runtime's are: int8
+    inputs have a range for all of a batch.
+    """
+    batches = []
+    for first in range(0, len(inputs), ROWS):
+        rows = slice(first, first + ROWS)
+        with mode:
+            found = form(cast(inputs[rows], form.model), torch.from_numpy(pad_mask[rows]))
+        batches.append(list(found.values()) if isinstance(found, dict) else [found])
+    return _selected([torch.cat(parts) for parts in zip(*batches, strict=True)], info, pad_mask)
+
+
+@torch.no_grad()
+def outputs(
+    form: SequenceForm | StepForm,
+    tokens: NDArray[np.int64],
+    pad_mask: NDArray[np.bool_],
+    info: GraphInfo,
+    state: State,
+    mode: Mode,
+) -> Arrays:
+    """The same of a decoder that starts from a state."""
+    model = form.model
+    logits: list[Tensor] = []
+    new: State = {}
+    with mode:
+        for piece in calls("step" if isinstance(form, StepForm) else "prefill", pad_mask, model.first_call):
+            read = form if piece.stop - piece.start == 1 else SequenceForm(model, form.capacity)
+            some, new = read(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state | new)
+            logits.append(some)
+    return _selected([torch.cat(logits, dim=1), *new.values()], info, pad_mask)
+
+
+@torch.no_grad()
+def long_outputs(
+    forms: Mapping[str, Any],
+    tokens: NDArray[np.int64],
+    pad_mask: NDArray[np.bool_],
+    info: GraphInfo,
+    state: State,
+    mode: Mode,
+    form: str = "long",
+) -> Arrays:
+    """The same of a long text, read in the calls of a form."""
+    first_call = forms["model"].model.first_call
+    new: State = {}
+
+    def read() -> Iterator[Tensor]:
+        nonlocal new
+        for piece in calls(form, pad_mask, first_call):
+            graph = forms["step" if piece.stop - piece.start == 1 else "model"]
+            some, new = graph(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state | new)
+            yield some
+
+    with mode:
+        logits = torch.cat([*read()], dim=1)
+    pieces = calls("long", pad_mask, first_call)
+    chosen = select_calls((logits[:, piece].numpy() for piece in pieces), pieces, info, pad_mask)
+    return {"logits": chosen, **_selected(new.values(), replace(info, outputs=info.outputs[1:]), pad_mask)}
+
+
+def _selected(tensors: Iterable[Tensor], info: GraphInfo, pad_mask: NDArray[np.bool_]) -> Arrays:
+    return {
+        output.name: select(tensor.numpy(), output, pad_mask, numbers_of(output, info))
+        for output, tensor in zip(info.outputs, tensors, strict=True)
+    }

@@ -1,0 +1,282 @@
+"""The golden file: inputs, what a float64 copy of the model makes of them, and how far PyTorch itself is from that.
+
+T length, F features, R rows, N new tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from copy import deepcopy
+from math import gcd
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from seqlab.attention.cache import with_capacity
+from seqlab.decoding import Sampling, generate
+from seqlab.decoding.text import prompt_tokens
+from seqlab.decoding.torch_model import TorchDecoder
+from seqlab.mixer import State
+from seqlab_data.tokenizers import Tokenizer
+from seqlab_export.capture.forms import forms_of, longest_input, num_tokens
+from seqlab_export.precision import Precision, in_dtype
+from seqlab_export.proof.fake_quantized import FakeQuantized
+from seqlab_export.proof.form_outputs import cast, encoded, long_outputs, outputs
+from seqlab_export.proof.rounding import MOST_DRAWS, TermByTerm, draws_of
+from seqlab_export.runner.cases import (
+    ROWS,
+    Arrays,
+    cases,
+    encoder_cases,
+    groups,
+    long_cases,
+    relative_errors,
+    rms,
+)
+from seqlab_export.runner.greedy import trace
+from seqlab_export.runner.manifest import GraphInfo, TensorInfo
+from seqlab_export.runner.texts import as_bytes
+
+PROMPT_LENGTHS = (1, 4)
+NEW_TOKENS = 12
+WHOLE_TOKENS = 32
+WHOLE_NUMBERS = 2**17
+"""As many logits at most, 512 kB, are kept whole."""
+
+LIKELIEST = 64
+"""Of the logits that a greedy token is chosen from so many are kept."""
+
+_SEED = 20
+_SAME = 1e-9
+
+
+def write_golden(
+    model: Any,
+    path: Path,
+    precision: Precision = "fp32",
+    capacity: int | None = None,
+    tokenizer: Tokenizer | None = None,
+    more: Arrays | None = None,
+    *,
+    distribution: bool = True,
+) -> None:
+    """Writes, as .npz, of a decoder:
+
+    - `CASE/tokens` (R, T), for each of `cases.cases` and `cases.long_cases`;
+    - `CASE/OUTPUT`, what `cases.select` takes of each output of the float64 model;
+    - `CASE/torch/GROUP`, the relative RMS error of this model in PyTorch, in this precision, for each of
+      `cases.groups`: the largest of that of all tokens at once, of one by one, and of all at once with sums term by
+      term (`rounding.TermByTerm`), which tells how far rounding alone leads on any machine;
+    - with a tokenizer `greedy/prompt_text` and `greedy/text`, the first prompt and what is written after it, as UTF-8;
+    - `greedy/prompt_ROW` and `greedy/tokens` (R, N), greedy text of the float64 model, and of the `LIKELIEST` tokens at
+      each place the ids, `greedy/likeliest`, and `greedy/logits`;
+    - where it reads a source, `CASE/source` and `greedy/source`, the name of the encoder's case whose inputs it reads;
+    - `whole/inputs` (R, T), texts that the float64 model wrote by chance, `whole/logits` (R, T, V), all of its logits
+      there, and `whole/source`;
+
+    and of an encoder `encoder/CASE/inputs` (R, T) or (R, T, F), and outputs and errors in the same way, and
+    `whole/inputs` and `whole/logits`.
+
+    Args:
+        model: in evaluation mode, on the CPU, in fp32.
+        capacity: of its caches; None = they grow.
+        tokenizer: of what it writes.
+        more: other arrays that the file is to hold.
+        distribution: whether `whole/...` is written.
+
+    Raises:
+        ValueError: the model's `step` does not compute what its `forward` does.
+    """
+    golden = _Golden(model, precision, capacity)
+    golden.arrays |= more or {}
+    if golden.masks:
+        golden.add_encoder()
+    if "model" in golden.forms:
+        golden.add_decoder()
+        golden.add_greedy(tokenizer)
+    if distribution:
+        golden.add_whole()
+    np.savez(path, allow_pickle=False, **{name: _narrowed(array) for name, array in golden.arrays.items()})
+
+
+class _Golden:
+    """What is to be written, `arrays`, of a model's forms and those of its float64 copy.
+
+    Attributes:
+        masks: of the encoder's cases, by their names.
+    """
+
+    def __init__(self, model: Any, precision: Precision, capacity: int | None) -> None:
+        doubles = forms_of(deepcopy(model), capacity)
+        self.references: dict[str, Any] = {name: form.double() for name, form in doubles.items()}
+        self.forms: dict[str, Any] = forms_of(in_dtype(model, precision), capacity)
+        self.capacity = capacity
+        self.own = FakeQuantized(precision) if precision in ("int8", "int4") else nullcontext()
+        # Quantising costs far more than rounding, in any order.
+        self.modes = [self.own] if precision in ("int8", "int4") else [self.own, *map(TermByTerm, range(MOST_DRAWS))]
+        self.arrays: dict[str, NDArray[np.generic]] = {}
+        self.generator = np.random.default_rng(_SEED)
+        self.num_drawn = 0
+        encoder = self.forms.get("encoder")
+        self.masks = {} if encoder is None else dict(encoder_cases(encoder.info(), longest_input(model)))
+
+    def add_encoder(self) -> None:
+        form, reference = self.forms["encoder"], self.references["encoder"]
+        info = form.info()
+        for case, pad_mask in self.masks.items():
+            inputs = self._draw(info.inputs[0], pad_mask)
+            self.arrays[f"{case}/inputs"] = inputs
+            expected = encoded(reference, inputs, pad_mask, info, nullcontext())
+            found = [encoded(form, inputs, pad_mask, info, mode) for mode in self._modes(pad_mask)]
+            self._judge(case, info, expected, found)
+
+    def add_decoder(self) -> None:
+        form, reference = self.forms["model"], self.references["model"]
+        info, model = form.info(), form.model
+        for number, (case, pad_mask) in enumerate(cases(model.max_seq_len)):
+            tokens, starts = self._begin_case(number, case, pad_mask)
+            expected = outputs(reference, tokens, pad_mask, info, starts[0], nullcontext())
+            stepped = outputs(self.references["step"], tokens, pad_mask, info, starts[0], nullcontext())
+            _check_step(stepped, expected, case)
+            found = [outputs(self.forms["step"], tokens, pad_mask, info, starts[1], self.own)]
+            found += [outputs(form, tokens, pad_mask, info, starts[1], mode) for mode in self._modes(pad_mask)]
+            self._judge(case, info, expected, found)
+        for number, (case, pad_mask) in enumerate(long_cases(model.max_seq_len)):
+            tokens, starts = self._begin_case(number, case, pad_mask)
+            expected = long_outputs(self.references, tokens, pad_mask, info, starts[0], nullcontext(), "prefill")
+            found = [long_outputs(self.forms, tokens, pad_mask, info, starts[1], mode) for mode in self.modes[:2]]
+            if _carries(info):
+                # A graph may go from token to token where PyTorch sums over all at once, which errs less.
+                found.append(long_outputs(self.forms, tokens, pad_mask, info, starts[1], self.own, "step"))
+            self._judge(case, info, expected, found)
+
+    def _modes(self, pad_mask: NDArray[np.bool_]) -> list[Any]:
+        """How PyTorch computes a case, in turns."""
+        return self.modes[: 1 + draws_of(pad_mask.size)]
+
+    def _begin_case(self, number: int, case: str, pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], list[State]]:
+        """The tokens of a decoder's case, and the first states of the reference and the model."""
+        references, forms = self.references["model"].model, self.forms["model"].model
+        tokens = self._draw_tokens(forms.vocab_size, pad_mask)
+        self.arrays[f"{case}/tokens"] = tokens
+        # The longest source is of the shortest target.
+        source = [*self.masks][-1 - number % len(self.masks)] if self.masks else None
+        if source is not None:
+            self.arrays[f"{case}/source"] = np.array(source)
+        return tokens, [self._start(model, source, len(tokens)) for model in (references, forms)]
+
+    def add_greedy(self, tokenizer: Tokenizer | None) -> None:
+        model = self.references["model"].model
+        longest = model.max_seq_len or 2**30
+        prompts = [
+            self.generator.integers(model.vocab_size, size=min(length, longest), dtype=np.int64)
+            for length in PROMPT_LENGTHS
+        ]
+        if tokenizer is not None:
+            text = tokenizer.decode(self.generator.integers(tokenizer.vocab_size, size=64).tolist())[:3]
+            prompts[0] = np.array(prompt_tokens(tokenizer, text)[:longest], dtype=np.int64)
+            self.arrays["greedy/prompt_text"] = as_bytes(text)
+        self.arrays |= {f"greedy/prompt_{row}": prompt for row, prompt in enumerate(prompts)}
+        source = next(iter(self.masks), None)
+        if source is not None:
+            self.arrays["greedy/source"] = np.array(source)
+        num_tokens = min(NEW_TOKENS, longest - max(map(len, prompts)) + 1)
+        decoder = TorchDecoder(model, self._start(model, source, len(prompts)))
+        greedy = trace(decoder, [prompt.tolist() for prompt in prompts], num_tokens)
+        if tokenizer is not None:
+            self.arrays["greedy/text"] = as_bytes(tokenizer.decode(greedy.tokens[0].tolist()))
+        likeliest = np.argsort(-greedy.logits, axis=-1, kind="stable")[..., :LIKELIEST]
+        self.arrays |= {
+            "greedy/tokens": greedy.tokens,
+            "greedy/likeliest": likeliest,
+            "greedy/logits": np.take_along_axis(greedy.logits, likeliest, axis=-1),
+        }
+
+    @torch.no_grad()
+    def add_whole(self) -> None:
+        if "model" not in self.forms:
+            case, pad_mask = next((case, mask) for case, mask in self.masks.items() if mask.all() and mask.shape[1] > 1)
+            inputs = self.arrays[f"{case}/inputs"]
+            logits = self.references["encoder"](
+                cast(inputs, self.references["encoder"].model), torch.from_numpy(pad_mask)
+            )
+        else:
+            model = self.references["model"].model
+            places = max(WHOLE_NUMBERS // model.vocab_size, 1)
+            length = min(WHOLE_TOKENS, places, model.max_seq_len or WHOLE_TOKENS)
+            rows = min(ROWS, places // length)
+            source = next(iter(self.masks), None)
+            if source is not None:
+                self.arrays["whole/source"] = np.array(source)
+            state = self._start(model, source, rows)
+            prompts = self.generator.integers(model.vocab_size, size=(rows, 1), dtype=np.int64)
+            inputs = prompts
+            if length > 1:
+                written = generate(
+                    TorchDecoder(model, state),
+                    prompts.tolist(),
+                    max_new_tokens=length - 1,
+                    sampling=Sampling(temperature=1.0, seed=_SEED),
+                )
+                inputs = np.hstack([prompts, np.array(written, dtype=np.int64)])
+            tokens = torch.from_numpy(inputs)
+            logits, _ = self.references["model"](tokens, torch.ones_like(tokens, dtype=torch.bool), state)
+        rows = max(WHOLE_NUMBERS // logits[0].numel(), 1)
+        self.arrays |= {"whole/inputs": inputs[:rows], "whole/logits": logits[:rows].numpy()}
+
+    def _judge(self, case: str, info: GraphInfo, expected: Arrays, found: list[Arrays]) -> None:
+        self.arrays |= {f"{case}/{name}": values for name, values in expected.items()}
+        for group, names in groups(info).items():
+            own = max(rms(relative_errors(actual, expected, names)) for actual in found)
+            self.arrays[f"{case}/torch/{group}"] = np.array(own)
+
+    @torch.no_grad()
+    def _start(self, model: Any, source: str | None, rows: int) -> State:
+        """The first state of so many rows, which have read the inputs of a case of the encoder."""
+        if source is None:
+            state: State = model.init_state(rows)
+        else:
+            inputs = cast(self.arrays[f"{source}/inputs"][:rows], model)
+            state = model.begin(inputs, torch.from_numpy(self.masks[source][:rows]))
+        return state if self.capacity is None else with_capacity(state, self.capacity)
+
+    def _draw(self, info: TensorInfo, pad_mask: NDArray[np.bool_]) -> NDArray[np.generic]:
+        """Inputs: tokens (R, T), or features (R, T, F)."""
+        if info.dtype == "int64":
+            return self._draw_tokens(num_tokens(self.forms["encoder"].model), pad_mask)
+        return self.generator.standard_normal((*pad_mask.shape, int(info.dims[2])), dtype=np.float32)
+
+    def _draw_tokens(self, vocab_size: int, pad_mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Tokens (R, T), 0 at pads. All draws together go through the vocabulary in even strides, from the last id on,
+        so that every id is read, or at least some in every part."""
+        stride = next(k for k in range(max(int(vocab_size * 0.618), 1), 2 * vocab_size) if gcd(k, vocab_size) == 1)
+        count = int(pad_mask.sum())
+        drawn = (vocab_size - 1 + stride * np.arange(self.num_drawn, self.num_drawn + count)) % vocab_size
+        self.num_drawn += count
+        tokens = np.zeros(pad_mask.shape, dtype=np.int64)
+        tokens[pad_mask] = self.generator.permutation(drawn)
+        return tokens
+
+
+def _narrowed(array: NDArray[np.generic]) -> NDArray[np.generic]:
+    """Of half the bytes, which loses 3e-8 of a number: far less than any budget."""
+    if array.ndim and array.dtype == np.float64:
+        return array.astype(np.float32)
+    fits = array.ndim and array.dtype == np.int64 and not np.any(np.abs(array) >= 2**31)
+    return array.astype(np.int32) if fits else array
+
+
+def _carries(info: GraphInfo) -> bool:
+    """Whether some state sums up the past: it is a float, and no cache, which has a time axis."""
+    times = {"T", "S+T", "C"}
+    return any(output.dtype.startswith("float") and not times & {*output.dims} for output in info.outputs)
+
+
+def _check_step(stepped: Arrays, expected: Arrays, case: str) -> None:
+    """In float64, where rounding cannot excuse it: a budget that follows PyTorch's own error would."""
+    found = rms(relative_errors(stepped, expected, ["logits"]))
+    if not found <= _SAME:
+        raise ValueError(f"this model's step and forward differ by {found:.1e} in float64 ({case}); they must agree")

@@ -1,0 +1,278 @@
+"""Runs a bundle with NumPy and onnxruntime alone (and sentencepiece, where the tokenizer is subword).
+
+B batch, T tokens given, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from copy import copy
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import onnxruntime as ort  # type: ignore[import-untyped]
+from numpy.typing import NDArray
+
+from seqlab.decoding import FREE, GREEDY, Repetition, Sampling, generate_text
+from seqlab_data.tokenizers import Tokenizer, load_tokenizer
+from seqlab_export.runner.manifest import BundleError, find_damage, load_manifest
+from seqlab_export.runner.sessions import Provider, open_session, run_session
+
+State = dict[str, NDArray[np.generic]]
+"""Graph inputs by name, `state_<name>`."""
+
+
+class Bundle:
+    """A bundle's graphs, its tokenizers, and what it says about itself.
+
+    Args:
+        folder: the bundle; nothing outside it is read.
+        provider: "cpu" or "cuda".
+        threads: how many; None = onnxruntime's choice, one a core.
+
+    Attributes:
+        sessions: one for each graph that it has, "encoder", "model" and "step".
+
+    Raises:
+        ValueError: the folder is not a whole bundle, onnxruntime is too old, or the provider is not there.
+    """
+
+    def __init__(self, folder: Path | str, *, provider: Provider = "cpu", threads: int | None = None) -> None:
+        self.folder = Path(folder)
+        self.manifest = load_manifest(self.folder)
+        for name, damage in find_damage(self.folder, self.manifest).items():
+            raise BundleError(f"{self.folder} is not as it was written: {name}: {damage}")
+        if _version(ort.__version__) < _version(self.manifest.min_onnxruntime):
+            raise ValueError(
+                f"this bundle needs onnxruntime {self.manifest.min_onnxruntime}, here is {ort.__version__}"
+            )
+
+        graphs = {name: getattr(self.manifest, name) for name in ("encoder", "model", "step")}
+        self._open = partial(open_session, provider=provider, threads=threads)
+        self.sessions = {name: self._open(self.folder / graph.file) for name, graph in graphs.items() if graph}
+
+    def tap(self, **inputs: NDArray[np.generic]) -> dict[str, NDArray[np.generic]]:
+        """What happens inside the model while it reads: attention weights (B, H, T, S) and hidden states (B, T, D) by
+        name.
+
+        Args:
+            inputs: as the manifest's `taps` names them.
+
+        Raises:
+            ValueError: the bundle was exported without taps, or the inputs are others.
+        """
+        info = self.manifest.taps
+        if info is None:
+            raise ValueError(f"{self.folder} has no taps; export it with --taps attention,state")
+        if [*inputs] != (names := [tensor.name for tensor in info.inputs]):
+            raise ValueError(f"the taps of {self.folder} take {', '.join(names)}; got {', '.join(inputs) or 'nothing'}")
+        outputs = [output.name for output in info.outputs]
+        return run_session(self._taps, outputs, inputs)
+
+    @cached_property
+    def _taps(self) -> ort.InferenceSession:
+        assert self.manifest.taps is not None
+        return self._open(self.folder / self.manifest.taps.file)
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Raises ValueError where the bundle has none."""
+        return self._tokenizer(self.manifest.tokenizer)
+
+    @cached_property
+    def source_tokenizer(self) -> Tokenizer:
+        return self._tokenizer(self.manifest.source_tokenizer or self.manifest.tokenizer)
+
+    def _tokenizer(self, name: str | None) -> Tokenizer:
+        if name is None:
+            raise ValueError(f"{self.folder} has no tokenizer; give it arrays")
+        return load_tokenizer(self.folder / name)
+
+    def encode(self, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_]) -> dict[str, NDArray[np.generic]]:
+        """The encoder's outputs by name, of tokens (B, T) or features (B, T, F) and pad_mask (B, T).
+
+        Raises:
+            ValueError: the bundle has no encoder, the input is not one that it reads, or padding stands between real
+                tokens.
+        """
+        info, longest = self.manifest.encoder, self.manifest.max_source_len
+        if info is None:
+            raise ValueError(f"{self.folder} is the bundle of a language model, which reads prompts")
+        if longest is not None and inputs.shape[1] > longest:
+            raise ValueError(f"an input has {inputs.shape[1]} tokens, this bundle reads at most {longest}")
+        _check_padding(pad_mask)
+        names = [output.name for output in info.outputs]
+        given, mask = info.inputs
+        return run_session(
+            self.sessions["encoder"], names, {given.name: inputs.astype(given.dtype), mask.name: pad_mask}
+        )
+
+    def probabilities(self, text: str | Sequence[int]) -> NDArray[np.float64]:
+        """Of the classes of a text, or of its ids, (C,), or of each of its tokens, (T, C)."""
+        tokens = np.array([self.tokenizer.encode(text) if isinstance(text, str) else text], dtype=np.int64)
+        logits = self.encode(tokens, np.ones(tokens.shape, dtype=np.bool_))["logits"][0].astype(np.float64)
+        powers: NDArray[np.float64] = np.exp(logits - logits.max(axis=-1, keepdims=True))
+        powers /= powers.sum(axis=-1, keepdims=True)
+        return powers
+
+
+class ArrayDecoder(ABC):
+    """What reads arrays and gives arrays, as the decoding loop takes it."""
+
+    @abstractmethod
+    def init_state(self, batch_size: int) -> State:
+        """The state before the first token."""
+
+    @abstractmethod
+    def read(
+        self, graph: Literal["model", "step"], tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: State
+    ) -> tuple[NDArray[np.floating], State]:
+        """Reads tokens (B, T), or (B, 1) with "step": logits (B, T, V), and the new state."""
+
+    def prefill(self, tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.floating], State]:
+        """Reads left-padded tokens (B, T): logits (B, V) after the last, and the state."""
+        logits, state = self.read("model", tokens, pad_mask, self.init_state(len(tokens)))
+        return logits[:, -1], state
+
+    def step(self, tokens: NDArray[np.int64], state: State) -> tuple[NDArray[np.floating], State]:
+        """Reads one token a row, tokens (B,): logits (B, V), and the new state."""
+        column = tokens[:, None]
+        logits, new_state = self.read("step", column, np.ones(column.shape, dtype=np.bool_), state)
+        return logits[:, 0], new_state
+
+    def select(self, state: State, rows: NDArray[np.int64]) -> State:
+        """The state of these rows, in this order."""
+        return {name: entry[rows] for name, entry in state.items()}
+
+
+class BundleRunner(Bundle, ArrayDecoder):
+    """A bundle as a decoder: `seqlab.decoding.generate` takes it.
+
+    Raises:
+        ValueError: as `Bundle`, or it has no decoder.
+    """
+
+    def __init__(self, folder: Path | str, *, provider: Provider = "cpu", threads: int | None = None) -> None:
+        super().__init__(folder, provider=provider, threads=threads)
+        graph, vocab_size = self.manifest.model, self.manifest.vocab_size
+        if graph is None or vocab_size is None:
+            raise ValueError(f"{self.folder} is the bundle of an encoder, which writes nothing; use `seqlab classify`")
+        self.vocab_size = vocab_size
+        self.max_seq_len = self.manifest.max_seq_len
+        self._outputs = [output.name for output in graph.outputs]
+        self._of_source = [f"state_{entry.name}" for entry in self.manifest.state if "N" in entry.dims]
+        self._first: State | None = None
+
+    def begin(self, source: NDArray[np.generic], source_mask: NDArray[np.bool_]) -> BundleRunner:
+        """The decoder that has read source (B, M), source_mask (B, M)."""
+        started = copy(self)
+        started._first = self.encode(source, source_mask)
+        return started
+
+    def init_state(self, batch_size: int) -> State:
+        """The state before the first token.
+
+        Raises:
+            ValueError: it comes from a source, and none was read.
+        """
+        if self._first is not None:
+            return self._first
+        if self.manifest.encoder is not None:
+            raise ValueError(f"{self.folder} writes what a source says; read one with `begin`, or `seqlab translate`")
+        sizes = {"B": batch_size, "S": 0, "C": self.manifest.max_seq_len or 0}
+        state: State = {}
+        for entry in self.manifest.state:
+            shape = [sizes[dim] if isinstance(dim, str) else dim for dim in entry.dims]
+            assert entry.initial is not None
+            state[f"state_{entry.name}"] = np.full(shape, entry.initial, dtype=entry.dtype)
+        return state
+
+    def read(
+        self, graph: Literal["model", "step"], tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: State
+    ) -> tuple[NDArray[np.floating], State]:
+        """Reads tokens (B, T), or (B, 1) with "step": logits (B, T, V), and the new state.
+
+        A step may write the new state where the old one stands, which then is no more.
+
+        Raises:
+            ValueError: padding stands between real tokens.
+        """
+        _check_padding(pad_mask)
+        given = {"tokens": tokens, "pad_mask": pad_mask, **state}
+        if graph == "step" and self.manifest.in_place:
+            return self._step_in_place(given, state)
+        found = run_session(self.sessions[graph], self._outputs, given)
+        new = {name.removeprefix("new_"): entry for name, entry in found.items()}
+        return new.pop("logits"), state | new
+
+    def select(self, state: State, rows: NDArray[np.int64]) -> State:
+        """The state of these rows, in this order. Rows of one source in turn share what was read of it."""
+        shared = {name: state[name] for name in self._of_source}
+        taken = super().select({name: entry for name, entry in state.items() if name not in shared}, rows)
+        if shared:
+            before, num_sources = state["state_position"].shape[0], len(state[self._of_source[0]])
+            sources = rows // (before // num_sources)
+            beams = np.gcd.reduce([*np.flatnonzero(np.diff(sources)) + 1, len(rows)])
+            sources = sources[::beams]
+            if not np.array_equal(sources, np.arange(num_sources)):
+                shared = super().select(shared, sources)
+        return taken | shared
+
+    def _step_in_place(self, given: State, state: State) -> tuple[NDArray[np.floating], State]:
+        binding = self.sessions["step"].io_binding()
+        entries = {name: ort.OrtValue.ortvalue_from_numpy(entry) for name, entry in given.items()}
+        for name, entry in entries.items():
+            binding.bind_ortvalue_input(name, entry)
+        stays = {f"new_state_{name}": f"state_{name}" for name in self.manifest.in_place}
+        for name in self._outputs:
+            if name in stays:
+                binding.bind_ortvalue_output(name, entries[stays[name]])
+            else:
+                binding.bind_output(name)
+        self.sessions["step"].run_with_iobinding(binding)
+        found = dict(zip(self._outputs, binding.get_outputs(), strict=True))
+        new = {name.removeprefix("new_"): entry.numpy() for name, entry in found.items() if name not in stays}
+        return new.pop("logits"), state | new
+
+    def generate_text(
+        self,
+        prompt: str,
+        *,
+        max_new_tokens: int,
+        sampling: Sampling = GREEDY,
+        repetition: Repetition = FREE,
+        on_text: Callable[[str], None] | None = None,
+    ) -> str:
+        """What the model writes after `prompt`; see `seqlab.decoding.generate_text`."""
+        return generate_text(
+            self,
+            self.tokenizer,
+            prompt,
+            max_new_tokens=max_new_tokens,
+            sampling=sampling,
+            repetition=repetition,
+            on_text=on_text,
+        )
+
+
+def _check_padding(pad_mask: NDArray[np.bool_]) -> None:
+    """Raises ValueError where a row of pad_mask (B, T) has padding between real tokens."""
+    real = pad_mask.astype(np.bool_)
+    begins = np.count_nonzero(real[:, 1:] > real[:, :-1], axis=1) + real[:, 0]
+    for row in np.flatnonzero(begins > 1):
+        raise ValueError(
+            f"row {row} of pad_mask has padding between real tokens; it may only stand before and after them"
+        )
+
+
+def open_bundle(folder: Path | str, *, provider: Provider = "cpu", threads: int | None = None) -> Bundle:
+    """A `BundleRunner` where the bundle has a decoder, else a `Bundle`."""
+    decodes = load_manifest(Path(folder)).model is not None
+    return (BundleRunner if decodes else Bundle)(folder, provider=provider, threads=threads)
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2])

@@ -1,0 +1,118 @@
+"""Proves a bundle: hashes, names, shapes and values against its golden file. Needs no PyTorch."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import onnxruntime as ort  # type: ignore[import-untyped]
+
+from seqlab_export.runner.cases import Arrays
+from seqlab_export.runner.golden_file import array_of, read_golden
+from seqlab_export.runner.graph_runner import open_bundle
+from seqlab_export.runner.manifest import FILE_NAME, BundleError, GraphInfo, find_damage, load_manifest
+from seqlab_export.runner.prove import Proof, Runtime
+from seqlab_export.runner.report import Check, Report
+from seqlab_export.runner.sessions import PROVIDERS, Provider, check_provider
+from seqlab_export.runner.texts import check_texts
+
+WEIGHTS_NAME = "weights.bin"
+
+_TYPES = {"bool": "tensor(bool)", "int64": "tensor(int64)", "float16": "tensor(float16)", "float32": "tensor(float)"}
+
+
+def verify_bundle(folder: Path | str, *, provider: Provider = "cpu") -> Report:
+    """Checks a bundle on this machine and changes nothing in it.
+
+    Each kind of check needs the ones before it to pass: the files are as they were hashed, and no others are there; the
+    manifest states what the model does; the tokenizers make of strings what they made of them at export; the weights
+    are those that were written; the graphs declare the manifest's names, types and dimensions; every output of the
+    encoder, and of the decoder read at once, in chunks and by the token, is within the error budget of `cases.limit`
+    of the float64 reference; greedy text is the reference's.
+
+    Raises:
+        ValueError: the folder is no bundle, its manifest is damaged, or the provider is not there.
+    """
+    folder = Path(folder)
+    check_provider(provider)
+    manifest = load_manifest(folder)
+    report = Report(
+        provider=provider,
+        options=PROVIDERS[provider][0][1],
+        onnxruntime=ort.__version__,
+        precision=manifest.precision,
+    )
+    damage = find_damage(folder, manifest)
+    for name in manifest.files | damage:
+        report.checks.append(Check(kind="files", subject=name, ok=name not in damage, note=damage.get(name, "")))
+    if damage:
+        return report
+    golden = load_golden(folder)
+    report.checks += [*_check_statements(folder, golden), *check_texts(folder, manifest, golden)]
+    report.checks += _check_weights(folder, golden)
+    if not report.ok:
+        return report
+    bundle = open_bundle(folder, provider=provider)
+    for graph, session in zip(manifest.graphs, bundle.sessions.values(), strict=True):
+        report.checks += _check_signature(graph, session, manifest.max_seq_len)
+    if report.ok:
+        proof = Proof(cast(Runtime, bundle), manifest, golden)
+        report.checks += proof.values()
+        if report.ok and manifest.model is not None:
+            report.checks += proof.greedy()
+        if report.ok:
+            report.divergence = proof.distribution()
+    return report
+
+
+def load_golden(folder: Path) -> Arrays:
+    """Of a whole bundle, the arrays by their names in `golden.write_golden`."""
+    return read_golden(folder / load_manifest(folder).golden)
+
+
+def _check_statements(folder: Path, golden: Arrays) -> Iterator[Check]:
+    """One check for each field of the manifest that the model itself states."""
+    manifest = json.loads((folder / FILE_NAME).read_text(encoding="utf-8"))
+    try:
+        stated = json.loads(array_of(golden, "model", None).tobytes())
+    except RecursionError as error:
+        raise BundleError(f"what the golden file states of the model is not JSON: {error}") from error
+    if not isinstance(stated, dict):
+        raise BundleError(f"the golden file states {stated!r} of the model")
+    for name, value in sorted(stated.items()):
+        note = f"the manifest says {manifest.get(name)!r}, the model {value!r}"
+        ok = name in manifest and json.dumps(manifest[name]) == json.dumps(value)  # 1 is neither 1.0 nor true
+        yield Check(kind="statements", subject=name, ok=ok, note="" if ok else note)
+
+
+def _check_weights(folder: Path, golden: Arrays) -> Iterator[Check]:
+    """Whether each tensor of `weights.bin` is that of the model: a defect in one row shows in few texts."""
+    path = folder / WEIGHTS_NAME
+    if not path.is_file() or not path.stat().st_size:
+        return
+    places = array_of(golden, "weights/places", None, 2).astype(np.int64)
+    digests = array_of(golden, "weights/sha256", len(places), 32)
+    note = ""
+    with path.open("rb") as file:
+        for (offset, length), digest in zip(places.tolist(), digests, strict=True):
+            file.seek(offset)
+            if hashlib.sha256(file.read(length)).digest() != digest.tobytes():
+                note = note or f"bytes {offset} to {offset + length} are not the model's"
+    yield Check(kind="weights", subject=WEIGHTS_NAME, ok=not note, note=note)
+
+
+def _check_signature(info: GraphInfo, session: ort.InferenceSession, max_seq_len: int | None) -> Iterator[Check]:
+    """One check for each input and output."""
+    declared = [*session.get_inputs(), *session.get_outputs()]
+    found = {tensor.name: (tensor.type, list(tensor.shape)) for tensor in declared}
+    expected = {
+        tensor.name: (_TYPES[tensor.dtype], tensor.shape(max_seq_len)) for tensor in (*info.inputs, *info.outputs)
+    }
+    for name in [*expected, *(name for name in found if name not in expected)]:
+        ok = found.get(name) == expected.get(name)
+        note = "" if ok else f"the graph has {found.get(name)}, the manifest {expected.get(name)}"
+        yield Check(kind="signature", subject=f"{info.file} {name}", ok=ok, note=note)

@@ -1,0 +1,148 @@
+"""A bundle as an MLflow model of flavor `pyfunc`: texts in, texts out; of other bundles, arrays in, logits out.
+
+The model's folder holds the bundle, its proof, and the code that runs it: where it is served, PyTorch is not needed.
+
+B sequences, T tokens, F features, C classes.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from importlib.metadata import packages_distributions, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab_export.runner.graph_runner import Bundle, BundleRunner, open_bundle
+from seqlab_export.runner.manifest import load_manifest
+from seqlab_export.runner.sessions import Provider
+from seqlab_export.runner.text_model import TextModel, open_text_model, reads_text
+from seqlab_export.serving import source_folders
+
+if TYPE_CHECKING:
+    from mlflow.models import ModelSignature
+
+PARITY_FILE = "parity.json"
+TYPES = {int: "long", float: "double", str: "string"}
+
+
+class ServedTexts:
+    """Answers texts, the first column of a table; the options are MLflow's params."""
+
+    def __init__(self, model: TextModel) -> None:
+        self.model = model
+
+    def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+        """An answer a row.
+
+        Raises:
+            MlflowException: where `TextModel.answer` raises ValueError.
+        """
+        with _refusals():
+            return self.model.answer(model_input.iloc[:, 0].tolist(), params)
+
+
+class ServedArrays:
+    """Gives the logits of a model, of tokens (B, T) or features (B, T, F), none of them padding."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.bundle = bundle
+
+    def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> NDArray[np.generic]:
+        """Logits (B, C), (B, T, C) of a model that says something of each token, or (B, T, V) of one that writes.
+
+        Raises:
+            MlflowException: where `Bundle.encode` raises ValueError.
+        """
+        inputs = np.asarray(model_input)
+        real = np.ones(inputs.shape[:2], dtype=np.bool_)
+        with _refusals():
+            if isinstance(self.bundle, BundleRunner):
+                return self.bundle.read("model", inputs.astype(np.int64), real, self.bundle.init_state(len(inputs)))[0]
+            return self.bundle.encode(inputs, real)["logits"]
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What a caller got wrong, as an error whose message MLflow's server passes on, without a stack trace."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        yield
+    except ValueError as error:
+        raise MlflowException.invalid_parameter_value(str(error)) from error
+
+
+def _load_pyfunc(path: str, model_config: dict[str, Any] | None = None) -> ServedTexts | ServedArrays:
+    """The bundle in the folder `path`: the name is MLflow's."""
+    provider: Provider = (model_config or {}).get("provider", "cpu")
+    if reads_text(load_manifest(Path(path))):
+        return ServedTexts(open_text_model(path, provider=provider))
+    return ServedArrays(open_bundle(path, provider=provider))
+
+
+def save_model(bundle: Path, folder: Path, *, report: dict[str, Any], provider: Provider = "cpu") -> None:
+    """Writes the MLflow model of a bundle to a new folder.
+
+    Args:
+        report: what the bundle's verification found.
+        provider: what it is served with, unless it is loaded with another `model_config`.
+    """
+    served = _load_pyfunc(str(bundle))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what MLflow uses, and its own type hints
+        import mlflow.pyfunc
+
+        signature, example = _of_texts(served.model) if isinstance(served, ServedTexts) else _of_arrays(served.bundle)
+        mlflow.pyfunc.save_model(
+            folder,
+            loader_module=__name__,
+            data_path=str(bundle),
+            code_paths=[str(folder) for folder in source_folders()],
+            signature=signature,
+            input_example=example,
+            pip_requirements=_requirements(bundle),
+            model_config={"provider": provider},
+        )
+    (folder / PARITY_FILE).write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+
+
+def _of_texts(model: TextModel) -> tuple[ModelSignature, Any]:
+    """The signature, and inputs that fit it."""
+    from mlflow.models import ModelSignature
+    from mlflow.types.schema import ColSpec, ParamSchema, ParamSpec, Schema
+
+    types, defaults = model.option_types(), {field.name: field.default for field in fields(model.Options)}
+    params = ParamSchema([ParamSpec(name, TYPES[types[name]], default) for name, default in defaults.items()])
+    outputs = Schema([ColSpec(TYPES[kind], name) for name, kind in model.outputs.items()])
+    return ModelSignature(Schema([ColSpec("string")]), outputs, params), [model.example]
+
+
+def _of_arrays(bundle: Bundle) -> tuple[ModelSignature, Any]:
+    """As `_of_texts`."""
+    from mlflow.models import ModelSignature
+    from mlflow.types.schema import Schema, TensorSpec
+
+    graph = bundle.manifest.encoder or bundle.manifest.model
+    assert graph is not None
+    given, logits = (
+        TensorSpec(np.dtype(tensor.dtype), [dim if isinstance(dim, int) else -1 for dim in tensor.dims])
+        for tensor in (graph.inputs[0], graph.outputs[0])
+    )
+    example = np.ones([max(dim, 1) for dim in given.shape], dtype=given.type)
+    return ModelSignature(Schema([given]), Schema([logits])), example
+
+
+def _requirements(bundle: Path) -> list[str]:
+    """What runs it, in the versions of this machine."""
+    modules = ["numpy", "onnxruntime"]
+    modules += ["sentencepiece"] if any(bundle.rglob("tokenizer.model")) else []
+    modules += ["tokenizers"] if any(bundle.rglob("pretrained.json")) else []
+    found = packages_distributions()
+    return [f"{found[module][0]}=={version(found[module][0])}" for module in modules]

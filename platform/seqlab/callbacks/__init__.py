@@ -1,0 +1,1 @@
+"""What a fit does besides training: checkpoints, exact resume, progress, tracking."""

@@ -1,0 +1,202 @@
+"""When checkpoints are written, and what seqlab adds to them."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import ModelCheckpoint
+from torch import Tensor
+
+from seqlab.callbacks.stopping import StoppedError, StopSignals
+from seqlab.config.configs import LINKS
+
+
+class Checkpoints(ModelCheckpoint):
+    """Keeps `best.ckpt`, by the monitored metric, and `last.ckpt`, from which a fit resumes exactly.
+
+    `last` is written every N optimiser steps, when the last is some minutes old, and at each epoch's end. Not inside
+    an accumulation, not on an epoch's last batch, whose epoch end follows, and not before a validation, but after it,
+    so that a resumed fit neither misses nor repeats one. `best` is written after a validation. Both go to the
+    logger's `checkpoint_dir`, or where Lightning would put them.
+
+    A signal (`seqlab.callbacks.stopping`) stops the fit at the next such place, `last` written; all ranks stop at one
+    step.
+
+    A checkpoint holds `checkpoint["seqlab"]`: "config", the resolved configuration; "told", what the data module told
+    the task, and its "labels", "tokenizer" and "source_tokenizer"; "run_id", the logger's run. What there is not is
+    None.
+
+    Args:
+        config: the resolved configuration, JSON values only.
+        every_n_steps: optimiser steps between writes of `last`.
+        every_n_minutes: the longest time between writes of `last`, but for a validation or a longer step.
+        monitor: the logged metric of which the least is best.
+
+    Attributes:
+        saved_step: the optimiser step of `last`.
+
+    Raises:
+        StoppedError: from the fit, after a signal.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: dict[str, Any] | None = None,
+        every_n_steps: int = 500,
+        every_n_minutes: float = 5.0,
+        monitor: str = "val/loss",
+    ) -> None:
+        if every_n_steps < 1:
+            raise ValueError(f"every_n_steps must be at least 1, got {every_n_steps}")
+        if not every_n_minutes > 0:
+            raise ValueError(f"every_n_minutes must be above 0, got {every_n_minutes}")
+        super().__init__(monitor=monitor, filename="best", save_last=True, enable_version_counter=False)
+        self.every_n_steps, self.every_n_minutes = every_n_steps, every_n_minutes
+        self.config = config or {}
+        json.dumps(self.config)
+        self.saved_step, self._saved_at = 0, 0.0
+        self._signals, self._stopped_by = StopSignals(), 0
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        if stage == "fit":
+            folder = getattr(trainer.logger, "checkpoint_dir", None)
+            if isinstance(folder, str | Path):
+                self.dirpath = str(folder)
+            super().setup(trainer, pl_module, stage)
+
+    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
+        datamodule = _datamodule(trainer)
+        tokenizers = {name: getattr(datamodule, name, None) for name in ("tokenizer", "source_tokenizer")}
+        checkpoint["seqlab"] = {
+            "config": self.config,
+            "labels": getattr(datamodule, "labels", None),
+            "told": {name: getattr(datamodule, name) for name in LINKS if hasattr(datamodule, name)},
+            **{name: None if found is None else found.to_dict() for name, found in tokenizers.items()},
+            "run_id": getattr(trainer.logger, "run_id", None),
+        }
+
+    @property
+    def last(self) -> Path | None:
+        """`last.ckpt`, if it is there."""
+        path = None if self.dirpath is None else Path(self._path("last"))
+        return path if path is not None and path.exists() else None
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.saved_step, self._saved_at = trainer.global_step, time.monotonic()
+        self._stopped_by = 0
+        self._signals.catch()
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        # Not where the checkpoint was written: Lightning logs its step just after it.
+        if self._stopped_by:
+            raise StoppedError(self._stopped_by)
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if not _ends_epoch(trainer) and not _validation_follows(trainer):
+            self._save_last_if_due(trainer)
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._signals.during = "validation"
+        if self._signals.received:  # in the step before it
+            self._signals.say()
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._signals.during = "step"
+        if trainer.state.fn == "fit" and not trainer.sanity_checking and not _ends_epoch(trainer):
+            self._save_best_if_better(trainer)
+            self._save_last_if_due(trainer)
+
+    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._save_best_if_better(trainer)
+        _, self._stopped_by = self._asked(trainer)
+        self._save_last(trainer)
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Writes nothing: the last epoch's end has."""
+        self._signals.release()
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        self._signals.release()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best score; the paths follow from the folder, so that a run can be moved."""
+        return {"best_model_score": self.best_model_score}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Goes on from the best score, if its checkpoint is in this folder: a new run has its own best."""
+        fitting = self.dirpath is not None
+        if fitting and state_dict["best_model_score"] is not None and Path(self._path("best")).exists():
+            self._set_best(state_dict["best_model_score"])
+
+    def _save_best_if_better(self, trainer: L.Trainer) -> None:
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
+        assert self.monitor is not None
+        score = float(trainer.callback_metrics.get(self.monitor, math.nan))
+        best = math.inf if self.best_model_score is None else float(self.best_model_score)
+        # All ranks save together, but a metric may be logged on the first alone.
+        better, score = trainer.strategy.broadcast((score < best, score))
+        if better:
+            self._set_best(torch.tensor(score, dtype=torch.float64))
+            self._save_checkpoint(trainer, self.best_model_path)
+
+    def _set_best(self, score: Tensor) -> None:
+        path = self._path("best")
+        self.best_model_path = self.kth_best_model_path = path
+        self.best_model_score = self.current_score = self.kth_value = score
+        self.best_k_models = {path: score}
+
+    def _save_last_if_due(self, trainer: L.Trainer) -> None:
+        if trainer.fit_loop.epoch_loop._should_accumulate():
+            return
+        late, self._stopped_by = self._asked(trainer)
+        due = trainer.global_step > self.saved_step and trainer.global_step % self.every_n_steps == 0
+        if due or late or self._stopped_by:
+            self._save_last(trainer)
+
+    def _asked(self, trainer: L.Trainer) -> tuple[bool, int]:
+        """Whether the last write is too long ago, and the signal to stop for or 0; alike on all ranks."""
+        late = time.monotonic() - self._saved_at >= 60 * self.every_n_minutes
+        asked = torch.tensor([late, self._signals.received])
+        if trainer.world_size > 1:
+            asked = trainer.strategy.reduce(asked.to(trainer.strategy.root_device), reduce_op="max")
+        late, signum = asked.tolist()
+        return bool(late), signum
+
+    def _save_last(self, trainer: L.Trainer) -> None:
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            return
+        self.saved_step, self._saved_at = trainer.global_step, time.monotonic()
+        self.last_model_path = self._path("last")
+        self._save_checkpoint(trainer, self.last_model_path)
+
+    def _path(self, name: str) -> str:
+        assert self.dirpath is not None, "setup comes first"
+        return str(Path(self.dirpath) / f"{name}{self.FILE_EXTENSION}")
+
+
+def _datamodule(trainer: L.Trainer) -> L.LightningDataModule | None:
+    datamodule: L.LightningDataModule | None = trainer.datamodule  # type: ignore[attr-defined]
+    return datamodule
+
+
+def _ends_epoch(trainer: L.Trainer) -> bool:
+    progress = trainer.fit_loop.epoch_loop.batch_progress
+    return progress.is_last_batch or progress.current.ready >= trainer.num_training_batches
+
+
+def _validation_follows(trainer: L.Trainer) -> bool:
+    fetcher = trainer.fit_loop._data_fetcher
+    assert fetcher is not None
+    return trainer.fit_loop.epoch_loop._should_check_val_fx(fetcher)

@@ -1,0 +1,135 @@
+"""The progress of a fit: metrics, tokens a second and the time left."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import ProgressBar
+
+from seqlab.callbacks.display import Display, display
+from seqlab.callbacks.speed import Speed
+
+
+class FitProgress(ProgressBar):
+    """Shows on stderr how far a fit is, or a validation, test or prediction.
+
+    A fit is counted in optimiser steps, all epochs together. Shown are the metrics logged with `prog_bar=True`, the
+    tokens a second of training alone, over all ranks, and the time left, validations included. Metrics are read only
+    when they are shown, a few times a second: reading one waits for the GPU.
+
+    Args:
+        speed: the meter of the fit, which its `RunTracker` counts with.
+    """
+
+    def __init__(self, speed: Speed) -> None:
+        super().__init__()
+        self._enabled = True
+        self._display: Display | None = None
+        self._speed = speed
+        self._start, self._first_step = (0.0, 0), 0
+
+    def enable(self) -> None:
+        self._enabled = True
+
+    def disable(self) -> None:
+        self._enabled = False
+
+    def print(self, *args: Any, **kwargs: Any) -> None:
+        print(*args, **{"file": sys.stderr, **kwargs})
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        super().setup(trainer, pl_module, stage)
+        self._display = display() if self._enabled else None
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._start, self._first_step = (time.monotonic(), trainer.global_step), trainer.global_step
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.global_step <= self._first_step + 1:  # what comes with the first step, the run say, comes once
+            self._start = time.monotonic(), trainer.global_step
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if self._display is not None and self._display.due():
+            self._show_fit(trainer, self._display)
+
+    def on_validation_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int, *args: Any
+    ) -> None:
+        if not trainer.sanity_checking:
+            self._show_evaluation("validate", batch_idx, trainer.num_val_batches)
+
+    def on_test_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int, *args: Any
+    ) -> None:
+        self._show_evaluation("test", batch_idx, trainer.num_test_batches)
+
+    def on_predict_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int, *args: Any
+    ) -> None:
+        self._show_evaluation("predict", batch_idx, trainer.num_predict_batches)
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.state.fn != "fit":
+            self._close()
+        elif self._display is not None:
+            self._display.finish("validate")
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self._display is not None:
+            self._show_fit(trainer, self._display)
+        self._close()
+
+    def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._close()
+
+    def on_predict_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._close()
+
+    def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        self._close()
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        if self._display is not None:
+            self._display.close()
+            self._display = None
+
+    def _show_fit(self, trainer: L.Trainer, display: Display) -> None:
+        step, total = trainer.global_step, trainer.estimated_stepping_batches
+        news = [
+            f"{name.removeprefix('train/')} {float(value):.4g}" for name, value in trainer.progress_bar_metrics.items()
+        ]
+        if rate := self._speed.rate:
+            news.append(f"{_short(rate)} tokens/s")
+        started_at, first_step = self._start
+        if first_step < step < total < float("inf"):
+            seconds = (time.monotonic() - started_at) / (step - first_step) * (total - step)
+            news.append(f"{_clock(seconds)} left")
+        display.show("fit", step, total, " · ".join(news))
+
+    def _show_evaluation(self, name: str, batch_idx: int, num_batches: float | list[int | float]) -> None:
+        if self._display is not None and self._display.due():
+            total = sum(num_batches) if isinstance(num_batches, list) else num_batches
+            self._display.show(name, batch_idx + 1, total, "")
+
+
+def _short(number: float) -> str:
+    for unit, size in (("M", 1e6), ("k", 1e3)):
+        if number >= size:
+            return f"{number / size:.3g}{unit}"
+    return f"{number:.0f}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, second = divmod(round(seconds), 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"

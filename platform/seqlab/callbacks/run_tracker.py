@@ -1,0 +1,171 @@
+"""What a fit stores of itself in its run, beside the metrics that the task logs."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.utilities.exceptions import SIGTERMException
+from torch import Tensor
+
+from seqlab.callbacks.last_words import spoken
+from seqlab.callbacks.speed import Speed
+from seqlab.callbacks.stopping import StoppedError
+from seqlab.tracking.logger import RunLogger
+from seqlab.tracking.params import config_hash, to_yaml
+from seqlab.tracking.provenance import package_versions, provenance
+from seqlab.tracking.system import SystemMetrics, peak_memory_mb
+from seqlab.tracking.writes import FAILURE_TAG
+
+
+class DivergedError(ValueError):
+    """The training loss is not a finite number."""
+
+
+class RunTracker(Callback):
+    """Stores in the run of a `RunLogger` where it comes from, how fast it trains and how it ends.
+
+    docs/tracking.md lists what is stored. Without a `RunLogger` this only watches the loss.
+
+    Args:
+        config: the resolved configuration, nested, of plain values.
+        speed: the meter, which this counts with; None = its own.
+
+    Raises:
+        DivergedError: from the fit, when the training loss becomes NaN or infinite.
+    """
+
+    def __init__(self, config: dict[str, Any] | None = None, speed: Speed | None = None) -> None:
+        self.config = config or {}
+        self.speed = speed or Speed()
+        self._started_at = time.monotonic()
+        self._lr = 0.0
+        self._loss_sum = torch.zeros(())
+        self._checked_step = 0
+        self._system: SystemMetrics | None = None
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        logger = _run_logger(trainer)
+        if stage != "fit" or logger is None:
+            return
+        self._started_at = time.monotonic()
+        self._system = None
+        if self.config:
+            logger.log_text(to_yaml(self.config), "config.yaml")
+            logger.log_hyperparams(self.config)
+            logger.log_tags({"config_hash": config_hash(self.config)})
+        logger.log_text("".join(f"{k}=={v}\n" for k, v in package_versions().items()), "packages.txt")
+        logger.log_tags(provenance())
+        datamodule = trainer.datamodule  # type: ignore[attr-defined]
+        if getattr(datamodule, "tokenizer", None) is not None:
+            logger.log_text(json.dumps(datamodule.tokenizer.to_dict()) + "\n", "tokenizer.json")
+        if hasattr(datamodule, "describe"):
+            logger.log_dataset(datamodule.describe())
+        sizes = _sizes(pl_module, datamodule) | {"num_devices": float(trainer.world_size)}
+        logger.log_metrics(sizes, step=0)
+        logger.flush()
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._checked_step = trainer.global_step
+        self._loss_sum = torch.zeros((), device=pl_module.device)
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        if trainer.optimizers:
+            self._lr = float(trainer.optimizers[0].param_groups[0]["lr"])
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self.speed.count(getattr(batch, "num_tokens", torch.zeros((), dtype=torch.int64)), trainer.world_size)
+        if isinstance(outputs, dict) and isinstance(outputs.get("loss"), Tensor):
+            self._loss_sum += outputs["loss"].detach()
+        step = trainer.global_step
+        if self._system is None and step != self._checked_step and (logger := _run_logger(trainer)):
+            self.speed.pause()
+            logger.begin()
+            self._system = SystemMetrics()
+            self.speed.resume()
+        due = step != self._checked_step and step % trainer.log_every_n_steps == 0  # type: ignore[attr-defined]
+        # Reading a number off a GPU waits for it, and ranks must stop together: there, only when a step is logged.
+        if due or (self._loss_sum.device.type == "cpu" and trainer.world_size == 1):
+            self._check_loss(trainer)
+        if due:
+            self._checked_step = step
+            self._log(trainer, pl_module)
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.speed.pause()
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self.speed.resume()
+
+    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Sends the points first: a fit that resumes from the checkpoint will not log these steps again."""
+        if logger := _run_logger(trainer):
+            logger.flush()
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._check_loss(trainer)
+        self._log(trainer, pl_module)
+        if logger := _run_logger(trainer):
+            wall_seconds = time.monotonic() - self._started_at
+            logger.log_metrics({"perf/wall_seconds": wall_seconds}, step=_logged_step(trainer))
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        if logger := _run_logger(trainer):
+            killed = isinstance(exception, KeyboardInterrupt | SIGTERMException | StoppedError)
+            logger.status = "KILLED" if killed else "FAILED"
+            reason = f"{type(exception).__name__}: {exception}" if str(exception) else type(exception).__name__
+            logger.log_tags({FAILURE_TAG: spoken() or reason})
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.speed.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self.speed.load_state_dict(state_dict)
+
+    def _check_loss(self, trainer: L.Trainer) -> None:
+        loss = self._loss_sum.item()
+        self._loss_sum.zero_()
+        finite = math.isfinite(loss)
+        if trainer.strategy.reduce_boolean_decision(not finite, all=False):
+            shown = "not finite on another rank" if finite else loss
+            raise DivergedError(
+                f"the training loss is {shown} at step {trainer.global_step} (epoch {trainer.current_epoch}): the "
+                "fit has diverged; a lower learning rate, a longer warm-up or gradient clipping may help"
+            )
+
+    def _log(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        metrics = self.speed.metrics()
+        if logger := _run_logger(trainer):
+            metrics |= {"lr": self._lr, "perf/peak_memory_mb": peak_memory_mb(pl_module.device)}
+            if self._system is not None:
+                metrics |= self._system.sample()
+            logger.log_metrics(metrics, step=_logged_step(trainer))
+
+
+def _run_logger(trainer: L.Trainer) -> RunLogger | None:
+    if not trainer.is_global_zero:
+        return None
+    return next((logger for logger in trainer.loggers if isinstance(logger, RunLogger)), None)
+
+
+def _logged_step(trainer: L.Trainer) -> int:
+    """The step that Lightning logs a batch's metrics at: the first is 0."""
+    return max(trainer.global_step - 1, 0)
+
+
+def _sizes(pl_module: L.LightningModule, datamodule: Any) -> dict[str, float]:
+    sizes = {"num_params": float(sum(parameter.numel() for parameter in pl_module.parameters()))}
+    state_size = getattr(getattr(pl_module, "model", None), "state_size", None)
+    seq_len = getattr(datamodule, "seq_len", None)
+    if state_size is not None and seq_len is not None:
+        sizes["state_size"] = float(state_size(seq_len))
+    return sizes

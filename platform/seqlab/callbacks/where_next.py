@@ -1,0 +1,108 @@
+"""The last line of a fit: where the run and its checkpoint are, and what to do with them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
+from lightning.pytorch.loggers import Logger
+
+EXPORT = "seqlab export {run} --out {bundle}"
+TEST = "seqlab test {run}"
+
+
+class WhereNext(Callback):
+    """Prints on stdout where a fit has ended: its checkpoint and what comes next, and why it ended early if it did.
+
+    Args:
+        trust: the modules that `--trust` must name in what comes next.
+    """
+
+    def __init__(self, trust: Sequence[str] = ()) -> None:
+        self.trust = trust
+
+    def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        best, last = (getattr(trainer.checkpoint_callback, f"{which}_model_path", "") for which in ("best", "last"))
+        if trainer.is_global_zero and (reason := _why_early(trainer)):
+            print(f"Stopped early at step {_step(trainer)}: {reason}", flush=True)
+        if trainer.is_global_zero and (best or last):
+            command = getattr(pl_module, "next_command", EXPORT if _has_bundle(pl_module) else TEST)
+            print(where_next(trainer.logger, best, last, command, self.trust), flush=True)
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        if trainer.is_global_zero and isinstance(exception, KeyboardInterrupt | SystemExit):
+            last: Path | None = getattr(trainer.checkpoint_callback, "last", None)
+            saved: int = getattr(trainer.checkpoint_callback, "saved_step", 0)
+            how, go_on = str(exception) or "Interrupted", how_to_go_on(trainer.logger, last, saved, self.trust)
+            print(f"{how} at step {_step(trainer)} · {go_on}", flush=True)
+
+
+def where_next(logger: Logger | None, best: str, last: str, command: str = EXPORT, trust: Sequence[str] = ()) -> str:
+    """The line, for a logger that may have a run, and the paths of the checkpoints, of which one may be empty.
+
+    Args:
+        command: what comes next, of a `{run}` whose bundle may be `{bundle}`.
+        trust: as of `WhereNext`.
+    """
+    which, path = ("best", _shown(best)) if best else ("last", _shown(last))
+    run_id = getattr(logger, "run_id", None)
+    if run_id is None:
+        return f"Checkpoint {path} · next: {_typed(command, path, which, trust)}"
+    name = getattr(logger, "run_name", run_id)
+    return f"Run {name} ({run_id[:8]}) · {which} checkpoint {path} · next: {_typed(command, name, name, trust)}"
+
+
+def _typed(command: str, run: str, name: str, trust: Sequence[str]) -> str:
+    """A command as a shell takes it."""
+    return command.format(run=" ".join([shlex.quote(run), *_flags(trust)]), bundle=shlex.quote(f"bundles/{name}"))
+
+
+def _flags(trust: Sequence[str]) -> list[str]:
+    return [f"--trust {module}" for module in trust]
+
+
+def _has_bundle(task: L.LightningModule) -> bool:
+    """Whether a task's model is of a kind that can be exported."""
+    from seqlab_export.capture.forms import DECODERS, ENCODERS
+
+    return isinstance(getattr(task, "model", None), DECODERS + ENCODERS)
+
+
+def how_to_go_on(logger: Logger | None, last: Path | None, step: int, trust: Sequence[str] = ()) -> str:
+    """The end of the line of a fit that was stopped.
+
+    Args:
+        last: the checkpoint to resume from, if there is one.
+        step: its optimiser step.
+        trust: as of `WhereNext`.
+    """
+    if last is None:
+        return "there is no checkpoint yet"
+    run_id = getattr(logger, "run_id", None)
+    resume = " ".join(["seqlab resume", (run_id or "")[:8], *_flags(trust)])
+    command = f"--ckpt_path {shlex.quote(_shown(str(last)))}" if run_id is None else resume
+    return f"last checkpoint {_shown(str(last))} of step {step} · next: {command}"
+
+
+def _why_early(trainer: L.Trainer) -> str:
+    """Why a callback ended the fit; empty if none did."""
+    for callback in trainer.callbacks if trainer.should_stop else []:  # type: ignore[attr-defined]
+        if isinstance(callback, EarlyStopping) and callback.stopping_reason_message:
+            return callback.stopping_reason_message.removesuffix(" Signaling Trainer to stop.")
+        if isinstance(callback, Timer) and (callback.time_remaining() or 0.0) <= 0:
+            return "the time of --trainer.max_time is over"
+    return ""
+
+
+def _step(trainer: L.Trainer) -> str:
+    limit = f" of {trainer.max_steps}" if trainer.max_steps > 0 else ""
+    return f"{trainer.global_step}{limit}"
+
+
+def _shown(path: str) -> str:
+    """Relative where that is shorter."""
+    return min(path, os.path.relpath(path), key=len)

@@ -1,0 +1,94 @@
+"""The verbs that train and evaluate, as Lightning runs them."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+
+def lightning(verb: str, args: list[str], *, run_id: str | None = None) -> int:
+    if "lightning" not in sys.modules and os.environ.get("LOCAL_RANK", "0") == "0":
+        print(f"seqlab {verb}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
+    with _importing():
+        from seqlab.config.configs import import_blocks, resolve_names
+        from seqlab.config.light_metrics import import_torchmetrics
+        from seqlab.config.quiet import quiet
+
+        args = resolve_names(args)
+        import_torchmetrics()
+        from lightning.fabric.utilities.exceptions import MisconfigurationException
+
+        from seqlab.callbacks.last_words import last_words, spoken
+        from seqlab.callbacks.stopping import exit_code
+        from seqlab.cli.lightning_cli import SeqlabCLI
+
+        import_blocks()  # `SeqlabCLI` finds them imported
+
+    quiet()
+    with last_words():
+        try:
+            SeqlabCLI(verb, args, run_id=run_id)
+        except MisconfigurationException as error:
+            raise ValueError(str(error)) from error
+        except SystemExit as end:
+            return exit_code(end)
+        except Exception:
+            if spoken() is None or os.environ.get("SEQLAB_DEBUG"):
+                raise
+            return 1
+    return 0
+
+
+@contextmanager
+def _importing() -> Iterator[None]:
+    """Within it Python looks for no garbage, and later not among what was imported: there is none, and looking costs
+    half a second."""
+    if "lightning" in sys.modules or not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def resume(options: argparse.Namespace) -> int:
+    from seqlab.checkpoint_io import read_checkpoint
+    from seqlab.config.configs import as_trained
+    from seqlab.config.trust import only_trusted
+    from seqlab.tracking.runs import find_run
+    from seqlab.trained.load import check_stored
+
+    run = find_run(options.target)
+    config, checkpoint = run.config, run.last_checkpoint
+    if checkpoint is None:
+        raise ValueError(f"run {run.name} has no checkpoint to continue from")
+    check_stored(checkpoint, read_checkpoint(checkpoint), options.trust, config)
+    stored = f"--config={json.dumps(as_trained(config))}"
+    with only_trusted(options.trust):
+        return lightning("fit", [stored, f"--ckpt_path={checkpoint}", *options.overrides], run_id=run.id)
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """`validate`, `test` or `predict` of a RUN, as it was configured, or on other data, read by its tokenizers."""
+    from seqlab.config.configs import as_trained
+    from seqlab.config.trust import only_trusted
+    from seqlab.trained.load import stored_run
+    from seqlab.trained.same_vocabulary import with_stored_tokenizers
+
+    stored, checkpoint = stored_run(options.target, trust=options.trust)
+    config = as_trained(stored["config"])
+    with TemporaryDirectory() as folder, only_trusted(options.trust):
+        if options.overrides:
+            config = with_stored_tokenizers(config, stored, Path(folder))
+        args = [f"--config={json.dumps(config)}", f"--ckpt_path={checkpoint}", *options.overrides]
+        return lightning(options.verb, args)

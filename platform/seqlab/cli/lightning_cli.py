@@ -1,0 +1,205 @@
+"""LightningCLI as seqlab uses it: short configs, tracked runs, exact resume, errors of one sentence."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+
+from seqlab.callbacks.checkpoint import Checkpoints
+from seqlab.callbacks.compile import Compile
+from seqlab.callbacks.exact_resume import ExactResume
+from seqlab.callbacks.last_words import LastWords
+from seqlab.callbacks.prediction_file import PredictionFile
+from seqlab.callbacks.progress import FitProgress
+from seqlab.callbacks.restored_state import RestoredState, saying_what_is_wrong
+from seqlab.callbacks.run_tracker import RunTracker
+from seqlab.callbacks.scores import RunScores
+from seqlab.callbacks.speed import Speed
+from seqlab.callbacks.summary import ModelTable
+from seqlab.callbacks.validation import ValidateOnce
+from seqlab.callbacks.where_next import WhereNext
+from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.config.checked_options import check_precision, check_tokenizers, check_trainer, numbers_before_shares
+from seqlab.config.configs import LINKS, import_blocks
+from seqlab.config.options import options
+from seqlab.config.stored_config import check_reads_back
+from seqlab.config.trust import to_trust
+from seqlab.tasks.task import check_told
+from seqlab.tracking.logger import RunLogger
+from seqlab.tracking.params import config_hash
+from seqlab.tracking.runs import find_run, listed, unfinished_runs
+from seqlab.trained.same_vocabulary import check_vocabulary
+from seqlab.trained.transfer import begin_encoder_with, begin_with
+from seqlab.trained.word_vectors import begin_words_with
+
+
+class ShortParser(LightningArgumentParser):
+    """Raises its errors, for the command line to put in one sentence."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        raise ValueError(message) from ex
+
+
+class SeqlabCLI(LightningCLI):
+    """Runs one of Lightning's verbs with seqlab's tracking, checkpoints and exact resume around it.
+
+    Args:
+        verb: fit, validate, test or predict.
+        args: what follows the verb on the command line.
+        run_id: the run to continue, for a resumed fit; its last checkpoint is where it continues.
+    """
+
+    def __init__(self, verb: str, args: list[str], *, run_id: str | None = None) -> None:
+        self.verb = verb
+        self.run_id = run_id
+        import_blocks()
+        numbers_before_shares()
+        super().__init__(
+            L.LightningModule,
+            L.LightningDataModule,
+            subclass_mode_model=True,
+            subclass_mode_data=True,
+            save_config_callback=None,
+            seed_everything_default=0,
+            parser_class=ShortParser,
+            parser_kwargs={"parser_mode": "seqlab"},
+            load_from_checkpoint_support=False,
+            auto_configure_optimizers=False,
+            args=[verb, *args],
+        )
+
+    def subcommands(self) -> dict[str, set[str]]:  # type: ignore[override]
+        return {self.verb: LightningCLI.subcommands()[self.verb]}
+
+    def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
+        for option in options(self.verb):
+            parser.add_argument(f"--{option.name}", type=option.type, default=option.default, help=option.help)
+        parser.set_defaults(
+            {
+                # The data module splits the windows over the ranks itself.
+                "trainer.use_distributed_sampler": False,
+                "trainer.log_every_n_steps": 10,
+            }
+        )
+        for name in LINKS:
+            parser.link_arguments(
+                f"data.{name}", f"model.init_args.{name}", partial(_told, name), apply_on="instantiate"
+            )
+
+    def _parse_ckpt_path(self) -> None:
+        """Lightning would override the command line with what the checkpoint says, and import what it names."""
+
+    def _dump_config(self) -> None:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=r"\s*Unable to serialize")  # `check_reads_back` refuses it
+            super()._dump_config()
+
+    def before_instantiate_classes(self) -> None:
+        self._dump_config()
+        options = self.config[self.verb]
+        if self.verb == "fit":
+            check_reads_back(self._parser(self.verb), self.config_dump, options)
+        if options.ckpt_path is None or Path(options.ckpt_path).is_file():
+            return
+        if self.verb == "fit" and options.ckpt_path == "last":
+            self.run_id = _only_unfinished(options.experiment, self.config_dump)
+        run = find_run(self.run_id or options.ckpt_path)
+        checkpoint = run.last_checkpoint if self.verb == "fit" else run.checkpoint
+        if checkpoint is None:
+            raise ValueError(f"--ckpt_path {options.ckpt_path}: run {run.name} ({run.id}) has no checkpoint")
+        options.ckpt_path = str(checkpoint)
+
+    def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
+        options = self.config_init[self.verb]
+        given = options.trainer
+        check_trainer(given)
+        speed = Speed()
+        callbacks: list[Callback] = [FitProgress(speed)] if given.enable_progress_bar is not False else []
+        callbacks.append(LastWords())
+        if self.verb == "fit":
+            callbacks += self._fit_callbacks(options, speed)
+            if given.logger in (None, True):
+                kwargs["logger"] = RunLogger(options.experiment, name=options.run_name, run_id=self.run_id)
+        elif given.logger in (None, True):
+            kwargs["logger"] = False
+        if self.verb in ("validate", "test"):
+            callbacks.append(RunScores())
+        if self.verb == "predict":
+            callbacks.append(PredictionFile(options.out))
+        plugins = [*_as_list(given.plugins), AtomicCheckpointIO(self._check_data if self.verb == "fit" else None)]
+        callbacks = [*_as_list(given.callbacks), *callbacks]
+        try:
+            trainer = super().instantiate_trainer(
+                callbacks=callbacks, plugins=plugins, enable_model_summary=False, **kwargs
+            )
+        except TypeError as error:  # of a wrong number of devices, say
+            raise ValueError(f"trainer: {error}") from error
+        check_precision(trainer, given.precision)
+        return trainer
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        with saying_what_is_wrong(self.config[subcommand].ckpt_path):
+            super()._run_subcommand(subcommand)
+
+    def before_fit(self) -> None:
+        options = self.config["fit"]
+        check_tokenizers(self.datamodule)
+        if options.ckpt_path is not None and self.run_id is None:
+            read_checkpoint(options.ckpt_path)  # refused before there is a run of it
+        if options.init_from is not None:
+            begin_with(self.model, options.init_from)
+        if options.encoder_from is not None:
+            begin_encoder_with(self.model, options.encoder_from, freeze=options.freeze_encoder)
+        # A checkpoint has all weights, and the file may be gone by now.
+        if options.word_vectors is not None and options.ckpt_path is None:
+            found = begin_words_with(self.model, self.datamodule, options.word_vectors)
+            if self.trainer.is_global_zero:
+                print(f"word vectors: {found}", file=sys.stderr)
+
+    def _check_data(self, checkpoint: dict[str, Any]) -> None:
+        check_vocabulary(checkpoint.get("seqlab", {}), self.datamodule)
+
+    def _fit_callbacks(self, options: Any, speed: Speed) -> list[Callback]:
+        callbacks: list[Callback] = [
+            ExactResume(int(options.seed_everything)),
+            RunTracker(self.config_dump, speed),
+            RestoredState(),
+            ModelTable(),
+            ValidateOnce(),
+            WhereNext(to_trust(self.config_dump)),
+        ]
+        if options.trainer.enable_checkpointing is not False:
+            every = {"every_n_steps": options.checkpoint_every, "every_n_minutes": options.checkpoint_minutes}
+            callbacks.append(Checkpoints(config=self.config_dump, **every))
+        return [*callbacks, Compile()] if options.compile else callbacks
+
+
+def _only_unfinished(experiment: str, config: dict[str, Any]) -> str:
+    """The id of the experiment's one unfinished run with this config."""
+    runs = unfinished_runs(experiment, config_hash(config))
+    if len(runs) != 1:
+        raise ValueError(
+            f"--ckpt_path last needs one unfinished run of experiment {experiment} with this config, "
+            f"there {f'are {len(runs)}: {listed(runs)}' if runs else 'is none'}"
+        )
+    return runs[0].id
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _told(name: str, number: Any) -> Any:
+    """The number that a data module tells, checked before jsonargparse does, which does not say its name."""
+    if number is not None:
+        check_told("the task", **{name: number})
+    return number

@@ -1,0 +1,190 @@
+"""A comparison as one HTML page that loads nothing."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+
+from seqlab.comparison.comparison import TEXT_COLUMNS, Comparison, short
+from seqlab.comparison.figures import COLOURS, learning_curves, quality_against_cost
+from seqlab.tracking.params import CLASS, RUN_SPECIFIC, short_names
+from seqlab.whole_file import write_whole
+
+STYLE = """
+:root { color-scheme: light; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 2.5rem 2rem 3rem; max-width: 68rem; background: #fff; color: #1f2933;
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
+h1 { margin: 0 0 .25rem; font-size: 1.6rem; font-weight: 650; letter-spacing: -.01em; }
+h2 { margin: 2.5rem 0 .75rem; font-size: 1.1rem; font-weight: 600; }
+p { margin: .25rem 0; max-width: 46rem; }
+.note { color: #52606d; font-size: .88rem; }
+.wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
+th { text-align: left; font-weight: 600; color: #52606d; border-bottom: 1.5px solid #9aa5b1; vertical-align: bottom; }
+th, td { padding: .4rem 1.1rem .4rem 0; white-space: nowrap; }
+td { border-bottom: 1px solid #e4e7eb; }
+.number { text-align: right; }
+.best td { font-weight: 600; background: #f0f6fb; }
+.dot { display: inline-block; width: .65rem; height: .65rem; border-radius: 50%; margin-right: .5rem; }
+.FAILED { color: #b42318; } .KILLED { color: #92600a; } .RUNNING { color: #0b6e99; } .FINISHED { color: #1f7a4d; }
+code { font: .85em ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
+figure { margin: 0; } svg { max-width: 100%; height: auto; } svg text { font-family: inherit !important; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(25rem, 1fr)); gap: 1.5rem; }
+figcaption { font-size: .88rem; color: #52606d; }
+.origins table { font-size: .82rem; } .origins td:nth-child(2) { font: .85em ui-monospace, monospace; }
+.origins td:last-child { white-space: normal; }
+.commands td { white-space: normal; vertical-align: top; } .commands code { overflow-wrap: anywhere; }
+.differs td:not(:first-child) { white-space: normal; overflow-wrap: anywhere; min-width: 7rem; }
+@media print {
+  body { padding: 0; max-width: none; font-size: 11px; } h2 { margin-top: 1.2rem; }
+  .best td { background: none; } .wide { overflow: visible; } figure, tr { break-inside: avoid; }
+}
+"""
+TRAIN_LOSS = "train/loss"
+TRAIN_CAPTION = "The loss of single training batches, from the first on."
+COST_CAPTION = "Quality against cost. No run is better in both than those that the dashed line joins."
+
+
+def write_report(comparison: Comparison, path: Path) -> None:
+    """Writes the page, whole or not at all.
+
+    Raises:
+        CannotWriteError: the file cannot be written.
+    """
+    write_whole(path, page(comparison))
+
+
+def page(comparison: Comparison) -> str:
+    """The page's HTML. Whatever a user could have named is escaped."""
+    runs = comparison.runs
+    title = f"{len(runs)} run{'s' if len(runs) > 1 else ''} by {comparison.metric}"
+    experiments = ", ".join(sorted({run.experiment for run in runs}))
+    drawn = [
+        (learning_curves(comparison), f"{comparison.metric} while training."),
+        (learning_curves(comparison, TRAIN_LOSS) if comparison.metric != TRAIN_LOSS else None, TRAIN_CAPTION),
+        (quality_against_cost(comparison), COST_CAPTION),
+    ]
+    figures = [_figure(svg, caption) for svg, caption in drawn if svg is not None]
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title>
+<style>{STYLE}</style>
+</head>
+<body>
+<h1>{escape(title)}</h1>
+<p class="note">Experiment {escape(experiments)} · {datetime.now(UTC):%Y-%m-%d %H:%M} UTC</p>
+<div class="wide">{_comparison_table(comparison)}</div>
+<p class="note">{escape(_notes(comparison))}</p>
+{_apart(comparison)}
+<h2>Curves and cost</h2>
+<div class="figures">{"".join(figures)}</div>
+{_differences(comparison)}
+<h2>How to repeat them</h2>
+<div class="wide commands">{_commands(comparison)}</div>
+<h2>Where the runs come from</h2>
+<div class="wide origins">{_origins(comparison)}</div>
+</body>
+</html>
+"""
+
+
+def _comparison_table(comparison: Comparison) -> str:
+    classes = ["" if title in TEXT_COLUMNS else "number" for title in comparison.header]
+    lines = []
+    for index, row in enumerate(comparison.rows):
+        cells = [escape(cell) for cell in comparison.cells(row)]
+        cells[1] = f'<span class="dot" style="background:{COLOURS[index % len(COLOURS)]}"></span>{cells[1]}'
+        cells[-2] = f'<span class="{escape(row.run.status)}">{cells[-2]}</span>'
+        cells[-1] = f'<code title="{escape(row.run.id)}">{cells[-1]}</code>'
+        lines.append(_row("td", cells, classes, "best" if index == 0 else ""))
+    return _table(_row("th", [escape(title).replace("\n", "<br>") for title in comparison.header], classes), lines)
+
+
+def _apart(comparison: Comparison) -> str:
+    """The runs of other tasks and datasets."""
+    parts = [
+        f"<h2>{escape(f'Not ranked with these, {comparison.reason(group)}: {group.title}')}</h2>\n"
+        f'<div class="wide">{_comparison_table(group)}</div>'
+        for group in comparison.apart
+    ]
+    return "\n".join(parts)
+
+
+def _differences(comparison: Comparison) -> str:
+    """The parameters that are not the same in all runs; first those that all runs have."""
+    runs = comparison.runs
+    known = {name for run in runs for name in run.params}
+    names = {name for name in known if name.partition(".")[0] not in RUN_SPECIFIC and not name.endswith("init_args")}
+    lines: dict[bool, list[str]] = {True: [], False: []}
+    for name, shown in sorted(short_names(names).items(), key=lambda entry: entry[1]):
+        values = [run.params.get(name) for run in runs]
+        if len(set(values)) > 1:
+            texts = ["" if value is None else value for value in values]
+            if name.endswith(CLASS):
+                texts = [text.rpartition(".")[2] for text in texts]
+            cells = [f'<code title="{escape(name)}">{escape(shown)}</code>', *map(escape, texts)]
+            lines[None not in values].append(_row("td", cells))
+    if not any(lines.values()):
+        return ""
+    head = _row("th", ["parameter", *(escape(run.name) for run in runs)])
+    return f'<h2>What differs</h2>\n<div class="wide differs">{_table(head, lines[True] + lines[False])}</div>'
+
+
+def _commands(comparison: Comparison) -> str:
+    """How each run is repeated: as it was begun, or from its stored config where that is not known."""
+    lines = []
+    for run in comparison.runs:
+        command = run.tags.get("command", "")
+        if not command.startswith("seqlab fit "):
+            command = shlex.join(["seqlab", "fit", "--config", os.path.relpath(run.artifacts / "config.yaml")])
+        lines.append(_row("td", [escape(run.name), f"<code>{escape(command)}</code>"]))
+    return _table(_row("th", ["run", "command, at the commit and on the data below"]), lines)
+
+
+def _origins(comparison: Comparison) -> str:
+    lines = []
+    for run in comparison.runs:
+        tags = run.tags
+        commit = tags.get("git.commit", "")[:10] + (" + changes" if tags.get("git.dirty") == "true" else "")
+        started = datetime.fromtimestamp(run.started / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+        gpus = tags.get("hardware.gpus", "none")
+        hardware = tags.get("hardware.cpu", "") if gpus == "none" else gpus
+        cells = [run.name, run.id, started, commit, tags.get("dataset", ""), hardware]
+        lines.append(_row("td", [escape(cell) for cell in cells]))
+    return _table(_row("th", ["run", "run id", "started (UTC)", "commit", "data", "hardware"]), lines)
+
+
+def _table(head: str, lines: list[str]) -> str:
+    return f"<table><thead>{head}</thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def _row(tag: str, cells: list[str], classes: list[str] | None = None, row_class: str = "") -> str:
+    classes = classes or [""] * len(cells)
+    texts = [f'<{tag} class="{name}">{cell}</{tag}>' for cell, name in zip(cells, classes, strict=True)]
+    return f'<tr class="{row_class}">{"".join(texts)}</tr>'
+
+
+def _figure(svg: str, caption: str) -> str:
+    return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def _notes(comparison: Comparison) -> str:
+    best = "the best of each run" if comparison.metric.startswith("val/") else "the last of each run"
+    notes = [
+        f"{comparison.metric} is {best}.",
+        "Params: parameters. State: numbers to remember of one sequence when decoding, at the training length.",
+        "Tokens/s: the speed measured in training, without validation.",
+    ]
+    notes += comparison.warnings
+    if comparison.tokens is not None:
+        notes.append(f"Days: for {short(comparison.tokens)} tokens at that speed.")
+    if comparison.price is not None:
+        notes.append(f"Cost: of those days at {comparison.price:g} per device and hour.")
+    return " ".join(notes)

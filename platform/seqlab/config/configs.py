@@ -1,0 +1,160 @@
+"""Configs: finding them by name, their short form, and building objects from one.
+
+The class path is the registry: a block is named by its class, with options beside `class_path`. There is no other list.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jsonargparse import ArgumentParser, get_loader, set_loader
+
+PACKAGED = Path(__file__).parent.parent / "configs"
+BLOCK_MODULES = (
+    "seqlab.attention",
+    "seqlab.models",
+    "seqlab.nn",
+    "seqlab.positions",
+    "seqlab.recurrence",
+    "seqlab.tasks",
+    "seqlab.callbacks.attention_maps",
+    "seqlab_data.adding",
+    "seqlab_data.images",
+    "seqlab_data.labelled",
+    "seqlab_data.parallel",
+    "seqlab_data.synthetic",
+    "seqlab_data.tables",
+    "seqlab_data.tagged",
+    "seqlab_data.text",
+    "seqlab_data.tokenizers",
+)
+EMBEDDED_WITH = {"DecoderLM": "torch.nn.Embedding", "EncoderDecoder": "seqlab.nn.ScaledEmbedding"}
+"""By models that had no argument `embed` at first."""
+LINKS = ("vocab_size", "target_vocab_size", "num_features", "num_classes", "num_labels", "seq_len")
+"""What the data module tells the task, so that a config never repeats a number."""
+
+
+def config_names() -> list[str]:
+    """The packaged configs, as `--config` takes them."""
+    return sorted(path.relative_to(PACKAGED).with_suffix("").as_posix() for path in PACKAGED.rglob("*.yaml"))
+
+
+def config_path(name: str) -> Path:
+    """The file of a packaged config's name or of a path.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if Path(name).is_file():
+        return Path(name)
+    packaged = PACKAGED / f"{name}.yaml"
+    if name in config_names():
+        return packaged
+    raise ValueError(f"--config {name}: neither a file nor a packaged config; {instead(name, config_names())}")
+
+
+def instead(given: str, accepted: Sequence[str]) -> str:
+    """What to tell of a name that is not accepted: the one close to it, or to its first part, in any case; or all."""
+    by_lower = {name.lower(): name for name in accepted}
+    for text in (given.lower(), given.lower().partition(".")[0]):
+        if close := difflib.get_close_matches(text, by_lower, n=1):
+            return f"did you mean {by_lower[close[0]]}?"
+    return f"accepted: {', '.join(accepted) or 'none'}"
+
+
+def resolve_names(args: list[str]) -> list[str]:
+    """A command line whose `--config` values are files."""
+    resolved: list[str] = []
+    for arg in args:
+        option, equals, value = arg.partition("=")
+        if resolved and resolved[-1] in ("--config", "-c"):
+            resolved.append(str(config_path(arg)))
+        elif option == "--config" and equals and not value.startswith("{"):
+            resolved.append(f"--config={config_path(value)}")
+        else:
+            resolved.append(arg)
+    return resolved
+
+
+def config_summary(name: str) -> str:
+    """The second comment line of a packaged config: what it is."""
+    lines = config_path(name).read_text(encoding="utf-8").splitlines()
+    return lines[1].removeprefix("#").strip()
+
+
+def load_short_yaml(text: str) -> Any:
+    """YAML in which options may stand beside `class_path`: they are moved into its `init_args`."""
+    try:
+        return _canonical(get_loader("yaml")(text))
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply for a config") from None
+
+
+def _canonical(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_canonical(entry) for entry in value]
+    if not isinstance(value, dict):
+        return value
+    value = {key: _canonical(entry) for key, entry in value.items()}
+    if "class_path" not in value:
+        return value
+    kept = {key: value.pop(key) for key in ("class_path", "init_args", "dict_kwargs") if key in value}
+    return kept | ({"init_args": value | kept.get("init_args", {})} if value or "init_args" in kept else {})
+
+
+set_loader("seqlab", load_short_yaml, exceptions=(yaml.YAMLError,))
+
+
+def import_blocks() -> None:
+    """Imports every block module, so that short class names resolve."""
+    for name in BLOCK_MODULES:
+        importlib.import_module(name)
+
+
+def as_trained(config: Any) -> Any:
+    """A stored config that says what its models embedded with: where `embed` is missing, they had no choice."""
+    if isinstance(config, list):
+        return [as_trained(entry) for entry in config]
+    if not isinstance(config, dict):
+        return config
+    config = {name: as_trained(entry) for name, entry in config.items()}
+    package, _, name = str(config.get("class_path")).rpartition(".")
+    had = EMBEDDED_WITH.get(name) if package.startswith("seqlab.") else None
+    return config | {"init_args": {"embed": had} | config.get("init_args", {})} if had else config
+
+
+def build(config: dict[str, Any], told: dict[str, int]) -> tuple[Any, Any]:
+    """The task and the data module of a stored config, as `build_task` and `build_data` make them."""
+    return build_task(config, told), build_data(config)
+
+
+def build_task(config: dict[str, Any], told: dict[str, int]) -> Any:
+    """The task of a stored config.
+
+    Args:
+        config: what a run stored.
+        told: what its data module told the task, by the names of `LINKS`; it would have to read its data to tell again.
+    """
+    import lightning as L
+
+    task = as_trained(config["model"])
+    return _instantiate(L.LightningModule, {**task, "init_args": task.get("init_args", {}) | told})
+
+
+def build_data(config: dict[str, Any]) -> Any:
+    """The data module of a stored config, None where it names no data. Reads none."""
+    import lightning as L
+
+    return _instantiate(L.LightningDataModule, config["data"]) if "data" in config else None
+
+
+def _instantiate(base: type, config: dict[str, Any]) -> Any:
+    import_blocks()
+    parser = ArgumentParser(exit_on_error=False, parser_mode="seqlab")
+    parser.add_subclass_arguments(base, "object", required=True)
+    return parser.instantiate(parser.parse_object({"object": config}, defaults=False)).object

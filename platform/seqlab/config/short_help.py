@@ -1,0 +1,180 @@
+"""The help of fit and the other verbs of Lightning: short, and quick, since it imports none of what they do."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+from textwrap import shorten
+from typing import Any
+
+from seqlab.config.configs import LINKS, config_path, instead, load_short_yaml
+from seqlab.config.options import options
+from seqlab.config.signatures import Argument, arguments, choices, is_known, summary
+
+TRAINER = {
+    "max_steps": "optimiser steps; -1 = no limit",
+    "max_epochs": "passes over the training data",
+    "max_time": "DD:HH:MM:SS",
+    "accelerator": "cpu, gpu, auto",
+    "devices": "how many",
+    "strategy": "ddp, fsdp, ...",
+    "precision": "32-true, bf16-mixed, 16-mixed, ...",
+    "accumulate_grad_batches": "batches an optimiser step",
+    "gradient_clip_val": "largest norm of the gradient",
+    "val_check_interval": "steps (or share of an epoch) between validations",
+    "limit_val_batches": "of each validation",
+    "callbacks": "a class, AttentionMaps say; += adds one",
+    "fast_dev_run": "a few batches of everything, and nothing is stored",
+}
+"""The options of Lightning's Trainer that are most used."""
+
+EVALUATES = ("accelerator", "devices", "precision", "callbacks")
+"""Those of them that matter to the other verbs."""
+
+TYPES = {"data": "L.LightningDataModule", "model": "L.LightningModule"}
+
+
+def show_help(verb: str, description: str, args: list[str]) -> None:
+    """Prints the help, or, of `--model.model.mixer.help [CLASS]`, the classes that may stand there or one's options."""
+    config = _chosen(args)
+    for place, arg in enumerate(args):
+        key, _, name = arg.removeprefix("--").partition("=")
+        if key.endswith(".help"):
+            following = args[place + 1 : place + 2]
+            name = name or ("" if not following or following[0].startswith("-") else following[0])
+            _show_class(key.removesuffix(".help"), name.rpartition(".")[2], config)
+            return
+    fits = verb == "fit"
+    usage = "--config NAME|PATH" if fits else "RUN"
+    parser = _parser(f"seqlab {verb}", f"{description[0].upper()}{description[1:]}.", f"{usage} [--OPTION VALUE ...]")
+    own = parser.add_argument_group("seqlab")
+    own.add_argument("--config", metavar="NAME|PATH", help="a packaged config (seqlab configs lists them) or a file")
+    for option in options(verb) if fits else options(verb)[len(options("fit")) :]:
+        own.add_argument(f"--{option.name}", metavar=_written(option.default), help=_escaped(option.help))
+    own.add_argument("--ckpt_path", metavar="RUN", help="the run or checkpoint to evaluate, or to go on from")
+    own.add_argument("--seed_everything", metavar="0", help="of weights, batches and dropout")
+    trainer = parser.add_argument_group("trainer", "Lightning's, of which these are the most used.")
+    values = config.get("trainer") or {}
+    for name, text in TRAINER.items():
+        if not fits and name not in EVALUATES:
+            continue
+        trainer.add_argument(f"--trainer.{name}", metavar=_written(values.get(name, "VALUE")), help=_escaped(text))
+    for key in TYPES:
+        if config.get(key) is not None:
+            _add_class(parser, key, config[key])
+    parser.epilog = (
+        f"Shown are the values that hold. `seqlab {verb} --config lm/gru --help` adds the options of the classes that "
+        "a config chooses; `--model.model.mixer.help` lists the classes that may stand there, and "
+        "`--model.model.mixer.help GRU` the options of one; `--help all` lists every option."
+    )
+    parser.print_help()
+
+
+def _show_class(key: str, name: str, config: dict[str, Any]) -> None:
+    if name and not is_known(name):
+        raise ValueError(f"--{key}.help: seqlab has no class {name}; {instead(name, _accepted(key, config))}")
+    if not name and not _accepted(key, config):
+        raise ValueError(f"--{key}.help: no class stands there; a --config before it says which classes do")
+    parser = _parser("seqlab", "", "")
+    if name:
+        _add_class(parser, key, name, deep=False)
+    else:
+        group = parser.add_argument_group(f"--{key} CLASS", "Any other of that kind, by its import path, fits too.")
+        for choice in _accepted(key, config):
+            group.add_argument(choice, help=_escaped(shorten(summary(choice), 100, placeholder=" ...")))
+    print(parser.format_help().partition("\n\n")[2], end="")
+
+
+def _accepted(key: str, config: dict[str, Any]) -> list[str]:
+    return choices(TYPES.get(key) or next((a.hint for path, a in _all(config) if path == key), ""))
+
+
+def _all(config: dict[str, Any]) -> Iterator[tuple[str, Argument]]:
+    """Every option of every chosen class, by its dotted name."""
+    todo = [(key, *_class_of(config.get(key))) for key in TYPES]
+    for key, name, given in todo:
+        for argument in arguments(name) if is_known(name) else ():
+            path = f"{key}.{argument.name}"
+            yield path, argument
+            todo.append((path, *_class_of(given.get(argument.name, argument.default))))
+
+
+def _add_class(parser: argparse.ArgumentParser, key: str, value: Any, *, deep: bool = True) -> None:
+    name, given = _class_of(value)
+    if not is_known(name):
+        return
+    given_by_data = LINKS if key.startswith("model") else ()
+    shown = [argument for argument in arguments(name) if argument.name not in given_by_data]
+    if shown or not deep:
+        group = parser.add_argument_group(f"--{key} {name}", _escaped(summary(name)))
+    inner = []
+    for argument in shown:
+        held = given.get(argument.name, argument.default)
+        group.add_argument(f"--{key}.{argument.name}", metavar=_written(held), help=_escaped(argument.help))
+        if deep and choices(argument.hint):
+            inner.append((f"{key}.{argument.name}", held))
+    for path, held in inner:
+        _add_class(parser, path, held)
+
+
+def _class_of(value: Any) -> tuple[str, dict[str, Any]]:
+    """The name of the class that a value chooses and the options beside it; of a list the first."""
+    if isinstance(value, list):
+        value = value[0] if value else None
+    if isinstance(value, dict):
+        return str(value.get("class_path", "")).rpartition(".")[2], value.get("init_args") or {}
+    return str(value).rpartition(".")[2], {}
+
+
+def _chosen(args: list[str]) -> dict[str, Any]:
+    """What the configs on the command line say, and the options after them."""
+    config: dict[str, Any] = {}
+    for place, arg in enumerate(args):
+        key, equals, value = arg.removeprefix("--").partition("=")
+        value = value if equals else "".join(args[place + 1 : place + 2])
+        if key in ("config", "-c"):
+            text = value if value.startswith("{") else config_path(value).read_text(encoding="utf-8")
+            config |= load_short_yaml(text) or {}
+        elif arg.startswith("--") and not value.startswith("--") and not key.endswith("help"):
+            _set(config, key.split("."), value)
+    return config
+
+
+def _set(config: dict[str, Any], keys: list[str], value: str) -> None:
+    node: Any = config
+    for place, key in enumerate(keys):
+        inside = place > 0 and keys[0] in TYPES
+        if not isinstance(node, dict):
+            return
+        if inside and key != "init_args":
+            node = node.setdefault("init_args", {})
+        if place == len(keys) - 1:
+            node[key] = value
+        elif isinstance(node.get(key), str):
+            node[key] = {"class_path": node[key]}
+        node = node.setdefault(key, {})
+
+
+def _parser(prog: str, description: str, usage: str) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(
+        prog=prog,
+        usage=f"{prog} {usage}",
+        description=description,
+        add_help=False,
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=38),
+    )
+
+
+def _written(value: Any) -> str:
+    """A value as it is typed, short."""
+    if isinstance(value, dict):
+        value = _class_of(value)[0]
+    if isinstance(value, list):
+        value = f"[{', '.join(map(_written, value))}]"
+    text = {"None": "null", "True": "true", "False": "false"}.get(str(value), str(value))
+    return text if len(text) <= 24 else f"{text[:21]}..."
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"(?<!\.)\.$", "", text).replace("%", "%%")

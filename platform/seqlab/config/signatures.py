@@ -1,0 +1,134 @@
+"""seqlab's classes and their options as their source says them: importing a task takes seconds."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+from seqlab.config.configs import BLOCK_MODULES
+
+
+class Argument(NamedTuple):
+    """An option of a class: its type and its default as they are written, and what its class says of it."""
+
+    name: str
+    hint: str
+    default: str
+    help: str
+
+
+def summary(name: str) -> str:
+    """The first sentence of a class's docstring."""
+    text = " ".join((ast.get_docstring(_class(name)) or "").partition("\n\n")[0].split())
+    return re.split(r"\. (?=[A-Z`\"])", text)[0].rstrip(".,:;")
+
+
+def arguments(name: str) -> list[Argument]:
+    """The options of a class: what its constructor takes beside what it is called with, and what it hands to the class
+    above."""
+    node = _class(name)
+    above = [base for base in _bases(node) if base in _classes()]
+    init = next((f for f in node.body if isinstance(f, ast.FunctionDef) and f.name == "__init__"), None)
+    if init is None:
+        return arguments(above[0]) if above else []
+    helps = _helps(node)
+    args = init.args
+    optional = args.args[len(args.args) - len(args.defaults) :]
+    given = [*zip(optional, args.defaults, strict=True), *zip(args.kwonlyargs, args.kw_defaults, strict=True)]
+    found = [
+        Argument(
+            arg.arg,
+            "" if arg.annotation is None else ast.unparse(arg.annotation),
+            "" if default is None else ast.unparse(default).strip("'"),
+            helps.get(arg.arg, ""),
+        )
+        for arg, default in given
+        if arg.arg != "layer"  # a mixer's index
+    ]
+    if args.kwarg is not None and above:
+        own = {argument.name for argument in found}
+        found += [argument for argument in arguments(above[0]) if argument.name not in own]
+    return found
+
+
+def is_known(name: str) -> bool:
+    """Whether it is the name of one of seqlab's classes."""
+    return name in _classes()
+
+
+def choices(hint: str) -> list[str]:
+    """The classes that an option of this type may be, sorted: those of the classes and the factories that it names."""
+    wanted = set(re.findall(r"[\w.]+", re.sub(r"\[\[.*?\]", "[", hint)))
+    if "nn.Module" in wanted:
+        return [name for name in _public() if "models" in _classes()[name][0].parts]
+    return [name for name in _public() if wanted & _ancestry(name)]
+
+
+@cache
+def _classes() -> dict[str, tuple[Path, ast.ClassDef]]:
+    """Every class of the packages whose blocks have short names, by its name."""
+    found: dict[str, tuple[Path, ast.ClassDef]] = {}
+    for package in sorted({module.partition(".")[0] for module in BLOCK_MODULES}):
+        for path in _folder(package).rglob("*.py"):
+            text = path.read_text(encoding="utf-8")
+            if re.search(r"^class [A-Z]", text, re.MULTILINE):
+                found |= {node.name: (path, node) for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
+    return found
+
+
+@cache
+def _public() -> list[str]:
+    """The classes that a config may name and that can be made."""
+    names = set()
+    for module in BLOCK_MODULES:
+        package, *rest = module.split(".")
+        path = _folder(package).joinpath(*rest)
+        if path.is_dir():
+            body = ast.parse((path / "__init__.py").read_text(encoding="utf-8")).body
+            names |= {alias.name for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
+        else:
+            names |= {name for name, (file, _) in _classes().items() if file == path.with_suffix(".py")}
+    return sorted(name for name in names if is_known(name) and not _is_abstract(_class(name)))
+
+
+def _folder(package: str) -> Path:
+    spec = find_spec(package)
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def _class(name: str) -> ast.ClassDef:
+    return _classes()[name][1]
+
+
+def _bases(node: ast.ClassDef) -> Iterator[str]:
+    for base in node.bases:
+        yield ast.unparse(base.value if isinstance(base, ast.Subscript) else base)
+
+
+def _ancestry(name: str) -> set[str]:
+    """A class and all above it, by their names."""
+    above = _bases(_class(name)) if is_known(name) else ()
+    return {name}.union(*map(_ancestry, above))
+
+
+def _is_abstract(node: ast.ClassDef) -> bool:
+    functions = [entry for entry in node.body if isinstance(entry, ast.FunctionDef)]
+    decorators = {ast.unparse(decorator) for function in functions for decorator in function.decorator_list}
+    return "ABC" in _bases(node) or "abstractmethod" in decorators
+
+
+def _helps(node: ast.ClassDef) -> dict[str, str]:
+    """What the docstring says of each argument."""
+    section = re.search(r"^Args:\n(.*?)(?:^\S|\Z)", ast.get_docstring(node) or "", re.DOTALL | re.MULTILINE)
+    found: dict[str, str] = {}
+    for entry in re.split(r"^    (?=\S)", section[1] if section else "", flags=re.MULTILINE):
+        names, _, text = entry.partition(":")
+        first, *others = [name.strip() for name in names.split(",")]
+        found |= {first: " ".join(text.split()), **dict.fromkeys(others, f"see {first}")}
+    return found

@@ -1,0 +1,173 @@
+"""What a stored config may import. A checkpoint is data, from anywhere: it must never run what it names.
+
+Allowed are the classes that seqlab, seqlab_data, `torch.nn`, `torch.optim` and Lightning's callbacks define, a few
+functions, and the modules that the user vouches for by `--trust`. An object counts by where it is defined, never by
+a path that reaches it. Twice: a config is checked as it is, and while it is read jsonargparse resolves nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from copy import deepcopy
+from pathlib import PurePath
+from typing import Any
+
+from jsonargparse import ArgumentParser, set_parsing_settings
+from jsonargparse._common import parsing_settings  # there is no public way to take a setting back
+
+from seqlab.config.configs import BLOCK_MODULES, LINKS, import_blocks
+from seqlab.config.errors import sentence
+from seqlab.config.options import OPTIONS
+from seqlab.working_folder import closed_working_folder
+
+DEFINED_IN = (*BLOCK_MODULES, "torch.nn.modules", "torch.optim", "lightning.pytorch.callbacks")
+NAMED_IN = ("seqlab", "seqlab_data", "torch.nn", "torch.optim", "lightning")
+ACTIVATIONS = ("elu", "gelu", "leaky_relu", "mish", "relu", "selu", "sigmoid", "silu", "softplus", "tanh")
+PARTS = ("trainer", "model", "data")
+KEYS = {*PARTS, "seed_everything", "ckpt_path", "weights_only", *(option.name for option in OPTIONS)}
+MOST_VALUES, DEEPEST = 100_000, 100
+
+
+def check_trust(config: Any, trust: Sequence[str]) -> None:
+    """Refuses a stored config that would import what nobody vouched for, or is not as `fit` stores one. Nothing that
+    it names is imported before it is found to be allowed.
+
+    Raises:
+        ValueError: the message names the key and what would be imported; or `trust` names no module.
+    """
+    for module in trust:
+        if not all(part.isidentifier() for part in module.split(".")):
+            raise ValueError(f"--trust {module}: not a module's name, such as my_module or my_package.mixers")
+    if not isinstance(config, dict) or not isinstance(config.get("model"), dict):
+        raise ValueError("the stored config names no model; it is not one of seqlab's, or damaged")
+    if unknown := [key for key in config if key not in KEYS]:
+        raise ValueError(f"the stored config has {unknown[0]!r}, which no fit stores")
+    for number, (key, value) in enumerate(_values(config)):
+        if number > MOST_VALUES:
+            raise ValueError(f"the stored config has more than {MOST_VALUES} values")
+        _check_value(key, value, trust)
+    given = {key: value for key, value in config.items() if key in PARTS and value is not None}
+    with only_trusted(trust):
+        try:
+            read = _reader().parse_object(deepcopy(given), defaults=False, _skip_required=True)
+        except Exception as error:
+            text = re.sub(r"Importing '([^']*)' is not allowed, denied.*", r"\1 may not be imported", sentence(error))
+            raise ValueError(f"the stored config cannot be read: {text}") from error
+    for key, text in _texts_that_became_more(given, read.as_dict()):
+        if not _is_trusted(text, trust):
+            raise ValueError(f"the stored config has the text {text!r} as {key}, where a class or a list belongs")
+
+
+def to_trust(config: Any) -> list[str]:
+    """The modules that `--trust` must name before a config like this is loaded again."""
+    paths = [value for key, value in _values(config) if key.endswith("class_path") and "." in value]
+    return sorted({path.rpartition(".")[0] for path in paths if path not in allowed()})
+
+
+@contextmanager
+def only_trusted(trust: Sequence[str]) -> Iterator[None]:
+    """Within it, jsonargparse imports only what is allowed, whatever a config says; where no module is trusted, nothing
+    of the working folder either, in which Lightning would look for what a strategy such as "deepspeed" needs."""
+    settings = dict(parsing_settings)
+    set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=[*allowed(), *trust])
+    try:
+        with nullcontext() if trust else closed_working_folder():
+            yield
+    finally:
+        parsing_settings.update(settings)
+
+
+@functools.cache
+def allowed() -> Mapping[str, Any]:
+    """The allowed objects, by every path by which one of the packages names them."""
+    import seqlab_data
+
+    import_blocks()
+    found = {f"seqlab_data.{name}": getattr(seqlab_data, name) for name in seqlab_data.__all__}
+    for package, functions in (("torch", ("relu", "sigmoid", "tanh")), ("torch.nn.functional", ACTIVATIONS)):
+        for name in functions:
+            function = getattr(sys.modules[package], name)
+            defined = f"{function.__module__ or package}.{function.__qualname__}"
+            found |= {f"{package}.{name}": function, defined: function}
+    for name, module in [*sys.modules.items()]:
+        if _is_under(name, NAMED_IN):
+            objects = {f"{name}.{key}": value for key, value in vars(module).items() if isinstance(value, type)}
+            found |= {path: value for path, value in objects.items() if _is_under(value.__module__, DEFINED_IN)}
+    return found
+
+
+def _is_under(name: str, modules: Sequence[str]) -> bool:
+    return any(name == module or name.startswith(f"{module}.") for module in modules)
+
+
+def _is_trusted(path: str, trust: Sequence[str]) -> bool:
+    return path in allowed() or _is_under(path, trust)
+
+
+def _values(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Each value of a config with its key, of any depth that a config has."""
+    if depth > DEEPEST:
+        raise ValueError(f"the stored config is nested deeper than {DEEPEST} levels")
+    yield key, value
+    entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, entry in entries:
+        yield from _values(entry, f"{key}.{name}" if key else str(name), depth + 1)
+
+
+def _check_value(key: str, value: Any, trust: Sequence[str]) -> None:
+    """Refuses what is no plain value, and a text that names or holds a class that is not allowed."""
+    option = key.rpartition(".")[2]
+    named = option == "class_path"
+    if named and not (isinstance(value, str) and all(part.isidentifier() for part in value.split("."))):
+        raise ValueError(f"the stored config has {value!r} as {key}, which is no class path")
+    if not (value is None or isinstance(value, bool | int | float | str | list | dict)):
+        raise ValueError(f"the stored config has a {type(value).__name__} as {key}, which is no plain value")
+    if isinstance(value, dict) and not all(isinstance(name, str) and name[:2] != "__" for name in value):
+        raise ValueError(f"the stored config has a name in {key} that no option has")
+    if not isinstance(value, str):
+        return
+    # Lightning's callbacks write and remove files there; what they write of their own accord is in the run's folder.
+    if key.startswith("trainer.") and (option == "dirpath" or (option == "filename" and PurePath(value).name != value)):
+        raise ValueError(f"the stored config has {value!r} as {key}; a run writes in its own folder only")
+    if named and "." in value and not _is_trusted(value, trust):
+        module = value.rpartition(".")[0]
+        own = module.split(".")[0] not in {*sys.stdlib_module_names, "seqlab", "seqlab_data", "torch", "numpy"}
+        raise ValueError(
+            f"the stored config names {value} as {key}, which neither seqlab, torch.nn, torch.optim nor Lightning's "
+            "callbacks define" + (f"; --trust {module} lets it be imported" if own else "")
+        )
+    parts = value.split(".")
+    inside = any(".".join(parts[:end]) in allowed() for end in range(2, len(parts)))
+    if inside or "class_path" in value:
+        shown = textwrap.shorten(value, 100, placeholder=" ...")
+        raise ValueError(f"the stored config has the text {shown!r} as {key}; a text may name no part of a class")
+
+
+def _reader() -> ArgumentParser:
+    """Reads a stored config without opening the files that it names."""
+    import lightning as L
+
+    parser = ArgumentParser(exit_on_error=False, parser_mode="seqlab")
+    parser.add_class_arguments(L.Trainer, "trainer", instantiate=False, fail_untyped=False)
+    parser.add_subclass_arguments(L.LightningModule, "model")
+    parser.add_subclass_arguments(L.LightningDataModule, "data")
+    for name in LINKS:
+        parser.link_arguments(f"data.{name}", f"model.init_args.{name}", apply_on="instantiate")
+    return parser
+
+
+def _texts_that_became_more(stored: Any, read: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """The texts that were read as a class, a list or options."""
+    if isinstance(stored, str) and isinstance(read, dict | list | tuple | set):
+        yield key, stored
+    elif isinstance(stored, dict) and isinstance(read, dict):
+        for name, value in stored.items():
+            yield from _texts_that_became_more(value, read.get(name), f"{key}.{name}" if key else name)
+    elif isinstance(stored, list) and isinstance(read, list | tuple):
+        for place, both in enumerate(zip(stored, read, strict=False)):
+            yield from _texts_that_became_more(*both, f"{key}.{place}")

@@ -1,0 +1,81 @@
+"""A checkpoint of Hugging Face `transformers` as a finished run, which every verb takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seqlab.checkpoint_io import AtomicCheckpointIO
+from seqlab.config.configs import build
+from seqlab.models.pretrained import Pretrained, read_pretrained
+from seqlab.tracking.logger import RunLogger
+from seqlab.tracking.params import to_yaml
+from seqlab.trained.foreign_logits import ForeignLogits
+
+
+class Imported(NamedTuple):
+    """A run that was made.
+
+    Attributes:
+        run_name: its name.
+        has_tokenizer: whether it reads text; else it reads ids.
+        difference: of its logits from those of transformers, RMS over RMS; None where transformers is not installed.
+    """
+
+    run_name: str
+    has_tokenizer: bool
+    difference: float | None
+
+
+def import_hf(folder: Path, *, experiment: str, run_name: str | None) -> Imported:
+    """Makes a run of a checkpoint folder: `config.json`, safetensors and, of a model that reads text, `tokenizer.json`.
+
+    Raises:
+        ValueError: what is missing in the folder, or not ours to compute, or computed otherwise. Then no run is made.
+    """
+    pretrained = read_pretrained(folder)
+    config: dict[str, Any] = {
+        "model": {"class_path": "seqlab.tasks.LanguageModeling", "init_args": {"model": pretrained.model}}
+    }
+    tokenizer = None
+    if (folder / "tokenizer.json").exists():
+        tokenizer, described = _tokenizer(folder, pretrained)
+        options = {"seq_len": pretrained.seq_len, "tokenizer": described}
+        config["data"] = {"class_path": "seqlab_data.TextDataModule", "init_args": options}
+    told = {"vocab_size": pretrained.vocab_size, "seq_len": pretrained.seq_len}
+    # Before there is a model of ours: one of the two is in memory.
+    foreign = ForeignLogits.of(folder, **told)
+    task, _ = build(config, told)
+    task.model.load_state_dict(pretrained.weights)
+    difference = None if foreign is None else foreign.check(task.model.eval())
+
+    logger = RunLogger(experiment, name=run_name or folder.resolve().name)
+    assert logger.checkpoint_dir is not None
+    logger.checkpoint_dir.mkdir(parents=True, exist_ok=True)
+    stored = {"config": config, "told": told, "run_id": logger.run_id}
+    stored["tokenizer"] = None if tokenizer is None else tokenizer.to_dict()
+    AtomicCheckpointIO().save_checkpoint(
+        {"state_dict": task.state_dict(), "seqlab": stored}, logger.checkpoint_dir / "best.ckpt"
+    )
+    logger.log_text(to_yaml(config), "config.yaml")
+    logger.log_hyperparams(config)
+    logger.log_tags({"checkpoint.best": "checkpoints/best.ckpt", "imported_from": str(folder)})
+    logger.log_metrics({"num_params": float(sum(p.numel() for p in task.model.parameters()))}, step=0)
+    logger.finalize("success")
+    return Imported(logger.run_name, tokenizer is not None, difference)
+
+
+def _tokenizer(folder: Path, pretrained: Pretrained) -> tuple[Any, dict[str, Any]]:
+    """The folder's tokenizer, and as a config has it."""
+    from seqlab_data.tokenizers import PretrainedTokenizer
+
+    options = {"file": str((folder / "tokenizer.json").resolve()), "vocab_size": pretrained.vocab_size}
+    try:
+        tokenizer = PretrainedTokenizer(**options)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}; without that file the model is imported and reads ids") from error
+    if tokenizer.vocab_size != pretrained.vocab_size:
+        raise ValueError(
+            f"{folder}: tokenizer.json has {tokenizer.vocab_size} tokens, config.json says {pretrained.vocab_size}"
+        )
+    return tokenizer, {"class_path": "seqlab_data.tokenizers.PretrainedTokenizer", "init_args": options}

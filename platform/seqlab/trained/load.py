@@ -1,0 +1,157 @@
+"""A run's model, tokenizer and data module, rebuilt from the run alone."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+
+from seqlab.checkpoint_io import read_checkpoint
+from seqlab.config.configs import LINKS, build
+from seqlab.config.errors import sentence
+from seqlab.config.trust import check_trust, only_trusted
+from seqlab.tracking.runs import find_run
+from seqlab.trained.stored_model import check_fits, weights_of
+
+OPTIONAL_DICT, OPTIONAL_TEXT, OPTIONAL_LIST = ((kind, type(None)) for kind in (dict, str, list))
+MOST_SAID = 500
+STORED: dict[str, Any] = {
+    "config": dict,
+    "told": dict,
+    "run_id": OPTIONAL_TEXT,
+    "labels": OPTIONAL_LIST,
+    "tokenizer": OPTIONAL_DICT,
+    "source_tokenizer": OPTIONAL_DICT,
+}
+"""What `Checkpoints` stores, and of which kinds."""
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """What a run trained.
+
+    Attributes:
+        run_id: the MLflow run; None for a checkpoint of an untracked fit.
+        commit: the git commit it was trained at, if known.
+        config: its resolved configuration.
+        task: the LightningModule around the model, in eval mode.
+        model: the trained model.
+        tokenizer: its tokenizer; of two, the target's. None where it has none.
+        source_tokenizer: the source's, where it is another.
+        labels: the names of the classes; none where there are none.
+        datamodule: its data module, whose text is read only when it is used; None of an imported model of ids.
+    """
+
+    run_id: str | None
+    commit: str | None
+    config: dict[str, Any]
+    task: Any
+    model: Any
+    tokenizer: Any
+    source_tokenizer: Any
+    labels: list[str]
+    datamodule: L.LightningDataModule | None
+
+
+def load_run(run: str, *, trust: Sequence[str] = ()) -> LoadedRun:
+    """Rebuilds a run from its best checkpoint, or from the checkpoint whose path is given.
+
+    Args:
+        run: an id, a unique prefix of one, a run name or a checkpoint path.
+        trust: modules outside seqlab, torch and lightning that the stored config may import.
+
+    Raises:
+        ValueError: no such run, a run without a checkpoint, or a class path that nobody vouched for.
+    """
+    from seqlab_data.tokenizers import tokenizer_from_dict
+
+    path, commit = _checkpoint_of(run)
+    checkpoint = read_checkpoint(path)
+    stored = check_stored(path, checkpoint, trust)
+    with only_trusted(trust), _saying(path):
+        tokenizer, source_tokenizer = (
+            tokenizer_from_dict(stored[name]) if stored.get(name) else None
+            for name in ("tokenizer", "source_tokenizer")
+        )
+        task, datamodule = build(stored["config"], stored["told"])
+        task.load_state_dict(checkpoint["state_dict"])
+    task.eval()
+    return LoadedRun(
+        stored.get("run_id"),
+        commit,
+        stored["config"],
+        task,
+        task.model,
+        tokenizer,
+        source_tokenizer,
+        stored.get("labels") or [],
+        datamodule,
+    )
+
+
+def stored_run(run: str, *, trust: Sequence[str] = ()) -> tuple[dict[str, Any], Path]:
+    """What seqlab stored in a run's best checkpoint, or in the checkpoint whose path is given, and that path.
+
+    Raises:
+        ValueError: as of `load_run`.
+    """
+    path, _ = _checkpoint_of(run)
+    return check_stored(path, read_checkpoint(path), trust), path
+
+
+def check_stored(path: Path, checkpoint: dict[str, Any], trust: Sequence[str], config: Any = None) -> dict[str, Any]:
+    """What seqlab stored in a checkpoint, if it is whole, imports only what is allowed, and its weights fit.
+
+    Args:
+        config: the config that is to be read instead of the checkpoint's own.
+
+    Raises:
+        ValueError: the message says what is wrong.
+    """
+    stored = checkpoint.get("seqlab")
+    if not isinstance(stored, dict):
+        raise ValueError(f"{path} is a checkpoint, but not one of seqlab's: it embeds no config")
+    with _saying(path):
+        for name, kinds in STORED.items():
+            if not isinstance(stored.get(name), kinds):
+                raise ValueError(f"its {name} is {_shown(stored.get(name))}")
+        told, weights = stored["told"], weights_of(checkpoint)
+        if wrong := [name for name in told if name not in LINKS or type(told[name]) is not int or told[name] < 0]:
+            raise ValueError(f"its data told the model {wrong[0]!r}, {_shown(told[wrong[0]])}")
+        if wrong := [label for label in stored.get("labels") or [] if not isinstance(label, str)]:
+            raise ValueError(f"its labels have {_shown(wrong[0])}")
+        config = stored["config"] if config is None else config
+        check_trust(config, trust)
+        with only_trusted(trust):
+            check_fits(config, told, weights)
+    return stored
+
+
+@contextmanager
+def _saying(path: Path) -> Iterator[None]:
+    """What goes wrong in reading a checkpoint, whatever is wrong with it, as an error that names it."""
+    try:
+        yield
+    except Exception as error:
+        kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+        text = textwrap.shorten(kind + sentence(error), MOST_SAID, placeholder=" ...")
+        raise ValueError(f"checkpoint {path}: {text}") from error
+
+
+def _shown(value: Any) -> str:
+    return "missing" if value is None else f"{str(value)[:60]!r} of type {type(value).__name__}"
+
+
+def _checkpoint_of(run: str) -> tuple[Path, str | None]:
+    """A run's checkpoint, and the commit it was trained at, where that is known."""
+    if Path(run).is_file():
+        return Path(run), None
+    tracked = find_run(run)
+    if tracked.checkpoint is None:
+        raise ValueError(f"run {tracked.name} ({tracked.id}) has no checkpoint")
+    return tracked.checkpoint, tracked.tags.get("git.commit")

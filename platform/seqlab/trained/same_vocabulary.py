@@ -1,0 +1,78 @@
+"""The vocabulary that a checkpoint was trained with, which its data must have: its embeddings fit no other."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seqlab.config.configs import LINKS
+
+MOST_SHOWN = 5
+
+
+def check_vocabulary(stored: Mapping[str, Any], datamodule: Any) -> None:
+    """Compares what a checkpoint's `seqlab` entry says of its data with the data that a fit is to go on with.
+
+    Raises:
+        ValueError: a vocabulary, the labels or a size that the model was built with has changed; the message says how.
+    """
+    from seqlab_data.tokenizers import tokenizer_from_dict
+
+    changed = ""
+    for name, what in (("tokenizer", "vocabulary"), ("source_tokenizer", "vocabulary of the sources")):
+        now = getattr(datamodule, name, None)
+        if stored.get(name) and now is not None and stored[name] != now.to_dict():
+            then = tokenizer_from_dict(stored[name])
+            changed = changed or _difference(what, _tokens(then), _tokens(now))
+    if stored.get("labels"):
+        changed = changed or _difference("list of labels", stored["labels"], getattr(datamodule, "labels", None) or [])
+    for name in LINKS:
+        then, now = stored.get("told", {}).get(name), getattr(datamodule, name, None)
+        if name in stored.get("told", {}) and then != now:
+            changed = changed or f"{name} was {then} and is {now}"
+    if changed:
+        raise ValueError(
+            f"the data have changed since the checkpoint: {changed}; go on with the data that it was trained with, "
+            "or fit anew"
+        )
+
+
+def with_stored_tokenizers(config: dict[str, Any], stored: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """A config whose data are read by the tokenizers of a checkpoint, whatever the text that they have now.
+
+    Args:
+        config: with all options of its data module, as runs store it.
+        stored: the checkpoint's `seqlab` entry.
+        folder: where the tokenizers are written, to be read from.
+    """
+    data = config["data"]
+    kept: dict[str, Any] = {}
+    for name in ("tokenizer", "source_tokenizer"):
+        if stored.get(name):
+            (folder / name).write_text(json.dumps(stored[name]), encoding="utf-8")
+            options = {"path": str(folder / name)}
+            kept[name] = {"class_path": "seqlab_data.tokenizers.StoredTokenizer", "init_args": options}
+    if "source_tokenizer" in kept:
+        kept["target_tokenizer"] = kept.pop("tokenizer")
+    given = data.get("init_args", {})
+    return config | {"data": data | {"init_args": given | {name: kept[name] for name in kept if name in given}}}
+
+
+def _difference(what: str, then: Sequence[str], now: Sequence[str]) -> str:
+    """How two lists differ, empty where they do not."""
+    if list(then) == list(now):
+        return ""
+    news, gone = ([entry for entry in ours if entry not in set(others)] for ours, others in ((now, then), (then, now)))
+    parts = [f"{word}: {_shown(entries)}" for word, entries in (("new", news), ("gone", gone)) if entries]
+    return f"the {what} had {len(then)} entries and has {len(now)} ({'; '.join(parts) or 'in another order'})"
+
+
+def _shown(entries: list[str]) -> str:
+    more = f" and {len(entries) - MOST_SHOWN} more" if len(entries) > MOST_SHOWN else ""
+    return ", ".join(map(repr, entries[:MOST_SHOWN])) + more
+
+
+def _tokens(tokenizer: Any) -> list[str]:
+    return [token.decode("utf-8", errors="backslashreplace") for token in tokenizer.token_bytes]

@@ -1,0 +1,124 @@
+"""A stored model is made only if the checkpoint's weights fit it: first without memory, and no further than they go."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules import module as hooks
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from seqlab.config.configs import build_task
+
+LARGEST_CONSTANT = 1 << 26
+"""Numbers of a tensor that is no weight, such as a table of positions."""
+
+
+def check_fits(config: dict[str, Any], told: dict[str, int], weights: Mapping[str, Tensor]) -> None:
+    """Refuses weights that are not those of a stored config's model, before memory or minutes are spent on it.
+
+    Args:
+        config, told: as `build_task` takes them.
+        weights: the task's state by name.
+
+    Raises:
+        ValueError: a weight is missing, has another shape or kind, or belongs to none; or the config names no model.
+    """
+    with made_without_memory(weights):
+        task = build_task(config, told)
+    check_same(task.state_dict(), weights)
+
+
+def check_same(own: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+    """Refuses weights that are not of these names, shapes and kinds.
+
+    Raises:
+        ValueError: as of `check_fits`.
+    """
+    for name in {**own, **weights}:
+        expected, found = own.get(name), weights.get(name)
+        if found is None or expected is None:
+            which = "lacks the weight" if found is None else "has a weight of no layer,"
+            raise ValueError(f"the checkpoint {which} {name}")
+        if found.layout != torch.strided or found.device.type != "cpu":
+            raise ValueError(f"the checkpoint's {name} is no plain tensor")
+        if found.shape != expected.shape:
+            shapes = f"{tuple(found.shape)}, the model's {tuple(expected.shape)}"
+            raise ValueError(f"the checkpoint's {name} is of shape {shapes}")
+        if found.is_floating_point() != expected.is_floating_point() or found.is_complex() != expected.is_complex():
+            raise ValueError(f"the checkpoint's {name} is of {found.dtype}, the model's of {expected.dtype}")
+
+
+def weights_of(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The task's weights by name.
+
+    Raises:
+        ValueError: there are none, or some are no tensors.
+    """
+    weights = checkpoint.get("state_dict")
+    if not isinstance(weights, dict) or not all(isinstance(weight, Tensor) for weight in weights.values()):
+        raise ValueError("the checkpoint has no weights, or some are no tensors")
+    return weights
+
+
+@contextmanager
+def made_without_memory(weights: Mapping[str, Tensor]) -> Iterator[None]:
+    """Within it modules are made on the meta device, and no more and no larger ones than weights can fill.
+
+    Raises:
+        ValueError: a config asks for more.
+    """
+    largest = max((weight.numel() for weight in weights.values()), default=0)
+    left = {"parameters": 2 * len(weights) + 100, "modules": 50 * len(weights) + 1000}
+
+    def count(kind: str) -> None:
+        left[kind] -= 1
+        if left[kind] < 0:
+            raise ValueError(f"the stored config asks for a model of more {kind} than its checkpoint has weights for")
+
+    def on_parameter(module: nn.Module, name: str, parameter: Tensor | None) -> None:
+        count("parameters")
+        if parameter is not None and parameter.numel() > largest:
+            shape = tuple(parameter.shape)
+            raise ValueError(
+                f"the stored config asks for {name} of shape {shape}, larger than the checkpoint's weights"
+            )
+
+    def on_module(module: nn.Module, name: str, child: nn.Module | None) -> None:
+        count("modules")
+
+    with ExitStack() as stack:
+        stack.enter_context(_NoneLarger(max(largest, LARGEST_CONSTANT)))
+        stack.enter_context(torch.device("meta"))
+        for handle in (
+            hooks.register_module_parameter_registration_hook(on_parameter),
+            hooks.register_module_module_registration_hook(on_module),
+        ):
+            stack.callback(handle.remove)
+        yield
+
+
+class _NoneLarger(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Refuses every tensor of more numbers, and to permute more, which would have memory whatever the device is."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.most = most
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func.overloadpacket is torch.ops.aten.randperm:
+            self._check((args[0],))
+        made = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(made):
+            if isinstance(tensor, Tensor):
+                self._check(tuple(tensor.shape))
+        return made
+
+    def _check(self, shape: tuple[int, ...]) -> None:
+        if math.prod(shape) > self.most:
+            raise ValueError(f"the stored config asks for a tensor of shape {shape}, which is too large")

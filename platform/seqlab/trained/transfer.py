@@ -1,0 +1,66 @@
+"""Beginning with what another run has learned: all of its weights, or those of its encoder."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightning as L
+import torch
+from torch import Tensor
+
+from seqlab.checkpoint_io import read_checkpoint
+from seqlab.tracking.runs import find_run
+from seqlab.trained.stored_model import check_same, weights_of
+
+EMBEDDING = "embedding.weight"
+
+
+def begin_with(task: L.LightningModule, run: str) -> None:
+    """Gives a task the weights of a run.
+
+    Raises:
+        ValueError: no such run, or another model's.
+    """
+    _load("--init_from", run, task, _weights("--init_from", run))
+
+
+def begin_encoder_with(task: Any, run: str, *, freeze: bool) -> None:
+    """Gives the encoder of a task's model the weights of a run's encoder. Tokens that only that run's model has, such
+    as the mask, are left out.
+
+    Args:
+        freeze: whether the encoder is not trained further.
+
+    Raises:
+        ValueError: no such run, a model without an encoder, or encoders that differ.
+    """
+    if not hasattr(task.model, "encoder"):
+        raise ValueError(f"--encoder_from {run}: this model, {type(task.model).__name__}, has no encoder")
+    prefix = "model.encoder."
+    weights = {
+        name.removeprefix(prefix): weight
+        for name, weight in _weights("--encoder_from", run).items()
+        if name.startswith(prefix)
+    }
+    if not weights:
+        raise ValueError(f"--encoder_from {run}: the run's model has no encoder")
+    own = task.model.encoder.state_dict()
+    if EMBEDDING in own and EMBEDDING in weights and weights[EMBEDDING].shape[:1] > own[EMBEDDING].shape[:1]:
+        weights[EMBEDDING] = weights[EMBEDDING][: len(own[EMBEDDING])]
+    _load("--encoder_from", run, task.model.encoder, weights)
+    task.model.encoder.requires_grad_(not freeze)
+
+
+def _weights(option: str, run: str) -> dict[str, Tensor]:
+    checkpoint = find_run(run).checkpoint
+    if checkpoint is None:
+        raise ValueError(f"{option} {run}: the run has no checkpoint")
+    return weights_of(read_checkpoint(checkpoint))
+
+
+def _load(option: str, run: str, module: torch.nn.Module, weights: dict[str, Tensor]) -> None:
+    try:
+        check_same(module.state_dict(), weights)
+    except ValueError as error:
+        raise ValueError(f"{option} {run}: its model is not this one: {error}") from error
+    module.load_state_dict(weights)

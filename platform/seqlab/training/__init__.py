@@ -1,1 +1,0 @@
-"""What a fit needs besides the model: configs, checkpoints, exact resume, progress."""

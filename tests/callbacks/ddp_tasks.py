@@ -1,0 +1,143 @@
+"""`python -m callbacks.ddp_tasks FOLDER NUM_PROCESSES`: a short fit, a test and a prediction of each kind of task.
+
+One process begins with the weights that two have fitted, and writes what it measures beside theirs.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import numpy as np
+import torch
+
+from seqlab.attention import AdditiveAttention, Attention, Bidirectional
+from seqlab.callbacks.prediction_file import PredictionFile
+from seqlab.config.configs import LINKS
+from seqlab.models import Classifier, DecoderLM, Encoder, EncoderDecoder, MaskedLM, Tagger
+from seqlab.positions import NoPositions
+from seqlab.recurrence import GRU
+from seqlab.tasks import (
+    Answering,
+    Classification,
+    LanguageModeling,
+    MaskedLanguageModeling,
+    MultilabelClassification,
+    Regression,
+    Tagging,
+    Translation,
+)
+from seqlab_data import (
+    AddingDataModule,
+    ImageDataModule,
+    LabelledTextDataModule,
+    ParallelTextDataModule,
+    SyntheticDataModule,
+    TableDataModule,
+    TaggedTextDataModule,
+    TextDataModule,
+)
+from seqlab_data.synthetic import Reverse
+from seqlab_data.tokenizers import CharTokenizer, WordTokenizer
+
+WORDS = ["one", "two", "three", "four", "five", "six", "seven"]
+
+
+def write_files(folder: Path) -> None:
+    """Of 41 and 74 rows of different lengths, which two processes cannot share evenly."""
+    texts = [" ".join(WORDS[(i * k + j) % 7] for k in range(1 + i % 12)) for i in range(1, 38) for j in (0, 3)]
+    (folder / "text.txt").write_text("\n".join(texts), encoding="utf-8")
+    (folder / "pairs.tsv").write_text("".join(f"{text}\t{text.upper()}\n" for text in texts[:41]), encoding="utf-8")
+    (folder / "labelled.txt").write_text("".join(f"{text.split()[0]} {text}\n" for text in texts), encoding="utf-8")
+    tagged = ("".join(f"{word} {'B-X' if word == 'two' else 'O'}\n" for word in text.split()) for text in texts)
+    (folder / "tagged.conll").write_text("\n".join(tagged), encoding="utf-8")
+    frames = np.random.default_rng(0).normal(size=(41, 9, 2))
+    lengths = np.arange(41) % 9 + 1
+    np.savez(folder / "frames.npz", inputs=frames, targets=frames > 0, lengths=lengths)
+
+
+def kinds(folder: Path) -> dict[str, tuple[L.LightningDataModule, Any]]:
+    """Of each kind its data, and what makes its task of what the data tells. Of one batch the second process has
+    nothing."""
+    both_ways = partial(Encoder, d_model=8, num_layers=1, mixer=partial(Attention, num_heads=2, pattern=Bidirectional))
+    of_features = partial(both_ways, embed=torch.nn.Linear)
+    decoder = partial(DecoderLM, d_model=8, num_layers=1, mixer=GRU, positions=NoPositions)
+    writer = partial(EncoderDecoder, encoder=both_ways, num_layers=1, mixer=AdditiveAttention)
+    text = {"seq_len": 16, "batch_size": 3, "tokenizer": CharTokenizer, "cache_dir": str(folder / "cache")}
+    short: dict[str, Any] = {"max_len": 64, "max_tokens": 64}
+    one_batch: dict[str, Any] = {"max_len": 64}
+    few: dict[str, Any] = {"num_train": 24, "num_eval": 13, "batch_size": 5}
+
+    def of(name: str, **options: Any) -> dict[str, Any]:
+        path = str(folder / name)
+        return {"train": path, "val": path, "test": path, **options}
+
+    pairs = of("pairs.tsv", source_tokenizer=WordTokenizer, target_tokenizer=WordTokenizer, **one_batch)
+    lengths: Any = {"train_lengths": (2, 9), "test_lengths": (2, 9)}
+    path = str(folder / "text.txt")
+    return {
+        "language modelling": (TextDataModule(path, **text), partial(LanguageModeling, model=decoder)),
+        "masked": (
+            TextDataModule(path, **text),
+            partial(MaskedLanguageModeling, model=partial(MaskedLM, encoder=both_ways)),
+        ),
+        "answering": (SyntheticDataModule(Reverse, **lengths, **few), partial(Answering, model=decoder)),
+        "translation": (ParallelTextDataModule(**pairs), partial(Translation, model=writer)),
+        "classification": (
+            LabelledTextDataModule(**of("labelled.txt", **short)),
+            partial(Classification, model=partial(Classifier, encoder=both_ways)),
+        ),
+        "tagging": (
+            TaggedTextDataModule(**of("tagged.conll", **one_batch)),
+            partial(Tagging, model=partial(Tagger, encoder=both_ways)),
+        ),
+        "images": (
+            ImageDataModule(patch_size=4, batch_size=50),
+            partial(Classification, model=partial(Classifier, encoder=of_features)),
+        ),
+        "regression": (
+            AddingDataModule(**lengths, **few),
+            partial(Regression, model=partial(Classifier, encoder=of_features)),
+        ),
+        "frames": (
+            TableDataModule(**of("frames.npz", **one_batch)),
+            partial(MultilabelClassification, model=partial(Tagger, encoder=of_features)),
+        ),
+    }
+
+
+def run(folder: Path, name: str, data: L.LightningDataModule, make: Any, num_processes: int) -> None:
+    torch.manual_seed(0)
+    task = make(**{link: found for link in LINKS if (found := getattr(data, link, None)) is not None})
+    options: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = L.Trainer(
+        accelerator="cpu",
+        devices=num_processes,
+        strategy="ddp" if num_processes > 1 else "auto",
+        max_steps=3,
+        limit_val_batches=2,
+        use_distributed_sampler=False,
+        enable_model_summary=False,
+        callbacks=[PredictionFile(str(folder / f"{name} of {num_processes}.jsonl"))],
+        **options,
+    )
+    weights = folder / f"{name}.pt"
+    if num_processes > 1:
+        trainer.fit(task, data)
+        if trainer.is_global_zero:
+            torch.save(task.state_dict(), weights)
+    else:
+        task.load_state_dict(torch.load(weights, weights_only=True))
+    (scores,) = trainer.test(task, data, verbose=False)
+    trainer.predict(task, data)
+    if trainer.is_global_zero:
+        (folder / f"{name} of {num_processes}.json").write_text(json.dumps(scores))
+
+
+if __name__ == "__main__":
+    for kind, (its_data, its_task) in kinds(Path(sys.argv[1])).items():
+        run(Path(sys.argv[1]), kind, its_data, its_task, int(sys.argv[2]))

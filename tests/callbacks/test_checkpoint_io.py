@@ -1,0 +1,142 @@
+"""Checkpoint files: whole or absent, intact or refused."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from seqlab.checkpoint_io import AtomicCheckpointIO, _seal, read_checkpoint
+
+IO = AtomicCheckpointIO()
+CHECKPOINT: dict[str, Any] = {
+    "state_dict": {"weight": torch.arange(6.0).view(2, 3)},
+    "epoch": 3,
+    "seqlab": {"config": {"lr": 1e-3, "betas": [0.9, 0.99], "name": None}, "run_id": "1f2e"},
+}
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    IO.save_checkpoint(CHECKPOINT, tmp_path / "last.ckpt")
+    return tmp_path / "last.ckpt"
+
+
+def check_equal(loaded: dict[str, Any]) -> None:
+    assert torch.equal(loaded["state_dict"]["weight"], CHECKPOINT["state_dict"]["weight"])
+    assert {key: loaded[key] for key in ("epoch", "seqlab")} == {k: CHECKPOINT[k] for k in ("epoch", "seqlab")}
+
+
+def test_what_is_saved_is_loaded(path: Path) -> None:
+    check_equal(IO.load_checkpoint(path))
+    check_equal(read_checkpoint(str(path)))
+
+
+def test_it_is_an_ordinary_torch_file(path: Path) -> None:
+    check_equal(torch.load(path, weights_only=True))
+
+
+def test_any_flipped_bit_is_refused(path: Path) -> None:
+    intact = path.read_bytes()
+    for position in [*range(0, len(intact), 7), *range(len(intact) - 150, len(intact))]:
+        flipped = bytearray(intact)
+        flipped[position] ^= 1 << position % 8
+        path.write_bytes(flipped)
+        with pytest.raises(ValueError, match=r"last\.ckpt"):
+            read_checkpoint(path)
+
+
+def test_any_cut_is_refused(path: Path) -> None:
+    intact = path.read_bytes()
+    for size in [*range(0, len(intact), 7), *range(len(intact) - 150, len(intact))]:
+        path.write_bytes(intact[:size])
+        with pytest.raises(ValueError, match=r"last\.ckpt is not a whole seqlab checkpoint"):
+            read_checkpoint(path)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    torch.save(CHECKPOINT, tmp_path / "foreign.ckpt")
+    with pytest.raises(ValueError, match=r"foreign\.ckpt is not a whole seqlab checkpoint"):
+        read_checkpoint(tmp_path / "foreign.ckpt")
+    with pytest.raises(FileNotFoundError):
+        read_checkpoint(tmp_path / "absent.ckpt")
+
+
+@pytest.mark.parametrize("harmful", [Path("x"), np.float64(1.0), test_other_files_are_refused])
+def test_what_would_not_load_is_not_saved(path: Path, harmful: object) -> None:
+    with pytest.raises(ValueError, match=r"last\.ckpt would hold .* could not be loaded again"):
+        IO.save_checkpoint({"state_dict": harmful}, path)
+    check_equal(read_checkpoint(path))
+    assert os.listdir(path.parent) == ["last.ckpt"]
+
+
+def test_an_object_is_not_loaded_whatever_the_seal_says(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqlab.checkpoint_io._refuse_objects", lambda file, path: None)
+    IO.save_checkpoint({"state_dict": Path("x")}, path)
+    with pytest.raises(ValueError, match=r"last\.ckpt holds an object"):
+        read_checkpoint(path)
+
+
+def test_a_packed_file_is_refused_unread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    IO.save_checkpoint({"state_dict": {"weight": torch.zeros(1 << 20)}}, path)
+    with zipfile.ZipFile(path) as parts, zipfile.ZipFile(packed := path.with_name("packed.ckpt"), "w") as small:
+        for name in parts.namelist():
+            small.writestr(name, parts.read(name), zipfile.ZIP_DEFLATED)
+    with packed.open("r+b") as file:
+        _seal(file)
+    monkeypatch.setattr(torch, "load", None)
+    assert packed.stat().st_size < 1 << 15
+    with pytest.raises(ValueError, match=r"packed\.ckpt is damaged: its parts are larger than the file"):
+        read_checkpoint(packed)
+
+
+def test_a_failure_while_writing_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(checkpoint: object, file: Any) -> None:
+        file.write(b"half of it")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch, "save", half)
+    with pytest.raises(KeyboardInterrupt):
+        IO.save_checkpoint({}, path)
+    check_equal(read_checkpoint(path))
+    assert os.listdir(path.parent) == ["last.ckpt"]
+
+
+def test_the_file_is_synced_then_renamed_within_its_folder_then_the_folder_is_synced(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    fsync, replace = os.fsync, os.replace
+
+    def record_fsync(descriptor: int) -> None:
+        calls.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    def record_replace(source: Path, target: Path) -> None:
+        calls.append((source, target, len(source.read_bytes())))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(os, "replace", record_replace)
+    size = len(path.read_bytes())
+    IO.save_checkpoint(CHECKPOINT, path)
+    temporary = path.parent / ".last.ckpt.tmp"
+    assert calls == [temporary, (temporary, path, size), path.parent]
+
+
+def test_what_a_killed_process_left_is_cleared_by_the_next_save(path: Path) -> None:
+    (path.parent / ".last.ckpt.tmp").write_bytes(b"x" * 100_000)
+    IO.save_checkpoint(CHECKPOINT, path)
+    check_equal(read_checkpoint(path))
+    assert os.listdir(path.parent) == ["last.ckpt"]
+
+
+def test_removing(path: Path) -> None:
+    IO.remove_checkpoint(path)
+    IO.remove_checkpoint(path)
+    assert os.listdir(path.parent) == []

@@ -1,0 +1,181 @@
+"""A fit that is killed and resumed equals one that is not, in every loss, logged point and weight."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import time
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import lightning as L
+import numpy as np
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+
+from callbacks.tiny_fit import (
+    BATCHES_AN_EPOCH,
+    TinyData,
+    TinyTask,
+    diary,
+    digest,
+    fit,
+    fit_in_process,
+    fit_text,
+    losses,
+    tiny_trainer,
+)
+from seqlab.callbacks.exact_resume import ExactResume
+
+
+class KilledError(BaseException):
+    pass
+
+
+class Kill(Callback):
+    """Ends the fit before its micro-batch of this number, counted from 0 over all epochs."""
+
+    def __init__(self, at: int) -> None:
+        self.at, self.count = at, 0
+
+    def on_train_batch_start(self, *args: Any) -> None:
+        if self.count == self.at:
+            raise KilledError
+        self.count += 1
+
+
+def check_equals_uninterrupted(folder: Path, weights: str, uninterrupted: Path, whole_weights: str) -> None:
+    assert losses(folder) == losses(uninterrupted)
+    assert diary(folder) == diary(uninterrupted)
+    assert weights == whole_weights
+
+
+FLAGS: dict[str, dict[str, Any]] = {
+    "epochs": {},
+    "accumulation": {"accumulate_grad_batches": 2},
+    "steps, validation across epochs": {
+        "max_epochs": -1,
+        "max_steps": 17,
+        "check_val_every_n_epoch": None,
+        "val_check_interval": 5,
+    },
+    "steps, no validation": {"max_epochs": -1, "max_steps": 12, "limit_val_batches": 0},
+    "validation inside an accumulation": {"val_check_interval": 3, "accumulate_grad_batches": 2},
+    "a part of each epoch": {"limit_train_batches": 5},
+    "bf16": {"precision": "bf16-mixed"},
+}
+QUICK = ("accumulation", "steps, validation across epochs")
+KILLS = (1, BATCHES_AN_EPOCH, BATCHES_AN_EPOCH + 1, 10)
+
+
+def check_kills(tmp_path: Path, kills: range | tuple[int, ...], fit: Callable[..., str] = fit, **kwargs: Any) -> None:
+    whole_weights = fit(tmp_path / "whole", **kwargs)
+    for at in kills:
+        with pytest.raises(KilledError):
+            fit(tmp_path / f"{at}", [Kill(at)], **kwargs)
+        weights = fit(tmp_path / f"{at}", **kwargs)
+        check_equals_uninterrupted(tmp_path / f"{at}", weights, tmp_path / "whole", whole_weights)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_kills_around_an_epochs_end(tmp_path: Path, name: str) -> None:
+    check_kills(tmp_path, KILLS, **FLAGS[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FLAGS)
+def test_kills_before_every_micro_batch(tmp_path: Path, name: str) -> None:
+    check_kills(tmp_path, range(1, 12), **FLAGS[name])
+
+
+def test_kills_with_workers(tmp_path: Path) -> None:
+    check_kills(tmp_path, (BATCHES_AN_EPOCH + 2,), num_workers=2)
+
+
+@pytest.mark.parametrize("flags", [{"accumulate_grad_batches": 2}, {"max_steps": 9, "max_epochs": -1}])
+def test_kills_with_seqlabs_own_model_and_data(tmp_path: Path, flags: dict[str, Any]) -> None:
+    check_kills(tmp_path, (2, 5, 6, 7), fit_text, **flags)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_a_fit_that_max_steps_ended_goes_on(tmp_path: Path, accumulate: int) -> None:
+    """Whether it ended in an epoch or with one, and whether validations are due there or not."""
+    flags = {"max_epochs": -1, "accumulate_grad_batches": accumulate, "val_check_interval": 3}
+    whole_weights = fit(tmp_path / "whole", max_steps=9, **flags)
+    for stop in (3, 4, 7):
+        fit(tmp_path / f"{stop}", max_steps=stop, **flags)
+        weights = fit(tmp_path / f"{stop}", max_steps=9, **flags)
+        check_equals_uninterrupted(tmp_path / f"{stop}", weights, tmp_path / "whole", whole_weights)
+
+
+def test_validation_changes_nothing(tmp_path: Path) -> None:
+    assert fit(tmp_path / "often", val_check_interval=1) == fit(tmp_path / "never", limit_val_batches=0)
+
+
+def test_these_fits_can_differ(tmp_path: Path) -> None:
+    """Without `ExactResume` the same fit, begun with other generators, ends with other weights."""
+    weights = set()
+    for seed in (0, 1):
+        trainer, task = tiny_trainer(tmp_path), TinyTask()
+        trainer.callbacks = [c for c in trainer.callbacks if not isinstance(c, ExactResume)]
+        torch.manual_seed(seed)
+        trainer.fit(task, datamodule=TinyData())
+        weights.add(digest(task))
+    assert len(weights) == 2
+
+
+def draws(seed: int, epoch: int, batch: int, rank: int) -> tuple[float, float, float]:
+    """What each generator draws first in a micro-batch."""
+    loop = SimpleNamespace(epoch_progress=SimpleNamespace(current=SimpleNamespace(ready=epoch + 1)))
+    trainer: Any = SimpleNamespace(global_rank=rank, fit_loop=loop)
+    ExactResume(seed).on_train_batch_start(trainer, L.LightningModule(), None, batch)
+    return torch.rand((), dtype=torch.float64).item(), np.random.rand(), random.random()
+
+
+def test_each_micro_batch_has_its_own_numbers() -> None:
+    """Also where a sum of seed, epoch, batch and rank would repeat."""
+    keys = list(product(range(3), repeat=4))
+    seen = [draws(*key) for key in keys]
+    for generator in zip(*seen, strict=True):
+        assert len(set(generator)) == len(keys)
+    assert seen == [draws(*key) for key in keys]
+
+
+def test_a_negative_seed_is_refused() -> None:
+    with pytest.raises(ValueError, match="seed must be at least 0, got -1"):
+        ExactResume(-1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fit", "name", "num_workers"),
+    [(fit, "accumulation", 2), (fit, "steps, validation across epochs", 0), (fit_text, "accumulation", 2)],
+)
+def test_sigkill_at_any_moment(tmp_path: Path, fit: Callable[..., str], name: str, num_workers: int) -> None:
+    """Processes that are killed without a word, also while they save or validate.
+
+    What was logged at the very step of a checkpoint may be lost: Lightning logs it just after.
+    """
+    processes = multiprocessing.get_context("spawn")
+    flags = {**FLAGS[name], "num_workers": num_workers}
+    whole_weights = fit(tmp_path / "whole", **flags)
+    folder, moment, num_kills = tmp_path / "killed", random.Random(name), 5
+    for _ in range(num_kills):
+        process = processes.Process(target=fit_in_process, args=(fit, folder, flags))
+        process.start()
+        path = folder / "losses"
+        seen = path.stat().st_size if path.exists() else 0
+        while process.is_alive() and (not path.exists() or path.stat().st_size == seen):
+            time.sleep(0.001)
+        time.sleep(moment.uniform(0, 0.15))
+        process.kill()
+        process.join()
+    assert fit(folder, **flags) == whole_weights
+    assert losses(folder) == losses(tmp_path / "whole")
+    logged, whole = diary(folder), diary(tmp_path / "whole")
+    assert len(logged) >= len(whole) - num_kills
+    assert all(whole[key] == values for key, values in logged.items())
