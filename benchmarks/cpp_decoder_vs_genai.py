@@ -36,7 +36,7 @@ from seqlab.attention import Attention
 from seqlab.models import DecoderLM
 from seqlab.models.pretrained import read_pretrained
 from seqlab.nn import Block, RMSNorm, SwiGLU
-from seqlab_export.precision import Precision
+from seqlab_export.capture.precision import Precision
 
 LAYERS, WIDTH, HEADS, INNER, VOCAB, LENGTH = 6, 512, 8, 1376, 8000, 512
 PROMPT, NEW, ROUNDS, WANTED = 16, 128, 31, 1.0

@@ -36,7 +36,7 @@ from seqlab.attention import Attention
 from seqlab.models import DecoderLM
 from seqlab.models.pretrained import read_pretrained
 from seqlab.positions import Learned
-from seqlab_export.precision import Precision
+from seqlab_export.capture.precision import Precision
 
 LAYERS, WIDTH, HEADS, VOCAB, LENGTH = 6, 512, 8, 8000, 512
 PROMPT, NEW, ROUNDS = 16, 128, 7

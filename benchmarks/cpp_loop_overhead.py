@@ -22,7 +22,7 @@ from peers.contest import UnavailableError, bundle, program, show
 
 from seqlab.attention import Attention
 from seqlab.models import DecoderLM
-from seqlab_export.precision import Precision
+from seqlab_export.capture.precision import Precision
 
 TOKENS, ROUNDS, WANTED = 200, 20, 3.0
 

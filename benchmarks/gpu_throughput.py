@@ -23,7 +23,7 @@ from seqlab.attention import Attention, GatedDeltaNet
 from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU
-from seqlab_export.precision import Precision
+from seqlab_export.capture.precision import Precision
 
 LAYERS, WIDTH, HEADS, LENGTH, VOCAB = 4, 256, 4, 256, 1024
 BATCH = {"cpu": 2, "cuda": 64}

@@ -22,8 +22,8 @@ from rich.table import Table
 
 from seqlab_data.tokenizers import CharTokenizer
 from seqlab_export.bundle import export_bundle
+from seqlab_export.capture.precision import Precision
 from seqlab_export.capture.target import Target
-from seqlab_export.precision import Precision
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"

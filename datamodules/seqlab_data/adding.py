@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from seqlab.batch import LabelledBatch
 from seqlab_data.batch_order import row_numbers
-from seqlab_data.synthetic.generated import Generated, GeneratedDataModule
+from seqlab_data.generated import Generated, GeneratedDataModule
 
 
 class Sums(Generated[LabelledBatch]):

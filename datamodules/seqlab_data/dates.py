@@ -11,7 +11,7 @@ from datetime import date
 from babel import Locale
 from babel.dates import format_date
 
-from seqlab_data.synthetic.base import Draw
+from seqlab_data.generated import Draw
 from seqlab_data.text_source import Document
 
 LOCALES = (

@@ -16,11 +16,11 @@ import seqlab
 from seqlab.models import DecoderLM
 from seqlab_data.tokenizers import Tokenizer
 from seqlab_export.capture.forms import DECODERS, ENCODERS, longest_input
+from seqlab_export.capture.precision import Precision, check_precision, in_dtype
 from seqlab_export.capture.target import Target, capacity_of
 from seqlab_export.capture.weights import check_weights, precision_of
 from seqlab_export.capture.weights import describe as describe_weights
 from seqlab_export.graphs import export_graphs
-from seqlab_export.precision import Precision, check_precision, in_dtype
 from seqlab_export.proof.golden import write_golden
 from seqlab_export.proof.taps import Tap, check_taps
 from seqlab_export.runner.manifest import Manifest, Provenance, hash_files

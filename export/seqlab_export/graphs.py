@@ -25,6 +25,7 @@ from torch.onnx import OnnxExporterError
 from seqlab.nn.operation import lowered
 from seqlab_export.capture.forms import Form, describe_state, example, forms_of, longest_input
 from seqlab_export.capture.not_captured import why_not
+from seqlab_export.capture.precision import Precision
 from seqlab_export.capture.target import Target, check_flat, in_place
 from seqlab_export.capture.weights import SMALLEST_BYTES, WeightFile
 from seqlab_export.lowering import ONNXRUNTIME, STANDARD
@@ -32,7 +33,6 @@ from seqlab_export.passes.cache import fuse_cache_concat, slice_cache
 from seqlab_export.passes.keep_time_axis import keep_time_axis
 from seqlab_export.passes.quantize import quantize, split_gemms, store_as_bfloat16
 from seqlab_export.passes.share_source_keys import share_source_keys
-from seqlab_export.precision import Precision
 from seqlab_export.proof.taps import Tap, TapsForm
 from seqlab_export.runner.cases import traced_len
 from seqlab_export.runner.manifest import GraphInfo, StateInfo, TensorInfo

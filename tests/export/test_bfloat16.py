@@ -24,9 +24,9 @@ from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU
 from seqlab_export.bundle import export_bundle
+from seqlab_export.capture.precision import in_dtype
 from seqlab_export.graphs import export_graphs
 from seqlab_export.passes.quantize import store_as_bfloat16
-from seqlab_export.precision import in_dtype
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 

@@ -26,9 +26,9 @@ from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU
 from seqlab_export.bundle import export_bundle
 from seqlab_export.capture import weights
+from seqlab_export.capture.precision import in_dtype
 from seqlab_export.graphs import export_graphs
 from seqlab_export.passes import quantize
-from seqlab_export.precision import in_dtype
 from seqlab_export.runner.golden_file import read_golden
 from seqlab_export.runner.manifest import BundleError, load_manifest
 from seqlab_export.runner.verify import verify_bundle

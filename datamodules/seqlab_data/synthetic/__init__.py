@@ -1,6 +1,7 @@
 """Synthetic tasks: what a model can and cannot remember, find and follow."""
 
-from seqlab_data.synthetic.base import Draw, Example, SyntheticTask
+from seqlab_data.generated import Draw
+from seqlab_data.synthetic.base import Example, SyntheticTask
 from seqlab_data.synthetic.copying import Copy, Delay, Reverse, SelectiveCopy, Sort
 from seqlab_data.synthetic.data import SyntheticDataModule
 from seqlab_data.synthetic.list_ops import ListOps

@@ -6,10 +6,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from seqlab.batch import IGNORE
+from seqlab_data.generated import Draw
 
 PAD, BOS, SEP = 0, 1, 2
 FIRST_SYMBOL = 3
@@ -25,34 +23,6 @@ class Example(NamedTuple):
 
     tokens: list[int]
     targets: list[int]
-
-
-class Draw:
-    """Random numbers that (seed, split, index) decide, on every machine.
-
-    Only the bit generator is drawn from: NumPy keeps its stream for ever.
-    """
-
-    def __init__(self, *words: int) -> None:
-        self._bits = np.random.PCG64(np.random.SeedSequence(words))
-
-    def integer(self, bound: int) -> int:
-        """One of 0, ..., bound - 1."""
-        return int(self._bits.random_raw()) % bound
-
-    def integers(self, bound: int, count: int) -> list[int]:
-        return [self.integer(bound) for _ in range(count)]
-
-    def uniform(self, count: int) -> NDArray[np.float64]:
-        """So many numbers from 0 to 1, without 1."""
-        numbers: NDArray[np.float64] = (self._bits.random_raw(count) >> np.uint64(11)) * np.float64(2.0**-53)
-        return numbers
-
-    def sample(self, bound: int, count: int) -> list[int]:
-        """So many different ones of 0, ..., bound - 1, in random order."""
-        keys = self._bits.random_raw(bound)
-        order: list[int] = np.argsort(keys, kind="stable")[:count].tolist()
-        return order
 
 
 class SyntheticTask(ABC):

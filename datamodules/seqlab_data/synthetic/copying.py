@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 
+from seqlab_data.generated import Draw
 from seqlab_data.synthetic.base import (
     BOS,
     FIRST_SYMBOL,
     SEP,
-    Draw,
     Example,
     SyntheticTask,
     answered,

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, TokenBatch
 from seqlab_data.batch_order import row_numbers
+from seqlab_data.generated import Generated, GeneratedDataModule
 from seqlab_data.synthetic.base import PAD, SyntheticTask
-from seqlab_data.synthetic.generated import Generated, GeneratedDataModule
 
 
 class Examples(Generated[TokenBatch]):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from seqlab_data.synthetic.base import BOS, FIRST_SYMBOL, SEP, Draw, Example, SyntheticTask, answered, symbols
+from seqlab_data.generated import Draw
+from seqlab_data.synthetic.base import BOS, FIRST_SYMBOL, SEP, Example, SyntheticTask, answered, symbols
 
 OPERATORS = ("MIN", "MAX", "MED", "SM")
 MAX_ARGUMENTS = 5

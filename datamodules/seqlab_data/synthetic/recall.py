@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from seqlab.batch import IGNORE
+from seqlab_data.generated import Draw
 from seqlab_data.synthetic.base import (
     BOS,
     FIRST_SYMBOL,
     SEP,
-    Draw,
     Example,
     SyntheticTask,
     answered,

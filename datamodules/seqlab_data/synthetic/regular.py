@@ -7,11 +7,11 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from functools import reduce
 
+from seqlab_data.generated import Draw
 from seqlab_data.synthetic.base import (
     BOS,
     FIRST_SYMBOL,
     SEP,
-    Draw,
     Example,
     SyntheticTask,
     answered,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from seqlab_data.generated import Draw
 from seqlab_data.synthetic.base import (
     BOS,
     FIRST_SYMBOL,
     SEP,
-    Draw,
     Example,
     SyntheticTask,
     answered,

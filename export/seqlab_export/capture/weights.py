@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onnxscript import ir
 from torch import nn
 
-from seqlab_export.precision import Precision
+from seqlab_export.capture.precision import Precision
 
 FILE_NAME = "weights.bin"
 SMALLEST_BYTES = 1024

@@ -23,8 +23,8 @@ from torch.utils._pytree import tree_map
 from seqlab.attention.cache import with_capacity
 from seqlab.mixer import State
 from seqlab_export.capture.forms import forms_of, stays
+from seqlab_export.capture.precision import Precision, in_dtype
 from seqlab_export.graphs import capture
-from seqlab_export.precision import Precision, in_dtype
 from seqlab_export.runner.graph_runner import ArrayDecoder
 from seqlab_export.runner.graph_runner import State as ArrayState
 from seqlab_export.runner.manifest import GraphInfo

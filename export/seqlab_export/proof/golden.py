@@ -22,7 +22,7 @@ from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.mixer import State
 from seqlab_data.tokenizers import Tokenizer
 from seqlab_export.capture.forms import forms_of, longest_input, num_tokens
-from seqlab_export.precision import Precision, in_dtype
+from seqlab_export.capture.precision import Precision, in_dtype
 from seqlab_export.proof.fake_quantized import FakeQuantized
 from seqlab_export.proof.form_outputs import cast, encoded, long_outputs, outputs
 from seqlab_export.proof.rounding import MOST_DRAWS, TermByTerm, draws_of

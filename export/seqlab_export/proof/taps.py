@@ -20,7 +20,7 @@ from seqlab.attention.recorded import recorded_weights
 from seqlab.mixer import Mixer
 from seqlab.nn.block import Block
 from seqlab_export.capture.forms import example, forms_of, longest_input, num_tokens
-from seqlab_export.precision import Precision, in_dtype
+from seqlab_export.capture.precision import Precision, in_dtype
 from seqlab_export.proof.rounding import TermByTerm, draws_of
 from seqlab_export.runner.cases import limit, relative_errors, rms, select, traced_len
 from seqlab_export.runner.manifest import GraphInfo, TensorInfo

@@ -183,10 +183,10 @@ def parity(options: argparse.Namespace) -> int:
     from seqlab.config.configs import config_names
     from seqlab.config.quiet import quiet
     from seqlab.trained.load import load_run
+    from seqlab_export.capture.precision import check_precision
     from seqlab_export.matrices.bundle_model import score
     from seqlab_export.matrices.parity import parity_of_model, to_json
     from seqlab_export.matrices.parity_page import to_markdown
-    from seqlab_export.precision import check_precision
 
     quiet()
     for precision in options.precisions:
