@@ -30,7 +30,7 @@ def trace(model: Decoder, prompts: Sequence[Sequence[int]], num_tokens: int) -> 
     return GreedyTrace(np.array(tokens, dtype=np.int64), np.stack(recorder.logits, axis=1))
 
 
-def compare(actual: GreedyTrace, expected: GreedyTrace, likeliest: NDArray[np.integer]) -> list[tuple[bool, str]]:
+def judge(actual: GreedyTrace, expected: GreedyTrace, likeliest: NDArray[np.integer]) -> list[tuple[bool, str]]:
     """For each row, whether it is as it should be, and how it differs. `expected` has the logits of the tokens
     `likeliest` (R, N, K), the best one first.
 

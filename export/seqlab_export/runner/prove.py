@@ -27,7 +27,7 @@ from seqlab_export.runner.cases import (
     select_calls,
 )
 from seqlab_export.runner.golden_file import array_of
-from seqlab_export.runner.greedy import GreedyTrace, compare, trace
+from seqlab_export.runner.greedy import GreedyTrace, judge, trace
 from seqlab_export.runner.manifest import BundleError, GraphInfo, Manifest
 from seqlab_export.runner.report import Check
 
@@ -101,7 +101,7 @@ class Proof:
         prompts = [self._array(f"greedy/prompt_{row}", None).tolist() for row in range(len(tokens))]
         decoder: Any = self._started("greedy", slice(len(prompts)))
         actual = trace(decoder, prompts, tokens.shape[1])
-        for row, (ok, note) in enumerate(compare(actual, expected, likeliest)):
+        for row, (ok, note) in enumerate(judge(actual, expected, likeliest)):
             yield Check(kind="greedy", subject=f"prompt {row}", ok=ok, note=note)
 
     def distribution(self) -> dict[str, float] | None:
@@ -151,7 +151,7 @@ class Proof:
             yield Check(kind=kind, subject=cell, ok=False, note=f"the runtime failed: {failure}")
             return
         for group, names in groups(graph).items():
-            yield self._compare(kind, f"{cell}, {group}", actual, case, group, names)
+            yield self._check(kind, f"{cell}, {group}", actual, case, group, names)
 
     def _encode(self, kind: str, case: str, pad_mask: NDArray[np.bool_], rows: slice) -> Arrays:
         return self.runtime.encode(self._array(f"{case}/inputs", *pad_mask.shape)[rows], pad_mask[rows])
@@ -193,7 +193,7 @@ class Proof:
     def _array(self, name: str, *shape: int | None) -> NDArray[Any]:
         return array_of(self.golden, name, *shape)
 
-    def _compare(self, kind: str, subject: str, actual: Arrays, case: str, group: str, names: list[str]) -> Check:
+    def _check(self, kind: str, subject: str, actual: Arrays, case: str, group: str, names: list[str]) -> Check:
         """The names are those of one of `cases.groups`."""
         expected = {name: self._array(f"{case}/{name}") for name in names}
         shapes = [(actual[name].shape, expected[name].shape) for name in names]
