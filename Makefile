@@ -7,7 +7,7 @@ FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,hostile_configs tampered_c
 	stopped_fit full_disk)) $(addprefix tests/export/test_,$(addsuffix .py,reach statements defects correct_models)) \
 	tests/runtime/test_mutated_bundles.py tests/callbacks/test_exact_resume.py tests/callbacks/test_stopping.py tests/tracking
 
-.PHONY: quickstart test test-ci test-all faults processors lint benchmarks cpp cpp-test clean
+.PHONY: quickstart test test-ci test-all faults processors lint benchmarks cpp cpp-test cpp-docs clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: .venv/installed
@@ -42,6 +42,10 @@ cpp-test:
 	cmake -S export/runtime -B build/cpp-address-undefined -G Ninja -DSEQLAB_SANITIZE=address,undefined
 	cmake --build build/cpp-address-undefined --parallel 2 --target unit_tests fuzz
 	ctest --test-dir build/cpp-address-undefined --output-on-failure
+
+cpp-docs:
+	mkdir -p build
+	cd export/runtime && doxygen
 
 benchmarks: .venv/installed
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -20,8 +21,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 SANITIZERS = "address,undefined"
 
 
-def succeed(*command: str | Path, **environment: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT | environment)
+def succeed(*command: str | Path, folder: Path = ROOT, **environment: str) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=ENVIRONMENT | environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -34,7 +35,8 @@ def _installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_the_example_is_built_on_the_installed_library(installed: Path, bundle: Bundle, tmp_path: Path) -> None:
+def test_the_examples_are_built_on_the_installed_library(installed: Path, bundle: Bundle, tmp_path: Path) -> None:
+    """What the worker answers is in test_decoding.py."""
     succeed("cmake", "-S", ROOT / "examples/cpp", "-B", tmp_path, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={installed}")
     succeed("cmake", "--build", tmp_path)
     lines = succeed(tmp_path / "continue_text", bundle("gru"), "fed").splitlines()
@@ -44,6 +46,9 @@ def test_the_example_is_built_on_the_installed_library(installed: Path, bundle: 
     ids = np.array([runner.tokenizer.encode("fed")])
     best = int(runner.prefill(ids, ids > 0)[0].argmax())
     assert lines == [f"likeliest: {runner.tokenizer.decode([best])}", *(f"written: {text}" for text in written)]
+    command = [tmp_path / "worker", bundle("gru"), "2"]
+    done = subprocess.run(command, input=b"fed\n", capture_output=True, env=ENVIRONMENT)
+    assert done.stdout.startswith(b"1\t"), done.stderr
 
 
 @pytest.mark.slow
@@ -60,14 +65,22 @@ def test_nothing_is_linked_that_must_be_found_at_run_time() -> None:
     assert "onnxruntime" not in needed and "python" not in needed and "libsentencepiece" in needed
 
 
-def test_a_shared_library_gives_what_the_header_says_and_nothing_else() -> None:
-    """`answer_decoding`, which the tests of decoding ask, is linked to it."""
-    header = (RUNTIME / "include/seqlab/runtime.h").read_text(encoding="utf-8")
-    declared = re.findall(r"^ *SEQLAB_EXPORT [^;]*?([\w~]+|operator=)\(", header, re.MULTILINE)
-    found = succeed("nm", "-D", "--defined-only", "-C", build("shared_runtime")).splitlines()
+@pytest.mark.parametrize(("library", "headers"), [("runtime", ["runtime"]), ("proof", ["runtime", "proof"])])
+def test_a_shared_library_gives_what_its_headers_say_and_nothing_else(library: str, headers: list[str]) -> None:
+    """`answer_decoding`, which the tests of decoding ask, is linked to one."""
+    texts = [(RUNTIME / f"include/seqlab/{header}.h").read_text(encoding="utf-8") for header in headers]
+    declared = re.findall(r"^ *SEQLAB_EXPORT [^;]*?([\w~]+|operator=)\(", "".join(texts), re.MULTILINE)
+    found = succeed("nm", "-D", "--defined-only", "-C", build(f"shared_{library}")).splitlines()
     names = [re.sub(r"\[abi:\w+\]", "", line.split(" ", 2)[2]).split("(")[0] for line in found]
     assert {name.rpartition("::")[2] for name in names} == {*declared}
     assert all(re.match(r"seqlab::((Model|Session|Report)::)?[\w~=]+( =)?$", name) for name in names), names
+
+
+def test_a_deployment_links_only_what_runs_a_model() -> None:
+    """The proof, and what only it reads files with, are in its own library."""
+    runtime, proof = (succeed("nm", "-C", build(f"shared_{name}")) for name in ("runtime", "proof"))
+    for name in ("seqlab::Verify", "seqlab::GoldenFile::", "unzOpen64", "inflate"):
+        assert f" {name}" in proof and f" {name}" not in runtime
 
 
 WITHOUT_A_VALUE = """
@@ -104,6 +117,16 @@ def test_it_is_built_shared(tmp_path: Path, bundle: Bundle) -> None:
     assert succeed(tmp_path / "example" / "continue_text", bundle("gru"), "fed").startswith("likeliest: ")
 
 
+def test_the_headers_are_documented_whole(tmp_path: Path) -> None:
+    """Doxygen has nothing to warn of."""
+    if shutil.which("doxygen") is None:
+        pytest.skip("Doxygen is not installed")
+    settings = f"@INCLUDE = {RUNTIME / 'Doxyfile'}\nOUTPUT_DIRECTORY = {tmp_path}\n"
+    done = subprocess.run(["doxygen", "-"], input=settings, cwd=RUNTIME, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "html" / "classseqlab_1_1Session.html").is_file()
+
+
 def test_what_a_build_needs_is_named() -> None:
     page = (ROOT / "docs/runtime.md").read_text(encoding="utf-8")
     script = (ROOT / "scripts/fetch_cpp_dependencies.sh").read_text(encoding="utf-8")
@@ -119,16 +142,25 @@ def test_a_wrong_release_folder_is_refused(tmp_path: Path) -> None:
     assert f"ORT_ROOT={tmp_path} has no include/onnxruntime_cxx_api.h" in re.sub(r"\s+", " ", done.stderr)
 
 
-def test_the_example_in_the_page_compiles(installed: Path, tmp_path: Path) -> None:
-    [program] = re.findall(r"```cpp\n(.*?)```", (ROOT / "docs/runtime.md").read_text(encoding="utf-8"), re.DOTALL)
-    (tmp_path / "main.cc").write_text(program)
+def test_the_programs_in_the_page_run(installed: Path, bundle: Bundle, tmp_path: Path) -> None:
+    """The first on the library that runs bundles, the second on the one that proves them."""
+    page = (ROOT / "docs/runtime.md").read_text(encoding="utf-8")
+    programs, [lines] = (re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL) for language in ("cpp", "cmake"))
+    assert lines.count("target_link_libraries") == len(programs)
+    targets = re.findall(r"target_link_libraries\((\w+)", lines)
+    for target, program in zip(targets, programs, strict=True):
+        (tmp_path / f"{target}.cc").write_text(program)
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.20)\nproject(page LANGUAGES CXX)\nset(CMAKE_CXX_STANDARD 17)\n"
-        "find_package(seqlab_runtime REQUIRED)\nadd_executable(page main.cc)\n"
-        "target_link_libraries(page PRIVATE seqlab::seqlab_runtime)\n"
+        + "".join(f"add_executable({target} {target}.cc)\n" for target in targets)
+        + lines
     )
     succeed("cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={installed}")
     succeed("cmake", "--build", tmp_path / "build")
+    (tmp_path / "bundles").mkdir()
+    (tmp_path / "bundles" / "mine").symlink_to(bundle("gru"))
+    written, proven = (succeed(tmp_path / "build" / target, folder=tmp_path) for target in targets)
+    assert written and not proven
 
 
 @pytest.mark.slow

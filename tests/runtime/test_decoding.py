@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -209,15 +210,34 @@ def test_a_text_longer_than_the_model_reads_is_refused(bundle: Bundle) -> None:
     assert of_several["refused"] == "there are 1 prompts and 2 sources; give one prompt for each"
 
 
+REQUESTS = [*(f"{text}{text[::-1]}" for text in ("abc", "fed", "a b", "", "d") for _ in range(6)), "\udcff", "cafe"]
+
+
+def served(program: Path, folder: Path, threads: int) -> tuple[dict[int, str], str]:
+    """What the example of a server's worker answers to each request, and what it says besides."""
+    lines = "\n".join(REQUESTS).encode(errors="surrogateescape")
+    done = subprocess.run([program, folder, str(threads)], input=lines, capture_output=True, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    answers = [line.split("\t", 1) for line in done.stdout.decode().splitlines()]
+    assert len({number for number, _ in answers}) == len(answers)
+    return {int(number): text for number, text in answers}, done.stderr.decode()
+
+
 @pytest.mark.parametrize("name", ["gru", "translator"])
 def test_threads_share_a_model(name: str, bundle: Bundle) -> None:
-    done = subprocess.run([build("threads"), bundle(name)], capture_output=True, text=True, env=ENVIRONMENT)
-    assert (done.returncode, done.stdout) == (0, "the same\n"), done.stderr
+    """Many sessions on many threads: each request has the answer of one session alone, and a bad one harms no other."""
+    found, said = served(build("worker"), bundle(name), 4)
+    assert found == served(build("worker"), bundle(name), 1)[0]
+    assert {*range(1, len(REQUESTS) + 1)} - {*found} == {len(REQUESTS) - 1}
+    assert said.startswith(f"request {len(REQUESTS) - 1}: the text is not UTF-8 at byte 0") and said.count("\n") == 1
+    if name == "gru":
+        runner = BundleRunner(bundle(name), threads=1)
+        for number, text in found.items():
+            sampling = Sampling(temperature=0.8, seed=number)
+            assert text == runner.generate_text(REQUESTS[number - 1], max_new_tokens=60, sampling=sampling)
 
 
 @pytest.mark.slow
 def test_threads_do_not_race(bundle: Bundle) -> None:
     """Under ThreadSanitizer, which exits with another code where it has something to say."""
-    command = [build("threads", "thread"), bundle("attention")]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
-    assert (done.returncode, done.stdout) == (0, "the same\n"), done.stderr
+    assert len(served(build("worker", "thread"), bundle("attention"), 4)[0]) == len(REQUESTS) - 1

@@ -1,4 +1,4 @@
-# The libraries that seqlab_runtime links, as targets seqlab::<name>: the system's, or those in SEQLAB_LIBRARY_FOLDER. The
+# The libraries that ours link, as targets seqlab::<name>: the system's, or those in SEQLAB_LIBRARY_FOLDER. The
 # installed package's configuration includes this file too.
 function(seqlab_find_library name)
   find_library(SEQLAB_LIBRARY_${name} NAMES ${ARGN} HINTS ${SEQLAB_LIBRARY_FOLDER})
@@ -14,6 +14,10 @@ macro(seqlab_find_libraries)
   find_package(Threads REQUIRED)
   seqlab_find_library(sentencepiece libsentencepiece.so.0 sentencepiece)
   seqlab_find_library(crypto libcrypto.a crypto)
+endmacro()
+
+# Those of seqlab_proof besides.
+macro(seqlab_find_proof_libraries)
   seqlab_find_library(minizip libminizip.a minizip)
   seqlab_find_library(z libz.a z)
 endmacro()

@@ -1,15 +1,18 @@
-# `cmake --install`: the library, its header, the program, and the package that find_package(seqlab_runtime) finds.
+# `cmake --install`: the libraries, their headers, the program, and the package that find_package(seqlab_runtime) finds, with
+# COMPONENTS proof for seqlab::seqlab_proof.
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/seqlab_runtime)
 # Libraries that are not the system's go along.
 set(own ${CMAKE_INSTALL_LIBDIR}/seqlab_runtime)
 
 set_target_properties(seqlab-run PROPERTIES INSTALL_RPATH "$ORIGIN/../${own}")
-set_target_properties(seqlab_runtime PROPERTIES INSTALL_RPATH "$ORIGIN/seqlab_runtime")
-install(TARGETS seqlab_runtime EXPORT seqlab_runtime)
+foreach(library IN ITEMS seqlab_runtime seqlab_proof)
+  set_target_properties(${library} PROPERTIES INSTALL_RPATH "$ORIGIN/seqlab_runtime")
+  install(TARGETS ${library} EXPORT ${library})
+  install(EXPORT ${library} NAMESPACE seqlab:: DESTINATION ${package} FILE ${library}Targets.cmake)
+endforeach()
 install(TARGETS seqlab-run)
 install(DIRECTORY include/seqlab DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT seqlab_runtime NAMESPACE seqlab:: DESTINATION ${package} FILE seqlab_runtimeTargets.cmake)
 configure_package_config_file(cmake/seqlab_runtimeConfig.cmake.in seqlab_runtimeConfig.cmake
   INSTALL_DESTINATION ${package} PATH_VARS own)
 write_basic_package_version_file(seqlab_runtimeConfigVersion.cmake COMPATIBILITY SameMinorVersion)

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "files.h"
-#include "philox.h"
+#include "sampling.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 

@@ -13,8 +13,8 @@
 #include <string_view>
 
 #include "error.h"
+#include "golden.h"
 #include "manifest.h"
-#include "npz.h"
 #include "seqlab/runtime.h"
 #include "tokenizer.h"
 

@@ -5,8 +5,8 @@
 #include <limits>
 #include <thread>
 
-#include "decode.h"
 #include "error.h"
+#include "generate.h"
 #include "sampling.h"
 
 namespace seqlab {
@@ -104,7 +104,7 @@ class Search {
       if (IsFree(options_.repetition)) {
         Rank(logits.Row(first_row + beam), logits.vocab_size, beam, most, best);
       } else {
-        std::vector<double> row = Row(logits, first_row + beam);
+        std::vector<double> row = logits.Doubles(first_row + beam);
         Ids text = prompt_;
         text.insert(text.end(), tokens_[beam].begin(), tokens_[beam].end());
         Apply(options_.repetition, text, row);
@@ -138,14 +138,14 @@ class Search {
 
 }  // namespace
 
-std::vector<std::vector<Hypothesis>> BeamSearch(Decoder& decoder, const Manifest& manifest,
-                                                const std::vector<Ids>& prompts, const BeamOptions& options) {
+std::vector<std::vector<Hypothesis>> BeamSearch(Decoder& decoder, const std::vector<Ids>& prompts,
+                                                const BeamOptions& options) {
   constexpr int64_t kMostBeams = 10000;
   if (options.beams < 1 || options.beams > kMostBeams) {
     Refuse("beams must be from 1 to ", kMostBeams, ", got ", options.beams);
   }
   CheckOptions(options.repetition);
-  CheckLengths(manifest, prompts, options.max_new_tokens);
+  CheckLengths(decoder.bundle().manifest, prompts, options.max_new_tokens);
   Logits logits = decoder.Prefill(prompts);
   // All beams of a prompt begin with its logits and state.
   std::vector<float> repeated;
@@ -165,7 +165,7 @@ std::vector<std::vector<Hypothesis>> BeamSearch(Decoder& decoder, const Manifest
   for (Search& search : searches) going.push_back(&search);
   for (int64_t step = 0; step < options.max_new_tokens; ++step) {
     const bool last = step + 1 == options.max_new_tokens;
-    InParallel(going.size(), decoder.threads(), [&](size_t place) {
+    InParallel(going.size(), decoder.bundle().options.threads, [&](size_t place) {
       going[place]->Extend(logits, static_cast<int64_t>(place) * options.beams, last);
     });
     rows.clear();

@@ -4,7 +4,6 @@
 
 #include "error.h"
 #include "huge_pages.h"
-#include "provider.h"
 
 namespace seqlab {
 namespace {
@@ -29,7 +28,7 @@ Manifest Checked(const std::filesystem::path& folder) {
   return manifest;
 }
 
-std::unique_ptr<Graph> Opened(const Model::Impl& bundle, const std::optional<GraphInfo>& info) {
+std::unique_ptr<Graph> Opened(const Bundle& bundle, const std::optional<GraphInfo>& info) {
   return info ? std::make_unique<Graph>(bundle.onnxruntime, bundle.folder, *info, bundle.options) : nullptr;
 }
 
@@ -75,7 +74,7 @@ void CheckPadding(const Rows& rows) {
   }
 }
 
-Model::Impl::Impl(const std::string& place, const OpenOptions& given)
+Bundle::Bundle(const std::string& place, const OpenOptions& given)
     : folder(place), manifest(Checked(folder)), onnxruntime(OpenOnnxruntime(given.onnxruntime)), options(given) {
   if (ParseVersion(onnxruntime.version) < ParseVersion(manifest.min_onnxruntime)) {
     Refuse(StatusCode::kUnsupported, "this bundle needs onnxruntime ", manifest.min_onnxruntime, ", here is ",
@@ -109,7 +108,7 @@ Model::Impl::Impl(const std::string& place, const OpenOptions& given)
   info.onnxruntime_api = onnxruntime.api;
 }
 
-std::vector<Value> Model::Impl::Encode(const Value& inputs, const Value& mask) const {
+std::vector<Value> Bundle::Encode(const Value& inputs, const Value& mask) const {
   if (encoder == nullptr) Refuse(folder.string(), " is the bundle of a language model, which reads prompts");
   const std::vector<int64_t> dims = Dims(inputs);
   if (manifest.max_source_len && dims[1] > *manifest.max_source_len) {
@@ -118,7 +117,7 @@ std::vector<Value> Model::Impl::Encode(const Value& inputs, const Value& mask) c
   return encoder->Run({inputs, mask});
 }
 
-const Tokenizer& Model::Impl::SourceTokenizer() const {
+const Tokenizer& Bundle::SourceTokenizer() const {
   return manifest.source_tokenizer ? source_tokenizer.get() : tokenizer.get();
 }
 

@@ -40,8 +40,8 @@ Rows Padded(const std::vector<Ids>& rows, const std::string& what, bool on_the_l
 // Throws Refusal where the mask has a hole, or other numbers than 0 and 1.
 void CheckPadding(const Rows& rows);
 
-struct Model::Impl {
-  Impl(const std::string& folder, const OpenOptions& options);
+struct Bundle {
+  Bundle(const std::string& folder, const OpenOptions& options);
 
   // The encoder's outputs of tokens (B, T) or features (B, T, F) and their mask (B, T), in the manifest's order. Throws
   // Refusal where there is no encoder, or the input is longer than it reads.

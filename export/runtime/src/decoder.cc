@@ -16,7 +16,7 @@ bool InPlace(const std::vector<int64_t>& rows, int64_t count) {
   return all;
 }
 
-const Graph& StepOf(const Model::Impl& bundle) {
+const Graph& StepOf(const Bundle& bundle) {
   if (bundle.step == nullptr) {
     Refuse(bundle.folder.string(), " is the bundle of an encoder, which writes nothing; classify with it");
   }
@@ -30,7 +30,7 @@ Logits ToLogits(int64_t rows, int64_t vocab_size, std::vector<float> numbers) {
   return {rows, vocab_size, {held, held->data()}};
 }
 
-Decoder::Decoder(const Model::Impl& bundle)
+Decoder::Decoder(const Bundle& bundle)
     : bundle_(bundle),
       steps_(StepOf(bundle), bundle.manifest.in_place),
       of_model_(WiringOf(bundle.model->info())),

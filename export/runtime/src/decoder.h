@@ -17,6 +17,8 @@ struct Logits {
   std::shared_ptr<const float> values;
 
   const float* Row(int64_t row) const { return values.get() + row * vocab_size; }
+  // The same in float64.
+  std::vector<double> Doubles(int64_t row) const { return {Row(row), Row(row) + vocab_size}; }
 };
 
 // Logits of numbers that nothing else holds.
@@ -25,11 +27,9 @@ Logits ToLogits(int64_t rows, int64_t vocab_size, std::vector<float> numbers);
 class Decoder {
  public:
   // Throws Refusal where the bundle has no decoder.
-  explicit Decoder(const Model::Impl& bundle);
+  explicit Decoder(const Bundle& bundle);
 
-  int64_t vocab_size() const { return *bundle_.manifest.vocab_size; }
-  // As of OpenOptions.
-  int threads() const { return bundle_.options.threads; }
+  const Bundle& bundle() const { return bundle_; }
 
   // Reads a source (B, M) or (B, M, F) and its mask (B, M): each `Start` is from here.
   void ReadSource(const Value& source, const Value& mask);
@@ -56,6 +56,7 @@ class Decoder {
   const Value& State(const std::string& name) const;
 
  private:
+  int64_t vocab_size() const { return *bundle_.manifest.vocab_size; }
   // Where each input of a graph comes from and each output goes: an entry of the state, or one of these.
   enum : int { kTokens = -1, kMask = -2, kLogits = -3 };
   struct Wiring {
@@ -74,7 +75,7 @@ class Decoder {
   // Reads tokens (B, T) under their mask (B, T): logits (B, T, V).
   Value Read(const Graph& graph, const Value& tokens, const Value& mask, int64_t length);
 
-  const Model::Impl& bundle_;
+  const Bundle& bundle_;
   Runs steps_;
   const Wiring of_model_, of_step_;
   Part renewed_, constant_, shared_;   // by a step; by none, with a row each, or with one for all rows of a source

@@ -61,18 +61,7 @@ std::string Sha256OfText(std::string_view text) {
   return hash.Digits();
 }
 
-std::string Sha256OfFile(const fs::path& path) {
-  std::ifstream file = Opened(path);
-  Sha256 hash;
-  std::vector<char> buffer(1 << 20);
-  while (file.read(buffer.data(), static_cast<std::streamsize>(buffer.size())) || file.gcount() > 0) {
-    hash.Add(buffer.data(), static_cast<size_t>(file.gcount()));
-  }
-  if (file.bad()) Refuse(path.string(), " cannot be read");
-  return hash.Digits();
-}
-
-std::string Sha256OfPart(const fs::path& path, int64_t offset, int64_t length) {
+std::string Sha256OfFile(const fs::path& path, int64_t offset, int64_t length) {
   std::ifstream file = Opened(path);
   file.seekg(offset);
   Sha256 hash;
@@ -82,6 +71,7 @@ std::string Sha256OfPart(const fs::path& path, int64_t offset, int64_t length) {
     hash.Add(buffer.data(), static_cast<size_t>(file.gcount()));
     length -= file.gcount();
   }
+  if (file.bad()) Refuse(path.string(), " cannot be read");
   return hash.Digits();
 }
 

@@ -16,9 +16,8 @@ std::string ReadFile(const std::filesystem::path& path);
 
 // In lower-case hexadecimal digits.
 std::string Sha256OfText(std::string_view text);
-std::string Sha256OfFile(const std::filesystem::path& path);
-// Of so many bytes from an offset on, or of fewer where it ends.
-std::string Sha256OfPart(const std::filesystem::path& path, int64_t offset, int64_t length);
+// Of so many bytes from an offset on, or of fewer where the file ends.
+std::string Sha256OfFile(const std::filesystem::path& path, int64_t offset = 0, int64_t length = INT64_MAX);
 
 // Whether a name is a relative path that leads no higher.
 bool IsInside(const std::string& name);

@@ -1,10 +1,42 @@
+#include "generate.h"
+
 #include <algorithm>
 
-#include "decode.h"
 #include "error.h"
 #include "sampling.h"
+#include "utf8.h"
 
 namespace seqlab {
+namespace {
+
+int64_t Chosen(std::vector<double> logits, const GenerateOptions& options, const Ids& text, int64_t step, int64_t row) {
+  Apply(options.repetition, text, logits);
+  return Choose(logits, options.sampling, step, row);
+}
+
+[[noreturn]] void RefuseCancelled() {
+  Refuse(StatusCode::kCancelled, "the callback has cancelled what was being written");
+}
+
+bool IsId(std::string_view word) {
+  constexpr size_t kMostDigits = 9;
+  return word.size() <= kMostDigits && std::all_of(word.begin(), word.end(), [](char c) { return '0' <= c && c <= '9'; });
+}
+
+// The ids that a text writes, separated by spaces.
+Ids ReadIds(std::string_view text) {
+  const std::vector<std::string_view> words = Words(text, false);
+  const auto wrong = std::find_if_not(words.begin(), words.end(), IsId);
+  if (words.empty() || wrong != words.end()) {
+    const std::string got = words.empty() ? "none" : Join('"', wrong->substr(0, 60), '"');
+    Refuse("this model has no tokenizer, and a prompt is ids, such as \"5 6 7\"; got ", got);
+  }
+  Ids ids;
+  for (const std::string_view word : words) ids.push_back(std::stoll(std::string(word)));
+  return ids;
+}
+
+}  // namespace
 
 void CheckLengths(const Manifest& manifest, const std::vector<Ids>& prompts, int64_t max_new_tokens) {
   if (max_new_tokens < 1) Refuse("max_new_tokens must be at least 1, got ", max_new_tokens);
@@ -18,26 +50,11 @@ void CheckLengths(const Manifest& manifest, const std::vector<Ids>& prompts, int
   }
 }
 
-std::vector<double> Row(const Logits& logits, int64_t row) {
-  return {logits.Row(row), logits.Row(row) + logits.vocab_size};
-}
-
-void RefuseCancelled() { Refuse(StatusCode::kCancelled, "the callback has cancelled what was being written"); }
-
-namespace {
-
-int64_t Chosen(std::vector<double> logits, const GenerateOptions& options, const Ids& text, int64_t step, int64_t row) {
-  Apply(options.repetition, text, logits);
-  return Choose(logits, options.sampling, step, row);
-}
-
-}  // namespace
-
-std::vector<Ids> Generate(Decoder& decoder, const Manifest& manifest, const std::vector<Ids>& prompts,
-                          const GenerateOptions& options, const OnToken& on_token) {
+std::vector<Ids> Generate(Decoder& decoder, const std::vector<Ids>& prompts, const GenerateOptions& options,
+                          const OnToken& on_token) {
   CheckOptions(options.sampling);
   CheckOptions(options.repetition);
-  CheckLengths(manifest, prompts, options.max_new_tokens);
+  CheckLengths(decoder.bundle().manifest, prompts, options.max_new_tokens);
   Logits logits = decoder.Prefill(prompts);
   const auto num_rows = static_cast<int64_t>(prompts.size());
   std::vector<Ids> texts = prompts, chosen(prompts.size());
@@ -50,7 +67,7 @@ std::vector<Ids> Generate(Decoder& decoder, const Manifest& manifest, const std:
     for (int64_t row = 0; row < num_rows; ++row) {
       if (!running[row]) continue;
       const int64_t token = takes_largest ? ChooseLargest(logits.Row(row), logits.vocab_size)
-                                          : Chosen(Row(logits, row), options, texts[row], step, row);
+                                          : Chosen(logits.Doubles(row), options, texts[row], step, row);
       texts[row].push_back(token);
       chosen[row].push_back(token);
       if (on_token && !on_token(row, token)) RefuseCancelled();
@@ -63,6 +80,30 @@ std::vector<Ids> Generate(Decoder& decoder, const Manifest& manifest, const std:
     logits = decoder.Step(last);
   }
   return chosen;
+}
+
+std::string Write(Decoder& decoder, std::string_view prompt, GenerateOptions options, const OnText& on_text) {
+  std::string text;
+  const auto show = [&](const std::string& piece) {
+    text += piece;
+    return on_text == nullptr || piece.empty() || on_text(piece);
+  };
+  if (!decoder.bundle().manifest.tokenizer) {
+    options.stop_ids.clear();
+    Generate(decoder, {ReadIds(prompt)}, options,
+             [&](int64_t, int64_t token) { return show(Join(text.empty() ? "" : " ", token)); });
+    return text;
+  }
+  const Tokenizer& tokenizer = decoder.bundle().tokenizer.get();
+  TextStream stream(tokenizer);
+  Ids ids = tokenizer.Encode(prompt);
+  // An empty prompt starts a document.
+  if (ids.empty()) ids = {tokenizer.bos_id()};
+  // Packed documents end where the next begins.
+  options.stop_ids = {tokenizer.eos_id(), tokenizer.bos_id()};
+  Generate(decoder, {ids}, options, [&](int64_t, int64_t token) { return show(stream.Push(token)); });
+  if (!show(stream.Finish())) RefuseCancelled();
+  return text;
 }
 
 }  // namespace seqlab

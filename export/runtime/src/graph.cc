@@ -1,43 +1,8 @@
 #include "graph.h"
 
-#include <algorithm>
-
 #include "error.h"
-#include "provider.h"
 
 namespace seqlab {
-namespace {
-
-std::string TypeName(ONNXTensorElementDataType type) {
-  switch (type) {
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL:
-      return "bool";
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64:
-      return "int64";
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16:
-      return "float16";
-    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT:
-      return "float32";
-    default:
-      return Join("onnxruntime's type ", static_cast<int>(type));
-  }
-}
-
-Graph::Declared Described(const std::string& name, const Ort::TypeInfo& info) {
-  if (info.GetONNXType() != ONNX_TYPE_TENSOR) return {name, "no tensor", {}};
-  const auto tensor = info.GetTensorTypeAndShapeInfo();
-  const std::vector<int64_t> sizes = tensor.GetShape();
-  std::vector<const char*> symbols(sizes.size(), nullptr);
-  tensor.GetSymbolicDimensions(symbols.data(), symbols.size());
-  std::vector<std::string> dims;
-  for (size_t axis = 0; axis < sizes.size(); ++axis) {
-    const bool named = symbols[axis] != nullptr && *symbols[axis] != '\0';
-    dims.push_back(sizes[axis] >= 0 ? std::to_string(sizes[axis]) : named ? symbols[axis] : "?");
-  }
-  return {name, TypeName(tensor.GetElementType()), dims};
-}
-
-}  // namespace
 
 Graph::Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder, GraphInfo info,
              const OpenOptions& options)
@@ -124,20 +89,6 @@ const Value* Runs::WrittenOver(size_t output, const std::vector<Value>& inputs) 
   // One that was made on the host is read on a device as a copy, which what is written here would not reach.
   const Value& old = inputs[static_cast<size_t>(input)];
   return old->GetTensorMemoryInfo().GetDeviceType() == graph_.device_.GetDeviceType() ? &old : nullptr;
-}
-
-std::vector<Graph::Declared> Graph::Declarations() const {
-  std::vector<Declared> declared;
-  Ort::AllocatorWithDefaultOptions allocator;
-  for (size_t place = 0; place < session_.GetInputCount(); ++place) {
-    const auto name = session_.GetInputNameAllocated(place, allocator);
-    declared.push_back(Described(name.get(), session_.GetInputTypeInfo(place)));
-  }
-  for (size_t place = 0; place < session_.GetOutputCount(); ++place) {
-    const auto name = session_.GetOutputNameAllocated(place, allocator);
-    declared.push_back(Described(name.get(), session_.GetOutputTypeInfo(place)));
-  }
-  return declared;
 }
 
 }  // namespace seqlab

@@ -26,13 +26,6 @@ class Graph {
   // Runs it once, from any thread; see Runs.
   std::vector<Value> Run(const std::vector<Value>& inputs) const;
 
-  // What the file itself declares, inputs and then outputs; dims without a name or number are "?".
-  struct Declared {
-    std::string name, type;
-    std::vector<std::string> dims;
-  };
-  std::vector<Declared> Declarations() const;
-
  private:
   GraphInfo info_;
   mutable Ort::Session session_{nullptr};

@@ -11,7 +11,6 @@
 namespace seqlab {
 namespace {
 
-constexpr const char* kFileName = "manifest.json";
 constexpr const char* kSealName = "manifest.sha256";
 constexpr const char* kFormat = "seqlab-bundle";
 constexpr int64_t kVersion = 6;
@@ -203,23 +202,11 @@ Manifest ParseManifest(const std::string& text) {
   return manifest;
 }
 
-std::map<std::string, bool> StatedAlike(const std::filesystem::path& folder, const std::string& statement) {
-  const std::string place = "what the golden file states";
-  const Document document(ReadFile(folder / kFileName), kFileName), stated(statement, place);
-  const auto manifest = document.Root("the manifest").Members();
-  std::map<std::string, bool> alike;
-  for (const auto& [name, value] : stated.Root(place).Members()) {
-    const auto found = manifest.find(name);
-    alike[name] = found != manifest.end() && found->second.Is(value);
-  }
-  return alike;
-}
-
 Manifest LoadManifest(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / kFileName;
+  const std::filesystem::path path = folder / kManifestName;
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) {
-    Refuse(StatusCode::kNotFound, folder.string(), " is not a bundle: it has no ", kFileName);
+    Refuse(StatusCode::kNotFound, folder.string(), " is not a bundle: it has no ", kManifestName);
   }
   try {
     return ParseManifest(ReadFile(path));
@@ -231,15 +218,15 @@ Manifest LoadManifest(const std::filesystem::path& folder) {
 std::map<std::string, std::string> FindDamage(const std::filesystem::path& folder, const Manifest& manifest) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(folder / kSealName, error)) return {{kSealName, "it is missing"}};
-  if (ReadFile(folder / kSealName).substr(0, 64) != Sha256OfFile(folder / kFileName)) {
-    return {{kFileName, Join("its sha256 is not the one in ", kSealName)}};
+  if (ReadFile(folder / kSealName).substr(0, 64) != Sha256OfFile(folder / kManifestName)) {
+    return {{kManifestName, Join("its sha256 is not the one in ", kSealName)}};
   }
   std::map<std::string, std::string> damage;
   for (const auto& [name, sha256] : manifest.files) {
     if (std::string found = Damage(folder, name, sha256); !found.empty()) damage[name] = found;
   }
   for (const std::string& name : FilesIn(folder)) {
-    const bool listed = manifest.files.count(name) > 0 || name == kFileName || name == kSealName;
+    const bool listed = manifest.files.count(name) > 0 || name == kManifestName || name == kSealName;
     if (!listed) damage[name] = "the manifest does not list it";
   }
   return damage;

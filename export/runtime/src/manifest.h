@@ -12,6 +12,8 @@
 
 namespace seqlab {
 
+inline constexpr const char* kManifestName = "manifest.json";
+
 enum class DType { kBool, kInt64, kFloat16, kFloat32 };
 
 // A number, or one of "B", "T", "S", "S+T", "S+1", "M", "C" and "N".
@@ -61,9 +63,6 @@ Manifest ParseManifest(const std::string& text);
 
 // Reads the manifest of a bundle. Throws Refusal where there is none, or it is not as this version writes it.
 Manifest LoadManifest(const std::filesystem::path& folder);
-
-// Of each field that the model itself states, as JSON, whether the manifest of a bundle says the same.
-std::map<std::string, bool> StatedAlike(const std::filesystem::path& folder, const std::string& statement);
 
 // What is wrong with each file that is not as the manifest says, or that it does not list.
 std::map<std::string, std::string> FindDamage(const std::filesystem::path& folder, const Manifest& manifest);

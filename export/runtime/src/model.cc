@@ -5,10 +5,9 @@
 #include <numeric>
 
 #include "bundle.h"
-#include "decode.h"
 #include "error.h"
+#include "generate.h"
 #include "seqlab/runtime.h"
-#include "written_ids.h"
 
 namespace seqlab {
 namespace {
@@ -21,14 +20,14 @@ Array ToArray(const Logits& logits) {
 }  // namespace
 
 Result<Model> Model::Open(const std::string& folder, const OpenOptions& options) {
-  return Guarded([&] { return Model(std::make_shared<const Impl>(folder, options)); });
+  return Guarded([&] { return Model(std::make_shared<const Bundle>(folder, options)); });
 }
 
-const Info& Model::info() const { return impl_->info; }
+const Info& Model::info() const { return bundle_->info; }
 
 Result<Array> Model::Run(const Batch& batch) const {
   return Guarded([&] {
-    if (impl_->info.reads_source) Refuse(impl_->info.folder, " writes what a source says; use a Session");
+    if (bundle_->info.reads_source) Refuse(bundle_->info.folder, " writes what a source says; use a Session");
     Rows rows{batch.rows, batch.length, batch.tokens, batch.pad_mask};
     constexpr int64_t kMost = int64_t{1} << 31;
     if (rows.rows < 1 || rows.length < 1 || rows.rows > kMost / rows.length) {
@@ -36,8 +35,8 @@ Result<Array> Model::Run(const Batch& batch) const {
     }
     const auto count = static_cast<size_t>(rows.rows * rows.length);
     if (rows.mask.empty()) rows.mask.assign(count, 1);
-    const GraphInfo& info = *impl_->manifest.Graphs()[0];
-    const bool features = impl_->encoder != nullptr && info.inputs[0].IsFloat();
+    const GraphInfo& info = *bundle_->manifest.Graphs()[0];
+    const bool features = bundle_->encoder != nullptr && info.inputs[0].IsFloat();
     const size_t width = features ? static_cast<size_t>(std::get<int64_t>(info.inputs[0].dims.back())) : 1;
     if (rows.mask.size() != count || (features ? batch.features.size() : rows.tokens.size()) != count * width) {
       Refuse("a batch of ", rows.rows, " rows of ", rows.length, " must have ", count * width, " numbers and ", count,
@@ -45,17 +44,17 @@ Result<Array> Model::Run(const Batch& batch) const {
     }
     CheckPadding(rows);
     Value logits;
-    if (impl_->encoder != nullptr) {
+    if (bundle_->encoder != nullptr) {
       const Value inputs =
           features ? FloatTensor(info.inputs[0].dtype, {rows.rows, rows.length, static_cast<int64_t>(width)},
                                  batch.features)
                    : rows.Tokens();
-      logits = impl_->Encode(inputs, rows.Mask())[0];
+      logits = bundle_->Encode(inputs, rows.Mask())[0];
     } else {
-      Decoder decoder(*impl_);
+      Decoder decoder(*bundle_);
       decoder.CheckReadable(rows.tokens, rows.length);
       decoder.Start(rows.rows);
-      logits = decoder.Run(*impl_->model, rows);
+      logits = decoder.Run(*bundle_->model, rows);
     }
     const std::vector<int64_t> dims = Dims(logits);
     const int64_t size = std::accumulate(dims.begin(), dims.end(), int64_t{1}, std::multiplies<>());
@@ -64,33 +63,31 @@ Result<Array> Model::Run(const Batch& batch) const {
 }
 
 Result<Ids> Model::Encode(std::string_view text) const {
-  return Guarded([&] { return impl_->tokenizer.get().Encode(text); });
+  return Guarded([&] { return bundle_->tokenizer.get().Encode(text); });
 }
 
 Result<Ids> Model::EncodeSource(std::string_view text) const {
-  return Guarded([&] { return impl_->SourceTokenizer().Encode(text); });
+  return Guarded([&] { return bundle_->SourceTokenizer().Encode(text); });
 }
 
 Result<std::string> Model::Decode(const Ids& ids) const {
-  return Guarded([&] { return impl_->tokenizer.get().Decode(ids); });
+  return Guarded([&] { return bundle_->tokenizer.get().Decode(ids); });
 }
 
 struct Session::Impl {
-  explicit Impl(Model some) : model(std::move(some)) {}
-
-  const Model::Impl& bundle() const { return model.impl(); }
+  explicit Impl(std::shared_ptr<const Bundle> opened) : bundle(std::move(opened)) {}
 
   // Throws Refusal where the bundle has no decoder.
   Decoder& decoder() {
-    if (made == nullptr) made = std::make_unique<Decoder>(bundle());
+    if (made == nullptr) made = std::make_unique<Decoder>(*bundle);
     return *made;
   }
 
-  Model model;
+  const std::shared_ptr<const Bundle> bundle;
   std::unique_ptr<Decoder> made;
 };
 
-Session::Session(Model model) : impl_(std::make_unique<Impl>(std::move(model))) {}
+Session::Session(Model model) : impl_(std::make_unique<Impl>(std::move(model.bundle_))) {}
 Session::~Session() = default;
 Session::Session(Session&&) noexcept = default;
 Session& Session::operator=(Session&&) noexcept = default;
@@ -112,50 +109,29 @@ Result<Array> Session::Step(const Ids& tokens) {
 
 Result<std::vector<Ids>> Session::Generate(const std::vector<Ids>& prompts, const GenerateOptions& options,
                                            const OnToken& on_token) {
-  return Guarded(
-      [&] { return seqlab::Generate(impl_->decoder(), impl_->bundle().manifest, prompts, options, on_token); });
+  return Guarded([&] { return seqlab::Generate(impl_->decoder(), prompts, options, on_token); });
 }
 
 Result<std::vector<std::vector<Hypothesis>>> Session::BeamSearch(const std::vector<Ids>& prompts,
                                                                  const BeamOptions& options) {
-  return Guarded([&] { return seqlab::BeamSearch(impl_->decoder(), impl_->bundle().manifest, prompts, options); });
+  return Guarded([&] { return seqlab::BeamSearch(impl_->decoder(), prompts, options); });
 }
 
 Result<std::string> Session::Write(std::string_view prompt, const GenerateOptions& options, const OnText& on_text) {
-  return Guarded([&] {
-    const Manifest& manifest = impl_->bundle().manifest;
-    if (!manifest.tokenizer) return WriteIds(impl_->decoder(), manifest, prompt, options, on_text);
-    const Tokenizer& tokenizer = impl_->bundle().tokenizer.get();
-    TextStream stream(tokenizer);
-    std::string text;
-    const auto show = [&](const std::string& piece) {
-      text += piece;
-      return on_text == nullptr || piece.empty() || on_text(piece);
-    };
-    Ids ids = tokenizer.Encode(prompt);
-    // An empty prompt starts a document.
-    if (ids.empty()) ids = {tokenizer.bos_id()};
-    GenerateOptions ending = options;
-    // Packed documents end where the next begins.
-    ending.stop_ids = {tokenizer.eos_id(), tokenizer.bos_id()};
-    seqlab::Generate(impl_->decoder(), manifest, {ids}, ending,
-                     [&](int64_t, int64_t token) { return show(stream.Push(token)); });
-    if (!show(stream.Finish())) RefuseCancelled();
-    return text;
-  });
+  return Guarded([&] { return seqlab::Write(impl_->decoder(), prompt, options, on_text); });
 }
 
 Result<std::vector<std::vector<Translation>>> Session::Translate(const std::vector<std::string>& texts,
                                                                  const TranslateOptions& options) {
   return Guarded([&] {
-    const Tokenizer &tokenizer = impl_->bundle().tokenizer.get(), &of_source = impl_->bundle().SourceTokenizer();
+    const Tokenizer &tokenizer = impl_->bundle->tokenizer.get(), &of_source = impl_->bundle->SourceTokenizer();
     std::vector<Ids> sources;
     for (const std::string& text : texts) {
       sources.push_back(of_source.Encode(text));
       sources.back().push_back(of_source.eos_id());
     }
     const Ids forced = tokenizer.Encode(options.prefix);
-    const auto written = static_cast<int64_t>(forced.size()), most = impl_->bundle().manifest.seq_len;
+    const auto written = static_cast<int64_t>(forced.size()), most = impl_->bundle->manifest.seq_len;
     if (written >= most) Refuse("the prefix has ", written, " tokens, a target at most ", most, "; shorten it");
     Ids prompt = {tokenizer.bos_id()};
     prompt.insert(prompt.end(), forced.begin(), forced.end());
@@ -164,8 +140,7 @@ Result<std::vector<std::vector<Translation>>> Session::Translate(const std::vect
     const BeamOptions search = {options.beams, most - written, options.length_penalty,
                                 options.repetition, {tokenizer.eos_id()}};
     std::vector<std::vector<Translation>> translations;
-    for (auto& found : seqlab::BeamSearch(impl_->decoder(), impl_->bundle().manifest,
-                                          std::vector<Ids>(texts.size(), prompt), search)) {
+    for (auto& found : seqlab::BeamSearch(impl_->decoder(), std::vector<Ids>(texts.size(), prompt), search)) {
       translations.emplace_back();
       for (Hypothesis& hypothesis : found) {
         Ids whole = forced;
@@ -179,7 +154,7 @@ Result<std::vector<std::vector<Translation>>> Session::Translate(const std::vect
 
 Result<Classes> Session::Classify(std::string_view text) {
   return Guarded([&] {
-    const Model::Impl& bundle = impl_->bundle();
+    const Bundle& bundle = *impl_->bundle;
     if (bundle.model != nullptr || bundle.manifest.labels.empty()) {
       Refuse("classify reads texts: it needs a bundle with classes, ", bundle.info.folder, " has none");
     }

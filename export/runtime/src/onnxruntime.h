@@ -1,4 +1,5 @@
-// onnxruntime's library, which is opened at run time and never linked.
+// onnxruntime: its library, which is opened at run time and never linked, and the devices that graphs run on, which it
+// calls execution providers.
 #ifndef SEQLAB_ONNXRUNTIME_H_
 #define SEQLAB_ONNXRUNTIME_H_
 
@@ -8,6 +9,8 @@
 #define ORT_API_MANUAL_INIT
 #include <onnxruntime_cxx_api.h>
 #undef ORT_API_MANUAL_INIT
+
+#include "seqlab/runtime.h"
 
 namespace seqlab {
 
@@ -22,6 +25,15 @@ struct Onnxruntime {
 //
 // `file` as of OpenOptions. Throws Refusal where there is none, it cannot be opened, or another one is open.
 const Onnxruntime& OpenOnnxruntime(const std::string& file);
+
+// Makes the provider ready. Throws Refusal where this onnxruntime does not have it.
+void OpenProvider(const std::string& provider, const Onnxruntime& onnxruntime);
+
+// Throws Refusal where the provider cannot be loaded.
+Ort::SessionOptions SettingsFor(const OpenOptions& options);
+
+// Where its tensors lie.
+Ort::MemoryInfo MemoryOf(const std::string& provider);
 
 }  // namespace seqlab
 

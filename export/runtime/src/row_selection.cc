@@ -1,10 +1,8 @@
 #include "row_selection.h"
 
-#include <numeric>
 #include <string>
 
 #include "error.h"
-#include "provider.h"
 
 namespace seqlab {
 namespace {
@@ -44,7 +42,7 @@ std::string Gathers(const std::vector<Value>& examples) {
 
 }  // namespace
 
-RowSelection::RowSelection(const Model::Impl& bundle, const std::vector<Value>& examples, const std::string& provider)
+RowSelection::RowSelection(const Bundle& bundle, const std::vector<Value>& examples, const std::string& provider)
     : memory_(MemoryOf(provider)) {
   const std::string graph = Gathers(examples);
   session_ = Ort::Session(bundle.onnxruntime.env, graph.data(), graph.size(), SettingsFor(bundle.options));
@@ -62,15 +60,6 @@ std::vector<Value> RowSelection::Take(const std::vector<Value>& tensors, const s
   std::vector<Value> taken;
   for (Ort::Value& value : binding.GetOutputValues()) taken.push_back(std::make_shared<const Ort::Value>(std::move(value)));
   return taken;
-}
-
-Value HostCopies::Of(const Value& tensor) {
-  const bool on_host = tensor->GetTensorMemoryInfo().GetDeviceType() == OrtMemoryInfoDeviceType_CPU;
-  if (on_host || tensor->GetTensorTypeAndShapeInfo().GetElementCount() == 0) return tensor;
-  std::vector<int64_t> rows(static_cast<size_t>(Dims(tensor)[0]));
-  std::iota(rows.begin(), rows.end(), int64_t{0});
-  const std::vector<Value> tensors = {tensor};
-  return all_rows_.try_emplace(TypeOf(tensor), bundle_, tensors, "cpu").first->second.Take(tensors, rows)[0];
 }
 
 }  // namespace seqlab

@@ -3,7 +3,6 @@
 #define SEQLAB_ROW_SELECTION_H_
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -15,7 +14,7 @@ namespace seqlab {
 class RowSelection {
  public:
   // From tensors of the types of these. What is taken will lie on `provider`, the bundle's or "cpu".
-  RowSelection(const Model::Impl& bundle, const std::vector<Value>& examples, const std::string& provider);
+  RowSelection(const Bundle& bundle, const std::vector<Value>& examples, const std::string& provider);
 
   // The rows of each tensor in this order; a row may occur often.
   std::vector<Value> Take(const std::vector<Value>& tensors, const std::vector<int64_t>& rows) const;
@@ -23,19 +22,6 @@ class RowSelection {
  private:
   mutable Ort::Session session_{nullptr};
   Ort::MemoryInfo memory_;
-};
-
-// Makes tensors of a bundle readable by the host.
-class HostCopies {
- public:
-  explicit HostCopies(const Model::Impl& bundle) : bundle_(bundle) {}
-
-  // The tensor itself, where it lies on the host.
-  Value Of(const Value& tensor);
-
- private:
-  const Model::Impl& bundle_;
-  std::map<ONNXTensorElementDataType, RowSelection> all_rows_;
 };
 
 }  // namespace seqlab

@@ -6,8 +6,6 @@
 #include <numeric>
 
 #include "error.h"
-#include "philox.h"
-#include "sum_of_exp.h"
 
 namespace seqlab {
 namespace {

@@ -1,4 +1,4 @@
-#include "sum_of_exp.h"
+#include "sampling.h"
 
 #include <cmath>
 

@@ -8,20 +8,6 @@
 namespace seqlab {
 namespace {
 
-ONNXTensorElementDataType OnnxType(DType dtype) {
-  switch (dtype) {
-    case DType::kBool:
-      return ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL;
-    case DType::kInt64:
-      return ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
-    case DType::kFloat16:
-      return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16;
-    case DType::kFloat32:
-      return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
-  }
-  return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
-}
-
 size_t SizeOf(ONNXTensorElementDataType type) {
   switch (type) {
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL:
@@ -79,12 +65,26 @@ std::vector<Number> Numbers(const Value& value, int64_t first, int64_t count) {
 
 }  // namespace
 
+ONNXTensorElementDataType TypeOf(DType dtype) {
+  switch (dtype) {
+    case DType::kBool:
+      return ONNX_TENSOR_ELEMENT_DATA_TYPE_BOOL;
+    case DType::kInt64:
+      return ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64;
+    case DType::kFloat16:
+      return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16;
+    case DType::kFloat32:
+      return ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+  }
+  return ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;
+}
+
 ONNXTensorElementDataType TypeOf(const Value& value) { return value->GetTensorTypeAndShapeInfo().GetElementType(); }
 
 Value HostTensor(DType dtype, const std::vector<int64_t>& dims, const void* data) {
-  Ort::Value value = Empty(OnnxType(dtype), dims);
+  Ort::Value value = Empty(TypeOf(dtype), dims);
   const size_t count = value.GetTensorTypeAndShapeInfo().GetElementCount();
-  if (count > 0) std::memcpy(value.GetTensorMutableRawData(), data, count * SizeOf(OnnxType(dtype)));
+  if (count > 0) std::memcpy(value.GetTensorMutableRawData(), data, count * SizeOf(TypeOf(dtype)));
   return Shared(std::move(value));
 }
 
@@ -96,7 +96,7 @@ Value FloatTensor(DType dtype, const std::vector<int64_t>& dims, const std::vect
 }
 
 Value FilledTensor(DType dtype, const std::vector<int64_t>& dims, double number) {
-  Ort::Value value = Empty(OnnxType(dtype), dims);
+  Ort::Value value = Empty(TypeOf(dtype), dims);
   const size_t count = value.GetTensorTypeAndShapeInfo().GetElementCount();
   if (dtype == DType::kBool) std::fill_n(value.GetTensorMutableData<bool>(), count, number != 0);
   if (dtype == DType::kInt64) std::fill_n(value.GetTensorMutableData<int64_t>(), count, static_cast<int64_t>(number));

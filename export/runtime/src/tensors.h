@@ -24,6 +24,8 @@ Value FloatTensor(DType dtype, const std::vector<int64_t>& dims, const std::vect
 // One whose elements are all `value`.
 Value FilledTensor(DType dtype, const std::vector<int64_t>& dims, double value);
 
+// What onnxruntime calls a type.
+ONNXTensorElementDataType TypeOf(DType dtype);
 ONNXTensorElementDataType TypeOf(const Value& value);
 
 std::vector<int64_t> Dims(const Value& value);

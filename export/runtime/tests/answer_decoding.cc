@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "seqlab/runtime.h"
+#include "seqlab/proof.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-// loop_overhead BUNDLE THREADS TOKENS ROUNDS: what `Session::Generate` adds to the runs of step.onnx that it needs.
+// loop_overhead BUNDLE THREADS TOKENS ROUNDS: what the decoding loop adds to the runs of step.onnx that it needs.
 //
 // Each line of stdout is a token that was written greedily: the microseconds from the token before it, and those inside
 // onnxruntime when the same session is then run on the same token and a state of its own, and nothing else is done. So the
@@ -11,6 +11,7 @@
 
 #include "bundle.h"
 #include "decoder.h"
+#include "generate.h"
 
 namespace {
 
@@ -23,7 +24,7 @@ double MicrosecondsSince(Clock::time_point start) {
 // Runs of step.onnx by their bare C++ call, on the host.
 class BareSteps {
  public:
-  BareSteps(const seqlab::Model::Impl& bundle, const seqlab::Ids& prompt) : graph_(*bundle.step), decoder_(bundle) {
+  BareSteps(const seqlab::Bundle& bundle, const seqlab::Ids& prompt) : graph_(*bundle.step), decoder_(bundle) {
     decoder_.Prefill({prompt});
     const Ort::MemoryInfo host = Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
     for (const seqlab::TensorInfo& input : graph_.info().inputs) {
@@ -78,27 +79,17 @@ class BareSteps {
   std::vector<size_t> renewed_;  // by output: the input that it is in the next run
 };
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  if (argc != 5) return 2;
-  seqlab::OpenOptions open;
-  open.threads = std::atoi(argv[2]);
-  const auto model = seqlab::Model::Open(argv[1], open);
-  if (!model.ok()) {
-    std::fprintf(stderr, "%s\n", model.status().message().c_str());
-    return 2;
-  }
+void Measure(const seqlab::Bundle& bundle, int tokens, int rounds) {
   const seqlab::Ids prompt = {1};
-  seqlab::Session session(*model);
+  seqlab::Decoder decoder(bundle);
   seqlab::GenerateOptions greedy;
   greedy.sampling.temperature = 0;
-  greedy.max_new_tokens = std::atoi(argv[3]);
-  for (int round = 0; round < std::atoi(argv[4]); ++round) {
-    BareSteps bare(model->impl(), prompt);
+  greedy.max_new_tokens = tokens;
+  for (int round = 0; round < rounds; ++round) {
+    BareSteps bare(bundle, prompt);
     Clock::time_point before;
     int64_t written = 0;
-    const auto text = session.Generate({prompt}, greedy, [&](int64_t, int64_t token) {
+    seqlab::Generate(decoder, {prompt}, greedy, [&](int64_t, int64_t token) {
       const double taken = MicrosecondsSince(before);
       static double inside = 0.0;
       if (written++ > 0) std::printf("%.3f %.3f\n", taken, inside);
@@ -106,6 +97,19 @@ int main(int argc, char** argv) {
       before = Clock::now();
       return true;
     });
-    if (!text.ok()) return 2;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 5) return 2;
+  seqlab::OpenOptions open;
+  open.threads = std::atoi(argv[2]);
+  try {
+    Measure(seqlab::Bundle(argv[1], open), std::atoi(argv[3]), std::atoi(argv[4]));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
   }
 }

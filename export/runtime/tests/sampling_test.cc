@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "error.h"
-#include "philox.h"
 
 namespace seqlab {
 namespace {

@@ -1,7 +1,8 @@
-#include "npz.h"
+#include "golden.h"
 
 #include <minizip/unzip.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -60,7 +61,21 @@ std::string TextOf(std::string_view data) {
   return text;
 }
 
+std::string Shown(const std::vector<int64_t>& dims) {
+  std::string text;
+  for (const int64_t dim : dims) text += Join(text.empty() ? "" : ", ", dim == kAny ? "any" : std::to_string(dim));
+  return "(" + text + ")";
+}
+
+bool Fits(int64_t wanted, int64_t dim) { return wanted == kAny ? dim > 0 : dim == wanted; }
+
 }  // namespace
+
+std::string NpyArray::Bytes() const {
+  std::string bytes;
+  for (const double value : values) bytes += static_cast<char>(static_cast<unsigned char>(value));
+  return bytes;
+}
 
 NpyArray ParseNpy(std::string_view content) {
   if (content.size() < 12 || content.substr(0, 6) != "\x93NUMPY") Refuse("an array does not begin as .npy files do");
@@ -95,13 +110,12 @@ NpyArray ParseNpy(std::string_view content) {
   return array;
 }
 
-std::map<std::string, NpyArray> LoadNpz(const std::filesystem::path& path) {
+GoldenFile::GoldenFile(const std::filesystem::path& path) {
   constexpr std::string_view kSuffix = ".npy";
   const std::unique_ptr<void, int (*)(void*)> file(unzOpen64(path.c_str()), unzClose);
   if (!file) Refuse(path.string(), " is not a zip file");
   std::error_code error;
   auto left = static_cast<uint64_t>(std::filesystem::file_size(path, error));
-  std::map<std::string, NpyArray> arrays;
   for (int next = unzGoToFirstFile(file.get()); next == UNZ_OK; next = unzGoToNextFile(file.get())) {
     unz_file_info64 info{};
     std::string name(4096, '\0'), content;
@@ -121,12 +135,21 @@ std::map<std::string, NpyArray> LoadNpz(const std::filesystem::path& path) {
     // Closing tells whether the checksum was right.
     if (count < 0 || unzCloseCurrentFile(file.get()) != UNZ_OK) Refuse(path.string(), ": ", name, " is damaged");
     try {
-      arrays[name.substr(0, name.size() - kSuffix.size())] = ParseNpy(content);
+      arrays_[name.substr(0, name.size() - kSuffix.size())] = ParseNpy(content);
     } catch (const Refusal& refusal) {
       Refuse(path.string(), ": ", name, ": ", refusal.what());
     }
   }
-  return arrays;
+}
+
+const NpyArray& GoldenFile::At(const std::string& name, const std::vector<int64_t>& dims) const {
+  const auto found = arrays_.find(name);
+  if (found == arrays_.end()) Refuse("the golden file does not have ", name);
+  const std::vector<int64_t>& actual = found->second.dims;
+  if (actual.size() < dims.size() || !std::equal(dims.begin(), dims.end(), actual.begin(), Fits)) {
+    Refuse(name, " of the golden file has shape ", Shown(actual), ", which should begin with ", Shown(dims));
+  }
+  return found->second;
 }
 
 }  // namespace seqlab

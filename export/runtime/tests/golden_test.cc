@@ -1,4 +1,4 @@
-#include "npz.h"
+#include "golden.h"
 
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ TEST(Npy, DamagedIsRefused) {
   EXPECT_THROW(ParseNpy(Npy("<f4", "9999999999999999999999, 99999999999", "")), Refusal) << "no memory has it";
 }
 
-TEST(Npz, WhatIsNoZipFileIsRefused) { EXPECT_THROW(LoadNpz("/dev/null"), Refusal); }
+TEST(GoldenFile, WhatIsNoZipFileIsRefused) { EXPECT_THROW(GoldenFile("/dev/null"), Refusal); }
 
 }  // namespace
 }  // namespace seqlab

@@ -3,13 +3,14 @@
 #define SEQLAB_DECLARED_H_
 
 #include "bundle.h"
-#include "golden_file.h"
+#include "golden.h"
+#include "seqlab/proof.h"
 
 namespace seqlab {
 
 // Adds to the report whether the manifest says what the model states, the tokenizers make of strings what they made, and
 // the weights are those that were written; where all is so, whether each graph has the manifest's inputs and outputs.
-void CheckDeclared(const Model::Impl& bundle, const GoldenFile& golden, Report& report);
+void CheckDeclared(const Bundle& bundle, const GoldenFile& golden, Report& report);
 
 }  // namespace seqlab
 

@@ -1,47 +1,24 @@
-#include "cases.h"
+#include "errors.h"
 
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <limits>
 #include <numeric>
-#include <set>
 
 #include "error.h"
+#include "sampling.h"
 
 namespace seqlab {
 namespace {
 
 // Of each output at least so many numbers are compared, where it has them.
 constexpr size_t kLeastNumbers = 256;
-// Positions that are read, where the model reads as many.
-constexpr int64_t kLongest = 1024;
-// Of each position of an encoder's outputs so many are compared at least.
-constexpr int64_t kEncoderNumbers = 400;
 constexpr double kGoldenRatio = 0.6180339887498949;
-
-int64_t TracedLength(std::optional<int64_t> longest) {
-  return longest ? std::min<int64_t>(std::max<int64_t>(*longest / 4, 2), 16) : 16;
-}
 
 int64_t Product(const std::vector<int64_t>& dims, size_t first, size_t last) {
   return std::accumulate(dims.begin() + static_cast<int64_t>(first), dims.begin() + static_cast<int64_t>(last),
                          int64_t{1}, std::multiplies<>());
-}
-
-// What is empty at the start is not judged.
-bool IsJudged(const TensorInfo& output) {
-  return std::count(output.dims.begin(), output.dims.end(), Dim(int64_t{0})) == 0;
-}
-
-// The numbers of a position, or so many as are enough.
-int64_t FixedSize(const TensorInfo& info) {
-  int64_t size = 1;
-  for (const Dim& dim : info.dims) {
-    const auto* fixed = std::get_if<int64_t>(&dim);
-    if (fixed != nullptr) size = std::min(size * std::min(*fixed, kEncoderNumbers), kEncoderNumbers);
-  }
-  return size;
 }
 
 // Of a cache with room for so many keys, in which real tokens stand first, without gaps.
@@ -55,73 +32,25 @@ std::vector<uint8_t> FilledPlaces(const Case& some, int64_t capacity) {
   return filled;
 }
 
+// Root mean square.
+double Rms(const std::vector<double>& values) {
+  const double sum = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
+  return std::sqrt(sum / static_cast<double>(values.size()));
+}
+
+// As NumPy's, linear between the two nearest.
+double Quantile(std::vector<double> values, double share) {
+  std::sort(values.begin(), values.end());
+  const double place = share * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<size_t>(place);
+  const size_t above = std::min(below + 1, values.size() - 1);
+  return values[below] + (place - static_cast<double>(below)) * (values[above] - values[below]);
+}
+
 }  // namespace
 
-std::vector<Case> Cases(std::optional<int64_t> longest, int64_t rows, int64_t least) {
-  const int64_t traced = TracedLength(longest);
-  std::vector<Case> cases;
-  for (const int64_t length : std::set<int64_t>{1, 2, traced, traced + 1, 4 * traced}) {
-    if (longest && length > *longest) continue;
-    const std::string name = Join("length ", length);
-    cases.push_back({name, length, std::vector<uint8_t>(static_cast<size_t>(rows * length), 1)});
-    if (length == 1) continue;
-    const int64_t half = length / 2;
-    const std::pair<int64_t, int64_t> spans[] = {{half, length}, {0, half}, {0, least}, {length - 1, length}, {0, length}};
-    Case padded{name + ", padded", length, {}};
-    for (int64_t row = 0; row < rows; ++row) {
-      const auto [first, end] = spans[row % 5];
-      for (int64_t place = 0; place < length; ++place) padded.mask.push_back(first <= place && place < end);
-    }
-    cases.push_back(std::move(padded));
-  }
-  return cases;
-}
-
-std::vector<Case> LongCases(std::optional<int64_t> longest) {
-  const int64_t length = std::min(longest.value_or(kLongest), kLongest);
-  if (length <= 4 * TracedLength(longest)) return {};
-  Case some{Join("length ", length), length, std::vector<uint8_t>(static_cast<size_t>(2 * length), 1)};
-  std::fill_n(some.mask.begin() + length, length / 3, uint8_t{0});
-  return {some};
-}
-
-std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> longest) {
-  int64_t numbers = kEncoderNumbers;
-  for (const TensorInfo& output : info.outputs) {
-    if (IsJudged(output) && output.IsFloat()) numbers = std::min(numbers, FixedSize(output));
-  }
-  const int64_t rows = kCaseRows * ((kEncoderNumbers + kCaseRows * numbers - 1) / (kCaseRows * numbers));
-  std::vector<Case> cases = Cases(longest, rows, info.inputs[0].name == "source" ? 1 : 0);
-  for (Case& some : cases) some.name = "encoder/" + some.name;
-  return cases;
-}
-
-std::vector<std::pair<int64_t, int64_t>> Calls(const std::string& form, const Case& some, int64_t first_call) {
-  const int64_t length = some.length;
-  const int64_t width = form == "prefill"  ? length
-                        : form == "chunks" ? std::max<int64_t>(length / 2, 1)
-                        : form == "long"   ? std::max<int64_t>(length / 8, 4)
-                                           : 1;
-  int64_t first = width;
-  for (int64_t row = 0; first_call > 1 && row < some.rows(); ++row) {
-    const auto begin = some.mask.begin() + row * length;
-    const int64_t wanted = std::min(first_call, std::accumulate(begin, begin + length, int64_t{0}));
-    int64_t real = 0, needed = 0;
-    while (needed < length && real < wanted) real += begin[needed++];
-    first = std::max({first, needed, int64_t{1}});
-  }
-  std::set<int64_t> bounds = {0, length};
-  for (int64_t end = first; end < length; end += width) bounds.insert(end);
-  if (form == "long") {
-    for (const int64_t end : std::set<int64_t>(std::next(bounds.begin(), 2), bounds.end())) {
-      for (const int64_t place : {end - 1, end - 2}) {
-        if (place > first) bounds.insert(place);
-      }
-    }
-  }
-  std::vector<std::pair<int64_t, int64_t>> calls;
-  for (auto end = std::next(bounds.begin()); end != bounds.end(); ++end) calls.emplace_back(*std::prev(end), *end);
-  return calls;
+bool IsJudged(const TensorInfo& output) {
+  return std::count(output.dims.begin(), output.dims.end(), Dim(int64_t{0})) == 0;
 }
 
 std::vector<Group> Groups(const GraphInfo& info) {
@@ -196,14 +125,39 @@ void AddErrors(const std::vector<double>& actual, const std::vector<double>& exp
   for (size_t place = 0; place < actual.size(); ++place) errors.push_back((actual[place] - expected[place]) / unit);
 }
 
-double Rms(const std::vector<double>& values) {
-  const double sum = std::inner_product(values.begin(), values.end(), values.begin(), 0.0);
-  return std::sqrt(sum / static_cast<double>(values.size()));
-}
-
 double Limit(double torch_error, const std::string& precision) {
   const double eps = precision == "fp16" ? std::ldexp(1.0, -10) : std::numeric_limits<float>::epsilon();
   return std::max(2 * torch_error, 4 * eps);
+}
+
+Check Judged(const std::string& kind, const std::string& subject, const std::vector<double>& errors, double torch_error,
+             double limit) {
+  const double found = Rms(errors);
+  double largest = 0.0;
+  for (const double error : errors) largest = std::isnan(error) ? error : std::max(largest, std::abs(error));
+  const std::string why = Join("RMS error ", Scientific(found), ", more than ", Scientific(limit));
+  return {kind, subject, found <= limit, found <= limit ? "" : why, Errors{found, torch_error, limit, largest}};
+}
+
+Divergence DivergenceFrom(const std::vector<double>& reference, const std::vector<double>& logits, int64_t size) {
+  if (reference.size() != logits.size() || reference.empty() || size < 1) {
+    Refuse("there are ", logits.size(), " logits, and should be ", reference.size());
+  }
+  std::vector<double> kl;
+  double same = 0.0;
+  for (auto first = reference.begin(), found = logits.begin(); first != reference.end(); first += size, found += size) {
+    std::vector<double> theirs(first, first + size), ours(found, found + size);
+    LogSoftmax(theirs);
+    LogSoftmax(ours);
+    double sum = 0.0;
+    for (size_t place = 0; place < theirs.size(); ++place) sum += std::exp(theirs[place]) * (theirs[place] - ours[place]);
+    kl.push_back(sum);
+    const auto best = std::max_element(theirs.begin(), theirs.end()) - theirs.begin();
+    same += best == std::max_element(ours.begin(), ours.end()) - ours.begin();
+  }
+  double mean = 0.0;
+  for (const double one : kl) mean += one / static_cast<double>(kl.size());
+  return {mean, Quantile(kl, 0.99), same / static_cast<double>(kl.size())};
 }
 
 }  // namespace seqlab

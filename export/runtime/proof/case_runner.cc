@@ -1,0 +1,121 @@
+#include "case_runner.h"
+
+#include <numeric>
+
+#include "error.h"
+
+namespace seqlab {
+
+std::vector<Numbers> CaseRunner::Encode(const Case& some, Span rows) {
+  std::vector<Numbers> outputs;
+  for (const Value& output : bundle_.Encode(Inputs(some, rows), MaskOf(some, rows))) outputs.push_back(NumbersOf(output));
+  return outputs;
+}
+
+std::vector<Numbers> CaseRunner::Decode(const std::string& form, const Case& some, Span rows) {
+  const NpyArray& tokens = golden_.At(some.name + "/tokens", {some.rows(), some.length});
+  Decoder decoder = Started(some.name, rows);
+  std::vector<Numbers> logits;
+  for (const Span call : Calls(form, some, bundle_.manifest.first_call)) {
+    const Graph& graph = form == "step" && call.size() == 1 ? *bundle_.step : *bundle_.model;
+    logits.push_back(Read(decoder, graph, some, tokens, rows, call));
+  }
+  std::vector<Numbers> outputs;
+  for (const TensorInfo& output : bundle_.model->info().outputs) {
+    outputs.push_back(output.name == "logits" ? Concatenated(logits, 1) : StateOf(decoder, output));
+  }
+  return outputs;
+}
+
+std::vector<std::vector<double>> CaseRunner::DecodeLong(const Case& some) {
+  const Span rows = {0, some.rows()};
+  const NpyArray& tokens = golden_.At(some.name + "/tokens", {some.rows(), some.length});
+  Decoder decoder = Started(some.name, rows);
+  const GraphInfo& info = bundle_.model->info();
+  const std::vector<Span> calls = Calls("long", some, bundle_.manifest.first_call);
+  std::vector<double> logits;
+  for (const Span call : calls) {
+    const Graph& graph = call.size() == 1 ? *bundle_.step : *bundle_.model;
+    const Numbers found = Read(decoder, graph, some, tokens, rows, call);
+    const Case part{"", call.size(), some.Mask(rows, call)};
+    const std::vector<double> taken = Selected(found, info.outputs[0], part, kMostNumbers / calls.size());
+    logits.insert(logits.end(), taken.begin(), taken.end());
+  }
+  std::vector<std::vector<double>> selected;
+  for (size_t place = 0; place < info.outputs.size(); ++place) {
+    const TensorInfo& output = info.outputs[place];
+    selected.push_back(output.name == "logits"
+                           ? logits
+                           : Selected(StateOf(decoder, output), output, some, MostNumbers(info, place)));
+  }
+  return selected;
+}
+
+Numbers CaseRunner::Whole() {
+  const NpyArray& inputs = golden_.At("whole/inputs", {kAny, kAny});
+  const Span rows = {0, inputs.dims[0]}, positions = {0, inputs.dims[1]};
+  const Case whole{"whole", positions.end, std::vector<uint8_t>(static_cast<size_t>(rows.end * positions.end), 1)};
+  if (bundle_.model == nullptr) return Encode(whole, rows)[0];
+  Decoder decoder = Started(whole.name, rows);
+  return Read(decoder, *bundle_.model, whole, inputs, rows, positions);
+}
+
+void CaseRunner::ReadSource(Decoder& decoder, const std::string& name, Span rows) const {
+  if (bundle_.encoder == nullptr) return;
+  const std::string& source = golden_.At(name + "/source").text;
+  for (const Case& some : EncoderCases(bundle_.encoder->info(), bundle_.manifest.max_source_len)) {
+    if (some.name != source) continue;
+    decoder.ReadSource(Inputs(some, rows), MaskOf(some, rows));
+    return;
+  }
+  Refuse("the golden file names a source \"", source, "\", which is no case");
+}
+
+Decoder CaseRunner::Started(const std::string& name, Span rows) const {
+  Decoder decoder(bundle_);
+  ReadSource(decoder, name, rows);
+  decoder.Start(rows.size());
+  return decoder;
+}
+
+Value CaseRunner::Inputs(const Case& some, Span rows) const {
+  const NpyArray& inputs = golden_.At(some.name + "/inputs", {some.rows(), some.length});
+  const int64_t row_size = static_cast<int64_t>(inputs.values.size()) / some.rows();  // T, or T x F
+  const auto begin = inputs.values.begin() + rows.first * row_size, end = inputs.values.begin() + rows.end * row_size;
+  std::vector<int64_t> dims = inputs.dims;
+  dims[0] = rows.size();
+  const TensorInfo& info = bundle_.encoder->info().inputs[0];
+  if (info.IsFloat()) return FloatTensor(info.dtype, dims, {begin, end});
+  return HostTensor(DType::kInt64, dims, Ids(begin, end).data());
+}
+
+Value CaseRunner::MaskOf(const Case& some, Span rows) {
+  return HostTensor(DType::kBool, {rows.size(), some.length}, some.Mask(rows, {0, some.length}).data());
+}
+
+Numbers CaseRunner::Read(Decoder& decoder, const Graph& graph, const Case& some, const NpyArray& tokens, Span rows,
+                         Span positions) {
+  Rows read{rows.size(), positions.size(), {}, some.Mask(rows, positions)};
+  for (int64_t row = rows.first; row < rows.end; ++row) {
+    const auto begin = tokens.values.begin() + row * some.length;
+    read.tokens.insert(read.tokens.end(), begin + positions.first, begin + positions.end);
+  }
+  return NumbersOf(decoder.Run(graph, read));
+}
+
+Numbers CaseRunner::StateOf(const Decoder& decoder, const TensorInfo& output) {
+  return NumbersOf(decoder.State(output.name.substr(sizeof("new_state_") - 1)));
+}
+
+Numbers CaseRunner::NumbersOf(const Value& value) { return {Dims(value), Doubles(OnHost(value))}; }
+
+Value CaseRunner::OnHost(const Value& value) {
+  const bool on_host = value->GetTensorMemoryInfo().GetDeviceType() == OrtMemoryInfoDeviceType_CPU;
+  if (on_host || value->GetTensorTypeAndShapeInfo().GetElementCount() == 0) return value;
+  std::vector<int64_t> rows(static_cast<size_t>(Dims(value)[0]));
+  std::iota(rows.begin(), rows.end(), int64_t{0});
+  const std::vector<Value> values = {value};
+  return to_host_.try_emplace(TypeOf(value), bundle_, values, "cpu").first->second.Take(values, rows)[0];
+}
+
+}  // namespace seqlab

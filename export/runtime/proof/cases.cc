@@ -1,0 +1,110 @@
+#include "cases.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "error.h"
+#include "errors.h"
+
+namespace seqlab {
+namespace {
+
+// Positions that are read, where the model reads as many.
+constexpr int64_t kLongest = 1024;
+// Of each position of an encoder's outputs so many are compared at least.
+constexpr int64_t kEncoderNumbers = 400;
+
+int64_t TracedLength(std::optional<int64_t> longest) {
+  return longest ? std::min<int64_t>(std::max<int64_t>(*longest / 4, 2), 16) : 16;
+}
+
+// The numbers of a position, or so many as are enough.
+int64_t FixedSize(const TensorInfo& info) {
+  int64_t size = 1;
+  for (const Dim& dim : info.dims) {
+    const auto* fixed = std::get_if<int64_t>(&dim);
+    if (fixed != nullptr) size = std::min(size * std::min(*fixed, kEncoderNumbers), kEncoderNumbers);
+  }
+  return size;
+}
+
+}  // namespace
+
+std::vector<uint8_t> Case::Mask(Span from_rows, Span positions) const {
+  std::vector<uint8_t> part;
+  for (int64_t row = from_rows.first; row < from_rows.end; ++row) {
+    const auto begin = mask.begin() + row * length;
+    part.insert(part.end(), begin + positions.first, begin + positions.end);
+  }
+  return part;
+}
+
+std::vector<Case> Cases(std::optional<int64_t> longest, int64_t rows, int64_t least) {
+  const int64_t traced = TracedLength(longest);
+  std::vector<Case> cases;
+  for (const int64_t length : std::set<int64_t>{1, 2, traced, traced + 1, 4 * traced}) {
+    if (longest && length > *longest) continue;
+    const std::string name = Join("length ", length);
+    cases.push_back({name, length, std::vector<uint8_t>(static_cast<size_t>(rows * length), 1)});
+    if (length == 1) continue;
+    const int64_t half = length / 2;
+    const Span spans[] = {{half, length}, {0, half}, {0, least}, {length - 1, length}, {0, length}};
+    Case padded{name + ", padded", length, {}};
+    for (int64_t row = 0; row < rows; ++row) {
+      const auto [first, end] = spans[row % 5];
+      for (int64_t place = 0; place < length; ++place) padded.mask.push_back(first <= place && place < end);
+    }
+    cases.push_back(std::move(padded));
+  }
+  return cases;
+}
+
+std::vector<Case> LongCases(std::optional<int64_t> longest) {
+  const int64_t length = std::min(longest.value_or(kLongest), kLongest);
+  if (length <= 4 * TracedLength(longest)) return {};
+  Case some{Join("length ", length), length, std::vector<uint8_t>(static_cast<size_t>(2 * length), 1)};
+  std::fill_n(some.mask.begin() + length, length / 3, uint8_t{0});
+  return {some};
+}
+
+std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> longest) {
+  int64_t numbers = kEncoderNumbers;
+  for (const TensorInfo& output : info.outputs) {
+    if (IsJudged(output) && output.IsFloat()) numbers = std::min(numbers, FixedSize(output));
+  }
+  const int64_t rows = kCaseRows * ((kEncoderNumbers + kCaseRows * numbers - 1) / (kCaseRows * numbers));
+  std::vector<Case> cases = Cases(longest, rows, info.inputs[0].name == "source" ? 1 : 0);
+  for (Case& some : cases) some.name = "encoder/" + some.name;
+  return cases;
+}
+
+std::vector<Span> Calls(const std::string& form, const Case& some, int64_t first_call) {
+  const int64_t length = some.length;
+  const int64_t width = form == "prefill"  ? length
+                        : form == "chunks" ? std::max<int64_t>(length / 2, 1)
+                        : form == "long"   ? std::max<int64_t>(length / 8, 4)
+                                           : 1;
+  int64_t first = width;
+  for (int64_t row = 0; first_call > 1 && row < some.rows(); ++row) {
+    const auto begin = some.mask.begin() + row * length;
+    const int64_t wanted = std::min(first_call, std::accumulate(begin, begin + length, int64_t{0}));
+    int64_t real = 0, needed = 0;
+    while (needed < length && real < wanted) real += begin[needed++];
+    first = std::max({first, needed, int64_t{1}});
+  }
+  std::set<int64_t> bounds = {0, length};
+  for (int64_t end = first; end < length; end += width) bounds.insert(end);
+  if (form == "long") {
+    for (const int64_t end : std::set<int64_t>(std::next(bounds.begin(), 2), bounds.end())) {
+      for (const int64_t place : {end - 1, end - 2}) {
+        if (place > first) bounds.insert(place);
+      }
+    }
+  }
+  std::vector<Span> calls;
+  for (auto end = std::next(bounds.begin()); end != bounds.end(); ++end) calls.push_back({*std::prev(end), *end});
+  return calls;
+}
+
+}  // namespace seqlab

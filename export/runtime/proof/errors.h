@@ -1,0 +1,59 @@
+// How far the outputs of a bundle are from the float64 reference: seqlab_export.runner.cases, number for number.
+#ifndef SEQLAB_ERRORS_H_
+#define SEQLAB_ERRORS_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cases.h"
+#include "manifest.h"
+#include "seqlab/proof.h"
+
+namespace seqlab {
+
+// Numbers in row-major order.
+struct Numbers {
+  std::vector<int64_t> dims;
+  std::vector<double> values;
+};
+
+// One after the other along an axis.
+Numbers Concatenated(const std::vector<Numbers>& parts, size_t axis);
+
+// What is empty at the start is not judged.
+bool IsJudged(const TensorInfo& output);
+
+// Outputs whose errors are judged together: "logits", "state" (floating-point entries) or "counters".
+struct Group {
+  std::string name;
+  std::vector<size_t> outputs;
+};
+
+std::vector<Group> Groups(const GraphInfo& info);
+
+// Of outputs that are judged together so many numbers are compared.
+inline constexpr size_t kMostNumbers = 4096;
+
+// How many numbers of an output are compared at most.
+size_t MostNumbers(const GraphInfo& info, size_t output);
+
+// What counts of an output, in one row: real positions, `most` spread-out numbers. What is no float is taken whole.
+std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, const Case& some, size_t most);
+
+// Adds to `errors` the differences in units of the reference's RMS.
+void AddErrors(const std::vector<double>& actual, const std::vector<double>& expected, std::vector<double>& errors);
+
+// What the RMS error may be, relative to the reference, where PyTorch's is `torch_error`: twice that, and at least 4 eps.
+double Limit(double torch_error, const std::string& precision);
+
+// The check of a subject by its errors, of which the RMS may be `limit`; PyTorch's is `torch_error`.
+Check Judged(const std::string& kind, const std::string& subject, const std::vector<double>& errors, double torch_error,
+             double limit);
+
+// Of logits from the reference's, in rows of `size` each; there is one at least.
+Divergence DivergenceFrom(const std::vector<double>& reference, const std::vector<double>& logits, int64_t size);
+
+}  // namespace seqlab
+
+#endif  // SEQLAB_ERRORS_H_

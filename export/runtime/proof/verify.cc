@@ -1,0 +1,190 @@
+// Proves a bundle: what it declares, and its values against its golden file, check for check as seqlab_export.runner.verify.
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "bundle.h"
+#include "case_runner.h"
+#include "declared.h"
+#include "error.h"
+#include "errors.h"
+#include "golden.h"
+#include "seqlab/proof.h"
+
+namespace seqlab {
+namespace {
+
+constexpr int64_t kBatchSizes[] = {1, 2, 9};
+
+class Proof {
+ public:
+  Proof(const Bundle& bundle, Report& report)
+      : bundle_(bundle), report_(report), golden_(bundle.folder / bundle.manifest.golden), runner_(bundle, golden_) {}
+
+  void CheckAll() {
+    CheckDeclared(bundle_, golden_, report_);
+    if (!report_.ok()) return;
+    if (bundle_.encoder != nullptr) CheckEncoder();
+    if (bundle_.model != nullptr) {
+      for (const char* form : {"prefill", "chunks", "step"}) CheckDecoder(form);
+      CheckLong();
+      if (report_.ok()) CheckGreedy();
+    }
+    // Of one choice, where the golden file has all logits.
+    if (report_.ok() && golden_.Has("whole/logits")) {
+      const int64_t rows = golden_.At("whole/inputs", {kAny, kAny}).dims[0];
+      const NpyArray& expected = golden_.At("whole/logits", {rows});
+      report_.divergence = DivergenceFrom(expected.values, runner_.Whole().values, expected.dims.back());
+    }
+  }
+
+ private:
+  void CheckEncoder() {
+    const GraphInfo& info = bundle_.encoder->info();
+    for (const int64_t batch : kBatchSizes) {
+      for (const Case& some : EncoderCases(info, bundle_.manifest.max_source_len)) {
+        const std::string cell = Join("batch ", batch, ", ", some.name.substr(std::string("encoder/").size()));
+        CheckCell("encoder", cell, info, some, batch, [&](Span rows) { return runner_.Encode(some, rows); });
+      }
+    }
+  }
+
+  void CheckDecoder(const std::string& form) {
+    const GraphInfo& info = bundle_.model->info();
+    for (const int64_t batch : kBatchSizes) {
+      for (const Case& some : Cases(bundle_.manifest.max_seq_len)) {
+        const std::string cell = Join("batch ", batch, ", ", some.name);
+        CheckCell(form, cell, info, some, batch, [&](Span rows) { return runner_.Decode(form, some, rows); });
+      }
+    }
+  }
+
+  void CheckLong() {
+    for (const Case& some : LongCases(bundle_.manifest.max_seq_len)) {
+      CheckValues("long", some.name, bundle_.model->info(), some.name, [&] { return runner_.DecodeLong(some); });
+    }
+  }
+
+  // Greedy text should be the reference's, or first differ where its two best logits are closer than twice the error of
+  // the logits there.
+  void CheckGreedy() {
+    const NpyArray& tokens = golden_.At("greedy/tokens", {kAny, kAny});
+    const int64_t num_rows = tokens.dims[0], length = tokens.dims[1], vocab_size = *bundle_.manifest.vocab_size;
+    const NpyArray& likeliest = golden_.At("greedy/likeliest", {num_rows, length, kAny});
+    const int64_t kept = likeliest.dims[2];
+    const NpyArray& logits = golden_.At("greedy/logits", {num_rows, length, kept});
+    const auto [least, most] = std::minmax_element(likeliest.values.begin(), likeliest.values.end());
+    if (kept < 2 || *least < 0 || *most >= static_cast<double>(vocab_size)) {
+      Refuse("greedy/likeliest of the golden file holds no two tokens of the vocabulary");
+    }
+    std::vector<Ids> prompts;
+    for (int64_t row = 0; row < num_rows; ++row) {
+      const std::vector<double>& prompt = golden_.At(Join("greedy/prompt_", row), {kAny}).values;
+      prompts.emplace_back(prompt.begin(), prompt.end());
+    }
+    Decoder decoder(bundle_);
+    runner_.ReadSource(decoder, "greedy", {0, num_rows});
+    std::vector<Logits> steps;
+    std::vector<Ids> found(prompts.size());
+    for (int64_t step = 0; step < length; ++step) {
+      Ids last;
+      for (const Ids& row : found) last.push_back(row.empty() ? 0 : row.back());
+      steps.push_back(step == 0 ? decoder.Prefill(prompts) : decoder.Step(last));
+      for (int64_t row = 0; row < num_rows; ++row) {
+        const std::vector<double> scores = steps.back().Doubles(row);
+        found[row].push_back(std::max_element(scores.begin(), scores.end()) - scores.begin());
+      }
+    }
+    for (int64_t row = 0; row < num_rows; ++row) {
+      Check check{"greedy", Join("prompt ", row), true, ""};
+      int64_t step = 0;
+      while (step < length && found[row][step] == static_cast<int64_t>(tokens.values[row * length + step])) ++step;
+      if (step < length) {
+        const size_t begin = static_cast<size_t>((row * length + step) * kept);
+        const double* reference = logits.values.data() + begin;
+        const std::vector<double> ours = steps[step].Doubles(row);
+        double largest = 0.0;
+        for (int64_t place = 0; place < kept; ++place) {
+          const auto token = static_cast<size_t>(likeliest.values[begin + place]);
+          largest = std::max(largest, std::abs(ours[token] - reference[place]));
+        }
+        const double margin = reference[0] - reference[1];
+        check.ok = margin < 2 * largest;
+        check.note = Join("differs from token ", step, " on, where the float64 margin is ", Scientific(margin),
+                          " and the largest logit error ", Scientific(largest));
+      }
+      report_.checks.push_back(check);
+    }
+  }
+
+  // One check for each group of outputs of a cell: a case, read so many rows at a time.
+  void CheckCell(const std::string& kind, const std::string& cell, const GraphInfo& info, const Case& some, int64_t batch,
+                 const std::function<std::vector<Numbers>(Span)>& read) {
+    CheckValues(kind, cell, info, some.name, [&] {
+      std::vector<std::vector<Numbers>> parts(info.outputs.size());
+      for (int64_t first = 0; first < some.rows(); first += batch) {
+        std::vector<Numbers> found = read({first, std::min(first + batch, some.rows())});
+        for (size_t place = 0; place < found.size(); ++place) parts[place].push_back(std::move(found[place]));
+      }
+      std::vector<std::vector<double>> selected;
+      for (size_t place = 0; place < parts.size(); ++place) {
+        const Numbers whole = Concatenated(std::exchange(parts[place], {}), 0);
+        selected.push_back(Selected(whole, info.outputs[place], some, MostNumbers(info, place)));
+      }
+      return selected;
+    });
+  }
+
+  // The same of what `read` takes of each output, in a case of this name.
+  void CheckValues(const std::string& kind, const std::string& cell, const GraphInfo& info, const std::string& name,
+                   const std::function<std::vector<std::vector<double>>()>& read) {
+    try {
+      const std::vector<std::vector<double>> actual = read();
+      for (const Group& group : Groups(info)) {
+        std::vector<double> errors;
+        for (const size_t place : group.outputs) {
+          AddErrors(actual[place], golden_.At(name + "/" + info.outputs[place].name).values, errors);
+        }
+        const double torch_error = golden_.At(name + "/torch/" + group.name).values.at(0);
+        const double limit = group.name == "counters" ? 0.0 : Limit(torch_error, bundle_.manifest.precision);
+        report_.checks.push_back(Judged(kind, cell + ", " + group.name, errors, torch_error, limit));
+      }
+    } catch (const std::exception& error) {
+      report_.checks.push_back({kind, cell, false, error.what()});
+    }
+  }
+
+  const Bundle& bundle_;
+  Report& report_;
+  const GoldenFile golden_;
+  CaseRunner runner_;
+};
+
+}  // namespace
+
+bool Report::ok() const {
+  return !checks.empty() && std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.ok; });
+}
+
+Result<Report> Verify(const std::string& folder, const OpenOptions& options) {
+  return Guarded([&] {
+    const Manifest manifest = LoadManifest(folder);
+    Report report{options.provider, "", manifest.precision, {}, {}};
+    auto found = FindDamage(folder, manifest);
+    for (const auto& file : manifest.files) found.try_emplace(file.first, "");
+    for (const auto& [name, damage] : found) report.checks.push_back({"files", name, damage.empty(), damage});
+    report.onnxruntime = OpenOnnxruntime(options.onnxruntime).version;
+    if (!report.ok()) return report;
+    const Bundle bundle(folder, options);
+    try {
+      Proof(bundle, report).CheckAll();
+    } catch (const Refusal& refusal) {
+      throw Refusal(refusal.what(), StatusCode::kDamagedBundle);  // All that a proof reads is the bundle's.
+    }
+    return report;
+  });
+}
+
+}  // namespace seqlab
