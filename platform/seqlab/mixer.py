@@ -37,7 +37,7 @@ class Mixer(nn.Module, ABC):
     Attributes:
         d_model: width of the input and of the output.
         causal: whether output t depends on inputs up to t only. Only a causal mixer has a state and `step`.
-        needs_memory: whether it attends to an encoder's memory, which `forward` or `init_state` must be given.
+        needs_memory: whether it attends to an encoder's memory, which `init_state` must be given.
         first_call: how many real tokens the first call must hold, if there are as many; a prefix sees itself whole.
     """
 
@@ -53,23 +53,13 @@ class Mixer(nn.Module, ABC):
         self.layer = layer
 
     @abstractmethod
-    def forward(
-        self,
-        x: Tensor,
-        state: State | None = None,
-        *,
-        pad_mask: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-    ) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """All positions at once.
 
         Args:
             x: (B, T, D).
             state: where an earlier call ended; None starts afresh.
             pad_mask: (B, T) bool, True = a real token; padding is leading or trailing.
-            memory: (B, S, D) encoder output, for mixers that attend to one.
-            memory_mask: (B, S) bool, True = a real token.
 
         Returns:
             y (B, T, D) and the state to continue from. Neither depends on the padding at real positions.

@@ -15,9 +15,8 @@ def test_a_window_is_all_that_local_attention_sees() -> None:
     mixer = randomized(MultiplicativeAttention(16, window=2))
     memory_mask = torch.ones(2, 40, dtype=torch.bool)
     memory_mask[1, 3:] = False
-    weights = mixer.attention_weights(
-        torch.randn(2, 9, 16).double(), memory=torch.randn(2, 40, 16).double(), memory_mask=memory_mask
-    )
+    x, memory = torch.randn(2, 9, 16).double(), torch.randn(2, 40, 16).double()
+    weights = mixer.attention_weights(x, mixer.init_state(2, memory, memory_mask))
     assert not weights[1, ..., 3:].any()
     for row in weights.flatten(0, 2):
         seen = row.nonzero()[:, 0]
@@ -28,7 +27,8 @@ def test_a_window_is_all_that_local_attention_sees() -> None:
 @torch.no_grad()
 def test_additive_attention_starts_as_an_average() -> None:
     """Appendix B.1 of the paper: v is 0 at first."""
-    weights = AdditiveAttention(16).attention_weights(torch.randn(2, 3, 16), memory=torch.randn(2, 5, 16))
+    mixer = AdditiveAttention(16)
+    weights = mixer.attention_weights(torch.randn(2, 3, 16), mixer.init_state(2, torch.randn(2, 5, 16)))
     assert_close(weights, torch.full((2, 1, 3, 5), 0.2))
 
 

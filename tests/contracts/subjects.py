@@ -71,8 +71,7 @@ class WithMemory(nn.Module):
         return {name: row.expand(batch_size, *row.shape) for name, row in rows.items()}
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
-        given = self.given(len(x)) if state is None else {}
-        return self.mixer(x, state, pad_mask=pad_mask, **given)
+        return self.mixer(x, self.init_state(len(x)) if state is None else state, pad_mask=pad_mask)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         return self.mixer.step(x_t, state)

@@ -29,7 +29,7 @@ def _built(case: MixerCase) -> tuple[MemoryMixer, Tensor, Tensor]:
 
 def _outputs(mixer: MemoryMixer, x: Tensor, memory: Tensor, mask: Tensor | None = None) -> Tensor:
     """(B, T, D): of forward to the middle, and of the steps that continue from there."""
-    y, state = mixer(x[:, :4], memory=memory, memory_mask=mask)
+    y, state = mixer(x[:, :4], mixer.init_state(len(x), memory, mask))
     outputs = [y]
     for t in range(4, x.shape[1]):
         y_t, state = mixer.step(x[:, t], state)
@@ -48,9 +48,9 @@ def test_pads_in_memory_change_nothing(case: MixerCase) -> None:
         mask[:, before : before + SOURCE] = True
         where = f"{before} pads before the memory and {after} after it"
         assert_close(_outputs(mixer, x, padded, mask), _outputs(mixer, x, memory), where)
-        weights = mixer.attention_weights(x, memory=padded, memory_mask=mask)
+        weights = mixer.attention_weights(x, mixer.init_state(BATCH, padded, mask))
         assert (weights[..., ~mask[0]] == 0).all()
-        assert_close(weights[..., mask[0]], mixer.attention_weights(x, memory=memory), where)
+        assert_close(weights[..., mask[0]], mixer.attention_weights(x, mixer.init_state(BATCH, memory)), where)
 
 
 @torch.no_grad()
@@ -70,11 +70,10 @@ def test_each_row_reads_its_own_memory(case: MixerCase) -> None:
 
 @torch.no_grad()
 @mixers
-def test_a_state_given_is_used_and_its_memory_never_changes(case: MixerCase) -> None:
+def test_its_memory_never_changes(case: MixerCase) -> None:
     mixer, x, memory = _built(case)
     state = mixer.init_state(BATCH, memory)
-    y, new_state = mixer(x, state, memory=torch.zeros_like(memory))
-    assert_close(y, mixer(x, memory=memory)[0])
+    _, new_state = mixer(x, state)
     for later in (new_state, mixer.step(x[:, 0], state)[1]):
         assert all(later[name] is state[name] for name in ("memory_k", "memory_v", "memory_mask"))
 
@@ -95,28 +94,28 @@ def test_a_row_without_memory_attends_to_nothing(case: MixerCase) -> None:
     mask = torch.ones(BATCH, SOURCE, dtype=torch.bool)
     mask[1] = False
     leaves = [memory.requires_grad_(), *mixer.parameters()]
-    y, _ = mixer(x, memory=memory, memory_mask=mask)
+    y, _ = mixer(x, mixer.init_state(BATCH, memory, mask))
     gradients = torch.autograd.grad(y.square().sum(), leaves, materialize_grads=True)
     assert y.isfinite().all() and all(gradient.isfinite().all() for gradient in gradients)
     assert not gradients[0][1].any() and gradients[0][[0, 2]].any()
-    weights = mixer.attention_weights(x, memory=memory, memory_mask=mask)
+    weights = mixer.attention_weights(x, mixer.init_state(BATCH, memory, mask))
     assert not weights[1].any() and weights[0].any()
 
 
 @torch.no_grad()
 @mixers
 def test_attention_weights(case: MixerCase) -> None:
-    """(B, H, T, S) from a memory as from a state, in one call as in two."""
+    """(B, H, T, S), in one call as in two."""
     mixer, x, memory = _built(case)
-    weights = mixer.attention_weights(x, memory=memory)
+    weights = mixer.attention_weights(x, mixer.init_state(BATCH, memory))
     assert weights.shape == (BATCH, getattr(mixer, "num_heads", 1), LENGTH, SOURCE)
-    assert_close(mixer.attention_weights(x, mixer.init_state(BATCH, memory)), weights)
-    _, state = mixer(x[:, :3], memory=memory)
+    _, state = mixer(x[:, :3], mixer.init_state(BATCH, memory))
     assert_close(mixer.attention_weights(x[:, 3:], state), weights[:, :, 3:])
     pad_mask = torch.ones(BATCH, LENGTH + 2, dtype=torch.bool)
     pad_mask[:, :2] = False
     padded = torch.cat((GARBAGE * torch.randn(BATCH, 2, D_MODEL).double(), x), dim=1)
-    assert_close(mixer.attention_weights(padded, memory=memory, pad_mask=pad_mask)[:, :, 2:], weights)
+    padded_weights = mixer.attention_weights(padded, mixer.init_state(BATCH, memory), pad_mask=pad_mask)
+    assert_close(padded_weights[:, :, 2:], weights)
 
 
 @mixers
@@ -129,9 +128,9 @@ def test_runs_in_mixed_precision(case: MixerCase, draw: int) -> None:
     if getattr(mixer, "window", None) is not None:
         # Its edges stay between two positions, where no rounding lets one in or out.
         mixer.window.v.data.mul_(0.02)
-    expected, expected_state = mixer(x, memory=memory)
+    expected, expected_state = mixer(x, mixer.init_state(BATCH, memory))
     with torch.autocast("cpu", torch.bfloat16):
-        y, state = mixer(x[:, :-1], memory=memory)
+        y, state = mixer(x[:, :-1], mixer.init_state(BATCH, memory))
         last, _ = mixer.step(x[:, -1], state)
         y.float().square().sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in mixer.parameters() if parameter.grad is not None)
@@ -146,16 +145,16 @@ def test_what_does_not_fit_is_refused(case: MixerCase) -> None:
     name = type(mixer).__name__
     mask = torch.ones(BATCH, SOURCE, dtype=torch.bool)
     for call in (lambda: mixer(x), lambda: mixer.init_state(BATCH), lambda: mixer.attention_weights(x)):
-        with pytest.raises(ValueError, match=f"{name} attends to an encoder's memory and has neither one nor a state"):
+        with pytest.raises(ValueError, match=f"{name} attends to an encoder's memory and has none"):
             call()
     needed = rf"memory of {name} must be .* = \(3, S, 16\), got "
     for wrong in (memory[:2], memory[0], memory[..., :8]):
         with pytest.raises(ValueError, match=needed + str(tuple(wrong.shape)).replace("(", r"\(").replace(")", r"\)")):
-            mixer(x, memory=wrong)
+            mixer.init_state(BATCH, wrong)
     with pytest.raises(ValueError, match=rf"memory_mask of {name} must be bool of shape \(3, 9\).*of shape \(3, 8\)"):
-        mixer(x, memory=memory, memory_mask=mask[:, 1:])
+        mixer.init_state(BATCH, memory, mask[:, 1:])
     with pytest.raises(ValueError, match=f"memory_mask of {name} must be bool.*torch.float32"):
-        mixer(x, memory=memory, memory_mask=mask.float())
+        mixer.init_state(BATCH, memory, mask.float())
     state = mixer.init_state(BATCH, memory)
     with pytest.raises(ValueError, match=rf"memory_k has shape \(3, .* {name} and this batch of 2 need \(2, "):
         mixer(x[:2], state)
@@ -174,5 +173,5 @@ def test_positions_and_models_that_do_not_fit_are_refused(case: MixerCase) -> No
         message = f"{positions.__name__} acts on .* by their distance, and {type(mixer).__name__} attends to another"
         with pytest.raises(ValueError, match=message):
             mixer.attach_positions(positions(D_MODEL, 8))
-    with pytest.raises(ValueError, match=f"{type(mixer).__name__} attends to an encoder's memory and has neither"):
+    with pytest.raises(ValueError, match=f"{type(mixer).__name__} attends to an encoder's memory and has none"):
         decoder_subject(case.factory, NoPositions)

@@ -121,7 +121,7 @@ def test_what_is_refused(options: dict, message: str, tmp_path: Path) -> None:
 class Plain(Mixer):
     """Passes x on; its state is whatever a test makes of it."""
 
-    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> tuple[Tensor, State]:  # fmt: skip  # noqa: E501
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         return x, self.init_state(x.shape[0]) if state is None else state
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:

@@ -124,6 +124,7 @@ def test_onnxruntime_computes_what_the_mixer_does(case: MixerCase, tmp_path: Pat
         pad_mask[-1, : length // 2] = False
         x = torch.randn(batch_size, length, D_MODEL)
         with torch.no_grad():
-            _, state = mixer(x, memory=torch.randn(batch_size, source, D_MODEL), memory_mask=memory_mask)
+            memory = torch.randn(batch_size, source, D_MODEL)
+            _, state = mixer(x, mixer.init_state(batch_size, memory, memory_mask))
             _check(sequence, Sequence(mixer), (x, pad_mask, state), pad_mask)
             _check(step, Step(mixer), (x[:, :1], state), torch.ones(batch_size, 1, dtype=torch.bool))

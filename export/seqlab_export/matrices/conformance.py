@@ -156,8 +156,9 @@ class _Probe(nn.Module):
         at = torch.arange(start, start + x.shape[1])[None, :]
         if pad_mask is not None:
             at = (pad_mask.cumsum(dim=1) - 1).clamp(min=0)
-        memory = None if self.memory is None else self.memory.to(x.dtype)
-        return self.mixer(self.positions.embed(x, at), state, pad_mask=pad_mask, memory=memory)  # type: ignore[no-any-return]
+        if state is None and self.memory is not None:
+            state = self.mixer.init_state(len(x), self.memory.to(x.dtype))
+        return self.mixer(self.positions.embed(x, at), state, pad_mask=pad_mask)  # type: ignore[no-any-return]
 
 
 def telling(module: nn.Module) -> None:

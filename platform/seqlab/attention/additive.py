@@ -46,42 +46,26 @@ class AdditiveAttention(MemoryMixer):
     def init_carry(self, batch_size: int) -> State:
         return {"h": self.cell.weight_hh.new_zeros(batch_size, self.d_model)}
 
-    def forward(
-        self,
-        x: Tensor,
-        state: State | None = None,
-        *,
-        pad_mask: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-    ) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """All positions at once, one step after the other: x (B, T, D) to (B, T, D), and the new state.
 
         Raises:
-            ValueError: there is neither a state nor a memory, or one that does not fit.
+            ValueError: there is no state, or one that does not fit.
         """
-        state = self.begin(x, state, memory, memory_mask)
+        state = self.begin(x, state)
         h, context, last = self._unroll(x, state, pad_mask)
         return self._readout(h, x, context), state | {"h": last}
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        state = self.begin(x_t, state, None, None)
+        state = self.begin(x_t, state)
         with without_autocast(x_t):
             x_t = x_t.to(state["h"].dtype)
             h, context = self._next(x_t, state["h"], state)
         return self._readout(h, x_t, context), state | {"h": h}
 
-    def attention_weights(
-        self,
-        x: Tensor,
-        state: State | None = None,
-        *,
-        pad_mask: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-    ) -> Tensor:
+    def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
         """(B, 1, T, S): how much each step over x (B, T, D) looks at each position of the memory. Rows sum to 1."""
-        state = self.begin(x, state, memory, memory_mask)
+        state = self.begin(x, state)
         h, _, _ = self._unroll(x, state, pad_mask)
         before = torch.cat((state["h"].unsqueeze(1), h[:, :-1]), dim=1)
         return self._weights(before, state).unsqueeze(1)

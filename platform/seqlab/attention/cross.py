@@ -53,21 +53,13 @@ class CrossAttention(MemoryMixer):
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         return split_heads(self.k_proj(memory), self.head_dim), split_heads(self.v_proj(memory), self.head_dim)
 
-    def forward(
-        self,
-        x: Tensor,
-        state: State | None = None,
-        *,
-        pad_mask: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-    ) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """All positions at once: x (B, T, D) to (B, T, D), and the state as it was.
 
         Raises:
-            ValueError: there is neither a state nor a memory, or one that does not fit.
+            ValueError: there is no state, or one that does not fit.
         """
-        state = self.begin(x, state, memory, memory_mask)
+        state = self.begin(x, state)
         # One row a query: not every runtime broadcasts a mask.
         attn_mask = state["memory_mask"][:, None, None, :].expand(-1, -1, x.shape[1], -1)
         heads = F.scaled_dot_product_attention(
@@ -85,17 +77,9 @@ class CrossAttention(MemoryMixer):
         y, state = self.forward(x_t.unsqueeze(1), state)
         return y.squeeze(1), state
 
-    def attention_weights(
-        self,
-        x: Tensor,
-        state: State | None = None,
-        *,
-        pad_mask: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-    ) -> Tensor:
+    def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
         """(B, H, T, S): how much each position of x (B, T, D) attends to each of the memory. Rows sum to 1."""
-        state = self.begin(x, state, memory, memory_mask)
+        state = self.begin(x, state)
         q = split_heads(self.q_proj(x), self.head_dim)
         scores = q @ repeat_heads(state["memory_k"], self.num_heads).transpose(-2, -1) * self.head_dim**-0.5
         return masked_softmax(scores, state["memory_mask"][:, None, None, :])

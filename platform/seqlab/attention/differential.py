@@ -83,15 +83,7 @@ class DifferentialAttention(Mixer):
         # The model owns the encoding and its parameters; here it is only used.
         object.__setattr__(self, "positions", positions)
 
-    def forward(
-        self,
-        x: Tensor,
-        state: State | None = None,
-        *,
-        pad_mask: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-    ) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         q, keys = self._project(x, state, pad_mask)
         dropout, scoring = self.dropout if self.training else 0.0, self._scoring()
         first, second = (

@@ -88,15 +88,7 @@ class LatentAttention(Mixer):
         # The model owns the encoding and its parameters; here it is only used.
         object.__setattr__(self, "positions", positions)
 
-    def forward(
-        self,
-        x: Tensor,
-        state: State | None = None,
-        *,
-        pad_mask: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-    ) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         q, keys = self._project(x, state, pad_mask)
         k, v = self._expanded(keys)
         heads = attend(q, k, v, keys, self._scoring(), dropout=self._dropout_now())

@@ -20,7 +20,7 @@ class MemoryMixer(Mixer):
     """A mixer whose state begins with constants: `memory_k` and `memory_v`, what `read` makes of the memory, and
     `memory_mask (B, S)`, True = a real token. What it carries from step to step follows.
 
-    The memory is read once, by `init_state` or by a `forward` without a state; with a state, that one is used.
+    The memory is read once, by `init_state`: `forward` too must be given a state.
     A row of memory that has no real token gives nothing to attend to: weights and contexts are 0.
     """
 
@@ -48,8 +48,8 @@ class MemoryMixer(Mixer):
         name = type(self).__name__
         if memory is None:
             raise ValueError(
-                f"{name} attends to an encoder's memory and has neither one nor a state that holds one; give it "
-                "memory=..., or use it in a model with an encoder"
+                f"{name} attends to an encoder's memory and has none; begin with init_state(batch_size, memory), or "
+                "use it in a model with an encoder"
             )
         if memory.dim() != 3 or memory.shape[0] != batch_size or memory.shape[2] != self.d_model:
             raise ValueError(
@@ -85,10 +85,10 @@ class MemoryMixer(Mixer):
                 "Learned)"
             )
 
-    def begin(self, x: Tensor, state: State | None, memory: Tensor | None, memory_mask: Tensor | None) -> State:
-        """The state given, or the first one of a batch like x (B, ...)."""
+    def begin(self, x: Tensor, state: State | None) -> State:
+        """The state given, which fits a batch like x (B, ...)."""
         if state is None:
-            return self.init_state(x.shape[0], memory, memory_mask)
+            return self.init_state(x.shape[0])
         check_state(state, self.layout, x.shape[0], type(self).__name__)
         return state
 

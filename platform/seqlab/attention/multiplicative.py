@@ -73,42 +73,26 @@ class MultiplicativeAttention(MemoryMixer):
             return carry
         return carry | {"fed": self.out_proj.weight.new_zeros(batch_size, self.d_model)}
 
-    def forward(
-        self,
-        x: Tensor,
-        state: State | None = None,
-        *,
-        pad_mask: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-    ) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """All positions at once: x (B, T, D) to (B, T, D), and the new state.
 
         Raises:
-            ValueError: there is neither a state nor a memory, or one that does not fit.
+            ValueError: there is no state, or one that does not fit.
         """
-        state = self.begin(x, state, memory, memory_mask)
+        state = self.begin(x, state)
         h, fed, carried = self._unroll(x, state, pad_mask)
         return self._attentional(h, state) if fed is None else fed, state | carried
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        state = self.begin(x_t, state, None, None)
+        state = self.begin(x_t, state)
         with without_autocast(x_t):
             _, y, carried = self._next(x_t.to(self.out_proj.weight.dtype), _carried(state), state)
         return y, state | carried
 
-    def attention_weights(
-        self,
-        x: Tensor,
-        state: State | None = None,
-        *,
-        pad_mask: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-    ) -> Tensor:
+    def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
         """(B, 1, T, S): how much each position of x (B, T, D) looks at each of the memory. Rows sum to 1, with a window
         to less."""
-        state = self.begin(x, state, memory, memory_mask)
+        state = self.begin(x, state)
         h, _, _ = self._unroll(x, state, pad_mask)
         return self._weights(h, state).unsqueeze(1)
 

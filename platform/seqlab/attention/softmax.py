@@ -79,15 +79,7 @@ class Attention(Mixer):
         # The model owns the encoding and its parameters; here it is only used.
         object.__setattr__(self, "positions", positions)
 
-    def forward(
-        self,
-        x: Tensor,
-        state: State | None = None,
-        *,
-        pad_mask: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-    ) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         if state is not None:
             self._check_causal()
         q, k, v = self.projected_heads(x, state, pad_mask)

@@ -69,18 +69,10 @@ class Block(nn.Module):
         """What must follow the last block: a norm where the stream itself has had none."""
         return self._norm(self.mixer.d_model) if self.norm_place in ("pre", "sandwich") else nn.Identity()
 
-    def forward(
-        self,
-        x: Tensor,
-        state: State | None = None,
-        *,
-        pad_mask: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-    ) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, D) to (B, T, D), and the mixer's new state; the arguments are the mixer's."""
         entered = self._before(self.mixer_norm, x)
-        mixed, new_state = self.mixer(entered, state, pad_mask=pad_mask, memory=memory, memory_mask=memory_mask)
+        mixed, new_state = self.mixer(entered, state, pad_mask=pad_mask)
         return self._finish(x, entered, mixed), new_state
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:

@@ -37,15 +37,7 @@ class RecurrentMixer(Mixer):
             y (B, T, D) and the new state.
         """
 
-    def forward(
-        self,
-        x: Tensor,
-        state: State | None = None,
-        *,
-        pad_mask: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-    ) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         state = self.init_state(x.shape[0]) if state is None else state
         if pad_mask is None or not self.looks_back:
             return self.mix(x, state, pad_mask, single=False)

@@ -61,20 +61,11 @@ class Stack(nn.Module):
         self.first_call = max(layer.first_call for layer in mixers)
         self._entries = [_entries(layer) for layer in mixers]
 
-    def forward(
-        self,
-        x: Tensor,
-        state: State | None = None,
-        *,
-        pad_mask: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-    ) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, D) to (B, T, D), and the new state; the arguments are the mixers'."""
         layer_states: list[State] = []
-        given = {"pad_mask": pad_mask, "memory": memory, "memory_mask": memory_mask}
         for k, block in enumerate(self._blocks()):
-            x, layer_state = block(x, None if state is None else self._select(state, k), **given)
+            x, layer_state = block(x, None if state is None else self._select(state, k), pad_mask=pad_mask)
             layer_states.append(layer_state)
         return self.norm(x), _flat(layer_states)
 

@@ -25,15 +25,7 @@ class AlignedMixer(Mixer):
         causal, both states are empty.
         """
 
-    def forward(
-        self,
-        x: Tensor,
-        state: State | None = None,
-        *,
-        pad_mask: Tensor | None = None,
-        memory: Tensor | None = None,
-        memory_mask: Tensor | None = None,
-    ) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         if state is None:
             state = self.init_state(x.shape[0]) if self.causal else {}
         if pad_mask is None:
