@@ -110,9 +110,14 @@ def kinds(folder: Path) -> dict[str, tuple[L.LightningDataModule, Any]]:
     }
 
 
+def told(data: L.LightningDataModule) -> dict[str, int]:
+    """What a data module tells its task."""
+    return {link: found for link in LINKS if (found := getattr(data, link, None)) is not None}
+
+
 def run(folder: Path, name: str, data: L.LightningDataModule, make: Any, num_processes: int) -> None:
     torch.manual_seed(0)
-    task = make(**{link: found for link in LINKS if (found := getattr(data, link, None)) is not None})
+    task = make(**told(data))
     options: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
     trainer = L.Trainer(
         accelerator="cpu",

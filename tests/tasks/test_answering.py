@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import numpy as np
 import pytest
 import torch
@@ -22,6 +21,7 @@ from seqlab.recurrence import GRU
 from seqlab.tasks import Answering
 from seqlab_data.synthetic.copying import Reverse
 from seqlab_data.synthetic.data import Examples
+from trainers import quiet_trainer
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
@@ -41,8 +41,7 @@ class Successor(nn.Module):
 
 
 def _test(task: Answering, batches: list[TokenBatch], folder: Path) -> dict[str, float]:
-    quiet: Any = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    trainer = L.Trainer(default_root_dir=folder, accelerator="cpu", enable_model_summary=False, **quiet)
+    trainer = quiet_trainer(folder)
     (result,) = trainer.test(task, DataLoader(batches, batch_size=None), verbose=False)
     return dict(result)
 

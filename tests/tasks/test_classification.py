@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 
-import lightning as L
 import numpy as np
 import pytest
 import torch
@@ -15,6 +14,7 @@ from torch.utils.data import DataLoader
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab.tasks import Classification
 from seqlab.tasks.figures import confusion_matrix
+from trainers import quiet_trainer
 
 # Lightning's advice for longer fits, and what it uses of torch that is deprecated.
 pytestmark = [
@@ -44,13 +44,7 @@ def test_scores_are_the_corpuss(tmp_path: Path) -> None:
     """Six rows, of which four are right, in batches of 4, 2 and one that counts for nothing."""
     task = Classification(3, 1, vocab_size=3, model=Echo)
     batches = [batch([0, 1, 2, 0], [0, 1, 2, 1]), batch([0, 1], [0, 2]), batch([1], [IGNORE])]
-    trainer = L.Trainer(
-        accelerator="cpu",
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=tmp_path,
-    )
+    trainer = quiet_trainer(tmp_path)
     (scores,) = trainer.validate(task, DataLoader(batches, batch_size=None), verbose=False)
     right, wrong = (float(-torch.tensor([2.0, 0.0, 0.0]).log_softmax(0)[k]) for k in (0, 1))
     assert scores["val/loss"] == pytest.approx((4 * right + 2 * wrong) / 6)
@@ -66,7 +60,7 @@ def test_accuracy_by_length_counts_real_tokens(tmp_path: Path) -> None:
     long = LabelledBatch(
         torch.tensor([[1] * 12, [2] * 12]), torch.arange(12) < torch.tensor([[12], [3]]), torch.tensor([1, 0])
     )
-    trainer = L.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False)
+    trainer = quiet_trainer(tmp_path)
     (scores,) = trainer.validate(
         Classification(3, 12, vocab_size=3, model=Echo), DataLoader([long], batch_size=None), verbose=False
     )

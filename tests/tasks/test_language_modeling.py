@@ -19,6 +19,7 @@ from seqlab.models import DecoderLM
 from seqlab.positions import Learned
 from seqlab.recurrence import GRU
 from seqlab.tasks import LanguageModeling
+from trainers import quiet_trainer
 
 VOCAB_SIZE, SEQ_LEN = 7, 8
 
@@ -52,18 +53,6 @@ def _batch(batch_size: int = 3) -> TokenBatch:
     return TokenBatch(tokens[:, :-1], tokens[:, 1:].clone(), torch.full((batch_size,), 2 * SEQ_LEN))
 
 
-def _trainer(folder: Path, **options: Any) -> L.Trainer:
-    return L.Trainer(
-        default_root_dir=folder,
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **options,
-    )
-
-
 def test_the_loss_is_the_mean_over_counted_targets(monkeypatch: pytest.MonkeyPatch) -> None:
     task, batch = _task(monkeypatch, model=Fixed), _batch()
     batch.targets[0, 2:] = IGNORE
@@ -95,7 +84,7 @@ def test_validation_is_the_corpus(tmp_path: Path) -> None:
     task = _task(model=Fixed)
     batches = [_batch(2), _batch(5)]
     batches[1].targets[:, :3] = IGNORE
-    trainer = _trainer(tmp_path)
+    trainer = quiet_trainer(tmp_path)
     for stage in ("val", "test"):
         run = trainer.validate if stage == "val" else trainer.test
         (result,) = run(task, DataLoader(batches, batch_size=None), verbose=False)
@@ -117,7 +106,7 @@ def test_the_loss_by_position_is_that_of_what_was_read_so_far(tmp_path: Path) ->
     tokens = torch.randint(VOCAB_SIZE, (3, 21))
     batch = TokenBatch(tokens[:, :-1], tokens[:, 1:].clone(), torch.full((3,), 20))
     batch.targets[0, :9] = IGNORE
-    (result,) = _trainer(tmp_path).validate(task, DataLoader([batch], batch_size=None), verbose=False)
+    (result,) = quiet_trainer(tmp_path).validate(task, DataLoader([batch], batch_size=None), verbose=False)
     nats = -task.model(batch.tokens)[0].log_softmax(-1).gather(2, batch.targets.clamp(min=0)[..., None])[..., 0]
     nats = nats.detach().where(batch.targets != IGNORE, 0)
     for name, (start, end, count) in {"1-8": (0, 8, 16), "9-16": (8, 16, 23), "17-32": (16, 20, 12)}.items():
@@ -128,7 +117,7 @@ def test_the_loss_by_position_is_that_of_what_was_read_so_far(tmp_path: Path) ->
 def test_prediction_is_the_surprise_of_each_target(tmp_path: Path) -> None:
     task, batch = _task(model=Fixed), _batch()
     batch.targets[0, 0] = IGNORE
-    (said,) = _trainer(tmp_path).predict(task, DataLoader([batch], batch_size=None))
+    (said,) = quiet_trainer(tmp_path).predict(task, DataLoader([batch], batch_size=None))
     log_probs = task.model(batch.tokens)[0].log_softmax(-1)
     assert [len(row["nats"]) for row in said] == [SEQ_LEN - 1, SEQ_LEN, SEQ_LEN]
     for row, place, found in ((1, 2, said[1]["nats"][2]), (0, 3, said[0]["nats"][2])):
@@ -141,7 +130,7 @@ def test_a_small_model_learns_a_sequence_by_heart(mixer: Any, tmp_path: Path) ->
     batch = TokenBatch(tokens[:, :-1], tokens[:, 1:], torch.tensor([64]))
     model = partial(DecoderLM, d_model=32, num_layers=1, mixer=mixer, positions=Learned)
     task = LanguageModeling(16, 64, model=model, lr=1e-2, warmup_steps=10, weight_decay=0.0)
-    trainer = _trainer(tmp_path, max_steps=100)
+    trainer = quiet_trainer(tmp_path, max_steps=100)
     trainer.fit(task, DataLoader([batch], batch_size=None))
     assert trainer.callback_metrics["train/loss"] < 0.01
 
@@ -165,7 +154,7 @@ def test_the_cosine_ends_with_the_fit(options: dict[str, Any], steps: int, tmp_p
     task = _task(model=Fixed, lr=0.5, warmup_steps=1, min_lr_ratio=0.125)
     rates = []
     task.on_before_optimizer_step = lambda optimizer: rates.append(optimizer.param_groups[0]["lr"])
-    trainer = _trainer(tmp_path, **options)
+    trainer = quiet_trainer(tmp_path, **options)
     trainer.fit(task, datamodule=Batches())
     assert trainer.global_step == len(rates) == steps
     assert rates[0] == pytest.approx(0.25)
@@ -175,7 +164,7 @@ def test_the_cosine_ends_with_the_fit(options: dict[str, Any], steps: int, tmp_p
 
 def test_an_end_that_is_not_known_keeps_the_peak(tmp_path: Path) -> None:
     task = _task(model=Fixed, lr=0.5, warmup_steps=1)
-    trainer = _trainer(tmp_path, max_epochs=-1)
+    trainer = quiet_trainer(tmp_path, max_epochs=-1)
 
     def stop(*_: object) -> None:
         trainer.should_stop = trainer.global_step == 12

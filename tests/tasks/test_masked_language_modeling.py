@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 from torch import Tensor, nn
@@ -19,6 +18,7 @@ from seqlab.positions import Learned
 from seqlab.recurrence import GRU
 from seqlab.tasks import MaskedLanguageModeling
 from seqlab.tasks.masked_language_modeling import _draws_of
+from trainers import quiet_trainer
 
 VOCAB_SIZE = 11
 
@@ -47,11 +47,6 @@ def batch(rows: int, length: int) -> TokenBatch:
     return TokenBatch(tokens, tokens.roll(-1, dims=1), torch.full((rows,), length))
 
 
-def trainer(folder: Path, **options: Any) -> L.Trainer:
-    quiet = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
-    return L.Trainer(default_root_dir=folder, accelerator="cpu", enable_checkpointing=False, **quiet, **options)
-
-
 @pytest.mark.parametrize("share", [0.15, 0.6])
 def test_what_is_chosen_and_what_becomes_of_it(share: float) -> None:
     task, some = MaskedLanguageModeling(VOCAB_SIZE, 500, model=Certain, share=share), batch(200, 500)
@@ -72,13 +67,13 @@ def test_what_is_chosen_and_what_becomes_of_it(share: float) -> None:
 def test_every_validation_chooses_the_same_and_scores_it(tmp_path: Path) -> None:
     task, batches = MaskedLanguageModeling(VOCAB_SIZE, 60, model=Certain), [batch(8, 60), batch(3, 60)]
     loader = DataLoader(batches, batch_size=None)
-    (first,) = trainer(tmp_path).validate(task, loader, verbose=False)
+    (first,) = quiet_trainer(tmp_path).validate(task, loader, verbose=False)
     torch.manual_seed(7)
-    (second,) = trainer(tmp_path).validate(task, loader, verbose=False)
+    (second,) = quiet_trainer(tmp_path).validate(task, loader, verbose=False)
     assert first == second
     rows = [[entry.split(1) for entry in some[:3]] for some in batches]
     apart = [TokenBatch(*row) for some in rows for row in zip(*some, strict=True)]
-    (each,) = trainer(tmp_path).validate(task, DataLoader(apart, batch_size=None), verbose=False)
+    (each,) = quiet_trainer(tmp_path).validate(task, DataLoader(apart, batch_size=None), verbose=False)
     assert each == pytest.approx(first, rel=1e-5), "the choice depends on the batch"
     nats, right = [], []
     for some in batches:
@@ -111,7 +106,7 @@ def test_it_learns_to_find_what_its_neighbours_tell(mixer: Any, tmp_path: Path) 
     task = MaskedLanguageModeling(
         VOCAB_SIZE, 12, model=partial(MaskedLM, encoder=encoder), lr=5e-3, warmup_steps=20, weight_decay=0.0
     )
-    fit = trainer(tmp_path, max_steps=100)
+    fit = quiet_trainer(tmp_path, max_steps=100)
     fit.fit(task, DataLoader([some], batch_size=None))
     (scores,) = fit.validate(task, DataLoader([some], batch_size=None), verbose=False)
     assert scores["val/accuracy"] > 0.9  # by chance 1 in 11

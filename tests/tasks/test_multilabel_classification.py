@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import exp, log
 from pathlib import Path
 
-import lightning as L
 import pytest
 import torch
 from sklearn.metrics import average_precision_score, f1_score
@@ -14,6 +13,7 @@ from torch.utils.data import DataLoader
 
 from seqlab.batch import LabelledBatch
 from seqlab.tasks import MultilabelClassification
+from trainers import quiet_trainer
 
 # Lightning's advice for longer fits, and what it uses of torch that is deprecated.
 pytestmark = [
@@ -44,13 +44,7 @@ def batch(logits: Tensor, targets: Tensor, lengths: list[int]) -> LabelledBatch:
 
 def validated(batches: list[LabelledBatch], folder: Path, **options: bool) -> dict[str, float]:
     task = MultilabelClassification(2, 2, 20, model=lambda *sizes: Echo(*sizes, **options))
-    trainer = L.Trainer(
-        accelerator="cpu",
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=folder,
-    )
+    trainer = quiet_trainer(folder)
     (scores,) = trainer.validate(task, DataLoader(batches, batch_size=None), verbose=False)
     return dict(scores)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import lightning as L
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,6 +11,7 @@ from torch.utils.data import DataLoader
 
 from seqlab.batch import LabelledBatch
 from seqlab.tasks import Regression
+from trainers import quiet_trainer
 
 # Lightning's advice for longer fits, and what it uses of torch that is deprecated.
 pytestmark = [
@@ -37,13 +37,7 @@ def batch(said: list[float], true: list[float], length: int) -> LabelledBatch:
 def test_scores_are_the_corpuss(tmp_path: Path) -> None:
     task = Regression(2, 20, model=FirstFeature)
     batches = [batch([1, 2, 3], [1, 3, 5], 4), batch([0], [4], 12), batch([9], [torch.nan], 4)]
-    trainer = L.Trainer(
-        accelerator="cpu",
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=tmp_path,
-    )
+    trainer = quiet_trainer(tmp_path)
     (scores,) = trainer.validate(task, DataLoader(batches, batch_size=None), verbose=False)
     assert scores == pytest.approx(
         {

@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab.tasks import Tagging
 from seqlab.tasks.entities import EntityScores, spell_entities
+from trainers import quiet_trainer
 
 # Lightning's advice for longer fits, and what it uses of torch that is deprecated.
 pytestmark = [
@@ -117,13 +118,7 @@ class Data(L.LightningDataModule):
 
 
 def validated(labels: list[str], folder: Path) -> dict[str, float]:
-    trainer = L.Trainer(
-        accelerator="cpu",
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=folder,
-    )
+    trainer = quiet_trainer(folder)
     (scores,) = trainer.validate(Tagging(5, 5, 4, model=Echo), Data(labels), verbose=False)
     return dict(scores)
 

@@ -17,6 +17,7 @@ from torch.utils.data import DataLoader
 from seqlab.batch import IGNORE, PairBatch
 from seqlab.tasks import Translation
 from seqlab.tasks.text_scores import score_texts
+from trainers import quiet_trainer
 
 EOS = 2
 
@@ -87,13 +88,7 @@ class Data(L.LightningDataModule):
 
 def test_scores_are_the_corpuss(tmp_path: Path) -> None:
     task = Translation(9, 9, 6, model=Repeats)
-    trainer = L.Trainer(
-        accelerator="cpu",
-        logger=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        default_root_dir=tmp_path,
-    )
+    trainer = quiet_trainer(tmp_path)
     (scores,) = trainer.validate(task, Data(), verbose=False)
     # Of the targets 8 </s>, 3 4 </s>, 3 </s> and 7 7 </s>: meant are 3 4 </s>, 3 </s> and the last </s>.
     right, wrong = -math.log(3 / 4), -math.log(1 / 32)
@@ -116,7 +111,7 @@ def test_bleu_by_length_is_that_of_the_sources_of_this_length(tmp_path: Path) ->
             sources = [[5, 6, 7] * 3 + [5, 6, 8], [3, 4, 5, 6]]
             return DataLoader([pairs(sources, [[8], [3, 4]], [1, 0])], batch_size=None)
 
-    trainer = L.Trainer(accelerator="cpu", logger=False, enable_progress_bar=False, enable_model_summary=False)
+    trainer = quiet_trainer(tmp_path)
     (scores,) = trainer.validate(Translation(9, 9, 20, model=Repeats), Long(), verbose=False)
     long = sacrebleu.corpus_bleu([" ".join(["w5 w6 w7"] * 3 + ["w5 w6 w8"])], [[" ".join(["w5 w6 w7"] * 4)]])
     assert scores["val/bleu_by_length/1-8"] == pytest.approx(100)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 
-from callbacks.ddp_tasks import kinds, write_files
+from callbacks.ddp_tasks import kinds, told, write_files
 from seqlab.batch import IGNORE, LabelledBatch, PairBatch, TokenBatch
 from seqlab.callbacks.run_tracker import RunTracker
-from seqlab.config.configs import LINKS
+from trainers import quiet_trainer
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
@@ -49,18 +48,8 @@ def test_an_epoch_of_a_fit_counts_the_training_split(name: str, tmp_path: Path) 
     write_files(tmp_path)
     data, make = kinds(tmp_path)[name]
     tracker = RunTracker()
-    trainer = L.Trainer(
-        accelerator="cpu",
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        max_epochs=1,
-        limit_val_batches=0,
-        callbacks=[tracker],
-        default_root_dir=tmp_path,
-    )
-    trainer.fit(make(**{link: found for link in LINKS if (found := getattr(data, link, None)) is not None}), data)
+    trainer = quiet_trainer(tmp_path, max_epochs=1, limit_val_batches=0, callbacks=[tracker])
+    trainer.fit(make(**told(data)), data)
 
     def lines(file: str) -> list[str]:
         return (tmp_path / file).read_text(encoding="utf-8").splitlines()

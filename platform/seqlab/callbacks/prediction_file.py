@@ -9,7 +9,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from seqlab.tasks.ranks import of_all_ranks
+from seqlab.tasks.task import of_all_ranks
 from seqlab.whole_file import write_whole
 
 

@@ -1,8 +1,7 @@
 """Tasks: LightningModules that wrap a model with its loss, metrics and optimiser."""
 
-from seqlab.tasks.answering import Answering
 from seqlab.tasks.classification import Classification
-from seqlab.tasks.language_modeling import LanguageModeling
+from seqlab.tasks.language_modeling import Answering, LanguageModeling
 from seqlab.tasks.masked_language_modeling import MaskedLanguageModeling
 from seqlab.tasks.multilabel_classification import MultilabelClassification
 from seqlab.tasks.regression import Regression

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torchmetrics import MeanMetric, MetricCollection
+from torchmetrics import MeanMetric, Metric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix, MulticlassF1Score
 
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab.tasks.figures import confusion_matrix
-from seqlab.tasks.length_buckets import MeanByLength
-from seqlab.tasks.task import Task, check_told
+from seqlab.tasks.metrics import MeanByLength
+from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
 
 
 class Classification(Task):
@@ -31,6 +30,8 @@ class Classification(Task):
     Raises:
         ValueError: data that tells no num_classes or neither of the two, or an option is out of range.
     """
+
+    shown = ("loss", "accuracy")
 
     def __init__(
         self,
@@ -53,25 +54,36 @@ class Classification(Task):
         self.num_classes = num_classes
         self.seq_len = seq_len
         self.label_smoothing = label_smoothing
-        self.loss = MeanMetric()
-        self.metrics = MetricCollection(
-            {
-                "accuracy": MulticlassAccuracy(num_classes, average="micro", ignore_index=IGNORE),
-                "f1": MulticlassF1Score(num_classes, average="macro", ignore_index=IGNORE),
-            }
-        )
-        self.accuracy_by_length = MeanByLength()
-        self.confusion = MulticlassConfusionMatrix(num_classes, ignore_index=IGNORE)
         self._last_confusion: Tensor | None = None
 
-    def training_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
-        nats = F.cross_entropy(
-            self._logits(batch), batch.targets, label_smoothing=self.label_smoothing, reduction="sum"
-        )
-        # A rank that has no text left in an epoch's last batch is given one whose class is ignored.
-        loss = nats / (batch.targets != IGNORE).sum().clamp(min=1)
-        self.log("train/loss", loss.detach(), prog_bar=True)
-        return loss
+    def loss(self, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
+        return summed_nats(self._logits(batch), batch.targets, self.label_smoothing)
+
+    def scores(self, split: str) -> dict[str, Metric]:
+        return {
+            "loss": MeanMetric(),
+            "accuracy": MulticlassAccuracy(self.num_classes, average="micro", ignore_index=IGNORE),
+            "f1": MulticlassF1Score(self.num_classes, average="macro", ignore_index=IGNORE),
+            "accuracy_by_length": MeanByLength("accuracy_by_length"),
+            "confusion": MulticlassConfusionMatrix(self.num_classes, ignore_index=IGNORE),
+        }
+
+    def evaluate(self, batch: LabelledBatch) -> dict[str, tuple[Any, ...]]:
+        logits, targets = self._logits(batch), batch.targets
+        nats, hits = nats_and_hits(logits, targets)
+        both = logits, targets
+        lengths = batch.pad_mask.sum(dim=1)[targets != IGNORE]
+        return {
+            "loss": (nats,),
+            "accuracy": both,
+            "f1": both,
+            "accuracy_by_length": (hits, lengths),
+            "confusion": both,
+        }
+
+    def log_scores(self, split: str, found: dict[str, Any]) -> None:
+        self._last_confusion = found.pop("confusion")
+        super().log_scores(split, found)
 
     def on_fit_end(self) -> None:
         """Stores the last validation's confusion matrix as a figure."""
@@ -97,19 +109,3 @@ class Classification(Task):
     def _logits(self, batch: LabelledBatch) -> Tensor:
         logits: Tensor = self.model(batch.inputs, pad_mask=batch.pad_mask)
         return logits.float()
-
-    def evaluate(self, batch: LabelledBatch) -> None:
-        logits, targets = self._logits(batch), batch.targets
-        counted = targets != IGNORE
-        self.loss.update(F.cross_entropy(logits, targets, reduction="none")[counted])
-        right = logits.argmax(dim=-1) == targets
-        self.accuracy_by_length.update(right[counted], batch.pad_mask.sum(dim=1)[counted])
-        self.metrics.update(logits, targets)
-        self.confusion.update(logits, targets)
-
-    def log_scores(self, stage: str) -> None:
-        for name, value in {"loss": self.loss.compute(), **self.metrics.compute()}.items():
-            self.log(f"{stage}/{name}", value, prog_bar=name in ("loss", "accuracy"))
-        for name, value in self.accuracy_by_length.compute().items():
-            self.log(f"{stage}/accuracy_by_length/{name}", value.float())
-        self._last_confusion = self.confusion.compute()

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from seqlab.tasks.length_buckets import NAMES, bucket
+from seqlab.tasks.metrics import NAMES, bucket
 
 _TAG = re.compile(r"O|[BIES](-.+)?")
 

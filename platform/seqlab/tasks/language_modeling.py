@@ -1,4 +1,7 @@
-"""Language modelling: predict each next token."""
+"""Language modelling: predict each next token; and answering, its form for questions whose right answer is known.
+
+B batch, T length, V vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torchmetrics import MeanMetric, Metric
 
 from seqlab.batch import IGNORE, TokenBatch
 from seqlab.models import DecoderLM
-from seqlab.tasks.length_buckets import MeanByLength
-from seqlab.tasks.metrics import LanguageModelingMetrics
-from seqlab.tasks.task import Task, check_told
+from seqlab.tasks.metrics import LanguageModelingMetrics, MeanByLength
+from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
 
 
 class LanguageModeling(Task):
@@ -38,14 +41,27 @@ class LanguageModeling(Task):
         check_told("language modeling", vocab_size=vocab_size, seq_len=seq_len)
         super().__init__(model(vocab_size, seq_len), **optim)
         self.seq_len = seq_len
-        self.metrics = LanguageModelingMetrics()
-        self.loss_by_position = MeanByLength()
 
-    def training_step(self, batch: TokenBatch, batch_idx: int) -> Tensor:
-        nats, num_tokens = self._nats(batch, self._logits(batch))
-        loss = nats / num_tokens.clamp(min=1)
-        self.log("train/loss", loss.detach(), prog_bar=True)
-        return loss
+    def loss(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
+        return summed_nats(self._logits(batch), batch.targets)
+
+    def scores(self, split: str) -> dict[str, Metric]:
+        return {"text": LanguageModelingMetrics(), "loss_by_position": MeanByLength("loss_by_position")}
+
+    def evaluate(self, batch: TokenBatch) -> dict[str, tuple[Any, ...]]:
+        return self.evaluate_logits(batch, self._logits(batch))
+
+    def evaluate_logits(self, batch: TokenBatch, logits: Tensor) -> dict[str, tuple[Any, ...]]:
+        """`evaluate` of a batch and its logits (B, T, V)."""
+        nats, num_tokens = summed_nats(logits, batch.targets)
+        each, hits = nats_and_hits(logits, batch.targets)
+        num_bytes, num_words = (0 if some is None else some.sum() for some in (batch.num_bytes, batch.num_words))
+        counted = batch.targets != IGNORE
+        positions = torch.arange(1, counted.shape[1] + 1, device=counted.device).expand_as(counted)
+        return {
+            "text": (nats, num_tokens, batch.num_chars.sum(), hits.sum(), num_bytes, num_words),
+            "loss_by_position": (each, positions[counted]),
+        }
 
     def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
         """ "nats", the surprise of each target that counts."""
@@ -57,27 +73,36 @@ class LanguageModeling(Task):
         logits: Tensor = self.model(batch.tokens)[0]
         return logits.float()
 
-    def _nats(self, batch: TokenBatch, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """The batch's summed cross-entropy and its number of targets, both ()."""
-        nats = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), ignore_index=IGNORE, reduction="sum")
-        return nats, (batch.targets != IGNORE).sum()
 
-    def evaluate(self, batch: TokenBatch) -> None:
-        self.score(batch, self._logits(batch))
+class Answering(LanguageModeling):
+    """Language modelling that is scored by whole examples too: the share in which every counted target is the
+    likeliest, over all and by length, the tokens up to the last of these. Where the answer ends the example, this is
+    the share that greedy decoding answers exactly.
 
-    def score(self, batch: TokenBatch, logits: Tensor) -> None:
-        """Adds a batch and its logits (B, T, V) to what is scored."""
-        num_right = (logits.argmax(dim=-1) == batch.targets).sum()
-        nats, num_tokens = self._nats(batch, logits)
-        num_bytes, num_words = (0 if some is None else some.sum() for some in (batch.num_bytes, batch.num_words))
-        self.metrics.update(nats, num_tokens, batch.num_chars.sum(), num_right, num_bytes, num_words)
+    Args:
+        vocab_size: number of tokens; the data module tells it.
+        seq_len: the longest example in tokens; the data module tells it.
+        options: as of `LanguageModeling`.
+    """
+
+    shown = ("loss", "exact_match")
+
+    def scores(self, split: str) -> dict[str, Metric]:
+        own = {"exact_match": MeanMetric(), "exact_match_by_length": MeanByLength("exact_match_by_length")}
+        return super().scores(split) | own
+
+    def evaluate_logits(self, batch: TokenBatch, logits: Tensor) -> dict[str, tuple[Any, ...]]:
         counted = batch.targets != IGNORE
-        each = F.cross_entropy(logits[counted], batch.targets[counted], reduction="none")
-        positions = torch.arange(1, batch.tokens.shape[1] + 1, device=each.device).expand_as(counted)
-        self.loss_by_position.update(each, positions[counted])
+        # A rank that has no example left in an epoch's last batch is given one of which nothing counts.
+        real = counted.any(dim=1)
+        right = ((logits.argmax(dim=-1) == batch.targets) | ~counted).all(dim=1)[real].float()
+        lengths = batch.pad_mask.sum(dim=1)[real]
+        return super().evaluate_logits(batch, logits) | {
+            "exact_match": (right,),
+            "exact_match_by_length": (right, lengths),
+        }
 
-    def log_scores(self, stage: str) -> None:
-        for name, value in self.metrics.compute().items():
-            self.log(f"{stage}/{name}", value.float(), prog_bar=name == "loss")
-        for name, value in self.loss_by_position.compute().items():
-            self.log(f"{stage}/loss_by_position/{name}", value.float())
+    def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
+        """ "answer", the likeliest token of each target that counts."""
+        best, counted = self._logits(batch).argmax(dim=-1), batch.targets != IGNORE
+        return [{"answer": row[its].tolist()} for row, its in zip(best, counted, strict=True)]

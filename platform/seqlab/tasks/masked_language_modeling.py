@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torchmetrics import MeanMetric
+from torchmetrics import MeanMetric, Metric
 
 from seqlab.batch import IGNORE, TokenBatch
 from seqlab.models import MaskedLM
-from seqlab.tasks.length_buckets import MeanByLength
-from seqlab.tasks.task import Task, check_told
+from seqlab.tasks.metrics import MeanByLength, Perplexity
+from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
 
 
 class Masked(NamedTuple):
@@ -43,6 +43,7 @@ class MaskedLanguageModeling(Task):
     """
 
     next_command = "seqlab compare"
+    shown = ("loss", "accuracy")
 
     def __init__(
         self,
@@ -60,15 +61,10 @@ class MaskedLanguageModeling(Task):
         self.model: Any
         self.seq_len = seq_len
         self.share = share
-        self.loss, self.accuracy, self.loss_by_position = MeanMetric(), MeanMetric(), MeanByLength()
 
-    def training_step(self, batch: TokenBatch, batch_idx: int) -> Tensor:
+    def loss(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         masked = self.masked(batch)
-        logits = self.model(masked.tokens).float().flatten(0, 1)
-        nats = F.cross_entropy(logits, masked.targets.flatten(), ignore_index=IGNORE, reduction="sum")
-        loss = nats / (masked.targets != IGNORE).sum().clamp(min=1)
-        self.log("train/loss", loss.detach(), prog_bar=True)
-        return loss
+        return summed_nats(self.model(masked.tokens).float(), masked.targets)
 
     def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
         """Of the tokens that a validation chooses "positions" in the row, the likeliest "tokens", and the "nats" of the
@@ -82,21 +78,19 @@ class MaskedLanguageModeling(Task):
             for its, best, row in found
         ]
 
-    def evaluate(self, batch: TokenBatch) -> None:
-        masked = self.masked(batch, _draws_of(batch.tokens))
-        chosen = masked.targets != IGNORE
-        logits, targets = self.model(masked.tokens)[chosen].float(), masked.targets[chosen]
-        nats = F.cross_entropy(logits, targets, reduction="none")
-        self.loss.update(nats)
-        self.accuracy.update((logits.argmax(dim=-1) == targets).float())
-        self.loss_by_position.update(nats, chosen.nonzero()[:, 1] + 1)
+    def scores(self, split: str) -> dict[str, Metric]:
+        return {
+            "loss": MeanMetric(),
+            "perplexity": Perplexity(),
+            "accuracy": MeanMetric(),
+            "loss_by_position": MeanByLength("loss_by_position"),
+        }
 
-    def log_scores(self, stage: str) -> None:
-        loss = self.loss.compute()
-        scores = {"loss": loss, "perplexity": loss.exp(), "accuracy": self.accuracy.compute()}
-        scores |= {f"loss_by_position/{name}": value for name, value in self.loss_by_position.compute().items()}
-        for name, value in scores.items():
-            self.log(f"{stage}/{name}", value.float(), prog_bar=name in ("loss", "accuracy"))
+    def evaluate(self, batch: TokenBatch) -> dict[str, tuple[Any, ...]]:
+        masked = self.masked(batch, _draws_of(batch.tokens))
+        nats, hits = nats_and_hits(self.model(masked.tokens).float(), masked.targets)
+        positions = (masked.targets != IGNORE).nonzero()[:, 1] + 1
+        return {"loss": (nats,), "perplexity": (nats,), "accuracy": (hits,), "loss_by_position": (nats, positions)}
 
     def masked(self, batch: TokenBatch, draws: Tensor | None = None) -> Masked:
         """A choice of the tokens that count: of it 80% are hidden, 10% are any token, and 10% stay.

@@ -1,12 +1,61 @@
-"""Language-modelling metrics as one torchmetrics Metric."""
+"""What tasks are scored by, as torchmetrics; lengths in buckets, from 1 to 8, 9 to 16, 17 to 32 and so on.
+
+N values.
+"""
 
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import torch
 from torch import Tensor
-from torchmetrics import Metric
+from torchmetrics import MeanMetric, Metric
+
+BOUNDS = (8, 16, 32, 64, 128, 256, 512, 1024)
+NAMES = ("1-8", *(f"{low + 1}-{high}" for low, high in pairwise(BOUNDS)), f"over {BOUNDS[-1]}")
+
+
+def bucket(lengths: Tensor) -> Tensor:
+    """Lengths (N,) from 1 on to places in `NAMES`, (N,)."""
+    return torch.bucketize(lengths, torch.tensor(BOUNDS, device=lengths.device))
+
+
+class MeanByLength(Metric):
+    """The mean of the values of each bucket of lengths, since length is where models differ. Sums are float64 and are
+    reduced over devices.
+
+    Args:
+        name: before the bucket's, as in `loss_by_length/9-16`.
+    """
+
+    full_state_update = False
+    sums: Tensor
+    counts: Tensor
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        for state in ("sums", "counts"):
+            self.add_state(state, torch.zeros(len(NAMES), dtype=torch.float64), dist_reduce_fx="sum")
+
+    def update(self, values: Tensor, lengths: Tensor) -> None:
+        """values (N,), and the length that each is of, (N,) int64."""
+        places = bucket(lengths)
+        self.sums.index_add_(0, places, values.double())
+        self.counts.index_add_(0, places, torch.ones_like(values, dtype=torch.float64))
+
+    def compute(self) -> dict[str, Tensor]:
+        """The buckets that have values."""
+        means = self.sums / self.counts
+        return {f"{self.name}/{name}": means[k] for k, name in enumerate(NAMES) if self.counts[k] > 0}
+
+
+class Perplexity(MeanMetric):
+    """exp of the mean of nats."""
+
+    def compute(self) -> Tensor:
+        return super().compute().exp()
 
 
 class LanguageModelingMetrics(Metric):
@@ -14,8 +63,7 @@ class LanguageModelingMetrics(Metric):
     source text, whatever the tokenizer: bits per character and per byte, total nats / ln 2 / characters, and word
     perplexity, exp(total nats / words), a newline being a word; each where the amount is known.
 
-    Sums are float64 and are reduced over
-    devices, so the result is the corpus's, not a mean of batch means.
+    Sums are float64 and are reduced over devices, so the result is the corpus's, not a mean of batch means.
     """
 
     full_state_update = False

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchmetrics import MeanMetric, MetricCollection
+from torchmetrics import MeanMetric, Metric
 from torchmetrics.classification import BinaryAveragePrecision, BinaryF1Score
 
 from seqlab.batch import IGNORE, LabelledBatch
-from seqlab.tasks.length_buckets import MeanByLength
+from seqlab.tasks.metrics import MeanByLength
 from seqlab.tasks.task import Task, check_told
 
 
@@ -37,6 +37,7 @@ class MultilabelClassification(Task):
 
     chooses_one = False
     next_command = "seqlab test {run}"
+    shown = ("loss", "f1")
 
     def __init__(
         self,
@@ -50,22 +51,11 @@ class MultilabelClassification(Task):
         check_told("multi-label classification", num_features=num_features, num_labels=num_labels, seq_len=seq_len)
         super().__init__(model(num_features, num_labels, seq_len), **optim)
         self.seq_len = seq_len
-        self.loss, self.loss_per_frame = MeanMetric(), MeanMetric()
-        self.loss_by_length, self.f1_by_length = MeanByLength(), MeanByLength()
-        self.metrics = MetricCollection(
-            {
-                "f1": BinaryF1Score(ignore_index=IGNORE),
-                "average_precision": BinaryAveragePrecision(ignore_index=IGNORE),
-            }
-        )
 
-    def training_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
-        # Pads have no target; a rank that has nothing left in an epoch's last batch is given a sequence without any.
-        real = batch.targets.isfinite()
+    def loss(self, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
+        real = batch.targets.isfinite()  # pads have no target
         nats = F.binary_cross_entropy_with_logits(self._logits(batch), batch.targets.nan_to_num(), reduction="none")
-        loss: Tensor = (nats * real).sum() / real.sum().clamp(min=1)
-        self.log("train/loss", loss.detach(), prog_bar=True)
-        return loss
+        return (nats * real).sum(), real.sum()
 
     def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
         """ "probabilities" of the labels, of each real frame where frames have their own."""
@@ -87,28 +77,31 @@ class MultilabelClassification(Task):
             )
         return logits.float()
 
-    def evaluate(self, batch: LabelledBatch) -> None:
+    def scores(self, split: str) -> dict[str, Metric]:
+        return {
+            "loss": MeanMetric(),
+            "loss_per_frame": MeanMetric(),
+            "f1": BinaryF1Score(ignore_index=IGNORE),
+            "average_precision": BinaryAveragePrecision(ignore_index=IGNORE),
+            "loss_by_length": MeanByLength("loss_by_length"),
+            "f1_by_length": MeanByLength("f1_by_length"),
+        }
+
+    def evaluate(self, batch: LabelledBatch) -> dict[str, tuple[Any, ...]]:
         real, logits = batch.targets.isfinite(), self._logits(batch)
         # All of it, as a process that has nothing to add must take its part in putting the average precision together.
-        self.metrics.update(logits.sigmoid(), batch.targets.nan_to_num(IGNORE).long())
+        both = logits.sigmoid(), batch.targets.nan_to_num(IGNORE).long()
         each = F.binary_cross_entropy_with_logits(logits, batch.targets.nan_to_num(), reduction="none")
-        self.loss_per_frame.update((each * real).sum(dim=-1)[real.any(dim=-1)])
-        nats = each[real]
+        # (B,) to (B, 1, ..) to each of the N labels that are real
         lengths = batch.pad_mask.sum(dim=1).view(-1, *[1] * (real.ndim - 1)).expand_as(real)[real]
-        self.loss.update(nats)
-        self.loss_by_length.update(nats, lengths)
         # F1 is the share of hits among the labels that were predicted and those that are true, put together.
         predicted, true = logits[real] > 0, batch.targets[real] > 0.5
         either = torch.cat((predicted.nonzero(), true.nonzero())).squeeze(1)
-        self.f1_by_length.update((predicted & true)[either].float(), lengths[either])
-
-    def log_scores(self, stage: str) -> None:
-        scores = {
-            "loss": self.loss.compute(),
-            "loss_per_frame": self.loss_per_frame.compute(),
-            **self.metrics.compute(),
+        return {
+            "loss": (each[real],),
+            "loss_per_frame": ((each * real).sum(dim=-1)[real.any(dim=-1)],),
+            "f1": both,
+            "average_precision": both,
+            "loss_by_length": (each[real], lengths),
+            "f1_by_length": ((predicted & true)[either].float(), lengths[either]),
         }
-        for metric in ("loss_by_length", "f1_by_length"):
-            scores |= {f"{metric}/{name}": value.float() for name, value in getattr(self, metric).compute().items()}
-        for name, value in scores.items():
-            self.log(f"{stage}/{name}", value, prog_bar=name in ("loss", "f1"))

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchmetrics import MeanMetric
+from torchmetrics import MeanMetric, Metric
 
 from seqlab.batch import LabelledBatch
-from seqlab.tasks.length_buckets import MeanByLength
+from seqlab.tasks.metrics import MeanByLength
 from seqlab.tasks.task import Task, check_told
 
 
@@ -41,33 +41,32 @@ class Regression(Task):
         check_told("regression", num_features=num_features, seq_len=seq_len)
         super().__init__(model(num_features, 1, seq_len), **optim)
         self.seq_len = seq_len
-        self.loss, self.absolute, self.loss_by_length = MeanMetric(), MeanMetric(), MeanByLength()
 
-    def training_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
-        # A rank that has no sequence left in an epoch's last batch is given one whose target is not a number.
+    def loss(self, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
         real = batch.targets.isfinite()
-        errors = (self._predicted(batch) - batch.targets.nan_to_num()).square() * real
-        loss: Tensor = errors.sum() / real.sum().clamp(min=1)
-        self.log("train/loss", loss.detach(), prog_bar=True)
-        return loss
+        squared = (self._predicted(batch) - batch.targets.nan_to_num()).square()
+        return (squared * real).sum(), real.sum()
 
     def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
         """ "number" of each sequence."""
         return [{"number": number} for number in self._predicted(batch).tolist()]
 
-    def evaluate(self, batch: LabelledBatch) -> None:
+    def scores(self, split: str) -> dict[str, Metric]:
+        return {
+            "loss": MeanMetric(),
+            "mean_absolute_error": MeanMetric(),
+            "loss_by_length": MeanByLength("loss_by_length"),
+        }
+
+    def evaluate(self, batch: LabelledBatch) -> dict[str, tuple[Any, ...]]:
         real = batch.targets.isfinite()
         predicted, targets = self._predicted(batch)[real], batch.targets[real]
         squared = F.mse_loss(predicted, targets, reduction="none")
-        self.loss.update(squared)
-        self.absolute.update((predicted - targets).abs())
-        self.loss_by_length.update(squared, batch.pad_mask.sum(dim=1)[real])
-
-    def log_scores(self, stage: str) -> None:
-        scores = {"loss": self.loss.compute(), "mean_absolute_error": self.absolute.compute()}
-        scores |= {f"loss_by_length/{name}": value.float() for name, value in self.loss_by_length.compute().items()}
-        for name, value in scores.items():
-            self.log(f"{stage}/{name}", value, prog_bar=name == "loss")
+        return {
+            "loss": (squared,),
+            "mean_absolute_error": ((predicted - targets).abs(),),
+            "loss_by_length": (squared, batch.pad_mask.sum(dim=1)[real]),
+        }
 
     def _predicted(self, batch: LabelledBatch) -> Tensor:
         """(B,) float32.

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torchmetrics import MeanMetric
+from torchmetrics import MeanMetric, Metric
 
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab.tasks.entities import EntityScores, spell_entities
-from seqlab.tasks.length_buckets import MeanByLength
-from seqlab.tasks.task import Task, check_told
+from seqlab.tasks.metrics import MeanByLength
+from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
 
 
 class Tagging(Task):
@@ -31,6 +30,7 @@ class Tagging(Task):
     """
 
     next_command = "seqlab classify {run} < FILE"
+    shown = ("loss", "f1")
 
     def __init__(
         self,
@@ -46,21 +46,9 @@ class Tagging(Task):
         super().__init__(model(vocab_size, num_classes, seq_len), **optim)
         self.seq_len = seq_len
         self.label_smoothing = label_smoothing
-        self.loss, self.accuracy, self.entities = MeanMetric(), MeanMetric(), EntityScores()
-        self.accuracy_by_length = MeanByLength()
 
-    def training_step(self, batch: LabelledBatch, batch_idx: int) -> Tensor:
-        nats = F.cross_entropy(
-            self._logits(batch).flatten(0, 1),
-            batch.targets.flatten(),
-            ignore_index=IGNORE,
-            label_smoothing=self.label_smoothing,
-            reduction="sum",
-        )
-        # A rank that has no sentence left in an epoch's last batch is given one whose tags are ignored.
-        loss = nats / (batch.targets != IGNORE).sum().clamp(min=1)
-        self.log("train/loss", loss.detach(), prog_bar=True)
-        return loss
+    def loss(self, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
+        return summed_nats(self._logits(batch), batch.targets, self.label_smoothing)
 
     def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
         """ "tags", the likeliest of each token."""
@@ -71,24 +59,27 @@ class Tagging(Task):
         logits: Tensor = self.model(batch.inputs, pad_mask=batch.pad_mask)
         return logits.float()
 
-    def evaluate(self, batch: LabelledBatch) -> None:
-        logits, targets = self._logits(batch), batch.targets
-        real, predicted = targets != IGNORE, logits.argmax(dim=-1)
-        self.loss.update(F.cross_entropy(logits[real], targets[real], reduction="none"))
-        right = (predicted == targets)[real].float()
-        self.accuracy.update(right)
-        self.accuracy_by_length.update(right, real.sum(dim=1, keepdim=True).expand_as(real)[real])
-        if spell_entities(self._labels):
-            self.entities.update(self._tags(predicted, real), self._tags(targets, real))
+    def scores(self, split: str) -> dict[str, Metric]:
+        scores = {
+            "loss": MeanMetric(),
+            "accuracy": MeanMetric(),
+            "accuracy_by_length": MeanByLength("accuracy_by_length"),
+        }
+        return scores | ({"entities": EntityScores()} if spell_entities(self._labels) else {})
 
-    def log_scores(self, stage: str) -> None:
-        scores = {"loss": self.loss.compute(), "accuracy": self.accuracy.compute()}
-        if spell_entities(self._labels):
-            scores |= self.entities.compute()
-        for name, value in scores.items():
-            self.log(f"{stage}/{name}", value, prog_bar=name in ("loss", "f1"))
-        for name, value in self.accuracy_by_length.compute().items():
-            self.log(f"{stage}/accuracy_by_length/{name}", value.float())
+    def evaluate(self, batch: LabelledBatch) -> dict[str, tuple[Any, ...]]:
+        logits, targets = self._logits(batch), batch.targets
+        nats, hits = nats_and_hits(logits, targets)
+        real = targets != IGNORE
+        lengths = real.sum(dim=1, keepdim=True).expand_as(real)[real]  # (B, 1) to each of the N real tokens
+        values: dict[str, tuple[Any, ...]] = {
+            "loss": (nats,),
+            "accuracy": (hits,),
+            "accuracy_by_length": (hits, lengths),
+        }
+        if "entities" in self.scored:
+            values["entities"] = self._tags(logits.argmax(dim=-1), real), self._tags(targets, real)
+        return values
 
     @property
     def _labels(self) -> list[str]:

@@ -1,22 +1,27 @@
-"""What every task shares: its model, and how it is optimised."""
+"""What every task shares: its model, how it is trained, and how it is scored."""
 
 from __future__ import annotations
 
 import math
 from abc import abstractmethod
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
 import lightning as L
-from torch import nn
-from torchmetrics import Metric, MetricCollection
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torchmetrics import Metric
 
+from seqlab.batch import IGNORE
 from seqlab.tasks.optim import adamw, scheduled
+
+ValueT = TypeVar("ValueT")
 
 
 class Task(L.LightningModule):
-    """A model under AdamW, with a linear warm-up and then a cosine. A subclass gives `training_step`, `evaluate` and
-    `log_scores` for validation and test, and `predictions`.
+    """A model under AdamW, with a linear warm-up and then a cosine. A subclass says its `loss`, its `scores`, what
+    `evaluate` gives them of a batch, and its `predictions`.
 
     Args:
         lr: peak learning rate of AdamW.
@@ -27,9 +32,12 @@ class Task(L.LightningModule):
 
     Attributes:
         chooses_one: whether the logits at a place are of one choice among them, as a token or a class is.
+        shown: the scores that the progress of a fit shows.
+        scored: the metrics of the evaluation that runs.
     """
 
     chooses_one = True
+    shown: tuple[str, ...] = ("loss",)
 
     def __init__(
         self,
@@ -53,38 +61,69 @@ class Task(L.LightningModule):
         self.betas = betas
         self.warmup_steps = warmup_steps
         self.min_lr_ratio = min_lr_ratio
+        self.scored: dict[str, Metric] = {}
 
     @abstractmethod
-    def evaluate(self, batch: Any) -> None:
-        """Adds a batch to what is scored."""
+    def loss(self, batch: Any) -> tuple[Tensor, Tensor]:
+        """The sum of a training batch's losses and how many they are, both (); their quotient is trained on."""
 
     @abstractmethod
-    def log_scores(self, stage: str) -> None:
-        """Logs the scores of all batches of "val" or "test"."""
+    def scores(self, split: str) -> dict[str, Metric]:
+        """New metrics for "val" or "test", by name. One that computes several numbers names each itself."""
 
-    def forget(self) -> None:
-        """Begins the next evaluation afresh: resets every metric that is an attribute of the task."""
-        for part in self.children():
-            if isinstance(part, Metric | MetricCollection):
-                part.reset()
+    @abstractmethod
+    def evaluate(self, batch: Any) -> dict[str, tuple[Any, ...]]:
+        """What a batch updates each of the scores with."""
 
     @abstractmethod
     def predictions(self, batch: Any) -> list[dict[str, Any]]:
         """What the model says of each row of a batch, by names and in values that JSON has."""
 
+    def log_scores(self, split: str, found: dict[str, Any]) -> None:
+        """Logs what was computed of all batches, by name."""
+        for name, value in found.items():
+            self.log(f"{split}/{name}", value.float(), prog_bar=name in self.shown)
+
+    def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+        total, count = self.loss(batch)
+        # A rank that has nothing left in an epoch's last batch is given one of which nothing counts.
+        loss = total / count.clamp(min=1)
+        self.log("train/loss", loss.detach(), prog_bar=True)
+        return loss
+
+    def on_validation_epoch_start(self) -> None:
+        self._begin("val")
+
     def validation_step(self, batch: Any, batch_idx: int) -> None:
-        self.evaluate(batch)
+        self._update(batch)
 
     def on_validation_epoch_end(self) -> None:
-        self.log_scores("val")
-        self.forget()
+        self._log("val")
+
+    def on_test_epoch_start(self) -> None:
+        self._begin("test")
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
-        self.evaluate(batch)
+        self._update(batch)
 
     def on_test_epoch_end(self) -> None:
-        self.log_scores("test")
-        self.forget()
+        self._log("test")
+
+    def _begin(self, split: str) -> None:
+        # New ones for each evaluation: none begins with what another has added, and no precision casts their sums.
+        self.scored = {name: metric.to(self.device) for name, metric in self.scores(split).items()}
+
+    def _update(self, batch: Any) -> None:
+        for name, values in self.evaluate(batch).items():
+            self.scored[name].update(*values)
+
+    def _log(self, split: str) -> None:
+        found: dict[str, Any] = {}
+        for name, metric in self.scored.items():
+            value = metric.compute()
+            found |= value if isinstance(value, dict) else {name: value}
+        self.log_scores(split, found)
+        self.scored = {}
 
     def predict_step(self, batch: Any, batch_idx: int) -> list[dict[str, Any]]:
         """`predictions` of the rows that count, each with its place in the split as "row", where that is known."""
@@ -133,3 +172,40 @@ def check_told(task: str, **numbers: int | None) -> None:
                 f"{task} needs data that tells its {name}, this tells {tells}; a data module tells it as an attribute "
                 "of that name, a whole number from 1 on"
             )
+
+
+def summed_nats(logits: Tensor, targets: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+    """The summed cross-entropy of targets (...) that are not `IGNORE`, and how many these are, both ().
+
+    Args:
+        logits: (..., V).
+    """
+    # (..., V) to (N, V) and (...) to (N,)
+    nats = F.cross_entropy(
+        logits.flatten(0, -2),
+        targets.flatten(),
+        ignore_index=IGNORE,
+        label_smoothing=label_smoothing,
+        reduction="sum",
+    )
+    return nats, (targets != IGNORE).sum()
+
+
+def nats_and_hits(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each of N targets (...) that is not `IGNORE` its nats, and whether it is the likeliest: (N,) float32 both.
+
+    Args:
+        logits: (..., V).
+    """
+    counted = targets != IGNORE
+    logits, targets = logits[counted], targets[counted]
+    return F.cross_entropy(logits, targets, reduction="none"), (logits.argmax(dim=-1) == targets).float()
+
+
+def of_all_ranks(mine: ValueT) -> list[ValueT]:
+    """Each process's value, in the order of the ranks. Every process must call it."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return [mine]
+    gathered: list[Any] = [None] * torch.distributed.get_world_size()
+    torch.distributed.all_gather_object(gathered, mine)
+    return gathered

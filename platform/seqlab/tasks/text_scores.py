@@ -2,7 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torchmetrics import Metric
+
+from seqlab.tasks.metrics import NAMES, bucket
+from seqlab.tasks.task import of_all_ranks
+
+
+class Written(NamedTuple):
+    """What was written of a source, and the tokens of the source, eos included."""
+
+    text: str
+    source_len: int
+
+
+class TextScores(Metric):
+    """BLEU, by the length of the source too, chrF and exact match of what is written of a split's rows. Texts are no
+    tensors: those of all devices are gathered as they are.
+
+    Args:
+        references: the texts that would be right, one or more a row of the split.
+        tokenize: sacrebleu's tokenizer for BLEU.
+
+    Attributes:
+        signatures: of BLEU and chrF, once they are computed.
+    """
+
+    full_state_update = False
+
+    def __init__(self, references: Sequence[Sequence[str]], tokenize: str = "13a") -> None:
+        super().__init__()
+        self.references = references
+        self.tokenize = tokenize
+        self.signatures: dict[str, str] = {}
+        self._written: dict[int, Written] = {}
+
+    def update(self, rows: Iterable[int], texts: Iterable[str], source_lens: Iterable[int]) -> None:
+        """Adds a text for each row of the split; a row below 0 counts for nothing."""
+        found = zip(rows, map(Written, texts, source_lens), strict=True)
+        self._written |= {row: written for row, written in found if row >= 0}
+
+    def compute(self) -> dict[str, Tensor]:
+        written = {row: text for some in of_all_ranks(self._written) for row, text in some.items()}
+        scores, self.signatures = self._score(written)
+        rows = sorted(written)
+        places = bucket(torch.tensor([written[row].source_len for row in rows])).tolist()
+        for place in sorted(set(places)):
+            of_length = {row: written[row] for row, its in zip(rows, places, strict=True) if its == place}
+            scores[f"bleu_by_length/{NAMES[place]}"] = self._score(of_length)[0]["bleu"]
+        return {name: torch.tensor(value, dtype=torch.float32) for name, value in scores.items()}
+
+    def reset(self) -> None:
+        super().reset()
+        self._written = {}
+
+    def _score(self, written: dict[int, Written]) -> tuple[dict[str, float], dict[str, str]]:
+        rows = sorted(written)
+        texts = [written[row].text for row in rows]
+        return score_texts(texts, [self.references[row] for row in rows], tokenize=self.tokenize)
 
 
 def score_texts(

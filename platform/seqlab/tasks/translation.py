@@ -7,28 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torchmetrics import MeanMetric
+from torchmetrics import MeanMetric, Metric
 
 from seqlab.batch import IGNORE, PairBatch
 from seqlab.decoding import generate
 from seqlab.decoding.torch_model import TorchDecoder
-from seqlab.tasks.length_buckets import NAMES, bucket
-from seqlab.tasks.ranks import of_all_ranks
+from seqlab.tasks.metrics import Perplexity
 from seqlab.tasks.scheduled_sampling import ScheduledSampling
-from seqlab.tasks.task import Task, check_told
-from seqlab.tasks.text_scores import score_texts
-
-
-class Written(NamedTuple):
-    """What was written of a source, and the tokens of the source, eos included."""
-
-    text: str
-    source_len: int
+from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
+from seqlab.tasks.text_scores import TextScores
 
 
 class Translation(Task):
@@ -47,6 +37,7 @@ class Translation(Task):
     """
 
     next_command = "seqlab translate {run} < FILE"
+    shown = ("loss", "bleu")
 
     def __init__(
         self,
@@ -67,21 +58,9 @@ class Translation(Task):
         self.label_smoothing = label_smoothing
         self.bleu_tokenize = bleu_tokenize
         self.sampling = sampling and sampling()
-        self.loss, self.accuracy = MeanMetric(), MeanMetric()
-        self._written: dict[int, Written] = {}
 
-    def training_step(self, batch: PairBatch, batch_idx: int) -> Tensor:
-        nats = F.cross_entropy(
-            self._logits(batch, self.sampling).flatten(0, 1),
-            batch.targets.flatten(),
-            ignore_index=IGNORE,
-            label_smoothing=self.label_smoothing,
-            reduction="sum",
-        )
-        # A rank that has no pair left in an epoch's last batch is given one of which nothing counts.
-        loss = nats / (batch.targets != IGNORE).sum().clamp(min=1)
-        self.log("train/loss", loss.detach(), prog_bar=True)
-        return loss
+    def loss(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
+        return summed_nats(self._logits(batch, self.sampling), batch.targets, self.label_smoothing)
 
     def predictions(self, batch: PairBatch) -> list[dict[str, Any]]:
         """ "text", what is written greedily."""
@@ -104,35 +83,28 @@ class Translation(Task):
         logits: Tensor = self.model(tokens, state, pad_mask=batch.targets != IGNORE)[0]
         return logits.float()
 
-    def evaluate(self, batch: PairBatch) -> None:
-        real = batch.targets != IGNORE
-        logits, targets = self._logits(batch)[real], batch.targets[real]
-        self.loss.update(F.cross_entropy(logits, targets, reduction="none"))
-        self.accuracy.update((logits.argmax(dim=-1) == targets).float())
+    def scores(self, split: str) -> dict[str, Metric]:
+        references = self.trainer.datamodule.references(split)  # type: ignore[attr-defined]
+        return {
+            "loss": MeanMetric(),
+            "perplexity": Perplexity(),
+            "token_accuracy": MeanMetric(),
+            "text": TextScores(references, self.bleu_tokenize),
+        }
+
+    def evaluate(self, batch: PairBatch) -> dict[str, tuple[Any, ...]]:
+        nats, hits = nats_and_hits(self._logits(batch), batch.targets)
         lengths = batch.source_mask.sum(dim=1)
-        found = zip(batch.rows.tolist(), map(Written, self.write(batch), lengths.tolist()), strict=True)
-        self._written |= {row: written for row, written in found if row >= 0}
+        return {
+            "loss": (nats,),
+            "perplexity": (nats,),
+            "token_accuracy": (hits,),
+            "text": (batch.rows.tolist(), self.write(batch), lengths.tolist()),
+        }
 
-    def log_scores(self, stage: str) -> None:
-        loss = self.loss.compute()
-        written = {row: text for some in of_all_ranks(self._written) for row, text in some.items()}
-        scores = {"loss": loss, "perplexity": loss.exp(), "token_accuracy": self.accuracy.compute()}
-        references = self.trainer.datamodule.references(stage)  # type: ignore[attr-defined]
-
-        def score(rows: list[int]) -> tuple[dict[str, float], dict[str, str]]:
-            texts = [written[row].text for row in rows]
-            return score_texts(texts, [references[row] for row in rows], tokenize=self.bleu_tokenize)
-
-        measured, signatures = score(sorted(written))
-        places = bucket(torch.tensor([written[row].source_len for row in sorted(written)])).tolist()
-        for place in sorted(set(places)):
-            rows = [row for row, its in zip(sorted(written), places, strict=True) if its == place]
-            self.log(f"{stage}/bleu_by_length/{NAMES[place]}", score(rows)[0]["bleu"])
-        for name, value in (scores | measured).items():
-            self.log(f"{stage}/{name}", torch.as_tensor(value, dtype=torch.float32), prog_bar=name in ("loss", "bleu"))
+    def log_scores(self, split: str, found: dict[str, Any]) -> None:
+        super().log_scores(split, found)
+        text = self.scored["text"]
+        assert isinstance(text, TextScores)
         if (log_tags := getattr(self.logger, "log_tags", None)) is not None:
-            log_tags({f"signature.{name}": signature for name, signature in signatures.items()})
-
-    def forget(self) -> None:
-        super().forget()
-        self._written.clear()
+            log_tags({f"signature.{name}": signature for name, signature in text.signatures.items()})
