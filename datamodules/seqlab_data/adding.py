@@ -5,12 +5,14 @@ B batch, T longest sequence of the batch.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from seqlab.batch import LabelledBatch
-from seqlab_data.batch_order import row_numbers
+from seqlab_data.batches import pad, pad_mask
 from seqlab_data.generated import Generated, GeneratedDataModule
 
 
@@ -18,21 +20,14 @@ class Sums(Generated[LabelledBatch]):
     """Numbers, marks and sums."""
 
     def read(self, indices: NDArray[np.int64], /) -> LabelledBatch:
-        """With no index, the target is not a number."""
         found = []
         for draw, length in self.draws(indices):
             values, marks = draw.uniform(length), np.zeros(length)
             marks[[draw.integer(length // 2), length // 2 + draw.integer(length - length // 2)]] = 1
-            found.append((values, marks))
-        inputs = torch.zeros(len(found), max(len(values) for values, _ in found), 2)
-        pad_mask = torch.zeros(inputs.shape[:2], dtype=torch.bool)
-        for row, (values, marks) in enumerate(found):
-            inputs[row, : len(values)] = torch.from_numpy(np.stack((values, marks), axis=-1))
-            pad_mask[row, : len(values)] = True
+            found.append(np.stack((values, marks), axis=-1))  # (T, 2)
+        inputs = pad(found, 0.0)  # (B, T, 2)
         targets = (inputs[..., 0] * inputs[..., 1]).sum(dim=1)
-        if not len(indices):
-            targets.fill_(torch.nan)
-        return LabelledBatch(inputs, pad_mask, targets, row_numbers(indices))
+        return LabelledBatch(inputs, pad_mask(found), targets, torch.tensor(indices))
 
 
 class AddingDataModule(GeneratedDataModule[LabelledBatch]):
@@ -54,6 +49,7 @@ class AddingDataModule(GeneratedDataModule[LabelledBatch]):
 
     name = task_name = "adding"
     num_features = 2
+    shortest = 2
 
     def __init__(
         self,
@@ -61,20 +57,15 @@ class AddingDataModule(GeneratedDataModule[LabelledBatch]):
         train_lengths: tuple[int, int] = (200, 200),
         test_lengths: tuple[int, int] = (400, 400),
         num_train: int = 50_000,
-        num_eval: int = 1_000,
         batch_size: int = 32,
-        seed: int = 0,
-        num_workers: int = 0,
+        **options: Any,
     ) -> None:
         super().__init__(
             train_lengths=train_lengths,
             test_lengths=test_lengths,
             num_train=num_train,
-            num_eval=num_eval,
             batch_size=batch_size,
-            seed=seed,
-            num_workers=num_workers,
-            shortest=2,
+            **options,
         )
 
     @property

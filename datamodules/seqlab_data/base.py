@@ -9,23 +9,26 @@ from hashlib import sha256
 from typing import Any, ClassVar, Generic
 
 import lightning as L
+import numpy as np
 import torch
 from lightning.pytorch.trainer.states import TrainerFn
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Sampler
 
-from seqlab_data.batch_order import Batches, BatchT, FromNext, TrainLoader
+from seqlab_data.batches import Batches, BatchT, FromNext, Rows, TrainLoader
 from seqlab_data.tokenizers import Tokenizer
 
 
 class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
     """Loaders whose order is a pure function of seed, epoch, batch, rank and world, for any number of workers.
 
-    How many batches are done is the only state: a fit that resumes goes on at the next one. A subclass gives its
-    batches, its identity and its description.
+    How many batches are done is the only state: a fit that resumes goes on at the next one. A subclass gives its rows,
+    its identity and its description, and tells what its task needs: `vocab_size`, `seq_len` and so on.
 
     Args:
         seed: of the order of the training batches.
         num_workers: processes that load batches; 0 = the training process itself.
+        batch_size: rows of a batch on each rank, or groups of rows.
 
     Attributes:
         in_evaluation: names in the identity that a model's numbers mean nothing without, fitted further or not.
@@ -38,19 +41,25 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
     in_evaluation: ClassVar[tuple[str, ...]] = ("tokenizer",)
     between_epochs: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, *, seed: int, num_workers: int) -> None:
+    def __init__(self, *, seed: int = 0, num_workers: int = 0, batch_size: int = 1) -> None:
         super().__init__()
         check_at_least(0, seed=seed, num_workers=num_workers)
+        check_at_least(1, batch_size=batch_size)
         self.seed = seed
         self.num_workers = num_workers
+        self.batch_size = batch_size
         self._resumed = {"epoch": 0, "batch": 0, "batches": 0}
 
     @abstractmethod
-    def _batches(self, split: str, *, shuffle: bool = False) -> Batches[BatchT]:
-        """This rank's batches of "train", "val" or "test", in the split's own order unless shuffled."""
+    def rows(self, split: str) -> Rows[BatchT]:
+        """What batches of "train", "val" or "test" are read from."""
+
+    def groups(self, split: str) -> Sequence[NDArray[np.int64]] | None:
+        """The rows that are read together, (B,) each; None = any that are next to each other in an epoch's order."""
+        return None
 
     @abstractmethod
-    def _identity(self) -> dict[str, int | str]:
+    def identity(self) -> dict[str, int | str]:
         """What decides the content and the order of the batches, "seed" included."""
 
     @abstractmethod
@@ -92,7 +101,7 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         epoch, batch = self.position
         _, world = self._rank_and_world()
         return {
-            **self._identity(),
+            **self.identity(),
             "world": world,
             "epoch": epoch,
             "batch": batch,
@@ -106,7 +115,7 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
             ValueError: this is other data or, in the middle of an epoch, makes other batches, or the checkpoint does
                 not say so. Only `in_evaluation` matters where nothing is fitted.
         """
-        mine = {**self._identity(), "world": self._rank_and_world()[1]}
+        mine = {**self.identity(), "world": self._rank_and_world()[1]}
         if self.trainer is not None and self.trainer.state.fn != TrainerFn.FITTING:
             mine = {name: mine[name] for name in self.in_evaluation}
         elif not state["batch"]:
@@ -123,6 +132,12 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
                     "go on with the data and settings that the checkpoint was trained with"
                 )
         self._resumed = {name: state[name] for name in self._resumed}
+
+    def _batches(self, split: str, *, shuffle: bool = False) -> Batches[BatchT]:
+        """This rank's batches of a split, in the split's own order unless shuffled."""
+        rank, world = self._rank_and_world()
+        seed = self.seed if shuffle else None
+        return Batches(self.rows(split), self.batch_size, groups=self.groups(split), seed=seed, rank=rank, world=world)
 
     def _loader(
         self,
@@ -165,16 +180,6 @@ def check_at_least(least: int, **options: int) -> None:
     for name, value in options.items():
         if value < least:
             raise ValueError(f"data.{name} must be at least {least}, got {value}")
-
-
-def check_split(split: Sequence[float]) -> None:
-    """Refuses what is not the shares of train, val and test.
-
-    Raises:
-        ValueError: they are not three, not positive, or do not sum to 1.
-    """
-    if len(split) != 3 or min(split) <= 0 or abs(sum(split) - 1) > 1e-9:
-        raise ValueError(f"data.split must be three positive shares that sum to 1, got {tuple(split)}")
 
 
 def tokenizer_digest(*tokenizers: Tokenizer) -> str:

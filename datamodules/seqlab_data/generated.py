@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_data.base import SequenceDataModule, check_at_least
-from seqlab_data.batch_order import Batches, BatchT
-
-SPLITS = ("train", "val", "test")
+from seqlab_data.batches import BatchT
+from seqlab_data.splits import SPLITS
 
 
 class Draw:
@@ -62,12 +61,12 @@ class Generated(ABC, Generic[BatchT]):
 
     @abstractmethod
     def read(self, indices: NDArray[np.int64], /) -> BatchT:
-        """The examples with these indices, (B,). With none, one example of which nothing counts."""
+        """The examples with these indices, (B,)."""
 
     def draws(self, indices: NDArray[np.int64]) -> Iterator[tuple[Draw, int]]:
         """Of each example its random numbers and its length."""
         least, most = self.lengths
-        for index in indices.tolist() or [0]:
+        for index in indices.tolist():
             draw = Draw(*self.words, index)
             yield draw, least + draw.integer(most - least + 1)
 
@@ -82,7 +81,6 @@ class GeneratedDataModule(SequenceDataModule[BatchT], ABC):
         batch_size: examples a batch on each rank.
         seed: of the examples and of their order.
         num_workers: processes that load batches; 0 = the training process itself.
-        shortest: the least length that the task has.
 
     Raises:
         ValueError: an argument is out of range.
@@ -92,6 +90,8 @@ class GeneratedDataModule(SequenceDataModule[BatchT], ABC):
     between_epochs = ("batch_size",)
     name: str
     task_name: str
+    shortest = 1
+    """The least length that the task has."""
 
     def __init__(
         self,
@@ -99,20 +99,18 @@ class GeneratedDataModule(SequenceDataModule[BatchT], ABC):
         train_lengths: tuple[int, int],
         test_lengths: tuple[int, int],
         num_train: int,
-        num_eval: int,
+        num_eval: int = 1_000,
         batch_size: int,
-        seed: int,
-        num_workers: int,
-        shortest: int = 1,
+        seed: int = 0,
+        num_workers: int = 0,
     ) -> None:
-        super().__init__(seed=seed, num_workers=num_workers)
-        check_at_least(1, num_train=num_train, num_eval=num_eval, batch_size=batch_size)
+        super().__init__(seed=seed, num_workers=num_workers, batch_size=batch_size)
+        check_at_least(1, num_train=num_train, num_eval=num_eval)
         for name, (least, most) in (("train_lengths", train_lengths), ("test_lengths", test_lengths)):
-            if not shortest <= least <= most:
+            if not self.shortest <= least <= most:
                 raise ValueError(
-                    f"data.{name} must be a least and a greatest length from {shortest} on, got {(least, most)}"
+                    f"data.{name} must be a least and a greatest length from {self.shortest} on, got {(least, most)}"
                 )
-        self.batch_size = batch_size
         lengths = {"train": train_lengths, "val": train_lengths, "test": test_lengths}
         counts = {"train": num_train, "val": num_eval, "test": num_eval}
         self.examples = {
@@ -128,15 +126,13 @@ class GeneratedDataModule(SequenceDataModule[BatchT], ABC):
         return {
             "name": self.name,
             "source": "synthetic",
-            "digest": sha256(repr(self._identity()).encode()).hexdigest(),
+            "digest": sha256(repr(self.identity()).encode()).hexdigest(),
             "splits": {name: {"examples": len(examples)} for name, examples in self.examples.items()},
         }
 
-    def _batches(self, split: str, *, shuffle: bool = False) -> Batches[BatchT]:
-        rank, world = self._rank_and_world()
-        seed = self.seed if shuffle else None
-        return Batches(self.examples[split], self.batch_size, seed=seed, rank=rank, world=world)
+    def rows(self, split: str) -> Generated[BatchT]:
+        return self.examples[split]
 
-    def _identity(self) -> dict[str, int | str]:
+    def identity(self) -> dict[str, int | str]:
         lengths = {f"{name} examples": f"{e.count} of {e.lengths}" for name, e in self.examples.items()}
         return {"task": self.task_name, **lengths, "batch_size": self.batch_size, "seed": self.seed}

@@ -12,11 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqlab.batch import IGNORE, LabelledBatch
-from seqlab_data.base import SequenceDataModule, check_at_least, check_split
-from seqlab_data.batch_order import Batches, row_numbers
-from seqlab_data.image_source import Images, read_images
-from seqlab_data.splits import split_of
+from seqlab.batch import LabelledBatch
+from seqlab_data.arrays import Images, read_images
+from seqlab_data.base import SequenceDataModule, check_at_least
+from seqlab_data.splits import SPLITS, check_split, split_of
 
 DIGITS = "scikit-learn's digits"
 
@@ -48,15 +47,11 @@ class ImageRows:
         return len(self.images)
 
     def read(self, indices: NDArray[np.int64], /) -> LabelledBatch:
-        """The images with these indices, (B,): inputs (B, T, F). With none, one image whose class is ignored."""
-        wanted = indices if len(indices) else np.zeros(1, dtype=np.int64)
-        scaled = ((self.images[wanted] - self.mean) / self.std).astype(np.float32)
+        """The images with these indices, (B,): inputs (B, T, F), targets (B,)."""
+        scaled = ((self.images[indices] - self.mean) / self.std).astype(np.float32)  # (B, H, W, C)
         inputs = torch.from_numpy(patches(scaled, self.patch_size))
-        classes = self.classes[torch.from_numpy(wanted)]
-        if not len(indices):
-            classes.fill_(IGNORE)
-        pad_mask = torch.ones(inputs.shape[:2], dtype=torch.bool)
-        return LabelledBatch(inputs, pad_mask, classes, row_numbers(indices))
+        rows = torch.tensor(indices)
+        return LabelledBatch(inputs, torch.ones(inputs.shape[:2], dtype=torch.bool), self.classes[rows], rows)
 
 
 class ImageDataModule(SequenceDataModule[LabelledBatch]):
@@ -90,14 +85,13 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
         seed: int = 0,
         num_workers: int = 0,
     ) -> None:
-        super().__init__(seed=seed, num_workers=num_workers)
-        check_at_least(1, patch_size=patch_size, batch_size=batch_size)
+        super().__init__(seed=seed, num_workers=num_workers, batch_size=batch_size)
+        check_at_least(1, patch_size=patch_size)
         check_split(split)
         self.path = path
         self.patch_size = patch_size
         self.split = tuple(split)
         self.split_seed = split_seed
-        self.batch_size = batch_size
 
     @property
     def num_features(self) -> int:
@@ -158,7 +152,7 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
     @cached_property
     def _places(self) -> dict[str, NDArray[np.int64]]:
         """Which images each split has; equal ones are in one."""
-        shares = dict(zip(("train", "val", "test"), self.split, strict=True))
+        shares = dict(zip(SPLITS, self.split, strict=True))
         salt = f"{self.split_seed},".encode()
         of = np.array([split_of(salt + image.tobytes(), shares) for image in self._all.images])
         places = {name: np.flatnonzero(of == name) for name in shares}
@@ -206,12 +200,10 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
     def _size(self) -> str:
         return " x ".join(map(str, self._all.images.shape[1:]))
 
-    def _batches(self, split: str, *, shuffle: bool = False) -> Batches[LabelledBatch]:
-        rank, world = self._rank_and_world()
-        seed = self.seed if shuffle else None
-        return Batches(self._rows[split], self.batch_size, seed=seed, rank=rank, world=world)
+    def rows(self, split: str) -> ImageRows:
+        return self._rows[split]
 
-    def _identity(self) -> dict[str, int | str]:
+    def identity(self) -> dict[str, int | str]:
         return {
             "data": self._digest,
             "split": f"{', '.join(map(str, self.split))} by {self.split_seed}",

@@ -1,57 +1,37 @@
-"""Labelled texts for classification: a LightningDataModule.
-
-B batch, T length.
-"""
+"""Labelled texts for classification: a LightningDataModule, and where the texts are read."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from seqlab.batch import IGNORE, LabelledBatch
-from seqlab_data.annotated import AnnotatedDataModule, class_at
-from seqlab_data.batch_order import row_numbers
-from seqlab_data.buckets import pad, pad_mask
-from seqlab_data.example_source import Example, find_files, read_examples
-from seqlab_data.text_source import Document
+from seqlab_data.annotated import AnnotatedTextDataModule
+from seqlab_data.documents import UTF_8
+from seqlab_data.records import Source, names_columns, read_file, read_source
+
+ACCEPTED = "a .csv, .tsv or .jsonl file, a folder of LABEL.txt files, a file of `label text` lines, or hf:DATASET"
 
 
-class LabelledRows:
-    """Tokenized texts and their classes.
+class Example(NamedTuple):
+    """A text, its label, and the file and line where they are."""
 
-    Args:
-        texts: the ids of each, without special tokens.
-        classes: (N,) of each text.
-        places: of each text its file and line.
-    """
+    text: str
+    label: str
+    place: str
 
-    def __init__(
-        self, texts: list[NDArray[np.int32]], classes: Sequence[int], places: Sequence[str], pad_id: int
-    ) -> None:
-        self.texts = texts
-        self.places = places
-        self.classes = torch.tensor(classes, dtype=torch.int64)
-        self.pad_id = pad_id
-        self.lengths = np.array([len(text) for text in texts], dtype=np.int64)
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def read(self, indices: NDArray[np.int64], /) -> LabelledBatch:
-        """The texts with these indices, (B,). With none, one text whose class is ignored."""
-        wanted = indices if len(indices) else np.zeros(1, dtype=np.int64)
-        texts = [self.texts[i] for i in wanted]
-        classes = self.classes[torch.from_numpy(wanted)]
-        if not len(indices):
-            classes.fill_(IGNORE)
-        return LabelledBatch(pad(texts, self.pad_id), pad_mask(texts), classes, row_numbers(indices))
+    @property
+    def content(self) -> bytes:
+        return self.text.encode()
 
 
-class LabelledTextDataModule(AnnotatedDataModule[Example, LabelledRows]):
+class LabelledTextDataModule(AnnotatedTextDataModule[Example]):
     """Texts, each with one of a few labels. docs/data.md has the guarantees.
 
     Args:
@@ -79,27 +59,106 @@ class LabelledTextDataModule(AnnotatedDataModule[Example, LabelledRows]):
         self.text = text
         self.label = label
 
-    def _files(self, path: str) -> list[Document]:
-        return find_files(path, (self.text, self.label), self.encoding)
-
-    def _read_examples(self, path: str) -> list[Example]:
+    def _read_path(self, path: str) -> tuple[list[Example], list[Source]]:
         return read_examples(path, text=self.text, label=self.label, encoding=self.encoding)
 
     def _labels_of(self, example: Example) -> tuple[str, ...]:
         return (example.label,)
 
-    def _encode(self, split: str, examples: list[tuple[Example, NDArray[np.int32]]]) -> LabelledRows:
-        texts: list[NDArray[np.int32]] = []
-        classes: list[int] = []
-        places: list[str] = []
-        for example, ids in examples:
-            of_label = class_at(example.place, example.label, self._class_of)
-            fitting = self._fit(split, example.place, ids, room=self.max_len)
-            if fitting is not None:
-                texts += fitting
-                classes.append(of_label)
-                places.append(example.place)
-        return LabelledRows(texts, classes, places, self.tokenizer.pad_id)
+    def _target(self, example: Example) -> NDArray[np.int64]:
+        return np.array(self.class_at(example.place, example.label))  # ()
 
-    def _identity(self) -> dict[str, int | str]:
-        return {**super()._identity(), "columns": f"{self.text}, {self.label}"}
+    def identity(self) -> dict[str, int | str]:
+        return {**super().identity(), "columns": f"{self.text}, {self.label}"}
+
+
+def read_examples(path: str, *, text: str, label: str, encoding: str = UTF_8) -> tuple[list[Example], list[Source]]:
+    """The examples of a path, in order, and the files that they are from.
+
+    Args:
+        path: a `.csv` or `.tsv` file whose first line names its columns, a `.jsonl` file of objects, a dataset
+            (`hf:`), a folder of `LABEL.txt` files with a text a line, or, with any other suffix, a file of
+            `label text` lines.
+        text, label: the columns that are read.
+
+    Raises:
+        ValueError: a file is missing, empty or not in its encoding, or a line is not what its format takes or lacks a
+            text or a label.
+    """
+    folder, columns = Path(path).expanduser(), (text, label)
+    if folder.is_dir():
+        read = _of_label_file
+        found = sorted(file for file in folder.glob("*.txt") if file.is_file() and not file.name.startswith("."))
+        if not found:
+            raise ValueError(f"{folder} has no LABEL.txt file; give {ACCEPTED}")
+        files = [read_file(file, encoding) for file in found]
+    else:
+        read, files = _of_file, [read_source(path, columns, ACCEPTED, encoding)]
+    examples = [
+        Example(of_text, of_label, f"{file.name}, line {line}")
+        for file in files
+        for line, of_text, of_label in read(file, columns)
+    ]
+    for example in examples:
+        for name, value in (("text", example.text), ("label", example.label)):
+            if not value.strip():
+                raise ValueError(f"{example.place} has an empty {name}; each line takes a text and a label")
+    return examples, files
+
+
+def _of_label_file(file: Source, columns: tuple[str, str]) -> Iterator[tuple[int, str, str]]:
+    """(line, text, label) of each line."""
+    for number, line in enumerate(file.lines(), start=1):
+        yield number, line, Path(file.name).stem
+
+
+def _of_file(file: Source, columns: tuple[str, str]) -> Iterator[tuple[int, str, str]]:
+    if names_columns(file.name):
+        return _of_columns(file, columns)
+    match Path(file.name).suffix.lower():
+        case ".csv":
+            return _of_table(file, columns, delimiter=",", quoting=csv.QUOTE_MINIMAL)
+        case ".tsv":
+            return _of_table(file, columns, delimiter="\t", quoting=csv.QUOTE_NONE)
+    return _of_lines(file)
+
+
+def _of_table(
+    file: Source, columns: tuple[str, str], *, delimiter: str, quoting: Literal[0, 3]
+) -> Iterator[tuple[int, str, str]]:
+    table = csv.reader(io.StringIO(file.plain_text(), newline=""), delimiter=delimiter, quoting=quoting, strict=True)
+    line = 1
+    try:
+        header = next(table)
+        for name in columns:
+            if name not in header:
+                raise ValueError(f"{file.name}, line 1 names no column {name!r}, it names {', '.join(header)}")
+        text, label = map(header.index, columns)
+        line = table.line_num + 1
+        for row in table:
+            if len(row) != len(header):
+                raise ValueError(f"{file.name}, line {line} has {len(row)} columns, the first line has {len(header)}")
+            yield line, row[text], row[label]
+            line = table.line_num + 1
+    except csv.Error as error:
+        raise ValueError(f"{file.name}, line {line} is not a row of a table: {error}") from error
+
+
+def _of_columns(file: Source, columns: tuple[str, str]) -> Iterator[tuple[int, str, str]]:
+    for number, (text, label) in file.values(columns):
+        if not isinstance(text, str):
+            raise ValueError(f"{file.name}, line {number} has a {columns[0]!r} that is not a string, but {text!r}")
+        if not isinstance(label, str | int):
+            raise ValueError(
+                f"{file.name}, line {number} has a {columns[1]!r} that is no string or integer, but {label!r}"
+            )
+        yield number, text, label if isinstance(label, str) else json.dumps(label)
+
+
+def _of_lines(file: Source) -> Iterator[tuple[int, str, str]]:
+    for number, line in enumerate(file.lines(), start=1):
+        label, space, text = line.partition(" ")
+        if not space:
+            wrong = "has no space" if line else "is empty"
+            raise ValueError(f"{file.name}, line {number} {wrong}; a line is a label, a space and a text")
+        yield number, text, label

@@ -5,22 +5,22 @@ B batch, S source length, T target length.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, PairBatch
 from seqlab_data.base import tokenizer_digest
-from seqlab_data.batch_order import row_numbers
-from seqlab_data.buckets import pad, pad_mask
-from seqlab_data.dates import SPLITS, dates
-from seqlab_data.encoded_texts import EncodedTexts, encode_texts
-from seqlab_data.pair_source import COLUMNS, Pairs, open_pairs, read_pairs
+from seqlab_data.batches import pad, pad_mask
+from seqlab_data.cache import EncodedTexts, encode_texts
+from seqlab_data.documents import UTF_8, check_encoding, content_digest, source_name
+from seqlab_data.pairs import COLUMNS, DATES, Pair, dates, pairs_in, read_sides
 from seqlab_data.sentences import OnLong, SentenceDataModule
-from seqlab_data.text_source import UTF_8, Document, check_encoding, content_digest, source_name
+from seqlab_data.splits import given_splits, split_examples
 from seqlab_data.tokenizers import SubwordTokenizer, Tokenizer
 
 
@@ -28,25 +28,23 @@ class PairRows:
     """Tokenized pairs.
 
     Args:
-        sources, targets: the ids of each, without special tokens.
-        kept: (N,) the number of each pair in its split, counted from 0.
-        places: (N,) its file or files, and its line.
+        sources, targets: the ids of each, (S,) and (T,), without special tokens.
+        pairs: what they are of.
         source_tokenizer, target_tokenizer: whose special tokens are put around them.
     """
 
     def __init__(
         self,
-        sources: list[NDArray[np.int32]],
-        targets: list[NDArray[np.int32]],
-        kept: list[int],
-        places: list[str],
+        sources: Sequence[NDArray[np.int32]],
+        targets: Sequence[NDArray[np.int32]],
+        pairs: Sequence[Pair],
         source_tokenizer: Tokenizer,
         target_tokenizer: Tokenizer,
     ) -> None:
         self.sources = [np.append(ids, np.int32(source_tokenizer.eos_id)) for ids in sources]
         self.targets = [np.append(ids, np.int32(target_tokenizer.eos_id)) for ids in targets]
-        self.kept = kept
-        self.places = places
+        self.references = [list(pair.references) for pair in pairs]
+        self.places = [pair.place for pair in pairs]
         self.bos_id = np.int32(target_tokenizer.bos_id)
         self.pad_ids = source_tokenizer.pad_id, target_tokenizer.pad_id
         self.lengths = np.array(
@@ -58,21 +56,18 @@ class PairRows:
         return len(self.sources)
 
     def read(self, indices: NDArray[np.int64], /) -> PairBatch:
-        """The pairs with these indices, (B,). With none, one pair whose targets are ignored and whose row is -1."""
-        wanted = indices if len(indices) else np.zeros(1, dtype=np.int64)
-        sources = [self.sources[i] for i in wanted]
-        targets = [self.targets[i] for i in wanted]
+        """The pairs with these indices, (B,): sources (B, S), each with its eos, and targets (B, T) with theirs."""
+        sources = [self.sources[i] for i in indices]
+        targets = [self.targets[i] for i in indices]
         source_pad, target_pad = self.pad_ids
-        batch = PairBatch(
+        return PairBatch(
             source=pad(sources, source_pad),
             source_mask=pad_mask(sources),
+            # The decoder reads bos and the target: what it predicts, moved on by one.
             tokens=pad([np.append(self.bos_id, target[:-1]) for target in targets], target_pad),
             targets=pad(targets, IGNORE),
-            rows=row_numbers(indices),
+            rows=torch.tensor(indices),
         )
-        if not len(indices):
-            batch.targets.fill_(IGNORE)
-        return batch
 
 
 class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
@@ -115,9 +110,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         num_workers: int = 0,
     ) -> None:
         super().__init__(max_len=max_len, on_long=on_long, max_tokens=max_tokens, seed=seed, num_workers=num_workers)
-        self.paths = {
-            name: path for name, path in {"train": train, "val": val, "test": test}.items() if path is not None
-        }
+        self.paths = given_splits(train=train, val=val, test=test)
         if self.paths and train is None:
             raise ValueError("data.train must name the file of its split too, or no split has a file")
         if not 0 < val_share < 1:
@@ -148,8 +141,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
 
     def references(self, split: str) -> list[list[str]]:
         """What may be written of each row of a split, as it is in the file; `PairBatch.rows` are its indices."""
-        pairs = self._pairs[split].pairs
-        return [list(pairs[line].references) for line in self._rows[split].kept]
+        return self._rows[split].references
 
     def describe(self) -> dict[str, Any]:
         """What a run records of its data. Tokens are counted with eos."""
@@ -164,7 +156,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         return {
             "name": "parallel",
             "source": source_name(self.paths["train"]) if self.paths else "dates of Unicode's CLDR",
-            "digest": self._digest,
+            "digest": self._found[1],
             "splits": splits,
             "dropped": self.dropped,
             "source_tokenizer": type(self.source_tokenizer).__name__,
@@ -174,25 +166,25 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         }
 
     @cached_property
-    def _pairs(self) -> dict[str, Pairs]:
-        read = {split: read_pairs(files, self.columns) for split, files in self._files.items()}
-        return read if "val" in read else {**read, **read["train"].divide(self.val_share)}
-
-    @cached_property
-    def _files(self) -> dict[str, tuple[Document, ...]]:
+    def _found(self) -> tuple[dict[str, list[Pair]], str]:
+        """The pairs of each split that has a path, and the digest of all that was read."""
+        files = {split: read_sides(path, self.columns, self.encoding) for split, path in self.paths.items()}
         if not self.paths:
-            return {split: (dates(split),) for split in SPLITS}
-        return {split: open_pairs(path, self.columns, self.encoding) for split, path in self.paths.items()}
+            files = {split: [dates(split)] for split in DATES}
+        digest = content_digest(file.content for some in files.values() for file in some)
+        return {split: pairs_in(some, self.columns) for split, some in files.items()}, digest
 
     @cached_property
-    def _digest(self) -> str:
-        return content_digest([document for files in self._files.values() for document in files])
+    def _pairs(self) -> dict[str, list[Pair]]:
+        read, _ = self._found
+        shares = {"train": 1 - self.val_share, "val": self.val_share}
+        return read if "val" in read else {**read, **split_examples(read["train"], shares)}
 
     @cached_property
     def _encoded(self) -> tuple[EncodedTexts, EncodedTexts]:
         """The sources and the targets of all splits, by the names SPLIT.source and SPLIT.target."""
-        sources = {f"{split}.source": [pair.source for pair in some.pairs] for split, some in self._pairs.items()}
-        targets = {f"{split}.target": [pair.target for pair in some.pairs] for split, some in self._pairs.items()}
+        sources = {f"{split}.source": [pair.source for pair in some] for split, some in self._pairs.items()}
+        targets = {f"{split}.target": [pair.target for pair in some] for split, some in self._pairs.items()}
         train_sources, train_targets = sources["train.source"], targets["train.target"]
         if self.make_target_tokenizer is None:
             joint = encode_texts(sources | targets, [*train_sources, *train_targets], self.make_source_tokenizer)
@@ -205,24 +197,23 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
     def _read(self) -> dict[str, PairRows]:
         return {split: self._encode(split, pairs) for split, pairs in self._pairs.items()}
 
-    def _encode(self, split: str, read: Pairs) -> PairRows:
+    def _encode(self, split: str, pairs: list[Pair]) -> PairRows:
         sources, targets = (
             encoded.ids[f"{split}.{side}"] for encoded, side in zip(self._encoded, ("source", "target"), strict=True)
         )
-        kept: dict[int, tuple[NDArray[np.int32], ...]] = {}
-        for line, (source, target) in enumerate(zip(sources, targets, strict=True)):
-            fitting = self._fit(split, read.place(line), source, target, room=self.max_len - 1)
-            if fitting is not None:
-                kept[line] = fitting
-        sources, targets = ([pair[side] for pair in kept.values()] for side in (0, 1))
-        places = [read.place(line) for line in kept]
-        return PairRows(sources, targets, list(kept), places, self.source_tokenizer, self.tokenizer)
+        kept = [
+            (fitting, pair)
+            for pair, source, target in zip(pairs, sources, targets, strict=True)
+            if (fitting := self._fit(split, pair.place, source, target, room=self.max_len - 1)) is not None
+        ]
+        sources, targets = ([fitting[side] for fitting, _ in kept] for side in (0, 1))
+        return PairRows(sources, targets, [pair for _, pair in kept], self.source_tokenizer, self.tokenizer)
 
-    def _identity(self) -> dict[str, int | str]:
+    def identity(self) -> dict[str, int | str]:
         return {
-            "data": self._digest,
+            "data": self._found[1],
             "columns": ", ".join(self.columns),
-            **({} if "val" in self._files else {"val_share": str(self.val_share)}),
+            **({} if "val" in self._found[0] else {"val_share": str(self.val_share)}),
             "tokenizer": tokenizer_digest(self.source_tokenizer, self.tokenizer),
-            **super()._identity(),
+            **super().identity(),
         }

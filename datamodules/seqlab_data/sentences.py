@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_data.base import SequenceDataModule, check_at_least
-from seqlab_data.batch_order import Batches, BatchT, Rows
-from seqlab_data.buckets import Buckets
+from seqlab_data.batches import BatchT, Rows, group_by_length
 
 OnLong = Literal["refuse", "drop", "cut"]
 
@@ -92,8 +91,16 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
         return rows
 
     @cached_property
-    def _buckets(self) -> dict[str, Buckets[BatchT]]:
-        return {split: Buckets(rows, rows.lengths, self.max_tokens) for split, rows in self._rows.items()}
+    def _groups(self) -> dict[str, list[NDArray[np.int64]]]:
+        return {split: group_by_length(rows.lengths, self.max_tokens) for split, rows in self._rows.items()}
+
+    def rows(self, split: str) -> RowsT:
+        if split not in self._rows:
+            raise ValueError(f"there is no {split} split; name its file in data.{split}")
+        return self._rows[split]
+
+    def groups(self, split: str) -> list[NDArray[np.int64]]:
+        return self._groups[split]
 
     def _fit(self, split: str, place: str, *texts: NDArray[ScalarT], room: int) -> tuple[NDArray[ScalarT], ...] | None:
         """A row's texts, none with more than `room` tokens; None = the row is dropped.
@@ -126,11 +133,5 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
     def _reasons(self) -> str:
         return "; ".join(f"{reason}: {count}" for reason, count in self._dropped.items())
 
-    def _batches(self, split: str, *, shuffle: bool = False) -> Batches[BatchT]:
-        if split not in self._buckets:
-            raise ValueError(f"there is no {split} split; name its file in data.{split}")
-        rank, world = self._rank_and_world()
-        return Batches(self._buckets[split], 1, seed=self.seed if shuffle else None, rank=rank, world=world)
-
-    def _identity(self) -> dict[str, int | str]:
+    def identity(self) -> dict[str, int | str]:
         return {"max_len": self.max_len, "on_long": self.on_long, "seed": self.seed, "max_tokens": self.max_tokens}

@@ -1,10 +1,22 @@
-"""One set of examples, divided into train, val and test."""
+"""Train, val and test: their shares, and one set of examples divided into them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Protocol, TypeVar
+
+SPLITS = ("train", "val", "test")
+
+
+def check_split(split: Sequence[float]) -> None:
+    """Refuses what is not the shares of train, val and test.
+
+    Raises:
+        ValueError: they are not three, not positive, or do not sum to 1.
+    """
+    if len(split) != 3 or min(split) <= 0 or abs(sum(split) - 1) > 1e-9:
+        raise ValueError(f"data.split must be three positive shares that sum to 1, got {tuple(split)}")
 
 
 class HasContent(Protocol):
@@ -15,6 +27,12 @@ class HasContent(Protocol):
 
 
 HasContentT = TypeVar("HasContentT", bound=HasContent)
+PathT = TypeVar("PathT")
+
+
+def given_splits(**paths: PathT | None) -> dict[str, PathT]:
+    """The paths of the splits that have one."""
+    return {name: path for name, path in paths.items() if path is not None}
 
 
 def complete_splits(read: Mapping[str, list[HasContentT]], split: Sequence[float]) -> dict[str, list[HasContentT]]:
@@ -24,7 +42,7 @@ def complete_splits(read: Mapping[str, list[HasContentT]], split: Sequence[float
         read: the examples of "train" and of each split that has a path of its own; it takes nothing of train.
         split: shares of the three.
     """
-    shares = dict(zip(("train", "val", "test"), split, strict=True))
+    shares = dict(zip(SPLITS, split, strict=True))
     divided = {name: share for name, share in shares.items() if name == "train" or name not in read}
     return {**read, **split_examples(read["train"], divided)}
 

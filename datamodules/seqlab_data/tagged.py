@@ -1,61 +1,50 @@
-"""Tagged text for sequence labelling: a LightningDataModule.
-
-B batch, T length.
-"""
+"""Tagged text for sequence labelling: a LightningDataModule, and where the sentences are read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqlab.batch import IGNORE, LabelledBatch
-from seqlab_data.annotated import AnnotatedDataModule, class_at
-from seqlab_data.batch_order import row_numbers
-from seqlab_data.buckets import pad, pad_mask
-from seqlab_data.conll_source import TaggedSentence, find_file, read_tagged
-from seqlab_data.text_source import Document
+from seqlab_data.annotated import AnnotatedTextDataModule
+from seqlab_data.documents import UTF_8
+from seqlab_data.records import Source, names_columns, read_source
 from seqlab_data.tokenizers import StoredTokenizer, WordTokenizer
 
-
-class TaggedRows:
-    """Tokenized sentences and the classes of their tokens' tags.
-
-    Args:
-        texts: the ids of each, one a word.
-        tags: the classes of each, as many.
-        places: of each its file and first line.
-    """
-
-    def __init__(
-        self,
-        texts: list[NDArray[np.int32]],
-        tags: list[NDArray[np.int32]],
-        places: Sequence[str],
-        pad_id: int,
-    ) -> None:
-        self.texts = texts
-        self.tags = tags
-        self.places = places
-        self.pad_id = pad_id
-        self.lengths = np.array([len(text) for text in texts], dtype=np.int64)
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def read(self, indices: NDArray[np.int64], /) -> LabelledBatch:
-        """The sentences with these indices, (B,). With none, one sentence whose tags are ignored."""
-        wanted = indices if len(indices) else np.zeros(1, dtype=np.int64)
-        texts = [self.texts[i] for i in wanted]
-        targets = pad([self.tags[i] for i in wanted], IGNORE)
-        if not len(indices):
-            targets.fill_(IGNORE)
-        return LabelledBatch(pad(texts, self.pad_id), pad_mask(texts), targets, row_numbers(indices))
+ACCEPTED = "a file of `token tag` lines, with a blank line after each sentence, a .jsonl file, or hf:DATASET"
+DOCUMENT_START = "-DOCSTART-"
 
 
-class TaggedTextDataModule(AnnotatedDataModule[TaggedSentence, TaggedRows]):
+class TaggedSentence(NamedTuple):
+    """Words and a tag for each, and the file and line of the first; of the others, `lines_a_word` further on each."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    file: str
+    line: int
+    lines_a_word: int = 1
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.words)
+
+    @property
+    def content(self) -> bytes:
+        return self.text.encode()
+
+    @property
+    def place(self) -> str:
+        return self.place_of(0)
+
+    def place_of(self, word: int) -> str:
+        """Where a word stands."""
+        return f"{self.file}, line {self.line + self.lines_a_word * word}"
+
+
+class TaggedTextDataModule(AnnotatedTextDataModule[TaggedSentence]):
     """Sentences with a tag for each word, in CoNLL's columns. docs/data.md has the guarantees.
 
     Args:
@@ -89,31 +78,19 @@ class TaggedTextDataModule(AnnotatedDataModule[TaggedSentence, TaggedRows]):
         super().__init__(train, tokenizer=tokenizer, **options)
         self.columns = columns
 
-    def _files(self, path: str) -> list[Document]:
-        return [find_file(path, self.columns, self.encoding)]
-
-    def _read_examples(self, path: str) -> list[TaggedSentence]:
+    def _read_path(self, path: str) -> tuple[list[TaggedSentence], list[Source]]:
         return read_tagged(path, self.columns, self.encoding)
 
     def _labels_of(self, example: TaggedSentence) -> tuple[str, ...]:
         return example.tags
 
-    def _encode(self, split: str, examples: list[tuple[TaggedSentence, NDArray[np.int32]]]) -> TaggedRows:
-        texts: list[NDArray[np.int32]] = []
-        tags: list[NDArray[np.int32]] = []
-        places: list[str] = []
-        for sentence, ids in examples:
-            check_words(sentence)
-            classes = [class_at(sentence.place(k), tag, self._class_of) for k, tag in enumerate(sentence.tags)]
-            row = self._fit(split, sentence.place(), ids, np.array(classes, dtype=np.int32), room=self.max_len)
-            if row is not None:
-                texts.append(row[0])
-                tags.append(row[1])
-                places.append(sentence.place())
-        return TaggedRows(texts, tags, places, self.tokenizer.pad_id)
+    def _target(self, example: TaggedSentence) -> NDArray[np.int32]:
+        check_words(example)
+        classes = [self.class_at(example.place_of(k), tag) for k, tag in enumerate(example.tags)]
+        return np.array(classes, dtype=np.int32)  # (T,)
 
-    def _identity(self) -> dict[str, int | str]:
-        return {**super()._identity(), "columns": ", ".join(self.columns)}
+    def identity(self) -> dict[str, int | str]:
+        return {**super().identity(), "columns": ", ".join(self.columns)}
 
 
 def check_words(sentence: TaggedSentence) -> None:
@@ -125,5 +102,57 @@ def check_words(sentence: TaggedSentence) -> None:
     for k, word in enumerate(sentence.words):
         if word.split() != [word]:
             raise ValueError(
-                f"{sentence.place(k)} has the token {word!r}, in which there is whitespace; a tag is of one word"
+                f"{sentence.place_of(k)} has the token {word!r}, in which there is whitespace; a tag is of one word"
             )
+
+
+def read_tagged(
+    path: str, columns: tuple[str, str], encoding: str = UTF_8
+) -> tuple[list[TaggedSentence], list[Source]]:
+    """The sentences of a path, in order, and the file that they are from.
+
+    Args:
+        columns: of tokens and of tags, in a `.jsonl` file or a dataset (`hf:`); other files are in CoNLL's columns.
+
+    Raises:
+        ValueError: it is missing, empty or not in its encoding, holds no sentence, or what is wrong with a line.
+    """
+    file = read_source(path, columns, ACCEPTED, encoding)
+    sentences = [*(_of_columns(file, columns) if names_columns(path) else _of_conll(file))]
+    if not sentences:
+        raise ValueError(f"{file.name} holds no sentence; give {ACCEPTED}")
+    return sentences, [file]
+
+
+def _of_conll(file: Source) -> Iterator[TaggedSentence]:
+    """Columns are separated by tabs where a line has one, else by spaces: the first is the token, the last its tag.
+    Blank lines and `-DOCSTART-` lines end a sentence."""
+    rows: list[tuple[str, str]] = []
+    for number, line in enumerate([*file.lines(), ""], start=1):
+        columns = _columns(line)
+        if columns[0] not in ("", DOCUMENT_START):
+            if len(columns) == 1:
+                raise ValueError(
+                    f"{file.name}, line {number} has one column, {columns[0]!r}; a line is a token and its tag"
+                )
+            rows.append((columns[0], columns[-1]))
+        elif rows:
+            words, tags = zip(*rows, strict=True)
+            yield TaggedSentence(words, tags, file.name, number - len(rows))
+            rows = []
+
+
+def _columns(line: str) -> list[str]:
+    """One empty column of a blank line."""
+    line = line.strip(" \t")
+    return [column.strip(" ") for column in line.split("\t")] if "\t" in line else re.split(" +", line)
+
+
+def _of_columns(file: Source, columns: tuple[str, str]) -> Iterator[TaggedSentence]:
+    for number, (words, tags) in file.values(columns):
+        for name, values in zip(columns, (words, tags), strict=True):
+            if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
+                raise ValueError(f"{file.name}, line {number} has a {name!r} that is not a list of strings")
+        if len(words) != len(tags):
+            raise ValueError(f"{file.name}, line {number} has {len(words)} {columns[0]}, but {len(tags)} {columns[1]}")
+        yield TaggedSentence(tuple(words), tuple(tags), file.name, number, lines_a_word=0)

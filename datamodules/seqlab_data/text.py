@@ -7,13 +7,12 @@ from functools import cached_property
 from typing import Any
 
 from seqlab.batch import TokenBatch
-from seqlab_data.base import SequenceDataModule, check_at_least, check_split, tokenizer_digest
-from seqlab_data.batch_order import Batches
-from seqlab_data.text_counts import TextCounts
-from seqlab_data.text_source import UTF_8, check_encoding, find_documents, source_name
-from seqlab_data.token_cache import SPLITS, TokenCache, open_token_cache
+from seqlab_data.base import SequenceDataModule, check_at_least, tokenizer_digest
+from seqlab_data.documents import UTF_8, check_encoding, find_documents, source_name
+from seqlab_data.splits import SPLITS, check_split, given_splits
+from seqlab_data.token_cache import TokenCache, open_token_cache
 from seqlab_data.tokenizers import CharTokenizer, Tokenizer
-from seqlab_data.windows import Windows
+from seqlab_data.windows import TextCounts, Windows
 
 
 class TextDataModule(SequenceDataModule[TokenBatch]):
@@ -55,19 +54,18 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         num_workers: int = 0,
         cache_dir: str | None = None,
     ) -> None:
-        super().__init__(seed=seed, num_workers=num_workers)
-        check_at_least(1, seq_len=seq_len, batch_size=batch_size)
+        super().__init__(seed=seed, num_workers=num_workers, batch_size=batch_size)
+        check_at_least(1, seq_len=seq_len)
         check_split(split)
         if train is None and (val, test) != (None, None):
             raise ValueError("data.val and data.test stand beside data.train; a data.path alone is cut into all three")
         if train is not None and path is not None:
             raise ValueError(f"data.path {path} and data.train {train} are both given; a path is cut into all splits")
         self.path = path if train is None else train
-        self.apart = {name: given for name, given in (("val", val), ("test", test)) if given is not None}
+        self.apart = given_splits(val=val, test=test)
         self.encoding = check_encoding(encoding)
         self.make_tokenizer = tokenizer
         self.seq_len = seq_len
-        self.batch_size = batch_size
         self.split = tuple(split)
         self.cache_dir = cache_dir
 
@@ -101,7 +99,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         """
         super().setup(stage)
         for split in SPLITS:
-            self._batches(split)
+            self.rows(split)
 
     @cached_property
     def _cache(self) -> TokenCache:
@@ -109,13 +107,10 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         apart = {split: find_documents(path, self.encoding) for split, path in self.apart.items()}
         return open_token_cache(documents, self.split, self.make_tokenizer, self.cache_dir, apart)
 
-    def _batches(self, split: str, *, shuffle: bool = False) -> Batches[TokenBatch]:
-        windows = Windows(self._cache.splits[split], self.seq_len, TextCounts(self.tokenizer.token_bytes))
-        rank, world = self._rank_and_world()
-        seed = self.seed if shuffle else None
-        return Batches(windows, self.batch_size, seed=seed, rank=rank, world=world)
+    def rows(self, split: str) -> Windows:
+        return Windows(self._cache.splits[split], self.seq_len, TextCounts(self.tokenizer.token_bytes))
 
-    def _identity(self) -> dict[str, int | str]:
+    def identity(self) -> dict[str, int | str]:
         return {
             "data": self._cache.digest,
             "split": ", ".join(map(str, self.split)),

@@ -5,29 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from seqlab_data.cache_folder import cached_folder
-from seqlab_data.text_source import Document, content_digest
-from seqlab_data.tokenizers import (
-    ByteTokenizer,
-    CharTokenizer,
-    SubwordTokenizer,
-    Tokenizer,
-    WordTokenizer,
-    load_tokenizer,
-)
+from seqlab_data.cache import cached_tokens
+from seqlab_data.documents import Document, content_digest
+from seqlab_data.splits import SPLITS
+from seqlab_data.tokenizers import Tokenizer
 
 FORMAT = 1
 """Raise it when the tokens of the same text and settings change, so that old caches are left behind."""
-SPLITS = ("train", "val", "test")
-LEARNED = (ByteTokenizer, CharTokenizer, SubwordTokenizer, WordTokenizer)
 
 
 @dataclass(frozen=True)
@@ -80,13 +71,11 @@ def open_token_cache(
     """
     text = _Text(documents, fractions, apart or {})
     digest = text.digest
-    settings = tokenizer_settings(make_tokenizer)
-    if settings is None:
-        tokenizer = make_tokenizer(text.train)
-        settings, make_tokenizer = tokenizer.to_dict(), lambda text: tokenizer
-    folder = cached_folder(
-        [FORMAT, digest, list(fractions), settings],
-        lambda folder: _make(folder, text, make_tokenizer),
+    folder, tokenizer = cached_tokens(
+        [FORMAT, digest, list(fractions)],
+        make_tokenizer,
+        lambda: text.train,
+        lambda folder, tokenizer: _make(folder, text, tokenizer),
         root,
     )
     described = json.loads((folder / "splits.json").read_text())
@@ -95,7 +84,7 @@ def open_token_cache(
         document, byte = described[name].pop("begins")
         begins = f"{text.documents[document].name}, byte {byte}"
         splits[name] = TokenFile(name, str(folder / f"{name}.bin"), begins=begins, **described[name])
-    return TokenCache(digest, load_tokenizer(folder), splits)
+    return TokenCache(digest, tokenizer, splits)
 
 
 def split_documents(lengths: Sequence[int], fractions: Sequence[float]) -> dict[str, list[tuple[int, int, int]]]:
@@ -118,7 +107,8 @@ def split_documents(lengths: Sequence[int], fractions: Sequence[float]) -> dict[
 
 
 class _Text:
-    """Documents that are cut into splits, and those of splits that stand apart.
+    """Documents that are cut into splits, and those of splits that stand apart. The digest reads them and keeps
+    nothing; the texts are read when a cache is made, and once.
 
     Attributes:
         documents: all of them.
@@ -133,31 +123,35 @@ class _Text:
     @property
     def digest(self) -> str:
         if not self._apart:
-            return content_digest(self._cut)
-        splits = [("train", self._cut), *self._apart.items()]
-        return sha256(json.dumps([(name, content_digest(some)) for name, some in splits]).encode()).hexdigest()
+            return content_digest(document.content() for document in self._cut)
+        splits = {"train": self._cut, **self._apart}
+        digests = [(name, content_digest(document.content() for document in some)) for name, some in splits.items()]
+        return sha256(json.dumps(digests).encode()).hexdigest()
+
+    @cached_property
+    def texts(self) -> list[str]:
+        return [document.read() for document in self.documents]
+
+    @cached_property
+    def pieces(self) -> dict[str, list[tuple[int, int, int]]]:
+        """Of each split its pieces (text, start, stop)."""
+        shares = [0 if name in self._apart else share for name, share in zip(SPLITS, self._fractions, strict=True)]
+        whole = sum(shares) if self._apart else 1
+        lengths = [len(text) for text in self.texts]
+        pieces = split_documents(lengths[: len(self._cut)], [share / whole for share in shares])
+        begin = len(self._cut)
+        for name, some in self._apart.items():
+            pieces[name] = [(i, 0, lengths[i]) for i in range(begin, begin + len(some))]
+            begin += len(some)
+        return pieces
 
     @property
     def train(self) -> str:
-        texts, pieces = self.read()
-        return "".join(texts[i][start:stop] for i, start, stop in pieces["train"])
-
-    def read(self) -> tuple[list[str], dict[str, list[tuple[int, int, int]]]]:
-        """All texts, and of each split its pieces (text, start, stop)."""
-        texts = [document.read() for document in self.documents]
-        shares = [0 if name in self._apart else share for name, share in zip(SPLITS, self._fractions, strict=True)]
-        whole = sum(shares) if self._apart else 1
-        pieces = split_documents([len(text) for text in texts[: len(self._cut)]], [share / whole for share in shares])
-        begin = len(self._cut)
-        for name, some in self._apart.items():
-            pieces[name] = [(i, 0, len(texts[i])) for i in range(begin, begin + len(some))]
-            begin += len(some)
-        return texts, pieces
+        return "".join(self.texts[i][start:stop] for i, start, stop in self.pieces["train"])
 
 
-def _make(folder: Path, text: _Text, make_tokenizer: Callable[[str], Tokenizer]) -> None:
-    texts, pieces = text.read()
-    tokenizer = make_tokenizer("".join(texts[i][start:stop] for i, start, stop in pieces["train"]))
+def _make(folder: Path, text: _Text, tokenizer: Tokenizer) -> None:
+    texts, pieces = text.texts, text.pieces
     dtype = "<u2" if tokenizer.vocab_size <= 2**16 else "<u4"
     splits = {}
     for name in SPLITS:
@@ -171,21 +165,4 @@ def _make(folder: Path, text: _Text, make_tokenizer: Callable[[str], Tokenizer])
         i, start, _ = pieces[name][0] if pieces[name] else (len(texts) - 1, len(texts[-1]), 0)
         begins = i, len(texts[i][:start].encode(text.documents[i].encoding))
         splits[name] = {"dtype": dtype, "num_tokens": num_tokens, "num_chars": num_chars, "begins": begins}
-    tokenizer.save(folder)
     (folder / "splits.json").write_text(json.dumps(splits))
-
-
-def tokenizer_settings(make_tokenizer: Callable[[str], Tokenizer]) -> dict[str, Any] | None:
-    """What decides the tokens that this factory's tokenizer gives, where that can be told without the text.
-
-    It can for those that learn from the text alone, as they are or in a `partial`; a file that others read, and other
-    code, may change under the same name.
-    """
-    parts: tuple[Any, ...] = (make_tokenizer,)
-    options: dict[str, Any] = {}
-    if isinstance(make_tokenizer, partial):
-        parts, options = (make_tokenizer.func, *make_tokenizer.args), make_tokenizer.keywords
-    classes = [part for part in parts if isinstance(part, type)]
-    if len(classes) != 1 or classes[0] not in LEARNED:
-        return None
-    return {"class": classes[0].__name__, **options}

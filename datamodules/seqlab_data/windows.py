@@ -1,10 +1,11 @@
-"""A stream of tokens cut into windows.
+"""A stream of tokens cut into windows, and how much text they stand for.
 
 B batch, T sequence length.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ import torch
 from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, TokenBatch
-from seqlab_data.batch_order import row_numbers
-from seqlab_data.text_counts import TextCounts
 from seqlab_data.token_cache import TokenFile
+
+SPACES = b" \t\n\r\v\f"
 
 
 class Windows:
@@ -45,17 +46,14 @@ class Windows:
         return -(-(self.file.num_tokens - 1) // self.seq_len)
 
     def read(self, indices: NDArray[np.int64]) -> TokenBatch:
-        """The windows with these indices, (B,). With none, one window of which all is ignored."""
-        wanted = indices if len(indices) else np.zeros(1, dtype=np.int64)
-        start = np.minimum(wanted * self.seq_len, self.file.num_tokens - 1 - self.seq_len)
-        ids = self._tokens()[start[:, None] + np.arange(self.seq_len + 1)].astype(np.int64)
+        """The windows with these indices, (B,): tokens and targets (B, T), and what these stand for, (B,) each."""
+        start = np.minimum(indices * self.seq_len, self.file.num_tokens - 1 - self.seq_len)
+        ids = self._tokens()[start[:, None] + np.arange(self.seq_len + 1)].astype(np.int64)  # (B, T + 1)
         tokens, targets = ids[:, :-1].copy(), ids[:, 1:].copy()
-        again = (wanted * self.seq_len - start)[:, None] > np.arange(self.seq_len)
-        ignored = again if len(indices) else np.ones_like(again)
-        amounts = [np.where(ignored, 0, amount).sum(axis=1) for amount in self.counts.of(tokens, targets)]
-        targets[ignored] = IGNORE
-        batch = TokenBatch(*map(torch.from_numpy, (tokens, targets, *amounts)))
-        return batch._replace(rows=row_numbers(indices))
+        predicted_before = (indices * self.seq_len - start)[:, None] > np.arange(self.seq_len)  # (B, T)
+        amounts = [np.where(predicted_before, 0, one).sum(axis=1) for one in self.counts.of(tokens, targets)]
+        targets[predicted_before] = IGNORE
+        return TokenBatch(*map(torch.from_numpy, (tokens, targets, *amounts, indices.copy())))
 
     def _tokens(self) -> NDArray[Any]:
         if self._stream is None:
@@ -65,3 +63,28 @@ class Windows:
     def __getstate__(self) -> dict[str, Any]:
         """Without the memory map, which would be pickled as its content."""
         return {**self.__dict__, "_stream": None}
+
+
+class TextCounts:
+    """Counts of the text of tokens, whatever the tokenizer.
+
+    A word is a run of bytes other than ASCII's spaces and counts in the token that holds its first byte. A newline
+    counts as a word too, the <eos> of word-level language models (Merity et al. 2016, "Pointer sentinel mixture
+    models", section 4).
+
+    Args:
+        token_bytes: the UTF-8 bytes of each token; a token of none begins a text anew.
+    """
+
+    def __init__(self, token_bytes: Sequence[bytes]) -> None:
+        self._bytes = np.array([len(token) for token in token_bytes])
+        # All bytes but UTF-8's continuation bytes begin a character.
+        self._chars = np.array([sum(byte & 0xC0 != 0x80 for byte in token) for token in token_bytes])
+        self._words = np.array([len(token.split()) + token.count(b"\n") for token in token_bytes])
+        self._begins_inside = np.array([token[:1] not in SPACES for token in token_bytes])
+        self._ends_inside = np.array([bool(token) and token[-1] not in SPACES for token in token_bytes])
+
+    def of(self, before: NDArray[np.int64], tokens: NDArray[np.int64]) -> tuple[NDArray[np.int64], ...]:
+        """The characters, the bytes and the words of each of `tokens` (B, T), that of `before` being the one before."""
+        goes_on = self._ends_inside[before] & self._begins_inside[tokens]
+        return self._chars[tokens], self._bytes[tokens], self._words[tokens] - goes_on

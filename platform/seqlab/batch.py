@@ -7,8 +7,9 @@ B batch, T length, S source length, F features, C labels.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 IGNORE = -100
@@ -86,3 +87,12 @@ class LabelledBatch(NamedTuple):
     @property
     def num_tokens(self) -> Tensor:
         return self.pad_mask.sum()
+
+
+def uncounted(batch: Any) -> Any:
+    """A batch of these types as it is, but that nothing in it counts: its targets are `IGNORE`, or not a number, its
+    amounts 0, its rows -1."""
+    targets = torch.full_like(batch.targets, torch.nan if batch.targets.is_floating_point() else IGNORE)
+    amounts = {name: value for name, value in batch._asdict().items() if name.startswith("num_") and value is not None}
+    nothing = {name: torch.zeros_like(value) for name, value in amounts.items()}
+    return batch._replace(targets=targets, rows=torch.full((len(targets),), -1), **nothing)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from seqlab_data.text_source import find_documents
+from seqlab_data.documents import find_documents
 
 ROOT = Path(__file__).parents[2]
 ONE_NUMBER = r"\s+([\d.]+)(k?)"

@@ -8,7 +8,7 @@ from datetime import date, datetime
 import pytest
 
 from seqlab_data import ParallelTextDataModule
-from seqlab_data.dates import LOCALES, SPLITS, dates
+from seqlab_data.pairs import DATES, LOCALES, dates
 from seqlab_data.tokenizers import CharTokenizer
 
 ENGLISH = ("%m/%d/%Y", "%b %d, %Y", "%B %d, %Y", "%A, %B %d, %Y")
@@ -17,7 +17,7 @@ DIGESTS = {"val": "3a7938c3ac4daf74", "test": "efc90235c840d8ee"}
 
 @pytest.fixture(scope="module", name="pairs")
 def _pairs() -> dict[str, list[tuple[str, str, str]]]:
-    lines = {split: dates(split).read().splitlines() for split in SPLITS}
+    lines = {split: dates(split).lines() for split in DATES}
     return {
         split: [(*line.split("\t")[0].split(" ", 1), line.split("\t")[1]) for line in some]
         for split, some in lines.items()
@@ -55,7 +55,7 @@ def test_no_date_is_in_two_splits(pairs: dict[str, list[tuple[str, str, str]]]) 
 
 @pytest.mark.parametrize("split", DIGESTS)
 def test_the_set_is_the_same_for_everyone(split: str) -> None:
-    assert hashlib.sha256(dates(split).read_bytes()).hexdigest().startswith(DIGESTS[split])
+    assert hashlib.sha256(dates(split).content).hexdigest().startswith(DIGESTS[split])
 
 
 def test_the_data_module_has_them_without_a_file() -> None:

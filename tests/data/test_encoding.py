@@ -44,7 +44,7 @@ def test_it_is_the_same_data(module: str, encoding: str, tmp_path: Path) -> None
     plain.setup("fit")
     other.setup("fit")
     assert other.describe() | {"source": ""} == plain.describe() | {"source": ""}
-    assert other._identity() == plain._identity()
+    assert other.identity() == plain.identity()
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "koi8-r", "shift_jis"])

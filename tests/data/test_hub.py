@@ -11,7 +11,7 @@ import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Features, List, Translation, Value
 
 from seqlab_data import LabelledTextDataModule, ParallelTextDataModule, TaggedTextDataModule, TextDataModule
-from seqlab_data.text_source import find_documents
+from seqlab_data.documents import find_documents
 from seqlab_data.tokenizers import ByteTokenizer, WordTokenizer
 
 FEATURES = Features(
@@ -68,7 +68,7 @@ def test_tagged_texts(folder: str) -> None:
     data = TaggedTextDataModule(**paths(folder), columns=("words", "ner"))
     data.setup("fit")
     assert data.labels == ["B-PER", "O"]
-    assert [(one.words, one.tags, one.place(1)) for one in data._examples["train"]] == [
+    assert [(one.words, one.tags, one.place_of(1)) for one in data._examples["train"]] == [
         (("Ada", "sleeps"), ("B-PER", "O"), f"{folder}@train, line 1"),
         (("no",), ("O",), f"{folder}@train, line 2"),
     ]
@@ -79,7 +79,7 @@ def test_pairs_are_of_columns_within_columns(folder: str) -> None:
         **paths(folder), columns=("translation.de", "translation.en"), source_tokenizer=WordTokenizer
     )
     data.setup("fit")
-    assert [tuple(pair) for pair in data._pairs["train"].pairs] == [("gut", ("good",)), ("nein", ("no",))]
+    assert [pair[:2] for pair in data._pairs["train"]] == [("gut", ("good",)), ("nein", ("no",))]
     assert data.references("test") == [["good"]]
 
 
@@ -144,6 +144,19 @@ def test_a_name_and_its_config_are_looked_up(monkeypatch: pytest.MonkeyPatch) ->
     for path in ("hf:who/what:config@train", "hf:who/what"):
         assert len(LabelledTextDataModule(path, val=path, test=path)._examples["train"]) == 1
     assert set(asked) == {("who/what", "config"), ("who/what", None)}
+
+
+@pytest.mark.parametrize("module", [LabelledTextDataModule, TaggedTextDataModule, ParallelTextDataModule])
+def test_each_split_is_read_once(folder: str, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = {"text": "sentence"} if module is LabelledTextDataModule else {"columns": ("words", "ner")}
+    if module is ParallelTextDataModule:
+        columns = {"columns": ("sentence", "translation.en"), "source_tokenizer": WordTokenizer}
+    asked: list[str] = []
+    load = datasets.load_from_disk
+    monkeypatch.setattr(datasets, "load_from_disk", lambda path: asked.append(path) or load(path))
+    data = module(**paths(folder), **columns)
+    data.setup("fit")
+    assert data.describe() and data.state_dict() and len(asked) == 3
 
 
 def test_a_column_of_texts_is_one_document_a_row_a_line(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from data.order import check_order
 from seqlab_data import ImageDataModule
-from seqlab_data.image_source import read_images
+from seqlab_data.arrays import read_images
 from seqlab_data.images import patches
 
 
@@ -105,7 +105,7 @@ def test_the_order_is_shared_resumed_and_the_same_for_workers(make: Callable[...
     data = make()
     expected = list(data.train_dataloader())
     assert len(expected) == -(-len(data._places["train"]) // 8)
-    check_order(make, len(data._places["test"]))
+    check_order(make, len(data._places["val"]))
 
 
 def test_other_images_or_patches_are_refused_where_nothing_is_fitted_too(make: Callable[..., ImageDataModule]) -> None:

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import lightning as L
 import pytest
-import torch
 from jsonargparse import ArgumentParser
 
-from seqlab.batch import IGNORE, LabelledBatch
+from data.order import check_order
 from seqlab.config.configs import import_blocks
 from seqlab_data import LabelledTextDataModule
-from seqlab_data.example_source import Example, read_examples
+from seqlab_data.labelled import Example, read_examples
 from seqlab_data.splits import split_examples
 from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, WordTokenizer
 
@@ -62,7 +61,7 @@ FORMATS: dict[str, Callable[[list[tuple[str, str]]], str]] = {
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_gives_the_same_examples(tmp_path: Path, name: str) -> None:
     path = write(tmp_path, name, "\ufeff" + FORMATS[name](ROWS))
-    examples = read_examples(path, text="text", label="label")
+    examples, _ = read_examples(path, text="text", label="label")
     first = 2 if name in ("x.csv", "x.TSV") else 1
     assert examples == [Example(*row, f"{path}, line {first + i}") for i, row in enumerate(ROWS)]
 
@@ -73,16 +72,15 @@ def test_a_folder_has_a_file_for_each_label(tmp_path: Path) -> None:
         write(tmp_path, f"{label}.txt", "\n".join(texts) + "\n")
     write(tmp_path, "README.md", "no label\n")
     write(tmp_path, ".hidden.txt", "no label\n")
-    assert [(example.text, example.label) for example in read_examples(str(tmp_path), text="-", label="-")] == [
-        ROWS[1],
-        ROWS[0],
-        ROWS[2],
-    ]
+    examples, files = read_examples(str(tmp_path), text="-", label="-")
+    assert [(example.text, example.label) for example in examples] == [ROWS[1], ROWS[0], ROWS[2]]
+    assert [Path(file.name).name for file in files] == ["neg.txt", "pos.txt"]
 
 
 def test_columns_may_have_other_names_and_labels_may_be_numbers(tmp_path: Path) -> None:
     path = write(tmp_path, "x.jsonl", '{"s": "one", "y": 1}\n{"s": "two", "y": true}\n')
-    assert [example[:2] for example in read_examples(path, text="s", label="y")] == [("one", "1"), ("two", "true")]
+    examples, _ = read_examples(path, text="s", label="y")
+    assert [example[:2] for example in examples] == [("one", "1"), ("two", "true")]
 
 
 def test_a_quoted_cell_may_hold_lines_and_errors_name_the_line_where_a_row_begins(tmp_path: Path) -> None:
@@ -90,7 +88,7 @@ def test_a_quoted_cell_may_hold_lines_and_errors_name_the_line_where_a_row_begin
     with pytest.raises(ValueError, match=r"x\.csv, line 5 has 1 columns, the first line has 2"):
         read_examples(path, text="text", label="label")
     path = write(tmp_path, "y.csv", 'text,label\n"a\nb",x\nc,y\n')
-    assert read_examples(path, text="text", label="label") == [
+    assert read_examples(path, text="text", label="label")[0] == [
         Example("a\nb", "x", f"{path}, line 2"),
         Example("c", "y", f"{path}, line 4"),
     ]
@@ -243,34 +241,9 @@ def test_a_long_text_is_refused_by_default(make: Callable[..., LabelledTextDataM
         make(max_len=4).setup("fit")
 
 
-def test_the_ranks_share_an_epoch(make: Callable[..., LabelledTextDataModule]) -> None:
-    rows = [("w " * (1 + i % 9), "ab"[i % 2]) for i in range(50)]
-    ranks: list[list[LabelledBatch]] = []
-    for rank in range(4):
-        data = make(rows, max_tokens=20)
-        share = {"rank": rank, "num_replicas": 4}
-        data.trainer = SimpleNamespace(distributed_sampler_kwargs=share)  # type: ignore[assignment]
-        ranks.append(list(data.val_dataloader()))
-    assert len({len(batches) for batches in ranks}) == 1
-    batches = [batch for batches in ranks for batch in batches]
-    assert all(batch.inputs.numel() <= 20 for batch in batches)
-    counted = [batch for batch in batches if (batch.targets != IGNORE).all()]
-    others = [batch for batch in batches if (batch.targets == IGNORE).all()]
-    assert sum(len(batch.targets) for batch in counted) == 50
-    lengths = Counter(int(length) for batch in counted for length in batch.pad_mask.sum(dim=1))
-    assert lengths == Counter(1 + i % 9 for i in range(50))
-    assert len(counted) + len(others) == len(batches) and len(others) == 1
-    assert all(len(batch.targets) == 1 for batch in others)
-
-
-def test_it_goes_through_pickle_and_workers(make: Callable[..., LabelledTextDataModule]) -> None:
-    rows = [(f"w{i} " * (1 + i % 5), "ab"[i % 2]) for i in range(30)]
-    data = make(rows, max_tokens=20)
-    expected = list(data.train_dataloader())
-    for other in (make(rows, max_tokens=20, num_workers=1), pickle.loads(pickle.dumps(data))):
-        for batch, alone in zip(other.train_dataloader(), expected, strict=True):
-            assert isinstance(batch, LabelledBatch)
-            assert all(torch.equal(one, two) for one, two in zip(batch, alone, strict=True))
+def test_the_order_is_shared_resumed_and_the_same_for_workers(make: Callable[..., LabelledTextDataModule]) -> None:
+    rows = [(f"w{i} " * (1 + i % 9), "ab"[i % 2]) for i in range(50)]
+    check_order(partial(make, rows, max_tokens=20), 50)
 
 
 def test_other_labels_are_refused_where_nothing_is_fitted_too(make: Callable[..., LabelledTextDataModule]) -> None:

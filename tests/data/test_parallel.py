@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
-import pickle
 import random
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from jsonargparse import ArgumentParser
 
+from data.order import check_order
 from data.test_resume import SaveAfter, fit
-from seqlab.batch import IGNORE, PairBatch
+from seqlab.batch import IGNORE
 from seqlab_data import ParallelTextDataModule
-from seqlab_data.pair_source import open_pairs, read_pairs
+from seqlab_data.pairs import pairs_in, read_sides
 from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, SubwordTokenizer, WordTokenizer
 
 pytestmark = [
@@ -56,9 +56,8 @@ def make(tmp_path: Path) -> Callable[..., ParallelTextDataModule]:
 def test_lines_of_json_hold_pairs_and_more_references(tmp_path: Path) -> None:
     lines = [{"de": "a", "en": "x"}, {"en": ["y", "z"], "de": "b", "id": 1}]
     path = write(tmp_path, "x.jsonl", "\n".join(map(json.dumps, lines)))
-    read = read_pairs(open_pairs(path, ("de", "en")), ("de", "en"))
-    assert [tuple(pair) for pair in read.pairs] == [("a", ("x",)), ("b", ("y", "z"))]
-    assert read.place(1) == f"{path}, line 2"
+    pairs = pairs_in(read_sides(path, ("de", "en")), ("de", "en"))
+    assert pairs == [("a", ("x",), f"{path}, line 1"), ("b", ("y", "z"), f"{path}, line 2")]
 
 
 @pytest.mark.parametrize(
@@ -224,33 +223,8 @@ def test_a_wrong_option_is_refused(
         make(**option)
 
 
-@pytest.mark.parametrize("world", [1, 3])
-def test_the_ranks_share_an_epoch_of_full_batches(make: Callable[..., ParallelTextDataModule], world: int) -> None:
-    ranks: list[list[PairBatch]] = []
-    for rank in range(world):
-        data = make(random_pairs(200), max_tokens=60)
-        share = {"rank": rank, "num_replicas": world}
-        data.trainer = SimpleNamespace(distributed_sampler_kwargs=share, overfit_batches=0)  # type: ignore[assignment]
-        data._batches_trained = lambda: 0  # type: ignore[method-assign]
-        ranks.append(list(data.train_dataloader()))
-    assert len({len(batches) for batches in ranks}) == 1
-    batches = [batch for batches in ranks for batch in batches]
-    assert sorted(row for batch in batches for row in batch.rows.tolist() if row != -1) == list(range(200))
-    for batch in batches:
-        assert batch.source.numel() <= 60 and batch.tokens.numel() <= 60
-        assert (batch.rows == -1).any() == (batch.targets == IGNORE).all()
-
-
-def test_a_rank_with_nothing_left_gets_a_pair_that_counts_for_nothing(
-    make: Callable[..., ParallelTextDataModule],
-) -> None:
-    data = make()
-    share = {"rank": 1, "num_replicas": 2}
-    data.trainer = SimpleNamespace(distributed_sampler_kwargs=share)  # type: ignore[assignment]
-    [batch] = data.val_dataloader()
-    assert batch.rows.tolist() == [-1]
-    assert (batch.targets == IGNORE).all()
-    assert batch.source_mask.any()
+def test_the_order_is_shared_resumed_and_the_same_for_workers(make: Callable[..., ParallelTextDataModule]) -> None:
+    check_order(partial(make, random_pairs(60), val=random_pairs(50), max_tokens=60), 50)
 
 
 def test_evaluation_keeps_its_order_and_training_does_not(make: Callable[..., ParallelTextDataModule]) -> None:
@@ -263,15 +237,6 @@ def test_evaluation_keeps_its_order_and_training_does_not(make: Callable[..., Pa
     seeds = [rows(make(random_pairs(100), max_tokens=40, seed=seed).train_dataloader()) for seed in (0, 1)]
     assert rows(data.train_dataloader()) == seeds[0] != seeds[1]
     assert sorted(seeds[0]) == sorted(seeds[1])
-
-
-def test_workers_and_pickle_change_nothing(make: Callable[..., ParallelTextDataModule]) -> None:
-    data = make(random_pairs(60), max_tokens=40)
-    expected = list(data.train_dataloader())
-    for other in (make(random_pairs(60), max_tokens=40, num_workers=2), pickle.loads(pickle.dumps(data))):
-        for batch, alone in zip(other.train_dataloader(), expected, strict=True):
-            assert isinstance(batch, PairBatch)
-            assert all(torch.equal(one, two) for one, two in zip(batch, alone, strict=True))
 
 
 def test_a_resumed_fit_sees_the_same_batches(make: Callable[..., ParallelTextDataModule], tmp_path: Path) -> None:
@@ -363,17 +328,17 @@ def test_a_validation_split_is_divided_off_by_source(tmp_path: Path) -> None:
     options: dict[str, Any] = {"source_tokenizer": WordTokenizer, "val_share": 0.2}
     data = ParallelTextDataModule(path, **options)
     data.setup("fit")
-    sources = {split: {pair.source for pair in some.pairs} for split, some in data._pairs.items()}
+    sources = {split: {pair.source for pair in some} for split, some in data._pairs.items()}
     assert set(sources) == {"train", "val"} and not sources["train"] & sources["val"]
-    assert sum(len(some.pairs) for some in data._pairs.values()) == 2000
+    assert sum(len(some) for some in data._pairs.values()) == 2000
     assert 0.1 < len(sources["val"]) / 350 < 0.3
     row = 3
     line = int(str(data.place("val", row)).split()[-1])
     assert lines[line - 1].split("\t")[1].strip() == data.references("val")[row][0]
 
     again = ParallelTextDataModule(write(tmp_path, "turned.tsv", "".join(lines[::-1])), **options)
-    assert {pair.source for pair in again._pairs["val"].pairs} == sources["val"], "the order decides nothing"
+    assert {pair.source for pair in again._pairs["val"]} == sources["val"], "the order decides nothing"
     own = ParallelTextDataModule(path, val=path, **options)
-    assert len(own._pairs["train"].pairs) == 2000, "a split with a file of its own takes nothing of train"
+    assert len(own._pairs["train"]) == 2000, "a split with a file of its own takes nothing of train"
     with pytest.raises(ValueError, match="val_share"):
         ParallelTextDataModule(path, val_share=1.0)

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import lightning as L
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,9 +15,11 @@ from numpy.typing import NDArray
 from pyarrow import parquet
 
 from data.order import check_order
+from data.test_resume import SaveAfter, fit
 from seqlab.batch import IGNORE
 from seqlab_data import TableDataModule
-from seqlab_data.table_source import read_table
+from seqlab_data.arrays import read_table
+from seqlab_data.batches import Batches
 
 INPUTS = [[[1.0, 2], [3, 4], [5, 6]], [[7, 8]]]
 TARGETS: dict[str, list[Any]] = {
@@ -97,7 +98,7 @@ def test_a_batch_by_hand(make: Callable[..., TableDataModule], tmp_path: Path, k
     assert batch.inputs.tolist() == [INPUTS[0], [*INPUTS[1], [0, 0], [0, 0]]]
     assert batch.pad_mask.tolist() == [[True, True, True], [True, False, False]]
     assert (data.num_features, data.seq_len) == (2, 3)
-    nothing = data._rows["val"].read(np.zeros(0, dtype=np.int64))
+    nothing = Batches(data.rows("val"), rank=2, world=3)[0]
     if kind in ("strings", "integers"):
         assert data.labels == sorted(READ[kind]) and (data.num_classes, hasattr(data, "num_labels")) == (2, False)
         assert (batch.targets.dtype, batch.targets.tolist()) == (torch.int64, [1, 0])
@@ -147,51 +148,17 @@ def test_the_order_is_shared_resumed_and_the_same_for_workers(make: Callable[...
     data = make()
     expected = list(data.train_dataloader())
     assert len(expected) > 5 and all(batch.pad_mask.numel() <= 16 for batch in expected)
-    check_order(make, len(data._rows["test"]))
-
-
-class Recorder(L.LightningModule):
-    """A model of one weight, which notes the sequences of each batch, and saves after the fourth."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(()))
-        self.path = path
-        self.seen: list[list[float]] = []
-
-    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
-        self.seen.append(batch.inputs[:, 0, 0].tolist())
-        return self.weight * batch.inputs.mean()
-
-    def on_train_batch_end(self, *_: Any) -> None:
-        if len(self.seen) == 4 and not self.path.exists():
-            self.trainer.save_checkpoint(self.path)
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.01)
+    check_order(make, len(data._rows["val"]))
 
 
 @pytest.mark.filterwarnings("ignore:You passed in a `val_dataloader`")
 @pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
 @pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning")
 def test_a_fit_that_stops_goes_on_with_the_same_batches(make: Callable[..., TableDataModule], tmp_path: Path) -> None:
-    def fit(ckpt_path: Path | None = None) -> list[list[float]]:
-        model = Recorder(tmp_path / "some.ckpt")
-        trainer = L.Trainer(
-            max_epochs=2,
-            accelerator="cpu",
-            use_distributed_sampler=False,
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-        )
-        trainer.fit(model, make(), ckpt_path=ckpt_path, weights_only=True)
-        return model.seen
-
-    whole = fit()
+    path = tmp_path / "some.ckpt"
+    whole = fit("", None, SaveAfter(path, "on_train_batch_end", 4), data=make()).seen
     assert len(whole) > 12 and whole[: len(whole) // 2] != whole[len(whole) // 2 :]
-    assert fit(tmp_path / "some.ckpt") == whole[4:]
+    assert fit("", path, data=make()).seen == whole[4:]
 
 
 def test_what_a_checkpoint_is_held_to(make: Callable[..., TableDataModule]) -> None:

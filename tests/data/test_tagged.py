@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import pickle
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
-from seqlab.batch import IGNORE, LabelledBatch
+from data.order import check_order
+from seqlab.batch import IGNORE
 from seqlab_data import TaggedTextDataModule
-from seqlab_data.conll_source import TaggedSentence, read_tagged
+from seqlab_data.tagged import TaggedSentence, read_tagged
 
 TEXT = """-DOCSTART- -X- -X- O
 
@@ -54,12 +53,13 @@ def write(folder: Path, name: str, content: str | bytes) -> str:
 )
 def test_sentences_by_hand(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, "x.conll", text)
-    assert read_tagged(path, COLUMNS) == [TaggedSentence(words, tags, path, line) for words, tags, line in SENTENCES]
+    found, _ = read_tagged(path, COLUMNS)
+    assert found == [TaggedSentence(words, tags, path, line) for words, tags, line in SENTENCES]
 
 
 def test_columns_are_separated_by_tabs_where_there_is_one(tmp_path: Path) -> None:
     path = write(tmp_path, "x.conll", "1\t000\tO\nNew York \t-\t B-LOC\n")
-    (sentence,) = read_tagged(path, COLUMNS)
+    (sentence,), _ = read_tagged(path, COLUMNS)
     assert (sentence.words, sentence.tags) == (("1", "New York"), ("O", "B-LOC"))
 
 
@@ -82,9 +82,9 @@ def test_bad_files_are_refused_with_file_and_line(tmp_path: Path, content: str |
 def test_lines_of_json_hold_lists(tmp_path: Path) -> None:
     lines = [{"words": words, "id": 1, "ner": tags} for words, tags, _ in SENTENCES]
     path = write(tmp_path, "x.jsonl", "\n".join(map(json.dumps, lines)))
-    found = read_tagged(path, ("words", "ner"))
+    found, _ = read_tagged(path, ("words", "ner"))
     assert [(one.words, one.tags) for one in found] == [(words, tags) for words, tags, _ in SENTENCES]
-    assert [found[1].place(), found[1].place(1)] == [f"{path}, line 2"] * 2
+    assert [found[1].place, found[1].place_of(1)] == [f"{path}, line 2"] * 2
 
 
 @pytest.mark.parametrize(
@@ -174,50 +174,20 @@ def many(count: int) -> str:
     return "\n".join("".join(f"w{n} {'OBI'[n % 3]}\n" for n in sentence) for sentence in sentences)
 
 
-def test_words_keep_their_tags_and_the_ranks_share_an_epoch(make: Callable[..., TaggedTextDataModule]) -> None:
-    ranks: list[list[LabelledBatch]] = []
-    for rank in range(4):
-        data = make(many(53), max_tokens=20)
-        share = {"rank": rank, "num_replicas": 4}
-        data.trainer = SimpleNamespace(distributed_sampler_kwargs=share)  # type: ignore[assignment]
-        ranks.append(list(data.val_dataloader()))
-    assert len({len(batches) for batches in ranks}) == 1
-    batches = [batch for batches in ranks for batch in batches]
-    assert all(batch.inputs.numel() <= 20 for batch in batches)
+def test_words_keep_their_tags(make: Callable[..., TaggedTextDataModule]) -> None:
+    data = make(many(53), max_tokens=20)
     pairs = [
         (data.tokenizer.decode([token]), data.labels[tag])
-        for batch in batches
+        for batch in data.val_dataloader()
         for token, tag in zip(batch.inputs.flatten().tolist(), batch.targets.flatten().tolist(), strict=True)
         if tag != IGNORE
     ]
     assert Counter(pairs) == Counter((f"w{n}", "OBI"[n % 3]) for n in range(len(pairs)))
     assert len(pairs) == sum(1 + i % 5 for i in range(53))
-    others = [batch for batch in batches if (batch.targets == IGNORE).all()]
-    assert len(others) == -len([b for b in batches if (b.targets != IGNORE).any()]) % 4
 
 
-def test_a_resumed_fit_reads_what_was_left(make: Callable[..., TaggedTextDataModule]) -> None:
-    data = make(many(40), max_tokens=20)
-    batches = data._batches("train", shuffle=True)
-    whole = [batches[k] for k in range(2 * len(batches))]
-    assert len(batches) > 4
-    again = make(many(40), max_tokens=20)
-    again.load_state_dict({**data.state_dict(), "epoch": 0, "batch": 3, "batches": 3})
-    left = list(again.train_dataloader())
-    for batch, expected in zip(left, whole[3 : 3 + len(left)], strict=True):
-        assert all(torch.equal(one, two) for one, two in zip(batch, expected, strict=True))
-    other = make(many(41), max_tokens=20)
-    with pytest.raises(ValueError, match="trained with data"):
-        other.load_state_dict(data.state_dict())
-
-
-def test_it_goes_through_pickle_and_workers(make: Callable[..., TaggedTextDataModule]) -> None:
-    data = make(many(30), max_tokens=20)
-    expected = list(data.train_dataloader())
-    for other in (make(many(30), max_tokens=20, num_workers=1), pickle.loads(pickle.dumps(data))):
-        for batch, alone in zip(other.train_dataloader(), expected, strict=True):
-            assert isinstance(batch, LabelledBatch)
-            assert all(torch.equal(one, two) for one, two in zip(batch, alone, strict=True))
+def test_the_order_is_shared_resumed_and_the_same_for_workers(make: Callable[..., TaggedTextDataModule]) -> None:
+    check_order(partial(make, many(53), max_tokens=20), 53)
 
 
 def test_one_file_is_divided_by_its_sentences(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from seqlab_data import token_cache
-from seqlab_data.text_source import find_documents
+from seqlab_data.documents import find_documents
 from seqlab_data.token_cache import SPLITS, TokenCache, open_token_cache, split_documents
 from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, StoredTokenizer, SubwordTokenizer, Tokenizer
 
@@ -203,7 +203,7 @@ def test_large_vocabularies_take_four_bytes(paths: list[str], root: Path) -> Non
 
 PROCESS = """
 import json, sys
-from seqlab_data.text_source import find_documents
+from seqlab_data.documents import find_documents
 from seqlab_data import token_cache
 make, made = token_cache._make, []
 token_cache._make = lambda *args: (made.append(1), make(*args))

@@ -1,8 +1,10 @@
-"""Windows against a naive walk along the stream: every token after the first is predicted once."""
+"""Windows against a naive walk along the stream: every token after the first is predicted once; and how much text they
+stand for, against the text itself."""
 
 from __future__ import annotations
 
 import pickle
+import random
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +12,9 @@ import pytest
 import torch
 
 from seqlab.batch import IGNORE
-from seqlab_data.text_counts import TextCounts
 from seqlab_data.token_cache import TokenFile
-from seqlab_data.windows import Windows
+from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, SubwordTokenizer, Tokenizer, WordTokenizer
+from seqlab_data.windows import TextCounts, Windows
 
 TOKEN_BYTES = [b"x" * int(size) for size in np.random.default_rng(0).integers(0, 4, size=300)]
 
@@ -66,14 +68,6 @@ def test_a_batch_is_its_windows_stacked(tmp_path: Path) -> None:
             assert stacked.is_contiguous()
 
 
-def test_no_indices_give_one_window_that_counts_for_nothing(tmp_path: Path) -> None:
-    windows, _ = make_windows(tmp_path, 100, 7)
-    batch = windows.read(np.arange(0))
-    assert batch.tokens.shape == (1, 7)
-    assert (batch.targets == IGNORE).all()
-    assert batch.num_chars.tolist() == [0]
-
-
 @pytest.mark.parametrize("num_tokens", [0, 1, 8])
 def test_a_stream_shorter_than_a_window_is_refused(tmp_path: Path, num_tokens: int) -> None:
     with pytest.raises(
@@ -89,3 +83,40 @@ def test_a_pickle_holds_no_tokens(tmp_path: Path) -> None:
     pickled = pickle.dumps(windows)
     assert len(pickled) < 10_000
     assert torch.equal(pickle.loads(pickled).read(np.arange(5)).tokens, first.tokens)
+
+
+TEXT = "The cat  sat.\n\n\tOn the äöü mat,\r\nnaïvely 猫 \u2581x\n" * 8
+
+
+def _amounts(tokenizer: Tokenizer, text: str) -> list[int]:
+    ids = np.array([[tokenizer.bos_id, *tokenizer.encode(text)]], dtype=np.int64)
+    return [int(amount.sum()) for amount in TextCounts(tokenizer.token_bytes).of(ids[:, :-1], ids[:, 1:])]
+
+
+@pytest.mark.parametrize(
+    "tokenizer", [ByteTokenizer(TEXT), CharTokenizer(TEXT), SubwordTokenizer(TEXT, vocab_size=300)]
+)
+def test_they_are_the_texts_whatever_the_tokenizer(tokenizer: Tokenizer) -> None:
+    rng = random.Random(0)
+    for _ in range(100):
+        text = "".join(rng.choice(TEXT) for _ in range(rng.randrange(60)))
+        # ASCII's spaces; str.split knows more.
+        words = len(text.encode().split()) + text.count("\n")
+        assert _amounts(tokenizer, text) == [len(text), len(text.encode()), words]
+
+
+def test_a_character_counts_in_the_token_of_its_first_byte() -> None:
+    tokenizer = ByteTokenizer("")
+    ids = np.array([tokenizer.encode("aé€😀")])
+    assert TextCounts(tokenizer.token_bytes).of(ids, ids)[0].tolist() == [[1, 1, 0, 1, 0, 0, 1, 0, 0, 0]]
+
+
+def test_each_token_of_words_is_one_word() -> None:
+    tokenizer = WordTokenizer("a b\n", newlines=True)
+    assert _amounts(tokenizer, "a b\n\nc a") == [14, 14, 6], "c is <unk>"
+
+
+def test_a_text_begins_anew_after_bos() -> None:
+    counts = TextCounts(ByteTokenizer("").token_bytes)
+    a, bos = (np.array([[i]]) for i in (ByteTokenizer("").encode("a")[0], Tokenizer.bos_id))
+    assert [counts.of(before, a)[2].item() for before in (a, bos)] == [0, 1]

@@ -4,10 +4,9 @@ from seqlab_data.generated import Draw
 from seqlab_data.synthetic.base import Example, SyntheticTask
 from seqlab_data.synthetic.copying import Copy, Delay, Reverse, SelectiveCopy, Sort
 from seqlab_data.synthetic.data import SyntheticDataModule
-from seqlab_data.synthetic.list_ops import ListOps
 from seqlab_data.synthetic.recall import AssociativeRecall, InductionHeads, NeedleInHaystack
 from seqlab_data.synthetic.regular import CycleNavigation, EvenPairs, ModularArithmetic, Parity
-from seqlab_data.synthetic.stacks import Dyck, StackManipulation
+from seqlab_data.synthetic.stacks import Dyck, ListOps, StackManipulation
 
 __all__ = [
     "AssociativeRecall",

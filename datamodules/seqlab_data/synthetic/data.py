@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, TokenBatch
-from seqlab_data.batch_order import row_numbers
+from seqlab_data.batches import pad
 from seqlab_data.generated import Generated, GeneratedDataModule
 from seqlab_data.synthetic.base import PAD, SyntheticTask
 
@@ -27,15 +27,9 @@ class Examples(Generated[TokenBatch]):
 
     def read(self, indices: NDArray[np.int64], /) -> TokenBatch:
         found = [self.task.example(draw, length) for draw, length in self.draws(indices)]
-        longest = max(len(example.tokens) for example in found)
-        tokens = torch.full((len(found), longest), PAD)
-        targets = torch.full((len(found), longest), IGNORE)
-        for row, example in enumerate(found):
-            tokens[row, : len(example.tokens)] = torch.tensor(example.tokens)
-            targets[row, : len(example.targets)] = torch.tensor(example.targets)
-        if not len(indices):
-            targets.fill_(IGNORE)
-        return TokenBatch(tokens, targets, (targets != IGNORE).sum(dim=1), rows=row_numbers(indices))
+        tokens, targets = ([np.array(example[part]) for example in found] for part in (0, 1))
+        padded = pad(targets, IGNORE)  # (B, T)
+        return TokenBatch(pad(tokens, PAD), padded, (padded != IGNORE).sum(dim=1), rows=torch.tensor(indices))
 
 
 class SyntheticDataModule(GeneratedDataModule[TokenBatch]):
@@ -62,23 +56,19 @@ class SyntheticDataModule(GeneratedDataModule[TokenBatch]):
         train_lengths: tuple[int, int] = (1, 40),
         test_lengths: tuple[int, int] = (41, 100),
         num_train: int = 100_000,
-        num_eval: int = 1_000,
         batch_size: int = 64,
-        seed: int = 0,
-        num_workers: int = 0,
+        **options: Any,
     ) -> None:
         self.task = task()
         self.name = type(self.task).__name__
-        options = ", ".join(f"{name} {value}" for name, value in sorted(vars(self.task).items()))
-        self.task_name = f"{self.name}({options})"
+        settings = ", ".join(f"{name} {value}" for name, value in sorted(vars(self.task).items()))
+        self.task_name = f"{self.name}({settings})"
         super().__init__(
             train_lengths=train_lengths,
             test_lengths=test_lengths,
             num_train=num_train,
-            num_eval=num_eval,
             batch_size=batch_size,
-            seed=seed,
-            num_workers=num_workers,
+            **options,
         )
 
     @property

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seqlab_data import LabelledTextDataModule, ParallelTextDataModule
-from seqlab_data.encoded_texts import EncodedTexts, encode_texts
+from seqlab_data.cache import EncodedTexts, encode_texts
 from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, SubwordTokenizer, Tokenizer, WordTokenizer
 
 TEXTS = {"train": ["a dog, a cat", "the cat"], "val": ["", "a d\u00f6g\nor two"], "none": []}

@@ -8,7 +8,7 @@ from pydoc_data.topics import topics
 
 import pytest
 
-from seqlab_data.text_source import content_digest, find_documents, source_name
+from seqlab_data.documents import content_digest, find_documents, source_name
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_the_digest_depends_on_content_order_and_boundaries_not_on_names(tmp_pat
         paths = [tmp_path / f"{prefix}{i}" for i in range(len(texts))]
         for path, text in zip(paths, texts, strict=True):
             path.write_text(text)
-        return content_digest(find_documents([str(path) for path in paths]))
+        return content_digest(document.content() for document in find_documents([str(path) for path in paths]))
 
     assert digest("ab", "c") == digest("ab", "c", prefix="other")
     assert len({digest("ab", "c"), digest("c", "ab"), digest("a", "bc"), digest("abc")}) == 4

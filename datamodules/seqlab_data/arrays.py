@@ -1,22 +1,67 @@
-"""Where sequences of numbers come from: arrays, or a Parquet file with a row for each.
+"""Where numbers come from: labelled images in an .npz file, or scikit-learn's digits; sequences in arrays, or in a
+Parquet file with a row for each.
 
-N sequences, T frames of one, F features, C labels.
+N images or sequences, H height, W width; T frames of a sequence, C channels or labels, F features.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zipfile
+import zlib
+from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from seqlab_data.array_source import read_arrays
-from seqlab_data.line_source import open_file
+from seqlab_data.documents import find_file
 
-ACCEPTED = "a .parquet file, an .npz file, or a folder of .npy files"
+IMAGES = "an .npz file with the arrays images, (N, H, W) or (N, H, W, C), and labels, (N,)"
+TABLES = "a .parquet file, an .npz file, or a folder of .npy files"
 LENGTHS = "lengths"
+
+
+class Images(NamedTuple):
+    """Images (N, H, W, C) of numbers, and labels (N,): integers or strings."""
+
+    images: NDArray[Any]
+    labels: NDArray[Any]
+
+    def digest(self) -> str:
+        """sha256 of what the arrays hold."""
+        found = sha256()
+        for array in self:
+            found.update(f"{array.dtype} {array.shape}".encode())
+            found.update(np.ascontiguousarray(array).tobytes())
+        return found.hexdigest()
+
+
+def read_images(path: str | None) -> Images:
+    """The images of an .npz file, or scikit-learn's digits: 1,797 of 8 x 8, in 10 classes.
+
+    Raises:
+        ValueError: there is no such file, it lacks an array, or an array is not what it must be.
+    """
+    if path is None:
+        from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+
+        digits = load_digits()
+        return Images(digits.images[..., None], digits.target)
+    name = str(find_file(path, IMAGES))
+    arrays = read_arrays(name, ("images", "labels"), IMAGES)
+    images, labels = arrays["images"], arrays["labels"]
+    if images.ndim not in (3, 4) or not images.size or images.dtype.kind not in "biuf":
+        raise ValueError(f"{name} has images of shape {images.shape} and type {images.dtype}; give {IMAGES}")
+    if labels.shape != images.shape[:1] or labels.dtype.kind not in "biuU":
+        raise ValueError(
+            f"{name} has labels of shape {labels.shape} and type {labels.dtype} for {len(images)} images; give one "
+            "integer or string for each"
+        )
+    if not (finite := np.isfinite(images).reshape(len(images), -1).all(axis=1)).all():
+        raise ValueError(f"{name}: image {int(finite.argmin())} has a pixel that is not a finite number")
+    return Images(images if images.ndim == 4 else images[..., None], labels)
 
 
 class Row(NamedTuple):
@@ -54,11 +99,11 @@ def read_table(path: str, *, features: Sequence[str], target: str) -> list[Row]:
     """
     names = (*features, target)
     if Path(path).suffix.lower() == ".parquet":
-        columns = _parquet_columns(open_file(path, ACCEPTED).name, names)
+        columns = _parquet_columns(str(find_file(path, TABLES)), names)
     else:
         if not Path(path).expanduser().is_dir():
-            open_file(path, ACCEPTED)
-        columns = {name: np.atleast_1d(array) for name, array in read_arrays(path, names, ACCEPTED).items()}
+            find_file(path, TABLES)
+        columns = {name: np.atleast_1d(array) for name, array in read_arrays(path, names, TABLES).items()}
     sizes = {name: len(column) for name, column in columns.items() if name in (*names, LENGTHS)}
     if len(set(sizes.values())) > 1 or not sizes[target]:
         raise ValueError(f"{path} must have as many rows in each array, and one at least; it has {sizes}")
@@ -87,6 +132,28 @@ def check_alike(rows: Sequence[Row]) -> None:
         ):
             if found != wanted:
                 raise ValueError(f"{row.place} has {found} {what}, but {first.place} has {wanted}")
+
+
+def read_arrays(path: str | Path, wanted: Iterable[str], accepted: str) -> dict[str, NDArray[Any]]:
+    """All arrays of an .npz file, or of a folder's NAME.npy files, by their names.
+
+    Raises:
+        ValueError: it cannot be read, or lacks an array that is wanted; says what is `accepted`.
+    """
+    path = Path(path).expanduser()
+    try:
+        if path.is_dir():
+            arrays = {file.stem: np.load(file, mmap_mode="r") for file in sorted(path.glob("*.npy"))}
+        elif zipfile.is_zipfile(path):
+            arrays = dict(np.load(path, allow_pickle=False))
+        else:
+            raise ValueError("it is no .npz archive")
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path} cannot be read: {error}; give {accepted}") from error
+    for name in wanted:
+        if name not in arrays:
+            raise ValueError(f"{path} has no array {name}, it has {', '.join(arrays) or 'none'}; give {accepted}")
+    return arrays
 
 
 def _parquet_columns(name: str, wanted: Sequence[str]) -> dict[str, Any]:

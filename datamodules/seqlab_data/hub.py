@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-from seqlab_data.text_source import Document
 
 PREFIX = "hf:"
 ACCEPTED = "hf:NAME[:CONFIG][@SPLIT] or hf:FOLDER[@SPLIT], a folder that save_to_disk has written"
@@ -19,51 +15,26 @@ def is_hub(path: str) -> bool:
     return path.startswith(PREFIX)
 
 
-@dataclass(frozen=True)
-class HubDocument(Document):
-    """A split of a dataset, whose name is `hf:NAME[:CONFIG][@SPLIT]` or `hf:FOLDER[@SPLIT]`, as lines of JSON.
+def read_hub(path: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """The rows of a split, of which classes have their names.
 
-    Attributes:
+    Args:
+        path: `hf:NAME[:CONFIG][@SPLIT]` or `hf:FOLDER[@SPLIT]`.
         columns: what is read; one within another is `translation.en`.
+
+    Raises:
+        ValueError: datasets is not installed, the dataset cannot be read, its split is not named, it has no row or
+            lacks a column, or a row has a class without a name.
     """
-
-    columns: tuple[str, ...] = ()
-
-    def read_bytes(self) -> bytes:
-        """A JSON object a row, in which classes have their names.
-
-        Raises:
-            ValueError: datasets is not installed, the dataset cannot be read, its split is not named, it has no row or
-                lacks a column, or a row has a class without a name.
-        """
-        lines = [json.dumps(row) for row in _rows(self.name, self.columns)]
-        if not lines:
-            raise ValueError(f"{self.name} has no row; give {ACCEPTED}")
-        return "\n".join(lines).encode()
-
-
-class HubText(Document):
-    """A split of a dataset as one text: its column `text`, a row a line."""
-
-    def read_bytes(self) -> bytes:
-        """Raises ValueError where the dataset cannot be read, has no text, or a row of it is no string."""
-        lines = []
-        for number, row in enumerate(_rows(self.name, ("text",)), start=1):
-            if not isinstance(row["text"], str):
-                raise ValueError(f"{self.name}, line {number} has a 'text' that is not a string, but {row['text']!r}")
-            lines.append(row["text"] if row["text"].endswith("\n") else row["text"] + "\n")
-        if not lines:
-            raise ValueError(f"{self.name} has no row; give {ACCEPTED}")
-        return "".join(lines).encode()
-
-
-def _rows(path: str, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     split = _split(path).flatten()
     for column in columns:
         if column not in split.column_names:
             raise ValueError(f"{path} has no column {column}, it has {', '.join(split.column_names)}")
+    rows: list[dict[str, Any]] = [*split.select_columns([*columns]).with_format(None)]
+    if not rows:
+        raise ValueError(f"{path} has no row; give {ACCEPTED}")
     classes = {column: names for column in columns if (names := _class_names(split.features[column]))}
-    for number, row in enumerate(split.select_columns([*columns]).with_format(None), start=1):
+    for number, row in enumerate(rows, start=1):
         for column, names in classes.items():
             try:
                 row[column] = _named(row[column], names)
@@ -71,7 +42,7 @@ def _rows(path: str, columns: tuple[str, ...]) -> Iterator[dict[str, Any]]:
                 raise ValueError(
                     f"{path}, line {number} has the class {error} in {column}; its classes are 0 to {len(names) - 1}"
                 ) from error
-        yield row
+    return rows
 
 
 def _split(path: str) -> Any:

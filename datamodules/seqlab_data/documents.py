@@ -1,4 +1,4 @@
-"""Where text comes from: files, globs, folders, or CPython's own documentation."""
+"""Where text comes from: files, globs, folders, datasets, or CPython's own documentation."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import codecs
 import glob
 import hashlib
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from seqlab_data.hub import is_hub, read_hub
 
 UTF_8 = "utf-8"
 
 
 @dataclass(frozen=True)
 class Document:
-    """One text: a file, or (path None) a topic of CPython's documentation.
+    """One text, read anew each time: a file, or (path None) a topic of CPython's documentation.
 
     Attributes:
         encoding: of the bytes.
@@ -62,6 +64,22 @@ class Document:
         return self.read_bytes() if self.encoding == UTF_8 else self.read().encode(UTF_8)
 
 
+class HubText(Document):
+    """A split of a Hugging Face dataset as one text: its column `text`, a row a line."""
+
+    def read(self) -> str:
+        """Raises ValueError where the dataset cannot be read, has no text, or a row of it is no string."""
+        lines = []
+        for number, row in enumerate(read_hub(self.name, ("text",)), start=1):
+            if not isinstance(row["text"], str):
+                raise ValueError(f"{self.name}, line {number} has a 'text' that is not a string, but {row['text']!r}")
+            lines.append(row["text"] if row["text"].endswith("\n") else row["text"] + "\n")
+        return "".join(lines)
+
+    def content(self) -> bytes:
+        return self.read().encode()
+
+
 def check_encoding(name: str) -> str:
     """The usual name of an encoding.
 
@@ -99,6 +117,18 @@ def find_documents(path: str | Sequence[str] | None, encoding: str = UTF_8) -> l
     return [document for pattern in patterns for document in _documents(pattern, encoding)]
 
 
+def find_file(name: str | Path, accepted: str) -> Path:
+    """The file with this name.
+
+    Raises:
+        ValueError: there is no such file; says what is `accepted`.
+    """
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file; give {accepted}")
+    return path
+
+
 def source_name(path: str | Sequence[str] | None) -> str:
     """What to call the source in a report."""
     if path is None:
@@ -106,18 +136,16 @@ def source_name(path: str | Sequence[str] | None) -> str:
     return path if isinstance(path, str) else ", ".join(path)
 
 
-def content_digest(documents: Sequence[Document]) -> str:
-    """sha256 over the sha256 of each document in order: names and folders do not matter, boundaries do."""
+def content_digest(contents: Iterable[bytes]) -> str:
+    """sha256 over the sha256 of each content in order: names and folders do not matter, boundaries do."""
     digest = hashlib.sha256()
-    for document in documents:
-        digest.update(hashlib.sha256(document.content()).digest())
+    for content in contents:
+        digest.update(hashlib.sha256(content).digest())
     return digest.hexdigest()
 
 
 def _documents(pattern: str, encoding: str) -> list[Document]:
-    if pattern.startswith("hf:"):
-        from seqlab_data.hub_source import HubText
-
+    if is_hub(pattern):
         return [HubText(pattern, None)]
     return [Document(str(file), file, encoding) for file in _files(pattern)]
 
@@ -127,7 +155,8 @@ def _files(pattern: str) -> list[Path]:
     if path.is_file():
         return [path]
     if path.is_dir():
-        files = [file for file in path.rglob("*") if file.is_file() and not _hidden(file.relative_to(path))]
+        files = [file for file in path.rglob("*") if file.is_file()]
+        files = [file for file in files if not any(part.startswith(".") for part in file.relative_to(path).parts)]
     elif glob.has_magic(pattern):
         files = [Path(match) for match in glob.glob(str(path), recursive=True) if Path(match).is_file()]
     else:
@@ -135,7 +164,3 @@ def _files(pattern: str) -> list[Path]:
     if not files:
         raise ValueError(f"{pattern} matches no file; give a file, glob or folder of text")
     return sorted(files)
-
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)

@@ -1,0 +1,182 @@
+"""What is made once for each content and settings, whole or not at all: folders, and in them the tokens of texts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from hashlib import file_digest, sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from filelock import FileLock
+from numpy.typing import NDArray
+
+from seqlab_data.documents import content_digest
+from seqlab_data.tokenizers import (
+    ByteTokenizer,
+    CharTokenizer,
+    SubwordTokenizer,
+    Tokenizer,
+    WordTokenizer,
+    load_tokenizer,
+)
+
+FORMAT = 1
+"""Raise it when the tokens of the same texts and settings change, so that old caches are left behind."""
+SUMS = "sums.json"
+LEARNED = (ByteTokenizer, CharTokenizer, SubwordTokenizer, WordTokenizer)
+
+
+class EncodedTexts(NamedTuple):
+    """A tokenizer, and of each set of texts their ids, without special tokens."""
+
+    tokenizer: Tokenizer
+    ids: dict[str, list[NDArray[np.int32]]]
+
+
+def encode_texts(
+    texts: Mapping[str, Sequence[str]], learn_from: Sequence[str], make_tokenizer: Callable[[str], Tokenizer]
+) -> EncodedTexts:
+    """The tokens of sets of texts, from a cache if they have been made before.
+
+    Args:
+        texts: sets by their names.
+        learn_from: texts that the tokenizer learns from, joined by newlines.
+
+    Raises:
+        ValueError: the tokenizer cannot learn from them.
+        OSError: a file of the cache cannot be read or written.
+    """
+
+    def make(folder: Path, tokenizer: Tokenizer) -> None:
+        for name, some in texts.items():
+            ids = [tokenizer.encode_array(text) for text in some]
+            lengths = np.array([len(one) for one in ids], dtype=np.int64)
+            # The ids of all texts end to end, and how many each text has.
+            np.savez(folder / f"{name}.npz", ids=np.concatenate([np.zeros(0, np.int32), *ids]), lengths=lengths)
+
+    digests = {name: content_digest(text.encode() for text in some) for name, some in texts.items()}
+    key = ["texts", FORMAT, digests, content_digest(text.encode() for text in learn_from)]
+    folder, tokenizer = cached_tokens(key, make_tokenizer, lambda: "\n".join(learn_from), make)
+    return EncodedTexts(tokenizer, {name: _read(folder / f"{name}.npz") for name in texts})
+
+
+def cached_tokens(
+    key: list[Any],
+    make_tokenizer: Callable[[str], Tokenizer],
+    learn_from: Callable[[], str],
+    make: Callable[[Path, Tokenizer], None],
+    root: str | Path | None = None,
+) -> tuple[Path, Tokenizer]:
+    """The folder with this key and what the tokenizer is made by, and the tokenizer, which is in it.
+
+    Args:
+        learn_from: gives the text that the tokenizer learns from.
+        make: fills an empty folder with what the tokenizer gives.
+        root: as of `cached_folder`.
+
+    Raises:
+        ValueError: the tokenizer cannot learn from the text.
+        OSError: a file cannot be read or written.
+    """
+    learned, settings = None, tokenizer_settings(make_tokenizer)
+    if settings is None:
+        learned = make_tokenizer(learn_from())
+        settings = learned.to_dict()
+
+    def fill(folder: Path) -> None:
+        tokenizer = learned or make_tokenizer(learn_from())
+        make(folder, tokenizer)
+        tokenizer.save(folder)
+
+    folder = cached_folder([*key, settings], fill, root)
+    return folder, learned or load_tokenizer(folder)
+
+
+def cached_folder(key: Any, make: Callable[[Path], None], root: str | Path | None = None) -> Path:
+    """The folder with this key. If it is missing or damaged it is made: under another name, then renamed.
+
+    Any number of processes may call this at once.
+
+    Args:
+        key: of JSON values, what decides the folder's content.
+        make: fills an empty folder with files.
+        root: folder of the caches; None = `$SEQLAB_CACHE`, or `seqlab` in `$XDG_CACHE_HOME` or `~/.cache`.
+
+    Raises:
+        OSError: a file cannot be read or written.
+    """
+    root = Path(root).expanduser() if root is not None else _default_root()
+    folder = root / sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
+    if not _intact(folder):
+        root.mkdir(parents=True, exist_ok=True)
+        with FileLock(root / f"{folder.name}.lock"):
+            if not _intact(folder):
+                _replace(folder, make)
+    return folder
+
+
+def _replace(folder: Path, make: Callable[[Path], None]) -> None:
+    temporary = folder.with_name(f"{folder.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        make(temporary)
+        sums = {file.name: [file.stat().st_size, _file_sha256(file)] for file in temporary.iterdir()}
+        (temporary / SUMS).write_text(json.dumps(sums))
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(temporary, folder)
+    except OSError as error:
+        error.filename = error.filename or str(folder)
+        raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _intact(folder: Path) -> bool:
+    """Whether a cache is there and every file of it has the size and sha256 that it was written with."""
+    try:
+        sums = json.loads((folder / SUMS).read_text())
+        return bool(sums) and all(
+            (folder / name).stat().st_size == size and _file_sha256(folder / name) == sha256
+            for name, (size, sha256) in sums.items()
+        )
+    except (OSError, ValueError, TypeError, AttributeError):
+        return False
+
+
+def _default_root() -> Path:
+    if root := os.environ.get("SEQLAB_CACHE"):
+        return Path(root).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seqlab"
+
+
+def _file_sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return file_digest(file, "sha256").hexdigest()
+
+
+def tokenizer_settings(make_tokenizer: Callable[[str], Tokenizer]) -> dict[str, Any] | None:
+    """What decides the tokens that this factory's tokenizer gives, where that can be told without the text.
+
+    It can for those that learn from the text alone, as they are or in a `partial`; a file that others read, and other
+    code, may change under the same name.
+    """
+    parts: tuple[Any, ...] = (make_tokenizer,)
+    options: dict[str, Any] = {}
+    if isinstance(make_tokenizer, partial):
+        parts, options = (make_tokenizer.func, *make_tokenizer.args), make_tokenizer.keywords
+    classes = [part for part in parts if isinstance(part, type)]
+    if len(classes) != 1 or classes[0] not in LEARNED:
+        return None
+    return {"class": classes[0].__name__, **options}
+
+
+def _read(path: Path) -> list[NDArray[np.int32]]:
+    with np.load(path) as arrays:
+        ids, ends = arrays["ids"], np.cumsum(arrays["lengths"])
+    return [ids[start:end] for start, end in zip(np.append(0, ends), ends, strict=False)]

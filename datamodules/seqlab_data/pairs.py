@@ -1,0 +1,134 @@
+"""Where pairs come from: a file of `source<TAB>target` lines, one of sources and one of targets, named columns, or
+built-in dates."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import date
+from pathlib import Path
+from typing import NamedTuple
+
+from babel import Locale
+from babel.dates import format_date
+
+from seqlab_data.documents import UTF_8
+from seqlab_data.generated import Draw
+from seqlab_data.records import Source, names_columns, read_source
+
+ACCEPTED = (
+    "a file of source<TAB>target lines, a source file and a target file with a comma between them, a .jsonl file, or "
+    "hf:DATASET"
+)
+COLUMNS = ("source", "target")
+LOCALES = (
+    *("cs", "da", "de", "el", "en_GB", "en_US", "es", "fi", "fr", "hu", "it", "ja"),
+    *("ko", "nb", "nl", "pl", "pt_BR", "ro", "ru", "sv", "tr", "uk", "zh"),
+)
+WIDTHS = ("short", "medium", "long", "full")
+FIRST, LAST = date(1900, 1, 1).toordinal(), date(2099, 12, 31).toordinal()
+DATES = {"train": (0, 30_000, range(2, 10)), "val": (1, 1_000, range(1)), "test": (2, 1_000, range(1, 2))}
+"""The number of each split, its pairs, and the last digits of its dates' ordinals: no date is in two splits."""
+
+
+class Pair(NamedTuple):
+    """A source, all that may be written of it, and the file or files and the line where they are; the first reference
+    is the target."""
+
+    source: str
+    references: tuple[str, ...]
+    place: str
+
+    @property
+    def target(self) -> str:
+        return self.references[0]
+
+    @property
+    def content(self) -> bytes:
+        return self.source.encode()
+
+
+def read_sides(path: str | Sequence[str], columns: tuple[str, str], encoding: str = UTF_8) -> list[Source]:
+    """A file of `source<TAB>target[<TAB>more references]` lines; a source file and a target file with as many lines,
+    as a list or with a comma between them; or a `.jsonl` file or a dataset (`hf:`) with these columns.
+
+    Raises:
+        ValueError: a file is missing, empty or not in its encoding.
+    """
+    if isinstance(path, str):
+        path = [path] if Path(path).expanduser().is_file() else path.split(",")
+    if not 1 <= len(path) <= 2:
+        raise ValueError(f"{', '.join(path) or 'an empty list'} is not one file or two; give {ACCEPTED}")
+    return [read_source(name.strip(), columns, ACCEPTED, encoding) for name in path]
+
+
+def pairs_in(files: Sequence[Source], columns: tuple[str, str] = COLUMNS) -> list[Pair]:
+    """The pairs of one file or of two.
+
+    Args:
+        columns: of sources and of targets, where they have names. A target may be a list of references.
+
+    Raises:
+        ValueError: the two have different numbers of lines, or a line lacks its TAB or has an empty source or target.
+    """
+    for file in files:
+        if names_columns(file.name) and len(files) > 1:
+            raise ValueError(f"{file.name} has both sides of its pairs, so that it stands alone; give {ACCEPTED}")
+    if names_columns(files[0].name):
+        texts = [*_of_columns(files[0], columns)]
+    elif len(files) == 1:
+        texts = [line.split("\t") for line in files[0].lines()]
+    else:
+        sources, targets = (file.lines() for file in files)
+        if len(sources) != len(targets):
+            raise ValueError(
+                f"{files[0].name} has {len(sources)} lines and {files[1].name} has {len(targets)}, so line "
+                f"{min(len(sources), len(targets)) + 1} has no counterpart; give two files of as many lines"
+            )
+        texts = [[source, target] for source, target in zip(sources, targets, strict=True)]
+    names = " and ".join(file.name for file in files)
+    pairs = [
+        Pair(source, tuple(references), f"{names}, line {number}")
+        for number, (source, *references) in enumerate(texts, start=1)
+    ]
+    for pair in pairs:
+        if not pair.references:
+            wrong = "has no TAB" if pair.source.strip() else "is empty"
+            raise ValueError(f"{pair.place} {wrong}; a line is source<TAB>target[<TAB>more references]")
+        if not all(text.strip() for text in (pair.source, *pair.references)):
+            side = "target" if pair.source.strip() else "source"
+            raise ValueError(f"{pair.place} has an empty {side}; both sides of a pair must hold text")
+    return pairs
+
+
+def _of_columns(file: Source, columns: tuple[str, str]) -> Iterator[list[str]]:
+    for number, (source, target) in file.values(columns):
+        texts = [source, *(target if isinstance(target, list) else [target])]
+        if len(texts) == 1 or not all(isinstance(text, str) for text in texts):
+            raise ValueError(
+                f"{file.name}, line {number} has a {columns[0]!r} that is not a string, or a {columns[1]!r} that "
+                "is neither a string nor a list of some"
+            )
+        yield texts
+
+
+def dates(split: str) -> Source:
+    """Dates as people write them and as ISO 8601, of "train", "val" or "test": `locale date<TAB>ISO date` lines, years
+    with four digits (after "date translation", a common first exercise in sequence to sequence). The patterns are those
+    of Unicode's CLDR, as Babel has them."""
+    number, count, digits = DATES[split]
+    patterns = [(locale, _pattern(locale, width)) for locale in LOCALES for width in WIDTHS]
+    lines = []
+    for index in range(count):
+        draw = Draw(number, index)
+        tens = FIRST // 10 + 1 + draw.integer(LAST // 10 - FIRST // 10 - 1)
+        day = date.fromordinal(10 * tens + digits[draw.integer(len(digits))])
+        locale, pattern = patterns[draw.integer(len(patterns))]
+        lines.append(f"{locale} {format_date(day, pattern, locale)}\t{day.isoformat()}\n")
+    return Source(f"built-in dates, {split}", "".join(lines))
+
+
+def _pattern(locale: str, width: str) -> str:
+    """The locale's pattern of this width, with a year of four digits where it has two."""
+    parts = re.split("('[^']*')", Locale.parse(locale).date_formats[width].pattern)
+    return "".join(part if part.startswith("'") else re.sub("y+", "y", part) for part in parts)

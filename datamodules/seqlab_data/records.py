@@ -1,0 +1,104 @@
+"""Lines of text, and rows of named columns: of a file, or of a Hugging Face dataset, read once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seqlab_data.documents import UTF_8, Document, find_file
+from seqlab_data.hub import is_hub, read_hub
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class Source(NamedTuple):
+    """What a file or a dataset holds.
+
+    Attributes:
+        text: of a file, with its byte-order mark.
+        rows: of a dataset, which has no text.
+    """
+
+    name: str
+    text: str = ""
+    rows: Sequence[dict[str, Any]] = ()
+
+    @property
+    def content(self) -> bytes:
+        """What decides a digest: the text in UTF-8, whatever the encoding of the file; rows as lines of JSON."""
+        return ("\n".join(map(json.dumps, self.rows)) if self.rows else self.text).encode()
+
+    def plain_text(self) -> str:
+        """The text without its byte-order mark.
+
+        Raises:
+            ValueError: nothing else is there.
+        """
+        text = self.text.removeprefix("\ufeff")
+        if not text:
+            raise ValueError(f"{self.name} is empty but for a byte-order mark; give a file with text")
+        return text
+
+    def lines(self) -> list[str]:
+        r"""The lines of the text without their ends, "\n" or "\r\n". Other characters that may end a line do not.
+
+        Raises:
+            ValueError: there is no text.
+        """
+        lines = self.plain_text().split("\n")
+        if not lines[-1]:
+            lines.pop()
+        return [line.removesuffix("\r") for line in lines]
+
+    def values(self, columns: Sequence[str]) -> Iterator[tuple[int, list[Any]]]:
+        """Of each row, or line of JSON, its number, from 1 on, and its values in the columns.
+
+        Raises:
+            ValueError: there is no text, a line is not a JSON object with these columns, or a row has in them what no
+                UTF-8 text can hold.
+        """
+        for number, row in enumerate(self.rows or self._objects(), start=1):
+            names = ", ".join(row) if isinstance(row, dict) else "nothing"
+            for name in columns:
+                if not isinstance(row, dict) or name not in row:
+                    raise ValueError(f"{self.name}, line {number} names no {name!r}, it names {names}")
+            values = [row[name] for name in columns]
+            if SURROGATE.search(json.dumps(values, ensure_ascii=False)):
+                raise ValueError(f"{self.name}, line {number} holds a lone surrogate, which no UTF-8 text can hold")
+            yield number, values
+
+    def _objects(self) -> Iterator[Any]:
+        for number, line in enumerate(self.lines(), start=1):
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError as error:
+                wrong = f"is not JSON: {error}" if line.strip() else "is empty; a line is a JSON object"
+                raise ValueError(f"{self.name}, line {number} {wrong}") from error
+
+
+def names_columns(path: str) -> bool:
+    """Whether a path is of rows of named columns: of a .jsonl file or a dataset."""
+    return is_hub(path) or Path(path).suffix.lower() == ".jsonl"
+
+
+def read_source(path: str, columns: Sequence[str], accepted: str, encoding: str = UTF_8) -> Source:
+    """The file of this path, or of a dataset these columns.
+
+    Raises:
+        ValueError: there is no such file, which says what is `accepted`; it is empty or not in its encoding.
+    """
+    if is_hub(path):
+        return Source(path, rows=read_hub(path, columns))
+    return read_file(find_file(path, accepted), encoding)
+
+
+def read_file(path: Path, encoding: str = UTF_8) -> Source:
+    """The text of a file.
+
+    Raises:
+        ValueError: it is empty or not in its encoding.
+    """
+    return Source(str(path), Document(str(path), path, encoding).read())
