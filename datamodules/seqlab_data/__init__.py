@@ -1,4 +1,4 @@
-"""Data for seqlab: LightningDataModules and tokenizers.
+"""Data for seqlab: LightningDataModules, what data modules of one's own begin with, and tokenizers.
 
 Names are loaded when first used, so that `seqlab_data.tokenizers` needs neither torch nor Lightning.
 """
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from seqlab_data.adding import AddingDataModule
+    from seqlab_data.base import SequenceDataModule
     from seqlab_data.images import ImageDataModule
     from seqlab_data.labelled import LabelledTextDataModule
     from seqlab_data.parallel import ParallelTextDataModule
+    from seqlab_data.sentences import SentenceDataModule
     from seqlab_data.synthetic import SyntheticDataModule
     from seqlab_data.tables import TableDataModule
     from seqlab_data.tagged import TaggedTextDataModule
@@ -23,6 +25,8 @@ __all__ = [
     "ImageDataModule",
     "LabelledTextDataModule",
     "ParallelTextDataModule",
+    "SentenceDataModule",
+    "SequenceDataModule",
     "SyntheticDataModule",
     "TableDataModule",
     "TaggedTextDataModule",
@@ -33,6 +37,8 @@ MODULES = {
     "ImageDataModule": "seqlab_data.images",
     "LabelledTextDataModule": "seqlab_data.labelled",
     "ParallelTextDataModule": "seqlab_data.parallel",
+    "SentenceDataModule": "seqlab_data.sentences",
+    "SequenceDataModule": "seqlab_data.base",
     "SyntheticDataModule": "seqlab_data.synthetic",
     "TableDataModule": "seqlab_data.tables",
     "TaggedTextDataModule": "seqlab_data.tagged",

@@ -38,7 +38,7 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         ValueError: an argument is out of range.
     """
 
-    in_evaluation: ClassVar[tuple[str, ...]] = ("tokenizer",)
+    in_evaluation: ClassVar[tuple[str, ...]] = ()
     between_epochs: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, *, seed: int = 0, num_workers: int = 0, batch_size: int = 1) -> None:

@@ -92,6 +92,8 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         ValueError: an argument is out of range; when the data is first used, what is wrong with a file.
     """
 
+    in_evaluation = ("tokenizer",)
+
     def __init__(
         self,
         train: str | list[str] | None = None,

@@ -36,6 +36,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         ValueError: an argument is out of range; when the data is first used, what is wrong with the text.
     """
 
+    in_evaluation = ("tokenizer",)
     between_epochs = ("batch_size",)
 
     def __init__(
@@ -107,8 +108,12 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         apart = {split: find_documents(path, self.encoding) for split, path in self.apart.items()}
         return open_token_cache(documents, self.split, self.make_tokenizer, self.cache_dir, apart)
 
+    @cached_property
+    def _counts(self) -> TextCounts:
+        return TextCounts(self.tokenizer.token_bytes)
+
     def rows(self, split: str) -> Windows:
-        return Windows(self._cache.splits[split], self.seq_len, TextCounts(self.tokenizer.token_bytes))
+        return Windows(self._cache.splits[split], self.seq_len, self._counts)
 
     def identity(self) -> dict[str, int | str]:
         return {

@@ -4,11 +4,15 @@ registration anywhere."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from cli.conftest import Seqlab
+from data.order import check_order
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 
 MODULE = '''
 import lightning as L
@@ -117,3 +121,16 @@ def test_what_it_must_tell_is_checked_by_name_and_without_a_tokenizer_its_bundle
     written = seqlab("generate", "bundles/ids", *options).stdout
     assert len(written.split()) == 4 and all(word in "0123456" for word in written.split())
     assert seqlab("generate", "ids", "--trust", "telling", *options).stdout == written
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_example_is_fitted_and_tested_and_resumes_exactly(
+    tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    own_data, seqlab = import_module("own_data"), inside(tmp_path)
+    check_order(own_data.Waves, 100)
+    seqlab(*own_data.FIT)
+    tested = seqlab("test", "waves", "--trust", "own_data").stdout
+    (accuracy,) = [line.split("│")[2] for line in tested.splitlines() if "test/accuracy" in line]
+    assert float(accuracy) > 0.4  # one of 16 by chance

@@ -1,4 +1,4 @@
-"""One token per word: what stands between whitespace in the training text."""
+"""Tokenizers that cut a text into its own units: bytes, characters or words."""
 
 from __future__ import annotations
 
@@ -15,9 +15,62 @@ from seqlab_data.tokenizers.base import StreamDecoder, Tokenizer
 UNKNOWN = "<unk>"
 
 
+class ByteTokenizer(Tokenizer):
+    """Byte b of the UTF-8 text, of any language, is token b + 3. It learns nothing from `text`."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__([b"", b"", b"", *(bytes([byte]) for byte in range(256))])
+
+    def encode_array(self, text: str) -> NDArray[np.int32]:
+        return np.frombuffer(text.encode("utf-8"), dtype=np.uint8).astype(np.int32) + 3
+
+    def encode_bytes(self, data: bytes) -> list[int]:
+        """The ids of any bytes."""
+        return [byte + 3 for byte in data]
+
+    @classmethod
+    def _restore(cls, settings: dict[str, Any], assets: dict[str, bytes]) -> Self:
+        return cls()
+
+
+class CharTokenizer(Tokenizer):
+    """The characters (Unicode code points) of `text`, sorted, are tokens 4, 5, ...
+
+    Any other character is `unk_id`, which decodes to U+FFFD.
+    """
+
+    unk_id = 3
+
+    def __init__(self, text: str) -> None:
+        self.alphabet = "".join(sorted(set(text)))
+        super().__init__([b"", b"", b"", "\N{REPLACEMENT CHARACTER}".encode(), *(c.encode() for c in self.alphabet)])
+        # The last one, past all of Unicode, is where a search ends that finds nothing.
+        self._code_points = np.append(_code_points(self.alphabet), np.uint32(0x110000))
+
+    def encode_array(self, text: str) -> NDArray[np.int32]:
+        code_points = _code_points(text)
+        place = np.searchsorted(self._code_points, code_points)
+        known = self._code_points[place] == code_points
+        return np.where(known, place + 4, self.unk_id).astype(np.int32)
+
+    def _settings(self) -> dict[str, Any]:
+        return {"unk_id": self.unk_id, "alphabet": self.alphabet}
+
+    @classmethod
+    def _restore(cls, settings: dict[str, Any], assets: dict[str, bytes]) -> Self:
+        tokenizer = cls(settings["alphabet"])
+        if tokenizer.alphabet != settings["alphabet"]:
+            raise ValueError("the alphabet of this CharTokenizer is not in order")
+        return tokenizer
+
+
+def _code_points(text: str) -> NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le"), dtype="<u4").astype(np.uint32)
+
+
 class WordTokenizer(Tokenizer):
-    """The words of `text`, the commonest first and equally common ones sorted, are tokens 4, 5, ... With `newlines` a
-    newline is a word too, whose bytes are itself.
+    """The words of `text`, which is what stands between whitespace, the commonest first and equally common ones sorted,
+    are tokens 4, 5, ... With `newlines` a newline is a word too, whose bytes are itself.
 
     Any other word is `unk_id`, which decodes to "<unk>". A token's bytes are a space and its word, and decoding takes
     the first space away: without newlines, `decode(encode(text)) == " ".join(text.split())` for every text of known
