@@ -86,8 +86,7 @@ def export_bundle(
         ParityError: the runtime does not compute what the model does.
     """
     out = Path(out)
-    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
-        raise ValueError(f"{out} exists and is not an empty folder; give a new one")
+    check_new(out)
     if not isinstance(model, DECODERS + ENCODERS):
         names = ", ".join(kind.__name__ for kind in DECODERS + ENCODERS)
         raise ValueError(f"a bundle is of one of {names}; this is a {type(model).__name__}")
@@ -160,6 +159,12 @@ def export_bundle(
             raise ParityError(report)
         folder.replace(out)
     return report
+
+
+def check_new(out: Path) -> None:
+    """Raises ValueError where something is in the way of a new folder."""
+    if out.exists() and not (out.is_dir() and not any(out.iterdir())):
+        raise ValueError(f"{out} exists and is not an empty folder; give a new one")
 
 
 def _distinct(tokenizer: Tokenizer | None, source_tokenizer: Tokenizer | None) -> dict[str, Tokenizer]:

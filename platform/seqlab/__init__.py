@@ -1,3 +1,56 @@
-"""seqlab: compare sequence models, track every run, ship the winner as a proven ONNX bundle."""
+"""seqlab: compare sequence models, track every run, ship the winner as a proven ONNX bundle.
+
+    load_run, LoadedRun     a run's model, tokenizer and data module, from the run alone
+    open_text_model         a run as a `TextModel`: write, translate, classify, probabilities
+    generate                the decoding loop over ids, of any model
+    compare                 runs side by side, sorted by a metric
+    attention, recurrence, positions, nn, models    the blocks
+    Mixer                   what every block that mixes over time is
+
+What is named here is imported when it is asked for, so that `import seqlab` is light.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from seqlab import attention, models, nn, positions, recurrence
+    from seqlab.comparison.comparison import compare
+    from seqlab.decoding import generate
+    from seqlab.decoding.text_model import TextModel
+    from seqlab.mixer import Mixer
+    from seqlab.trained.load import LoadedRun, load_run
+    from seqlab.trained.text_model import open_text_model
 
 __version__ = "0.1.0"
+__all__ = [
+    "LoadedRun",
+    "Mixer",
+    "TextModel",
+    "attention",
+    "compare",
+    "generate",
+    "load_run",
+    "models",
+    "nn",
+    "open_text_model",
+    "positions",
+    "recurrence",
+]
+_PLACES = {
+    "LoadedRun": "seqlab.trained.load",
+    "Mixer": "seqlab.mixer",
+    "TextModel": "seqlab.decoding.text_model",
+    "compare": "seqlab.comparison.comparison",
+    "generate": "seqlab.decoding",
+    "load_run": "seqlab.trained.load",
+    "open_text_model": "seqlab.trained.text_model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module 'seqlab' has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(_PLACES[name]), name) if name in _PLACES else import_module(f"seqlab.{name}")

@@ -14,7 +14,7 @@ import pytest
 
 from cli.conftest import TINY, command, write_text
 from seqlab.callbacks.last_words import FILE, LastWords, last_words, spoken
-from seqlab.cli import fitting
+from seqlab.cli import fit
 from seqlab.cli import lightning_cli as fit_module
 
 
@@ -68,7 +68,7 @@ def test_the_command_adds_no_traceback(monkeypatch: pytest.MonkeyPatch, capsys: 
 
     monkeypatch.setattr("seqlab.callbacks.last_words.SECONDS", 0.0)
     monkeypatch.setattr(fit_module, "SeqlabCLI", fails)
-    assert fitting.lightning("fit", []) == 1
+    assert fit.lightning("fit", []) == 1
     assert capsys.readouterr().err.splitlines()[-1] == "seqlab: rank 1 died: RuntimeError: out of memory"
 
 

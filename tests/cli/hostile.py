@@ -56,7 +56,7 @@ TARGETS: dict[str, dict[str, Any]] = {
     "jsonargparse.set_parsing_settings": {"import_path_allowlist": ["os"]},
     "seqlab.config.configs.importlib.import_module": {"name": "evil"},
     "seqlab.cli.lightning_cli.SeqlabCLI": {"verb": "fit", "args": ["--config", "evil.yaml"]},
-    "seqlab.cli.fitting.lightning": {"verb": "fit", "args": []},
+    "seqlab.cli.fit.lightning": {"name": "fit", "args": []},
     "seqlab.nn.block.torch.os.system": {"command": COMMAND},
     "seqlab.tracking.logger.RunLogger": {"experiment": CANARY},
     "seqlab_data.TextDataModule.load_from_checkpoint": {"checkpoint_path": "evil.pt"},

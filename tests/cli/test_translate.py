@@ -106,8 +106,9 @@ def test_predictions_say_where_each_row_is_and_what_the_verbs_say_of_it(typed: S
 
 
 def test_a_verb_for_another_model_is_refused(typed: Seqlab) -> None:
-    assert "needs the run of a DecoderLM, this one is of a RNNSeq2Seq" in typed("generate", "pairs", code=2).err
-    assert "this one is of a BagOfWords" in typed("translate", "texts", lines="one\n", code=2).err
+    said = "seqlab: `seqlab {}` is for another kind of model, {} is for `seqlab {}`\n"
+    assert typed("generate", "pairs", code=2).err == said.format("generate", "pairs", "translate")
+    assert typed("translate", "texts", code=2).err == said.format("translate", "texts", "classify")
 
 
 def test_the_bundles_write_and_say_what_the_runs_do(typed: Seqlab, folder: Path) -> None:
@@ -119,9 +120,9 @@ def test_the_bundles_write_and_say_what_the_runs_do(typed: Seqlab, folder: Path)
     beams = ["--beams", "3", "--n-best", "3", "--length-penalty", "0.5"]
     found, expected = (typed("translate", name, *beams, lines="one two\n").out for name in ("bundle of pairs", "pairs"))
     assert found == expected
-    assert "read one with `begin`, or `seqlab translate`" in typed("generate", "bundle of pairs", code=2).err
-    assert "is the bundle of an encoder" in typed("generate", "bundle of texts", code=2).err
-    assert "needs a bundle with classes" in typed("classify", "bundle of pairs", lines="one\n", code=2).err
+    for name, verb, other in (("pairs", "translate", "classify"), ("texts", "classify", "generate")):
+        said = f"`seqlab {other}` is for another kind of model, bundle of {name} is for `seqlab {verb}`"
+        assert said in typed(other, f"bundle of {name}", code=2).err
     assert (folder / "bundle of pairs" / "source_tokenizer").is_dir()
 
 

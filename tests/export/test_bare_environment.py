@@ -26,7 +26,7 @@ TEXTS = ["abc", "fed a cab"]
 PROGRAM = """
 import json, sys
 from importlib.metadata import distributions
-from seqlab_export.runner.text_model import open_text_model
+from seqlab_export import open_text_model
 
 answers = [open_text_model(folder).answer(json.loads(sys.argv[1])) for folder in sys.argv[2:]]
 print(json.dumps([answers, sorted(found.name for found in distributions()), list(sys.modules)]))

@@ -26,8 +26,9 @@ from seqlab.attention import (
     GatedLinearAttention,
     MultiplicativeAttention,
 )
+from seqlab.decoding import TextCodec
+from seqlab.decoding.text_model import Translator
 from seqlab.decoding.torch_model import TorchDecoder
-from seqlab.decoding.translate import SourceReader, translate
 from seqlab.models import BagOfWords, Classifier, Encoder, EncoderDecoder, MaskedLM, RNNSeq2Seq, Tagger
 from seqlab.positions import Learned, NoPositions, Sinusoidal
 from seqlab.recurrence import GRU, LSTM
@@ -36,6 +37,7 @@ from seqlab_export.bundle import ParityError, export_bundle
 from seqlab_export.capture import forms
 from seqlab_export.runner.graph_runner import Bundle, BundleRunner
 from seqlab_export.runner.report import Report
+from seqlab_export.runner.text_model import load_codec, open_text_model
 from tolerances import TOLERANCE
 
 V, C, D_MODEL, SEQ_LEN = TOKENIZER.vocab_size, 3, 8, 40
@@ -107,12 +109,12 @@ def test_an_encoder_of_text_says_what_its_model_says(name: str, tmp_path: Path) 
     np.testing.assert_allclose(found[real], expected[real], rtol=0, atol=TOLERANCE[torch.float32])
     text = torch.tensor([TOKENIZER.encode("fed a cab")])
     chances = model(text).softmax(-1)[0].detach().numpy()
-    np.testing.assert_allclose(bundle.probabilities("fed a cab"), chances, rtol=0, atol=TOLERANCE[torch.float32])
+    np.testing.assert_allclose(bundle.probabilities(text[0].tolist()), chances, rtol=0, atol=TOLERANCE[torch.float32])
     with pytest.raises(ValueError, match="is the bundle of an encoder, which writes nothing"):
         BundleRunner(tmp_path / "bundle")
     if bundle.manifest.max_source_len is not None:
         with pytest.raises(ValueError, match="an input has 41 tokens, this bundle reads at most 40"):
-            bundle.probabilities("a" * 41)
+            bundle.probabilities([4] * 41)
 
 
 @pytest.mark.slow
@@ -123,8 +125,8 @@ def test_a_classifier_of_patches_reads_features(tmp_path: Path) -> None:
     bundle, images = Bundle(tmp_path / "bundle"), torch.randn(5, 9, 6)
     found = bundle.encode(images.numpy(), np.ones((5, 9), dtype=np.bool_))["logits"]
     np.testing.assert_allclose(found, model(images).detach().numpy(), rtol=0, atol=TOLERANCE[torch.float32])
-    with pytest.raises(ValueError, match="has no tokenizer; give it arrays"):
-        bundle.probabilities("abc")
+    with pytest.raises(ValueError, match="is not of texts: it has no tokenizer"):
+        open_text_model(tmp_path / "bundle")
 
 
 @pytest.mark.parametrize("name", ["rnn", *(pytest.param(name, marks=slow) for name in WRITING if name != "rnn")])
@@ -132,21 +134,21 @@ def test_a_bundle_writes_of_a_source_what_its_model_writes(name: str, tmp_path: 
     model = randomized(WRITING[name]()).float().eval()
     report = exported(model, tmp_path / "bundle", source_tokenizer=SOURCE)
     assert report.ok and kinds(report) == {*DECLARED, "encoder", "prefill", "chunks", "step", "long", "greedy"}
-    runner = BundleRunner(tmp_path / "bundle")
-    assert runner.source_tokenizer.to_dict() == SOURCE.to_dict()
+    runner, codec = BundleRunner(tmp_path / "bundle"), load_codec(tmp_path / "bundle")
+    assert codec.source_tokenizer.to_dict() == SOURCE.to_dict()  # type: ignore[attr-defined]
     begins = (partial(TorchDecoder.begin, model), runner.begin)
-    texts = ["u", "zyx wvu", "vvvvv uuuuu", ""]
-    expected, found = (
-        [translate(SourceReader(begin, SOURCE, TOKENIZER, 12), texts, beams=beams) for beams in (1, 3)]
-        for begin in begins
-    )
-    assert found == expected
+    texts, nothing = ["u", "zyx wvu", "vvvvv uuuuu"], [[SOURCE.eos_id]]
+    of_source = TextCodec("sources", TOKENIZER, SOURCE)
+    expected, found = (Translator("a model", of_source, begin, 12) for begin in begins)
+    for beams in (1, 3):
+        assert found.translate(texts, beams=beams) == expected.translate(texts, beams=beams)
+    assert found.run(nothing) == expected.run(nothing)
     sources, column = np.array([[3, 4, 5], [6, 7, 5]]), np.full((2, 1), TOKENIZER.bos_id)
     of_model, of_bundle = (begin(sources, sources > 0).prefill(column, column > 0)[0] for begin in begins)
     np.testing.assert_allclose(of_bundle, of_model, rtol=0, atol=TOLERANCE[torch.float32])
     assert np.abs(of_model[0] - of_model[1]).max() > 100 * TOLERANCE[torch.float32], "the sources matter"
     with pytest.raises(ValueError, match="writes what a source says"):
-        runner.generate_text("abc", max_new_tokens=3)
+        runner.prefill(column, column > 0)
 
 
 @pytest.mark.parametrize("target", ["portable", pytest.param("ort", marks=slow)])
@@ -177,21 +179,20 @@ def test_the_beams_of_a_source_read_one_row(target: Any, tmp_path: Path) -> None
 def test_it_runs_where_only_numpy_and_onnxruntime_are(tmp_path: Path) -> None:
     model = randomized(OF_TEXT["bag of words"]()).float().eval()
     exported(model, tmp_path / "bundle")
-    program = BARE[: BARE.index("from seqlab.decoding")] + (
-        "from seqlab_export.runner.graph_runner import Bundle\n"
-        "print(Bundle(sys.argv[1]).probabilities('abc').tolist())\n"
+    program = BARE[: BARE.index("from seqlab_export")] + (
+        "from seqlab_export import open_bundle\nprint(open_bundle(sys.argv[1]).probabilities([4, 5]).tolist())\n"
     )
     command = [sys.executable, "-W", "error", "-c", program, str(tmp_path / "bundle")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    assert done.stdout == f"{Bundle(tmp_path / 'bundle').probabilities('abc').tolist()}\n", done.stderr
+    assert done.stdout == f"{Bundle(tmp_path / 'bundle').probabilities([4, 5]).tolist()}\n", done.stderr
 
 
 @pytest.mark.slow
 def test_one_tokenizer_for_both_sides_is_stored_once(tmp_path: Path) -> None:
     exported(randomized(WRITING["rnn"]()).float(), tmp_path / "bundle", source_tokenizer=CharTokenizer("abcdef "))
     assert not (tmp_path / "bundle" / "source_tokenizer").exists()
-    runner = BundleRunner(tmp_path / "bundle")
-    assert runner.source_tokenizer.to_dict() == runner.tokenizer.to_dict()
+    codec = load_codec(tmp_path / "bundle")
+    assert codec.source_tokenizer is codec.tokenizer
 
 
 class NoMask(forms.EncoderForm):

@@ -84,7 +84,7 @@ def test_the_signature_and_its_example_are_of_texts(name: str, saved: Callable[[
     assert [str(kind) for kind in signature.inputs.input_types()] == ["DataType.string"]
     assert signature.outputs.input_names() == list(of_bundle.outputs)
     params = {spec.name: spec.default for spec in signature.params or []}
-    assert params == {name: getattr(of_bundle.Options(), name) for name in of_bundle.option_types()}
+    assert params == {option.name: option.default for option in of_bundle.options}
     example = model.input_example
     assert model.predict(example) == of_bundle.answer([of_bundle.example])
     assert model.predict(pd.DataFrame({"any name": ["abc"]})) == of_bundle.answer(["abc"])

@@ -16,6 +16,7 @@ from seqlab.decoding import Sampling, generate
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab_export.runner.graph_runner import BundleRunner
 from seqlab_export.runner.manifest import load_manifest
+from seqlab_export.runner.text_model import open_text_model
 from seqlab_export.runner.verify import verify_bundle
 
 BARE = """
@@ -29,13 +30,11 @@ class Blocker:
             raise ModuleNotFoundError(f"a deployment machine has no {name}", name=name)
 
 sys.meta_path.insert(0, Blocker())
-from seqlab.decoding import Sampling
-from seqlab_export.runner.graph_runner import BundleRunner
-from seqlab_export.runner.verify import verify_bundle
+from seqlab_export import open_text_model, verify_bundle
 
 pieces = []
-runner = BundleRunner(sys.argv[1], threads=1)
-print(runner.generate_text("abc", max_new_tokens=20, sampling=Sampling(seed=5), on_text=pieces.append), end="|")
+model = open_text_model(sys.argv[1])
+print(model.write("abc", max_new_tokens=20, seed=5, on_text=pieces.append), end="|")
 print("".join(pieces), end="|")
 print(verify_bundle(sys.argv[1]).ok, end="")
 """
@@ -50,8 +49,7 @@ def test_it_runs_where_only_numpy_and_onnxruntime_are(shared: Shared, tmp_path: 
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     text, pieces, ok = done.stdout.split("|")
-    runner = BundleRunner(folder)
-    assert text == pieces == runner.generate_text("abc", max_new_tokens=20, sampling=Sampling(seed=5))
+    assert text == pieces == open_text_model(folder).write("abc", max_new_tokens=20, seed=5)
     assert text and ok == "True" and not done.stderr
 
 

@@ -16,6 +16,7 @@ from onnx import helper
 from export.test_encoder_bundles import D_MODEL, OF_TEXT, WRITING, exported
 from export.test_targets import Bundle
 from export.toys import TOKENIZER, toy
+from repository.source_tree import python_blocks
 from seqlab.attention import Attention
 from seqlab.attention.recorded import recorded_weights
 from seqlab.positions import NoPositions, RoPE
@@ -39,6 +40,14 @@ def _tapped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Bundle]:
         return Bundle(model, folder)
 
     return tapped
+
+
+def test_taps_are_given_as_the_page_shows(tapped: Callable[[], Bundle]) -> None:
+    tokens = np.array([[3, 4, 5]])
+    (shown,) = (block for block in python_blocks("docs/bundle.md") if ".tap(" in block)
+    given = {"tokens": tokens, "pad_mask": tokens > 0}
+    exec(shown.replace('"DIR"', repr(str(tapped().folder))), given)
+    assert "state.stack.blocks.1" in given["found"]
 
 
 def test_taps_are_what_the_model_attends_to_and_holds(tapped: Callable[[], Bundle]) -> None:

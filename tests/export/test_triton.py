@@ -156,8 +156,8 @@ def test_the_configs_fit_tritons_schema(name: str, served: Served, schema: Any, 
     text, *options = ensemble["input"]
     assert text == {"name": "text", "data_type": "TYPE_STRING", "dims": ["-1"]}
     assert options == [
-        {"name": option, "data_type": types[kind.__name__], "dims": ["1"], "optional": True}
-        for option, kind in model.option_types().items()
+        {"name": option.name, "data_type": types[option.type.__name__], "dims": ["1"], "optional": True}
+        for option in model.options
     ]
     assert {output["name"]: (output["data_type"], output["dims"]) for output in ensemble["output"]} == {
         "text_output" if output == "text" else output: (types[kind.__name__], ["-1"])

@@ -101,7 +101,7 @@ def infer_ids(address: str, name: str, model: TextModel, options: dict[str, Any]
     """What a bundle's model of ids says of `TEXTS`, as tokens that are padded by hand."""
     first, second = model.codec.encode(TEXTS)
     padded = [[*first, *[0] * (len(second) - len(first))], second]
-    types = model.option_types()
+    types = {option.name: option.type for option in model.options}
     return infer(
         address,
         f"{name}_model",

@@ -14,7 +14,7 @@ from torch import nn
 
 from contracts.test_completeness import concrete_subclasses
 from seqlab.attention import Attention, Bidirectional
-from seqlab.cli import fitting
+from seqlab.cli import fit
 from seqlab.config.configs import build
 from seqlab.models import DecoderLM, Encoder, EncoderDecoder
 from seqlab.nn import ScaledEmbedding, TypedEmbedding
@@ -94,7 +94,7 @@ def test_a_run_from_before_there_was_a_choice_is_as_it_was_trained(monkeypatch: 
     monkeypatch.setattr("seqlab.trained.load.check_stored", lambda *args: None)
     monkeypatch.setattr("seqlab.tracking.runs.find_run", lambda target: run)
     monkeypatch.setattr("seqlab.checkpoint_io.read_checkpoint", lambda path: {})
-    monkeypatch.setattr(fitting, "lightning", lambda verb, args, **_: given.extend(args))
-    fitting.resume(argparse.Namespace(target="1", trust=[], overrides=[]))
+    monkeypatch.setattr(fit, "lightning", lambda verb, args, **_: given.extend(args))
+    fit.resume.run(argparse.Namespace(target="1", trust=[], overrides=[]))
     model = json.loads(given[0].removeprefix("--config="))["model"]["init_args"]["model"]
     assert model["init_args"]["embed"] == "torch.nn.Embedding"

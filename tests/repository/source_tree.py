@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,11 @@ PACKAGES = {
 def python_files(folder: Path) -> list[Path]:
     """The Python files below a folder, or the file itself."""
     return [folder] if folder.suffix == ".py" else sorted(folder.rglob("*.py"))
+
+
+def python_blocks(page: str) -> list[str]:
+    """The Python examples of a page, by its path in the repository."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
 def all_imports(path: Path) -> set[str]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import ast
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import seqlab
+import seqlab_export
 from repository.source_tree import PACKAGES, all_imports, imports_when_loaded, python_files, within
 
 SEQLAB, DATA, EXPORT = PACKAGES.values()
@@ -48,16 +52,25 @@ def test_layers_know_neither_lightning_nor_mlflow(path: Path) -> None:
     assert not {name for name in all_imports(path) if within(name, *forbidden)}
 
 
-def _loaded_by(module: str) -> set[str]:
-    """The top-level packages in a fresh interpreter after it imports `module`."""
-    code = f"import json, sys, {module}; print(json.dumps(sorted({{n.partition('.')[0] for n in sys.modules}})))"
+def _loaded_by(imports: str) -> set[str]:
+    """The top-level packages in a fresh interpreter after it imports these."""
+    code = f"import json, sys; {imports}; print(json.dumps(sorted({{n.partition('.')[0] for n in sys.modules}})))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert run.returncode == 0, run.stderr
     return set(json.loads(run.stdout))
 
 
 def test_import_seqlab_is_light() -> None:
-    assert not _loaded_by("seqlab") & set(HEAVY)
+    assert not _loaded_by("import seqlab, seqlab_export") & set(HEAVY)
+
+
+@pytest.mark.parametrize("package", [seqlab, seqlab_export])
+def test_the_public_face_is_there_and_described(package: ModuleType) -> None:
+    assert package.__all__ and package.__doc__
+    for name in package.__all__:
+        assert getattr(package, name) is not None and re.search(rf"\b{name}\b", package.__doc__), name
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'; it has "):
+        package.nothing  # noqa: B018
 
 
 @pytest.mark.parametrize("path", python_files(EXPORT / "runner"), ids=_name)
@@ -67,14 +80,15 @@ def test_what_runs_a_bundle_names_no_torch(path: Path) -> None:
     }
 
 
-@pytest.mark.parametrize("module", ["seqlab_data.tokenizers", "seqlab.decoding", "seqlab_export.runner.text_model"])
-def test_a_deployment_machine_needs_no_torch(module: str) -> None:
+def test_a_deployment_machine_needs_no_torch() -> None:
     """NumPy, onnxruntime and, for subword bundles, sentencepiece are all it has."""
-    assert not _loaded_by(module) & (set(HEAVY) - {"numpy", "onnxruntime"})
+    imports = "import seqlab_data.tokenizers; from seqlab_export import open_bundle, open_text_model, verify_bundle"
+    assert not _loaded_by(imports) & (set(HEAVY) - {"numpy", "onnxruntime"})
+    assert "onnxruntime" not in _loaded_by("from seqlab_export import open_text_model")
 
 
 def test_models_load_neither_lightning_nor_mlflow() -> None:
-    loaded = _loaded_by("seqlab.models")
+    loaded = _loaded_by("import seqlab.models")
     assert "torch" in loaded
     assert not loaded & {"lightning", "mlflow", "torchmetrics"}
 

@@ -13,8 +13,8 @@ import pytest
 
 from runtime.conftest import Bundle
 from runtime.programs import ENVIRONMENT, ROOT, RUNTIME, build, refusal, run
-from seqlab.decoding import Sampling
 from seqlab_export.runner.graph_runner import BundleRunner
+from seqlab_export.runner.text_model import open_text_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -41,11 +41,11 @@ def test_the_examples_are_built_on_the_installed_library(installed: Path, bundle
     succeed("cmake", "--build", tmp_path)
     lines = succeed(tmp_path / "continue_text", bundle("gru"), "fed").splitlines()
     runner = BundleRunner(bundle("gru"))
-    options = [Sampling(temperature=0.8, top_k=40, seed=seed) for seed in range(3)]
-    written = [runner.generate_text("fed", max_new_tokens=60, sampling=sampling) for sampling in options]
-    ids = np.array([runner.tokenizer.encode("fed")])
+    model = open_text_model(bundle("gru"))
+    written = [model.write("fed", max_new_tokens=60, temperature=0.8, top_k=40, seed=seed) for seed in range(3)]
+    ids = np.array(model.encode(["fed"]))
     best = int(runner.prefill(ids, ids > 0)[0].argmax())
-    assert lines == [f"likeliest: {runner.tokenizer.decode([best])}", *(f"written: {text}" for text in written)]
+    assert lines == [f"likeliest: {model.codec.decode([[best]])[0]}", *(f"written: {text}" for text in written)]
     command = [tmp_path / "worker", bundle("gru"), "2"]
     done = subprocess.run(command, input=b"fed\n", capture_output=True, env=ENVIRONMENT)
     assert done.stdout.startswith(b"1\t"), done.stderr

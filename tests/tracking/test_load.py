@@ -22,7 +22,7 @@ def test_rebuild_from_a_run_as_the_readme_shows(tmp_path: Path, monkeypatch: pyt
     shown: dict[str, Any] = {}
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     exec(re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)[0], shown)
-    assert shown["logits"].shape == (1, 4, shown["run"].tokenizer.vocab_size)
+    assert shown["logits"].shape == (1, 4, shown["run"].tokenizer.vocab_size) and shown["text"]
 
     first = load_run("attention-rope")
     first.datamodule.setup("fit")

@@ -1,15 +1,19 @@
-"""The parity matrix as rows and as a page."""
+"""The parity matrix as rows, as tables and as a page."""
 
 from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
+from itertools import groupby
 
 import onnxruntime  # type: ignore[import-untyped]
+from rich import box
+from rich.console import Console
+from rich.table import Table
 
-from seqlab_export.matrices.parity import Cell
+from seqlab_export.matrices.parity import SAME, Cell
 
 COLUMNS = tuple(
     ["model", "precision", "runtime", "error", "of limit", "largest", "KL", "KL p99", "top-1", "greedy text", "test"]
@@ -32,6 +36,35 @@ def to_row(cell: Cell) -> tuple[str, ...]:
         cell.greedy,
         ", ".join(f"{name} {value:.4g}" for name, value in (cell.scores or {}).items()),
     )
+
+
+def show(measured: Iterator[Cell]) -> list[Cell]:
+    """Prints a table for each model and precision, as soon as it is measured; what is too long for 80 columns follows
+    it as lines."""
+    console = Console()
+    cells: list[Cell] = []
+    for (model, precision), group in groupby(measured, key=lambda cell: (cell.model, cell.precision)):
+        print(f"Parity of {model} in {precision} with float64")
+        table = Table(*COLUMNS[2:-2], box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+        with Console(stderr=True).status("measuring") as status:
+            several = []
+            for cell in group:
+                several.append(cell)
+                status.update(f"measuring; done: {cell.runtime}")
+        cells += several
+        lines = []
+        for cell in several:
+            if cell.missing:
+                lines.append(f"{cell.runtime}: {cell.missing}")
+                continue
+            _, _, runtime, *numbers, greedy, scores = to_row(cell)
+            table.add_row(runtime, *numbers)
+            lines += [f"{runtime}: greedy text {greedy}"] if greedy not in ("", SAME) else []
+            lines += [f"{runtime}: test {scores}"] if scores else []
+        if table.rows:
+            console.print(table)
+        print("\n".join(lines), end="\n\n", flush=True)
+    return cells
 
 
 def to_markdown(cells: Sequence[Cell]) -> str:

@@ -1,4 +1,4 @@
-"""Runs a bundle with NumPy and onnxruntime alone (and sentencepiece, where the tokenizer is subword).
+"""Runs a bundle's graphs with NumPy and onnxruntime alone: arrays in, arrays out. (`text_model` takes texts.)
 
 B batch, T tokens given, V vocabulary.
 """
@@ -6,7 +6,7 @@ B batch, T tokens given, V vocabulary.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import copy
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,8 +16,6 @@ import numpy as np
 import onnxruntime as ort  # type: ignore[import-untyped]
 from numpy.typing import NDArray
 
-from seqlab.decoding import FREE, GREEDY, Repetition, Sampling, generate_text
-from seqlab_data.tokenizers import Tokenizer, load_tokenizer
 from seqlab_export.runner.manifest import BundleError, find_damage, load_manifest
 from seqlab_export.runner.sessions import Provider, open_session, run_session
 
@@ -26,7 +24,7 @@ State = dict[str, NDArray[np.generic]]
 
 
 class Bundle:
-    """A bundle's graphs, its tokenizers, and what it says about itself.
+    """A bundle's graphs, and what it says about itself.
 
     Args:
         folder: the bundle; nothing outside it is read.
@@ -77,20 +75,6 @@ class Bundle:
         assert self.manifest.taps is not None
         return self._open(self.folder / self.manifest.taps.file)
 
-    @cached_property
-    def tokenizer(self) -> Tokenizer:
-        """Raises ValueError where the bundle has none."""
-        return self._tokenizer(self.manifest.tokenizer)
-
-    @cached_property
-    def source_tokenizer(self) -> Tokenizer:
-        return self._tokenizer(self.manifest.source_tokenizer or self.manifest.tokenizer)
-
-    def _tokenizer(self, name: str | None) -> Tokenizer:
-        if name is None:
-            raise ValueError(f"{self.folder} has no tokenizer; give it arrays")
-        return load_tokenizer(self.folder / name)
-
     def encode(self, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_]) -> dict[str, NDArray[np.generic]]:
         """The encoder's outputs by name, of tokens (B, T) or features (B, T, F) and pad_mask (B, T).
 
@@ -110,9 +94,9 @@ class Bundle:
             self.sessions["encoder"], names, {given.name: inputs.astype(given.dtype), mask.name: pad_mask}
         )
 
-    def probabilities(self, text: str | Sequence[int]) -> NDArray[np.float64]:
-        """Of the classes of a text, or of its ids, (C,), or of each of its tokens, (T, C)."""
-        tokens = np.array([self.tokenizer.encode(text) if isinstance(text, str) else text], dtype=np.int64)
+    def probabilities(self, row: Sequence[int]) -> NDArray[np.float64]:
+        """Of the classes of a text's ids (T,): (C,), or (T, C) where each has one."""
+        tokens = np.array([row], dtype=np.int64)  # (1, T)
         logits = self.encode(tokens, np.ones(tokens.shape, dtype=np.bool_))["logits"][0].astype(np.float64)
         powers: NDArray[np.float64] = np.exp(logits - logits.max(axis=-1, keepdims=True))
         powers /= powers.sum(axis=-1, keepdims=True)
@@ -236,26 +220,6 @@ class BundleRunner(Bundle, ArrayDecoder):
         found = dict(zip(self._outputs, binding.get_outputs(), strict=True))
         new = {name.removeprefix("new_"): entry.numpy() for name, entry in found.items() if name not in stays}
         return new.pop("logits"), state | new
-
-    def generate_text(
-        self,
-        prompt: str,
-        *,
-        max_new_tokens: int,
-        sampling: Sampling = GREEDY,
-        repetition: Repetition = FREE,
-        on_text: Callable[[str], None] | None = None,
-    ) -> str:
-        """What the model writes after `prompt`; see `seqlab.decoding.generate_text`."""
-        return generate_text(
-            self,
-            self.tokenizer,
-            prompt,
-            max_new_tokens=max_new_tokens,
-            sampling=sampling,
-            repetition=repetition,
-            on_text=on_text,
-        )
 
 
 def _check_padding(pad_mask: NDArray[np.bool_]) -> None:

@@ -11,7 +11,6 @@ import json
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import fields
 from importlib.metadata import packages_distributions, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seqlab.decoding.text_model import TextModel
 from seqlab_export.runner.graph_runner import Bundle, BundleRunner, open_bundle
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.runner.sessions import Provider
-from seqlab_export.runner.text_model import TextModel, open_text_model, reads_text
+from seqlab_export.runner.text_model import open_text_model, reads_text
 from seqlab_export.serving import source_folders
 
 if TYPE_CHECKING:
@@ -118,8 +118,7 @@ def _of_texts(model: TextModel) -> tuple[ModelSignature, Any]:
     from mlflow.models import ModelSignature
     from mlflow.types.schema import ColSpec, ParamSchema, ParamSpec, Schema
 
-    types, defaults = model.option_types(), {field.name: field.default for field in fields(model.Options)}
-    params = ParamSchema([ParamSpec(name, TYPES[types[name]], default) for name, default in defaults.items()])
+    params = ParamSchema([ParamSpec(option.name, TYPES[option.type], option.default) for option in model.options])
     outputs = Schema([ColSpec(TYPES[kind], name) for name, kind in model.outputs.items()])
     return ModelSignature(Schema([ColSpec("string")]), outputs, params), [model.example]
 

@@ -19,9 +19,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from seqlab.decoding.text_model import TextModel, not_of_texts
 from seqlab_export.runner import manifest
 from seqlab_export.runner.sessions import Provider
-from seqlab_export.runner.text_model import TextModel, open_text_model
+from seqlab_export.runner.text_model import open_text_model, reads_text
 from seqlab_export.serving import source_folders
 
 TYPES = {int: "TYPE_INT64", float: "TYPE_FP64", str: "TYPE_STRING"}
@@ -31,13 +32,13 @@ MODEL = '''"""What the server loads of this step; the bundle is beside it."""
 from seqlab_export.serving.{module} import {step} as TritonPythonModel
 '''
 TEXT_CODE = {
-    "seqlab": ("__init__.py", "decoding"),
+    "seqlab": ("__init__.py", "decoding", "text_options.py"),
     "seqlab_data": ("__init__.py", "tokenizers"),
     "seqlab_export": (
         "__init__.py",
         "runner/__init__.py",
         "runner/manifest.py",
-        "runner/text_codec.py",
+        "runner/text_model.py",
         "serving/__init__.py",
         "serving/triton_text.py",
     ),
@@ -69,6 +70,8 @@ def write_repository(bundle: Path, out: Path, name: str, *, provider: Provider =
     Raises:
         ValueError: the bundle is not one of texts.
     """
+    if not reads_text(manifest.load_manifest(bundle)):
+        raise not_of_texts(str(bundle))
     steps = {f"{name}_{role}": step for role, step in _steps(open_text_model(bundle), provider).items()}
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
         repository = Path(folder) / "repository"
@@ -89,7 +92,7 @@ def _steps(model: TextModel, provider: Provider) -> dict[str, Step]:
         {f"{kind}_ids": "TYPE_INT64 dims: [ -1, -1 ]", f"{kind}_lengths": "TYPE_INT64 dims: [ -1 ]"}
         for kind in ("input", "output")
     )
-    options = {name: f"{TYPES[kind]} dims: [ 1 ] optional: true" for name, kind in model.option_types().items()}
+    options = {option.name: f"{TYPES[option.type]} dims: [ 1 ] optional: true" for option in model.options}
     scores = {name: f"{TYPES[kind]} dims: [ -1 ]" for name, kind in model.outputs.items() if kind is float}
     # An ensemble has one tensor of a name, and `text` is what it is given.
     (written,) = ("text_output" if name == "text" else name for name in model.outputs if name not in scores)

@@ -17,7 +17,7 @@ class Model(Step):
         self.model = open_text_model(bundle, provider=self.config["parameters"]["provider"]["string_value"])
 
     def answer(self, given: Tensors) -> Tensors:
-        values = {name: given[name].item() for name in self.model.option_types() if name in given}
+        values = {option.name: given[option.name].item() for option in self.model.options if option.name in given}
         options = {name: to_text(value) if isinstance(value, bytes) else value for name, value in values.items()}
         rows, scores = self.model.run(unpack("input", given), options)
         return {**pack("output", rows), **{name: np.array(values) for name, values in scores.items()}}

@@ -15,7 +15,8 @@ import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]
 from numpy.typing import NDArray
 
 from seqlab.decoding import padded_right
-from seqlab_export.runner.text_codec import Rows, TextCodec
+from seqlab.decoding.text import Rows
+from seqlab_export.runner.text_model import load_codec
 
 Tensors = dict[str, NDArray[Any]]
 
@@ -50,7 +51,7 @@ class Tokenizer(Step):
     """`text` (N,) to `input_ids` (N, T)."""
 
     def open(self, bundle: Path) -> None:
-        self.codec = TextCodec(bundle)
+        self.codec = load_codec(bundle)
 
     def answer(self, given: Tensors) -> Tensors:
         return pack("input", self.codec.encode([to_text(item) for item in given["text"]]))
@@ -60,7 +61,7 @@ class Detokenizer(Step):
     """`output_ids` (N, T), of tokens or classes, to texts (N,) in the output that the configuration names."""
 
     def open(self, bundle: Path) -> None:
-        self.codec = TextCodec(bundle)
+        self.codec = load_codec(bundle)
 
     def answer(self, given: Tensors) -> Tensors:
         texts = [text.encode() for text in self.codec.decode(unpack("output", given))]

@@ -27,7 +27,7 @@ from seqlab.callbacks.validation import ValidateOnce
 from seqlab.callbacks.where_next import WhereNext
 from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from seqlab.config.checked_options import check_precision, check_tokenizers, check_trainer, numbers_before_shares
-from seqlab.config.configs import LINKS, import_blocks
+from seqlab.config.configs import LINKS, import_blocks, resolve_names
 from seqlab.config.options import options
 from seqlab.config.stored_config import check_reads_back
 from seqlab.config.trust import to_trust
@@ -35,6 +35,7 @@ from seqlab.tasks.task import check_told
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash
 from seqlab.tracking.runs import find_run, listed, unfinished_runs
+from seqlab.trained.load import LoadedRun
 from seqlab.trained.same_vocabulary import check_vocabulary
 from seqlab.trained.transfer import begin_encoder_with, begin_with
 from seqlab.trained.word_vectors import begin_words_with
@@ -179,6 +180,32 @@ class SeqlabCLI(LightningCLI):
             every = {"every_n_steps": options.checkpoint_every, "every_n_minutes": options.checkpoint_minutes}
             callbacks.append(Checkpoints(config=self.config_dump, **every))
         return [*callbacks, Compile()] if options.compile else callbacks
+
+
+class _Untrained(SeqlabCLI):
+    def _run_subcommand(self, subcommand: str) -> None:
+        """Nothing is run."""
+
+
+def untrained(config: str) -> LoadedRun:
+    """What a fit of a config (a packaged one's name, or a path) would begin with, its data read.
+
+    Raises:
+        ValueError: there is no such config, or no data.
+    """
+    cli = _Untrained("fit", resolve_names(["--config", config, "--trainer.logger=false"]))
+    data = cli.datamodule
+    return LoadedRun(
+        None,
+        None,
+        cli.config_dump,
+        cli.model.eval(),
+        cli.model.model,
+        getattr(data, "tokenizer", None),
+        getattr(data, "source_tokenizer", None),
+        getattr(data, "labels", None) or [],
+        data,
+    )
 
 
 def _only_unfinished(experiment: str, config: dict[str, Any]) -> str:

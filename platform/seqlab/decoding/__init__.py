@@ -2,10 +2,9 @@
 
 from seqlab.decoding.beam import BeamDecoder, Hypothesis, beam_search
 from seqlab.decoding.generate import Decoder, generate, padded_right
-from seqlab.decoding.ids import WrittenIds
 from seqlab.decoding.repetition import FREE, Repetition
 from seqlab.decoding.sampling import GREEDY, Sampling, choose
-from seqlab.decoding.text import generate_text
+from seqlab.decoding.text import TextCodec, WrittenIds
 
 __all__ = [
     "FREE",
@@ -15,10 +14,10 @@ __all__ = [
     "Hypothesis",
     "Repetition",
     "Sampling",
+    "TextCodec",
     "WrittenIds",
     "beam_search",
     "choose",
     "generate",
-    "generate_text",
     "padded_right",
 ]

@@ -1,13 +1,12 @@
-"""Text in, text out."""
+"""Texts to the ids that a model reads, and the ids that it writes to texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol
 
-from seqlab.decoding.generate import Decoder, generate
-from seqlab.decoding.repetition import FREE, Repetition
-from seqlab.decoding.sampling import GREEDY, Sampling
+Rows = list[list[int]]
+"""Ids of different lengths, one list a text."""
 
 
 class TextStream(Protocol):
@@ -18,6 +17,9 @@ class TextStream(Protocol):
 
 class TextTokenizer(Protocol):
     """What is needed of a tokenizer; those of `seqlab_data.tokenizers` fit."""
+
+    @property
+    def vocab_size(self) -> int: ...
 
     @property
     def bos_id(self) -> int: ...
@@ -32,49 +34,93 @@ class TextTokenizer(Protocol):
     def stream_decoder(self) -> TextStream: ...
 
 
+class WrittenIds:
+    """Ids written as numbers, separated by spaces: the text of a model that has no tokenizer. None of them ends one."""
+
+    bos_id = eos_id = -1
+
+    def __init__(self, vocab_size: int) -> None:
+        self.vocab_size = vocab_size
+        self._begun = False
+
+    def encode(self, text: str, /) -> list[int]:
+        """Raises ValueError where there is no id, or something else."""
+        words = text.split()
+        wrong = [word for word in words if not (word.isascii() and word.isdigit() and len(word) < 10)]
+        if wrong or not words:
+            got = f'"{wrong[0][:60]}"' if wrong else "none"
+            raise ValueError(f'this model has no tokenizer, and a prompt is ids, such as "5 6 7"; got {got}')
+        return [int(word) for word in words]
+
+    def decode(self, ids: Iterable[int], /) -> str:
+        return " ".join(map(str, ids))
+
+    def stream_decoder(self) -> WrittenIds:
+        return WrittenIds(self.vocab_size)
+
+    def push(self, token_id: int) -> str:
+        piece = f" {token_id}" if self._begun else str(token_id)
+        self._begun = True
+        return piece
+
+    def finish(self) -> str:
+        return ""
+
+
 def prompt_tokens(tokenizer: TextTokenizer, prompt: str) -> list[int]:
     """What the model reads of a prompt. An empty one starts a document."""
     return tokenizer.encode(prompt) or [tokenizer.bos_id]
 
 
-def stop_ids(tokenizer: TextTokenizer) -> tuple[int, int]:
-    """The tokens that end a text. (Packed documents end where the next begins.)"""
-    return tokenizer.eos_id, tokenizer.bos_id
-
-
-def generate_text(
-    model: Decoder,
-    tokenizer: TextTokenizer,
-    prompt: str,
-    *,
-    max_new_tokens: int,
-    sampling: Sampling = GREEDY,
-    repetition: Repetition = FREE,
-    on_text: Callable[[str], None] | None = None,
-) -> str:
-    """What the model writes after `prompt`, until it ends the text.
+class TextCodec:
+    """What surrounds a model of texts.
 
     Args:
-        on_text: called with each piece of new text as it is complete; the pieces join to what is returned.
-
-    Raises:
-        ValueError: as `generate` does.
+        reads: "prompts", which may be empty; "sources", of another tokenizer perhaps; or "texts", to say something of.
+        tokenizer: of what it writes, or reads.
+        source_tokenizer: of the sources, where it is another.
+        labels: the names of the classes, where it reads texts.
     """
-    stream = tokenizer.stream_decoder()
 
-    def show(row: int, token: int) -> None:
-        if on_text is not None and (piece := stream.push(token)):
-            on_text(piece)
+    def __init__(
+        self,
+        reads: Literal["prompts", "sources", "texts"],
+        tokenizer: TextTokenizer,
+        source_tokenizer: TextTokenizer | None = None,
+        labels: Sequence[str] = (),
+    ) -> None:
+        self.reads = reads
+        self.tokenizer = tokenizer
+        self.source_tokenizer = source_tokenizer or tokenizer
+        self.labels = labels
 
-    [tokens] = generate(
-        model,
-        [prompt_tokens(tokenizer, prompt)],
-        max_new_tokens=max_new_tokens,
-        sampling=sampling,
-        repetition=repetition,
-        stop_ids=stop_ids(tokenizer),
-        on_token=show,
-    )
-    if on_text is not None and (rest := stream.finish()):
-        on_text(rest)
-    return tokenizer.decode(tokens)
+    def encode(self, texts: Sequence[str]) -> Rows:
+        """What the model reads of each text.
+
+        Raises:
+            ValueError: one is no text, is not UTF-8, or is empty and not to be continued.
+        """
+        for number, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise ValueError(f"text {number} is {text!r}, which is no text")
+            if self.reads != "prompts" and not text.strip():
+                raise ValueError(f"text {number} is empty")
+        if self.reads == "prompts":
+            return [prompt_tokens(self.tokenizer, text) for text in texts]
+        end = [self.source_tokenizer.eos_id] if self.reads == "sources" else []
+        return [[*self.source_tokenizer.encode(text), *end] for text in texts]
+
+    def decode(self, rows: Rows) -> list[str]:
+        """The text of each row of ids: what was written, or the names of classes, separated by a space.
+
+        Raises:
+            ValueError: there is no such token or class.
+        """
+        if self.reads != "texts":
+            return [self.tokenizer.decode(row) for row in rows]
+        return [" ".join(map(self._label, row)) for row in rows]
+
+    def _label(self, place: int) -> str:
+        if not 0 <= place < len(self.labels):
+            raise ValueError(f"there is no class {place}, classes run from 0 to {len(self.labels) - 1}")
+        return self.labels[place]

@@ -1,4 +1,4 @@
-"""The verbs that train and evaluate, as Lightning runs them."""
+"""The verbs that train and evaluate, as Lightning runs them: fit, validate, test, predict, and resume."""
 
 from __future__ import annotations
 
@@ -12,10 +12,32 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from seqlab.cli.verb import RUN, TRUST, Verb, verb
 
-def lightning(verb: str, args: list[str], *, run_id: str | None = None) -> int:
+LIGHTNING = {
+    "fit": "train a model",
+    "validate": "evaluate a trained model on the validation split",
+    "test": "evaluate a trained model on the test split",
+    "predict": "write a trained model's predictions for the test split",
+}
+
+
+def directly(name: str, args: list[str]) -> int | None:
+    """Runs one of Lightning's verbs, or shows its help; None where a RUN follows, whose config it is to take."""
+    from seqlab.config.options import wants_help
+
+    if wants_help(args):
+        from seqlab.config.short_help import show_help
+
+        show_help(name, LIGHTNING[name], args)
+        return 0
+    of_run = name != "fit" and args and not args[0].startswith("-")
+    return None if of_run else lightning(name, args)
+
+
+def lightning(name: str, args: list[str], *, run_id: str | None = None) -> int:
     if "lightning" not in sys.modules and os.environ.get("LOCAL_RANK", "0") == "0":
-        print(f"seqlab {verb}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
+        print(f"seqlab {name}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
     with _importing():
         from seqlab.config.configs import import_blocks, resolve_names
         from seqlab.config.light_metrics import import_torchmetrics
@@ -34,7 +56,7 @@ def lightning(verb: str, args: list[str], *, run_id: str | None = None) -> int:
     quiet()
     with last_words():
         try:
-            SeqlabCLI(verb, args, run_id=run_id)
+            SeqlabCLI(name, args, run_id=run_id)
         except MisconfigurationException as error:
             raise ValueError(str(error)) from error
         except SystemExit as end:
@@ -61,6 +83,7 @@ def _importing() -> Iterator[None]:
         gc.enable()
 
 
+@verb("continue a run where its last checkpoint is", RUN, TRUST)
 def resume(options: argparse.Namespace) -> int:
     from seqlab.checkpoint_io import read_checkpoint
     from seqlab.config.configs import as_trained
@@ -92,3 +115,8 @@ def evaluate(options: argparse.Namespace) -> int:
             config = with_stored_tokenizers(config, stored, Path(folder))
         args = [f"--config={json.dumps(config)}", f"--ckpt_path={checkpoint}", *options.overrides]
         return lightning(options.verb, args)
+
+
+VERBS = (*(Verb(name, does, (RUN, TRUST), evaluate) for name, does in LIGHTNING.items()), resume)
+TAKE_OVERRIDES = ("resume", "validate", "test", "predict")
+"""What follows a RUN on their command lines goes to Lightning."""

@@ -1,0 +1,123 @@
+"""The verbs that measure many models at once: parity, conformance."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+from collections.abc import Iterator
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqlab.cli.verb import TRUST, argument, verb
+
+if TYPE_CHECKING:
+    from seqlab_export.matrices.parity import Cell
+
+
+@verb(
+    "prove models in every precision on every runtime",
+    argument("--models", nargs="+", required=True, metavar="CONFIG", help="configs, untrained, or runs"),
+    argument(
+        "--precisions",
+        nargs="+",
+        default=["fp32", "fp16", "bf16", "int8", "int4"],
+        metavar="NAME",
+        help="default: all of fp32, fp16, bf16, int8, int4",
+    ),
+    argument("--out", metavar="DIR", help="folder of parity.md and parity.json; default: they are not written"),
+    TRUST,
+)
+def parity(options: argparse.Namespace) -> int:
+    from seqlab.cli.bundle import export_run
+    from seqlab.cli.lightning_cli import untrained
+    from seqlab.config.configs import config_names
+    from seqlab.config.quiet import quiet
+    from seqlab.trained.load import load_run
+    from seqlab_export.capture.precision import check_precision
+    from seqlab_export.matrices.bundle_model import score
+    from seqlab_export.matrices.parity import parity_of_model, to_json
+    from seqlab_export.matrices.parity_page import show, to_markdown
+
+    quiet()
+    for precision in options.precisions:
+        check_precision(precision)
+    measured: list[Iterator[Cell]] = []
+    for name in options.models:
+        if name in config_names() or name.endswith(".yaml"):
+            loaded, scores = untrained(name), None
+        else:
+            loaded = load_run(name, trust=options.trust)
+            scores = partial(score, loaded.task, datamodule=loaded.datamodule) if loaded.datamodule else None
+        measured.append(parity_of_model(name, partial(export_run, loaded), loaded.model, options.precisions, scores))
+    cells = show(chain(*measured))
+    if options.out is not None:
+        _write(Path(options.out), "parity", to_markdown(cells), to_json(cells))
+    return 1 if any(cell.ok is False for cell in cells) else 0
+
+
+@verb(
+    "measure every mixer with every positional encoding",
+    argument("--mixers", nargs="+", metavar="NAME", help="also class paths of your own; default: all"),
+    argument("--positions", nargs="+", metavar="NAME", help="also class paths of your own; default: all"),
+    argument("--out", metavar="DIR", help="folder of conformance.md and .json; default: not written"),
+)
+def conformance(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from seqlab.config.quiet import quiet
+    from seqlab.mixer import Mixer
+    from seqlab.positions import PositionalEncoding
+    from seqlab_export.matrices.conformance import Row, all_mixers, all_positions, conformance
+    from seqlab_export.matrices.conformance_page import reasons, to_json, to_markdown, to_table
+
+    quiet()
+    mixers = _chosen(options.mixers, all_mixers(), Mixer)
+    encodings = _chosen(options.positions, all_positions(), PositionalEncoding)
+    done: list[Row] = []
+    with Console(stderr=True).status("measuring") as status:
+
+        def show(row: Row) -> None:
+            done.append(row)
+            status.update(f"measuring; done: {len(done)} of {len(mixers) * len(encodings)} pairs")
+
+        rows = conformance(mixers, encodings, on_row=show)
+    Console().print(to_table(rows))
+    print("".join(f"{line}\n" for line in reasons(rows)), end="")
+    failed = sum(cell.failed is not None for row in rows for cell in row.cells.values())
+    print(f"{len(rows)} pairs, {failed} cells failed")
+    if options.out is not None:
+        _write(Path(options.out), "conformance", to_markdown(rows), to_json(rows))
+    return 1 if failed else 0
+
+
+def _write(out: Path, name: str, page: str, cells: list[dict[str, Any]]) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}.md").write_text(page, encoding="utf-8")
+    (out / f"{name}.json").write_text(json.dumps(cells, indent=1) + "\n", encoding="utf-8")
+
+
+def _chosen(names: list[str] | None, known: dict[str, Any], base: type) -> dict[str, Any]:
+    """What is known by these names, or the classes of these paths."""
+    return {name: known[name] if name in known else _own_class(name, known, base) for name in names or known}
+
+
+def _own_class(path: str, known: dict[str, Any], base: type) -> Any:
+    module, _, name = path.rpartition(".")
+    from seqlab.config.configs import instead
+
+    own = f"a {base.__name__} of your own has a class path, as my_module.MyClass"
+    if not module:
+        raise ValueError(f"there is no {path}; {instead(path, list(known))}; {own}")
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        raise ValueError(f"{path} cannot be imported: {error}; {own}") from error
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise ValueError(f"{path} is no {base.__name__}; {own}")
+    return found
+
+
+VERBS = (parity, conformance)

@@ -1,0 +1,97 @@
+"""The verbs of configs and runs: configs, compare, ui, import-hf."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from seqlab.cli.verb import argument, decimal, verb, whole
+
+
+@verb(
+    "list the packaged configs, or print one",
+    argument("name", nargs="?", metavar="NAME", help="a config; default: list them"),
+)
+def configs(options: argparse.Namespace) -> int:
+    from seqlab.config.configs import config_names, config_path, config_summary
+
+    if options.name is not None:
+        print(config_path(options.name).read_text(encoding="utf-8"), end="")
+        return 0
+    width = max(map(len, config_names()))
+    for name in config_names():
+        print(f"{name:{width}}  {config_summary(name)}")
+    return 0
+
+
+@verb(
+    "table of runs, sorted by a metric",
+    argument("runs", nargs="*", metavar="RUN", help="default: every run of the experiment"),
+    argument("--experiment", metavar="NAME", help="only its runs"),
+    argument("--metric", default="val/loss", metavar="M", help="default: val/loss"),
+    argument("--tokens", type=decimal, metavar="N", help="add the days to train on N tokens"),
+    argument("--price", type=decimal, metavar="P", help="add the cost at P an hour"),
+    argument("--out", metavar="FILE.html", help="write a report with curves and quality against cost"),
+    argument("-q", "--quiet", action="store_true", help="print run ids only, the best first"),
+)
+def compare(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from seqlab.comparison.comparison import compare
+
+    result = compare(
+        options.runs or None,
+        experiment=options.experiment,
+        metric=options.metric,
+        tokens=options.tokens,
+        price=options.price,
+    )
+    if options.quiet:
+        print("\n".join(run.id for group in (result, *result.apart) for run in group.runs))
+    else:
+        console = Console()
+        console.print(result.table())
+        for group in result.apart:
+            console.print(f"\nNot ranked with these, {result.reason(group)}: {group.title}", markup=False)
+            console.print(group.table())
+    if options.out:
+        from seqlab.comparison.report import write_report
+
+        write_report(result, Path(options.out))
+        print(f"Report: {options.out}", file=sys.stderr)
+    return 0
+
+
+@verb(
+    "open MLflow on the store, on this machine only",
+    argument("--port", type=whole, default=5000, metavar="N", help="default: 5000"),
+)
+def ui(options: argparse.Namespace) -> int:
+    from seqlab.tracking.server import ui
+
+    return ui(port=options.port)
+
+
+@verb(
+    "make a run of a GPT-2, Llama, Mistral, Qwen2 or Qwen3 checkpoint folder",
+    argument("folder", metavar="PATH", help="with config.json and its weights"),
+    argument("--experiment", default="imported", metavar="NAME", help="default: imported"),
+    argument("--run_name", metavar="NAME", help="default: the folder's name"),
+)
+def import_hf(options: argparse.Namespace) -> int:
+    from seqlab.trained import import_hf
+
+    run = import_hf.import_hf(Path(options.folder), experiment=options.experiment, run_name=options.run_name)
+    name, within = run.run_name, "not compared: transformers is not installed"
+    if run.difference is not None:
+        within = f"within {run.difference:.1e} of transformers' (RMS)"
+    quoted = shlex.quote(name)
+    command = f'generate {quoted} --prompt "..."' if run.has_tokenizer else f"export {quoted} --out bundles/{quoted}"
+    reads = "" if run.has_tokenizer else " of ids, as the folder has no tokenizer.json"
+    print(f"Run {name}{reads}, its logits {within} · next: seqlab {command}")
+    return 0
+
+
+VERBS = (configs, compare, ui, import_hf)

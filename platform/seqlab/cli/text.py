@@ -1,0 +1,114 @@
+"""The verbs that use a trained model of texts, a run's or a bundle's: generate, translate, classify."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seqlab.cli.verb import PROVIDER, RUN_OR_BUNDLE, TRUST, argument, text_arguments, verb, whole
+from seqlab.text_options import GENERATE, TRANSLATE, Option
+
+if TYPE_CHECKING:
+    from seqlab.decoding.text_model import TextModel
+
+LINES_AT_ONCE = 64
+
+
+@verb(
+    "continue a prompt with a run or a bundle",
+    RUN_OR_BUNDLE,
+    argument("--prompt", default="", metavar="TEXT", help="or ids, where there is no tokenizer"),
+    *text_arguments(GENERATE),
+    PROVIDER,
+    TRUST,
+)
+def generate(options: argparse.Namespace) -> int:
+    def show(piece: str) -> None:
+        print(piece, end="", flush=True)
+
+    _text_model(options).write(options.prompt, on_text=show, **_chosen(options, GENERATE))
+    print()
+    return 0
+
+
+@verb(
+    "write the target of each line of standard input",
+    RUN_OR_BUNDLE,
+    *text_arguments(TRANSLATE),
+    argument("--n-best", type=whole, metavar="N", help="print the N best of each line, after its number"),
+    PROVIDER,
+    TRUST,
+)
+def translate(options: argparse.Namespace) -> int:
+    if options.n_best is not None and not 1 <= options.n_best <= options.beams:
+        raise ValueError(f"--n-best must be from 1 to the number of beams, {options.beams}; got {options.n_best}")
+    model, chosen = _text_model(options), _chosen(options, TRANSLATE)
+    lines = _input_lines(model)
+    numbers = itertools.count(1)
+    while texts := list(itertools.islice(lines, LINES_AT_ONCE)):
+        for best, number in zip(model.translate(texts, **chosen), numbers, strict=False):
+            if options.n_best is None:
+                print(best[0])
+            else:
+                print("\n".join(f"{number}\t{text}" for text in best[: options.n_best]))
+        sys.stdout.flush()
+    return 0
+
+
+@verb("print each line of standard input's class and probability, or its tags", RUN_OR_BUNDLE, PROVIDER, TRUST)
+def classify(options: argparse.Namespace) -> int:
+    model = _text_model(options)
+    for text in _input_lines(model):
+        found = model.classify(text)
+        if found[0].word is None:
+            print(f"{found[0].label}\t{found[0].probability:.4f}", flush=True)
+        else:
+            print("".join(f"{one.word}\t{one.label}\n" for one in found), flush=True)
+    return 0
+
+
+def _text_model(options: argparse.Namespace) -> TextModel:
+    """Refused before the standard input is read, where it is for another verb."""
+    if (Path(options.target) / "manifest.json").is_file():
+        from seqlab_export.runner import text_model as of_bundle
+
+        model = of_bundle.open_text_model(options.target, provider=options.provider)
+    else:
+        from seqlab.trained import text_model as of_run
+
+        model = of_run.open_text_model(options.target, trust=options.trust)
+    if model.verb != options.verb:
+        model.refuse(options.verb)
+    return model
+
+
+def _chosen(options: argparse.Namespace, table: Iterable[Option]) -> dict[str, Any]:
+    return {option.name: getattr(options, option.name) for option in table}
+
+
+def _input_lines(model: TextModel) -> Iterator[str]:
+    """The lines of the standard input, without their ends. A byte tokenizer takes any bytes, see `Tokenizer.encode`.
+
+    Raises:
+        ValueError: one is empty, or not UTF-8.
+    """
+    from seqlab_data.tokenizers import ByteTokenizer
+
+    errors = "surrogateescape" if isinstance(model.codec.source_tokenizer, ByteTokenizer) else "strict"
+    for number, line in enumerate(sys.stdin.buffer, start=1):
+        place = f"line {number} of the standard input"
+        try:
+            text = line.decode("utf-8", errors)
+        except UnicodeDecodeError as error:
+            wrong = f"the text is not UTF-8 at byte {error.start}; only a byte tokenizer takes any bytes"
+            raise ValueError(f"{place}: {wrong}") from error
+        if not text.strip():
+            raise ValueError(f"{place} is empty; give one text a line")
+        yield text.rstrip("\r\n")
+
+
+VERBS = (generate, translate, classify)

@@ -1,0 +1,76 @@
+"""A verb of the `seqlab` command: what it does, its options beside it, and what several verbs take."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from seqlab.text_options import Option
+
+
+class Argument(NamedTuple):
+    """As argparse's `add_argument` takes it."""
+
+    names: tuple[str, ...]
+    settings: dict[str, Any]
+
+
+class Verb(NamedTuple):
+    """A verb takes its parsed options and returns the exit code. It imports what it needs when it runs."""
+
+    name: str
+    does: str
+    arguments: tuple[Argument, ...]
+    run: Callable[[argparse.Namespace], int]
+
+
+def argument(*names: str, **settings: Any) -> Argument:
+    return Argument(names, settings)
+
+
+def verb(does: str, *arguments: Argument) -> Callable[[Callable[[argparse.Namespace], int]], Verb]:
+    """Makes a verb of a function, which gives it its name."""
+
+    def named(run: Callable[[argparse.Namespace], int]) -> Verb:
+        return Verb(run.__name__.replace("_", "-"), does, arguments, run)
+
+    return named
+
+
+def whole(text: str) -> int:
+    """In digits, as `seqlab-run` takes them; Python would take 1_000, and digits of any script."""
+    if not re.fullmatch("-?[0-9]+", text):
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
+    return int(text)
+
+
+def decimal(text: str) -> float:
+    if not re.fullmatch(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?", text):
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}")
+    return float(text)
+
+
+def text_arguments(options: Iterable[Option]) -> tuple[Argument, ...]:
+    """Those of the table."""
+    types = {int: whole, float: decimal, str: str}
+    return tuple(
+        argument(
+            f"--{option.name.replace('_', '-')}",
+            type=types[option.type],
+            default=option.default,
+            metavar=option.metavar,
+            help=option.help + ("" if option.default in (None, "") else f"; default: {option.default:g}"),
+        )
+        for option in options
+    )
+
+
+A_RUN = "an id, a unique beginning of one, a name or a checkpoint"
+RUN = argument("target", metavar="RUN", help=A_RUN)
+RUN_OR_BUNDLE = argument("target", metavar="RUN|BUNDLE", help=f"{A_RUN}, or a bundle's folder")
+PROVIDER = argument("--provider", default="cpu", choices=["cpu", "cuda"], help="onnxruntime's device")
+TRUST = argument(
+    "--trust", action="append", default=[], metavar="MODULE", help="let a stored config import this module"
+)
