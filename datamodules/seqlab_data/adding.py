@@ -38,10 +38,9 @@ class AddingDataModule(GeneratedDataModule[LabelledBatch]):
     Args:
         train_lengths: the least and the greatest length of train and val, at least 2.
         test_lengths: of test.
-        num_train, num_eval: examples of train, and of val and test each.
+        num_train: examples of train.
         batch_size: examples a batch on each rank.
-        seed: of the examples and of their order.
-        num_workers: processes that load batches; 0 = the training process itself.
+        options: `num_eval`, examples of val and test each; `seed`; `num_workers`.
 
     Raises:
         ValueError: an argument is out of range.

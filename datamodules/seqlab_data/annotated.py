@@ -20,7 +20,7 @@ from seqlab_data.batches import pad, pad_mask
 from seqlab_data.cache import EncodedTexts, encode_texts
 from seqlab_data.documents import UTF_8, check_encoding, content_digest
 from seqlab_data.records import Source
-from seqlab_data.sentences import OnLong, SentenceDataModule
+from seqlab_data.sentences import SentenceDataModule
 from seqlab_data.splits import HasContent, check_split, complete_splits, given_splits
 from seqlab_data.tokenizers import Tokenizer, WordTokenizer
 
@@ -89,8 +89,9 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
 
     Args:
         train, val, test: where each split is read.
-        split: shares of train, val and test in `train`, where it is divided by a hash of the content: a split that has
-            a path of its own takes none of it.
+        split: shares of train, val and test in `train`, where it is divided by a hash of the content, of all but
+            the labels: a split that has a path of its own takes none of it.
+        options: those of `SentenceDataModule`.
 
     Raises:
         ValueError: an argument is out of range; when the data is first used, what is wrong with a file.
@@ -106,13 +107,9 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
         val: str | None = None,
         test: str | None = None,
         split: tuple[float, float, float] = (0.8, 0.1, 0.1),
-        max_len: int,
-        on_long: OnLong = "refuse",
-        max_tokens: int,
-        seed: int = 0,
-        num_workers: int = 0,
+        **options: Any,
     ) -> None:
-        super().__init__(max_len=max_len, on_long=on_long, max_tokens=max_tokens, seed=seed, num_workers=num_workers)
+        super().__init__(**options)
         check_split(split)
         self.paths = given_splits(train=train, val=val, test=test)
         self.split = tuple(split)
@@ -206,6 +203,9 @@ class AnnotatedTextDataModule(AnnotatedDataModule[TextT]):
     Args:
         encoding: of the files' text.
         tokenizer: makes the tokenizer from the train split's texts.
+        max_len: the most tokens of a text.
+        max_tokens: of a batch on each rank, padded: its texts x its longest.
+        options: those of `AnnotatedDataModule`.
     """
 
     in_evaluation = ("tokenizer", "labels")

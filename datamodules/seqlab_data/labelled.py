@@ -37,16 +37,8 @@ class LabelledTextDataModule(AnnotatedTextDataModule[Example]):
     Args:
         train, val, test: a `.csv`, `.tsv` or `.jsonl` file with named columns each, a folder of `LABEL.txt` files, a
             file of `label text` lines, or a Hugging Face dataset, `hf:NAME_OR_FOLDER@SPLIT`.
-        split: shares of train, val and test in `train`, where it is divided by a hash of the text: a split that has a
-            path of its own takes none of it.
         text, label: the columns that are read.
-        encoding: of the files' text.
-        tokenizer: makes the tokenizer from the train split's texts.
-        max_len: the most tokens of a text.
-        on_long: what becomes of a longer one: "refuse" the data, "drop" the text, "cut" its end.
-        max_tokens: of a batch on each rank, padded: its texts x its longest.
-        seed: of the order of the training batches.
-        num_workers: processes that load batches; 0 = the training process itself.
+        options: those of `AnnotatedTextDataModule`.
 
     Raises:
         ValueError: an argument is out of range; when the data is first used, what is wrong with a file.

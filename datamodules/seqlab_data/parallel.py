@@ -19,7 +19,7 @@ from seqlab_data.batches import pad, pad_mask
 from seqlab_data.cache import EncodedTexts, encode_texts
 from seqlab_data.documents import UTF_8, check_encoding, content_digest, source_name
 from seqlab_data.pairs import COLUMNS, DATES, Pair, dates, pairs_in, read_sides
-from seqlab_data.sentences import OnLong, SentenceDataModule
+from seqlab_data.sentences import SentenceDataModule
 from seqlab_data.splits import given_splits, split_examples
 from seqlab_data.tokenizers import SubwordTokenizer, Tokenizer
 
@@ -83,10 +83,8 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         source_tokenizer, target_tokenizer: make the tokenizers from the train split's sources and targets; without
             the second, the first makes one from both.
         max_len: the most tokens of a source or a target, eos included.
-        on_long: what becomes of a pair with a longer one: "refuse" the data, "drop" the pair, "cut" the text's end.
         max_tokens: of a batch on each rank, padded: its pairs x its longest source or target.
-        seed: of the order of the training batches.
-        num_workers: processes that load batches; 0 = the training process itself.
+        options: those of `SentenceDataModule`.
 
     Raises:
         ValueError: an argument is out of range; when the data is first used, what is wrong with a file.
@@ -106,12 +104,10 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         source_tokenizer: Callable[[str], Tokenizer] = SubwordTokenizer,
         target_tokenizer: Callable[[str], Tokenizer] | None = None,
         max_len: int = 128,
-        on_long: OnLong = "refuse",
         max_tokens: int = 4096,
-        seed: int = 0,
-        num_workers: int = 0,
+        **options: Any,
     ) -> None:
-        super().__init__(max_len=max_len, on_long=on_long, max_tokens=max_tokens, seed=seed, num_workers=num_workers)
+        super().__init__(max_len=max_len, max_tokens=max_tokens, **options)
         self.paths = given_splits(train=train, val=val, test=test)
         if self.paths and train is None:
             raise ValueError("data.train must name the file of its split too, or no split has a file")

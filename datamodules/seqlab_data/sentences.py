@@ -41,8 +41,10 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
 
     Args:
         max_len: the most tokens that a model is to read of a text.
-        on_long: what becomes of a longer one: "refuse" the data, "drop" the row, "cut" the text's end.
         max_tokens: of a batch on each rank, padded: its rows x its longest.
+        on_long: what becomes of a longer one: "refuse" the data, "drop" the row, "cut" the text's end.
+        seed: of the order of the training batches.
+        num_workers: processes that load batches; 0 = the training process itself.
 
     Raises:
         ValueError: an argument is out of range.
@@ -52,7 +54,9 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
     units: ClassVar[tuple[str, str]] = ("text", "tokens")
     """What a sequence is called, and what its length is counted in."""
 
-    def __init__(self, *, max_len: int, on_long: OnLong, max_tokens: int, seed: int, num_workers: int) -> None:
+    def __init__(
+        self, *, max_len: int, max_tokens: int, on_long: OnLong = "refuse", seed: int = 0, num_workers: int = 0
+    ) -> None:
         super().__init__(seed=seed, num_workers=num_workers)
         check_at_least(2, max_len=max_len)
         check_at_least(max_len, max_tokens=max_tokens)

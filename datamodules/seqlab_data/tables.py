@@ -22,15 +22,11 @@ class TableDataModule(AnnotatedDataModule[Row]):
 
     Args:
         train, val, test: a `.parquet` file, an `.npz` file or a folder of `.npy` files each.
-        split: shares of train, val and test in `train`, where it is divided by a hash of the features: a split that
-            has a path of its own takes none of it.
         features: the column or array that is read, or several, side by side.
         target: the column or array of what is to be said.
         max_len: the most frames of a sequence.
-        on_long: what becomes of a longer one: "refuse" the data, "drop" the sequence, "cut" its end.
         max_tokens: frames of a batch on each rank, padded: its sequences x its longest.
-        seed: of the order of the training batches.
-        num_workers: processes that load batches; 0 = the training process itself.
+        options: those of `AnnotatedDataModule`.
 
     Raises:
         ValueError: an argument is out of range; when the data is first used, what is wrong with a file.

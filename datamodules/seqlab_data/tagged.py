@@ -50,16 +50,9 @@ class TaggedTextDataModule(AnnotatedTextDataModule[TaggedSentence]):
     Args:
         train, val, test: a file of lines `token ... tag` each, a blank line after each sentence; a `.jsonl` file; or a
             Hugging Face dataset, `hf:NAME_OR_FOLDER@SPLIT`.
-        split: shares of train, val and test in `train`, where it is divided by a hash of the sentence: a split that
-            has a path of its own takes none of it.
         columns: of tokens and of tags, where they have names.
-        encoding: of the files' text.
-        tokenizer: makes the tokenizer from the train split's sentences.
-        max_len: the most words of a sentence.
-        on_long: what becomes of a longer one: "refuse" the data, "drop" the sentence, "cut" its end.
-        max_tokens: of a batch on each rank, padded: its sentences x its longest.
-        seed: of the order of the training batches.
-        num_workers: processes that load batches; 0 = the training process itself.
+        tokenizer: makes the tokenizer, of a token for each word, from the train split's sentences.
+        options: those of `AnnotatedTextDataModule`.
 
     Raises:
         ValueError: an argument is out of range; when the data is first used, what is wrong with a file.

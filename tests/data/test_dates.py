@@ -68,5 +68,15 @@ def test_the_data_module_has_them_without_a_file() -> None:
         "val": 1_000,
         "test": 1_000,
     }
+    references, lines = data.references("test"), dates("test").lines()
+    for batch in data.test_dataloader():
+        for row, source in zip(batch.rows.tolist(), batch.source, strict=True):
+            assert [f"{data.source_tokenizer.decode(source.tolist())}\t{references[row][0]}"] == lines[row : row + 1]
+    batches = list(data.train_dataloader())
+    assert all(max(batch.source.numel(), batch.tokens.numel()) <= 4096 for batch in batches)
+    assert sorted(row for batch in batches for row in batch.rows.tolist()) == list(range(30_000))
+    read = sum(int(batch.source_mask.sum()) for batch in batches)
+    assert read == described["splits"]["train"]["source_tokens"]
+    assert read > 0.9 * sum(batch.source_mask.numel() for batch in batches), "little is padded"
     with pytest.raises(ValueError, match=r"data.train must name the file of its split too"):
         ParallelTextDataModule(val="val.tsv")

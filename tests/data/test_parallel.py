@@ -11,21 +11,19 @@ from typing import Any
 
 import pytest
 import torch
-from jsonargparse import ArgumentParser
 
 from data.order import check_order
 from data.test_resume import SaveAfter, fit
 from seqlab.batch import IGNORE
 from seqlab_data import ParallelTextDataModule
 from seqlab_data.pairs import pairs_in, read_sides
-from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, SubwordTokenizer, WordTokenizer
+from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, WordTokenizer
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
     pytest.mark.filterwarnings("ignore:.*does not have many workers.*"),
     pytest.mark.filterwarnings("ignore:.*smaller than the logging interval.*"),
 ]
-TATOEBA = Path(__file__).parents[2].parent / "shared" / "data" / "tatoeba-mini-en-de"
 TRAIN = "a b c\tx y\nb\ty z z z\na\tx\n"
 VAL = "c d\ty w\tz\tz y\n"
 
@@ -268,58 +266,6 @@ def test_a_checkpoint_of_other_data_is_refused(make: Callable[..., ParallelTextD
     between = make(max_tokens=50)
     between.load_state_dict({**state, "epoch": 2, "batch": 0})
     assert between.position == (2, 0)
-
-
-def test_it_is_built_from_a_config(make: Callable[..., ParallelTextDataModule]) -> None:
-    paths = make().paths
-    parser = ArgumentParser()
-    parser.add_class_arguments(ParallelTextDataModule, "data")
-    options = ["--data.source_tokenizer=SubwordTokenizer", "--data.source_tokenizer.vocab_size=270"]
-    args = [f"--data.train={paths['train']}", f"--data.val=['{paths['val']}']", *options]
-    data = parser.instantiate(parser.parse_args(args)).data
-    assert isinstance(data.source_tokenizer, SubwordTokenizer)
-    assert data.vocab_size == data.target_vocab_size == 270
-
-
-@pytest.mark.skipif(not TATOEBA.is_dir(), reason=f"{TATOEBA} is not there")
-def test_on_a_real_corpus() -> None:
-    data = ParallelTextDataModule(
-        str(TATOEBA / "train.tsv"),
-        val=str(TATOEBA / "valid.tsv"),
-        test=str(TATOEBA / "test.tsv"),
-        source_tokenizer=WordTokenizer,
-        target_tokenizer=WordTokenizer,
-        max_len=20,
-    )
-    data.setup("fit")
-    described = data.describe()
-    assert {name: split["pairs"] for name, split in described["splits"].items()} == {
-        "train": 29892,
-        "val": 500,
-        "test": 500,
-    }
-    # Its README counts these types.
-    assert (data.vocab_size, data.target_vocab_size) == (1864 + 4, 2446 + 4)
-    references = data.references("test")
-    lines = (TATOEBA / "test.tsv").read_text(encoding="utf-8").splitlines()
-    train = (TATOEBA / "train.tsv").read_text(encoding="utf-8").splitlines()
-    known = {word for line in train for word in line.split("\t")[0].split()}
-    for batch in data.test_dataloader():
-        for row, source, targets in zip(batch.rows.tolist(), batch.source, batch.targets, strict=True):
-            text, *expected = lines[row].split("\t")
-            words = [word if word in known else "<unk>" for word in text.split()]
-            assert data.source_tokenizer.decode(source.tolist()) == " ".join(words)
-            assert references[row] == expected
-            assert (targets != IGNORE).sum() == len(expected[0].split()) + 1
-    real = padded = 0
-    seen: list[int] = []
-    for batch in data.train_dataloader():
-        assert max(batch.source.numel(), batch.tokens.numel()) <= 4096
-        real += int((batch.targets != IGNORE).sum())
-        padded += batch.targets.numel()
-        seen += batch.rows.tolist()
-    assert sorted(seen) == list(range(29892))
-    assert real == described["splits"]["train"]["target_tokens"] > 0.9 * padded
 
 
 def test_a_validation_split_is_divided_off_by_source(tmp_path: Path) -> None:

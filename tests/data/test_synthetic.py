@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from seqlab.batch import IGNORE, TokenBatch
-from seqlab_data import synthetic
+from seqlab_data import AddingDataModule, synthetic
+from seqlab_data.batches import Batches
 from seqlab_data.synthetic import (
     AssociativeRecall,
     Copy,
@@ -236,6 +237,8 @@ def test_workers_change_nothing(loader: str) -> None:
 
 
 def test_bad_input() -> None:
+    with pytest.raises(ValueError, match=r"data.train_lengths must be .* from 2 on, got \(1, 4\)"):
+        AddingDataModule(train_lengths=(1, 4))
     with pytest.raises(ValueError, match=r"data.train_lengths must be .* got \(5, 2\)"):
         module(Copy, train_lengths=(5, 2))
     with pytest.raises(ValueError, match="AssociativeRecall has 64 keys, too few for 65 pairs"):
@@ -244,3 +247,39 @@ def test_bad_input() -> None:
         SelectiveCopy().example(Draw(0), 3)
     with pytest.raises(ValueError, match="num_symbols must be at least 1, got 0"):
         Copy(0)
+
+
+def test_adding_has_as_its_target_the_sum_of_the_two_marked_numbers() -> None:
+    data = AddingDataModule(train_lengths=(5, 30), num_train=300)
+    inputs, pad_mask, targets, _ = data.examples["train"].read(np.arange(300))
+    assert inputs.shape == (300, 30, 2) and inputs[..., 0].min() >= 0 and inputs[..., 0].max() < 1
+    lengths, places = pad_mask.sum(dim=1), set()
+    assert lengths.min() == 5 and lengths.max() == 30
+    for row in range(300):
+        length = int(lengths[row])
+        first, second = inputs[row, :, 1].nonzero().flatten().tolist()
+        assert first < length // 2 <= second < length
+        assert targets[row] == inputs[row, first, 0] + inputs[row, second, 0]
+        assert not inputs[row, length:].any()
+        places.add((first, second))
+    assert len(places) > 100
+    assert float((targets - 1).square().mean()) == pytest.approx(1 / 6, abs=0.03)
+
+
+def test_splits_of_adding_differ_and_a_seed_makes_the_same_examples() -> None:
+    def read(split: str, seed: int) -> torch.Tensor:
+        return AddingDataModule(seed=seed, test_lengths=(300, 300)).examples[split].read(np.arange(4)).inputs
+
+    made = np.ascontiguousarray(read("train", 3).numpy(), dtype="<f4")
+    assert hashlib.sha256(made.tobytes()).hexdigest().startswith("dc5e48afae687e91")
+    assert torch.equal(read("train", 3), read("train", 3))
+    assert not torch.equal(read("train", 3), read("val", 3)) and not torch.equal(read("train", 3), read("train", 4))
+    assert read("test", 3).shape == (4, 300, 2)
+    lengths = {split: examples.lengths for split, examples in AddingDataModule().examples.items()}
+    assert lengths["test"][0] > lengths["train"][1] == lengths["val"][1]
+
+
+def test_with_no_example_left_the_target_of_adding_counts_for_nothing() -> None:
+    data = AddingDataModule(num_train=1)
+    batch = Batches(data.rows("train"), rank=1, world=2)[0]
+    assert batch.targets.isnan().all() and batch.rows.tolist() == [-1]

@@ -58,14 +58,20 @@ def subword() -> SubwordTokenizer:
     return SubwordTokenizer(CORPUS, vocab_size=340)
 
 
-@pytest.fixture(params=["byte", "char", "subword"])
+TEXT = "the cat saw the dog\n the  dog\tran é ."
+
+
+@pytest.fixture(params=["byte", "char", "subword", "word"])
 def tokenizer(request: pytest.FixtureRequest, subword: SubwordTokenizer) -> Tokenizer:
     every = CORPUS + "".join(random_texts())
-    return {"byte": ByteTokenizer(), "char": CharTokenizer(every), "subword": subword}[request.param]
+    made = {"byte": ByteTokenizer, "char": lambda: CharTokenizer(every), "subword": lambda: subword}
+    return made.get(request.param, lambda: WordTokenizer(f"{TEXT} a b a\u00e9"))()
 
 
 def test_decode_inverts_encode(tokenizer: Tokenizer) -> None:
     for text in [CORPUS, *random_texts()]:
+        if isinstance(tokenizer, WordTokenizer):
+            text = " ".join(word for word in text.split() if word in tokenizer.words)
         ids = tokenizer.encode(text)
         assert tokenizer.decode(ids) == text
         assert all(2 < i < tokenizer.vocab_size for i in ids)
@@ -75,7 +81,8 @@ def test_specials_are_distinct_and_decode_to_nothing(tokenizer: Tokenizer) -> No
     specials = [tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id]
     assert len(set(specials)) == 3
     a, b = tokenizer.encode("a"), tokenizer.encode("b")
-    assert tokenizer.decode([specials[1], *a, specials[2], *b, specials[0]]) == "ab"
+    written = tokenizer.decode([specials[1], *a, specials[2], *b, specials[0]])
+    assert written == ("a b" if isinstance(tokenizer, WordTokenizer) else "ab")
 
 
 def test_streaming_any_ids_gives_what_decode_gives(tokenizer: Tokenizer) -> None:
@@ -267,3 +274,73 @@ def test_importing_them_loads_neither_torch_nor_lightning_nor_sentencepiece() ->
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+@pytest.fixture
+def words() -> WordTokenizer:
+    return WordTokenizer(TEXT)
+
+
+def test_words_by_hand(words: WordTokenizer) -> None:
+    # the 3, dog 2, then once each: . cat ran saw é by code point
+    assert words.words == ("the", "dog", ".", "cat", "ran", "saw", "é")
+    assert words.vocab_size == 11
+    assert words.encode(" the cat\n\nran ") == [4, 7, 8]
+    assert words.decode([1, 4, 7, 8, 2, 0]) == "the cat ran"
+    assert words.encode("") == words.encode(" \n") == []
+    assert words.decode([]) == ""
+
+
+def test_a_newline_is_a_token_on_request(tmp_path: Path) -> None:
+    tokenizer = WordTokenizer("the cat\n the dog \n\n", newlines=True)
+    assert tokenizer.words == ("\n", "the", "cat", "dog")
+    assert tokenizer.encode("the\ncat\n\n fish") == [5, 4, 6, 4, 4, 3]
+    assert tokenizer.decode([5, 6, 4, 4, 7]) == "the cat\n\n dog"
+    tokenizer.save(tmp_path)
+    assert load_tokenizer(tmp_path).encode("a\n") == [3, 4]
+
+
+def test_an_unknown_word_is_one_token_and_shows_as_unk(words: WordTokenizer) -> None:
+    assert words.encode("the Cat thedog") == [4, 3, 3]
+    assert words.decode([4, 3, 5]) == "the <unk> dog"
+    assert words.decode([3, 4]) == "<unk> the"
+
+
+def test_the_word_unk_in_a_text_is_the_unknown_word() -> None:
+    tokenizer = WordTokenizer("<unk> a <unk>")
+    assert tokenizer.words == ("a",)
+    assert tokenizer.encode("a <unk>") == [4, 3]
+
+
+def test_decode_joins_the_words_of_a_known_text_by_one_space(words: WordTokenizer) -> None:
+    rng = random.Random(0)
+    for _ in range(200):
+        chosen = [rng.choice(TEXT.split()) for _ in range(rng.randrange(12))]
+        ids = words.encode("".join(rng.choice((" ", "\n", " \t ")) + word for word in chosen))
+        assert words.decode(ids) == " ".join(chosen)
+        assert len(ids) == len(chosen)
+
+
+def test_a_stream_has_no_space_before_its_first_word(words: WordTokenizer) -> None:
+    stream = words.stream_decoder()
+    assert [stream.push(i) for i in (1, 4, 0, 5)] == ["", "the", "", " dog"]
+
+
+def test_the_vocabulary_is_limited_by_count_and_size() -> None:
+    assert WordTokenizer(TEXT, min_count=2).words == ("the", "dog")
+    assert WordTokenizer(TEXT, max_size=7).words == ("the", "dog", ".")
+    assert WordTokenizer(TEXT, min_count=3, max_size=7).vocab_size == 5
+    assert WordTokenizer(TEXT, max_size=100).vocab_size == 11
+    assert WordTokenizer("").encode("the") == [3]
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"min_count": 0}, "min_count must be at least 1, got 0"),
+        ({"max_size": 4}, "max_size must be at least 5.*got 4"),
+    ],
+)
+def test_a_wrong_option_is_refused(options: dict[str, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        WordTokenizer(TEXT, **options)
