@@ -7,8 +7,11 @@
 namespace seqlab {
 
 std::vector<Numbers> CaseRunner::Encode(const Case& some, Span rows) {
+  const std::vector<Value> found = bundle_.Encode(Inputs(some, rows), MaskOf(some, rows));
   std::vector<Numbers> outputs;
-  for (const Value& output : bundle_.Encode(Inputs(some, rows), MaskOf(some, rows))) outputs.push_back(NumbersOf(output));
+  for (size_t place = 0; place < found.size(); ++place) {
+    outputs.push_back(NumbersOf(found[place], bundle_.encoder->info().outputs[place]));
+  }
   return outputs;
 }
 
@@ -100,14 +103,21 @@ Numbers CaseRunner::Read(Decoder& decoder, const Graph& graph, const Case& some,
     const auto begin = tokens.values.begin() + row * some.length;
     read.tokens.insert(read.tokens.end(), begin + positions.first, begin + positions.end);
   }
-  return NumbersOf(decoder.Run(graph, read));
+  const Value logits = OnHost(decoder.Run(graph, read));
+  return {Dims(logits), Doubles(logits)};
 }
 
 Numbers CaseRunner::StateOf(const Decoder& decoder, const TensorInfo& output) {
-  return NumbersOf(decoder.State(output.name.substr(sizeof("new_state_") - 1)));
+  return NumbersOf(decoder.State(output.name.substr(sizeof("new_state_") - 1)), output);
 }
 
-Numbers CaseRunner::NumbersOf(const Value& value) { return {Dims(value), Doubles(OnHost(value))}; }
+Numbers CaseRunner::NumbersOf(const Value& value, const TensorInfo& output) {
+  const std::vector<int64_t> dims = Dims(value);
+  if (dims.empty() || dims.size() != output.dims.size()) {
+    Refuse(output.name, " has ", dims.size(), " dimensions, its manifest says ", output.dims.size());
+  }
+  return {dims, Doubles(OnHost(value))};
+}
 
 Value CaseRunner::OnHost(const Value& value) {
   const bool on_host = value->GetTensorMemoryInfo().GetDeviceType() == OrtMemoryInfoDeviceType_CPU;

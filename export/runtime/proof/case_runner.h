@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
+#include "accuracy.h"
 #include "bundle.h"
 #include "cases.h"
 #include "decoder.h"
-#include "errors.h"
 #include "golden.h"
 #include "row_selection.h"
 
@@ -46,7 +46,7 @@ class CaseRunner {
   // The logits of one call: these rows and positions of tokens (R, T).
   Numbers Read(Decoder& decoder, const Graph& graph, const Case& some, const NpyArray& tokens, Span rows, Span positions);
   Numbers StateOf(const Decoder& decoder, const TensorInfo& output);
-  Numbers NumbersOf(const Value& value);
+  Numbers NumbersOf(const Value& value, const TensorInfo& output);
   Value OnHost(const Value& value);
 
   const Bundle& bundle_;

@@ -4,8 +4,8 @@
 #include <numeric>
 #include <set>
 
+#include "accuracy.h"
 #include "error.h"
-#include "errors.h"
 
 namespace seqlab {
 namespace {

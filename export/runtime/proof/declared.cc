@@ -150,6 +150,7 @@ void CheckTexts(const Bundle& bundle, const GoldenFile& golden, Report& report) 
 void CheckWeights(const Bundle& bundle, const GoldenFile& golden, Report& report) {
   const std::filesystem::path path = bundle.folder / kWeightsName;
   if (!std::filesystem::is_regular_file(path) || std::filesystem::file_size(path) == 0) return;
+  // Of N tensors (N, 2), an offset and a length, and (N, 32) bytes.
   const NpyArray& places = golden.At("weights/places", {kAny, 2});
   const NpyArray& digests = golden.At("weights/sha256", {places.dims[0], 32});
   const std::string digits = HexOf(digests.Bytes());

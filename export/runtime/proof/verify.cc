@@ -5,11 +5,11 @@
 #include <functional>
 #include <utility>
 
+#include "accuracy.h"
 #include "bundle.h"
 #include "case_runner.h"
 #include "declared.h"
 #include "error.h"
-#include "errors.h"
 #include "golden.h"
 #include "seqlab/proof.h"
 
@@ -70,6 +70,7 @@ class Proof {
   // Greedy text should be the reference's, or first differ where its two best logits are closer than twice the error of
   // the logits there.
   void CheckGreedy() {
+    // (R, T) tokens; of each the likeliest ones and their logits, (R, T, kept), the best first.
     const NpyArray& tokens = golden_.At("greedy/tokens", {kAny, kAny});
     const int64_t num_rows = tokens.dims[0], length = tokens.dims[1], vocab_size = *bundle_.manifest.vocab_size;
     const NpyArray& likeliest = golden_.At("greedy/likeliest", {num_rows, length, kAny});

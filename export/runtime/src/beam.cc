@@ -147,7 +147,7 @@ std::vector<std::vector<Hypothesis>> BeamSearch(Decoder& decoder, const std::vec
   CheckOptions(options.repetition);
   CheckLengths(decoder.bundle().manifest, prompts, options.max_new_tokens);
   Logits logits = decoder.Prefill(prompts);
-  // All beams of a prompt begin with its logits and state.
+  // All K beams of a prompt begin with its logits and state: (B, V) to (B x K, V).
   std::vector<float> repeated;
   std::vector<int64_t> rows;
   std::vector<Search> searches;

@@ -27,8 +27,8 @@ struct MaybeTokenizer {
 // Rows of one length as the graphs take them.
 struct Rows {
   int64_t rows = 0, length = 0;
-  Ids tokens;
-  std::vector<uint8_t> mask;
+  Ids tokens;                 // (B, T)
+  std::vector<uint8_t> mask;  // (B, T)
 
   Value Tokens() const { return HostTensor(DType::kInt64, {rows, length}, tokens.data()); }
   Value Mask() const { return HostTensor(DType::kBool, {rows, length}, mask.data()); }

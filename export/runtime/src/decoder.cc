@@ -134,6 +134,7 @@ Logits Decoder::Prefill(const std::vector<Ids>& prompts) {
   CheckReadable(rows.tokens, rows.length);
   Start(rows.rows);
   const Value logits = Run(*bundle_.model, rows);
+  // (B, T, V) to (B, V): prompts stand on the right, so each ends at the last position.
   std::vector<float> last;
   for (int64_t row = 0; row < rows.rows; ++row) {
     const auto values = Floats(logits, ((row + 1) * rows.length - 1) * vocab_size(), vocab_size());

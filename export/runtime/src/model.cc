@@ -162,6 +162,7 @@ Result<Classes> Session::Classify(std::string_view text) {
     if (words.empty()) Refuse("the text is empty; give one with a word at least");
     const Rows rows = Padded({bundle.tokenizer.get().Encode(text)}, "text", false);
     const Value logits = bundle.Encode(rows.Tokens(), rows.Mask())[0];
+    // (1, C), or (1, T, C), which are T rows.
     Classes classes;
     if (Dims(logits).size() == 3) {
       if (static_cast<size_t>(rows.length) != words.size()) {

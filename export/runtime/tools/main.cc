@@ -7,7 +7,6 @@
 #include <exception>
 #include <functional>
 #include <iostream>
-#include <regex>
 
 #include "commands.h"
 
@@ -48,16 +47,25 @@ void AddBeams(CLI::App& verb, TextOptions& options) {
   verb.add_option("--prefix", options.translate.prefix, "each target begins with it");
 }
 
+// Whether a text is a number and nothing else. What is out of range is told elsewhere.
+template <typename Number>
+bool IsNumber(const std::string& text) {
+  Number number{};
+  const char* end = text.data() + text.size();
+  // Of "inf" and "nan" there is no need.
+  const bool decimal = !text.empty() && text.find_first_not_of("0123456789.eE+-") == std::string::npos;
+  return decimal && std::from_chars(text.data(), end, number).ptr == end;
+}
+
 // Numbers are decimal, as `seqlab` takes them: CLI11 takes others too, and nothing at all for 0.
 void CheckNumbers(CLI::App& app) {
-  static const std::regex whole("-?[0-9]+"), decimal(R"(-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?)");
   for (CLI::App* verb : app.get_subcommands([](CLI::App*) { return true; })) {
     for (CLI::Option* option : verb->get_options()) {
       const std::string type = option->get_type_name();
       if (type != "INT" && type != "UINT" && type != "FLOAT") continue;
       const bool is_whole = type != "FLOAT";
       option->check([is_whole](const std::string& text) {
-        if (std::regex_match(text, is_whole ? whole : decimal)) return std::string();
+        if (is_whole ? IsNumber<int64_t>(text) : IsNumber<double>(text)) return std::string();
         return std::string("must be a ") + (is_whole ? "whole number" : "number") + ", got '" + text + "'";
       });
     }

@@ -1,4 +1,4 @@
-#include "errors.h"
+#include "accuracy.h"
 
 #include <algorithm>
 #include <cmath>
@@ -101,6 +101,9 @@ std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, con
     const auto place = static_cast<size_t>(axis);
     const int64_t outer = Product(dims, 1, place), inner = Product(dims, place + 1, dims.size()), length = dims[place];
     const std::vector<uint8_t> mask = info.Axis("C") < 0 ? some.mask : FilledPlaces(some, length);
+    if (static_cast<int64_t>(mask.size()) != dims[0] * length) {
+      Refuse(info.name, " has ", dims[0], " rows of ", length, " positions, and should have ", mask.size(), " in all");
+    }
     for (int64_t position = 0; position < dims[0] * length; ++position) {
       if (mask[static_cast<size_t>(position)] == 0) continue;
       for (int64_t part = 0; part < outer; ++part) {

@@ -1,6 +1,6 @@
 // How far the outputs of a bundle are from the float64 reference: seqlab_export.runner.cases, number for number.
-#ifndef SEQLAB_ERRORS_H_
-#define SEQLAB_ERRORS_H_
+#ifndef SEQLAB_ACCURACY_H_
+#define SEQLAB_ACCURACY_H_
 
 #include <cstdint>
 #include <string>
@@ -38,7 +38,8 @@ inline constexpr size_t kMostNumbers = 4096;
 // How many numbers of an output are compared at most.
 size_t MostNumbers(const GraphInfo& info, size_t output);
 
-// What counts of an output, in one row: real positions, `most` spread-out numbers. What is no float is taken whole.
+// What counts of an output, in one row: real positions, `most` spread-out numbers. What is no float is taken whole. Throws
+// Refusal where it has other positions than the case.
 std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, const Case& some, size_t most);
 
 // Adds to `errors` the differences in units of the reference's RMS.
@@ -56,4 +57,4 @@ Divergence DivergenceFrom(const std::vector<double>& reference, const std::vecto
 
 }  // namespace seqlab
 
-#endif  // SEQLAB_ERRORS_H_
+#endif  // SEQLAB_ACCURACY_H_

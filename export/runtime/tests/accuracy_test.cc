@@ -1,0 +1,33 @@
+#include "accuracy.h"
+
+#include <gtest/gtest.h>
+
+#include "error.h"
+
+namespace seqlab {
+namespace {
+
+// Two rows of two positions, of which the second row's first is a pad.
+const Case kCase{"", 2, {1, 1, 0, 1}};
+// Keys of two heads: (B, H, T, K).
+const TensorInfo kKeys{"new_state_k", DType::kFloat32, {std::string("B"), int64_t{2}, std::string("S+T"), int64_t{1}}};
+
+TEST(Concatenated, AlongAnAxis) {
+  const Numbers left{{2, 1}, {1, 2}}, right{{2, 2}, {3, 4, 5, 6}};
+  const Numbers whole = Concatenated({left, right}, 1);
+  EXPECT_EQ(whole.dims, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(whole.values, (std::vector<double>{1, 3, 4, 2, 5, 6}));
+}
+
+TEST(Selected, IsOfRealPositions) {
+  const Numbers keys{{2, 2, 2, 1}, {1, 2, 3, 4, 5, 6, 7, 8}};
+  EXPECT_EQ(Selected(keys, kKeys, kCase, 100), (std::vector<double>{1, 3, 2, 4, 6, 8}));
+}
+
+TEST(Selected, OfOtherPositionsIsRefused) {
+  const Numbers keys{{2, 2, 1000, 1}, std::vector<double>(4000)};
+  EXPECT_THROW(Selected(keys, kKeys, kCase, 100), Refusal);
+}
+
+}  // namespace
+}  // namespace seqlab
