@@ -18,6 +18,7 @@ from runtime.programs import ENVIRONMENT, answers, build
 from seqlab.decoding import Repetition, Sampling, beam_search, generate
 from seqlab_export.runner.graph_runner import Bundle as Bundles
 from seqlab_export.runner.graph_runner import BundleRunner
+from seqlab_export.runner.text_model import open_text_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -231,10 +232,9 @@ def test_threads_share_a_model(name: str, bundle: Bundle) -> None:
     assert {*range(1, len(REQUESTS) + 1)} - {*found} == {len(REQUESTS) - 1}
     assert said.startswith(f"request {len(REQUESTS) - 1}: the text is not UTF-8 at byte 0") and said.count("\n") == 1
     if name == "gru":
-        runner = BundleRunner(bundle(name), threads=1)
+        model = open_text_model(bundle(name))
         for number, text in found.items():
-            sampling = Sampling(temperature=0.8, seed=number)
-            assert text == runner.generate_text(REQUESTS[number - 1], max_new_tokens=60, sampling=sampling)
+            assert text == model.write(REQUESTS[number - 1], max_new_tokens=60, temperature=0.8, seed=number)
 
 
 @pytest.mark.slow
