@@ -16,8 +16,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from seqlab.attention import Attention
 from seqlab.models import DecoderLM
+from seqlab.optim import AdamW, DecayMatrices
 from seqlab.positions import Learned
-from seqlab.tasks.optim import adamw
 
 LAYERS, WIDTH, HEADS, LENGTH, BATCH, VOCAB = 4, 256, 4, 256, 8, 1024
 ROUNDS, STEPS = 9, 3
@@ -44,7 +44,8 @@ def main() -> None:
         )
     )  # fmt: skip
     tokens = torch.randint(VOCAB, (BATCH, LENGTH + 1))
-    models = [(model, adamw(model, lr=1e-3, weight_decay=0.1, betas=(0.9, 0.95))) for model in (ours, theirs)]
+    groups = DecayMatrices(0.1)
+    models = [(model, AdamW(groups(model.named_parameters()), 1e-3, betas=(0.9, 0.95))) for model in (ours, theirs)]
     assert sum(p.numel() for p in ours.parameters()) == sum(p.numel() for p in theirs.parameters())
     seconds: list[list[float]] = [[], []]
     for _ in range(ROUNDS):

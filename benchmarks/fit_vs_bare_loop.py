@@ -21,7 +21,6 @@ from lightning.pytorch.callbacks import Callback
 
 from seqlab.cli import main as seqlab
 from seqlab.tasks import LanguageModeling
-from seqlab.tasks.optim import adamw
 from seqlab_data import TextDataModule
 
 STEPS, ROUNDS, WARM_UP = 40, 3, 10
@@ -71,7 +70,7 @@ def fit(folder: str) -> list[float]:
 def bare() -> list[float]:
     """Seconds of each step of a loop over the same model, batches and optimiser."""
     model = task.model.train()
-    optimizer = adamw(model, lr=task.lr, weight_decay=task.weight_decay, betas=task.betas)
+    optimizer = task.optimizer(task.groups(model.named_parameters()), task.lr)
     data = TextDataModule(seq_len=256, batch_size=8)
     data.setup("fit")
     ends = []

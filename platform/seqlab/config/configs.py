@@ -19,6 +19,7 @@ BLOCK_MODULES = (
     "seqlab.attention",
     "seqlab.models",
     "seqlab.nn",
+    "seqlab.optim",
     "seqlab.positions",
     "seqlab.recurrence",
     "seqlab.tasks",

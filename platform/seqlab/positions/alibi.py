@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.positions.base import PositionalEncoding
-from seqlab.positions.constant import Constant
+from seqlab.positions.constant import ConstantTensor
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
@@ -31,10 +31,10 @@ class ALiBi(PositionalEncoding):
         self.slopes = nn.ModuleDict()
 
     def attach(self, num_heads: int, head_dim: int) -> None:
-        self.slopes[str(num_heads)] = Constant(alibi_slopes(num_heads))
+        self.slopes[str(num_heads)] = ConstantTensor(alibi_slopes(num_heads))
 
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
-        constant = cast(Constant, self.slopes[str(q.shape[1])])
+        constant = cast(ConstantTensor, self.slopes[str(q.shape[1])])
         slopes = constant.value.to(torch.promote_types(q.dtype, torch.float32))
         distance = (q_positions[:, None, :, None] - k_positions[:, None, None, :]).abs()
         return (-slopes[:, None, None] * distance).to(q.dtype)

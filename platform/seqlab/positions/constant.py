@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 
-class Constant(nn.Module):
+class ConstantTensor(nn.Module):
     """Numbers in float64, in no checkpoint, that follow the model's device but not its dtype.
 
     A tensor, since an exporter may round Python numbers to float32, and kept, since making one on a GPU copies
@@ -44,8 +44,8 @@ class Angles(nn.Module):
 
     def __init__(self, frequencies: Sequence[float]) -> None:
         super().__init__()
-        self.frequency = Constant(frequencies)
-        self.turn = Constant([2.0 * math.pi])
+        self.frequency = ConstantTensor(frequencies)
+        self.turn = ConstantTensor([2.0 * math.pi])
 
     def forward(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
         """Positions (B, T) to (B, T, W/2) radians of at least float32's precision."""

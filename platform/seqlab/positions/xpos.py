@@ -11,7 +11,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from seqlab.positions.base import PositionalEncoding
-from seqlab.positions.constant import Angles, Constant, geometric
+from seqlab.positions.constant import Angles, ConstantTensor, geometric
 from seqlab.positions.rope import rotate_halves
 
 LARGEST_EXPONENT = 60.0
@@ -59,7 +59,7 @@ class XPos(PositionalEncoding):
         if head_dim % 2:
             raise ValueError(f"XPos rotates pairs of channels, so head_dim must be even, got {head_dim}")
         self.angles[str(head_dim)] = Angles(geometric(self.base, head_dim))
-        self.log_zeta[str(head_dim)] = Constant([self._log_zeta(2 * i / head_dim) for i in range(head_dim // 2)])
+        self.log_zeta[str(head_dim)] = ConstantTensor([self._log_zeta(2 * i / head_dim) for i in range(head_dim // 2)])
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         """Raises ValueError past max_seq_len (compiled and on a GPU, only where one call alone is too long)."""
@@ -67,7 +67,7 @@ class XPos(PositionalEncoding):
         size = str(q.shape[-1])
         angle = self.angles[size](positions, q.dtype).unsqueeze(1)
         # In float64, or the exponential of 60 would be off by 60 eps.
-        exponent = (positions - self.middle)[:, None, :, None] * cast(Constant, self.log_zeta[size]).value
+        exponent = (positions - self.middle)[:, None, :, None] * cast(ConstantTensor, self.log_zeta[size]).value
         cos, sin = angle.cos(), angle.sin()
         q_scale, k_scale = exponent.exp().to(angle.dtype), (-exponent).exp().to(angle.dtype)
         return (

@@ -25,7 +25,7 @@ class Classification(Task):
         vocab_size, num_features: number of tokens, or of each one's features; the data module tells one of them.
         model: called with this number, num_classes and seq_len.
         label_smoothing: in training only (Szegedy et al. 2016).
-        optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
+        optim: lr, optimizer, schedule and the like, as `Task` takes them.
 
     Raises:
         ValueError: data that tells no num_classes or neither of the two, or an option is out of range.

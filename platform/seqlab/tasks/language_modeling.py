@@ -27,7 +27,7 @@ class LanguageModeling(Task):
         vocab_size: number of tokens; the data module tells it.
         seq_len: training length in tokens; the data module tells it.
         model: called with vocab_size and seq_len.
-        optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
+        optim: lr, optimizer, schedule and the like, as `Task` takes them.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class MaskedLanguageModeling(Task):
         seq_len: training length in tokens; the data module tells it.
         model: called with vocab_size and seq_len.
         share: of the tokens that are chosen.
-        optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
+        optim: lr, optimizer, schedule and the like, as `Task` takes them.
 
     Raises:
         ValueError: a share that is not above 0 and at most 1.

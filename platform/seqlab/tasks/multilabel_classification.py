@@ -32,7 +32,7 @@ class MultilabelClassification(Task):
         num_features, num_labels: numbers of features of a frame and of labels; the data module tells them.
         seq_len: the longest input in frames; the data module tells it.
         model: called with these three: a `Tagger` for labels of each frame, a `Classifier` for those of sequences.
-        optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
+        optim: lr, optimizer, schedule and the like, as `Task` takes them.
     """
 
     chooses_one = False

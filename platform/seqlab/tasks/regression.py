@@ -24,7 +24,7 @@ class Regression(Task):
         num_features: of each place of a sequence; the data module tells it.
         seq_len: the longest input; the data module tells it.
         model: called with num_features, 1 (the numbers that it is to predict) and seq_len.
-        optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
+        optim: lr, optimizer, schedule and the like, as `Task` takes them.
     """
 
     chooses_one = False

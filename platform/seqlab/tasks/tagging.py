@@ -26,7 +26,7 @@ class Tagging(Task):
         seq_len: the longest input in tokens; the data module tells it.
         model: called with these three.
         label_smoothing: in training only (Szegedy et al. 2016).
-        optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
+        optim: lr, optimizer, schedule and the like, as `Task` takes them.
     """
 
     next_command = "seqlab classify {run} < FILE"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Callable
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -14,21 +15,27 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from seqlab.batch import IGNORE
-from seqlab.tasks.optim import adamw, scheduled
+from seqlab.optim import AdamW, Cosine, DecayMatrices, Groups, Optimizer, ParameterGroups, Schedule, scheduled
 
 ValueT = TypeVar("ValueT")
 
 
 class Task(L.LightningModule):
-    """A model under AdamW, with a linear warm-up and then a cosine. A subclass says its `loss`, its `scores`, what
-    `evaluate` gives them of a batch, and its `predictions`.
+    """A model, its optimiser and the schedule of its learning rate after a linear warm-up. A subclass says its `loss`,
+    its `scores`, what `evaluate` gives them of a batch, and its `predictions`.
 
     Args:
-        lr: peak learning rate of AdamW.
-        weight_decay: on matrices and embeddings only.
-        betas: AdamW's moment decay rates.
-        warmup_steps: optimiser steps of linear warm-up; a cosine follows.
-        min_lr_ratio: where the cosine ends, as a fraction of lr.
+        lr: peak learning rate.
+        weight_decay: of the parameters that `groups` decays.
+        warmup_steps: optimiser steps of linear warm-up.
+        optimizer: called with the groups of parameters and lr.
+        schedule: of the learning rate after the warm-up.
+        groups: which parameters are trained alike; called with weight_decay.
+        betas: the optimiser's, AdamW's say; None = as it says itself.
+        min_lr_ratio: the schedule's, Cosine's say; None = as it says itself.
+
+    Raises:
+        ValueError: an option is out of its range, or the optimiser or the schedule has none of this name.
 
     Attributes:
         chooses_one: whether the logits at a place are of one choice among them, as a token or a class is.
@@ -45,22 +52,22 @@ class Task(L.LightningModule):
         *,
         lr: float = 1e-3,
         weight_decay: float = 0.1,
-        betas: tuple[float, float] = (0.9, 0.99),
         warmup_steps: int = 100,
-        min_lr_ratio: float = 0.1,
+        optimizer: Callable[[Groups, float], Optimizer] = AdamW,
+        schedule: Callable[[], Schedule] = Cosine,
+        groups: Callable[[float], ParameterGroups] = DecayMatrices,
+        betas: tuple[float, float] | None = None,
+        min_lr_ratio: float | None = None,
     ) -> None:
         super().__init__()
-        if lr <= 0 or warmup_steps < 0 or not 0 <= min_lr_ratio <= 1:
-            raise ValueError(
-                f"lr must be positive, warmup_steps at least 0 and min_lr_ratio in [0, 1]; got {lr}, "
-                f"{warmup_steps} and {min_lr_ratio}"
-            )
+        if lr <= 0 or warmup_steps < 0:
+            raise ValueError(f"lr must be positive and warmup_steps at least 0, got {lr} and {warmup_steps}")
         self.model = model
         self.lr = lr
-        self.weight_decay = weight_decay
-        self.betas = betas
         self.warmup_steps = warmup_steps
-        self.min_lr_ratio = min_lr_ratio
+        self.optimizer = _with(optimizer, betas=betas)
+        self.schedule = _with(schedule, min_lr_ratio=min_lr_ratio)()
+        self.groups = groups(weight_decay)
         self.scored: dict[str, Metric] = {}
 
     @abstractmethod
@@ -133,13 +140,9 @@ class Task(L.LightningModule):
         return [{"row": row, **one} for row, one in zip(batch.rows.tolist(), said, strict=True) if row >= 0]
 
     def configure_optimizers(self) -> Any:
-        optimizer = adamw(self.model, lr=self.lr, weight_decay=self.weight_decay, betas=self.betas)
-        scheduler = scheduled(
-            optimizer,
-            warmup_steps=self.warmup_steps,
-            total_steps=self._total_steps(),
-            min_ratio=self.min_lr_ratio,
-        )
+        trained = [(name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad]
+        optimizer = self.optimizer(self.groups(trained), self.lr)
+        scheduler = scheduled(optimizer, self.schedule, warmup_steps=self.warmup_steps, total_steps=self._total_steps())
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def _total_steps(self) -> int | None:
@@ -157,6 +160,21 @@ class Task(L.LightningModule):
         assert trainer.max_epochs is not None
         in_epochs = trainer.max_epochs * math.ceil(num_batches / trainer.accumulate_grad_batches)
         return in_epochs if max_steps is None else min(in_epochs, max_steps)
+
+
+def _with(factory: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """A factory with those of its options that are given."""
+    given = {name: value for name, value in options.items() if value is not None}
+
+    def make(*args: Any) -> Any:
+        try:
+            return factory(*args, **given)
+        except TypeError as error:
+            if not given:
+                raise
+            raise ValueError(f"the task has {given}, which the class chosen for it does not take: {error}") from error
+
+    return make
 
 
 def check_told(task: str, **numbers: int | None) -> None:

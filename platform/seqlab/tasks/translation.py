@@ -33,7 +33,7 @@ class Translation(Task):
         label_smoothing: in training only (Szegedy et al. 2016).
         bleu_tokenize: sacrebleu's tokenizer.
         sampling: makes the decoder read some of its own tokens in training; None = always the true ones.
-        optim: lr, weight_decay, betas, warmup_steps and min_lr_ratio, as `Task` takes them.
+        optim: lr, optimizer, schedule and the like, as `Task` takes them.
     """
 
     next_command = "seqlab translate {run} < FILE"
