@@ -1,6 +1,17 @@
-"""Data for seqlab: LightningDataModules, what data modules of one's own begin with, and tokenizers.
+"""Data for seqlab.
 
-Names are loaded when first used, so that `seqlab_data.tokenizers` needs neither torch nor Lightning.
+    TextDataModule              text as windows of tokens, for language models
+    ParallelTextDataModule      sources and what is to be written of them
+    LabelledTextDataModule      texts, each with one of a few labels
+    TaggedTextDataModule        sentences with a tag for each word
+    TableDataModule             sequences of numbers, with a class, a number or labels
+    ImageDataModule             images as sequences of patches
+    SyntheticDataModule         examples of a synthetic task, which are made as they are read
+    AddingDataModule            the adding problem
+    SequenceDataModule          what a data module of one's own begins with; SentenceDataModule, one of separate texts
+    tokenizers, synthetic       packages of these; the first needs neither torch nor Lightning
+
+What is named here is imported when it is asked for.
 """
 
 from __future__ import annotations
@@ -32,7 +43,7 @@ __all__ = [
     "TaggedTextDataModule",
     "TextDataModule",
 ]
-MODULES = {
+_PLACES = {
     "AddingDataModule": "seqlab_data.adding",
     "ImageDataModule": "seqlab_data.images",
     "LabelledTextDataModule": "seqlab_data.labelled",
@@ -47,9 +58,9 @@ MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    if name in MODULES:
-        return getattr(import_module(MODULES[name]), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'seqlab_data' has no attribute {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(_PLACES[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -182,7 +182,7 @@ def _array(value: Any) -> NDArray[Any]:
 def _row(place: str, parts: dict[str, NDArray[Any]], target: NDArray[Any], length: Any) -> Row:
     columns = []
     for name, part in parts.items():
-        part = part[:, None] if part.ndim == 1 else part
+        part = part[:, None] if part.ndim == 1 else part  # (T,) to (T, 1)
         if part.ndim != 2 or part.dtype.kind not in "biuf":
             raise ValueError(
                 f"{place} has no sequence in {name}: a sequence is a number a frame, or as many numbers in each"
@@ -196,7 +196,7 @@ def _row(place: str, parts: dict[str, NDArray[Any]], target: NDArray[Any], lengt
     if not (isinstance(num_frames, int | np.integer) and 0 < num_frames <= longest):
         raise ValueError(f"{place} has {num_frames} frames; a sequence has at least one, and no more than its arrays")
     with np.errstate(over="ignore"):
-        inputs = np.concatenate(columns, axis=1, dtype=np.float32, casting="unsafe")[:num_frames]
+        inputs = np.concatenate(columns, axis=1, dtype=np.float32, casting="unsafe")[:num_frames]  # (T, F)
     if not np.isfinite(inputs).all():
         frame, feature = np.argwhere(~np.isfinite(inputs))[0]
         raise ValueError(

@@ -150,8 +150,8 @@ def group_by_length(lengths: NDArray[np.int64], max_tokens: int) -> list[NDArray
     if len(lengths) and lengths.max() > max_tokens:
         raise ValueError(f"data.max_tokens {max_tokens} is less than the {lengths.max()} tokens of the longest row")
     mixed = epoch_order(len(lengths), 0, 0)
-    longest_first = mixed[np.argsort(-lengths[mixed], kind="stable")]
-    groups = []
+    longest_first = mixed[np.argsort(-lengths[mixed], kind="stable")]  # (N,)
+    groups = []  # (B,) each: as many of the longest that are left as fit, padded to the first of them
     while len(longest_first):
         size = max_tokens // max(int(lengths[longest_first[0]]), 1)
         groups.append(np.sort(longest_first[:size]))

@@ -177,6 +177,7 @@ def tokenizer_settings(make_tokenizer: Callable[[str], Tokenizer]) -> dict[str, 
 
 
 def _read(path: Path) -> list[NDArray[np.int32]]:
+    # All ids end to end, (sum of T,), are cut where each text ends: (T,) each.
     with np.load(path) as arrays:
         ids, ends = arrays["ids"], np.cumsum(arrays["lengths"])
     return [ids[start:end] for start, end in zip(np.append(0, ends), ends, strict=False)]

@@ -221,5 +221,6 @@ def patches(images: NDArray[np.float32], patch_size: int) -> NDArray[np.float32]
     together (Dosovitskiy et al. 2021, section 3.1)."""
     count, height, width, channels = images.shape
     size = patch_size
-    grid = images.reshape(count, height // size, size, width // size, size, channels)
-    return np.ascontiguousarray(grid.transpose(0, 1, 3, 2, 4, 5).reshape(count, -1, size * size * channels))
+    grid = images.reshape(count, height // size, size, width // size, size, channels)  # (N, H / P, P, W / P, P, C)
+    by_patch = grid.transpose(0, 1, 3, 2, 4, 5)  # (N, H / P, W / P, P, P, C)
+    return np.ascontiguousarray(by_patch.reshape(count, -1, size * size * channels))  # (N, T, F)

@@ -158,7 +158,7 @@ def _make(folder: Path, text: _Text, tokenizer: Tokenizer) -> None:
         num_tokens = num_chars = 0
         with open(folder / f"{name}.bin", "wb") as file:
             for i, start, stop in pieces[name]:
-                ids = np.append(tokenizer.bos_id, tokenizer.encode_array(texts[i][start:stop]))
+                ids = np.append(tokenizer.bos_id, tokenizer.encode_array(texts[i][start:stop]))  # (1 + T,)
                 ids.astype(dtype).tofile(file)
                 num_tokens += len(ids)
                 num_chars += stop - start

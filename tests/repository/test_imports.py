@@ -9,12 +9,14 @@ import re
 import resource
 import subprocess
 import sys
+from graphlib import TopologicalSorter
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 import seqlab
+import seqlab_data
 import seqlab_export
 from repository.source_tree import PACKAGES, all_imports, imports_when_loaded, python_files, within
 
@@ -38,6 +40,20 @@ def test_data_knows_the_batch_types_only(path: Path) -> None:
     assert not {
         name for name in imports if within(name, "seqlab", "seqlab_export") and not within(name, "seqlab.batch")
     }
+
+
+def test_no_file_of_data_imports_itself_by_way_of_others() -> None:
+    files = {".".join(path.relative_to(DATA.parent).with_suffix("").parts): path for path in python_files(DATA)}
+    files = {name.removesuffix(".__init__"): path for name, path in files.items()}
+
+    def file_of(name: str) -> str:
+        return name if name in files else file_of(name.rpartition(".")[0])
+
+    imports = {
+        name: {file_of(other) for other in all_imports(path) if within(other, "seqlab_data")} - {name}
+        for name, path in files.items()
+    }
+    assert tuple(TopologicalSorter(imports).static_order())  # raises CycleError where there is a circle
 
 
 @pytest.mark.parametrize("path", python_files(EXPORT), ids=_name)
@@ -64,7 +80,7 @@ def test_import_seqlab_is_light() -> None:
     assert not _loaded_by("import seqlab, seqlab_export") & set(HEAVY)
 
 
-@pytest.mark.parametrize("package", [seqlab, seqlab_export])
+@pytest.mark.parametrize("package", [seqlab, seqlab_data, seqlab_export])
 def test_the_public_face_is_there_and_described(package: ModuleType) -> None:
     assert package.__all__ and package.__doc__
     for name in package.__all__:
