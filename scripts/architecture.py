@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
-from repository.source_tree import PACKAGES, all_imports, imports_when_loaded, python_files  # noqa: E402
+from repository.source_tree import PACKAGES, imports_at_run_time, imports_when_loaded, python_files  # noqa: E402
 
 Arrows = Mapping[str, set[str]]
 
@@ -51,22 +51,9 @@ def arrows(files: Mapping[str, list[Path]], *, late: bool) -> dict[str, set[str]
     """The rooms that each room imports; `late`: also when a function runs."""
     found: dict[str, set[str]] = {}
     for room, paths in files.items():
-        names = {name for path in paths for name in (_at_run_time(path) if late else imports_when_loaded(path))}
+        names = {name for path in paths for name in (imports_at_run_time(path) if late else imports_when_loaded(path))}
         found[room] = {of for name in names if (of := _room_of(name, files)) not in (None, room)}  # type: ignore[misc]
     return found
-
-
-def _at_run_time(path: Path) -> set[str]:
-    """What a file imports anywhere but for type checking."""
-    for_types = {
-        name
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-        for inner in node.body
-        if isinstance(inner, ast.ImportFrom)
-        for name in (f"{inner.module}.{alias.name}" for alias in inner.names)
-    }
-    return all_imports(path) - (for_types - imports_when_loaded(path))
 
 
 def _room_of(name: str, files: Mapping[str, list[Path]]) -> str | None:

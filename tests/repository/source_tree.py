@@ -35,22 +35,52 @@ def imports_when_loaded(path: Path) -> set[str]:
     return {name for node in _executed(ast.parse(path.read_text())) for name in _imported(node)}
 
 
+def imports_at_run_time(path: Path) -> set[str]:
+    """The modules that a file imports, in its functions too, but for those of type checking alone."""
+    return {name for node in _executed(ast.parse(path.read_text()), in_functions=True) for name in _imported(node)}
+
+
+def arrows_of_files() -> dict[str, set[str]]:
+    """The modules of the three packages, and those of them that each imports at run time. A package's `__init__.py`
+    stands for the package: whoever imports a name from it imports it."""
+    modules = {_module(path, package): path for package in PACKAGES.values() for path in python_files(package)}
+    return {name: _known(imports_at_run_time(path), modules) - {name} for name, path in modules.items()}
+
+
+def arrows_of_rooms(files: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The same of rooms: the folders and files right below a package."""
+    rooms: dict[str, set[str]] = {}
+    for name, found in files.items():
+        room = ".".join(name.split(".")[:2])
+        rooms.setdefault(room, set()).update(".".join(other.split(".")[:2]) for other in found)
+    return {room: found - {room} for room, found in rooms.items()}
+
+
+def _module(path: Path, package: Path) -> str:
+    return ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _known(names: set[str], modules: dict[str, Path]) -> set[str]:
+    """The modules that are meant by imported names: a module itself, or what a name is imported from."""
+    return {name if name in modules else name.rpartition(".")[0] for name in names} & {*modules}
+
+
 def within(name: str, *packages: str) -> bool:
     """Whether a module is one of `packages` or below one."""
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
-def _executed(tree: ast.AST) -> Iterator[ast.AST]:
+def _executed(tree: ast.AST, *, in_functions: bool = False) -> Iterator[ast.AST]:
     for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not in_functions:
             continue
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             for branch in node.orelse:
                 yield branch
-                yield from _executed(branch)
+                yield from _executed(branch, in_functions=in_functions)
             continue
         yield node
-        yield from _executed(node)
+        yield from _executed(node, in_functions=in_functions)
 
 
 def _imported(node: ast.AST) -> set[str]:
