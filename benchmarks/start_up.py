@@ -29,7 +29,7 @@ import torch
 mark("PyTorch")
 import torch._dynamo
 mark("torch._dynamo, which optimisers need")
-from seqlab.config.light_metrics import import_torchmetrics
+from seqlab.config.quiet import import_torchmetrics
 import_torchmetrics()
 import lightning
 mark("Lightning")

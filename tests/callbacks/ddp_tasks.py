@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from seqlab.attention import AdditiveAttention, Attention, Bidirectional
-from seqlab.callbacks.prediction_file import PredictionFile
+from seqlab.callbacks.evaluation import PredictionFile
 from seqlab.config.configs import LINKS
 from seqlab.models import Classifier, DecoderLM, Encoder, EncoderDecoder, MaskedLM, Tagger
 from seqlab.positions import NoPositions

@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from callbacks.tiny_fit import TinyData, TinyTask, tiny_trainer
-from seqlab.callbacks.compile import Compile
 from seqlab.checkpoint_io import read_checkpoint
 
 
@@ -17,7 +16,8 @@ from seqlab.checkpoint_io import read_checkpoint
 def test_a_checkpoint_of_a_compiled_fit_loads_uncompiled(tmp_path: Path) -> None:
     torch.compiler.reset()
     compiled = TinyTask()
-    tiny_trainer(tmp_path, [Compile()], max_epochs=1).fit(compiled, datamodule=TinyData())
+    compiled.model.compile()
+    tiny_trainer(tmp_path, max_epochs=1).fit(compiled, datamodule=TinyData())
     assert compiled.model._compiled_call_impl is not None
     path = tmp_path / "checkpoints" / "last.ckpt"
     plain = TinyTask()

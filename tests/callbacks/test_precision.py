@@ -11,7 +11,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 
 from callbacks.tiny_fit import TinyData, TinyTask, tiny_trainer
-from seqlab.config.checked_options import check_precision
+from seqlab.config.options import check_precision
 
 
 @pytest.mark.parametrize("precision", [None, 32, "32", "32-true", "bf16-mixed", "64-true"])

@@ -16,9 +16,8 @@ from torch.utils.data import DataLoader
 
 from callbacks.tiny_fit import fit
 from seqlab.batch import TokenBatch
-from seqlab.callbacks import display, progress, speed
-from seqlab.callbacks.display import Bars, Display, Lines
-from seqlab.callbacks.progress import FitProgress, _clock
+from seqlab.callbacks import progress, speed
+from seqlab.callbacks.progress import Bars, Display, FitProgress, Lines, _clock
 from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.callbacks.speed import Speed
 
@@ -31,6 +30,9 @@ class Shown(Display):
         self.shown: list[tuple[str, int, float, str]] = []
         self.finished: list[str] = []
         self.closed = 0
+
+    def due(self) -> bool:
+        return True
 
     def show(self, name: str, done: int, total: float, text: str) -> None:
         self.shown.append((name, done, total, text))
@@ -187,7 +189,7 @@ def test_without_an_end_there_is_no_time_left(shown: Shown) -> None:
 
 def test_lines_have_no_control_characters(capfd: pytest.CaptureFixture[str]) -> None:
     """Standard error is not a terminal here, so that lines are chosen, and stdout is left to results."""
-    assert isinstance(display.display(), Lines)
+    assert isinstance(progress.display(), Lines)
     trainer(max_epochs=1, limit_val_batches=0).fit(Task())
     out, err = capfd.readouterr()
     assert out == ""
@@ -198,7 +200,7 @@ def test_bars_are_drawn_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: p
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")
-    bars = display.display()
+    bars = progress.display()
     assert isinstance(bars, Bars)
     bars.show("fit", 123, 4000, "loss 2.031 · val/loss 2.013 · 125k tokens/s · 1:02:03 left")
     bars.show("validate", 3, float("inf"), "")
@@ -215,7 +217,7 @@ def test_bars_are_drawn_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 def test_a_display_is_due_once_in_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(display.time, "monotonic", lambda: now)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
     lines = Lines()
     due = []
     for now in (110.0, 119.9, 120.0, 120.1, 139.0, 141.0):  # noqa: B007

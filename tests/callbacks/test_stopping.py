@@ -15,9 +15,8 @@ from torch import Tensor
 from callbacks.test_checkpoint import Scored, recorder
 from callbacks.test_exact_resume import FLAGS, QUICK, check_equals_uninterrupted
 from callbacks.tiny_fit import BATCHES_AN_EPOCH, TinyData, TinyTask, fit, fit_text
-from seqlab.callbacks.checkpoint import Checkpoints
+from seqlab.callbacks.checkpoint import Checkpoints, ValidateOnce
 from seqlab.callbacks.stopping import SIGNALS, StoppedError, exit_code
-from seqlab.callbacks.validation import ValidateOnce
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab.tasks import Classification
-from seqlab.tasks.figures import confusion_matrix
+from seqlab.tasks.drawings import confusion_matrix
 from trainers import quiet_trainer
 
 # Lightning's advice for longer fits, and what it uses of torch that is deprecated.

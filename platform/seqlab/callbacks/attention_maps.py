@@ -16,7 +16,7 @@ from torch import Tensor
 
 from seqlab.attention.recorded import recorded_weights
 from seqlab.batch import IGNORE, LabelledBatch, PairBatch, TokenBatch
-from seqlab.tasks.figures import AttentionMap, attention_maps
+from seqlab.tasks.drawings import AttentionMap, attention_maps
 
 
 class AttentionMaps(Callback):

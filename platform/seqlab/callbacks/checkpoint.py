@@ -1,4 +1,4 @@
-"""When checkpoints are written, and what seqlab adds to them."""
+"""When checkpoints are written, what seqlab adds to them, and the validation without which none is the best."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import lightning as L
 import torch
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from torch import Tensor
 
 from seqlab.callbacks.stopping import StoppedError, StopSignals
@@ -200,3 +200,30 @@ def _validation_follows(trainer: L.Trainer) -> bool:
     fetcher = trainer.fit_loop._data_fetcher
     assert fetcher is not None
     return trainer.fit_loop.epoch_loop._should_check_val_fx(fetcher)
+
+
+class ValidateOnce(Callback):
+    """Validates at the end of a fit that is shorter than its validation interval: without, it would have no best."""
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if trainer.val_check_batch is None:  # by the clock
+            return
+        epochs = trainer.check_val_every_n_epoch or 1
+        first = trainer.val_check_batch + (epochs - 1) * trainer.num_training_batches
+        if (total := num_batches(trainer)) < first:
+            trainer.check_val_every_n_epoch = None  # batches are counted over all epochs
+            trainer.val_check_batch = total
+
+
+def num_batches(trainer: L.Trainer) -> float:
+    """How many micro-batches a whole fit reads on each rank; infinite where nothing is known to end it."""
+    epoch, accumulated = trainer.num_training_batches, trainer.accumulate_grad_batches
+    max_epochs, max_steps = trainer.max_epochs, trainer.max_steps
+    by_epochs = math.inf if max_epochs in (None, -1) else max_epochs * epoch
+    if max_steps == -1:
+        return by_epochs
+    if epoch == math.inf:
+        return max_steps * accumulated
+    # An epoch's last step may be of fewer micro-batches.
+    epochs, steps = divmod(max_steps, math.ceil(epoch / accumulated))
+    return min(by_epochs, epochs * epoch + steps * accumulated)

@@ -40,8 +40,7 @@ def lightning(name: str, args: list[str], *, run_id: str | None = None) -> int:
         print(f"seqlab {name}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
     with _importing():
         from seqlab.config.configs import import_blocks, resolve_names
-        from seqlab.config.light_metrics import import_torchmetrics
-        from seqlab.config.quiet import quiet
+        from seqlab.config.quiet import import_torchmetrics, quiet
 
         args = resolve_names(args)
         import_torchmetrics()

@@ -12,23 +12,19 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 
-from seqlab.callbacks.checkpoint import Checkpoints
-from seqlab.callbacks.compile import Compile
+from seqlab.callbacks.checkpoint import Checkpoints, ValidateOnce
+from seqlab.callbacks.evaluation import PredictionFile, RunScores
 from seqlab.callbacks.exact_resume import ExactResume
 from seqlab.callbacks.last_words import LastWords
-from seqlab.callbacks.prediction_file import PredictionFile
 from seqlab.callbacks.progress import FitProgress
 from seqlab.callbacks.restored_state import RestoredState, saying_what_is_wrong
 from seqlab.callbacks.run_tracker import RunTracker
-from seqlab.callbacks.scores import RunScores
 from seqlab.callbacks.speed import Speed
 from seqlab.callbacks.summary import ModelTable
-from seqlab.callbacks.validation import ValidateOnce
 from seqlab.callbacks.where_next import WhereNext
 from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
-from seqlab.config.checked_options import check_precision, check_tokenizers, check_trainer, numbers_before_shares
 from seqlab.config.configs import LINKS, import_blocks, resolve_names
-from seqlab.config.options import options
+from seqlab.config.options import check_precision, check_tokenizers, check_trainer, numbers_before_shares, options
 from seqlab.config.stored_config import check_reads_back
 from seqlab.config.trust import to_trust
 from seqlab.tasks.task import check_told
@@ -163,6 +159,9 @@ class SeqlabCLI(LightningCLI):
             found = begin_words_with(self.model, self.datamodule, options.word_vectors)
             if self.trainer.is_global_zero:
                 print(f"word vectors: {found}", file=sys.stderr)
+        if options.compile:
+            # In place, so that checkpoints keep their keys. A whole LightningModule breaks at `self.log` (torch 2.13).
+            self.model.model.compile()
 
     def _check_data(self, checkpoint: dict[str, Any]) -> None:
         check_vocabulary(checkpoint.get("seqlab", {}), self.datamodule)
@@ -179,7 +178,7 @@ class SeqlabCLI(LightningCLI):
         if options.trainer.enable_checkpointing is not False:
             every = {"every_n_steps": options.checkpoint_every, "every_n_minutes": options.checkpoint_minutes}
             callbacks.append(Checkpoints(config=self.config_dump, **every))
-        return [*callbacks, Compile()] if options.compile else callbacks
+        return callbacks
 
 
 class _Untrained(SeqlabCLI):

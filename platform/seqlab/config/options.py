@@ -1,8 +1,12 @@
-"""seqlab's own options of fit and the other verbs of Lightning: data, so that the help need not import Lightning."""
+"""Options of fit and the other verbs of Lightning: seqlab's own as data, for a help that need not import Lightning, and
+checks of what Lightning takes in silence or answers with a traceback."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    import lightning as L
 
 
 class Option(NamedTuple):
@@ -35,3 +39,77 @@ def wants_help(args: list[str]) -> bool:
     """Whether a command line asks for this help; `--help all` asks for jsonargparse's."""
     asked = [place for place, arg in enumerate(args) if arg in ("-h", "--help") or arg.split("=")[0].endswith(".help")]
     return bool(asked) and args[asked[0] + 1 : asked[0] + 2] != ["all"]
+
+
+LEAST = {
+    "accumulate_grad_batches": 1,
+    "check_val_every_n_epoch": 1,
+    "gradient_clip_val": 0,
+    "log_every_n_steps": 0,
+    "max_epochs": -1,
+    "max_steps": -1,
+    "min_epochs": 0,
+    "min_steps": 0,
+    "num_nodes": 1,
+    "num_sanity_val_steps": -1,
+    "reload_dataloaders_every_n_epochs": 0,
+}
+
+COUNTS_OR_SHARES = ("train", "val", "test", "predict")
+"""The splits of which `limit_SPLIT_batches` reads a number of batches, 1, or a share of them, 1.0."""
+
+
+def numbers_before_shares() -> None:
+    """Has the command line read `limit_val_batches=1` as one batch, whatever was imported before Lightning.
+
+    The two types are tried in their order, and `typing` keeps `Optional[Union[float, int]]` for the equal
+    `Optional[Union[int, float]]` of Lightning where another module has made it first.
+    """
+    import lightning as L
+
+    types = L.Trainer.__init__.__annotations__
+    types.update({f"limit_{split}_batches": int | float | None for split in COUNTS_OR_SHARES})
+
+
+def check_trainer(given: Any) -> None:
+    """Checks the trainer's options that Lightning does not.
+
+    Raises:
+        ValueError: a number is below what it may be.
+    """
+    for name, least in LEAST.items():
+        value = given.get(name)
+        if value is not None and not value >= least:
+            raise ValueError(f"trainer.{name} must be at least {least}, got {value}")
+
+
+def check_precision(trainer: L.Trainer, requested: str | int | None) -> None:
+    """Checks that the trainer computes in the precision that it was asked for.
+
+    Raises:
+        ValueError: it does not; 16-mixed on a CPU is bf16-mixed.
+    """
+    from lightning.fabric.connector import _convert_precision_to_unified_args
+
+    if requested is not None and _convert_precision_to_unified_args(requested) != trainer.precision:  # type: ignore[arg-type]
+        device = type(trainer.accelerator).__name__.removesuffix("Accelerator")
+        raise ValueError(
+            f"trainer.precision is {requested}, which a {device} does not have; give {trainer.precision} or 32-true"
+        )
+
+
+def check_tokenizers(datamodule: L.LightningDataModule) -> None:
+    """Checks that what a data module calls its tokenizers can be stored with a run.
+
+    Raises:
+        ValueError: one is neither None nor a `seqlab_data.tokenizers.Tokenizer`.
+    """
+    from seqlab_data.tokenizers import Tokenizer
+
+    for name in ("tokenizer", "source_tokenizer"):
+        found = getattr(datamodule, name, None)
+        if found is not None and not isinstance(found, Tokenizer):
+            raise ValueError(
+                f"the data module {type(datamodule).__name__} has a {name} that is a {type(found).__name__}; give a "
+                "Tokenizer of seqlab_data.tokenizers, or none: its models then run on ids"
+            )

@@ -10,7 +10,7 @@ from torchmetrics import MeanMetric, Metric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix, MulticlassF1Score
 
 from seqlab.batch import IGNORE, LabelledBatch
-from seqlab.tasks.figures import confusion_matrix
+from seqlab.tasks.drawings import confusion_matrix
 from seqlab.tasks.metrics import MeanByLength
 from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
 

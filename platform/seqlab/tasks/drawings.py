@@ -1,4 +1,4 @@
-"""Figures of what a task measures, as SVG. Matplotlib is imported when one is drawn: it is slow to import."""
+"""Drawings of what a task measures, as SVG. Matplotlib is imported when one is drawn: it is slow to import."""
 
 from __future__ import annotations
 
