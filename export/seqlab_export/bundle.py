@@ -13,6 +13,7 @@ import onnxruntime as ort  # type: ignore[import-untyped]
 import torch
 
 import seqlab
+from seqlab.mixer import fix_capacity
 from seqlab.models import DecoderLM
 from seqlab_data.tokenizers import Tokenizer
 from seqlab_export.capture.forms import DECODERS, ENCODERS, longest_input
@@ -103,12 +104,13 @@ def export_bundle(
     capacity = capacity_of(model, target, seq_len)
     if capacity is not None:
         model.max_seq_len = capacity
+        fix_capacity(model, capacity)
     stored = in_dtype(model, precision)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as name:
         folder = Path(name) / "bundle"
         folder.mkdir()
-        exported = export_graphs(stored, folder, precision, target=target, capacity=capacity, taps=taps)
+        exported = export_graphs(stored, folder, precision, target=target, taps=taps)
         check_weights(stored, exported.named, exported.stored)
         graphs = exported.graphs
         tokenizers = _distinct(tokenizer, source_tokenizer)
@@ -129,7 +131,7 @@ def export_bundle(
         files = hash_files(folder)
         for place, some in tokenizers.items():
             more |= describe_texts(place, some, files)
-        write_golden(model, folder / "golden.npz", precision, capacity, tokenizer, more, distribution=chooses_one)
+        write_golden(model, folder / "golden.npz", precision, tokenizer, more, distribution=chooses_one)
         Manifest(
             **stated,
             min_onnxruntime=MIN_ONNXRUNTIME,

@@ -23,7 +23,7 @@ from torch.export import Dim, ExportedProgram
 from torch.onnx import OnnxExporterError
 
 from seqlab.nn.operation import lowered
-from seqlab_export.capture.forms import Form, describe_state, example, forms_of, longest_input
+from seqlab_export.capture.forms import Form, check_states, example, forms_of, longest_input, of_source, state_info
 from seqlab_export.capture.not_captured import why_not
 from seqlab_export.capture.precision import Precision
 from seqlab_export.capture.target import Target, check_flat, in_place
@@ -68,7 +68,6 @@ def export_graphs(
     precision: Precision = "fp32",
     *,
     target: Target = "portable",
-    capacity: int | None = None,
     taps: Sequence[Tap] = (),
 ) -> Exported:
     """Writes the graph of each of a model's forms, and the weights that they share.
@@ -77,16 +76,19 @@ def export_graphs(
         model: in evaluation mode, on the CPU.
         precision: how its weights are stored; fp32 and fp16 = as they are.
         target: what they are made for.
-        capacity: of its caches; None = they grow.
         taps: of a debug twin; none = there is none.
 
     Raises:
-        ValueError: the model cannot be captured for every batch size and length, or not for this target.
+        ValueError: the model cannot be captured for every batch size and length, or not for this target, or its mixers
+            do not keep to the states that they declare.
     """
     graphs: dict[str, GraphInfo] = {}
     renewed: tuple[str, ...] = ()
     shared: set[str] = set()
-    forms: dict[str, Any] = {**forms_of(model, capacity)}
+    forms: dict[str, Any] = {**forms_of(model)}
+    decodes = "step" in forms
+    if decodes:
+        check_states(model)
     if taps:
         forms["taps"] = TapsForm(model, taps)
     with WeightFile(folder) as weights:
@@ -102,7 +104,8 @@ def export_graphs(
                 renewed = in_place(graph)
                 with _quiet():
                     keep_time_axis(graph)
-                    shared = set() if target == "cuda-graph" else share_source_keys(graph)
+                    read = {f"state_{name}" for name in of_source(model)}
+                    shared = set() if target == "cuda-graph" else share_source_keys(graph, read)
                 graphs[name] = info = replace(info, inputs=tuple(_of_source(tensor, shared) for tensor in info.inputs))
             if precision in ("int8", "int4"):
                 with _quiet():
@@ -115,7 +118,7 @@ def export_graphs(
                 store_as_bfloat16(graph)
             weights.take(graph)
             ir.save(graph, folder / info.file)
-    state = describe_state(model, capacity) if "step" in graphs else ()
+    state = state_info(model) if decodes else ()
     described = tuple(_of_source(entry, shared, "state_") for entry in state)
     return Exported(graphs, described, renewed, weights.stored, weights.named, weights.kinds)
 

@@ -10,7 +10,8 @@ B batch, T query length, S key length, D d_model.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,12 +22,32 @@ if TYPE_CHECKING:
 State = dict[str, Tensor]
 """Named tensors, batch first, in a fixed order, never changed in place."""
 
-SHARED_STATE = ("position", "key_mask")
-"""Entries that count tokens. They are the same in every layer, so a stack stores them once, unprefixed."""
+
+class Entry(NamedTuple):
+    """One entry of a state, declared.
+
+    Attributes:
+        dims: those after the batch. Each is a number, or the name of what it is as long as: "S" what was read so far,
+            pads among it; "C" the capacity of the mixer; "M" an encoder's memory.
+        dtype: None = that of the mixer's weights.
+        initial: the value of every element before the first token.
+        kind: a "counter" counts tokens: all layers have the same one, which is stored once, and `state_size` leaves it
+            out. What is "growing" holds something of each token; a "window" of the last few; what is "fixed" sums up
+            the past. The "source" is what was read of an encoder's memory, which no token changes.
+    """
+
+    name: str
+    dims: tuple[int | str, ...]
+    dtype: torch.dtype | None = None
+    initial: float = 0.0
+    kind: Literal["counter", "growing", "window", "fixed", "source"] = "fixed"
 
 
-Layout = dict[str, tuple[int | None, ...]]
-"""The names of a state's entries and their dimensions after the batch; None = one that grows."""
+Spec = tuple[Entry, ...]
+"""What a mixer or a model remembers, entry by entry, in the order of its state."""
+
+POSITION = Entry("position", (), torch.int64, kind="counter")
+"""How many real tokens were read."""
 
 
 class Mixer(nn.Module, ABC):
@@ -39,11 +60,13 @@ class Mixer(nn.Module, ABC):
         causal: whether output t depends on inputs up to t only. Only a causal mixer has a state and `step`.
         needs_memory: whether it attends to an encoder's memory, which `init_state` must be given.
         first_call: how many real tokens the first call must hold, if there are as many; a prefix sees itself whole.
+        capacity: for how many tokens what grows has room from the start; None = it grows. `fix_capacity` sets it.
     """
 
     causal: bool = True
     needs_memory: bool = False
     first_call: int = 1
+    capacity: int | None = None
 
     def __init__(self, d_model: int, layer: int = 0) -> None:
         super().__init__()
@@ -70,12 +93,37 @@ class Mixer(nn.Module, ABC):
         """One position: x_t (B, D) and a state give y_t (B, D) and the next state, with no recomputation."""
 
     @abstractmethod
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        """The state before the first token."""
+    def state_spec(self) -> Spec:
+        """What it remembers from call to call: nothing, where it is not causal."""
 
-    @abstractmethod
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
+        """The state before the first token, as it is declared.
+
+        Args:
+            memory: (B, S, D) encoder output, for mixers that attend to one.
+            memory_mask: (B, S) bool, True = a real token; None = all are.
+
+        Raises:
+            ValueError: the mixer is not causal, or the memory is missing or does not fit.
+        """
+        self.check_causal()
+        like, sizes = next(self.parameters(), torch.empty(0)), {"S": 0, "C": self.capacity or 0}
+        state = {}
+        for name, dims, dtype, initial, kind in self.state_spec():
+            shape = [batch_size, *(sizes.get(dim, 0) if isinstance(dim, str) else dim for dim in dims)]
+            if kind != "source":
+                zeros = like.new_zeros(shape, dtype=dtype)
+                state[name] = zeros + initial if initial else zeros
+        return state
+
+    def check_causal(self) -> None:
+        """Raises ValueError where there is no state and no `step`."""
+        if not self.causal:
+            raise ValueError(f"{type(self).__name__} is not causal as it is set: it has no state and no step")
+
     def state_size(self, seq_len: int) -> int:
         """How many numbers one sequence must remember after `seq_len` tokens, besides an encoder's memory."""
+        return size_of(self.state_spec(), seq_len)
 
     def attach_positions(self, positions: PositionalEncoding) -> None:
         """Takes the model's positional encoding, or refuses it.
@@ -93,34 +141,58 @@ class Mixer(nn.Module, ABC):
             )
 
 
-def layout_of(initial: State) -> Layout:
-    """The layout of a mixer's or a model's states, read off its initial one, in which what grows is 0."""
-    return {name: tuple(size or None for size in entry.shape[1:]) for name, entry in initial.items()}
+def fix_capacity(model: nn.Module, capacity: int | None) -> None:
+    """From now on what grows in a model has room for so many tokens from the start; None = it grows."""
+    for module in model.modules():
+        if isinstance(module, Mixer):
+            module.capacity = capacity
 
 
-def check_state(state: State, layout: Layout, batch_size: int, owner: str) -> None:
+def size_of(spec: Spec, seq_len: int) -> int:
+    """How many numbers a state of one sequence holds after `seq_len` tokens, but for counters and the source."""
+    own = [entry.dims for entry in spec if entry.kind not in ("counter", "source")]
+    return sum(prod(seq_len if isinstance(dim, str) else dim for dim in dims) for dims in own)
+
+
+def check_state(state: State, spec: Spec, batch_size: int, owner: str) -> None:
     """Raises ValueError where a state is another model's or another batch's.
 
     Args:
         batch_size: of the input that is to continue from it.
-        owner: whose layout it is, for the message.
+        owner: whose `spec` it is, for the message.
     """
-    if "key_mask" not in state:  # nor has a cache of fixed capacity
-        layout = {name: dims for name, dims in layout.items() if name != "key_mask"}
-    if list(state) != list(layout):
-        raise ValueError(f"the state has entries {list(state)}, that of {owner} has {list(layout)}")
-    lengths: dict[bool, int] = {}
-    for name, dims in layout.items():
+    if list(state) != [entry.name for entry in spec]:
+        raise ValueError(f"the state has entries {list(state)}, that of {owner} has {[entry.name for entry in spec]}")
+    lengths: dict[str, int] = {}  # of what has a name; each name has one length
+    for name, dims, *_ in spec:
         shape = state[name].shape
         fits = len(shape) == len(dims) + 1 and shape[0] == batch_size
         for size, dim in zip(shape[1:], dims, strict=False):
-            # What grows has one length, and an encoder's memory another.
-            fits = fits and size == (lengths.setdefault("memory_" in name, size) if dim is None else dim)
+            fits = fits and size == (lengths.setdefault(dim, size) if isinstance(dim, str) else dim)
         if not fits:
-            known = [lengths.get("memory_" in name, "S") if dim is None else dim for dim in dims]
+            known = [lengths.get(dim, dim) if isinstance(dim, str) else dim for dim in dims]
             raise ValueError(
                 f"state entry {name} has shape {tuple(shape)}, {owner} and this batch of {batch_size} need "
                 f"({', '.join(map(str, [batch_size, *known]))})"
+            )
+
+
+def check_declared(state: State, spec: Spec, num_read: int, dtype: torch.dtype) -> None:
+    """Raises ValueError where the state after `num_read` tokens is not as `spec` declares, for weights in `dtype`."""
+    names = [entry.name for entry in spec]
+    if list(state) != names:
+        raise ValueError(f"state_spec declares the entries {names}, and the state has {list(state)}")
+    for entry in spec:
+        found, wanted = state[entry.name], entry.dtype or dtype
+        # How long a memory or a capacity is only the state says.
+        sizes = [
+            size if dim in ("M", "C") else num_read if dim == "S" else dim
+            for dim, size in zip(entry.dims, found.shape[1:], strict=False)
+        ]
+        if (sizes, len(sizes), wanted) != ([*found.shape[1:]], len(entry.dims), found.dtype):
+            raise ValueError(
+                f"state entry {entry.name} is declared by state_spec as ({', '.join(map(str, ('B', *entry.dims)))}) in "
+                f"{wanted}, and is {tuple(found.shape)} in {found.dtype} after {num_read} tokens"
             )
 
 

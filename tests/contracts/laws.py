@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from contracts.subjects import VOCAB_SIZE, Subject
-from seqlab.attention.cache import with_capacity
-from seqlab.mixer import SHARED_STATE, State
+from seqlab.mixer import State, check_declared, fix_capacity
 from tolerances import assert_close
 
 BATCH = 3
@@ -118,7 +117,7 @@ def padding_changes_nothing_in_chunks(subject: Subject, length: int) -> None:
 def a_fixed_capacity_changes_nothing(subject: Subject, length: int) -> None:
     """Where keys are cached: in padded chunks, by step, and with room to spare or none."""
     length = max(length, subject.first)
-    if "key_mask" not in subject.module.init_state(BATCH):
+    if not any(entry.kind == "growing" for entry in subject.module.state_spec()):
         return
     lengths = (length, max(subject.first, length // 2), subject.first)
     x, after = subject.draw(BATCH, length), subject.draw(BATCH, AFTER)
@@ -128,10 +127,12 @@ def a_fixed_capacity_changes_nothing(subject: Subject, length: int) -> None:
         padded = _garbage(subject, *pad_mask.shape)
         for row, n in enumerate(lengths):
             padded[row, pad_mask[row]] = x[row, :n]
-        start = with_capacity(subject.module.init_state(BATCH), length + AFTER + spare)
-        y, state = subject.module(padded, start, pad_mask=pad_mask)
+        fix_capacity(subject.module, length + AFTER + spare)
+        y, state = subject.module(padded, pad_mask=pad_mask)
         begun, half = subject.module(after[:, :2], state)
         stepped, end = _steps(subject, after[:, 2:], half)
+        start = subject.module.init_state(BATCH)
+        fix_capacity(subject.module, None)
         for row, (expected, expected_after) in enumerate(alone):
             assert_close(y[row, pad_mask[row]], expected, f"row {row} of {lengths}, padded on the {side}")
             assert_close(torch.cat((begun, stepped), dim=1)[row], expected_after, f"row {row}, continued")
@@ -169,12 +170,14 @@ def state_is_flat_ordered_and_never_changed(subject: Subject, length: int) -> No
 
 
 @torch.no_grad()
-def state_size_is_what_the_state_holds(subject: Subject, length: int) -> None:
-    x = subject.draw(1, length)
+def state_is_as_it_is_declared(subject: Subject, length: int) -> None:
+    x, spec = subject.draw(1, length), subject.module.state_spec()
     for seq_len, state in ((0, subject.module.init_state(1)), (length, subject.module(x)[1])):
-        own = {name: entry for name, entry in state.items() if name not in SHARED_STATE}
-        held = sum(entry.numel() for name, entry in own.items() if not name.startswith("memory_"))
-        assert subject.module.state_size(seq_len) == held
+        check_declared(state, spec, seq_len, torch.float64)
+        own = [state[entry.name] for entry in spec if entry.kind not in ("counter", "source")]
+        assert subject.module.state_size(seq_len) == sum(entry.numel() for entry in own)
+    start = subject.module.init_state(2)
+    assert all((start[entry.name] == entry.initial).all() for entry in spec if entry.kind != "source")
 
 
 def gradients_flow_through_the_state(subject: Subject, length: int) -> None:
@@ -203,7 +206,7 @@ CAUSAL = (
     a_fixed_capacity_changes_nothing,
     rows_do_not_see_each_other,
     state_is_flat_ordered_and_never_changed,
-    state_size_is_what_the_state_holds,
+    state_is_as_it_is_declared,
     gradients_flow_through_the_state,
 )
 

@@ -11,14 +11,14 @@ from torch import Tensor, nn
 
 from contracts.cases import D_MODEL, MAX_SEQ_LEN, MixerCase, PositionCase
 from seqlab.attention import LinearAttention
-from seqlab.mixer import Mixer, State
+from seqlab.mixer import Mixer, Spec, State
 from seqlab.models import DecoderLM
 
 VOCAB_SIZE = 11
 
 
 class Subject(NamedTuple):
-    """A module with `forward`, `step`, `init_state` and `state_size`, and a way to draw its inputs.
+    """A module with `forward`, `step`, `init_state`, `state_spec` and `state_size`, and a way to draw its inputs.
 
     Attributes:
         module: a Mixer or a DecoderLM.
@@ -78,6 +78,9 @@ class WithMemory(nn.Module):
 
     def init_state(self, batch_size: int) -> State:
         return self.mixer.init_state(batch_size, **self.given(batch_size))
+
+    def state_spec(self) -> Spec:
+        return self.mixer.state_spec()
 
     def state_size(self, seq_len: int) -> int:
         return self.mixer.state_size(seq_len)

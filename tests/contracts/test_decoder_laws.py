@@ -169,6 +169,6 @@ def test_a_recurrence_refuses_positions_it_cannot_use(positions: Any) -> None:
 
 def test_an_encoding_is_built_once_and_its_parameters_are_the_models() -> None:
     model, *_ = decoder_subject(Attention, Learned, num_layers=3)
-    assert all(block.mixer.positions is model.positions for block in model.stack.blocks)
+    assert all(block.mixer.scoring.positions is model.positions for block in model.stack.blocks)
     assert [name for name, _ in model.named_parameters() if "table" in name] == ["positions.table.weight"]
     assert model.positions.table.weight.shape == (256, D_MODEL)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from export.toys import TOKENIZER, Shared, export_toy, toy
 from seqlab.attention import Attention
-from seqlab.mixer import Mixer, State
+from seqlab.mixer import Entry, Mixer, Spec, State
 from seqlab.positions import Learned, NoPositions
 from seqlab.recurrence import GRU
 from seqlab_data.tokenizers import ByteTokenizer
@@ -127,11 +127,8 @@ class Plain(Mixer):
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         return x_t, state
 
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        return {"h": torch.ones(batch_size, 2)}
-
-    def state_size(self, seq_len: int) -> int:
-        return 2
+    def state_spec(self) -> Spec:
+        return (Entry("h", (2,), initial=1.0),)
 
 
 class Unrolled(Plain):
@@ -151,12 +148,27 @@ class Doubling(Plain):
         return x, {"h": torch.ones(x.shape[0], 2 ** (1 + x.shape[1]))}
 
 
+class Forgetting(Plain):
+    def forward(self, x: Tensor, state: State | None = None, **_: Tensor | None) -> tuple[Tensor, State]:  # type: ignore[override]
+        return x, {}
+
+
+class Narrowing(Plain):
+    def forward(self, x: Tensor, state: State | None = None, **_: Tensor | None) -> tuple[Tensor, State]:  # type: ignore[override]
+        return x, {"h": torch.ones(x.shape[0], 2, dtype=torch.int64)}
+
+
+DECLARED = r"state entry 0_h is declared by state_spec as \(B, 2\) in torch.float32, and is "
+
+
 @pytest.mark.parametrize(
     ("mixer", "message"),
     [
         (Unrolled, r"this model cannot be captured as model.onnx"),
-        (Uneven, "state entry 0_h does not start as one constant"),
-        (Doubling, "state entry 0_h has a dimension of 2, 4 and 8 after 0, 1 and 2 tokens"),
+        (Uneven, "state entry 0_h is declared to start at 1.0, and does not"),
+        (Doubling, DECLARED + r"\(2, 8\) in torch.float32 after 2 tokens"),
+        (Narrowing, DECLARED + r"\(2, 2\) in torch.int64 after 2 tokens"),
+        (Forgetting, r"state_spec declares the entries \['position', '0_h'\], and the state has \['position'\]"),
     ],
 )
 def test_a_mixer_that_a_bundle_cannot_hold_is_refused(mixer: type, message: str, tmp_path: Path) -> None:

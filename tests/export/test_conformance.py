@@ -115,9 +115,19 @@ def test_each_broken_law_is_named() -> None:
         def forward(self, x: Tensor, state: State | None = None, **kwargs: Any) -> tuple[Tensor, State]:
             return super().forward(x, state)
 
-    forgetful, unpadded = (measure_mixer(mixer, NoPositions)["laws"] for mixer in (Forgetful, Unpadded))
+    class Undeclared(GRU):
+        def forward(self, x: Tensor, state: State | None = None, **kwargs: Any) -> tuple[Tensor, State]:
+            y, state = super().forward(x, state, **kwargs)
+            return y, {"h": torch.cat((state["h"], state["h"]), dim=1)}
+
+    mixers = (Forgetful, Unpadded, Undeclared)
+    forgetful, unpadded, undeclared = (measure_mixer(mixer, NoPositions)["laws"] for mixer in mixers)
     assert forgetful.failed == "chunks change the outputs"
     assert unpadded.failed == "pads change the outputs"
+    assert undeclared.failed == (
+        "state entry h is declared by state_spec as (B, 1, 32) in torch.float64, and is (2, 2, 32) in torch.float64 "
+        "after 37 tokens"
+    )
 
 
 def test_a_broken_forward_is_a_failure_and_not_unsupported() -> None:

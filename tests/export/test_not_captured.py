@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqlab.mixer import Mixer, State
+from seqlab.mixer import Entry, Mixer, Spec, State
 from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions
 from seqlab_export.capture.forms import SequenceForm
@@ -34,11 +34,8 @@ class Own(Mixer):
         y, new_state = self.forward(x_t[:, None], state)
         return y[:, 0], new_state
 
-    def init_state(self, batch_size: int, *memory: Any) -> State:
-        return {"h": self.proj.weight.new_zeros(batch_size, self.d_model)}
-
-    def state_size(self, seq_len: int) -> int:
-        return self.d_model
+    def state_spec(self) -> Spec:
+        return (Entry("h", (self.d_model,)),)
 
 
 class Looped(Own):

@@ -105,7 +105,7 @@ def test_a_copy_shares_nothing_with_its_original() -> None:
     tokens = torch.randint(11, (1, 5))
     before = model(tokens)[0].detach()
     other = copy.deepcopy(model)
-    assert other.stack.blocks[0].mixer.positions is other.positions
+    assert other.stack.blocks[0].mixer.scoring.positions is other.positions
     assert torch.equal(other(tokens)[0], before)
     with torch.no_grad():
         for parameter in other.parameters():

@@ -128,5 +128,5 @@ def test_only_a_causal_stack_refuses_mixers_that_are_not() -> None:
 def test_positions_reach_every_mixer() -> None:
     rope = RoPE(8, 8)
     stack = Stack(8, 3, mixer=Attention, positions=rope, block=partial(Block, norm=RMSNorm), causal=True)
-    assert all(block.mixer.positions is rope for block in stack.blocks)
+    assert all(block.mixer.scoring.positions is rope for block in stack.blocks)
     assert isinstance(stack.norm, RMSNorm)

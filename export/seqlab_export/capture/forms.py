@@ -1,8 +1,6 @@
 """The forms in which a model is captured, each with the inputs and outputs of its graph.
 
-B batch, T tokens given, S tokens before, M source length, F features, V vocabulary, C classes or capacity.
-
-With a capacity, what would grow with the tokens read has room for so many from the start.
+B batch, T tokens given, S tokens before, M source length, F features, V vocabulary, C classes.
 """
 
 from __future__ import annotations
@@ -12,8 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seqlab.attention.cache import with_capacity
-from seqlab.mixer import State
+from seqlab.mixer import State, check_declared
 from seqlab.models import BagOfWords, Classifier, DecoderLM, EncoderDecoder, MaskedLM, RNNSeq2Seq, Tagger
 from seqlab_export.runner.manifest import GraphInfo, StateInfo, TensorInfo
 
@@ -24,18 +21,18 @@ ENCODERS = (BagOfWords, Classifier, Tagger, MaskedLM)
 class SequenceForm(nn.Module):
     """A decoder's `forward` from a state."""
 
-    def __init__(self, model: Any, capacity: int | None = None) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
-        self.model, self.capacity = model, capacity
+        self.model = model
+        self.renewed = _renewed(model)
 
     def forward(self, tokens: Tensor, pad_mask: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens and pad_mask (B, T) to logits (B, T, V), and the new state, without what was read of a source."""
         logits, new_state = self.model(tokens, state, pad_mask=pad_mask)
         # An input that is also an output as it stands would lose its name.
         return _widened(logits), {
-            name: new_state[name].clone() if new_state[name] is old else new_state[name]
-            for name, old in state.items()
-            if not stays(name)
+            name: new_state[name].clone() if new_state[name] is state[name] else new_state[name]
+            for name in self.renewed
         }
 
     def info(self) -> GraphInfo:
@@ -46,11 +43,13 @@ class StepForm(nn.Module):
     """A decoder's `step` with the signature of `SequenceForm` at T = 1. A pad is the identity: what it writes into a
     cache of fixed capacity stands after the real tokens, where the next one is written."""
 
-    def __init__(self, model: Any, capacity: int | None = None) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
-        self.model, self.capacity = model, capacity
-        entries = [entry for entry in describe_state(model, capacity) if not stays(entry.name)]
-        self.fixed = [entry.name for entry in entries if not {"S", "C"} & {*entry.dims}]
+        self.model = model
+        self.renewed = _renewed(model)
+        spec = [entry for entry in model.state_spec() if entry.name in self.renewed]
+        self.masks = [entry.name for entry in spec if entry.kind == "counter" and "S" in entry.dims]
+        self.fixed = [entry.name for entry in spec if not {"S", "C"} & {*entry.dims}]
 
     def forward(self, tokens: Tensor, pad_mask: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens and pad_mask (B, 1) to logits (B, 1, V), and the new state, without what was read of a source."""
@@ -58,9 +57,9 @@ class StepForm(nn.Module):
         for name in self.fixed:
             real = pad_mask.view(-1, *[1] * (state[name].dim() - 1))
             new_state[name] = torch.where(real, new_state[name], state[name])
-        if "key_mask" in state:
-            new_state["key_mask"] = torch.cat((state["key_mask"], pad_mask), dim=1)
-        return _widened(logits).unsqueeze(1), {name: new_state[name] for name in state if not stays(name)}
+        for name in self.masks:
+            new_state[name] = torch.cat((state[name], pad_mask), dim=1)
+        return _widened(logits).unsqueeze(1), {name: new_state[name] for name in self.renewed}
 
     def info(self) -> GraphInfo:
         return _decoder_info(self, "step.onnx", length=1, longer="S+1")
@@ -89,21 +88,19 @@ class EncoderForm(nn.Module):
 class BeginForm(nn.Module):
     """What a decoder starts from."""
 
-    def __init__(self, model: Any, capacity: int | None = None) -> None:
+    def __init__(self, model: Any) -> None:
         super().__init__()
-        self.model, self.capacity = model, capacity
+        self.model = model
 
     def forward(self, source: Tensor, source_mask: Tensor) -> State:
         """source (B, M) or (B, M, F) and source_mask (B, M) to the first state."""
         state: State = self.model.begin(source, source_mask)
-        if self.capacity is not None:
-            state = with_capacity(state, self.capacity)
         return {name: entry.clone() if entry is source_mask else entry for name, entry in state.items()}
 
     def info(self) -> GraphInfo:
         """Caches are empty: their dimension S is 0."""
         outputs = []
-        for entry in describe_state(self.model, self.capacity):
+        for entry in state_info(self.model):
             dims = tuple(0 if dim == "S" else dim for dim in entry.dims)
             outputs.append(TensorInfo(name=f"state_{entry.name}", dtype=entry.dtype, dims=dims))
         return GraphInfo(file="encoder.onnx", inputs=_inputs(self.model, "M"), outputs=tuple(outputs))
@@ -112,55 +109,48 @@ class BeginForm(nn.Module):
 Form = SequenceForm | StepForm | EncoderForm | BeginForm
 
 
-def forms_of(model: Any, capacity: int | None = None) -> dict[str, Form]:
+def forms_of(model: Any) -> dict[str, Form]:
     """A model's forms, by their graphs' names in the manifest."""
     if isinstance(model, ENCODERS):
         return {"encoder": EncoderForm(model)}
-    begin: dict[str, Form] = {} if isinstance(model, DecoderLM) else {"encoder": BeginForm(model, capacity)}
-    return begin | {"model": SequenceForm(model, capacity), "step": StepForm(model, capacity)}
+    begin: dict[str, Form] = {} if isinstance(model, DecoderLM) else {"encoder": BeginForm(model)}
+    return begin | {"model": SequenceForm(model), "step": StepForm(model)}
 
 
-def stays(name: str) -> bool:
-    """Whether an entry of a state is what was read of a source, which no token changes."""
-    return "memory_" in name
+def of_source(model: Any) -> set[str]:
+    """The entries of a decoder's state that were read of a source, which no token changes."""
+    return {entry.name for entry in model.state_spec() if entry.kind == "source"}
 
 
-def describe_state(model: Any, capacity: int | None = None) -> tuple[StateInfo, ...]:
-    """The entries of a decoder's state. A dimension that grows with the tokens read is "S", or with a capacity "C", one
-    as long as the source "M".
+def _renewed(model: Any) -> list[str]:
+    """The others."""
+    return [entry.name for entry in model.state_spec() if entry.kind != "source"]
 
-    Raises:
-        ValueError: an entry grows otherwise than from 0 by one a token, or does not start as one constant where it
-            comes from no source.
-    """
-    batch_size = 3
-    begins: list[State] = [_first_state(model, batch_size, length) for length in (1, 2)]
-    start = begins[0]
-    with torch.no_grad():
-        ends = [model(torch.zeros(batch_size, n, dtype=torch.int64), start)[1] for n in (1, 2)]
-    entries = []
-    for name, entry in start.items():
-        if capacity is not None and name == "key_mask":
-            continue
-        dims: list[str | int] = ["B"]
-        shapes = (entry.shape, *(end[name].shape for end in ends), begins[1][name].shape)
-        for *sizes, of_longer in list(zip(*shapes, strict=True))[1:]:
-            if len(set(sizes)) > 1 and sizes != [0, 1, 2]:
-                raise ValueError(
-                    f"state entry {name} has a dimension of {sizes[0]}, {sizes[1]} and {sizes[2]} after 0, 1 and 2 "
-                    "tokens; a bundle can hold one that is fixed or one that counts the tokens"
-                )
-            grows = "S" if capacity is None else "C"
-            dims.append(grows if len(set(sizes)) > 1 else "M" if of_longer != sizes[0] else sizes[0])
-        dtype = str(entry.dtype).removeprefix("torch.")
-        initial = None
-        if isinstance(model, DecoderLM):
-            values = entry.flatten().tolist()
-            if len(set(values)) > 1:
-                raise ValueError(f"state entry {name} does not start as one constant, so a bundle cannot hold it")
-            initial = float(values[0]) if values else 0.0
-        entries.append(StateInfo(name=name, dtype=dtype, dims=tuple(dims), initial=initial))
-    return tuple(entries)
+
+def state_info(model: Any) -> tuple[StateInfo, ...]:
+    """The entries of a decoder's state, as it declares them."""
+    begins = isinstance(model, DecoderLM)
+    return tuple(
+        StateInfo(
+            name=name,
+            dtype=_dtype(model) if dtype is None else str(dtype).removeprefix("torch."),
+            dims=("B", *dims),
+            initial=initial if begins else None,
+        )
+        for name, dims, dtype, initial, _ in model.state_spec()
+    )
+
+
+@torch.no_grad()
+def check_states(model: Any) -> None:
+    """Raises ValueError where a decoder's states are not as its mixers declare them: a bundle would not hold them."""
+    start, spec = _first_state(model), model.state_spec()
+    _, end = model(torch.zeros(2, 2, dtype=torch.int64), start)
+    for num_read, state in ((0, start), (2, end)):
+        check_declared(state, spec, num_read, next(model.parameters()).dtype)
+    for entry in spec if isinstance(model, DecoderLM) else ():
+        if not bool((start[entry.name] == entry.initial).all()):
+            raise ValueError(f"state entry {entry.name} is declared to start at {entry.initial}, and does not")
 
 
 def _decoder_info(form: SequenceForm | StepForm, file: str, *, length: str | int, longer: str) -> GraphInfo:
@@ -169,9 +159,9 @@ def _decoder_info(form: SequenceForm | StepForm, file: str, *, length: str | int
         TensorInfo(name="pad_mask", dtype="bool", dims=("B", length)),
     ]
     outputs = [TensorInfo(name="logits", dtype="float32", dims=("B", length, form.model.vocab_size))]
-    for entry in describe_state(form.model, form.capacity):
+    for entry in state_info(form.model):
         inputs.append(TensorInfo(name=f"state_{entry.name}", dtype=entry.dtype, dims=entry.dims))
-        if not stays(entry.name):
+        if entry.name in form.renewed:
             new_dims = tuple(longer if dim == "S" else dim for dim in entry.dims)
             outputs.append(TensorInfo(name=f"new_state_{entry.name}", dtype=entry.dtype, dims=new_dims))
     return GraphInfo(file=file, inputs=tuple(inputs), outputs=tuple(outputs))
@@ -218,12 +208,14 @@ def _embedding(model: Any) -> nn.Module:
     return found
 
 
-@torch.no_grad()
-def _first_state(model: Any, batch_size: int, source_len: int) -> State:
+def _first_state(model: Any) -> State:
+    """Of two rows."""
+    state: State
     if isinstance(model, DecoderLM):
-        return model.init_state(batch_size)
-    source, _ = _inputs(model, "M")
-    state: State = model.begin(example(source, {"B": batch_size, "M": source_len}))
+        state = model.init_state(2)
+    else:
+        source, _ = _inputs(model, "M")
+        state = model.begin(example(source, {"B": 2, "M": 2}))
     return state
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from onnxscript import ir
 
-from seqlab_export.capture.forms import ENCODERS, describe_state
+from seqlab_export.capture.forms import ENCODERS
 
 Target = Literal["portable", "ort", "cuda-graph"]
 
@@ -24,7 +24,7 @@ def capacity_of(model: Any, target: Target, seq_len: int) -> int | None:
     grow, or there are none."""
     if target == "portable" or isinstance(model, ENCODERS):
         return None
-    if not any("S" in entry.dims for entry in describe_state(model)):
+    if not any(entry.kind == "growing" for entry in model.state_spec()):
         return None
     return model.max_seq_len or seq_len
 

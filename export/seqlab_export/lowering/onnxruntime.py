@@ -60,18 +60,19 @@ def one_product(x: Tensor, layers: Sequence[nn.Linear]) -> Sequence[Tensor]:
 def step_node(attention: Attention, x_t: Tensor, state: State) -> tuple[Tensor, State]:
     """One `GroupQueryAttention` for all that a step does between the projections, where it can: causal, with nothing
     that acts on the scores, over a cache of fixed capacity."""
-    plainly = type(attention.pattern) is Causal and attention.positions.acts_on != "attention scores"
-    if "key_mask" in state or not plainly or attention.sees_scores() or attention.head_dim % 16:
+    pattern, positions, scale = attention.scoring
+    plainly = type(pattern) is Causal and positions.acts_on != "attention scores"
+    if attention.capacity is None or not plainly or attention.sees_scores() or attention.head_dim % 16:
         return plain(Attention.step)(attention, x_t, state)
     x = x_t.unsqueeze(1)
-    rotation = attention.positions.rotation(attention.head_dim, state["k"].shape[-2], x.dtype)
+    rotation = positions.rotation(attention.head_dim, state["k"].shape[-2], x.dtype)
     can_rotate = rotation is not None and rotation[0].shape[-1] % 8 == 0
-    if len(attention.parts) or (attention.positions.acts_on == "queries and keys" and not can_rotate):
+    if len(attention.parts) or (positions.acts_on == "queries and keys" and not can_rotate):
         rotation = None
         qkv = torch.cat([join_heads(part) for part in attention.projected_heads(x, state, None)], dim=-1)
     else:
         qkv = _packed(x_t, (attention.q_proj, attention.k_proj, attention.v_proj)).unsqueeze(1)
-    heads, new_state = _group_query_node(qkv, state, attention.num_heads, attention.scale, rotation)
+    heads, new_state = _group_query_node(qkv, state, attention.num_heads, scale, rotation)
     for part in attention.each_part():
         heads = part.output(heads, x)
     y: Tensor = attention.out_proj(heads.squeeze(1))

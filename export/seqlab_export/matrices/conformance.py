@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from seqlab import attention, positions, recurrence
 from seqlab.attention import Attention, AttentionPart, Causal, Pattern
-from seqlab.mixer import Mixer, State
+from seqlab.mixer import Mixer, State, check_declared
 from seqlab.models import DecoderLM, Encoder, EncoderDecoder, Tagger
 from seqlab.nn import Block, NoFeedForward
 from seqlab.positions import NoPositions, PositionalEncoding
@@ -185,9 +185,10 @@ def _laws(probe: _Probe) -> Cell:
 
 @torch.no_grad()
 def _law_errors(probe: _Probe) -> Iterator[tuple[str, float]]:
-    """By law: padding; and for a causal mixer, steps and chunks against the whole."""
+    """By law: padding; and for a causal mixer, steps and chunks against the whole. Its state is as it is declared."""
     x = _inputs()
-    y, _ = probe(x)
+    y, end = probe(x)
+    check_declared(end, probe.mixer.state_spec(), LENGTH, x.dtype)
     padded = torch.cat((50 * torch.ones(2, 5, D_MODEL, dtype=x.dtype), x), dim=1)
     pad_mask = torch.arange(LENGTH + 5).expand(2, -1) >= 5
     yield "pads", _relative(probe(padded, pad_mask=pad_mask)[0][:, 5:], y)

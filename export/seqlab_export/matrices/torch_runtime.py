@@ -20,9 +20,8 @@ from torch._dynamo import config as dynamo_config
 from torch._inductor import aoti_compile_and_package, aoti_load_package
 from torch.utils._pytree import tree_map
 
-from seqlab.attention.cache import with_capacity
-from seqlab.mixer import State
-from seqlab_export.capture.forms import forms_of, stays
+from seqlab.mixer import State, fix_capacity
+from seqlab_export.capture.forms import forms_of
 from seqlab_export.capture.precision import Precision, in_dtype
 from seqlab_export.graphs import capture
 from seqlab_export.runner.graph_runner import ArrayDecoder
@@ -54,8 +53,9 @@ class TorchRuntime(ArrayDecoder):
         capacity: int | None = None,
         compiled: Compiled | None = None,
     ) -> None:
-        self.model, self.capacity = in_dtype(model, precision), capacity
-        forms: dict[str, Any] = forms_of(self.model, capacity)
+        self.model = in_dtype(model, precision)
+        fix_capacity(self.model, capacity)
+        forms: dict[str, Any] = forms_of(self.model)
         self.settings = dynamo_config.patch(recompile_limit=64, fail_on_recompile_limit_hit=True)
         self.infos = {name: form.info() for name, form in forms.items()}
         self.forms = {name: self._compiled(form, self.infos[name], compiled) for name, form in forms.items()}
@@ -93,8 +93,6 @@ class TorchRuntime(ArrayDecoder):
         if self._first is not None:
             return self._first
         state: State = self.model.init_state(batch_size)
-        if self.capacity is not None:
-            state = with_capacity(state, self.capacity)
         return {f"state_{name}": entry.numpy() for name, entry in state.items()}
 
     @torch.no_grad()
@@ -104,5 +102,4 @@ class TorchRuntime(ArrayDecoder):
         given: State = {name.removeprefix("state_"): torch.from_numpy(entry) for name, entry in state.items()}
         with self.settings:
             logits, new = self.forms[graph](torch.from_numpy(tokens), torch.from_numpy(pad_mask), given)
-        kept = {name: entry for name, entry in state.items() if stays(name)}
-        return logits.numpy(), kept | {f"state_{name}": entry.numpy() for name, entry in new.items()}
+        return logits.numpy(), state | {f"state_{name}": entry.numpy() for name, entry in new.items()}

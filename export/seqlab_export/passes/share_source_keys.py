@@ -11,11 +11,9 @@ from typing import Any
 from onnxscript import ir
 from onnxscript.rewriter import RewriteRule, rewrite
 
-from seqlab_export.capture.forms import stays
 
-
-def share_source_keys(step: ir.Model) -> set[str]:
-    """Rewrites the attention of a step's graph to what was read of a source.
+def share_source_keys(step: ir.Model, read: set[str]) -> set[str]:
+    """Rewrites the attention of a step's graph to what was read of a source, the inputs named in `read`.
 
     Returns:
         The inputs that now have a row a source, where the batch may hold several rows of each source in turn.
@@ -23,10 +21,10 @@ def share_source_keys(step: ir.Model) -> set[str]:
     tokens, *others = step.graph.inputs
     # The capture takes the size of the batch from any input that has it.
     for value in others:
-        for node, _ in list(value.uses()) if stays(str(value.name)) else ():
+        for node, _ in list(value.uses()) if value.name in read else ():
             if node.op_type == "Shape" and node.attributes.get_int("start", 0) == 0:
                 node.replace_input_with(0, tokens)
-    attention = _MemoryAttention()
+    attention = _MemoryAttention(read)
     rewrite(step, [RewriteRule(attention.pattern, attention.shared, attention.can_share)])
     return attention.inputs
 
@@ -38,7 +36,8 @@ class _MemoryAttention:
         inputs: the names of those that were shared.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, read: set[str]) -> None:
+        self.read = read
         self.inputs: set[str] = set()
 
     def pattern(self, op: Any, query: Any, keys: Any, values: Any, mask: Any, axes: Any, shape: Any) -> Any:
@@ -46,7 +45,7 @@ class _MemoryAttention:
         return op.Attention(query, keys, values, each_query, _outputs=["heads"])
 
     def can_share(self, context: Any, keys: ir.Value, values: ir.Value, mask: ir.Value, **_: Any) -> bool:
-        return keys.name not in self.inputs and all(_is_read_once(value) for value in (keys, values, mask))
+        return keys.name not in self.inputs and all(map(self._is_read_once, (keys, values, mask)))
 
     def shared(
         self,
@@ -76,8 +75,7 @@ class _MemoryAttention:
         found = op.Attention(transposed(asked), keys, values, reals, **attention.attributes)
         return transposed(op.Reshape(transposed(found), op.Constant(value_ints=[-1, 1, 0, 0])))
 
-
-def _is_read_once(value: ir.Value) -> bool:
-    """Whether it is what was read of a source, and nothing but one node takes more of it than its dimensions."""
-    readers = [node for node, _ in value.uses() if node.op_type != "Shape"]
-    return value.is_graph_input() and stays(str(value.name)) and len(readers) == 1
+    def _is_read_once(self, value: ir.Value) -> bool:
+        """Whether it is what was read of a source, and nothing but one node takes more of it than its dimensions."""
+        readers = [node for node, _ in value.uses() if node.op_type != "Shape"]
+        return value.is_graph_input() and value.name in self.read and len(readers) == 1

@@ -59,7 +59,7 @@ def outputs(
     new: State = {}
     with mode:
         for piece in calls("step" if isinstance(form, StepForm) else "prefill", pad_mask, model.first_call):
-            read = form if piece.stop - piece.start == 1 else SequenceForm(model, form.capacity)
+            read = form if piece.stop - piece.start == 1 else SequenceForm(model)
             some, new = read(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state | new)
             logits.append(some)
     return _selected([torch.cat(logits, dim=1), *new.values()], info, pad_mask)

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from seqlab.attention.cache import with_capacity
 from seqlab.decoding import Sampling, generate
 from seqlab.decoding.text import prompt_tokens
 from seqlab.decoding.torch_model import TorchDecoder
@@ -57,7 +56,6 @@ def write_golden(
     model: Any,
     path: Path,
     precision: Precision = "fp32",
-    capacity: int | None = None,
     tokenizer: Tokenizer | None = None,
     more: Arrays | None = None,
     *,
@@ -82,7 +80,6 @@ def write_golden(
 
     Args:
         model: in evaluation mode, on the CPU, in fp32.
-        capacity: of its caches; None = they grow.
         tokenizer: of what it writes.
         more: other arrays that the file is to hold.
         distribution: whether `whole/...` is written.
@@ -90,7 +87,7 @@ def write_golden(
     Raises:
         ValueError: the model's `step` does not compute what its `forward` does.
     """
-    golden = _Golden(model, precision, capacity)
+    golden = _Golden(model, precision)
     golden.arrays |= more or {}
     if golden.masks:
         golden.add_encoder()
@@ -109,11 +106,10 @@ class _Golden:
         masks: of the encoder's cases, by their names.
     """
 
-    def __init__(self, model: Any, precision: Precision, capacity: int | None) -> None:
-        doubles = forms_of(deepcopy(model), capacity)
+    def __init__(self, model: Any, precision: Precision) -> None:
+        doubles = forms_of(deepcopy(model))
         self.references: dict[str, Any] = {name: form.double() for name, form in doubles.items()}
-        self.forms: dict[str, Any] = forms_of(in_dtype(model, precision), capacity)
-        self.capacity = capacity
+        self.forms: dict[str, Any] = forms_of(in_dtype(model, precision))
         self.own = FakeQuantized(precision) if precision in ("int8", "int4") else nullcontext()
         # Quantising costs far more than rounding, in any order.
         self.modes = [self.own] if precision in ("int8", "int4") else [self.own, *map(TermByTerm, range(MOST_DRAWS))]
@@ -236,12 +232,13 @@ class _Golden:
     @torch.no_grad()
     def _start(self, model: Any, source: str | None, rows: int) -> State:
         """The first state of so many rows, which have read the inputs of a case of the encoder."""
+        state: State
         if source is None:
-            state: State = model.init_state(rows)
+            state = model.init_state(rows)
         else:
             inputs = cast(self.arrays[f"{source}/inputs"][:rows], model)
             state = model.begin(inputs, torch.from_numpy(self.masks[source][:rows]))
-        return state if self.capacity is None else with_capacity(state, self.capacity)
+        return state
 
     def _draw(self, info: TensorInfo, pad_mask: NDArray[np.bool_]) -> NDArray[np.generic]:
         """Inputs: tokens (R, T), or features (R, T, F)."""

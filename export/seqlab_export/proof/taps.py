@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from seqlab.attention.recorded import recorded_weights
-from seqlab.mixer import Mixer
+from seqlab.mixer import Mixer, fix_capacity
 from seqlab.nn.block import Block
 from seqlab_export.capture.forms import example, forms_of, longest_input, num_tokens
 from seqlab_export.capture.precision import Precision, in_dtype
@@ -45,11 +45,12 @@ class TapsForm(nn.Module):
 
     def __init__(self, model: Any, taps: Sequence[Tap]) -> None:
         super().__init__()
-        self.model, self.taps = model, taps
+        self.model, self.taps = deepcopy(model), taps
+        fix_capacity(self.model, None)  # it begins with each text, and has no cache
         for tap in taps:
             if tap not in get_args(Tap):
                 raise ValueError(f"a tap is one of {', '.join(get_args(Tap))}, got {tap!r}")
-        forms = forms_of(model)
+        forms = forms_of(self.model)
         begin: Any = forms.get("encoder")
         self.decodes = "model" in forms
         self.inputs: list[TensorInfo] = [*begin.info().inputs] if begin is not None else []

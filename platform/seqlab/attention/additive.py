@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqlab.attention.alignment import Additive, AlignmentScore
 from seqlab.attention.memory import MemoryMixer, masked_softmax
-from seqlab.mixer import State
+from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.autocast import without_autocast
 from seqlab.nn.scan import Carry, scan_over_time
 
@@ -38,13 +38,12 @@ class AdditiveAttention(MemoryMixer):
         self.score = score(d_model)
         self.cell = nn.GRUCell(2 * d_model, d_model)
         self.out_proj = nn.Linear(3 * d_model, 2 * d_model, bias=False)
-        self.find_layout()
 
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         return self.score.read(memory), memory
 
-    def init_carry(self, batch_size: int) -> State:
-        return {"h": self.cell.weight_hh.new_zeros(batch_size, self.d_model)}
+    def carried(self) -> Spec:
+        return (Entry("h", (self.d_model,)),)
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """All positions at once, one step after the other: x (B, T, D) to (B, T, D), and the new state.

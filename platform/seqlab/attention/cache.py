@@ -1,8 +1,10 @@
 """The state of attention: what is kept of each key, in three kinds of cache.
 
-One grows by T keys a call, pads among them, and remembers which were real. One holds the last W real keys, the latest
-last; how many of its places are taken follows from `position`. One has room for C real keys, each at the place of its
-position; a growing one becomes it by `with_capacity`, and it has no `key_mask`.
+One grows by T keys a call: what is new stands behind what was, pads among both, and `key_mask` says which are real. So
+rows of a batch stay side by side, whatever their lengths, and a call costs one copy. One holds the last W real keys,
+the latest last; how many of its places are taken follows from `position`. One has room for C real keys, each at the
+place of its position, and is written in place by a runtime that can: pads are not stored, and behind `position` stands
+nothing that may be read. Which one a mixer has is what it declares (`cache_spec`), never what a state looks like.
 
 B batch, T query length, S key length, W window, C capacity.
 """
@@ -15,8 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqlab.mixer import State, count_real, real_positions
+from seqlab.mixer import POSITION, Entry, Spec, State, count_real, real_positions
 from seqlab.nn.padding import leading_pads
+
+KEY_MASK = Entry("key_mask", ("S",), torch.bool, kind="counter")
+"""Which keys of a cache that grows are real tokens."""
 
 
 class Keys(NamedTuple):
@@ -39,39 +44,35 @@ class Keys(NamedTuple):
     state: State
 
 
-def empty_cache(batch_size: int, shapes: dict[str, tuple[int, ...]], window: int | None, like: Tensor) -> State:
-    """The state before the first key.
+def cache_spec(rows: dict[str, tuple[int, ...]], window: int | None, capacity: int | None) -> Spec:
+    """The state of a cache.
 
     Args:
-        shapes: of one key's entries, without batch and time: (..., K).
-        window: W; None = a cache that grows.
-        like: gives dtype and device.
+        rows: the shapes (..., K) of what is kept of one key.
+        window: W; None = every key is kept.
+        capacity: C, where these have room from the start; None = they grow.
     """
-    length = 0 if window is None else window
-    state = {"position": like.new_zeros(batch_size, dtype=torch.int64)}
-    if window is None:
-        state["key_mask"] = like.new_ones(batch_size, 0, dtype=torch.bool)
-    return state | {name: like.new_zeros(batch_size, *shape[:-1], length, shape[-1]) for name, shape in shapes.items()}
+    if window is not None:
+        return POSITION, *(Entry(name, (*row[:-1], window, row[-1]), kind="window") for name, row in rows.items())
+    length = "S" if capacity is None else "C"
+    kept = tuple(Entry(name, (*row[:-1], length, row[-1]), kind="growing") for name, row in rows.items())
+    return (POSITION, KEY_MASK, *kept) if capacity is None else (POSITION, *kept)
 
 
-def with_capacity(state: State, capacity: int) -> State:
-    """A model's initial state whose growing entries have room for `capacity` keys instead."""
-    return {
-        name: entry.new_zeros([size or capacity for size in entry.shape]) if 0 in entry.shape[1:] else entry
-        for name, entry in state.items()
-        if name != "key_mask"
-    }
+def append(x: Tensor, new: dict[str, Tensor], state: State | None, pad_mask: Tensor | None, length: int | str) -> Keys:
+    """The keys of a state and those of x (B, T, D), whose entries are `new` (B, ..., T, K).
 
-
-def append(x: Tensor, new: dict[str, Tensor], state: State | None, pad_mask: Tensor | None, window: int | None) -> Keys:
-    """The keys of a state and those of x (B, T, D), whose entries are `new` (B, ..., T, K)."""
+    Args:
+        length: how many keys the cache is declared to keep: W, "C" or "S".
+    """
     start = None if state is None else state["position"]
     q_positions = real_positions(start, pad_mask, x)
     count = count_real(pad_mask, x)
     position = {"position": count if start is None else start + count}
-    if window is not None:
-        return _in_window(x, new, state, pad_mask, window, q_positions, position)
-    if state is not None and "key_mask" not in state:
+    if isinstance(length, int):
+        return _in_window(x, new, state, pad_mask, length, q_positions, position)
+    if length == "C":
+        assert state is not None
         return _in_places(x, new, state, pad_mask, q_positions, position)
     mask = x.new_ones(x.shape[:2], dtype=torch.bool) if pad_mask is None else pad_mask
     if state is None:

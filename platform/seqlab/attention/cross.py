@@ -48,7 +48,9 @@ class CrossAttention(MemoryMixer):
         self.k_proj = nn.Linear(d_model, num_kv_heads * self.head_dim, bias=bias)
         self.v_proj = nn.Linear(d_model, num_kv_heads * self.head_dim, bias=bias)
         self.out_proj = nn.Linear(d_model, d_model, bias=bias)
-        self.find_layout()
+
+    def read_dims(self) -> tuple[int | str, ...]:
+        return self.num_kv_heads, "M", self.head_dim
 
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         return split_heads(self.k_proj(memory), self.head_dim), split_heads(self.v_proj(memory), self.head_dim)

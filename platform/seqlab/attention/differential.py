@@ -10,16 +10,16 @@ import math
 import torch
 from torch import Tensor, nn
 
-from seqlab.attention.cache import Keys, append, empty_cache
+from seqlab.attention.cache import Keys
 from seqlab.attention.patterns import Causal
-from seqlab.attention.scores import Scoring, attend, scores_of
-from seqlab.mixer import Mixer, State, real_positions
+from seqlab.attention.scores import Scoring, SelfAttention, scores_of
+from seqlab.mixer import State
 from seqlab.nn.heads import check_grouped_heads, join_heads, split_heads
 from seqlab.positions.base import PositionalEncoding
 from seqlab.positions.none import NoPositions
 
 
-class DifferentialAttention(Mixer):
+class DifferentialAttention(SelfAttention):
     """(softmax(Q1 K1^T / sqrt(K)) - lambda softmax(Q2 K2^T / sqrt(K))) V (Ye et al. 2024, "Differential Transformer",
     equations 1 to 3), each head's output normed and scaled by 1 - lambda_init.
 
@@ -35,8 +35,6 @@ class DifferentialAttention(Mixer):
         num_kv_heads: key and value heads; must divide num_heads. None = num_heads.
         dropout: on both attention maps, in training.
     """
-
-    positions: PositionalEncoding
 
     def __init__(
         self,
@@ -58,9 +56,9 @@ class DifferentialAttention(Mixer):
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
         self.head_dim = d_model // num_heads // 2
-        self.scale = self.head_dim**-0.5
+        self.rows = {"k": (2 * num_kv_heads, self.head_dim), "v": (num_kv_heads, 2 * self.head_dim)}
+        self.scoring = Scoring(Causal(), NoPositions(d_model, 0), self.head_dim**-0.5)
         self.dropout = dropout
-        self.pattern = Causal()
         self.lambda_init = 0.8 - 0.6 * math.exp(-0.3 * layer)
         self.lambda_q1, self.lambda_k1, self.lambda_q2, self.lambda_k2 = (
             nn.Parameter(0.1 * torch.randn(self.head_dim)) for _ in range(4)
@@ -70,7 +68,6 @@ class DifferentialAttention(Mixer):
         self.v_proj = nn.Linear(d_model, 2 * num_kv_heads * self.head_dim, bias=False)
         self.head_norm = nn.RMSNorm(2 * self.head_dim, eps=1e-5)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
-        self.attach_positions(NoPositions(d_model, 0))
 
     def attach_positions(self, positions: PositionalEncoding) -> None:
         """An encoding sees H heads of K channels, once for each of the two maps."""
@@ -80,16 +77,11 @@ class DifferentialAttention(Mixer):
                 "wide as its keys; give it positions that do not"
             )
         positions.attach(self.num_heads, self.head_dim)
-        # The model owns the encoding and its parameters; here it is only used.
-        object.__setattr__(self, "positions", positions)
+        self.scoring = self.scoring._replace(positions=positions)
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         q, keys = self._project(x, state, pad_mask)
-        dropout, scoring = self.dropout if self.training else 0.0, self._scoring()
-        first, second = (
-            attend(q_half, k_half, keys.entries["v"], keys, scoring, dropout=dropout)
-            for q_half, k_half in _halves(q, keys)
-        )
+        first, second = (self.attend(q_half, k_half, keys.entries["v"], keys) for q_half, k_half in _halves(q, keys))
         heads = first - self._lambda().to(first.dtype) * second
         # In mixed precision the gains are float32, and the norm is computed as they are.
         normed = self.head_norm(heads.to(self.head_norm.weight.dtype)) * (1 - self.lambda_init)
@@ -105,16 +97,9 @@ class DifferentialAttention(Mixer):
         q, keys = self._project(x, state, pad_mask)
         maps = []
         for q_half, k_half in _halves(q, keys):
-            scores, allowed = scores_of(q_half, k_half, keys, self._scoring())
+            scores, allowed = scores_of(q_half, k_half, keys, self.scoring)
             maps.append(scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1))
         return maps[0] - self._lambda().to(maps[0].dtype) * maps[1]
-
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        k, v = (2 * self.num_kv_heads, self.head_dim), (self.num_kv_heads, 2 * self.head_dim)
-        return empty_cache(batch_size, {"k": k, "v": v}, None, self.k_proj.weight)
-
-    def state_size(self, seq_len: int) -> int:
-        return 4 * seq_len * self.num_kv_heads * self.head_dim
 
     def _lambda(self) -> Tensor:
         """A scalar (equation 2)."""
@@ -125,13 +110,8 @@ class DifferentialAttention(Mixer):
         """Queries (B, 2 H, T, K), first all Q1 and then all Q2, and all keys and values that they may see."""
         q, k = (split_heads(proj(x), self.head_dim) for proj in (self.q_proj, self.k_proj))
         v = split_heads(self.v_proj(x), 2 * self.head_dim)
-        if self.positions.acts_on == "queries and keys":
-            start = None if state is None else state["position"]
-            q, k = self.positions.rotate(q, k, real_positions(start, pad_mask, x))
-        return q, append(x, {"k": k, "v": v}, state, pad_mask, None)
-
-    def _scoring(self) -> Scoring:
-        return Scoring(self.pattern, self.positions, self.scale)
+        q, k = self.rotated(q, k, x, state, pad_mask)
+        return q, self.append(x, {"k": k, "v": v}, state, pad_mask)
 
 
 def _halves(q: Tensor, keys: Keys) -> list[tuple[Tensor, Tensor]]:

@@ -9,16 +9,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.attention.cache import Keys, append, empty_cache
+from seqlab.attention.cache import Keys
 from seqlab.attention.patterns import Causal
-from seqlab.attention.scores import Scoring, allowed_pairs, attend, scores_of
-from seqlab.mixer import Mixer, State, real_positions
+from seqlab.attention.scores import Scoring, SelfAttention, allowed_pairs, scores_of
+from seqlab.mixer import State, real_positions
 from seqlab.nn.heads import check_grouped_heads, join_heads, split_heads
 from seqlab.positions.base import PositionalEncoding
 from seqlab.positions.none import NoPositions
 
 
-class LatentAttention(Mixer):
+class LatentAttention(SelfAttention):
     """Multi-head latent attention (DeepSeek-AI 2024, "DeepSeek-V2", section 2.1, equations 9 to 19), with the RMS norms
     of its section 3.1.2 on the compressed vectors.
 
@@ -37,8 +37,6 @@ class LatentAttention(Mixer):
         rope_head_dim: R, the channels that a rotary encoding rotates; None = K / 2, as the paper's.
         dropout: on the attention weights, in training.
     """
-
-    positions: PositionalEncoding
 
     def __init__(
         self,
@@ -62,9 +60,9 @@ class LatentAttention(Mixer):
         for name, size in (sizes | ({} if q_rank is None else {"q_rank": q_rank})).items():
             if size < 1:
                 raise ValueError(f"{name} must be at least 1, got {size}")
-        self.scale = (self.head_dim + self.rope_head_dim) ** -0.5
+        self.rows = {"latent": (self.kv_rank + self.rope_head_dim,)}
+        self.scoring = Scoring(Causal(), NoPositions(d_model, 0), (self.head_dim + self.rope_head_dim) ** -0.5)
         self.dropout = dropout
-        self.pattern = Causal()
         self.q_down_proj = None if q_rank is None else nn.Linear(d_model, q_rank, bias=False)
         self.q_norm = None if q_rank is None else nn.RMSNorm(q_rank, eps=1e-6)
         q_width = num_heads * (self.head_dim + self.rope_head_dim)
@@ -74,7 +72,6 @@ class LatentAttention(Mixer):
         self.k_proj = nn.Linear(self.kv_rank, num_heads * self.head_dim, bias=False)
         self.v_proj = nn.Linear(self.kv_rank, num_heads * self.head_dim, bias=False)
         self.out_proj = nn.Linear(num_heads * self.head_dim, d_model, bias=False)
-        self.attach_positions(NoPositions(d_model, 0))
 
     def attach_positions(self, positions: PositionalEncoding) -> None:
         """A rotary encoding sees the R channels only, one of scores whole queries and keys."""
@@ -85,19 +82,18 @@ class LatentAttention(Mixer):
             )
         rotary = positions.acts_on == "queries and keys"
         positions.attach(self.num_heads, self.rope_head_dim if rotary else self.head_dim + self.rope_head_dim)
-        # The model owns the encoding and its parameters; here it is only used.
-        object.__setattr__(self, "positions", positions)
+        self.scoring = self.scoring._replace(positions=positions)
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         q, keys = self._project(x, state, pad_mask)
         k, v = self._expanded(keys)
-        heads = attend(q, k, v, keys, self._scoring(), dropout=self._dropout_now())
+        heads = self.attend(q, k, v, keys)
         y: Tensor = self.out_proj(join_heads(heads))
         return y, keys.state
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         """One position. With an encoding that biases the scores keys and values are written out here too."""
-        if self.positions.acts_on == "attention scores":
+        if self.scoring.positions.acts_on == "attention scores":
             y, new_state = self.forward(x_t.unsqueeze(1), state)
             return y.squeeze(1), new_state
         q, keys = self._project(x_t.unsqueeze(1), state, None)
@@ -112,9 +108,9 @@ class LatentAttention(Mixer):
             torch.cat((absorbed, rotated), dim=-1),
             latent.unsqueeze(1),
             latent[..., : self.kv_rank].unsqueeze(1),
-            attn_mask=allowed_pairs(self.pattern, keys).expand(-1, -1, self.num_heads, -1),
-            dropout_p=self._dropout_now(),
-            scale=self.scale,
+            attn_mask=allowed_pairs(self.scoring.pattern, keys).expand(-1, -1, self.num_heads, -1),
+            dropout_p=self.dropout_now(),
+            scale=self.scoring.scale,
         )
         heads = torch.einsum("bthc,hkc->bthk", mixed, v_weight)
         return self.out_proj(heads.flatten(1)), keys.state
@@ -122,40 +118,28 @@ class LatentAttention(Mixer):
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
         """(B, H, T, S): how much each query of x (B, T, D) attends to each key. Rows sum to 1."""
         q, keys = self._project(x, state, pad_mask)
-        scores, allowed = scores_of(q, self._expanded(keys)[0], keys, self._scoring())
+        scores, allowed = scores_of(q, self._expanded(keys)[0], keys, self.scoring)
         return scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
-
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        return empty_cache(batch_size, {"latent": (self.kv_rank + self.rope_head_dim,)}, None, self.k_proj.weight)
-
-    def state_size(self, seq_len: int) -> int:
-        return seq_len * (self.kv_rank + self.rope_head_dim)
 
     def _project(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Keys]:
         """Queries (B, H, T, K + R), the last R channels rotated, and the cache (B, S, C + R) that they may see."""
         compressed = x if self.q_down_proj is None else _normed(self.q_norm, self.q_down_proj(x))
         q = split_heads(self.q_proj(compressed), self.head_dim + self.rope_head_dim)
         latent, k_rope = torch.split(self.kv_down_proj(x), [self.kv_rank, self.rope_head_dim], dim=-1)
-        if self.positions.acts_on == "queries and keys":
+        if self.scoring.positions.acts_on == "queries and keys":
             start = None if state is None else state["position"]
             plain, q_rope = torch.split(q, [self.head_dim, self.rope_head_dim], dim=-1)
             at = real_positions(start, pad_mask, x)
-            q_rope, k_rope = self.positions.rotate(q_rope, k_rope.unsqueeze(1), at)
+            q_rope, k_rope = self.scoring.positions.rotate(q_rope, k_rope.unsqueeze(1), at)
             q, k_rope = torch.cat((plain, q_rope), dim=-1), k_rope.squeeze(1)
         latent = torch.cat((_normed(self.kv_norm, latent), k_rope), dim=-1)
-        return q, append(x, {"latent": latent}, state, pad_mask, None)
+        return q, self.append(x, {"latent": latent}, state, pad_mask)
 
     def _expanded(self, keys: Keys) -> tuple[Tensor, Tensor]:
         """Keys (B, H, S, K + R) and values (B, H, S, K)."""
         latent, k_rope = torch.split(keys.entries["latent"], [self.kv_rank, self.rope_head_dim], dim=-1)
         k, v = (split_heads(proj(latent), self.head_dim) for proj in (self.k_proj, self.v_proj))
         return torch.cat((k, k_rope.unsqueeze(1).expand(-1, self.num_heads, -1, -1)), dim=-1), v
-
-    def _scoring(self) -> Scoring:
-        return Scoring(self.pattern, self.positions, self.scale)
-
-    def _dropout_now(self) -> float:
-        return self.dropout if self.training else 0.0
 
 
 def _normed(norm: nn.Module | None, x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import State
+from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.short_conv import ShortConv
 
@@ -58,9 +58,9 @@ class LinearFamily(RecurrentMixer):
         q, k, v = (torch.unflatten(part, -1, (self.num_heads, -1)) for part in parts)
         return q, k, v, conv_state
 
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        s = self.k_proj.weight.new_zeros(batch_size, self.num_heads, self.head_dim, self.columns)
-        return {"conv": self.conv.init_state(batch_size), "s": s} if self.looks_back else {"s": s}
+    def state_spec(self) -> Spec:
+        s = Entry("s", (self.num_heads, self.head_dim, self.columns))
+        return (self.conv.entry, s) if self.looks_back else (s,)
 
 
 def unit(x: Tensor) -> Tensor:

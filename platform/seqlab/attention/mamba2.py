@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import State
+from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.decay import log_uniform_steps, uniform_rates
 from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
 from seqlab.nn.recurrent_mixer import RecurrentMixer
@@ -92,6 +92,5 @@ class Mamba2(RecurrentMixer):
         normed = F.rms_norm(groups, groups.shape[-1:], eps=1e-5).flatten(2) * self.norm_weight
         return self.out_proj(normed), {"conv": conv, "s": s}
 
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        s = self.a_log.new_zeros(batch_size, self.num_heads, self.d_state, self.head_dim)
-        return {"conv": self.conv.init_state(batch_size), "s": s}
+    def state_spec(self) -> Spec:
+        return self.conv.entry, Entry("s", (self.num_heads, self.d_state, self.head_dim))

@@ -10,10 +10,8 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from seqlab.mixer import Layout, Mixer, State, check_state, layout_of
+from seqlab.mixer import Entry, Mixer, Spec, State, check_state
 from seqlab.positions.base import PositionalEncoding
-
-MEMORY_STATE = ("memory_k", "memory_v", "memory_mask")
 
 
 class MemoryMixer(Mixer):
@@ -25,15 +23,22 @@ class MemoryMixer(Mixer):
     """
 
     needs_memory = True
-    layout: Layout
 
     @abstractmethod
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """What scores compare with and what is averaged, (B, ..., S, K) each, of a memory (B, S, D)."""
 
-    def init_carry(self, batch_size: int) -> State:
-        """What it carries besides the memory, before the first token."""
-        return {}
+    def read_dims(self) -> tuple[int | str, ...]:
+        """The dimensions of what `read` gives, after the batch."""
+        return "M", self.d_model
+
+    def carried(self) -> Spec:
+        """What it carries besides the memory."""
+        return ()
+
+    def state_spec(self) -> Spec:
+        read = [Entry(name, self.read_dims(), kind="source") for name in ("memory_k", "memory_v")]
+        return *read, Entry("memory_mask", ("M",), torch.bool, kind="source"), *self.carried()
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
         """The state before the first token.
@@ -63,18 +68,8 @@ class MemoryMixer(Mixer):
                 f"the memory_mask of {name} must be bool of shape {tuple(memory.shape[:2])}, as its memory, got "
                 f"{memory_mask.dtype} of shape {tuple(memory_mask.shape)}"
             )
-        entries = (*self.read(memory), memory_mask)
-        return dict(zip(MEMORY_STATE, entries, strict=True)) | self.init_carry(batch_size)
-
-    def find_layout(self) -> None:
-        """Called last in a constructor: what a state must look like."""
-        weight = next(self.parameters())
-        self.layout = layout_of(self.init_state(0, weight.new_zeros(0, 0, self.d_model)))
-
-    def state_size(self, seq_len: int) -> int:
-        """What it carries. The memory's entries are the source's: they do not grow with what is decoded, and are
-        not counted."""
-        return sum(entry.numel() for entry in self.init_carry(1).values())
+        keys, values = self.read(memory)
+        return {"memory_k": keys, "memory_v": values, "memory_mask": memory_mask} | super().init_state(batch_size)
 
     def attach_positions(self, positions: PositionalEncoding) -> None:
         """Raises ValueError for an encoding of queries and keys, which here stand in different sequences."""
@@ -89,7 +84,7 @@ class MemoryMixer(Mixer):
         """The state given, which fits a batch like x (B, ...)."""
         if state is None:
             return self.init_state(x.shape[0])
-        check_state(state, self.layout, x.shape[0], type(self).__name__)
+        check_state(state, self.state_spec(), x.shape[0], type(self).__name__)
         return state
 
 

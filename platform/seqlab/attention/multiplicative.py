@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.attention.alignment import AlignmentScore, General, PredictedWindow
-from seqlab.attention.memory import MEMORY_STATE, MemoryMixer, masked_softmax
-from seqlab.mixer import Mixer, State, layout_of
+from seqlab.attention.memory import MemoryMixer, masked_softmax
+from seqlab.mixer import Entry, Mixer, Spec, State
 from seqlab.nn.autocast import without_autocast
 from seqlab.nn.scan import Carry, scan_over_time
 from seqlab.recurrence import LSTM
@@ -62,16 +62,13 @@ class MultiplicativeAttention(MemoryMixer):
         self.window = None if window is None else PredictedWindow(d_model, window)
         self.in_proj = nn.Linear(2 * d_model, d_model, bias=False) if input_feeding else None
         self.out_proj = nn.Linear(2 * d_model, d_model, bias=False)
-        self.find_layout()
 
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         return self.score.read(memory), memory
 
-    def init_carry(self, batch_size: int) -> State:
-        carry = self.recurrence.init_state(batch_size)
-        if self.in_proj is None:
-            return carry
-        return carry | {"fed": self.out_proj.weight.new_zeros(batch_size, self.d_model)}
+    def carried(self) -> Spec:
+        recurrent = self.recurrence.state_spec()
+        return recurrent if self.in_proj is None else (*recurrent, Entry("fed", (self.d_model,)))
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """All positions at once: x (B, T, D) to (B, T, D), and the new state.
@@ -86,7 +83,7 @@ class MultiplicativeAttention(MemoryMixer):
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         state = self.begin(x_t, state)
         with without_autocast(x_t):
-            _, y, carried = self._next(x_t.to(self.out_proj.weight.dtype), _carried(state), state)
+            _, y, carried = self._next(x_t.to(self.out_proj.weight.dtype), self._carry(state), state)
         return y, state | carried
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
@@ -98,7 +95,7 @@ class MultiplicativeAttention(MemoryMixer):
 
     def _unroll(self, x: Tensor, state: State, pad_mask: Tensor | None) -> tuple[Tensor, Tensor | None, State]:
         """h of each position (B, T, D), with input feeding the attentional vectors (B, T, D), and what is carried."""
-        start = _carried(state)
+        start = self._carry(state)
         if self.in_proj is None:
             h, carried = self.recurrence(x, start, pad_mask=pad_mask)
             return h, None, carried
@@ -130,6 +127,9 @@ class MultiplicativeAttention(MemoryMixer):
         attentional = self._attentional(h.unsqueeze(1), state).squeeze(1)
         return h, attentional, carried if self.in_proj is None else carried | {"fed": attentional}
 
+    def _carry(self, state: State) -> State:
+        return {entry.name: state[entry.name] for entry in self.carried()}
+
     def _attentional(self, h: Tensor, state: State) -> Tensor:
         """tanh(W [c; h]) (equation 5), of h (B, T, D)."""
         context = self._weights(h, state) @ state["memory_v"].to(h.dtype)
@@ -147,10 +147,4 @@ class MultiplicativeAttention(MemoryMixer):
 
 
 def _is_recurrent(mixer: Mixer) -> bool:
-    if not mixer.causal or isinstance(mixer, MemoryMixer):
-        return False
-    return all(None not in dims for dims in layout_of(mixer.init_state(0)).values())
-
-
-def _carried(state: State) -> State:
-    return {name: entry for name, entry in state.items() if name not in MEMORY_STATE}
+    return mixer.causal and not any(isinstance(dim, str) for entry in mixer.state_spec() for dim in entry.dims)

@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqlab.attention.cache import Keys
+from seqlab.attention.cache import Keys, append, cache_spec
 from seqlab.attention.patterns import Causal, Pattern
+from seqlab.mixer import Mixer, Spec, State, real_positions
 from seqlab.nn.heads import repeat_heads
 from seqlab.nn.operation import operation
 from seqlab.positions.base import PositionalEncoding
@@ -24,6 +25,44 @@ class Scoring(NamedTuple):
     pattern: Pattern
     positions: PositionalEncoding
     scale: float
+
+
+class SelfAttention(Mixer):
+    """A mixer whose queries are scored with the keys of a cache, which is its state.
+
+    Attributes:
+        rows: the shapes (..., K) of what is kept of one key, by name.
+        scoring: with the positions that it was told; the model owns these and their parameters.
+        dropout: on the attention weights, in training.
+    """
+
+    rows: dict[str, tuple[int, ...]]
+    scoring: Scoring
+    dropout: float
+
+    def state_spec(self) -> Spec:
+        return cache_spec(self.rows, self.scoring.pattern.window, self.capacity) if self.causal else ()
+
+    def append(self, x: Tensor, new: dict[str, Tensor], state: State | None, pad_mask: Tensor | None) -> Keys:
+        """The keys of a state and those of x (B, T, D), whose entries are `new` (B, ..., T, K)."""
+        if state is None and self.capacity is not None and self.causal:
+            state = self.init_state(x.shape[0])
+        length = self.state_spec()[-1].dims[-2] if self.causal else "S"
+        return append(x, new, state, pad_mask, length)
+
+    def rotated(self, q: Tensor, k: Tensor, x: Tensor, state: State | None, pad_mask: Tensor | None) -> list[Tensor]:
+        """Queries and keys of x (B, T, D), told their positions where an encoding acts on these."""
+        if self.scoring.positions.acts_on != "queries and keys":
+            return [q, k]
+        start = None if state is None else state["position"]
+        return list(self.scoring.positions.rotate(q, k, real_positions(start, pad_mask, x)))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, keys: Keys) -> Tensor:
+        """`attend` as this mixer scores."""
+        return attend(q, k, v, keys, self.scoring, dropout=self.dropout_now())
+
+    def dropout_now(self) -> float:
+        return self.dropout if self.training else 0.0
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, keys: Keys, scoring: Scoring, *, dropout: float) -> Tensor:

@@ -11,18 +11,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.attention.cache import Keys, append, empty_cache
+from seqlab.attention.cache import Keys
 from seqlab.attention.parts import AttentionPart
 from seqlab.attention.patterns import Causal, Pattern
-from seqlab.attention.scores import Scoring, attend, scores_of
-from seqlab.mixer import Mixer, State, real_positions
+from seqlab.attention.scores import Scoring, SelfAttention, scores_of
+from seqlab.mixer import State
 from seqlab.nn.heads import check_grouped_heads, join_heads, repeat_heads, split_heads
 from seqlab.nn.operation import operation
 from seqlab.positions.base import PositionalEncoding
 from seqlab.positions.none import NoPositions
 
 
-class Attention(Mixer):
+class Attention(SelfAttention):
     """Scaled dot-product attention (Vaswani et al. 2017, section 3.2), grouped-query with fewer key-value heads
     (Ainslie et al. 2023).
 
@@ -39,8 +39,6 @@ class Attention(Mixer):
         bias: whether the projections have biases.
         dropout: on the attention weights, in training.
     """
-
-    positions: PositionalEncoding
 
     def __init__(
         self,
@@ -62,36 +60,33 @@ class Attention(Mixer):
         self.num_heads = num_heads
         self.num_kv_heads = num_kv_heads
         self.head_dim = d_model // num_heads if head_dim is None else head_dim
-        self.pattern = pattern()
-        self.causal = self.pattern.causal
-        self.first_call = self.pattern.first_call
-        self.scale = self.head_dim**-0.5 if scale is None else scale
+        sees = pattern()
+        self.causal, self.first_call = sees.causal, sees.first_call
+        self.rows = dict.fromkeys(("k", "v"), (num_kv_heads, self.head_dim))
+        self.scoring = Scoring(sees, NoPositions(d_model, 0), self.head_dim**-0.5 if scale is None else scale)
         self.dropout = dropout
         self.q_proj = nn.Linear(d_model, num_heads * self.head_dim, bias=bias)
         self.k_proj = nn.Linear(d_model, num_kv_heads * self.head_dim, bias=bias)
         self.v_proj = nn.Linear(d_model, num_kv_heads * self.head_dim, bias=bias)
         self.out_proj = nn.Linear(num_heads * self.head_dim, d_model, bias=bias)
         self.parts = nn.ModuleList(part(d_model, num_heads, self.head_dim) for part in parts)
-        self.attach_positions(NoPositions(d_model, 0))
 
     def attach_positions(self, positions: PositionalEncoding) -> None:
         positions.attach(self.num_heads, self.head_dim)
-        # The model owns the encoding and its parameters; here it is only used.
-        object.__setattr__(self, "positions", positions)
+        self.scoring = self.scoring._replace(positions=positions)
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         if state is not None:
-            self._check_causal()
+            self.check_causal()
         q, k, v = self.projected_heads(x, state, pad_mask)
-        keys = append(x, {"k": k, "v": v}, state, pad_mask, self.pattern.window)
+        keys = self.append(x, {"k": k, "v": v}, state, pad_mask)
         if self.sees_scores():
             weights = F.dropout(self._weights(q, keys), self.dropout, self.training)
             heads = weights @ repeat_heads(keys.entries["v"], self.num_heads)
-            relative = self.positions.values(weights, keys.q_positions, keys.k_positions)
+            relative = self.scoring.positions.values(weights, keys.q_positions, keys.k_positions)
             heads = heads if relative is None else heads + relative
         else:
-            dropout = self.dropout if self.training else 0.0
-            heads = attend(q, keys.entries["k"], keys.entries["v"], keys, self._scoring(), dropout=dropout)
+            heads = self.attend(q, keys.entries["k"], keys.entries["v"], keys)
         return self._output(heads, x), keys.state if self.causal else {}
 
     @operation
@@ -102,30 +97,13 @@ class Attention(Mixer):
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
         """(B, H, T, S): how much each query of x (B, T, D) attends to each key. Rows sum to 1, to less with a sink."""
         q, k, v = self.projected_heads(x, state, pad_mask)
-        return self._weights(q, append(x, {"k": k, "v": v}, state, pad_mask, self.pattern.window))
-
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        """Raises ValueError where the attention is not causal: it has no state."""
-        self._check_causal()
-        shape = (self.num_kv_heads, self.head_dim)
-        return empty_cache(batch_size, {"k": shape, "v": shape}, self.pattern.window, self.k_proj.weight)
-
-    def state_size(self, seq_len: int) -> int:
-        if not self.causal:
-            return 0
-        num_keys = seq_len if self.pattern.window is None else self.pattern.window
-        return 2 * num_keys * self.num_kv_heads * self.head_dim
-
-    def _check_causal(self) -> None:
-        if not self.causal:
-            pattern = type(self.pattern).__name__
-            raise ValueError(f"{pattern} attention has no state and no step; use the pattern Causal to decode")
+        return self._weights(q, self.append(x, {"k": k, "v": v}, state, pad_mask))
 
     def each_part(self) -> list[AttentionPart]:
         return list(self.parts)  # type: ignore[arg-type]
 
     def sees_scores(self) -> bool:
-        return self.positions.weighs_values or any(part.sees_scores for part in self.each_part())
+        return self.scoring.positions.weighs_values or any(part.sees_scores for part in self.each_part())
 
     def projected_heads(self, x: Tensor, state: State | None, pad_mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries (B, H, T, K), keys and values (B, num_kv_heads, T, K) of x."""
@@ -133,9 +111,7 @@ class Attention(Mixer):
         q, k, v = (split_heads(part, self.head_dim) for part in flat)
         for part in self.each_part():
             q, k = part.queries_keys(q, k)
-        if self.positions.acts_on == "queries and keys":
-            start = None if state is None else state["position"]
-            q, k = self.positions.rotate(q, k, real_positions(start, pad_mask, x))
+        q, k = self.rotated(q, k, x, state, pad_mask)
         return q, k, v
 
     def _output(self, heads: Tensor, x: Tensor) -> Tensor:
@@ -146,12 +122,9 @@ class Attention(Mixer):
         y: Tensor = self.out_proj(joined)
         return y
 
-    def _scoring(self) -> Scoring:
-        return Scoring(self.pattern, self.positions, self.scale)
-
     def _weights(self, q: Tensor, keys: Keys) -> Tensor:
         """(B, H, T, S): the attention weights, written out."""
-        scores, allowed = scores_of(q, keys.entries["k"], keys, self._scoring())
+        scores, allowed = scores_of(q, keys.entries["k"], keys, self.scoring)
         for part in self.each_part():
             scores = part.scores(scores, allowed)
         scores = scores.masked_fill(~allowed, -torch.inf)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention import Attention
-from seqlab.mixer import Mixer, State, check_state, count_real, layout_of, real_positions
+from seqlab.mixer import POSITION, Mixer, Spec, State, check_state, count_real, real_positions, size_of
 from seqlab.nn import Block, Stack
 from seqlab.nn.embedding import embedding_for
 from seqlab.nn.init import init_gpt2
@@ -36,7 +36,7 @@ class DecoderLM(nn.Module):
         dropout: on the embeddings, in training.
 
     Raises:
-        ValueError: a mixer that is not causal, or one that the positions do not fit.
+        ValueError: a mixer that is not causal or needs an encoder, or one that the positions do not fit.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class DecoderLM(nn.Module):
         self.head = None if tie_embeddings else nn.Linear(d_model, vocab_size, bias=False)
         self.max_seq_len = self.positions.max_seq_len
         self.first_call = self.stack.first_call
-        self._layout = layout_of(self.init_state(0))
+        self.init_state(0)  # refuses a mixer that needs an encoder's memory
         init_gpt2(self, num_layers)
 
     def forward(
@@ -101,13 +101,17 @@ class DecoderLM(nn.Module):
         position = self.embedding.weight.new_zeros(batch_size).long()
         return {"position": position} | self.stack.init_state(batch_size)
 
+    def state_spec(self) -> Spec:
+        """What decoding must remember."""
+        return POSITION, *(entry for entry in self.stack.state_spec() if entry != POSITION)
+
     def state_size(self, seq_len: int) -> int:
         """How many numbers decoding must remember of one sequence after `seq_len` tokens."""
-        return self.stack.state_size(seq_len)
+        return size_of(self.state_spec(), seq_len)
 
     def _logits(self, x: Tensor) -> Tensor:
         return F.linear(x, self.embedding.weight) if self.head is None else self.head(x)
 
     def _checked(self, state: State, tokens: Tensor) -> State:
-        check_state(state, self._layout, tokens.shape[0], "this model")
+        check_state(state, self.state_spec(), tokens.shape[0], "this model")
         return state

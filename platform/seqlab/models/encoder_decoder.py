@@ -8,12 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention import Attention, CrossAttention
-from seqlab.mixer import Mixer, State, check_state, count_real, layout_of, real_positions
+from seqlab.mixer import POSITION, Mixer, Spec, State, check_state, count_real, real_positions, size_of
 from seqlab.models.encoder import Encoder
 from seqlab.nn import Block, NoFeedForward, ScaledEmbedding, Stack
 from seqlab.nn.embedding import embedding_for
@@ -102,8 +101,6 @@ class EncoderDecoder(nn.Module):
         self.max_seq_len = self.positions.max_seq_len
         self.first_call = self.stack.first_call
         init_transformer(self)
-        none = torch.zeros(0, 0, d_model)
-        self._layout = layout_of({"position": none.new_zeros(0)} | self.stack.init_state(0, none))
 
     def begin(self, source: Tensor, source_mask: Tensor | None = None) -> State:
         """Reads source (B, S) int64, source_mask (B, S) bool, True = a real token: the state before the first token.
@@ -125,21 +122,25 @@ class EncoderDecoder(nn.Module):
         Raises:
             ValueError: the target is longer than the positions reach, or the state is another model's or batch's.
         """
-        check_state(state, self._layout, tokens.shape[0], "this model")
+        check_state(state, self.state_spec(), tokens.shape[0], "this model")
         x = self._embed(tokens, real_positions(state["position"], pad_mask, tokens))
         x, layer_state = self.stack(x, state, pad_mask=pad_mask)
         return self._logits(x), {"position": state["position"] + count_real(pad_mask, tokens)} | layer_state
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """One position: tokens (B,) and a state give logits (B, V) and the next state."""
-        check_state(state, self._layout, tokens.shape[0], "this model")
+        check_state(state, self.state_spec(), tokens.shape[0], "this model")
         x = self._embed(tokens.unsqueeze(1), state["position"].unsqueeze(1)).squeeze(1)
         x, layer_state = self.stack.step(x, state)
         return self._logits(x), {"position": state["position"] + 1} | layer_state
 
+    def state_spec(self) -> Spec:
+        """What decoding must remember, and what was read of the source."""
+        return POSITION, *(entry for entry in self.stack.state_spec() if entry != POSITION)
+
     def state_size(self, seq_len: int) -> int:
         """How many numbers decoding must remember of one sequence after `seq_len` tokens, besides the source."""
-        return self.stack.state_size(seq_len)
+        return size_of(self.state_spec(), seq_len)
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:
         y: Tensor = self.encoder.dropout(self.positions.embed(self.embedding(tokens), positions))

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import State, check_state, layout_of
+from seqlab.mixer import Entry, Spec, State, check_state, size_of
 from seqlab.recurrence import GRU
 from seqlab.recurrence.base import FusedRecurrence
 
@@ -62,8 +61,6 @@ class RNNSeq2Seq(nn.Module):
             )
         self.context_proj = nn.Linear(d_model, d_model, bias=False) if feed_context else None
         self.head = None if tie_embeddings else nn.Linear(d_model, target_vocab_size)
-        none = {"memory_context": torch.zeros(0, d_model)} if feed_context else {}
-        self._layout = layout_of(none | self.decoder.init_state(0))
 
     def begin(self, source: Tensor, source_mask: Tensor | None = None) -> State:
         """Reads source (B, S) int64, source_mask (B, S) bool, True = a real token: the state before the first token."""
@@ -92,13 +89,18 @@ class RNNSeq2Seq(nn.Module):
         y, new_state = self.decoder.step(x.squeeze(1), own)
         return self._logits(y), state | new_state
 
+    def state_spec(self) -> Spec:
+        """What decoding must remember, and before it the context, where it is fed."""
+        context = Entry("memory_context", (self.decoder.d_model,), kind="source")
+        return self.decoder.state_spec() if self.context_proj is None else (context, *self.decoder.state_spec())
+
     def state_size(self, seq_len: int) -> int:
         """How many numbers decoding must remember of one sequence, besides the context."""
-        return self.decoder.state_size(seq_len)
+        return size_of(self.state_spec(), seq_len)
 
     def _enter(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """The decoder's inputs (B, T, D), and its own state."""
-        check_state(state, self._layout, tokens.shape[0], "this model")
+        check_state(state, self.state_spec(), tokens.shape[0], "this model")
         x = self.dropout(self.embedding(tokens))
         if self.context_proj is not None:
             x = x + self.context_proj(state["memory_context"]).unsqueeze(1)

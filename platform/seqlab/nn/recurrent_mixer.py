@@ -48,6 +48,3 @@ class RecurrentMixer(Mixer):
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         y, new_state = self.mix(x_t.unsqueeze(1), state, None, single=True)
         return y.squeeze(1), new_state
-
-    def state_size(self, seq_len: int) -> int:
-        return sum(entry.numel() for entry in self.init_state(1).values())

@@ -8,6 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from seqlab.mixer import Entry
+
 
 def extend_history(state: Tensor, x: Tensor, length: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """What can be seen from x (B, T, D): itself after the inputs before it, `state` (B, R, D).
@@ -29,7 +31,7 @@ class ShortConv(nn.Module):
     """A depthwise causal convolution over time (Fu et al. 2023, "H3"; Mamba, DeltaNet): output t is a weighted sum of
     inputs t - W + 1 .. t, channel by channel.
 
-    Its state is the last W - 1 inputs, (B, W - 1, D), at first zeros.
+    Its state is the last W - 1 inputs, `entry`, at first zeros.
 
     Args:
         channels: D.
@@ -57,6 +59,7 @@ class ShortConv(nn.Module):
         y_t = (window.transpose(1, 2) * self.conv.weight.squeeze(1)).sum(dim=-1)
         return y_t if self.conv.bias is None else y_t + self.conv.bias, window[:, 1:]
 
-    def init_state(self, batch_size: int) -> Tensor:
-        """(B, W - 1, D) zeros."""
-        return self.conv.weight.new_zeros(batch_size, self.width - 1, self.conv.weight.shape[0])
+    @property
+    def entry(self) -> Entry:
+        """Its state, `conv (B, W - 1, D)`."""
+        return Entry("conv", (self.width - 1, self.conv.weight.shape[0]), kind="window")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
-import torch
 from torch import Tensor, nn
 
-from seqlab.mixer import SHARED_STATE, Mixer, State
+from seqlab.mixer import Mixer, Spec, State, size_of
 from seqlab.nn.block import Block
 
 if TYPE_CHECKING:
@@ -59,50 +58,60 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.norm = blocks[-1].final_norm()
         self.first_call = max(layer.first_call for layer in mixers)
-        self._entries = [_entries(layer) for layer in mixers]
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, D) to (B, T, D), and the new state; the arguments are the mixers'."""
         layer_states: list[State] = []
         for k, block in enumerate(self._blocks()):
-            x, layer_state = block(x, None if state is None else self._select(state, k), pad_mask=pad_mask)
+            x, layer_state = block(x, None if state is None else self._select(state, k, block.mixer), pad_mask=pad_mask)
             layer_states.append(layer_state)
-        return self.norm(x), _flat(layer_states)
+        return self.norm(x), self._joined(layer_states)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         """One position: x_t (B, D)."""
         layer_states: list[State] = []
         for k, block in enumerate(self._blocks()):
-            x_t, layer_state = block.step(x_t, self._select(state, k))
+            x_t, layer_state = block.step(x_t, self._select(state, k, block.mixer))
             layer_states.append(layer_state)
-        return self.norm(x_t), _flat(layer_states)
+        return self.norm(x_t), self._joined(layer_states)
+
+    def state_spec(self) -> Spec:
+        """What counts tokens first, once, and then the layers' own entries in order."""
+        specs = [block.mixer.state_spec() for block in self._blocks()]
+        counters = {entry.name: entry for spec in specs for entry in spec if entry.kind == "counter"}
+        own = [
+            entry._replace(name=f"{k}_{entry.name}")
+            for k, spec in enumerate(specs)
+            for entry in spec
+            if entry.kind != "counter"
+        ]
+        return *counters.values(), *own
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        return _flat([block.mixer.init_state(batch_size, memory, memory_mask) for block in self._blocks()])
+        return self._joined([block.mixer.init_state(batch_size, memory, memory_mask) for block in self._blocks()])
 
     def state_size(self, seq_len: int) -> int:
-        return sum(block.mixer.state_size(seq_len) for block in self._blocks())
+        return size_of(self.state_spec(), seq_len)
 
     def _blocks(self) -> Iterator[Block]:
         return cast(Iterator[Block], iter(self.blocks))
 
-    def _select(self, state: State, k: int) -> State:
-        stored = {name: name if name in SHARED_STATE else f"{k}_{name}" for name in self._entries[k]}
-        return {name: state[entry] for name, entry in stored.items() if entry in state}
+    def _select(self, state: State, k: int, mixer: Mixer) -> State:
+        """Layer k's state."""
+        return {
+            entry.name: state[entry.name if entry.kind == "counter" else f"{k}_{entry.name}"]
+            for entry in mixer.state_spec()
+        }
 
-
-def _entries(mixer: Mixer) -> list[str]:
-    """The names of a mixer's state."""
-    return list(mixer.init_state(0, torch.zeros(0, 0, mixer.d_model))) if mixer.causal else []
-
-
-def _flat(layer_states: list[State]) -> State:
-    """One state of all layers: what they share first, then theirs in order."""
-    shared = {name: state[name] for name in SHARED_STATE for state in layer_states if name in state}
-    own = {
-        f"{k}_{name}": entry
-        for k, state in enumerate(layer_states)
-        for name, entry in state.items()
-        if name not in SHARED_STATE
-    }
-    return shared | own
+    def _joined(self, layer_states: list[State]) -> State:
+        """One state of all layers, as `state_spec` has it."""
+        counters: State = {}
+        own: State = {}
+        for k, (block, state) in enumerate(zip(self._blocks(), layer_states, strict=True)):
+            counting = {entry.name for entry in block.mixer.state_spec() if entry.kind == "counter"}
+            for name, entry in state.items():
+                if name in counting:
+                    counters[name] = entry
+                else:
+                    own[f"{k}_{name}"] = entry
+        return counters | own

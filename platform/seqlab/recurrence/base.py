@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
-from seqlab.mixer import State
+from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.operation import operation
 from seqlab.nn.scan import Carry
 from seqlab.recurrence.aligned import AlignedMixer, is_real
@@ -74,8 +74,8 @@ class FusedRecurrence(AlignedMixer):
         """One layer's state entries (B, D) after x_t (B, D): the equations of one step. The first is the output."""
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
-        if not self.causal and state:
-            self._refuse()
+        if state:
+            self.check_causal()
         if _autocast_on_cpu(x):
             with torch.autocast("cpu", enabled=False):
                 return self.run(x.to(self._any_weight().dtype), state, length)
@@ -89,8 +89,7 @@ class FusedRecurrence(AlignedMixer):
         return y, self._to_state(last)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        if not self.causal:
-            self._refuse()
+        self.check_causal()
         if _autocast_on_cpu(x_t):
             with torch.autocast("cpu", enabled=False):
                 return self.step(x_t.to(self._any_weight().dtype), state)
@@ -101,15 +100,9 @@ class FusedRecurrence(AlignedMixer):
             x_t = carries[-1][0]
         return x_t, self._to_state(tuple(torch.stack(entry) for entry in zip(*carries, strict=True)))
 
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        """Raises ValueError where the mixer is bidirectional: it has no state."""
-        if not self.causal:
-            self._refuse()
-        zeros = self._any_weight().new_zeros(batch_size, self.cell.num_layers, self.d_model)
-        return {name: zeros.clone() for name in self.state_names}
-
-    def state_size(self, seq_len: int) -> int:
-        return len(self.state_names) * self.cell.num_layers * self.d_model if self.causal else 0
+    def state_spec(self) -> Spec:
+        dims = (self.cell.num_layers, self.d_model)
+        return tuple(Entry(name, dims) for name in self.state_names) if self.causal else ()
 
     @operation
     def over_time(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:
@@ -161,9 +154,6 @@ class FusedRecurrence(AlignedMixer):
     def _to_state(self, last: Carry) -> State:
         dtype = self._any_weight().dtype
         return {n: entry.transpose(0, 1).to(dtype) for n, entry in zip(self.state_names, last, strict=True)}
-
-    def _refuse(self) -> None:
-        raise ValueError(f"{type(self).__name__}(bidirectional=True) has no state and no step; it cannot decode")
 
 
 def _autocast_on_cpu(x: Tensor) -> bool:

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import State
+from seqlab.mixer import POSITION, Spec, State
 from seqlab.recurrence.window import Window
 
 
@@ -34,6 +34,5 @@ class CBOW(Window):
         y = self.out_proj(mean * ((self.reach + 1) / held.to(mean.dtype)).unsqueeze(-1))
         return y, {"position": start + (x.shape[1] if length is None else length), **new_state}
 
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        position = self.out_proj.weight.new_zeros(batch_size, dtype=torch.int64)
-        return {"position": position, **super().init_state(batch_size)}
+    def state_spec(self) -> Spec:
+        return POSITION, *super().state_spec()

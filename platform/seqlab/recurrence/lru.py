@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from seqlab.mixer import State
+from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.numerics import raised
 from seqlab.recurrence.aligned import AlignedMixer, is_real
 from seqlab.recurrence.linear_scan import Pair, complex_scan, complex_step
@@ -68,12 +68,8 @@ class LRU(AlignedMixer):
         h = complex_step(self._decay(), self._inputs(x_t, state), (state["h_real"], state["h_imag"]))
         return self._output(x_t, h), self._state(h)
 
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        zeros = self.nu_log.new_zeros(batch_size, self.d_state)
-        return self._state((zeros, zeros.clone()))
-
-    def state_size(self, seq_len: int) -> int:
-        return 2 * self.d_state
+    def state_spec(self) -> Spec:
+        return Entry("h_real", (self.d_state,)), Entry("h_imag", (self.d_state,))
 
     def _state(self, h: Pair) -> State:
         dtype = self.nu_log.dtype

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import State
+from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.short_conv import ShortConv
 from seqlab.recurrence.aligned import AlignedMixer, is_real
 from seqlab.recurrence.selective_scan import selective_scan, selective_step
@@ -87,14 +87,8 @@ class Mamba(AlignedMixer):
         """x in at least float32."""
         return x.to(torch.promote_types(x.dtype, torch.float32))
 
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        return {
-            "conv": self.conv.init_state(batch_size),
-            "h": self.a_log.new_zeros(batch_size, self.d_inner, self.d_state),
-        }
-
-    def state_size(self, seq_len: int) -> int:
-        return self.d_inner * (self.conv.width - 1 + self.d_state)
+    def state_spec(self) -> Spec:
+        return self.conv.entry, Entry("h", (self.d_inner, self.d_state))
 
     def _select(self, u: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """u and dt (..., E), B and C (..., N) in the state's dtype."""

@@ -10,7 +10,7 @@ from abc import abstractmethod
 
 from torch import Tensor, nn
 
-from seqlab.mixer import State
+from seqlab.mixer import Entry, Spec, State
 from seqlab.recurrence.aligned import AlignedMixer, identity_at_pads
 from seqlab.recurrence.linear_scan import linear_scan
 
@@ -48,8 +48,5 @@ class MinimalRNN(AlignedMixer):
         h = a * state["h"] + b
         return self.out_proj(h), {"h": h}
 
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        return {"h": self.in_proj.weight.new_zeros(batch_size, self.d_state)}
-
-    def state_size(self, seq_len: int) -> int:
-        return self.d_state
+    def state_spec(self) -> Spec:
+        return (Entry("h", (self.d_state,)),)

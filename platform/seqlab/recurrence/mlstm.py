@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from seqlab.mixer import State
+from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.heads import check_heads
 from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
 from seqlab.nn.norm import HeadNorm
@@ -76,12 +76,9 @@ class MLSTM(RecurrentMixer):
         h = self.head_norm((o[..., :-1] / divisor).to(x.dtype)).flatten(2)
         return self.out_proj(self.gate_proj(x).sigmoid() * h), {"s": s, "m": m[:, -1].to(state["m"].dtype)}
 
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        zeros = self.forget_gate_bias.new_zeros
-        return {
-            "s": zeros(batch_size, self.num_heads, self.head_dim, self.head_dim + 1),
-            "m": zeros(batch_size, self.num_heads),
-        }
+    def state_spec(self) -> Spec:
+        matrix = (self.num_heads, self.head_dim, self.head_dim + 1)
+        return Entry("s", matrix), Entry("m", (self.num_heads,))
 
 
 def _stabilisers(log_i: Tensor, log_f: Tensor, start: Tensor, *, single: bool) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import State
+from seqlab.mixer import POSITION, Entry, Spec, State
 from seqlab.nn.numerics import expm1
 from seqlab.nn.short_conv import ShortConv
 from seqlab.recurrence.aligned import AlignedMixer, identity_at_pads
@@ -69,15 +69,8 @@ class RGLRU(AlignedMixer):
         h = a * state["h"] + b
         return self._output(x_t, h), {"position": state["position"] + 1, "conv": conv, "h": h}
 
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        return {
-            "position": self.decay.new_zeros(batch_size, dtype=torch.int64),
-            "conv": self.conv.init_state(batch_size),
-            "h": self.decay.new_zeros(batch_size, self.d_state),
-        }
-
-    def state_size(self, seq_len: int) -> int:
-        return self.conv.width * self.d_state
+    def state_spec(self) -> Spec:
+        return POSITION, self.conv.entry, Entry("h", (self.d_state,))
 
     def _coefficients(self, u: Tensor, first: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Factors and inputs (..., N) of the recurrence from u (..., N); `first` (..., 1), where nothing precedes."""

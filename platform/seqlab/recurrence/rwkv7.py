@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import State
+from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
 from seqlab.nn.norm import HeadNorm
 from seqlab.nn.recurrent_mixer import RecurrentMixer
@@ -107,12 +107,9 @@ class RWKV7(RecurrentMixer):
             shift = history.gather(1, last).squeeze(1)
         return self.out_proj(gate * heads.flatten(2)), {"shift": shift.to(state["shift"].dtype), "s": s}
 
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        zeros = self.bonus.new_zeros
-        return {
-            "shift": zeros(batch_size, self.d_model),
-            "s": zeros(batch_size, self.num_heads, self.head_dim, self.head_dim),
-        }
+    def state_spec(self) -> Spec:
+        matrix = (self.num_heads, self.head_dim, self.head_dim)
+        return Entry("shift", (self.d_model,), kind="window"), Entry("s", matrix)
 
 
 def _rank(scale: float, d_model: int) -> int:

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import State
+from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.numerics import expm1, raised
 from seqlab.nn.operation import operation
 from seqlab.nn.scan import Carry, scan_over_time
@@ -80,12 +80,9 @@ class S4D(AlignedMixer):
             h = _advance(self._precise(x_t), self._entries(state), self._power(1), self._gain())
             return self._output(self._read(h), x_t), self._state(h)
 
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        zeros = self.skip.new_zeros(batch_size, self.d_model, self.d_state // 2)
-        return {"h_real": zeros, "h_imag": zeros.clone()}
-
-    def state_size(self, seq_len: int) -> int:
-        return self.d_model * self.d_state
+    def state_spec(self) -> Spec:
+        dims = (self.d_model, self.d_state // 2)
+        return Entry("h_real", dims), Entry("h_imag", dims)
 
     def _precise(self, x: Tensor) -> Tensor:
         """x in at least float32."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from seqlab.mixer import State
+from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.heads import check_heads
 from seqlab.nn.norm import HeadNorm
 from seqlab.nn.numerics import logsigmoid
@@ -62,9 +62,9 @@ class SLSTM(RecurrentMixer):
         new_state = {name: new.to(state[name].dtype) for name, new in zip(NAMES, carry, strict=True)}
         return self.head_norm(h.to(x.dtype)).flatten(2), new_state
 
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        zeros = self.bias.new_zeros(batch_size, self.num_heads, self.head_dim)
-        return {"h": zeros, "c": zeros.clone(), "n": zeros.clone(), "m": torch.full_like(zeros, LOWEST)}
+    def state_spec(self) -> Spec:
+        dims = (self.num_heads, self.head_dim)
+        return *(Entry(name, dims) for name in NAMES[:3]), Entry("m", dims, initial=LOWEST)
 
     def _cell(self, carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
         """One step: the gates' inputs (B, H, 4 K), and whether the token is real (B, 1, 1)."""

@@ -9,7 +9,7 @@ from abc import abstractmethod
 
 from torch import Tensor
 
-from seqlab.mixer import State
+from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.short_conv import extend_history
 from seqlab.recurrence.aligned import AlignedMixer
 
@@ -39,8 +39,5 @@ class Window(AlignedMixer):
         y, new_state = self.run(x_t.unsqueeze(1), state, None)
         return y.squeeze(1), new_state
 
-    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        return {"inputs": next(self.parameters()).new_zeros(batch_size, self.reach, self.d_model)}
-
-    def state_size(self, seq_len: int) -> int:
-        return self.reach * self.d_model
+    def state_spec(self) -> Spec:
+        return (Entry("inputs", (self.reach, self.d_model), kind="window"),)
