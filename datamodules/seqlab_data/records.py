@@ -61,9 +61,9 @@ class Source(NamedTuple):
                 UTF-8 text can hold.
         """
         for number, row in enumerate(self.rows or self._objects(), start=1):
-            names = ", ".join(row) if isinstance(row, dict) else "nothing"
             for name in columns:
                 if not isinstance(row, dict) or name not in row:
+                    names = ", ".join(row) if isinstance(row, dict) else "nothing"
                     raise ValueError(f"{self.name}, line {number} names no {name!r}, it names {names}")
             values = [row[name] for name in columns]
             if SURROGATE.search(json.dumps(values, ensure_ascii=False)):

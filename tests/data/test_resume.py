@@ -15,6 +15,7 @@ from torch import Tensor
 
 from seqlab_data import TextDataModule
 from seqlab_data.tokenizers import ByteTokenizer
+from trainers import quiet_trainer
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
@@ -79,14 +80,8 @@ def fit(text_file: str, ckpt_path: Path | None = None, *callbacks: L.Callback, *
         num_workers=workers,
         cache_dir=str(Path(text_file).parent / "cache"),
     )
-    defaults = {"max_epochs": 3, "accelerator": "cpu", "use_distributed_sampler": False, "callbacks": list(callbacks)}
-    quiet = {
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-    }
-    trainer = L.Trainer(**{**defaults, **quiet, **options})
+    options = {"max_epochs": 3, "use_distributed_sampler": False, "callbacks": list(callbacks), **options}
+    trainer = quiet_trainer(Path(), **options)
     trainer.fit(model, data, ckpt_path=ckpt_path, weights_only=True)
     return model
 

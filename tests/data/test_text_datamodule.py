@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import lightning as L
@@ -14,9 +13,11 @@ import torch
 from jsonargparse import ArgumentParser
 from torch import Tensor
 
+from data.order import check_order
 from seqlab.batch import IGNORE, TokenBatch
 from seqlab_data import TextDataModule
 from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, SubwordTokenizer, Tokenizer
+from trainers import quiet_trainer
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
@@ -149,12 +150,8 @@ def test_bad_text_is_refused_with_file_and_byte(
         make(str(tmp_path / "bad.txt")).setup("fit")
 
 
-def test_it_goes_through_pickle(make: Callable[..., TextDataModule]) -> None:
-    data = make(tokenizer=ByteTokenizer)
-    data.setup("fit")
-    expected = next(iter(data.train_dataloader()))
-    copy = pickle.loads(pickle.dumps(data))
-    assert torch.equal(next(iter(copy.train_dataloader())).tokens, expected.tokens)
+def test_the_order_is_shared_resumed_and_the_same_for_workers(make: Callable[..., TextDataModule]) -> None:
+    check_order(make, len(make().rows("val")))
 
 
 def test_spawned_workers_read_the_same(make: Callable[..., TextDataModule]) -> None:
@@ -212,14 +209,7 @@ class Counter(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
 
-def trainer(**options: Any) -> L.Trainer:
-    quiet = {
-        "logger": False,
-        "enable_checkpointing": False,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-    }
-    return L.Trainer(accelerator="cpu", use_distributed_sampler=False, **quiet, **options)
+trainer = partial(quiet_trainer, Path(), use_distributed_sampler=False)
 
 
 @pytest.mark.parametrize("verb, split", [("validate", "val"), ("test", "test"), ("predict", "test")])
@@ -243,18 +233,6 @@ def test_an_epoch_cut_short_is_taken_up_by_the_next(make: Callable[..., TextData
     trainer(limit_train_batches=3, max_epochs=4, limit_val_batches=0).fit(cut, make())
     trainer(max_epochs=2, limit_val_batches=0).fit(whole, make())
     assert cut.windows == whole.windows[: len(cut.windows)]
-
-
-def test_the_ranks_of_a_trainer_share_an_epoch(make: Callable[..., TextDataModule]) -> None:
-    ranks = []
-    for rank in range(3):
-        data = make()
-        share = {"rank": rank, "num_replicas": 3}
-        data.trainer = SimpleNamespace(distributed_sampler_kwargs=share, overfit_batches=0)  # type: ignore[assignment]
-        ranks.append([batch for batch in data.val_dataloader()])
-    assert len({len(batches) for batches in ranks}) == 1
-    predicted = sum(int((batch.targets != IGNORE).sum()) for batches in ranks for batch in batches)
-    assert predicted == make().describe()["splits"]["val"]["tokens"]
 
 
 def test_its_state_is_plain_and_places_the_next_batch(make: Callable[..., TextDataModule]) -> None:
