@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from functools import partial
 
 import pytest
 import torch
@@ -39,9 +38,7 @@ def _bloom(num_heads: int, dtype: torch.dtype) -> Pair:
     for parameter in theirs.parameters():
         nn.init.normal_(parameter, std=0.4)
     ours = Stack(
-        D_MODEL,
-        NUM_LAYERS,
-        mixer=partial(Attention, num_heads=num_heads),
+        [Attention(D_MODEL, k, num_heads=num_heads) for k in range(NUM_LAYERS)],
         positions=ALiBi(D_MODEL, SEQ_LEN),
         block=Block,
         causal=True,

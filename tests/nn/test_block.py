@@ -11,6 +11,7 @@ from torch import nn
 
 from seqlab.attention import Attention, Bidirectional
 from seqlab.nn import Block, LayerScale, NoFeedForward, NoResidual, RMSNorm, Stack, Sum
+from seqlab.nn.stack import layers_of
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU
 from tolerances import assert_close
@@ -99,7 +100,8 @@ def test_stochastic_depth_drops_whole_rows_and_keeps_the_mean() -> None:
 
 
 def _stack(mixer: object, num_layers: int, *, causal: bool = True) -> Stack:
-    return Stack(8, num_layers, mixer=mixer, positions=NoPositions(8, 8), block=Block, causal=causal)
+    mixers = [make(8, k) for k, make in enumerate(layers_of(mixer, num_layers))]
+    return Stack(mixers, positions=NoPositions(8, 8), block=Block, causal=causal)
 
 
 def test_a_list_of_mixers_is_repeated() -> None:
@@ -127,6 +129,6 @@ def test_only_a_causal_stack_refuses_mixers_that_are_not() -> None:
 
 def test_positions_reach_every_mixer() -> None:
     rope = RoPE(8, 8)
-    stack = Stack(8, 3, mixer=Attention, positions=rope, block=partial(Block, norm=RMSNorm), causal=True)
+    stack = Stack([Attention(8, k) for k in range(3)], positions=rope, block=partial(Block, norm=RMSNorm), causal=True)
     assert all(block.mixer.scoring.positions is rope for block in stack.blocks)
     assert isinstance(stack.norm, RMSNorm)

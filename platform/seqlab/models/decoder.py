@@ -15,6 +15,7 @@ from seqlab.mixer import POSITION, Mixer, Spec, State, check_state, count_real, 
 from seqlab.nn import Block, Stack
 from seqlab.nn.embedding import embedding_for
 from seqlab.nn.init import init_gpt2
+from seqlab.nn.stack import layers_of
 from seqlab.positions import PositionalEncoding, RoPE
 
 
@@ -60,7 +61,8 @@ class DecoderLM(nn.Module):
         self.embedding = embed(vocab_size, d_model)
         self.positions = told
         self.dropout = nn.Dropout(dropout)
-        self.stack = Stack(d_model, num_layers, mixer=mixer, positions=self.positions, block=block, causal=True)
+        mixers = [make(d_model, k) for k, make in enumerate(layers_of(mixer, num_layers))]
+        self.stack = Stack(mixers, positions=self.positions, block=block, causal=True)
         self.head = None if tie_embeddings else nn.Linear(d_model, vocab_size, bias=False)
         self.max_seq_len = self.positions.max_seq_len
         self.first_call = self.stack.first_call

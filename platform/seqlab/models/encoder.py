@@ -13,6 +13,7 @@ from seqlab.mixer import Mixer, real_positions
 from seqlab.nn import Block, Norm, ScaledEmbedding, Stack
 from seqlab.nn.embedding import embedding_for
 from seqlab.nn.init import init_transformer
+from seqlab.nn.stack import layers_of
 from seqlab.positions import PositionalEncoding, Sinusoidal
 
 
@@ -54,7 +55,8 @@ class Encoder(nn.Module):
         self.positions = told
         self.embed_norm = nn.Identity() if embed_norm is None else embed_norm(d_model)
         self.dropout = nn.Dropout(dropout)
-        self.stack = Stack(d_model, num_layers, mixer=mixer, positions=self.positions, block=block, causal=False)
+        mixers = [make(d_model, k) for k, make in enumerate(layers_of(mixer, num_layers))]
+        self.stack = Stack(mixers, positions=self.positions, block=block, causal=False)
         self.max_seq_len = self.positions.max_seq_len
         init_transformer(self)
 

@@ -17,6 +17,7 @@ from seqlab.models.encoder import Encoder
 from seqlab.nn import Block, NoFeedForward, ScaledEmbedding, Stack
 from seqlab.nn.embedding import embedding_for
 from seqlab.nn.init import init_transformer
+from seqlab.nn.stack import layers_of
 from seqlab.positions import PositionalEncoding, Sinusoidal
 
 
@@ -82,21 +83,18 @@ class EncoderDecoder(nn.Module):
                 'tie_embeddings "all" needs a source of tokens, this encoder embeds features; use "target"'
             )
         self.positions = told
-        pattern = mixer if isinstance(mixer, list) else [mixer]
         mixers: list[Mixer] = []
-        for k in range(num_layers):
-            own = pattern[k % len(pattern)](d_model, k)
+        for k, make in enumerate(layers_of(mixer, num_layers)):
+            own = make(d_model, k)
             mixers += [own] if own.needs_memory else [own, cross(d_model, k)]
             if not mixers[-1].needs_memory:
                 raise ValueError(f"cross is {type(mixers[-1]).__name__}, which looks at no source; use CrossAttention")
-        self.stack = Stack(
-            d_model,
-            len(mixers),
-            mixer=lambda _, k: mixers[k],
-            positions=self.positions,
-            block=lambda width, made: block(width, made, **({} if made.needs_memory else {"ffn": NoFeedForward})),
-            causal=True,
-        )
+        bare: Callable[..., Block] = block  # with an option of its own, which `block` has as it is configured
+
+        def half(width: int, made: Mixer) -> Block:
+            return block(width, made) if made.needs_memory else bare(width, made, ffn=NoFeedForward)
+
+        self.stack = Stack(mixers, positions=self.positions, block=half, causal=True)
         self.head = nn.Linear(d_model, target_vocab_size, bias=False) if tie_embeddings == "none" else None
         self.max_seq_len = self.positions.max_seq_len
         self.first_call = self.stack.first_call

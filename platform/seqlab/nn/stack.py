@@ -16,35 +16,40 @@ if TYPE_CHECKING:
 MixerFactory = Callable[[int, int], Mixer]
 
 
+def layers_of(mixer: MixerFactory | list[MixerFactory], num_layers: int) -> list[MixerFactory]:
+    """What makes the mixer of each layer: a list is repeated over the layers (a hybrid stack).
+
+    Raises:
+        ValueError: it is longer than the stack, or one of both is empty.
+    """
+    pattern = mixer if isinstance(mixer, list) else [mixer]
+    if num_layers < 1 or not 1 <= len(pattern) <= num_layers:
+        raise ValueError(f"num_layers is {num_layers}, but the list of mixers has {len(pattern)} entries")
+    return [pattern[k % len(pattern)] for k in range(num_layers)]
+
+
 class Stack(nn.Module):
-    """num_layers blocks. Layer k's state entries are prefixed `k_`; those that count tokens are stored once.
+    """A block for each mixer. Layer k's state entries are prefixed `k_`; those that count tokens are stored once.
 
     Args:
-        mixer: called with d_model and the layer's index; a list is repeated over the layers (a hybrid stack).
+        mixers: one a layer.
         positions: attached to every mixer of the sequence.
         block: called with d_model and the layer's mixer.
         causal: whether every mixer must be causal.
 
     Raises:
-        ValueError: a mixer that is not causal in a causal stack, a list longer than the stack, or a mixer that the
-            positions do not fit.
+        ValueError: a mixer that is not causal in a causal stack, or one that the positions do not fit.
     """
 
     def __init__(
         self,
-        d_model: int,
-        num_layers: int,
+        mixers: Sequence[Mixer],
         *,
-        mixer: MixerFactory | Sequence[MixerFactory],
         positions: PositionalEncoding,
         block: Callable[[int, Mixer], Block],
         causal: bool,
     ) -> None:
         super().__init__()
-        pattern = list(mixer) if isinstance(mixer, Sequence) else [mixer]
-        if num_layers < 1 or not 1 <= len(pattern) <= num_layers:
-            raise ValueError(f"num_layers is {num_layers}, but the list of mixers has {len(pattern)} entries")
-        mixers = [pattern[k % len(pattern)](d_model, k) for k in range(num_layers)]
         for k, layer in enumerate(mixers):
             if causal and not layer.causal:
                 raise ValueError(
@@ -54,7 +59,7 @@ class Stack(nn.Module):
             # Cross-attention beside what mixes the sequence itself is told no positions of its own.
             if not layer.needs_memory or all(other.needs_memory for other in mixers):
                 layer.attach_positions(positions)
-        blocks = [block(d_model, layer) for layer in mixers]
+        blocks = [block(layer.d_model, layer) for layer in mixers]
         self.blocks = nn.ModuleList(blocks)
         self.norm = blocks[-1].final_norm()
         self.first_call = max(layer.first_call for layer in mixers)

@@ -15,8 +15,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.operation import operation
+from seqlab.nn.recurrent_mixer import AlignedMixer, is_real
 from seqlab.nn.scan import Carry
-from seqlab.recurrence.aligned import AlignedMixer, is_real
 
 Weights = tuple[Tensor, Tensor, Tensor, Tensor]
 """`weight_ih` (G D, E), `weight_hh` (G D, D), `bias_ih` (G D,), `bias_hh` (G D,): a layer of G gates over E inputs."""

@@ -11,7 +11,7 @@ from abc import abstractmethod
 from torch import Tensor, nn
 
 from seqlab.mixer import Entry, Spec, State
-from seqlab.recurrence.aligned import AlignedMixer, identity_at_pads
+from seqlab.nn.recurrent_mixer import AlignedMixer, identity_at_pads
 from seqlab.recurrence.linear_scan import linear_scan
 
 

@@ -10,8 +10,8 @@ from abc import abstractmethod
 from torch import Tensor
 
 from seqlab.mixer import Entry, Spec, State
+from seqlab.nn.recurrent_mixer import AlignedMixer
 from seqlab.nn.short_conv import extend_history
-from seqlab.recurrence.aligned import AlignedMixer
 
 
 class Window(AlignedMixer):
