@@ -14,12 +14,6 @@ namespace {
 
 constexpr const char* kWeightsName = "weights.bin";
 
-std::string Shown(const std::vector<std::string>& dims) {
-  std::string text;
-  for (const std::string& dim : dims) text += Join(text.empty() ? "" : ", ", dim);
-  return "(" + text + ")";
-}
-
 std::string Shown(const Dim& dim) {
   const auto* name = std::get_if<std::string>(&dim);
   return name != nullptr ? *name : std::to_string(std::get<int64_t>(dim));
@@ -36,15 +30,6 @@ void CheckStatements(const Bundle& bundle, const GoldenFile& golden, Report& rep
     const bool alike = found != manifest.end() && found->second.Is(value);
     report.checks.push_back({"statements", name, alike, alike ? "" : "the manifest and the model differ"});
   }
-}
-
-std::string HexOf(const std::string& bytes) {
-  std::string digits;
-  for (const char byte : bytes) {
-    digits += "0123456789abcdef"[static_cast<unsigned char>(byte) >> 4];
-    digits += "0123456789abcdef"[byte & 15];
-  }
-  return digits;
 }
 
 // The sha256 of the length, as 4 bytes, and the bytes of every token.
@@ -110,13 +95,13 @@ std::string TextDifference(const Bundle& bundle, const std::string& place, const
   const Document document(ReadFile(folder / "tokenizer.json"), "tokenizer.json");
   const std::string found = document.Root("tokenizer.json")["class"].String();
   if (found != name) return "it is a " + found + ", and was a " + name;
-  if (DigestOf(bundle.manifest.files, place) != HexOf(golden.At(place + "/files", {32}).Bytes())) {
+  if (DigestOf(bundle.manifest.files, place) != Hex(golden.At(place + "/files", {32}).Bytes())) {
     return "its files are others than at export";
   }
   if (name == "PretrainedTokenizer") return "";
   const std::unique_ptr<Tokenizer> tokenizer = LoadTokenizer(folder);
   const std::string other = "it gives another ", than = " than at export";
-  if (DigestOf(*tokenizer) != HexOf(golden.At(place + "/sha256", {32}).Bytes())) return other + "sha256" + than;
+  if (DigestOf(*tokenizer) != Hex(golden.At(place + "/sha256", {32}).Bytes())) return other + "sha256" + than;
   if (!Holds({tokenizer->pad_id(), tokenizer->bos_id(), tokenizer->eos_id()}, golden.At(place + "/special", {3}))) {
     return other + "special" + than;
   }
@@ -153,7 +138,7 @@ void CheckWeights(const Bundle& bundle, const GoldenFile& golden, Report& report
   // Of N tensors (N, 2), an offset and a length, and (N, 32) bytes.
   const NpyArray& places = golden.At("weights/places", {kAny, 2});
   const NpyArray& digests = golden.At("weights/sha256", {places.dims[0], 32});
-  const std::string digits = HexOf(digests.Bytes());
+  const std::string digits = Hex(digests.Bytes());
   std::string note;
   for (size_t place = 0; place < places.values.size() / 2; ++place) {
     const auto offset = static_cast<int64_t>(places.values[2 * place]);
@@ -180,7 +165,7 @@ std::string Described(const Ort::TypeInfo& info) {
   for (const DType dtype : {DType::kBool, DType::kInt64, DType::kFloat16, DType::kFloat32}) {
     if (TypeOf(dtype) == tensor.GetElementType()) type = Name(dtype);
   }
-  return type + " " + Shown(dims);
+  return Join(type, " (", Listed(dims), ")");
 }
 
 // By name what the file of a graph declares, inputs and then outputs.
@@ -208,7 +193,7 @@ void CheckSignature(const Graph& graph, std::optional<int64_t> max_seq_len, Repo
     for (const Dim& dim : tensor->dims) {
       dims.push_back(dim == Dim("C") ? std::to_string(*max_seq_len) : Shown(dim));
     }
-    const std::string wanted = Join(Name(tensor->dtype), " ", Shown(dims));
+    const std::string wanted = Join(Name(tensor->dtype), " (", Listed(dims), ")");
     const auto found = std::find_if(declared.begin(), declared.end(),
                                     [&](const auto& some) { return some.first == tensor->name; });
     const std::string has = found == declared.end() ? "nothing" : found->second;

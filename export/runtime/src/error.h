@@ -34,6 +34,14 @@ std::string Join(const Parts&... parts) {
   return text.str();
 }
 
+// "a, b, c".
+template <typename Items>
+std::string Listed(const Items& items) {
+  std::string text;
+  for (const auto& item : items) text += Join(text.empty() ? "" : ", ", item);
+  return text;
+}
+
 // A number as 1.23e-04.
 inline std::string Scientific(double number) {
   std::ostringstream text;

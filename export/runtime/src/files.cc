@@ -28,12 +28,7 @@ class Sha256 {
   std::string Digits() {
     std::array<unsigned char, 32> digest{};
     EVP_DigestFinal_ex(context_.get(), digest.data(), nullptr);
-    std::string digits;
-    for (const unsigned char byte : digest) {
-      digits += "0123456789abcdef"[byte >> 4];
-      digits += "0123456789abcdef"[byte & 15];
-    }
-    return digits;
+    return Hex({reinterpret_cast<const char*>(digest.data()), digest.size()});
   }
 
  private:
@@ -53,6 +48,15 @@ std::string ReadFile(const fs::path& path) {
   std::string content{std::istreambuf_iterator<char>(file), {}};
   if (file.bad()) Refuse(path.string(), " cannot be read");
   return content;
+}
+
+std::string Hex(std::string_view bytes) {
+  std::string digits;
+  for (const char byte : bytes) {
+    digits += "0123456789abcdef"[static_cast<unsigned char>(byte) >> 4];
+    digits += "0123456789abcdef"[byte & 15];
+  }
+  return digits;
 }
 
 std::string Sha256OfText(std::string_view text) {

@@ -14,7 +14,8 @@ namespace seqlab {
 // Throws Refusal where it cannot be read.
 std::string ReadFile(const std::filesystem::path& path);
 
-// In lower-case hexadecimal digits.
+// In lower-case hexadecimal digits; a sha256 likewise.
+std::string Hex(std::string_view bytes);
 std::string Sha256OfText(std::string_view text);
 // Of so many bytes from an offset on, or of fewer where the file ends.
 std::string Sha256OfFile(const std::filesystem::path& path, int64_t offset = 0, int64_t length = INT64_MAX);

@@ -34,18 +34,17 @@ bool Field::Says(const std::string& name, const std::string& value) const {
 }
 
 void Field::MustHaveExactly(std::initializer_list<const char*> names) const {
-  std::string wanted, missing, unknown;
-  for (const char* name : names) wanted += Join(wanted.empty() ? "" : ", ", name);
-  if (!value_.is_object()) Refused("an object with " + wanted);
+  if (!value_.is_object()) Refused("an object with " + Listed(names));
+  std::vector<std::string> missing, unknown;
   for (const char* name : names) {
-    if (!value_.contains(name)) missing += Join(missing.empty() ? "" : ", ", name);
+    if (!value_.contains(name)) missing.push_back(name);
   }
-  if (!missing.empty()) Refuse(place_, " lacks ", missing);
+  if (!missing.empty()) Refuse(place_, " lacks ", Listed(missing));
   for (const auto& item : value_.items()) {
     const auto known = std::find(names.begin(), names.end(), item.key());
-    if (known == names.end()) unknown += Join(unknown.empty() ? "" : ", ", Shown(item.key()));
+    if (known == names.end()) unknown.push_back(Shown(item.key()));
   }
-  if (!unknown.empty()) Refuse(place_, " has ", unknown, ", which nothing here knows");
+  if (!unknown.empty()) Refuse(place_, " has ", Listed(unknown), ", which nothing here knows");
 }
 
 Field Field::operator[](const std::string& name) const {

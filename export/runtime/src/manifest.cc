@@ -23,10 +23,9 @@ constexpr std::array<const char*, 3> kTargets = {"portable", "ort", "cuda-graph"
 
 template <size_t N>
 std::string OneOf(const Field& field, const std::array<const char*, N>& accepted) {
-  std::string value = field.String(), names;
+  std::string value = field.String();
   if (std::find(accepted.begin(), accepted.end(), value) != accepted.end()) return value;
-  for (const char* name : accepted) names += Join(names.empty() ? "" : ", ", name);
-  Refuse(field.place(), " must be one of ", names, ", got \"", value.substr(0, 60), "\"");
+  Refuse(field.place(), " must be one of ", Listed(accepted), ", got \"", value.substr(0, 60), "\"");
 }
 
 DType ReadDType(const Field& field) {

@@ -111,10 +111,8 @@ std::vector<int64_t> Dims(const Value& value) { return value->GetTensorTypeAndSh
 
 void CheckDims(const Value& value, const std::vector<int64_t>& dims) {
   if (const std::vector<int64_t> found = Dims(value); found != dims) {
-    std::string ours, theirs;
-    for (const int64_t dim : dims) ours += Join(ours.empty() ? "" : ", ", dim);
-    for (const int64_t dim : found) theirs += Join(theirs.empty() ? "" : ", ", dim);
-    Refuse(StatusCode::kDamagedBundle, "a graph gives an output of shape (", theirs, "), its manifest says (", ours, ")");
+    Refuse(StatusCode::kDamagedBundle, "a graph gives an output of shape (", Listed(found), "), its manifest says (",
+           Listed(dims), ")");
   }
 }
 

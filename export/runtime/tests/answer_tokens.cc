@@ -7,6 +7,7 @@
 #include <string>
 
 #include "error.h"
+#include "files.h"
 #include "tokenizer.h"
 
 namespace {
@@ -19,19 +20,10 @@ std::string FromHex(const std::string& digits) {
   return bytes;
 }
 
-std::string ToHex(const std::string& bytes) {
-  std::string digits;
-  for (const char byte : bytes) {
-    digits += "0123456789abcdef"[static_cast<unsigned char>(byte) >> 4];
-    digits += "0123456789abcdef"[byte & 15];
-  }
-  return digits;
-}
-
 void Answer(const seqlab::Tokenizer& tokenizer, const std::string& text) {
   const seqlab::Ids ids = tokenizer.Encode(text);
   for (const int64_t id : ids) std::cout << id << " ";
-  std::cout << "|" << ToHex(tokenizer.Decode(ids)) << "\n";
+  std::cout << "|" << seqlab::Hex(tokenizer.Decode(ids)) << "\n";
 }
 
 }  // namespace
