@@ -1,6 +1,6 @@
 """The one table of tolerances: how far two computations of one thing may lie apart.
 
-An error is the largest difference, relative to the largest expected value or to 1 where that is larger.
+An error is that of `seqlab.laws.error`: the largest difference, relative to the largest expected value or to 1.
 """
 
 from __future__ import annotations
@@ -8,8 +8,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from seqlab.laws import LIMIT, error
+
 TOLERANCE = {
-    torch.float64: 1e-12,
+    torch.float64: LIMIT,
     torch.float32: 1e-5,
     torch.float16: 5e-3,
     torch.bfloat16: 4e-2,
@@ -20,15 +22,6 @@ FLOAT32_ANGLES = 2e-6  # in float64: transformers takes the angles of its rotary
 FLOAT32_SOFTMAX = 1e-6  # in float64: transformers' Bloom takes slopes and softmax in float32
 BFLOAT16_FIRST_READINGS = 6e-2  # a head's norm divides by its first readings, which may nearly cancel; later 2e-2
 BFLOAT16_MAMBA2 = 6e-2  # gate, value, key and query are multiplied, each rounded; with in_proj in float32 it is 1.4e-2
-
-
-def error(actual: Tensor, expected: Tensor) -> float:
-    """The largest difference, relative to the largest expected value or to 1 where that is larger."""
-    assert actual.shape == expected.shape, f"shape {tuple(actual.shape)}, expected {tuple(expected.shape)}"
-    if not expected.numel():
-        return 0.0
-    actual, expected = actual.detach().double(), expected.detach().double()
-    return float((actual - expected).abs().max() / expected.abs().max().clamp(min=1.0))
 
 
 def assert_close(actual: Tensor, expected: Tensor, what: str = "", *, tolerance: float | None = None) -> None:

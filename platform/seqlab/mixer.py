@@ -2,7 +2,7 @@
 
 Everything that mixes information over time (attention, an LSTM, a linear recurrence) is a `Mixer`. It has a
 parallel form (`forward`) and a sequential one (`step`), and both carry the same flat `State`. Decoding, export and
-the runtimes ride on nothing else. The laws that every mixer keeps are in tests/contracts/.
+the runtimes ride on nothing else. The laws that every mixer keeps are `seqlab.laws`.
 
 B batch, T query length, S key length, D d_model.
 """

@@ -3,36 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from contracts.cases import D_MODEL, MAX_SEQ_LEN, MixerCase, PositionCase
 from seqlab.attention import LinearAttention
-from seqlab.mixer import Mixer, Spec, State
+from seqlab.laws import LIMIT, Law, Subject, WithMemory
 from seqlab.models import DecoderLM
 
 VOCAB_SIZE = 11
-
-
-class Subject(NamedTuple):
-    """A module with `forward`, `step`, `init_state`, `state_spec` and `state_size`, and a way to draw its inputs.
-
-    Attributes:
-        module: a Mixer or a DecoderLM.
-        draw: (B, T) to an input: vectors (B, T, D) for a mixer, tokens (B, T) for a model.
-    """
-
-    module: Any
-    draw: Callable[[int, int], Tensor]
-
-    @property
-    def first(self) -> int:
-        """Tokens that the first call must hold, if there are as many."""
-        first: int = self.module.first_call
-        return first
 
 
 def randomized(module: nn.Module) -> Any:
@@ -51,39 +32,10 @@ def randomized(module: nn.Module) -> Any:
     return module
 
 
-class WithMemory(nn.Module):
-    """A mixer that is given a memory, the same one in every row, and so is called like any other.
-
-    Attributes:
-        memory: (S, D), some of it padding.
-        memory_mask: (S,).
-    """
-
-    def __init__(self, mixer: Mixer) -> None:
-        super().__init__()
-        self.mixer = mixer
-        self.first_call = mixer.first_call
-        self.memory = nn.Parameter(torch.randn(6, D_MODEL, dtype=torch.float64))
-        self.memory_mask = torch.tensor([False, True, True, True, True, False])
-
-    def given(self, batch_size: int) -> dict[str, Tensor]:
-        rows = {"memory": self.memory, "memory_mask": self.memory_mask}
-        return {name: row.expand(batch_size, *row.shape) for name, row in rows.items()}
-
-    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
-        return self.mixer(x, self.init_state(len(x)) if state is None else state, pad_mask=pad_mask)
-
-    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-        return self.mixer.step(x_t, state)
-
-    def init_state(self, batch_size: int) -> State:
-        return self.mixer.init_state(batch_size, **self.given(batch_size))
-
-    def state_spec(self) -> Spec:
-        return self.mixer.state_spec()
-
-    def state_size(self, seq_len: int) -> int:
-        return self.mixer.state_size(seq_len)
+def check_law(law: Law, subject: Subject, length: int) -> None:
+    """Fails where a law is broken."""
+    for what, error in law(subject, length):
+        assert error <= LIMIT, f"{law.__name__}: {what} is off by {error:.1e}, the limit is {LIMIT:.0e}"
 
 
 def mixer_subject(mixer: MixerCase, positions: PositionCase) -> Subject:

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from contracts.cases import BOTH_WAYS, LENGTHS, POSITIONS, MixerCase, PositionCase, fits
-from contracts.laws import GARBAGE
-from contracts.subjects import decoder_subject, mixer_subject
+from contracts.subjects import check_law, decoder_subject, mixer_subject
+from seqlab import laws as book
 from seqlab.positions import NoPositions
 from tolerances import assert_close
 
@@ -24,17 +24,9 @@ IN_MIXER = [
 
 @lengths
 @pytest.mark.parametrize(("mixer", "positions"), IN_MIXER)
-def test_padding_changes_nothing(mixer: MixerCase, positions: PositionCase, length: int) -> None:
-    module, draw = mixer_subject(mixer, positions)
-    x = draw(2, length)
-    expected, _ = module(x)
-    for before, after in ((3, 0), (0, 5), (2, 2)):
-        padded = torch.cat((GARBAGE * draw(2, before), x, GARBAGE * draw(2, after)), dim=1)
-        pad_mask = torch.zeros(2, before + length + after, dtype=torch.bool)
-        pad_mask[:, before : before + length] = True
-        y, state = module(padded, pad_mask=pad_mask)
-        assert_close(y[:, before : before + length], expected, f"{before} pads before and {after} after")
-        assert state == {}
+def test_laws(mixer: MixerCase, positions: PositionCase, length: int) -> None:
+    for law in book.BOTH_WAYS:
+        check_law(law, mixer_subject(mixer, positions), length)
 
 
 @lengths

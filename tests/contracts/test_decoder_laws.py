@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from contracts.cases import CAUSAL_PAIRS, D_MODEL, MixerCase, PositionCase, marked, pair_name
-from contracts.laws import CAUSAL
-from contracts.subjects import Subject, decoder_subject
+from contracts.subjects import check_law, decoder_subject
 from seqlab.attention import Attention, SlidingWindow
+from seqlab.laws import CAUSAL, Law
 from seqlab.mixer import State
 from seqlab.nn import (
     GELU,
@@ -69,14 +69,14 @@ PAIRS = [pair for pair in CAUSAL_PAIRS if pair_name(pair) != "attention-top-k-no
 
 @laws
 @pytest.mark.parametrize("pair", marked(PAIRS))
-def test_pairs(law: Callable[[Subject, int], None], pair: tuple[MixerCase, PositionCase]) -> None:
-    law(decoder_subject(pair[0].factory, pair[1].factory, num_layers=2), LENGTH)
+def test_pairs(law: Law, pair: tuple[MixerCase, PositionCase]) -> None:
+    check_law(law, decoder_subject(pair[0].factory, pair[1].factory, num_layers=2), LENGTH)
 
 
 @laws
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_variants(law: Callable[[Subject, int], None], variant: str) -> None:
-    law(decoder_subject(**VARIANTS[variant]), LENGTH)
+def test_variants(law: Law, variant: str) -> None:
+    check_law(law, decoder_subject(**VARIANTS[variant]), LENGTH)
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from contracts.cases import D_MODEL, MIXERS, MixerCase
-from contracts.laws import GARBAGE
 from contracts.subjects import decoder_subject, randomized
 from seqlab.attention.memory import MemoryMixer
+from seqlab.laws import GARBAGE
 from seqlab.positions import ALiBi, Learned, NoPositions, RoPE
 from tolerances import TOLERANCE, assert_close
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 
 from runtime.conftest import SEQ_LEN, Bundle
 from runtime.programs import ENVIRONMENT, LIBRARY, build, run
+from seqlab import text_options
 from seqlab.cli import main
 from seqlab.decoding import beam_search
 from seqlab_export.runner.graph_runner import BundleRunner
@@ -49,6 +51,17 @@ def test_generate(
     assert done.stdout.decode() == of_python(arguments, "", monkeypatch, capsys)
     shown = run(*arguments, "--json").stdout
     assert json.loads(shown)["text"] + "\n" == done.stdout.decode()
+
+
+@pytest.mark.parametrize("verb", ["generate", "translate"])
+def test_the_options_are_those_of_the_table(verb: str) -> None:
+    """In words and in defaults."""
+    said = " ".join(run(verb, "--help").stdout.decode().split()) + " "
+    for option in getattr(text_options, verb.upper()):
+        # As CLI11 shows them, in one version INT=200, in another INT [200].
+        default = "" if option.default in (None, "") else rf"(=| \[){option.default:g}\]?"
+        shown = rf"--{option.name.replace('_', '-')} [A-Z]+{default} {re.escape(option.help)} "
+        assert re.search(shown, said), (option, said)
 
 
 def test_a_prompt_may_come_from_stdin(bundle: Bundle) -> None:

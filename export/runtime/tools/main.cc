@@ -17,14 +17,15 @@ using seqlab::tools::BenchOptions;
 using seqlab::tools::Common;
 using seqlab::tools::TextOptions;
 
+// The words and the defaults are those of platform/seqlab/text_options.py.
 void AddSampling(CLI::App& verb, TextOptions& options) {
   seqlab::Sampling& sampling = options.generate.sampling;
   verb.add_option("--prompt", options.prompt, "the text to continue; without it, all of stdin");
-  verb.add_option("--max-new-tokens", options.generate.max_new_tokens, "most tokens to write; default: 200");
-  verb.add_option("--temperature", sampling.temperature, "0 is greedy; default: 1");
+  verb.add_option("--max-new-tokens", options.generate.max_new_tokens, "most tokens to write")->capture_default_str();
+  verb.add_option("--temperature", sampling.temperature, "0 is greedy")->capture_default_str();
   verb.add_option("--top-k", sampling.top_k, "choose among the K likeliest");
-  verb.add_option("--top-p", sampling.top_p, "choose among the likeliest that make up P");
-  verb.add_option("--min-p", sampling.min_p, "choose among those P times the likeliest");
+  verb.add_option("--top-p", sampling.top_p, "choose among the likeliest that make up P")->capture_default_str();
+  verb.add_option("--min-p", sampling.min_p, "choose among those P times the likeliest")->capture_default_str();
   // CLI11 would take -1 for 2^64 - 1.
   const auto set_seed = [&sampling](const std::string& text) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), sampling.seed);
@@ -32,17 +33,18 @@ void AddSampling(CLI::App& verb, TextOptions& options) {
       throw CLI::ValidationError("--seed must be from 0 to 2^64 - 1, got " + text);
     }
   };
-  verb.add_option_function<std::string>("--seed", set_seed, "of the random numbers; default: 0");
+  verb.add_option_function<std::string>("--seed", set_seed, "of the random numbers")
+      ->default_str(std::to_string(sampling.seed));
 }
 
 void AddRepetition(CLI::App& verb, seqlab::Repetition& repetition) {
-  verb.add_option("--repetition-penalty", repetition.penalty, "above 1 avoids repetition");
+  verb.add_option("--repetition-penalty", repetition.penalty, "above 1 avoids repetition")->capture_default_str();
   verb.add_option("--no-repeat-ngram", repetition.ngram, "write no sequence of N tokens twice");
 }
 
 void AddBeams(CLI::App& verb, TextOptions& options) {
-  verb.add_option("--beams", options.translate.beams, "1 is greedy; default: 1");
-  verb.add_option("--length-penalty", options.translate.length_penalty, "0 prefers short; default: 1");
+  verb.add_option("--beams", options.translate.beams, "1 is greedy")->capture_default_str();
+  verb.add_option("--length-penalty", options.translate.length_penalty, "0 prefers short")->capture_default_str();
   verb.add_option("--n-best", options.n_best, "print the N best of each line, after its number");
   verb.add_option("--prefix", options.translate.prefix, "each target begins with it");
 }

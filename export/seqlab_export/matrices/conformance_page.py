@@ -8,7 +8,8 @@ import torch
 from rich import box
 from rich.table import Table
 
-from seqlab_export.matrices.conformance import CHECKS, D_MODEL, LAW_LIMIT, LENGTH, Row
+from seqlab.laws import LIMIT
+from seqlab_export.matrices.conformance import CHECKS, D_MODEL, LENGTH, Row
 
 
 def to_json(rows: list[Row]) -> list[dict[str, Any]]:
@@ -71,8 +72,8 @@ PAGE = f"""# The conformance matrix
 Made by `seqlab conformance`. Every cell is a measured error, relative to the RMS of the reference, or says why there
 is none.
 
-- **laws**: the largest error of step, chunks and padding against the whole sequence, in float64; above
-  {LAW_LIMIT:.0e} it is broken.
+- **laws**: the largest error that the laws in `seqlab.laws` find in float64, relative to the largest value or to 1;
+  above {LIMIT:.0e} one is broken.
 - **fp32, bf16, fp16**: the mixer in this precision on the CPU against float64.
 - **ONNX full, ONNX step**: the graphs of a model of one layer in onnxruntime, fp32, against float64: a decoder, an
   encoder-decoder where the mixer attends to a source, a tagger (which has no steps) where it is not causal. Where they

@@ -1,18 +1,18 @@
-"""The laws of a causal mixer, each a function of a subject and a length. DecoderLM keeps the same ones.
+"""The laws themselves, each a function of a subject and a length. A model over causal mixers keeps the same ones.
 
 B batch, T length.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import cycle
 
 import torch
 from torch import Tensor
 
-from contracts.subjects import VOCAB_SIZE, Subject
+from seqlab.laws.subject import Found, Law, Subject, must, off
 from seqlab.mixer import State, check_declared, fix_capacity
-from tolerances import assert_close
 
 BATCH = 3
 AFTER = 4  # tokens read to see where a state continues
@@ -20,7 +20,7 @@ GARBAGE = 50.0
 
 
 @torch.no_grad()
-def forward_is_the_unrolled_step(subject: Subject, length: int) -> None:
+def forward_is_the_unrolled_step(subject: Subject, length: int) -> Iterator[Found]:
     x = subject.draw(BATCH, length)
     y, state = subject.module(x)
     stepped_state, outputs = subject.module.init_state(BATCH), []
@@ -30,43 +30,43 @@ def forward_is_the_unrolled_step(subject: Subject, length: int) -> None:
     if x.shape[1]:
         stepped, stepped_state = _steps(subject, x, stepped_state)
         outputs.append(stepped)
-    assert_close(torch.cat(outputs, dim=1), y, "the unrolled step")
-    _assert_same_state(subject, stepped_state, state)
+    yield off(torch.cat(outputs, dim=1), y, "the unrolled step")
+    yield _continued_alike(subject, stepped_state, state)
 
 
 @torch.no_grad()
-def forward_is_forward_in_chunks(subject: Subject, length: int) -> None:
+def forward_is_forward_in_chunks(subject: Subject, length: int) -> Iterator[Found]:
     x = subject.draw(BATCH, length)
     y, state = subject.module(x)
     for sizes in ([subject.first, 3, 1, 5], [max(subject.first, length - 1), 1]):
         chunked, chunked_state = _chunks(subject, x, sizes)
-        assert_close(chunked, y, f"forward in chunks of {sizes}")
-        _assert_same_state(subject, chunked_state, state)
+        yield off(chunked, y, f"forward in chunks of {sizes}")
+        yield _continued_alike(subject, chunked_state, state)
 
 
 @torch.no_grad()
-def no_state_is_the_initial_state(subject: Subject, length: int) -> None:
+def no_state_is_the_initial_state(subject: Subject, length: int) -> Iterator[Found]:
     x = subject.draw(BATCH, length)
     y, state = subject.module(x)
     from_initial, after_initial = subject.module(x, subject.module.init_state(BATCH))
-    assert_close(from_initial, y, "forward from init_state")
-    _assert_same_state(subject, after_initial, state)
+    yield off(from_initial, y, "forward from init_state")
+    yield _continued_alike(subject, after_initial, state)
 
 
 @torch.no_grad()
-def later_inputs_move_no_earlier_output(subject: Subject, length: int) -> None:
+def later_inputs_move_no_earlier_output(subject: Subject, length: int) -> Iterator[Found]:
     x = subject.draw(BATCH, length)
     y, _ = subject.module(x)
     for t in {0} | {t for t in (length // 2, length - 1) if t >= subject.first}:
         changed = x.clone()
         changed[:, t:] = _different(subject, x[:, t:])
         moved, _ = subject.module(changed)
-        assert torch.equal(moved[:, :t], y[:, :t]), f"a change of the input at {t} moved an earlier output"
-        assert not torch.equal(moved[:, t], y[:, t]), f"the output at {t} does not depend on its own input"
+        yield must(torch.equal(moved[:, :t], y[:, :t]), f"earlier outputs, the input changed at {t}")
+        yield must(not torch.equal(moved[:, t], y[:, t]), f"what the output at {t} says of its own input")
 
 
 @torch.no_grad()
-def padding_changes_nothing(subject: Subject, length: int) -> None:
+def padding_changes_nothing(subject: Subject, length: int) -> Iterator[Found]:
     """Whatever its side, its amount and its content, row by row."""
     length = max(length, subject.first)
     lengths = (length, max(subject.first, length // 2), subject.first)
@@ -82,13 +82,13 @@ def padding_changes_nothing(subject: Subject, length: int) -> None:
         stepped, _ = _steps(subject, after, state)
         for row, (expected, expected_after) in enumerate(alone):
             where = f"row {row} of {lengths}, padded on the {sides[row]}"
-            assert_close(y[row, pad_mask[row]], expected, where)
-            assert_close(continued[row], expected_after, f"{where}, continued")
-            assert_close(stepped[row], expected_after, f"{where}, continued by step")
+            yield off(y[row, pad_mask[row]], expected, where)
+            yield off(continued[row], expected_after, f"{where}, continued")
+            yield off(stepped[row], expected_after, f"{where}, continued by step")
 
 
 @torch.no_grad()
-def padding_changes_nothing_in_chunks(subject: Subject, length: int) -> None:
+def padding_changes_nothing_in_chunks(subject: Subject, length: int) -> Iterator[Found]:
     """Chunks padded on either side, some of whose rows, or all, are pads only."""
     length = max(length, subject.first)
     half = max((length + 1) // 2, subject.first)
@@ -96,7 +96,8 @@ def padding_changes_nothing_in_chunks(subject: Subject, length: int) -> None:
     tokens = [subject.draw(1, sum(chunk[row] for chunk in counts))[0] for row in range(BATCH)]
     after = subject.draw(BATCH, AFTER)
     alone = [_alone(subject, tokens[row], after[row]) for row in range(BATCH)]
-    state, read, outputs = None, [0] * BATCH, [[] for _ in range(BATCH)]
+    outputs: list[list[Tensor]] = [[] for _ in range(BATCH)]
+    state, read = None, [0] * BATCH
     for number, chunk in enumerate(counts):
         sides = ["left" if (row + number) % 2 else "right" for row in range(BATCH)]
         pad_mask = torch.stack([_mask(length + 1, n, side) for n, side in zip(chunk, sides, strict=True)])
@@ -109,12 +110,12 @@ def padding_changes_nothing_in_chunks(subject: Subject, length: int) -> None:
             outputs[row].append(y[row, pad_mask[row]])
     continued, _ = subject.module(after, state)
     for row, (expected, expected_after) in enumerate(alone):
-        assert_close(torch.cat(outputs[row]), expected, f"row {row} in padded chunks")
-        assert_close(continued[row], expected_after, f"row {row} in padded chunks, continued")
+        yield off(torch.cat(outputs[row]), expected, f"row {row} in padded chunks")
+        yield off(continued[row], expected_after, f"row {row} in padded chunks, continued")
 
 
 @torch.no_grad()
-def a_fixed_capacity_changes_nothing(subject: Subject, length: int) -> None:
+def a_fixed_capacity_changes_nothing(subject: Subject, length: int) -> Iterator[Found]:
     """Where keys are cached: in padded chunks, by step, and with room to spare or none."""
     length = max(length, subject.first)
     if not any(entry.kind == "growing" for entry in subject.module.state_spec()):
@@ -134,53 +135,56 @@ def a_fixed_capacity_changes_nothing(subject: Subject, length: int) -> None:
         start = subject.module.init_state(BATCH)
         fix_capacity(subject.module, None)
         for row, (expected, expected_after) in enumerate(alone):
-            assert_close(y[row, pad_mask[row]], expected, f"row {row} of {lengths}, padded on the {side}")
-            assert_close(torch.cat((begun, stepped), dim=1)[row], expected_after, f"row {row}, continued")
-        assert {name: entry.shape for name, entry in end.items()} == {
-            name: entry.shape for name, entry in start.items()
-        }, "the capacity changed"
+            yield off(y[row, pad_mask[row]], expected, f"row {row} of {lengths}, padded on the {side}")
+            yield off(torch.cat((begun, stepped), dim=1)[row], expected_after, f"row {row}, continued")
+        same = [entry.shape for entry in end.values()] == [entry.shape for entry in start.values()]
+        yield must(same, "the capacity")
 
 
 @torch.no_grad()
-def rows_do_not_see_each_other(subject: Subject, length: int) -> None:
+def rows_do_not_see_each_other(subject: Subject, length: int) -> Iterator[Found]:
     x, after = subject.draw(BATCH, max(length, subject.first)), subject.draw(BATCH, AFTER)
     y, state = subject.module(x)
     continued, _ = _steps(subject, after, state)
     for row in range(BATCH):
         expected, expected_after = _alone(subject, x[row], after[row])
-        assert_close(y[row], expected, f"row {row} in a batch")
-        assert_close(continued[row], expected_after, f"row {row} in a batch, continued")
+        yield off(y[row], expected, f"row {row} in a batch")
+        yield off(continued[row], expected_after, f"row {row} in a batch, continued")
 
 
 @torch.no_grad()
-def state_is_flat_ordered_and_never_changed(subject: Subject, length: int) -> None:
+def state_is_flat_ordered_and_never_changed(subject: Subject, length: int) -> Iterator[Found]:
     x = subject.draw(BATCH, length)
     initial = subject.module.init_state(BATCH)
     state: State = subject.module(x)[1]
     for start in (initial, state):
         before = {name: entry.clone() for name, entry in start.items()}
         for new in (subject.module(x[:, :1], start)[1], subject.module.step(x[:, 0], start)[1]):
-            assert list(new) == list(initial), "the entries or their order changed"
+            yield must(list(new) == list(initial), "the entries and their order")
             for name, entry in new.items():
-                assert entry.shape[0] == BATCH, f"{name} is not batch first: {tuple(entry.shape)}"
-                assert entry.dtype == initial[name].dtype, f"{name} became {entry.dtype}"
-        assert list(start) == list(before), "the given state got other entries"
+                yield must(entry.shape[0] == BATCH, f"the batch, which is first, of {name} {tuple(entry.shape)}")
+                yield must(entry.dtype == initial[name].dtype, f"the dtype of {name}, {entry.dtype}")
+        yield must(list(start) == list(before), "the entries of the given state")
         for name, entry in start.items():
-            assert torch.equal(entry, before[name]), f"{name} was changed in place"
+            yield must(torch.equal(entry, before[name]), f"{name}, which must not be changed in place")
 
 
 @torch.no_grad()
-def state_is_as_it_is_declared(subject: Subject, length: int) -> None:
+def state_is_as_it_is_declared(subject: Subject, length: int) -> Iterator[Found]:
+    """Raises ValueError where it is not."""
     x, spec = subject.draw(1, length), subject.module.state_spec()
     for seq_len, state in ((0, subject.module.init_state(1)), (length, subject.module(x)[1])):
         check_declared(state, spec, seq_len, torch.float64)
         own = [state[entry.name] for entry in spec if entry.kind not in ("counter", "source")]
-        assert subject.module.state_size(seq_len) == sum(entry.numel() for entry in own)
+        held = sum(entry.numel() for entry in own)
+        yield must(subject.module.state_size(seq_len) == held, f"state_size({seq_len})")
     start = subject.module.init_state(2)
-    assert all((start[entry.name] == entry.initial).all() for entry in spec if entry.kind != "source")
+    for entry in spec:
+        initial = entry.kind == "source" or bool((start[entry.name] == entry.initial).all())
+        yield must(initial, f"the initial value of {entry.name}")
 
 
-def gradients_flow_through_the_state(subject: Subject, length: int) -> None:
+def gradients_flow_through_the_state(subject: Subject, length: int) -> Iterator[Found]:
     x = subject.draw(BATCH, max(length, subject.first) + 1)
     cut = max((length + 1) // 2, subject.first)
     leaves = [*subject.module.parameters(), *([x.requires_grad_()] if x.is_floating_point() else [])]
@@ -193,10 +197,25 @@ def gradients_flow_through_the_state(subject: Subject, length: int) -> None:
     _, state = subject.module(x[:, :cut])
     chunked = gradients(subject.module(x[:, cut:], state)[0])
     for ours, expected in zip(chunked, whole, strict=True):
-        assert_close(ours, expected, "a gradient through the state")
+        yield off(ours, expected, "a gradient through the state")
 
 
-CAUSAL = (
+@torch.no_grad()
+def padding_changes_nothing_both_ways(subject: Subject, length: int) -> Iterator[Found]:
+    """Nor is there a state."""
+    x = subject.draw(2, length)
+    expected, _ = subject.module(x)
+    for before, after in ((3, 0), (0, 5), (2, 2)):
+        padded = torch.cat((GARBAGE * subject.draw(2, before), x, GARBAGE * subject.draw(2, after)), dim=1)
+        pad_mask = torch.zeros(2, before + length + after, dtype=torch.bool)
+        pad_mask[:, before : before + length] = True
+        y, state = subject.module(padded, pad_mask=pad_mask)
+        yield off(y[:, before : before + length], expected, f"{before} pads before and {after} after")
+        yield must(state == {}, "the state, which is none")
+
+
+CAUSAL: tuple[Law, ...] = (
+    state_is_as_it_is_declared,
     forward_is_the_unrolled_step,
     forward_is_forward_in_chunks,
     no_state_is_the_initial_state,
@@ -206,9 +225,10 @@ CAUSAL = (
     a_fixed_capacity_changes_nothing,
     rows_do_not_see_each_other,
     state_is_flat_ordered_and_never_changed,
-    state_is_as_it_is_declared,
     gradients_flow_through_the_state,
 )
+BOTH_WAYS: tuple[Law, ...] = (padding_changes_nothing_both_ways,)
+"""Of mixers that are not causal."""
 
 
 def _steps(subject: Subject, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -230,11 +250,12 @@ def _chunks(subject: Subject, x: Tensor, sizes: list[int]) -> tuple[Tensor, Stat
     raise AssertionError
 
 
-def _assert_same_state(subject: Subject, state: State, expected: State) -> None:
+def _continued_alike(subject: Subject, state: State, expected: State) -> Found:
     """The same entries, and the same outputs from there on."""
-    assert list(state) == list(expected)
+    if list(state) != list(expected):
+        return must(False, "the entries of the state")
     after = subject.draw(BATCH, AFTER)
-    assert_close(subject.module(after, state)[0], subject.module(after, expected)[0], "the continuation")
+    return off(subject.module(after, state)[0], subject.module(after, expected)[0], "the continuation")
 
 
 def _alone(subject: Subject, tokens: Tensor, after: Tensor) -> tuple[Tensor, Tensor]:
@@ -256,4 +277,4 @@ def _garbage(subject: Subject, batch: int, length: int) -> Tensor:
 
 
 def _different(subject: Subject, x: Tensor) -> Tensor:
-    return GARBAGE - x if x.is_floating_point() else (x + 1) % VOCAB_SIZE
+    return GARBAGE - x if x.is_floating_point() else (x + 1) % subject.module.vocab_size
