@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 from torch import Tensor, nn
 
-from seqlab.mixer import Mixer, Spec, State, size_of
+from seqlab.mixer import Entry, Mixer, Spec, State, size_of
 from seqlab.nn.block import Block
 
 if TYPE_CHECKING:
@@ -66,34 +66,29 @@ class Stack(nn.Module):
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """x (B, T, D) to (B, T, D), and the new state; the arguments are the mixers'."""
-        layer_states: list[State] = []
-        for k, block in enumerate(self._blocks()):
-            x, layer_state = block(x, None if state is None else self._select(state, k, block.mixer), pad_mask=pad_mask)
-            layer_states.append(layer_state)
-        return self.norm(x), self._joined(layer_states)
+        names, states = self._names(), []
+        for stored, block in zip(names, self._blocks(), strict=True):
+            x, layer_state = block(x, None if state is None else _renamed(state, stored), pad_mask=pad_mask)
+            states.append(layer_state)
+        return self.norm(x), _joined(states, names)
 
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         """One position: x_t (B, D)."""
-        layer_states: list[State] = []
-        for k, block in enumerate(self._blocks()):
-            x_t, layer_state = block.step(x_t, self._select(state, k, block.mixer))
-            layer_states.append(layer_state)
-        return self.norm(x_t), self._joined(layer_states)
+        names, states = self._names(), []
+        for stored, block in zip(names, self._blocks(), strict=True):
+            x_t, layer_state = block.step(x_t, _renamed(state, stored))
+            states.append(layer_state)
+        return self.norm(x_t), _joined(states, names)
 
     def state_spec(self) -> Spec:
         """What counts tokens first, once, and then the layers' own entries in order."""
-        specs = [block.mixer.state_spec() for block in self._blocks()]
-        counters = {entry.name: entry for spec in specs for entry in spec if entry.kind == "counter"}
-        own = [
-            entry._replace(name=f"{k}_{entry.name}")
-            for k, spec in enumerate(specs)
-            for entry in spec
-            if entry.kind != "counter"
-        ]
-        return *counters.values(), *own
+        entries = [(k, entry) for k, block in enumerate(self._blocks()) for entry in block.mixer.state_spec()]
+        counters = {entry.name: entry for _, entry in entries if entry.kind == "counter"}
+        return *counters.values(), *(Entry(f"{k}_{e.name}", *e[1:]) for k, e in entries if e.kind != "counter")
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        return self._joined([block.mixer.init_state(batch_size, memory, memory_mask) for block in self._blocks()])
+        states = [block.mixer.init_state(batch_size, memory, memory_mask) for block in self._blocks()]
+        return _joined(states, self._names())
 
     def state_size(self, seq_len: int) -> int:
         return size_of(self.state_spec(), seq_len)
@@ -101,22 +96,26 @@ class Stack(nn.Module):
     def _blocks(self) -> Iterator[Block]:
         return cast(Iterator[Block], iter(self.blocks))
 
-    def _select(self, state: State, k: int, mixer: Mixer) -> State:
-        """Layer k's state."""
-        return {
-            entry.name: state[entry.name if entry.kind == "counter" else f"{k}_{entry.name}"]
-            for entry in mixer.state_spec()
-        }
+    def _names(self) -> list[dict[str, str]]:
+        """Of each layer, by which names its entries are in the state of all."""
+        return [
+            {entry.name: entry.name if entry.kind == "counter" else f"{k}_{entry.name}" for entry in spec}
+            for k, spec in enumerate(block.mixer.state_spec() for block in self._blocks())
+        ]
 
-    def _joined(self, layer_states: list[State]) -> State:
-        """One state of all layers, as `state_spec` has it."""
-        counters: State = {}
-        own: State = {}
-        for k, (block, state) in enumerate(zip(self._blocks(), layer_states, strict=True)):
-            counting = {entry.name for entry in block.mixer.state_spec() if entry.kind == "counter"}
-            for name, entry in state.items():
-                if name in counting:
-                    counters[name] = entry
-                else:
-                    own[f"{k}_{name}"] = entry
-        return counters | own
+
+def _renamed(state: State, stored: dict[str, str]) -> State:
+    """One layer's state."""
+    return {own: state[name] for own, name in stored.items()}
+
+
+def _joined(states: Sequence[State], names: list[dict[str, str]]) -> State:
+    """One state of all layers, as `state_spec` has it: what they share first."""
+    layers = list(zip(names, states, strict=True))
+    shared = {own: entry for stored, state in layers for own, entry in state.items() if stored.get(own) == own}
+    return shared | {
+        f"{k}_{own}": entry
+        for k, (stored, state) in enumerate(layers)
+        for own, entry in state.items()
+        if stored.get(own) != own
+    }
