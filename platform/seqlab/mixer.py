@@ -194,25 +194,3 @@ def check_declared(state: State, spec: Spec, num_read: int, dtype: torch.dtype) 
                 f"state entry {entry.name} is declared by state_spec as ({', '.join(map(str, ('B', *entry.dims)))}) in "
                 f"{wanted}, and is {tuple(found.shape)} in {found.dtype} after {num_read} tokens"
             )
-
-
-def count_real(pad_mask: Tensor | None, x: Tensor) -> Tensor:
-    """(B,) int64: how many tokens of x (B, T, ...) are real."""
-    if pad_mask is None:
-        return torch.full((x.shape[0],), x.shape[1], dtype=torch.int64, device=x.device)
-    return pad_mask.sum(dim=1)
-
-
-def real_positions(start: Tensor | None, pad_mask: Tensor | None, x: Tensor) -> Tensor:
-    """The position of each token of x (B, T, ...), counting real tokens only, from `start` (B,) or from 0.
-
-    A pad has the position of the real token before it, or of the first one.
-
-    Returns:
-        (B, T) int64, or (1, T) where every row is the same.
-    """
-    if pad_mask is None:
-        offsets = torch.arange(x.shape[1], device=x.device)[None, :]
-    else:
-        offsets = (pad_mask.cumsum(dim=1) - 1).clamp(min=0)
-    return offsets if start is None else start[:, None] + offsets

@@ -11,7 +11,7 @@ from torch import Tensor
 from contracts.cases import PAIRS, MixerCase, PositionCase
 from contracts.subjects import mixer_subject
 from seqlab.attention import DifferentialAttention, LatentAttention
-from seqlab.mixer import real_positions
+from seqlab.nn.padding import real_positions
 from tolerances import assert_close
 
 ATTENDING = [

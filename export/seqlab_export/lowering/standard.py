@@ -18,7 +18,7 @@ from seqlab.nn.heads import repeat_heads
 from seqlab.nn.numerics import raised
 from seqlab.nn.operation import Lowerings
 from seqlab.nn.scan import Carry, Step, scan_over_time
-from seqlab.recurrence.base import FusedRecurrence, Weights
+from seqlab.recurrence.fused import FusedRecurrence, Weights
 from seqlab.recurrence.linear_scan import complex_scan, complex_step_by_step, linear_scan, linear_step_by_step
 from seqlab.recurrence.mlstm import stabilise, stabilise_step_by_step
 from seqlab.recurrence.s4d import S4D

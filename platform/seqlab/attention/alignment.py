@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor, nn
 
-from seqlab.mixer import real_positions
+from seqlab.nn.padding import real_positions
 
 
 class AlignmentScore(nn.Module, ABC):

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from seqlab.mixer import POSITION, Entry, Spec, State, count_real, real_positions
-from seqlab.nn.padding import leading_pads
+from seqlab.mixer import POSITION, Entry, Spec, State
+from seqlab.nn.padding import count_real, leading_pads, real_positions
 
 KEY_MASK = Entry("key_mask", ("S",), torch.bool, kind="counter")
 """Which keys of a cache that grows are real tokens."""

@@ -15,8 +15,7 @@ from seqlab.attention.patterns import Causal
 from seqlab.attention.scores import Scoring, SelfAttention, scores_of
 from seqlab.mixer import State
 from seqlab.nn.heads import check_grouped_heads, join_heads, split_heads
-from seqlab.positions.base import PositionalEncoding
-from seqlab.positions.none import NoPositions
+from seqlab.positions.base import NoPositions, PositionalEncoding
 
 
 class DifferentialAttention(SelfAttention):

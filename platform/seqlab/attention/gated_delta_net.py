@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from seqlab.attention.linear_family import LinearFamily, unit
 from seqlab.mixer import State
-from seqlab.nn.decay import log_uniform_steps, uniform_rates
 from seqlab.nn.heads import check_heads
+from seqlab.nn.init import log_uniform_steps, uniform_rates
 from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
 from seqlab.nn.norm import RMSNorm
 

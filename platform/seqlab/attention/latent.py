@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from seqlab.attention.cache import Keys
 from seqlab.attention.patterns import Causal
 from seqlab.attention.scores import Scoring, SelfAttention, allowed_pairs, scores_of
-from seqlab.mixer import State, real_positions
+from seqlab.mixer import State
 from seqlab.nn.heads import check_grouped_heads, join_heads, split_heads
-from seqlab.positions.base import PositionalEncoding
-from seqlab.positions.none import NoPositions
+from seqlab.nn.padding import real_positions
+from seqlab.positions.base import NoPositions, PositionalEncoding
 
 
 class LatentAttention(SelfAttention):

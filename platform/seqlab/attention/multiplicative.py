@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from seqlab.attention.alignment import AlignmentScore, General, PredictedWindow
 from seqlab.attention.memory import MemoryMixer, masked_softmax
 from seqlab.mixer import Entry, Mixer, Spec, State
-from seqlab.nn.autocast import without_autocast
+from seqlab.nn.numerics import without_autocast
 from seqlab.nn.scan import Carry, scan_over_time
 from seqlab.recurrence import LSTM
 

@@ -13,9 +13,10 @@ from torch import Tensor
 
 from seqlab.attention.cache import Keys, append, cache_spec
 from seqlab.attention.patterns import Causal, Pattern
-from seqlab.mixer import Mixer, Spec, State, real_positions
+from seqlab.mixer import Mixer, Spec, State
 from seqlab.nn.heads import repeat_heads
 from seqlab.nn.operation import operation
+from seqlab.nn.padding import real_positions
 from seqlab.positions.base import PositionalEncoding
 
 

@@ -18,8 +18,7 @@ from seqlab.attention.scores import Scoring, SelfAttention, scores_of
 from seqlab.mixer import State
 from seqlab.nn.heads import check_grouped_heads, join_heads, repeat_heads, split_heads
 from seqlab.nn.operation import operation
-from seqlab.positions.base import PositionalEncoding
-from seqlab.positions.none import NoPositions
+from seqlab.positions.base import NoPositions, PositionalEncoding
 
 
 class Attention(SelfAttention):

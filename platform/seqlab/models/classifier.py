@@ -11,9 +11,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from seqlab.mixer import count_real
 from seqlab.models.encoder import Encoder, check_inputs
-from seqlab.nn.padding import leading_pads, rotate_rows
+from seqlab.nn.padding import count_real, leading_pads, rotate_rows
 
 
 class Classifier(nn.Module):

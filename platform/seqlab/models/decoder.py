@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention import Attention
-from seqlab.mixer import POSITION, Mixer, Spec, State, check_state, count_real, real_positions, size_of
+from seqlab.mixer import POSITION, Mixer, Spec, State, check_state, size_of
 from seqlab.nn import Block, Stack
 from seqlab.nn.embedding import embedding_for
 from seqlab.nn.init import init_gpt2
+from seqlab.nn.padding import count_real, real_positions
 from seqlab.nn.stack import layers_of
 from seqlab.positions import PositionalEncoding, RoPE
 

@@ -9,10 +9,11 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from seqlab.mixer import Mixer, real_positions
+from seqlab.mixer import Mixer
 from seqlab.nn import Block, Norm, ScaledEmbedding, Stack
 from seqlab.nn.embedding import embedding_for
 from seqlab.nn.init import init_transformer
+from seqlab.nn.padding import real_positions
 from seqlab.nn.stack import layers_of
 from seqlab.positions import PositionalEncoding, Sinusoidal
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seqlab.mixer import Entry, Spec, State, check_state, size_of
 from seqlab.recurrence import GRU
-from seqlab.recurrence.base import FusedRecurrence
+from seqlab.recurrence.fused import FusedRecurrence
 
 
 class RNNSeq2Seq(nn.Module):

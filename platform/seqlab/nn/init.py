@@ -1,18 +1,19 @@
-"""Weight initialisation (Radford et al. 2019, section 2.3)."""
+"""How weights start out."""
 
 from __future__ import annotations
 
 import math
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from seqlab.nn.embedding import ScaledEmbedding
 
 
 def init_gpt2(model: nn.Module, num_layers: int) -> None:
     """Linear and embedding weights from N(0, 0.02), biases zero; what writes to the residual stream (`out_proj`,
-    `down_proj`) is scaled by 1/sqrt(2 num_layers). A `ScaledEmbedding` is as `init_transformer` has it. Recurrent cells
-    keep PyTorch's own initialisation.
+    `down_proj`) is scaled by 1/sqrt(2 num_layers) (Radford et al. 2019, section 2.3). A `ScaledEmbedding` is as
+    `init_transformer` has it. Recurrent cells keep PyTorch's own initialisation.
     """
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear | nn.Embedding):
@@ -48,3 +49,14 @@ def _unscaled(model: nn.Module) -> set[nn.Module]:
         if isinstance(embedding, nn.Embedding) and not isinstance(embedding, ScaledEmbedding):
             found.update(embedding.modules(), part.positions.modules())  # type: ignore[union-attr]
     return found
+
+
+def uniform_rates(size: int) -> Tensor:
+    """(size,) rates of decay of a state space, uniform in 1 .. 16 (Gu & Dao 2023, section 3.6, and their code)."""
+    return torch.empty(size).uniform_(1.0, 16.0)
+
+
+def log_uniform_steps(size: int) -> Tensor:
+    """(size,) biases whose softplus, the step, is log-uniform in 0.001 .. 0.1 (as above)."""
+    step = torch.empty(size).uniform_(math.log(0.001), math.log(0.1)).exp()
+    return step + torch.log(-torch.expm1(-step))

@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqlab.nn import fla
-from seqlab.nn.autocast import without_autocast
+from seqlab.nn.numerics import without_autocast
 from seqlab.nn.operation import operation
 from seqlab.nn.scan import Carry, scan_over_time
 

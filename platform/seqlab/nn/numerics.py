@@ -1,6 +1,8 @@
-"""Functions that lose no digits where the obvious formula does, in any runtime."""
+"""What loses no digits where the obvious way does, in any runtime."""
 
 from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.nn.functional as F
@@ -26,3 +28,9 @@ def raised(x: Tensor) -> Tensor:
     """A parameter from which a recurrence makes what it raises to high powers: exponentials and sines of it must be as
     precise as PyTorch's are."""
     return x
+
+
+def without_autocast(x: Tensor) -> AbstractContextManager[object]:
+    """What is computed inside keeps its precision: an error of a step would be carried on to all later ones."""
+    mixed = torch.is_autocast_enabled(x.device.type)
+    return torch.autocast(x.device.type, enabled=False) if mixed else nullcontext()

@@ -1,12 +1,34 @@
-"""Rows without their leading pads, for what looks back a fixed number of places.
+"""Padding: which tokens are real, where they stand, and rows turned so that they begin with these.
 
-B batch, T length.
+B batch, T length, D channels.
 """
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
+
+
+def count_real(pad_mask: Tensor | None, x: Tensor) -> Tensor:
+    """(B,) int64: how many tokens of x (B, T, ...) are real."""
+    if pad_mask is None:
+        return torch.full((x.shape[0],), x.shape[1], dtype=torch.int64, device=x.device)
+    return pad_mask.sum(dim=1)
+
+
+def real_positions(start: Tensor | None, pad_mask: Tensor | None, x: Tensor) -> Tensor:
+    """The position of each token of x (B, T, ...), counting real tokens only, from `start` (B,) or from 0.
+
+    A pad has the position of the real token before it, or of the first one.
+
+    Returns:
+        (B, T) int64, or (1, T) where every row is the same.
+    """
+    if pad_mask is None:
+        offsets = torch.arange(x.shape[1], device=x.device)[None, :]
+    else:
+        offsets = (pad_mask.cumsum(dim=1) - 1).clamp(min=0)
+    return offsets if start is None else start[:, None] + offsets
 
 
 def leading_pads(pad_mask: Tensor) -> Tensor:
@@ -24,3 +46,16 @@ def rotate_rows(x: Tensor, places: Tensor) -> Tensor:
     source = torch.where(source < size, source, source - size)
     source = torch.where(source >= 0, source, source + size)
     return x.gather(1, source.view(*source.shape, *[1] * (x.dim() - 2)).expand_as(x))
+
+
+def is_real(x: Tensor, length: Tensor) -> Tensor:
+    """(B, T, 1) bool: which of x (B, T, ...) are among the first `length` (B,) of their row."""
+    return (torch.arange(x.shape[1], device=x.device) < length.unsqueeze(1)).unsqueeze(-1)
+
+
+def identity_at_pads(a: Tensor, b: Tensor, length: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The factors and inputs (B, T, D) of h' = a h + b, 1 and 0 where a row has ended."""
+    if length is None:
+        return a, b
+    real = is_real(b, length)
+    return torch.where(real, a, 1.0), torch.where(real, b, 0.0)

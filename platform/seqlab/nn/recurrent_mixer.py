@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
-import torch
 from torch import Tensor
 
 from seqlab.mixer import Mixer, State
-from seqlab.nn.padding import leading_pads, rotate_rows
+from seqlab.nn.padding import is_real, leading_pads, rotate_rows
 
 
 class AlignedMixer(Mixer):
@@ -71,16 +70,3 @@ class RecurrentMixer(AlignedMixer):
     def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
         y, new_state = self.mix(x_t.unsqueeze(1), state, None, single=True)
         return y.squeeze(1), new_state
-
-
-def is_real(x: Tensor, length: Tensor) -> Tensor:
-    """(B, T, 1) bool: which of x (B, T, ...) are among the first `length` (B,) of their row."""
-    return (torch.arange(x.shape[1], device=x.device) < length.unsqueeze(1)).unsqueeze(-1)
-
-
-def identity_at_pads(a: Tensor, b: Tensor, length: Tensor | None) -> tuple[Tensor, Tensor]:
-    """The factors and inputs (B, T, D) of h' = a h + b, 1 and 0 where a row has ended."""
-    if length is None:
-        return a, b
-    real = is_real(b, length)
-    return torch.where(real, a, 1.0), torch.where(real, b, 0.0)

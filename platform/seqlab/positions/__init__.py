@@ -1,17 +1,13 @@
 """Positional encodings, one idea a file."""
 
 from seqlab.positions.alibi import ALiBi
-from seqlab.positions.base import PositionalEncoding
-from seqlab.positions.binary import Binary
+from seqlab.positions.base import NoPositions, PositionalEncoding
 from seqlab.positions.cope import CoPE
-from seqlab.positions.integer import Integer
-from seqlab.positions.learned import Learned
-from seqlab.positions.none import NoPositions
+from seqlab.positions.embedded import Binary, Integer, Learned, Sinusoidal
 from seqlab.positions.randomized import Randomized
 from seqlab.positions.rope import RoPE
 from seqlab.positions.rope_scaling import LinearScaling, NoScaling, NTKScaling, RotaryScaling, YaRN
 from seqlab.positions.shaw import Shaw
-from seqlab.positions.sinusoidal import Sinusoidal
 from seqlab.positions.t5 import T5Bias
 from seqlab.positions.xpos import XPos
 

@@ -88,3 +88,10 @@ class PositionalEncoding(nn.Module, ABC):
                 f"{type(self).__name__} positions reach {self.max_seq_len} tokens, the input reaches {longest}; "
                 "shorten it or use an encoding without a limit (NoPositions, Sinusoidal, RoPE, ALiBi)"
             )
+
+
+class NoPositions(PositionalEncoding):
+    """Leaves the model as it is: what order it knows, it knows from its mixer (Kazemnejad et al. 2023, "NoPE"). No
+    parameters, no limit."""
+
+    relative = True

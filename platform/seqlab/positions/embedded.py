@@ -1,4 +1,4 @@
-"""What encodings of the embeddings share: their channels are added, or concatenated.
+"""Encodings of the embeddings: their channels are added, or concatenated.
 
 B batch, T length, D d_model, W channels of the encoding.
 """
@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.positions.base import PositionalEncoding
+from seqlab.positions.constant import Angles, geometric
 
 Combine = Literal["add", "concatenate"]
 
@@ -55,3 +56,96 @@ class EmbeddedEncoding(PositionalEncoding):
             return x + encoded
         both = torch.cat((x, encoded.expand(x.shape[0], -1, -1)), dim=-1)
         return F.linear(both, self.projection).to(x.dtype)
+
+
+class Sinusoidal(EmbeddedEncoding):
+    """Tells sin(p / 10000^(2i/D)) in channel 2i and the cosine in channel 2i + 1 (Vaswani et al. 2017, section 3.5). No
+    limit.
+
+    Args:
+        base: wavelengths run from 2 pi to base * 2 pi.
+        combine: "add" as in the paper, or "concatenate".
+    """
+
+    def __init__(self, d_model: int, max_seq_len: int, *, base: float = 10000.0, combine: Combine = "add") -> None:
+        super().__init__(d_model, max_seq_len, width=d_model, combine=combine)
+        if d_model % 2:
+            raise ValueError(f"Sinusoidal needs an even d_model, got {d_model}")
+        self.angles = Angles(geometric(base, d_model))
+
+    def encode(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
+        angle = self.angles(positions, dtype)
+        return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)
+
+
+class Learned(EmbeddedEncoding):
+    """Tells one trained vector per position (Gehring et al. 2017; GPT-2, BERT). Refuses what is longer than
+    max_seq_len.
+
+    Args:
+        combine: "add" as in the paper, or "concatenate".
+    """
+
+    scales_embeddings = False
+
+    def __init__(self, d_model: int, max_seq_len: int, *, combine: Combine = "add") -> None:
+        super().__init__(d_model, max_seq_len, width=d_model, combine=combine)
+        self.max_seq_len: int = max_seq_len
+        self.table = nn.Embedding(max_seq_len, d_model)
+
+    def encode(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
+        table: Tensor = self.table(positions)
+        return table
+
+
+class Integer(EmbeddedEncoding):
+    """Tells p itself: appended as a channel, or added to every one. The plainest encoding, to compare others with.
+
+    Added, it is a constant over the channels, which a norm that subtracts the mean (LayerNorm) removes: then it tells
+    nothing. Unscaled it soon outweighs the embeddings. No limit.
+
+    Args:
+        scaled: p / max_seq_len instead, below 1 within the training length.
+        combine: "concatenate" or "add".
+    """
+
+    def __init__(
+        self, d_model: int, max_seq_len: int, *, scaled: bool = False, combine: Combine = "concatenate"
+    ) -> None:
+        super().__init__(d_model, max_seq_len, width=1, combine=combine)
+        if scaled and max_seq_len < 1:
+            raise ValueError(f"Integer positions scaled by max_seq_len need at least 1, got {max_seq_len}")
+        self.scale = max_seq_len if scaled else 1
+
+    def encode(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
+        return positions.unsqueeze(-1).to(torch.promote_types(dtype, torch.float32)) / self.scale
+
+
+class Binary(EmbeddedEncoding):
+    """Tells the bits of p, 0 or 1, the least significant first: channel b is bit b. Sinusoids are its smooth form.
+
+    As many bits as max_seq_len positions need; added, the channels above them are left as they are. Refuses what is
+    longer.
+
+    Args:
+        combine: "add" or "concatenate".
+    """
+
+    powers: Tensor
+
+    def __init__(self, d_model: int, max_seq_len: int, *, combine: Combine = "add") -> None:
+        self.num_bits = max(1, (max_seq_len - 1).bit_length())
+        super().__init__(d_model, max_seq_len, width=self.num_bits, combine=combine)
+        if combine == "add" and self.num_bits > d_model:
+            raise ValueError(
+                f"Binary positions up to {max_seq_len} need {self.num_bits} channels, d_model is {d_model}; "
+                "concatenate them instead"
+            )
+        self.max_seq_len: int = max_seq_len
+        self.padding = d_model - self.num_bits if combine == "add" else 0
+        powers = torch.tensor([1 << bit for bit in range(self.num_bits)])
+        self.register_buffer("powers", powers, persistent=False)
+
+    def encode(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
+        bits = (positions.unsqueeze(-1) & self.powers) != 0
+        return F.pad(bits.to(dtype), (0, self.padding))

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from seqlab.positions.base import PositionalEncoding
-from seqlab.positions.embedded import EmbeddedEncoding
-from seqlab.positions.sinusoidal import Sinusoidal
+from seqlab.positions.embedded import EmbeddedEncoding, Sinusoidal
 
 
 class Randomized(PositionalEncoding):

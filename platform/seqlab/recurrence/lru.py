@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.numerics import raised
-from seqlab.nn.recurrent_mixer import AlignedMixer, is_real
+from seqlab.nn.padding import is_real
+from seqlab.nn.recurrent_mixer import AlignedMixer
 from seqlab.recurrence.linear_scan import Pair, complex_scan, complex_step
 
 

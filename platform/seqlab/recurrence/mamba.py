@@ -13,7 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import Entry, Spec, State
-from seqlab.nn.recurrent_mixer import AlignedMixer, is_real
+from seqlab.nn.padding import is_real
+from seqlab.nn.recurrent_mixer import AlignedMixer
 from seqlab.nn.short_conv import ShortConv
 from seqlab.recurrence.selective_scan import selective_scan, selective_step
 

@@ -1,5 +1,5 @@
-"""What minGRU and minLSTM share: gates that see the input only, so that the state is a linear scan (Feng et al. 2024,
-"Were RNNs All We Needed?").
+"""minGRU and minLSTM, whose gates see the input only, so that the state is a linear scan (Feng et al. 2024, "Were RNNs
+All We Needed?").
 
 B batch, T length, D d_model, N state.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from abc import abstractmethod
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import Entry, Spec, State
-from seqlab.nn.recurrent_mixer import AlignedMixer, identity_at_pads
+from seqlab.nn.padding import identity_at_pads
+from seqlab.nn.recurrent_mixer import AlignedMixer
 from seqlab.recurrence.linear_scan import linear_scan
 
 
@@ -50,3 +52,42 @@ class MinimalRNN(AlignedMixer):
 
     def state_spec(self) -> Spec:
         return (Entry("h", (self.d_state,)),)
+
+
+class MinGRU(MinimalRNN):
+    """z_t = sigmoid(W_z x_t); h_t = (1 - z_t) * h_{t-1} + z_t * (W_h x_t), projected (Feng et al. 2024, "Were RNNs All
+    We Needed?", section 3.1.3).
+
+    The state is `h (B, expand D)`.
+
+    Args:
+        expand: the state's width in multiples of d_model, at least 1 (ValueError).
+    """
+
+    def __init__(self, d_model: int, layer: int = 0, *, expand: int = 1) -> None:
+        super().__init__(d_model, layer, num_projections=2, expand=expand)
+
+    def coefficients(self, projected: Tensor) -> tuple[Tensor, Tensor]:
+        z, candidate = projected.chunk(2, dim=-1)
+        # sigmoid(-z) is 1 - sigmoid(z) without its rounding near 1.
+        return (-z).sigmoid(), z.sigmoid() * candidate
+
+
+class MinLSTM(MinimalRNN):
+    """f, i = sigmoid(W_f x_t), sigmoid(W_i x_t); h_t = f/(f + i) * h_{t-1} + i/(f + i) * (W_h x_t), projected (Feng et
+    al. 2024, "Were RNNs All We Needed?", section 3.2.3).
+
+    The state is `h (B, expand D)`.
+
+    Args:
+        expand: the state's width in multiples of d_model, at least 1 (ValueError).
+    """
+
+    def __init__(self, d_model: int, layer: int = 0, *, expand: int = 1) -> None:
+        super().__init__(d_model, layer, num_projections=3, expand=expand)
+
+    def coefficients(self, projected: Tensor) -> tuple[Tensor, Tensor]:
+        f, i, candidate = projected.chunk(3, dim=-1)
+        # log i - log f, from which both shares are had without a division (appendix B.2 of the paper).
+        log_ratio = F.softplus(-f) - F.softplus(-i)
+        return (-log_ratio).sigmoid(), log_ratio.sigmoid() * candidate

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from seqlab.mixer import POSITION, Entry, Spec, State
 from seqlab.nn.numerics import expm1
-from seqlab.nn.recurrent_mixer import AlignedMixer, identity_at_pads
+from seqlab.nn.padding import identity_at_pads
+from seqlab.nn.recurrent_mixer import AlignedMixer
 from seqlab.nn.short_conv import ShortConv
 from seqlab.recurrence.linear_scan import linear_scan
 

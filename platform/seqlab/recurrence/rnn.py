@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.nn.scan import Carry
-from seqlab.recurrence.base import FusedRecurrence, Weights
+from seqlab.recurrence.fused import FusedRecurrence, Weights
 
 
 class RNN(FusedRecurrence):

@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.numerics import expm1, raised
 from seqlab.nn.operation import operation
-from seqlab.nn.recurrent_mixer import AlignedMixer, is_real
+from seqlab.nn.padding import is_real
+from seqlab.nn.recurrent_mixer import AlignedMixer
 from seqlab.nn.scan import Carry, scan_over_time
 from seqlab.recurrence.linear_scan import Pair, complex_product, complex_scan, complex_step
 

@@ -15,7 +15,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 
 from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.operation import operation
-from seqlab.nn.recurrent_mixer import AlignedMixer, is_real
+from seqlab.nn.padding import is_real
+from seqlab.nn.recurrent_mixer import AlignedMixer
 from seqlab.nn.scan import Carry
 
 Weights = tuple[Tensor, Tensor, Tensor, Tensor]
