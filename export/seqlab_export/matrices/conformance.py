@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from seqlab import attention, positions, recurrence
 from seqlab.attention import Attention, AttentionPart, Causal, Pattern
 from seqlab.laws import BOTH_WAYS, CAUSAL, LIMIT, Subject, WithMemory
-from seqlab.mixer import Mixer, State, real_positions
+from seqlab.mixer import Mixer, State
 from seqlab.models import DecoderLM, Encoder, EncoderDecoder, Tagger
 from seqlab.nn import Block, NoFeedForward
+from seqlab.nn.padding import real_positions
 from seqlab.positions import NoPositions, PositionalEncoding
 from seqlab.recurrence import GRU
 from seqlab_data.tokenizers import CharTokenizer
