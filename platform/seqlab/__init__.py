@@ -5,7 +5,7 @@
     generate                the decoding loop over ids, of any model
     compare                 runs side by side, sorted by a metric
     attention, recurrence, positions, nn, models    the blocks
-    Mixer                   what every block that mixes over time is
+    Mixer, State, Entry     what every block that mixes over time is, what it remembers, and how it declares that
 
 What is named here is imported when it is asked for, so that `import seqlab` is light.
 """
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from seqlab.comparison.comparison import compare
     from seqlab.decoding import generate
     from seqlab.decoding.text_model import TextModel
-    from seqlab.mixer import Mixer
+    from seqlab.mixer import Entry, Mixer, State
     from seqlab.trained.load import LoadedRun, load_run
     from seqlab.trained.text_model import open_text_model
 
 __version__ = "0.1.0"
 __all__ = [
+    "Entry",
     "LoadedRun",
     "Mixer",
+    "State",
     "TextModel",
     "attention",
     "compare",
@@ -40,8 +42,10 @@ __all__ = [
     "recurrence",
 ]
 _PLACES = {
+    "Entry": "seqlab.mixer",
     "LoadedRun": "seqlab.trained.load",
     "Mixer": "seqlab.mixer",
+    "State": "seqlab.mixer",
     "TextModel": "seqlab.decoding.text_model",
     "compare": "seqlab.comparison.comparison",
     "generate": "seqlab.decoding",

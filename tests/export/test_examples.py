@@ -1,0 +1,41 @@
+"""The Python examples run, and what they print is so. (That of data: tests/cli/test_own_data.py.)"""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from export.test_runner import BARE
+from repository.source_tree import ROOT, python_blocks
+from seqlab_export import open_text_model
+
+EXAMPLES = ROOT / "examples" / "python"
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch's exporter
+def test_a_mixer_of_ones_own_becomes_a_bundle_that_runs_without_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    own_mixer, bundle = import_module("own_mixer"), tmp_path / "bundle"
+    (in_contributing,) = (block for block in python_blocks("CONTRIBUTING.md") if "class Decay" in block)
+    assert inspect.getsource(own_mixer.Decay) in in_contributing
+    own_mixer.main(str(bundle))
+    said = capsys.readouterr().out
+    assert said.count(": kept\n") == len(own_mixer.CAUSAL) and "all well: True" in said
+    assert said.endswith(" brown fox jumps over the lazy dog. \n")
+
+    program = BARE[: BARE.index("from seqlab_export")] + "sys.argv[:] = sys.argv[1:]\nimport runpy\n"
+    program += "runpy.run_path(sys.argv[0], run_name='__main__')"
+    command = [sys.executable, "-c", program, EXAMPLES / "run_bundle.py", bundle, "the "]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    proven, written, *_ = done.stdout.splitlines()
+    assert proven.startswith("proven: True, ")
+    options = {"max_new_tokens": 20, "temperature": 0.8, "top_k": 40, "seed": 1}
+    assert written == open_text_model(bundle).write("the ", **options)
