@@ -68,18 +68,11 @@ class Classification(Task):
             "confusion": MulticlassConfusionMatrix(self.num_classes, ignore_index=IGNORE),
         }
 
-    def evaluate(self, batch: LabelledBatch) -> dict[str, tuple[Any, ...]]:
+    def evaluate(self, batch: LabelledBatch) -> dict[str, Any]:
         logits, targets = self._logits(batch), batch.targets
         nats, hits = nats_and_hits(logits, targets)
-        both = logits, targets
-        lengths = batch.pad_mask.sum(dim=1)[targets != IGNORE]
-        return {
-            "loss": (nats,),
-            "accuracy": both,
-            "f1": both,
-            "accuracy_by_length": (hits, lengths),
-            "confusion": both,
-        }
+        by_length, both = (hits, batch.pad_mask.sum(dim=1)[targets != IGNORE]), (logits, targets)
+        return {"loss": nats, "accuracy": both, "f1": both, "accuracy_by_length": by_length, "confusion": both}
 
     def log_scores(self, split: str, found: dict[str, Any]) -> None:
         self._last_confusion = found.pop("confusion")
@@ -88,9 +81,8 @@ class Classification(Task):
     def on_fit_end(self) -> None:
         """Stores the last validation's confusion matrix as a figure."""
         log_text = getattr(self.logger, "log_text", None)
-        if log_text is None or self._last_confusion is None:
-            return
-        log_text(confusion_matrix(self._last_confusion.cpu().numpy(), self._labels), "confusion.svg")
+        if log_text is not None and self._last_confusion is not None:
+            log_text(confusion_matrix(self._last_confusion.cpu().numpy(), self._labels), "confusion.svg")
 
     def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
         """ "label", the likeliest class, and "probabilities" by the names of the classes."""

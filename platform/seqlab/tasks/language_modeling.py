@@ -48,20 +48,18 @@ class LanguageModeling(Task):
     def scores(self, split: str) -> dict[str, Metric]:
         return {"text": LanguageModelingMetrics(), "loss_by_position": MeanByLength("loss_by_position")}
 
-    def evaluate(self, batch: TokenBatch) -> dict[str, tuple[Any, ...]]:
+    def evaluate(self, batch: TokenBatch) -> dict[str, Any]:
         return self.evaluate_logits(batch, self._logits(batch))
 
-    def evaluate_logits(self, batch: TokenBatch, logits: Tensor) -> dict[str, tuple[Any, ...]]:
+    def evaluate_logits(self, batch: TokenBatch, logits: Tensor) -> dict[str, Any]:
         """`evaluate` of a batch and its logits (B, T, V)."""
         nats, num_tokens = summed_nats(logits, batch.targets)
         each, hits = nats_and_hits(logits, batch.targets)
         num_bytes, num_words = (0 if some is None else some.sum() for some in (batch.num_bytes, batch.num_words))
         counted = batch.targets != IGNORE
         positions = torch.arange(1, counted.shape[1] + 1, device=counted.device).expand_as(counted)
-        return {
-            "text": (nats, num_tokens, batch.num_chars.sum(), hits.sum(), num_bytes, num_words),
-            "loss_by_position": (each, positions[counted]),
-        }
+        text = nats, num_tokens, batch.num_chars.sum(), hits.sum(), num_bytes, num_words
+        return {"text": text, "loss_by_position": (each, positions[counted])}
 
     def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
         """ "nats", the surprise of each target that counts."""
@@ -91,16 +89,14 @@ class Answering(LanguageModeling):
         own = {"exact_match": MeanMetric(), "exact_match_by_length": MeanByLength("exact_match_by_length")}
         return super().scores(split) | own
 
-    def evaluate_logits(self, batch: TokenBatch, logits: Tensor) -> dict[str, tuple[Any, ...]]:
+    def evaluate_logits(self, batch: TokenBatch, logits: Tensor) -> dict[str, Any]:
         counted = batch.targets != IGNORE
         # A rank that has no example left in an epoch's last batch is given one of which nothing counts.
         real = counted.any(dim=1)
         right = ((logits.argmax(dim=-1) == batch.targets) | ~counted).all(dim=1)[real].float()
         lengths = batch.pad_mask.sum(dim=1)[real]
-        return super().evaluate_logits(batch, logits) | {
-            "exact_match": (right,),
-            "exact_match_by_length": (right, lengths),
-        }
+        own = {"exact_match": right, "exact_match_by_length": (right, lengths)}
+        return super().evaluate_logits(batch, logits) | own
 
     def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
         """ "answer", the likeliest token of each target that counts."""

@@ -86,11 +86,11 @@ class MaskedLanguageModeling(Task):
             "loss_by_position": MeanByLength("loss_by_position"),
         }
 
-    def evaluate(self, batch: TokenBatch) -> dict[str, tuple[Any, ...]]:
+    def evaluate(self, batch: TokenBatch) -> dict[str, Any]:
         masked = self.masked(batch, _draws_of(batch.tokens))
         nats, hits = nats_and_hits(self.model(masked.tokens).float(), masked.targets)
         positions = (masked.targets != IGNORE).nonzero()[:, 1] + 1
-        return {"loss": (nats,), "perplexity": (nats,), "accuracy": (hits,), "loss_by_position": (nats, positions)}
+        return {"loss": nats, "perplexity": nats, "accuracy": hits, "loss_by_position": (nats, positions)}
 
     def masked(self, batch: TokenBatch, draws: Tensor | None = None) -> Masked:
         """A choice of the tokens that count: of it 80% are hidden, 10% are any token, and 10% stay.

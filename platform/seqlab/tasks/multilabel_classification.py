@@ -87,7 +87,7 @@ class MultilabelClassification(Task):
             "f1_by_length": MeanByLength("f1_by_length"),
         }
 
-    def evaluate(self, batch: LabelledBatch) -> dict[str, tuple[Any, ...]]:
+    def evaluate(self, batch: LabelledBatch) -> dict[str, Any]:
         real, logits = batch.targets.isfinite(), self._logits(batch)
         # All of it, as a process that has nothing to add must take its part in putting the average precision together.
         both = logits.sigmoid(), batch.targets.nan_to_num(IGNORE).long()
@@ -98,8 +98,8 @@ class MultilabelClassification(Task):
         predicted, true = logits[real] > 0, batch.targets[real] > 0.5
         either = torch.cat((predicted.nonzero(), true.nonzero())).squeeze(1)
         return {
-            "loss": (each[real],),
-            "loss_per_frame": ((each * real).sum(dim=-1)[real.any(dim=-1)],),
+            "loss": each[real],
+            "loss_per_frame": (each * real).sum(dim=-1)[real.any(dim=-1)],
             "f1": both,
             "average_precision": both,
             "loss_by_length": (each[real], lengths),

@@ -58,13 +58,13 @@ class Regression(Task):
             "loss_by_length": MeanByLength("loss_by_length"),
         }
 
-    def evaluate(self, batch: LabelledBatch) -> dict[str, tuple[Any, ...]]:
+    def evaluate(self, batch: LabelledBatch) -> dict[str, Any]:
         real = batch.targets.isfinite()
         predicted, targets = self._predicted(batch)[real], batch.targets[real]
         squared = F.mse_loss(predicted, targets, reduction="none")
         return {
-            "loss": (squared,),
-            "mean_absolute_error": ((predicted - targets).abs(),),
+            "loss": squared,
+            "mean_absolute_error": (predicted - targets).abs(),
             "loss_by_length": (squared, batch.pad_mask.sum(dim=1)[real]),
         }
 

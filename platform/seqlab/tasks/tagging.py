@@ -67,16 +67,12 @@ class Tagging(Task):
         }
         return scores | ({"entities": EntityScores()} if spell_entities(self._labels) else {})
 
-    def evaluate(self, batch: LabelledBatch) -> dict[str, tuple[Any, ...]]:
+    def evaluate(self, batch: LabelledBatch) -> dict[str, Any]:
         logits, targets = self._logits(batch), batch.targets
         nats, hits = nats_and_hits(logits, targets)
         real = targets != IGNORE
         lengths = real.sum(dim=1, keepdim=True).expand_as(real)[real]  # (B, 1) to each of the N real tokens
-        values: dict[str, tuple[Any, ...]] = {
-            "loss": (nats,),
-            "accuracy": (hits,),
-            "accuracy_by_length": (hits, lengths),
-        }
+        values: dict[str, Any] = {"loss": nats, "accuracy": hits, "accuracy_by_length": (hits, lengths)}
         if "entities" in self.scored:
             values["entities"] = self._tags(logits.argmax(dim=-1), real), self._tags(targets, real)
         return values

@@ -31,8 +31,8 @@ class Task(L.LightningModule):
         optimizer: called with the groups of parameters and lr.
         schedule: of the learning rate after the warm-up.
         groups: which parameters are trained alike; called with weight_decay.
-        betas: the optimiser's, AdamW's say; None = as it says itself.
-        min_lr_ratio: the schedule's, Cosine's say; None = as it says itself.
+        betas: as `optimizer` takes them; None = its own.
+        min_lr_ratio: as `schedule` takes it; None = its own.
 
     Raises:
         ValueError: an option is out of its range, or the optimiser or the schedule has none of this name.
@@ -79,8 +79,8 @@ class Task(L.LightningModule):
         """New metrics for "val" or "test", by name. One that computes several numbers names each itself."""
 
     @abstractmethod
-    def evaluate(self, batch: Any) -> dict[str, tuple[Any, ...]]:
-        """What a batch updates each of the scores with."""
+    def evaluate(self, batch: Any) -> dict[str, Any]:
+        """What a batch updates each of the scores with: one value, or a tuple of several."""
 
     @abstractmethod
     def predictions(self, batch: Any) -> list[dict[str, Any]]:
@@ -122,7 +122,7 @@ class Task(L.LightningModule):
 
     def _update(self, batch: Any) -> None:
         for name, values in self.evaluate(batch).items():
-            self.scored[name].update(*values)
+            self.scored[name].update(*(values if isinstance(values, tuple) else (values,)))
 
     def _log(self, split: str) -> None:
         found: dict[str, Any] = {}

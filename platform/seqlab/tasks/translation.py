@@ -92,13 +92,13 @@ class Translation(Task):
             "text": TextScores(references, self.bleu_tokenize),
         }
 
-    def evaluate(self, batch: PairBatch) -> dict[str, tuple[Any, ...]]:
+    def evaluate(self, batch: PairBatch) -> dict[str, Any]:
         nats, hits = nats_and_hits(self._logits(batch), batch.targets)
         lengths = batch.source_mask.sum(dim=1)
         return {
-            "loss": (nats,),
-            "perplexity": (nats,),
-            "token_accuracy": (hits,),
+            "loss": nats,
+            "perplexity": nats,
+            "token_accuracy": hits,
             "text": (batch.rows.tolist(), self.write(batch), lengths.tolist()),
         }
 
