@@ -81,7 +81,7 @@ class AdditiveAttention(MemoryMixer):
 
         with without_autocast(x):
             outputs, (last,) = scan_over_time(step, (state["h"],), (x.to(state["h"].dtype), real))
-        h, context = outputs.chunk(2, dim=-1)
+        h, context = outputs.chunk(2, dim=-1)  # (B, T, D) each
         return h, context, last
 
     def _next(self, x_t: Tensor, h: Tensor, state: State) -> tuple[Tensor, Tensor]:

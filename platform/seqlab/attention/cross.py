@@ -63,7 +63,7 @@ class CrossAttention(MemoryMixer):
         """
         state = self.begin(x, state)
         # One row a query: not every runtime broadcasts a mask.
-        attn_mask = state["memory_mask"][:, None, None, :].expand(-1, -1, x.shape[1], -1)
+        attn_mask = state["memory_mask"][:, None, None, :].expand(-1, -1, x.shape[1], -1)  # (B, 1, T, S)
         heads = F.scaled_dot_product_attention(
             split_heads(self.q_proj(x), self.head_dim),
             state["memory_k"],
@@ -83,5 +83,6 @@ class CrossAttention(MemoryMixer):
         """(B, H, T, S): how much each position of x (B, T, D) attends to each of the memory. Rows sum to 1."""
         state = self.begin(x, state)
         q = split_heads(self.q_proj(x), self.head_dim)
+        # (B, H, T, K) @ (B, H, K, S)
         scores = q @ repeat_heads(state["memory_k"], self.num_heads).transpose(-2, -1) * self.head_dim**-0.5
         return masked_softmax(scores, state["memory_mask"][:, None, None, :])

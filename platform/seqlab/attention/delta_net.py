@@ -52,7 +52,7 @@ class DeltaNet(LinearFamily):
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         q, k, v, conv_state = self.project(x, state, real)
         q, k = unit(q), unit(k)
-        beta = self.beta_scale * self.beta_proj(x).sigmoid().unsqueeze(-1)
+        beta = self.beta_scale * self.beta_proj(x).sigmoid().unsqueeze(-1)  # (B, T, H, 1)
         updates = Updates(q * self.head_dim**-0.5, k, v, torch.zeros_like(beta), beta)
         o, s = matrix_recurrence(updates, state["s"], real, single=single)
         return self.out_proj(self.head_norm(o.to(x.dtype)).flatten(2)), conv_state | {"s": s}

@@ -65,9 +65,9 @@ class GatedDeltaNet(LinearFamily):
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         q, k, v, conv_state = self.project(x, state, real)
-        gate = torch.unflatten(self.gate_proj(x), -1, (self.num_heads, -1))
+        gate = torch.unflatten(self.gate_proj(x), -1, (self.num_heads, -1))  # (B, T, H, V)
         q, k = unit(q), unit(k)
-        beta = self.beta_scale * self.beta_proj(x).sigmoid().unsqueeze(-1)
+        beta = self.beta_scale * self.beta_proj(x).sigmoid().unsqueeze(-1)  # (B, T, H, 1)
         log_decay = (-self.a_log.exp() * F.softplus(self.decay_proj(x) + self.dt_bias)).unsqueeze(-1)
         updates = Updates(q * self.head_dim**-0.5, k, v, log_decay, beta)
         o, s = matrix_recurrence(updates, state["s"], real, single=single)

@@ -99,11 +99,13 @@ class LatentAttention(SelfAttention):
         q, keys = self._project(x_t.unsqueeze(1), state, None)
         latent = keys.entries["latent"]
         # q W c = (q W) c: one key for all heads, so that these are as many queries of one head.
+        # (B, 1, H, K) and (B, 1, H, R)
         plain, rotated = torch.split(q.transpose(1, 2), [self.head_dim, self.rope_head_dim], dim=-1)
+        # (H, K, C) each
         k_weight, v_weight = (
             proj.weight.view(self.num_heads, self.head_dim, -1) for proj in (self.k_proj, self.v_proj)
         )
-        absorbed = torch.einsum("bthk,hkc->bthc", plain, k_weight)
+        absorbed = torch.einsum("bthk,hkc->bthc", plain, k_weight)  # (B, 1, H, C)
         mixed = F.scaled_dot_product_attention(
             torch.cat((absorbed, rotated), dim=-1),
             latent.unsqueeze(1),
@@ -112,7 +114,7 @@ class LatentAttention(SelfAttention):
             dropout_p=self.dropout_now(),
             scale=self.scoring.scale,
         )
-        heads = torch.einsum("bthc,hkc->bthk", mixed, v_weight)
+        heads = torch.einsum("bthc,hkc->bthk", mixed, v_weight)  # (B, 1, H, K)
         return self.out_proj(heads.flatten(1)), keys.state
 
     def attention_weights(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Tensor:
@@ -139,6 +141,7 @@ class LatentAttention(SelfAttention):
         """Keys (B, H, S, K + R) and values (B, H, S, K)."""
         latent, k_rope = torch.split(keys.entries["latent"], [self.kv_rank, self.rope_head_dim], dim=-1)
         k, v = (split_heads(proj(latent), self.head_dim) for proj in (self.k_proj, self.v_proj))
+        # The shared key (B, 1, S, R) beside those of each head (B, H, S, K).
         return torch.cat((k, k_rope.unsqueeze(1).expand(-1, self.num_heads, -1, -1)), dim=-1), v
 
 

@@ -67,6 +67,7 @@ class LinearAttention(LinearFamily):
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         q, k, v, conv_state = self.project(x, state, real)
         ones = torch.ones_like(v[..., :1])
+        # z is read as one more value, which is 1.
         updates = Updates(self._features(q), self._features(k), torch.cat((v, ones), dim=-1), torch.zeros_like(ones))
         o, s = matrix_recurrence(updates, state["s"], real, single=single)
         heads_y = o[..., :-1] / (o[..., -1:] + 1e-6)

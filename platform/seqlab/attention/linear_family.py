@@ -55,7 +55,7 @@ class LinearFamily(RecurrentMixer):
             length = None if real is None else real.sum(dim=1)
             convolved, conv_state["conv"] = self.conv(torch.cat(parts, dim=-1), state["conv"], length)
             parts = list(torch.split(F.silu(convolved), self.widths, dim=-1))
-        q, k, v = (torch.unflatten(part, -1, (self.num_heads, -1)) for part in parts)
+        q, k, v = (torch.unflatten(part, -1, (self.num_heads, -1)) for part in parts)  # (B, T, H, ...) each
         return q, k, v, conv_state
 
     def state_spec(self) -> Spec:

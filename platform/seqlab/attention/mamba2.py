@@ -79,7 +79,8 @@ class Mamba2(RecurrentMixer):
         )
         u, conv = self.conv(u, state["conv"], None if real is None else real.sum(dim=1))
         v, k, q = torch.split(F.silu(u), [self.inner_width, keys_width, keys_width], dim=-1)
-        v = torch.unflatten(v, -1, (self.num_heads, -1))
+        v = torch.unflatten(v, -1, (self.num_heads, -1))  # (B, T, H, P)
+        # (B, T, G N) to (B, T, H, N)
         k, q = (
             torch.unflatten(y, -1, (self.num_groups, -1)).repeat_interleave(self.num_heads // self.num_groups, dim=2)
             for y in (k, q)
@@ -87,8 +88,8 @@ class Mamba2(RecurrentMixer):
         step = F.softplus(dt + self.dt_bias).unsqueeze(-1)
         log_decay = step * -self.a_log.exp().unsqueeze(-1)
         o, s = matrix_recurrence(Updates(q, step * k, v, log_decay), state["s"], real, single=single)
-        gated = (o + self.skip.unsqueeze(-1) * v).to(x.dtype).flatten(2) * F.silu(z)
-        groups = torch.unflatten(gated, -1, (self.num_groups, -1))
+        gated = (o + self.skip.unsqueeze(-1) * v).to(x.dtype).flatten(2) * F.silu(z)  # (B, T, H P)
+        groups = torch.unflatten(gated, -1, (self.num_groups, -1))  # (B, T, G, H P / G)
         normed = F.rms_norm(groups, groups.shape[-1:], eps=1e-5).flatten(2) * self.norm_weight
         return self.out_proj(normed), {"conv": conv, "s": s}
 

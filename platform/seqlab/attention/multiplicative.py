@@ -114,7 +114,7 @@ class MultiplicativeAttention(MemoryMixer):
         with without_autocast(x):
             inputs = (x.to(self.out_proj.weight.dtype), real)
             outputs, last = scan_over_time(step, tuple(start.values()), inputs)
-        h, fed = outputs.chunk(2, dim=-1)
+        h, fed = outputs.chunk(2, dim=-1)  # (B, T, D) each
         return h, fed, dict(zip(start, last, strict=True))
 
     def _next(self, x_t: Tensor, carried: State, state: State) -> tuple[Tensor, Tensor, State]:

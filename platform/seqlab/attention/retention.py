@@ -53,7 +53,7 @@ class Retention(LinearFamily):
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         q, k, v, conv_state = self.project(x, state, real)
-        log_decay = torch.log1p(-self.decay_gap).expand(*x.shape[:2], -1, -1)
+        log_decay = torch.log1p(-self.decay_gap).expand(*x.shape[:2], -1, -1)  # (B, T, H, 1)
         updates = Updates(q * self.head_dim**-0.5, k, v, log_decay)
         o, s = matrix_recurrence(updates, state["s"], real, single=single)
         heads = self.head_norm(o.to(x.dtype)).flatten(2)

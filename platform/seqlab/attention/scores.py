@@ -94,7 +94,7 @@ def dot_product_attention(
 
 def scores_of(q: Tensor, k: Tensor, keys: Keys, scoring: Scoring) -> tuple[Tensor, Tensor]:
     """The same written out: scores (B, H, T, S), not yet masked, and which of them are `allowed`, (B or 1, 1, T, S)."""
-    scores = q @ repeat_heads(k, q.shape[1]).transpose(-2, -1) * scoring.scale
+    scores = q @ repeat_heads(k, q.shape[1]).transpose(-2, -1) * scoring.scale  # (B, H, T, K) @ (B, H, K, S)
     allowed = allowed_pairs(scoring.pattern, keys)
     bias = _bias(q * scoring.scale, k, keys, allowed, scoring.positions)
     return scores if bias is None else scores + bias, allowed

@@ -128,6 +128,7 @@ class Attention(SelfAttention):
             scores = part.scores(scores, allowed)
         scores = scores.masked_fill(~allowed, -torch.inf)
         sinks = [sink for sink in [part.sink() for part in self.each_part()] if sink is not None]
+        # (B, H, T, 1) each: a key without a value.
         columns = [sink.view(1, -1, 1, 1).expand(*scores.shape[:3], 1).to(scores.dtype) for sink in sinks]
         weights: Tensor = torch.cat((scores, *columns), dim=-1).softmax(dim=-1)
         return weights[..., : scores.shape[-1]]

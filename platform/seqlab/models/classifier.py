@@ -100,7 +100,7 @@ class BagOfWords(nn.Module):
 
 def prepended(token: Tensor, x: Tensor, pad_mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
     """A vector (D,) before the real rows of x (B, T, D): (B, T + 1, D) and its pad_mask. Leading pads go to the end."""
-    tokens = token.expand(x.shape[0], 1, -1)
+    tokens = token.expand(x.shape[0], 1, -1)  # (B, 1, D)
     if pad_mask is None:
         return torch.cat((tokens, x), dim=1), None
     lead = leading_pads(pad_mask)

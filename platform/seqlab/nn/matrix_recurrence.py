@@ -154,20 +154,27 @@ def _read(matrix: Tensor, q: Tensor) -> Tensor:
 def _chunked(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tensor, Tensor]:
     """All chunks at once, but for the matrix at their starts.
 
-    Inside a chunk that starts with S, what token t finds is u_t = S_{t-1}^T read_t, and S_t is S decayed plus the
+    Step by step a sequence is T small products, one after the other. In N chunks it is a few large ones: what each
+    query finds of the writes of its own chunk (C x C scores, as in attention), what it finds of the matrix at the start
+    of the chunk, and what the chunk has added by its end. Only that matrix goes from chunk to chunk, in a loop of N.
+    The decay between two tokens is the difference of two running sums of its logarithm.
+
+    Without `read` a write is known at once. With it, it depends on what earlier ones of the chunk left: in a chunk that
+    starts with S, what token t finds is u_t = S_{t-1}^T read_t, and S_t is S decayed plus the
     sum over i <= t of (k_i v_i^T + erase_i u_i^T) decayed. So u solves a triangular system over the chunk (the WY
     form of Yang et al. 2024, section 3), and is linear in S: u = `by_start` S + `by_chunk`.
     """
     length = updates.v.shape[1]
-    cut = updates.each(_cut)
+    cut = updates.each(_cut)  # (B, H, N, C, ...) each
     q, k, v = cut.q, cut.k, cut.v
     log = cut.log_decay.cumsum(dim=-2)  # up to and with each token
-    after = (log[..., -1:, :] - log).exp()
-    decay = log[..., -1:, :].exp().mT
+    after = (log[..., -1:, :] - log).exp()  # from each token to the end of its chunk
+    decay = log[..., -1:, :].exp().mT  # of a whole chunk: (B, H, N, K or 1, 1)
+    # Keys (B, H, N, K, C) as the end of the chunk sees them, and queries as its start does.
     k_end, q_start, turned = (k * after).mT, q * log.exp(), None
     if cut.read is None:
         scores = _scores(q.unsqueeze(-2), k.unsqueeze(-2), log, strongest)[..., 0, :, 0]
-        o, added = scores @ v, k_end @ v
+        o, added = scores @ v, k_end @ v  # (B, H, N, C, V) and (B, H, N, K, V)
     else:
         before = F.pad(log[..., :-1, :], (0, 0, 1, 0))
         # The delta rule adds at k what it finds at -read.
@@ -178,6 +185,7 @@ def _chunked(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tensor
         found = F.pad(scores[..., :-1, 1, :, :], (0, 0, 0, 0, 1, 0))
         erase_end = k_end if cut.erase is None else (cut.erase * after).mT
 
+        # u = read S + found_k v + found_erase u: unit lower triangular in u, of which both parts are solved at once.
         right = torch.cat((read * before.exp(), found[..., 0] @ v), dim=-1)
         solved = torch.linalg.solve_triangular(-found[..., -1], right, upper=False, unitriangular=True)
         by_start, by_chunk = solved.split((k.shape[-1], v.shape[-1]), dim=-1)
@@ -185,13 +193,13 @@ def _chunked(updates: Updates, matrix: Tensor, strongest: float) -> tuple[Tensor
         o, added = q_scores @ v + q_erased @ by_chunk, k_end @ v + erase_end @ by_chunk
         q_start, turned = q_start + q_erased @ by_start, erase_end @ by_start
 
-    starts = []
+    starts = []  # N matrices (B, H, K, V)
     for n in range(v.shape[2]):
         starts.append(matrix)
         kept = decay[:, :, n] * matrix
         matrix = (kept if turned is None else kept + turned[:, :, n] @ matrix) + added[:, :, n]
     o = o + q_start @ torch.stack(starts, dim=2)
-    return o.flatten(2, 3)[:, :, :length].transpose(1, 2), matrix
+    return o.flatten(2, 3)[:, :, :length].transpose(1, 2), matrix  # (B, H, N, C, V) to (B, T, H, V)
 
 
 def _cut(x: Tensor) -> Tensor:
@@ -230,5 +238,5 @@ def _scores(x: Tensor, y: Tensor, log: Tensor, strongest: float) -> Tensor:
 
 def _products(x: Tensor, y: Tensor) -> Tensor:
     """(..., C, X, K) and (..., C, Y, K) to (..., C, X, C, Y): the product of each pair."""
-    flat = x.flatten(-3, -2) @ y.flatten(-3, -2).mT
+    flat = x.flatten(-3, -2) @ y.flatten(-3, -2).mT  # (..., C X, C Y)
     return torch.unflatten(torch.unflatten(flat, -1, y.shape[-3:-1]), -3, x.shape[-3:-1])

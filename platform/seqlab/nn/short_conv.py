@@ -23,7 +23,7 @@ def extend_history(state: Tensor, x: Tensor, length: Tensor | None = None) -> tu
     history = torch.cat((state, x), dim=1)
     if length is None:
         return history, history[:, x.shape[1] :]
-    last = length.unsqueeze(1) + torch.arange(state.shape[1], device=x.device)
+    last = length.unsqueeze(1) + torch.arange(state.shape[1], device=x.device)  # (B, R) places in the history
     return history, history.gather(1, last.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
 
 
@@ -50,7 +50,7 @@ class ShortConv(nn.Module):
         """x (B, T, D) whose rows begin with their real inputs, `length` (B,) of them or all: y (B, T, D) and the
         next state."""
         history, new_state = extend_history(state, x, length)
-        y: Tensor = self.conv(history.transpose(1, 2)).transpose(1, 2)
+        y: Tensor = self.conv(history.transpose(1, 2)).transpose(1, 2)  # over time in (B, D, W - 1 + T)
         return y, new_state
 
     def step(self, x_t: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:

@@ -75,7 +75,7 @@ class Sinusoidal(EmbeddedEncoding):
 
     def encode(self, positions: Tensor, dtype: torch.dtype) -> Tensor:
         angle = self.angles(positions, dtype)
-        return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)
+        return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)  # (B, T, D/2, 2) to (B, T, D)
 
 
 class Learned(EmbeddedEncoding):

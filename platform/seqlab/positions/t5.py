@@ -67,7 +67,7 @@ class T5Bias(PositionalEncoding):
         index = self.buckets[distance.clamp(max=self.max_distance)]
         if self.bidirectional:
             index = index + (offset > 0) * (self.num_buckets // 2)
-        return self.table[index].permute(0, 3, 1, 2).to(q.dtype)
+        return self.table[index].permute(0, 3, 1, 2).to(q.dtype)  # (B, T, S, H) to (B, H, T, S)
 
 
 def bucket(distance: int, num_buckets: int, max_distance: int) -> int:

@@ -80,6 +80,7 @@ class FusedRecurrence(AlignedMixer):
         if _autocast_on_cpu(x):
             with torch.autocast("cpu", enabled=False):
                 return self.run(x.to(self._any_weight().dtype), state, length)
+        # (L, B, D), as the cells have them.
         entries = tuple(state[name].transpose(0, 1) for name in self.state_names) if self.causal else ()
         y, last = self.over_time(x, entries, length)
         if not self.causal:

@@ -125,15 +125,15 @@ def _scan(a: Tensor, b: Tensor, h0: Tensor, *, reverse: bool = False) -> Tensor:
     if chunks * size != length:
         missing = (batch_size, chunks * size - length, width)
         a, b = torch.cat((a, a.new_ones(missing)), dim=1), torch.cat((b, b.new_zeros(missing)), dim=1)
-    a, b = (x.reshape(batch_size, chunks, size, width) for x in (a, b))
+    a, b = (x.reshape(batch_size, chunks, size, width) for x in (a, b))  # (B, C, L, D)
     steps = range(size - 1, -1, -1) if reverse else range(size)
 
     # What each chunk makes of a state of zeros; with the product of its factors, of any state.
-    a_of, b_of = a.unbind(dim=2), b.unbind(dim=2)
+    a_of, b_of = a.unbind(dim=2), b.unbind(dim=2)  # L of (B, C, D) each: step t of every chunk
     end = torch.zeros_like(b_of[0])
     for t in steps:
         end = torch.addcmul(b_of[t], a_of[t], end)
-    ends, factors = end.unbind(dim=1), a.prod(dim=2).unbind(dim=1)
+    ends, factors = end.unbind(dim=1), a.prod(dim=2).unbind(dim=1)  # C of (B, D)
     starts = [h0] * chunks
     for chunk in range(chunks - 1, -1, -1) if reverse else range(chunks):
         starts[chunk] = h0

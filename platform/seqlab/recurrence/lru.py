@@ -84,7 +84,7 @@ class LRU(AlignedMixer):
 
     def _inputs(self, x: Tensor, state: State) -> Pair:
         """exp(gamma_log) B x of x (..., D): (..., N) each part."""
-        real, imag = self.in_proj(x).to(state["h_real"].dtype).chunk(2, dim=-1)
+        real, imag = self.in_proj(x).to(state["h_real"].dtype).chunk(2, dim=-1)  # (..., N) each
         scale = torch.exp(self.gamma_log)
         return real * scale, imag * scale
 

@@ -56,6 +56,7 @@ class MLSTM(RecurrentMixer):
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         heads = (self.num_heads, self.head_dim)
+        # (B, T, H, K) each
         q, k, v = (torch.unflatten(proj(x), -1, heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
         log_i = self.in_gate_proj(x) + self.in_gate_bias
         log_f = logsigmoid(self.forget_gate_proj(x) + self.forget_gate_bias)

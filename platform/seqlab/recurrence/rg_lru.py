@@ -90,6 +90,6 @@ class RGLRU(AlignedMixer):
 
 def _block_linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """x (..., N) times a block-diagonal matrix, weight (H, N/H in, N/H out), plus bias (H, N/H)."""
-    blocks = x.view(*x.shape[:-1], *bias.shape)
+    blocks = x.view(*x.shape[:-1], *bias.shape)  # (..., H, N/H)
     y = torch.einsum("...hi,hij->...hj", blocks, weight) + bias
     return y.flatten(-2)

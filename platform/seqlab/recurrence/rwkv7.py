@@ -83,7 +83,7 @@ class RWKV7(RecurrentMixer):
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
-        history = torch.cat((state["shift"].unsqueeze(1), x), dim=1)
+        history = torch.cat((state["shift"].unsqueeze(1), x), dim=1)  # (B, 1 + T, D)
         difference = history[:, :-1] - x
         x_r, x_w, x_k, x_v, x_a, x_g = (x + mu * difference for mu in self.shift_mix.unbind())
         r, k, v = self.r_proj(x_r), self.k_proj(x_k), self.v_proj(x_v)
@@ -93,7 +93,7 @@ class RWKV7(RecurrentMixer):
         removal = k * self.removal_scale
         k = k * (1 + (rate - 1) * self.rate_scale)
 
-        r, k, v, log_decay, rate, removal = (
+        r, k, v, log_decay, rate, removal = (  # (B, T, H, K) each
             torch.unflatten(y, -1, (self.num_heads, -1)) for y in (r, k, v, log_decay, rate, removal)
         )
         removal = F.normalize(removal, dim=-1)
@@ -103,6 +103,7 @@ class RWKV7(RecurrentMixer):
         if real is None:
             shift = x[:, -1]
         else:
+            # (B, 1, D) places in the history, whose first is the state's.
             last = real.sum(dim=1).view(-1, 1, 1).expand(-1, 1, self.d_model)
             shift = history.gather(1, last).squeeze(1)
         return self.out_proj(gate * heads.flatten(2)), {"shift": shift.to(state["shift"].dtype), "s": s}

@@ -156,8 +156,8 @@ class S4D(AlignedMixer):
         response = complex_product(self._gain(), (power[0][:-1], power[1][:-1]))
         to_end = torch.cat(response, dim=-1).flip(0).transpose(0, 1)  # (D, L, 2 N)
 
-        ends = torch.bmm(by_channel, to_end).view(width, batch_size, chunks, -1).permute(1, 2, 0, 3)
-        real, imag = (part.flatten(2) for part in ends.chunk(2, dim=-1))
+        ends = torch.bmm(by_channel, to_end).view(width, batch_size, chunks, -1).permute(1, 2, 0, 3)  # (B, C, D, 2 N)
+        real, imag = (part.flatten(2) for part in ends.chunk(2, dim=-1))  # (B, C, D N) each
         decay = (power[0][-1].flatten().expand_as(real), power[1][-1].flatten().expand_as(imag))
         after = complex_scan(decay, (real, imag), (h0[0].flatten(1), h0[1].flatten(1)))
         starts = [
@@ -167,7 +167,7 @@ class S4D(AlignedMixer):
 
         past = torch.arange(size, device=x.device) - torch.arange(size, device=x.device).unsqueeze(1)
         inside = torch.where(past >= 0, self._read(response).t()[:, past.clamp(min=0)], 0.0)  # (D, L from, L to)
-        before = torch.cat(starts, dim=-1).permute(2, 0, 1, 3).reshape(width, batch_size * chunks, -1)
+        before = torch.cat(starts, dim=-1).permute(2, 0, 1, 3).reshape(width, batch_size * chunks, -1)  # (D, B C, 2 N)
         c_power = complex_product((self.c_real, self.c_imag), (power[0][1:], power[1][1:]))
         y = torch.bmm(by_channel, inside)
         y = y + torch.bmm(before, 2 * torch.cat((c_power[0], -c_power[1]), dim=-1).permute(1, 2, 0))
@@ -179,7 +179,7 @@ class S4D(AlignedMixer):
         place = torch.arange(-size, 0, device=x.device) + length.unsqueeze(1)  # (B, L)
         last = x.gather(1, place.clamp(min=0).unsqueeze(-1).expand(-1, -1, width))
         last = torch.where((place >= (chunk * size).unsqueeze(1)).unsqueeze(-1), last, 0.0)
-        added = torch.einsum("bld,dln->bdn", last, to_end).chunk(2, dim=-1)
+        added = torch.einsum("bld,dln->bdn", last, to_end).chunk(2, dim=-1)  # (B, D, N) each
         row = torch.arange(batch_size, device=x.device)
         start = (starts[0][row, chunk], starts[1][row, chunk])
         return y, complex_step(self._power(since.view(-1, 1, 1)), (added[0], added[1]), start)

@@ -88,7 +88,7 @@ class _SelectiveScan(torch.autograd.Function):
             # What the loss gains by each state, through its output and through the later ones.
             g = dy_here.unsqueeze(-1) * c.unsqueeze(2)
             g[:, -1] += dh
-            g = reverse_scan(factors.flatten(2), g.flatten(2)).view_as(g)
+            g = reverse_scan(factors.flatten(2), g.flatten(2)).view_as(g)  # (B, L, E N), as one channel each
             dh = factors[:, 0] * g[:, 0]
             d_exponent = before.mul_(g).mul_(factors)
             d_input = torch.matmul(g, b.unsqueeze(-1)).squeeze(-1)  # of dt u

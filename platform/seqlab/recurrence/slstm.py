@@ -50,7 +50,7 @@ class SLSTM(RecurrentMixer):
         self.head_norm = HeadNorm(num_heads, self.head_dim, bias=False)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
-        gates = torch.unflatten(self.in_proj(x), -1, (self.num_heads, -1)) + self.bias
+        gates = torch.unflatten(self.in_proj(x), -1, (self.num_heads, -1)) + self.bias  # (B, T, H, 4 K)
         real = x.new_ones(x.shape[:2], dtype=torch.bool) if real is None else real
         kept = real[:, :, None, None]
         carry = tuple(state[name].to(gates.dtype) for name in NAMES)
@@ -70,7 +70,7 @@ class SLSTM(RecurrentMixer):
         """One step: the gates' inputs (B, H, 4 K), and whether the token is real (B, 1, 1)."""
         h, c, n, m = carry
         given, kept = now
-        fed_back = torch.bmm(h.transpose(0, 1), self.feedback_weight).transpose(0, 1)
+        fed_back = torch.bmm(h.transpose(0, 1), self.feedback_weight).transpose(0, 1)  # (H, B, K) @ (H, K, 4 K)
         z, log_i, raw_f, o = (given + fed_back).chunk(4, dim=-1)
         log_f = logsigmoid(raw_f)
         # h does not depend on m: gradients need not pass it.

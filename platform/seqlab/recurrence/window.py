@@ -63,8 +63,8 @@ class NGramWindow(Window):
         self.out_proj = nn.Linear(d_hidden, d_model)
 
     def mix(self, history: Tensor) -> Tensor:
-        length = history.shape[1] - self.reach
-        windows = torch.cat([history[:, k : k + length] for k in range(self.reach + 1)], dim=-1)
+        length = history.shape[1] - self.reach  # T
+        windows = torch.cat([history[:, k : k + length] for k in range(self.reach + 1)], dim=-1)  # (B, T, (R + 1) D)
         y: Tensor = self.out_proj(torch.tanh(self.in_proj(windows)))
         return y
 
@@ -84,6 +84,7 @@ class CBOW(Window):
         self.out_proj = nn.Linear(d_model, d_model)
 
     def mix(self, history: Tensor) -> Tensor:
+        # Over time, as (B, D, R + T).
         return F.avg_pool1d(history.transpose(1, 2), self.reach + 1, stride=1).transpose(1, 2)
 
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
@@ -117,5 +118,6 @@ class CausalConv(Window):
         self.out_proj = nn.Linear(d_model, d_model)
 
     def mix(self, history: Tensor) -> Tensor:
+        # Over time, as (B, D, R + T).
         y: Tensor = self.out_proj(torch.relu(self.conv(history.transpose(1, 2)).transpose(1, 2)))
         return y
