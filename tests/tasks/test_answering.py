@@ -23,11 +23,6 @@ from seqlab_data.synthetic.copying import Reverse
 from seqlab_data.synthetic.data import Examples
 from trainers import quiet_trainer
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
-]
-
 
 class Successor(nn.Module):
     """Says that each token is followed by its number and one."""

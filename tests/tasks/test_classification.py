@@ -16,12 +16,6 @@ from seqlab.tasks import Classification
 from seqlab.tasks.drawings import confusion_matrix
 from trainers import quiet_trainer
 
-# Lightning's advice for longer fits, and what it uses of torch that is deprecated.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
-]
-
 
 class Echo(nn.Module):
     """Is sure that the class is the first token, as sure as its parameter says."""

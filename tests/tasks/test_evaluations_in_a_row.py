@@ -15,10 +15,6 @@ from callbacks.ddp_tasks import kinds, told, write_files
 from seqlab.tasks.task import Task
 from trainers import quiet_trainer
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
-]
 NAMES = "language modelling", "masked", "answering", "translation", "classification", "tagging", "regression", "frames"
 
 

@@ -23,12 +23,6 @@ from trainers import quiet_trainer
 
 VOCAB_SIZE, SEQ_LEN = 7, 8
 
-# Lightning's advice for longer fits: more workers, a validation loader, a finer logging interval.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
-]
-
 
 class Fixed(nn.Module):
     """A model whose logits are a table looked up by the token read."""

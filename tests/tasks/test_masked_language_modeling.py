@@ -22,12 +22,6 @@ from trainers import quiet_trainer
 
 VOCAB_SIZE = 11
 
-# Lightning's advice for longer fits, and what it uses of torch that is deprecated.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
-]
-
 
 class Certain(nn.Module):
     """Takes every token for what it reads, and the mask for token 0."""

@@ -15,12 +15,6 @@ from seqlab.batch import LabelledBatch
 from seqlab.tasks import MultilabelClassification
 from trainers import quiet_trainer
 
-# Lightning's advice for longer fits, and what it uses of torch that is deprecated.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
-]
-
 
 class Echo(nn.Module):
     """Its logits are the features, of each frame or of the first."""

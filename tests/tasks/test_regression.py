@@ -13,12 +13,6 @@ from seqlab.batch import LabelledBatch
 from seqlab.tasks import Regression
 from trainers import quiet_trainer
 
-# Lightning's advice for longer fits, and what it uses of torch that is deprecated.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
-]
-
 
 class FirstFeature(nn.Module):
     def __init__(self, vocab_size: int, num_classes: int, seq_len: int) -> None:

@@ -17,11 +17,6 @@ from seqlab.tasks import Tagging
 from seqlab.tasks.entities import EntityScores, spell_entities
 from trainers import quiet_trainer
 
-# Lightning's advice for longer fits, and what it uses of torch that is deprecated.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
-]
 TAGS = ["B-LOC", "B-PER", "I-LOC", "I-PER", "O"]
 
 

@@ -21,12 +21,6 @@ from trainers import quiet_trainer
 
 EOS = 2
 
-# Lightning's advice for longer fits, and what it uses of torch that is deprecated.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
-]
-
 
 class Repeats(nn.Module):
     """Writes its source again, then eos; gives each token that it means a probability of 3/4."""

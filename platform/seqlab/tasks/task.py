@@ -102,7 +102,8 @@ class Task(L.LightningModule):
         self._begin("val")
 
     def validation_step(self, batch: Any, batch_idx: int) -> None:
-        self._update(batch)
+        for name, values in self.evaluate(batch).items():
+            self.scored[name].update(*(values if isinstance(values, tuple) else (values,)))
 
     def on_validation_epoch_end(self) -> None:
         self._log("val")
@@ -111,7 +112,7 @@ class Task(L.LightningModule):
         self._begin("test")
 
     def test_step(self, batch: Any, batch_idx: int) -> None:
-        self._update(batch)
+        self.validation_step(batch, batch_idx)
 
     def on_test_epoch_end(self) -> None:
         self._log("test")
@@ -119,10 +120,6 @@ class Task(L.LightningModule):
     def _begin(self, split: str) -> None:
         # New ones for each evaluation: none begins with what another has added, and no precision casts their sums.
         self.scored = {name: metric.to(self.device) for name, metric in self.scores(split).items()}
-
-    def _update(self, batch: Any) -> None:
-        for name, values in self.evaluate(batch).items():
-            self.scored[name].update(*(values if isinstance(values, tuple) else (values,)))
 
     def _log(self, split: str) -> None:
         found: dict[str, Any] = {}
