@@ -83,7 +83,7 @@ def page() -> str:
 
 def _drawing(files: Mapping[str, list[Path]], shown: Arrows, loaded: Arrows) -> Iterator[str]:
     for package in PACKAGES:
-        yield f"  subgraph {package}"
+        yield f"  subgraph package_{package} [{package}]"
         yield from (
             f'    {room.replace("/", "_")}["{_title(room, files)}"]' for room in files if _package(room) == package
         )

@@ -16,7 +16,7 @@ import seqlab
 from seqlab.mixer import fix_capacity
 from seqlab.models import DecoderLM
 from seqlab_data.tokenizers import Tokenizer
-from seqlab_export.capture.forms import DECODERS, ENCODERS, longest_input
+from seqlab_export.capture.graph_forms import DECODERS, ENCODERS, longest_input
 from seqlab_export.capture.precision import Precision, check_precision, in_dtype
 from seqlab_export.capture.target import Target, capacity_of
 from seqlab_export.capture.weights import check_weights, precision_of
@@ -67,7 +67,7 @@ def export_bundle(
     It is written to a temporary folder beside `out`, verified there with `provider`, and then renamed.
 
     Args:
-        model: one of `forms.DECODERS` and `forms.ENCODERS`; is copied, not changed.
+        model: one of `graph_forms.DECODERS` and `graph_forms.ENCODERS`; is copied, not changed.
         tokenizer: of what it reads, or of two the target's; None where it reads features, or
             ids that stand for no text.
         source_tokenizer: the source's, where it is another.

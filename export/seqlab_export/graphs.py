@@ -23,7 +23,15 @@ from torch.export import Dim, ExportedProgram
 from torch.onnx import OnnxExporterError
 
 from seqlab.nn.operation import lowered
-from seqlab_export.capture.forms import Form, check_states, example, forms_of, longest_input, of_source, state_info
+from seqlab_export.capture.graph_forms import (
+    Form,
+    check_states,
+    example,
+    forms_of,
+    longest_input,
+    of_source,
+    state_info,
+)
 from seqlab_export.capture.not_captured import why_not
 from seqlab_export.capture.precision import Precision
 from seqlab_export.capture.target import Target, check_flat, in_place

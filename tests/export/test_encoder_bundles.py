@@ -34,7 +34,7 @@ from seqlab.positions import Learned, NoPositions, Sinusoidal
 from seqlab.recurrence import GRU, LSTM
 from seqlab_data.tokenizers import CharTokenizer
 from seqlab_export.bundle import ParityError, export_bundle
-from seqlab_export.capture import forms
+from seqlab_export.capture import graph_forms
 from seqlab_export.runner.graph_runner import Bundle, BundleRunner
 from seqlab_export.runner.report import Report
 from seqlab_export.runner.text_model import load_codec, open_text_model
@@ -195,12 +195,12 @@ def test_one_tokenizer_for_both_sides_is_stored_once(tmp_path: Path) -> None:
     assert codec.source_tokenizer is codec.tokenizer
 
 
-class NoMask(forms.EncoderForm):
+class NoMask(graph_forms.EncoderForm):
     def forward(self, inputs: Tensor, pad_mask: Tensor) -> Tensor:
         return super().forward(inputs, pad_mask | True)
 
 
-class OneOff(forms.BeginForm):
+class OneOff(graph_forms.BeginForm):
     def forward(self, source: Tensor, source_mask: Tensor) -> dict[str, Tensor]:
         state = super().forward(source, source_mask)
         return state | {"h": state["h"].roll(1, dims=-1)}
@@ -217,7 +217,7 @@ def test_a_graph_that_is_not_the_model_is_not_written(
     defect: Any, form: str, model: Any, where: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reference is computed by the true form: only the graph has the defect."""
-    true = forms.forms_of
+    true = graph_forms.forms_of
     monkeypatch.setattr("seqlab_export.graphs.forms_of", lambda some, *_: true(some) | {"encoder": defect(some)})
     with pytest.raises(ParityError) as error:
         exported(randomized(model()).float(), tmp_path / "bundle")

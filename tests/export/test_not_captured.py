@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from seqlab.mixer import Entry, Mixer, Spec, State
 from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions
-from seqlab_export.capture.forms import SequenceForm
+from seqlab_export.capture.graph_forms import SequenceForm
 from seqlab_export.graphs import _to_onnx
 
 

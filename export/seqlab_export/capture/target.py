@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from onnxscript import ir
 
-from seqlab_export.capture.forms import ENCODERS
+from seqlab_export.capture.graph_forms import ENCODERS
 
 Target = Literal["portable", "ort", "cuda-graph"]
 

@@ -21,7 +21,7 @@ from torch._inductor import aoti_compile_and_package, aoti_load_package
 from torch.utils._pytree import tree_map
 
 from seqlab.mixer import State, fix_capacity
-from seqlab_export.capture.forms import forms_of
+from seqlab_export.capture.graph_forms import forms_of
 from seqlab_export.capture.precision import Precision, in_dtype
 from seqlab_export.graphs import capture
 from seqlab_export.runner.graph_runner import ArrayDecoder

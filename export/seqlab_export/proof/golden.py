@@ -20,11 +20,11 @@ from seqlab.decoding.text import prompt_tokens
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.mixer import State
 from seqlab_data.tokenizers import Tokenizer
-from seqlab_export.capture.forms import forms_of, longest_input, num_tokens
+from seqlab_export.capture.graph_forms import forms_of, longest_input, num_tokens
 from seqlab_export.capture.precision import Precision, in_dtype
 from seqlab_export.proof.fake_quantized import FakeQuantized
-from seqlab_export.proof.form_outputs import cast, encoded, long_outputs, outputs
 from seqlab_export.proof.rounding import MOST_DRAWS, TermByTerm, draws_of
+from seqlab_export.proof.torch_outputs import cast, encoded, long_outputs, outputs
 from seqlab_export.runner.cases import (
     ROWS,
     Arrays,

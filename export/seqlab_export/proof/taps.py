@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from seqlab.attention.recorded import recorded_weights
 from seqlab.mixer import Mixer, fix_capacity
 from seqlab.nn.block import Block
-from seqlab_export.capture.forms import example, forms_of, longest_input, num_tokens
+from seqlab_export.capture.graph_forms import example, forms_of, longest_input, num_tokens
 from seqlab_export.capture.precision import Precision, in_dtype
 from seqlab_export.proof.rounding import TermByTerm, draws_of
 from seqlab_export.runner.cases import limit, relative_errors, rms, select, traced_len

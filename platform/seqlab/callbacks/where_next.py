@@ -67,7 +67,7 @@ def _flags(trust: Sequence[str]) -> list[str]:
 
 def _has_bundle(task: L.LightningModule) -> bool:
     """Whether a task's model is of a kind that can be exported."""
-    from seqlab_export.capture.forms import DECODERS, ENCODERS
+    from seqlab_export.capture.graph_forms import DECODERS, ENCODERS
 
     return isinstance(getattr(task, "model", None), DECODERS + ENCODERS)
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from seqlab.mixer import State
-from seqlab_export.capture.forms import SequenceForm, StepForm
+from seqlab_export.capture.graph_forms import SequenceForm, StepForm
 from seqlab_export.runner.cases import ROWS, Arrays, calls, numbers_of, select, select_calls
 from seqlab_export.runner.manifest import GraphInfo
 

@@ -1,4 +1,4 @@
-"""The forms in which a model is captured, each with the inputs and outputs of its graph.
+"""The forms of a model that become graphs, each with the inputs and outputs of its graph.
 
 B batch, T tokens given, S tokens before, M source length, F features, V vocabulary, C classes.
 """
