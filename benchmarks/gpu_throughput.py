@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,21 +22,22 @@ from peers.contest import BUILD, bench, bundle, show
 
 from seqlab.attention import Attention, GatedDeltaNet
 from seqlab.models import DecoderLM
-from seqlab.positions import NoPositions, RoPE
+from seqlab.nn import MixerFactory
+from seqlab.positions import NoPositions, PositionalEncoding, RoPE
 from seqlab.recurrence import GRU
 from seqlab_export.capture.precision import Precision
 
 LAYERS, WIDTH, HEADS, LENGTH, VOCAB = 4, 256, 4, 256, 1024
 BATCH = {"cpu": 2, "cuda": 64}
 STEPS = {"cpu": 2, "cuda": 20}
-MODELS = {
+MODELS: dict[str, tuple[MixerFactory, type[PositionalEncoding]]] = {
     "attention": (partial(Attention, num_heads=HEADS), RoPE),
     "gru": (GRU, NoPositions),
     "gated-delta-net": (partial(GatedDeltaNet, num_heads=HEADS), NoPositions),
 }
 RUNTIME = Path(os.environ.get("SEQLAB_RUN", BUILD / "cpp" / "seqlab-run"))
 WRITERS = ("attention", "gru")
-LOADS = {"batch 1": {}, "batch 32": {"batch": 32}, "4 beams": {"beams": 4}}
+LOADS: dict[str, dict[str, Any]] = {"batch 1": {}, "batch 32": {"batch": 32}, "4 beams": {"beams": 4}}
 
 
 def decoder(name: str) -> DecoderLM:
@@ -85,7 +87,7 @@ def main() -> None:
         return
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}, {LAYERS} layers, d_model {WIDTH}")
     columns = ["model", "kind", "tokens/s", "ratio"]
-    kinds = [("cpu", "fp32"), ("cuda", "fp32"), ("cuda", "bf16-mixed")]
+    kinds: list[tuple[str, Any]] = [("cpu", "fp32"), ("cuda", "fp32"), ("cuda", "bf16-mixed")]
     table: list[list[str]] = []
     for name in MODELS:
         table += rows(name, {" ".join(kind): partial(training, name, *kind) for kind in kinds})

@@ -52,7 +52,7 @@ def arrows(files: Mapping[str, list[Path]], *, late: bool) -> dict[str, set[str]
     found: dict[str, set[str]] = {}
     for room, paths in files.items():
         names = {name for path in paths for name in (imports_at_run_time(path) if late else imports_when_loaded(path))}
-        found[room] = {of for name in names if (of := _room_of(name, files)) not in (None, room)}  # type: ignore[misc]
+        found[room] = {of for name in names if (of := _room_of(name, files)) not in (None, room)}
     return found
 
 

@@ -11,9 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import ctranslate2
+import ctranslate2  # type: ignore[import-not-found]
 import numpy as np
-from ctranslate2.specs import common_spec, transformer_spec
+from ctranslate2.specs import common_spec, transformer_spec  # type: ignore[import-not-found]
 
 Weights = dict[str, np.ndarray]
 

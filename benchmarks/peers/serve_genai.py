@@ -5,7 +5,7 @@ import sys
 import time
 
 import numpy as np
-import onnxruntime_genai as og
+import onnxruntime_genai as og  # type: ignore[import-not-found]
 
 
 def main() -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pickle
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
 
-from seqlab.batch import IGNORE, LabelledBatch
+from seqlab.batch import IGNORE, LabelledBatch, TokenBatch
 from seqlab_data.batches import Batches, FromNext, batch_indices, epoch_order, group_by_length, pad, pad_mask
 from seqlab_data.token_cache import TokenFile
 from seqlab_data.windows import TextCounts, Windows
@@ -55,15 +56,15 @@ def test_the_ranks_see_each_window_once_and_share_evenly(world: int, num_windows
     assert seen == order.tolist()
 
 
-def make_batches(folder: Path, num_windows: int, **options: int) -> Batches:
+def make_batches(folder: Path, num_windows: int, **options: Any) -> Batches[TokenBatch]:
     """Windows of two tokens; window i reads (2i, 2i + 1)."""
     path = folder / "stream.bin"
     np.arange(2 * num_windows + 1).astype("<u2").tofile(path)
     file = TokenFile("train", str(path), "<u2", 2 * num_windows + 1, 0, "")
-    return Batches(Windows(file, 2, TextCounts([b"x"] * (2 * num_windows + 1))), **options)  # type: ignore[arg-type]
+    return Batches(Windows(file, 2, TextCounts([b"x"] * (2 * num_windows + 1))), **options)
 
 
-def windows_of(batches: Batches, number: int) -> list[int]:
+def windows_of(batches: Batches[TokenBatch], number: int) -> list[int]:
     batch = batches[number]
     kept = (batch.targets != IGNORE).all(dim=1)
     assert (batch.num_chars == 2 * kept).all()

@@ -88,11 +88,10 @@ def test_data_modules_read_the_same_from_it(root: Path, tmp_path: Path, monkeypa
     labelled, pairs = str(tmp_path / "x.txt"), str(tmp_path / "x.tsv")
 
     def batches() -> list[Any]:
-        options = {"source_tokenizer": WordTokenizer}
-        modules = [
+        modules: list[Any] = [
             LabelledTextDataModule(labelled),
-            ParallelTextDataModule(pairs, val=pairs, **options),
-            ParallelTextDataModule(pairs, val=pairs, target_tokenizer=CharTokenizer, **options),
+            ParallelTextDataModule(pairs, val=pairs, source_tokenizer=WordTokenizer),
+            ParallelTextDataModule(pairs, val=pairs, source_tokenizer=WordTokenizer, target_tokenizer=CharTokenizer),
         ]
         return [[[part.tolist() for part in batch] for batch in data.val_dataloader()] for data in modules]
 

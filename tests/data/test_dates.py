@@ -16,7 +16,7 @@ DIGESTS = {"val": "3a7938c3ac4daf74", "test": "efc90235c840d8ee"}
 
 
 @pytest.fixture(scope="module", name="pairs")
-def _pairs() -> dict[str, list[tuple[str, str, str]]]:
+def _pairs() -> dict[str, list[tuple[str, ...]]]:
     lines = {split: dates(split).lines() for split in DATES}
     return {
         split: [(*line.split("\t")[0].split(" ", 1), line.split("\t")[1]) for line in some]
@@ -34,19 +34,19 @@ def parsed(text: str) -> set[date]:
     return found
 
 
-def test_english_dates_are_what_python_reads(pairs: dict[str, list[tuple[str, str, str]]]) -> None:
+def test_english_dates_are_what_python_reads(pairs: dict[str, list[tuple[str, ...]]]) -> None:
     english = [(text, iso) for locale, text, iso in pairs["train"] if locale == "en_US"]
     assert len(english) > 500
     assert all(parsed(text) == {date.fromisoformat(iso)} for text, iso in english)
 
 
-def test_every_year_has_four_digits_and_every_locale_occurs(pairs: dict[str, list[tuple[str, str, str]]]) -> None:
+def test_every_year_has_four_digits_and_every_locale_occurs(pairs: dict[str, list[tuple[str, ...]]]) -> None:
     for some in pairs.values():
         assert {locale for locale, _, _ in some} == set(LOCALES)
         assert all(iso[:4] in text for _, text, iso in some)
 
 
-def test_no_date_is_in_two_splits(pairs: dict[str, list[tuple[str, str, str]]]) -> None:
+def test_no_date_is_in_two_splits(pairs: dict[str, list[tuple[str, ...]]]) -> None:
     days = [{iso for _, _, iso in some} for some in pairs.values()]
     assert [len(some) for some in pairs.values()] == [30_000, 1_000, 1_000]
     assert sum(map(len, days)) == len(set.union(*days))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import datasets
 import pytest
@@ -24,7 +25,7 @@ FEATURES = Features(
         "number": Value("int64"),
     }
 )
-TRAIN = {
+TRAIN: dict[str, list[Any]] = {
     "sentence": ["good\nfilm", "bad"],
     "label": [1, 0],
     "words": [["Ada", "sleeps"], ["no"]],
@@ -148,15 +149,16 @@ def test_a_name_and_its_config_are_looked_up(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize("module", [LabelledTextDataModule, TaggedTextDataModule, ParallelTextDataModule])
 def test_each_split_is_read_once(folder: str, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    columns = {"text": "sentence"} if module is LabelledTextDataModule else {"columns": ("words", "ner")}
-    if module is ParallelTextDataModule:
-        columns = {"columns": ("sentence", "translation.en"), "source_tokenizer": WordTokenizer}
-    asked: list[str] = []
-    load = datasets.load_from_disk
-    monkeypatch.setattr(datasets, "load_from_disk", lambda path: asked.append(path) or load(path))
-    data = module(**paths(folder), **columns)
+    columns: dict[Any, dict[str, Any]] = {
+        LabelledTextDataModule: {"text": "sentence"},
+        TaggedTextDataModule: {"columns": ("words", "ner")},
+        ParallelTextDataModule: {"columns": ("sentence", "translation.en"), "source_tokenizer": WordTokenizer},
+    }
+    load = Mock(wraps=datasets.load_from_disk)
+    monkeypatch.setattr(datasets, "load_from_disk", load)
+    data = module(**paths(folder), **columns[module])
     data.setup("fit")
-    assert data.describe() and data.state_dict() and len(asked) == 3
+    assert data.describe() and data.state_dict() and load.call_count == 3
 
 
 def test_a_column_of_texts_is_one_document_a_row_a_line(tmp_path: Path) -> None:

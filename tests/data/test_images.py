@@ -28,7 +28,7 @@ def some_images(count: int = 60, channels: int = 2) -> dict[str, NDArray[Any]]:
 def make(tmp_path: Path) -> Callable[..., ImageDataModule]:
     """Of these arrays and options."""
 
-    def make(arrays: dict[str, NDArray[Any]] | None = None, **options: Any) -> ImageDataModule:
+    def make(arrays: dict[str, Any] | None = None, **options: Any) -> ImageDataModule:
         np.savez(tmp_path / "x.npz", **(some_images() if arrays is None else arrays))
         return ImageDataModule(str(tmp_path / "x.npz"), **{"split": (0.6, 0.2, 0.2), "batch_size": 8, **options})
 
@@ -60,8 +60,8 @@ def test_a_batch_is_the_scaled_patches_of_its_images(make: Callable[..., ImageDa
     assert all(batch.pad_mask.all() and batch.pad_mask.shape == batch.inputs.shape[:2] for batch in read)
     for place, found in zip(places, inputs, strict=True):
         scaled = (arrays["images"][place] - mean) / std
-        rows, columns = 4 // patch_size, 6 // patch_size
-        for row in range(rows):
+        height, columns = 4 // patch_size, 6 // patch_size
+        for row in range(height):
             for column in range(columns):
                 corner = scaled[row * patch_size :, column * patch_size :][:patch_size, :patch_size]
                 expected = torch.from_numpy(corner.reshape(-1)).float()

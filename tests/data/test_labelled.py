@@ -18,7 +18,7 @@ from seqlab.config.configs import import_blocks
 from seqlab_data import LabelledTextDataModule
 from seqlab_data.labelled import Example, read_examples
 from seqlab_data.splits import split_examples
-from seqlab_data.tokenizers import ByteTokenizer
+from seqlab_data.tokenizers import ByteTokenizer, WordTokenizer
 
 ROWS = [("good film", "pos"), ('a "bad" film, so bad', "neg"), ("films", "pos")]
 
@@ -171,7 +171,7 @@ def make(tmp_path: Path) -> Callable[..., LabelledTextDataModule]:
     return make
 
 
-def test_a_batch_by_hand(make: Callable[..., LabelledTextDataModule]) -> None:
+def test_a_batch_by_hand(make: Callable[..., Any]) -> None:
     data = make(val=[("bad film unseen", "pos"), ("bad", "neg")])
     data.setup("fit")
     # Each occurs once.
@@ -212,6 +212,7 @@ def test_a_label_that_train_lacks_is_refused(make: Callable[..., LabelledTextDat
 def test_the_tokenizer_learns_from_train_alone(tmp_path: Path) -> None:
     rows = [(f"word{i}", "ab"[i % 2]) for i in range(100)]
     data = LabelledTextDataModule(write(tmp_path, "x", as_lines(rows)), split=(0.5, 0.25, 0.25))
+    assert isinstance(data.tokenizer, WordTokenizer)
     assert len(data.tokenizer.words) == data.describe()["splits"]["train"]["texts"] < 75
     assert all((batch.inputs == 3).all() for batch in data.val_dataloader())
 

@@ -56,8 +56,8 @@ class SaveAfter(L.Callback):
         setattr(self, hook, self._save)
 
     def _save(self, trainer: L.Trainer, *_: Any) -> None:
-        done = trainer.fit_loop.epoch_loop.batch_progress.total.processed
-        if done == self.batches and not trainer.sanity_checking and not self.path.exists():
+        done: Any = trainer.fit_loop.epoch_loop.batch_progress.total
+        if done.processed == self.batches and not trainer.sanity_checking and not self.path.exists():
             trainer.save_checkpoint(self.path)
 
 

@@ -21,7 +21,7 @@ from seqlab_data import TableDataModule
 from seqlab_data.arrays import read_table
 from seqlab_data.batches import Batches
 
-INPUTS = [[[1.0, 2], [3, 4], [5, 6]], [[7, 8]]]
+INPUTS: list[list[list[float]]] = [[[1.0, 2], [3, 4], [5, 6]], [[7, 8]]]
 TARGETS: dict[str, list[Any]] = {
     "strings": ["b", "a"],
     "integers": [7, -1],
@@ -43,7 +43,7 @@ def write(folder: Path, form: str, columns: dict[str, list[Any]]) -> str:
     if form == "parquet":
         parquet.write_table(pa.table(columns), folder / "x.parquet")
         return str(folder / "x.parquet")
-    arrays = {name: padded(rows) for name, rows in columns.items()} | {"lengths": np.array([3, 1])}
+    arrays: dict[str, Any] = {name: padded(rows) for name, rows in columns.items()} | {"lengths": np.array([3, 1])}
     if form == "npz":
         np.savez(folder / "x.npz", **arrays)
         return str(folder / "x.npz")
@@ -133,7 +133,7 @@ def test_long_sequences_are_dropped_or_cut_with_their_frames(tmp_path: Path, on_
     targets = [[[1], [0], [1], [1]], [[0], [1]]]
     path = str(tmp_path / "x.parquet")
     parquet.write_table(pa.table({"inputs": inputs, "targets": targets}), path)
-    data = TableDataModule(path, val=path, test=path, max_len=3, on_long=on_long)  # type: ignore[arg-type]
+    data = TableDataModule(path, val=path, test=path, max_len=3, on_long=on_long)
     reason = f"over 3 frames, {'dropped' if on_long == 'drop' else 'cut'}"
     assert data.dropped == {f"{split}: {reason}": 1 for split in ("train", "val", "test")}
     assert data.place("train", len(lengths) - 1).endswith("x.parquet, row 1")
@@ -220,8 +220,9 @@ def test_bad_rows_are_refused(tmp_path: Path, change: dict[str, Any], message: s
     ],
 )
 def test_bad_arrays_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    arrays = {"inputs": np.ones((2, 2, 2)), "targets": [1, 0], **change}
-    np.savez(tmp_path / "x.npz", **{name: np.array(some) for name, some in arrays.items() if some is not None})
+    given = {"inputs": np.ones((2, 2, 2)), "targets": [1, 0], **change}
+    arrays: dict[str, Any] = {name: np.array(some) for name, some in given.items() if some is not None}
+    np.savez(tmp_path / "x.npz", **arrays)
     with pytest.raises(ValueError, match=message):
         read_table(str(tmp_path / "x.npz"), features=["inputs"], target="targets")
 

@@ -13,7 +13,7 @@ import torch
 from jsonargparse import ArgumentParser
 from torch import Tensor
 
-from data.order import check_order
+from data.order import check_order, same
 from seqlab.batch import IGNORE, TokenBatch
 from seqlab_data import TextDataModule
 from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, SubwordTokenizer, Tokenizer
@@ -162,7 +162,7 @@ def test_spawned_workers_read_the_same(make: Callable[..., TextDataModule]) -> N
     alone = list(make().val_dataloader())
     for batch, expected in zip(loader, alone, strict=True):
         assert isinstance(batch, TokenBatch)
-        assert all(torch.equal(one, other) for one, other in zip(batch, expected, strict=True))
+        assert same(batch, expected)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from seqlab_data import token_cache
 from seqlab_data.documents import find_documents
-from seqlab_data.token_cache import SPLITS, TokenCache, open_token_cache, split_documents
+from seqlab_data.splits import SPLITS
+from seqlab_data.token_cache import TokenCache, open_token_cache, split_documents
 from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, StoredTokenizer, SubwordTokenizer, Tokenizer
 
 FRACTIONS = (0.5, 0.25, 0.25)

@@ -34,7 +34,8 @@ def test_every_token_after_the_first_is_predicted_once_from_the_one_before(
     tmp_path: Path, seq_len: int, extra: int
 ) -> None:
     windows, stream = make_windows(tmp_path, seq_len + extra, seq_len)
-    pairs, words = [], 0
+    pairs: list[tuple[int, int]] = []
+    words = 0
     for i in range(len(windows)):
         tokens, targets, num_chars, num_bytes, num_words, rows = windows.read(np.array([i]))
         assert rows is not None and rows.tolist() == [i]
@@ -44,7 +45,7 @@ def test_every_token_after_the_first_is_predicted_once_from_the_one_before(
         pairs += zip(tokens[0][kept].tolist(), targets[0][kept].tolist(), strict=True)
         assert num_chars.item() == sum(len(TOKEN_BYTES[t]) for t in targets[0][kept].tolist())
         assert num_bytes is not None and torch.equal(num_bytes, num_chars)
-        words += num_words.item()
+        words += int(num_words.sum())
     assert pairs == list(zip(stream[:-1].tolist(), stream[1:].tolist(), strict=True))
     begun_anew = sum(not TOKEN_BYTES[a] and bool(TOKEN_BYTES[b]) for a, b in pairs)
     assert words == begun_anew, "a word begins after a token of no bytes only"
@@ -63,6 +64,7 @@ def test_a_batch_is_its_windows_stacked(tmp_path: Path) -> None:
     batch = windows.read(indices)
     for row, i in enumerate(indices):
         for stacked, alone in zip(batch, windows.read(np.array([i])), strict=True):
+            assert stacked is not None and alone is not None
             assert torch.equal(stacked[row : row + 1], alone)
             assert stacked.dtype == torch.int64
             assert stacked.is_contiguous()

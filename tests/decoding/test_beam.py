@@ -45,7 +45,7 @@ def search_alone(model: Any, prompt: list[int], beams: int, count: int, penalty:
             found = log_probs(model, [*prompt, *tokens]).tolist()
             ways += [(-(score + p), beam, token, [*tokens, token]) for token, p in enumerate(found)]
         ways.sort()
-        next_going = []
+        next_going: list[tuple[float, list[int]]] = []
         for rank, (negative, _, token, tokens) in enumerate(ways):
             ends = token in STOPS or step == count - 1
             if ends and rank < beams and len(next_going) < beams:

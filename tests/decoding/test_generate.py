@@ -123,7 +123,7 @@ def test_the_last_position_is_used_and_no_more() -> None:
         ([[1]], 0, "max_new_tokens must be at least 1, got 0"),
     ],
 )
-def test_bad_requests_are_refused(prompts: list, count: int, message: str) -> None:
+def test_bad_requests_are_refused(prompts: list[list[int]], count: int, message: str) -> None:
     model = DecoderLM(VOCAB_SIZE, 8, d_model=D_MODEL, mixer=GRU, positions=NoPositions)
     with pytest.raises(ValueError, match=message):
         generate(TorchDecoder(model), prompts, max_new_tokens=count)

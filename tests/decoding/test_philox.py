@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seqlab.decoding.philox import philox4x32, uniform
+from seqlab.decoding.philox import Words, philox4x32, uniform
 
 
 @pytest.mark.parametrize(
@@ -20,7 +20,7 @@ from seqlab.decoding.philox import philox4x32, uniform
         ),
     ],
 )
-def test_known_answers(counter: tuple, key: tuple, expected: tuple) -> None:
+def test_known_answers(counter: Words, key: tuple[int, int], expected: Words) -> None:
     assert philox4x32(counter, key) == expected
 
 

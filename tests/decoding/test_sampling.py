@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -99,7 +101,7 @@ def test_logits_that_are_no_numbers_are_refused(bad: list[float]) -> None:
         ({"seed": 2**64}, "seed must be from 0 to"),
     ],
 )
-def test_options_out_of_range_are_refused(options: dict, message: str) -> None:
+def test_options_out_of_range_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Sampling(**options)
 

@@ -42,7 +42,7 @@ def _python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     needed = [f"numpy{pins['numpy']}", f"onnxruntime{pins['onnxruntime-gpu']}", f"sentencepiece{pins['sentencepiece']}"]
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     python = folder / "bin" / "python"
-    pip = [python, "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip: list[str | Path] = [python, "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, *needed], check=True)
     subprocess.run([*pip, "--no-deps", ROOT], check=True)
     return python
@@ -52,7 +52,7 @@ def test_it_runs_every_kind_of_bundle_alike(python: Path, served: Callable[[str]
     tokenizer = SubwordTokenizer("abc fed a cab " * 50, vocab_size=275)
     exported(randomized(BagOfWords(275, C, SEQ_LEN, d_model=D_MODEL)), tmp_path / "subword", tokenizer=tokenizer)
     folders = [*map(served, ("generator", "translator", "classifier", "tagger")), tmp_path / "subword"]
-    command = [python, "-I", "-c", PROGRAM, json.dumps(TEXTS), *folders]
+    command: list[str | Path] = [python, "-I", "-c", PROGRAM, json.dumps(TEXTS), *folders]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     answers, installed, loaded = json.loads(done.stdout)
@@ -64,7 +64,7 @@ def test_it_runs_every_kind_of_bundle_alike(python: Path, served: Callable[[str]
 def test_the_command_proves_a_bundle_and_names_the_module_that_more_needs(
     python: Path, served: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    command = [python.with_name("seqlab"), "verify", served("generator")]
+    command: list[str | Path] = [python.with_name("seqlab"), "verify", served("generator")]
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0 and json.loads(done.stdout)["ok"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)

@@ -24,7 +24,7 @@ from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU
 from seqlab_export.bundle import export_bundle
-from seqlab_export.capture.precision import in_dtype
+from seqlab_export.capture.precision import Precision, in_dtype
 from seqlab_export.graphs import export_graphs
 from seqlab_export.passes.quantize import store_as_bfloat16
 
@@ -83,7 +83,8 @@ def test_the_file_has_half_the_bytes_and_what_is_computed_is_the_rounded_model(
     """The table is the output layer too; it is stored once."""
     model = DecoderLM(300, 32, d_model=64, num_layers=1, mixer=mixer, positions=positions)
     model = randomized(model).float().eval()
-    for name, stored_in in (("bf16", "bf16"), ("rounded", "fp32")):
+    stored: dict[str, Precision] = {"bf16": "bf16", "rounded": "fp32"}
+    for name, stored_in in stored.items():
         (tmp_path / name).mkdir()
         export_graphs(in_dtype(model, "bf16"), tmp_path / name, stored_in)
     size, full = ((tmp_path / name / "weights.bin").stat().st_size for name in ("bf16", "rounded"))

@@ -110,11 +110,11 @@ def test_a_short_reach_is_proven_and_the_model_stays_as_it_was(tmp_path: Path) -
         ({"tokenizer": ByteTokenizer()}, "the tokenizer has 259 tokens and the model 11"),
     ],
 )
-def test_what_is_refused(options: dict, message: str, tmp_path: Path) -> None:
+def test_what_is_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
     tokenizer = options.pop("tokenizer", TOKENIZER)
     with pytest.raises(ValueError, match=message):
-        options = {"run_id": "", "commit": "", "seq_len": 32} | options
-        export_bundle(toy(GRU, NoPositions), tokenizer, tmp_path / "bundle", **options)
+        model = toy(GRU, NoPositions)
+        export_bundle(model, tokenizer, tmp_path / "bundle", run_id="", commit="", seq_len=32, **options)
     assert not list(tmp_path.iterdir())
 
 
@@ -134,7 +134,7 @@ class Plain(Mixer):
 class Unrolled(Plain):
     """A Python loop over time, which a capture unrolls to the length it sees."""
 
-    def forward(self, x: Tensor, state: State | None = None, **_: Tensor | None) -> tuple[Tensor, State]:  # type: ignore[override]
+    def forward(self, x: Tensor, state: State | None = None, **_: Tensor | None) -> tuple[Tensor, State]:
         return torch.stack([x[:, t] for t in range(x.shape[1])], dim=1), {} if state is None else state
 
 
@@ -144,17 +144,17 @@ class Uneven(Plain):
 
 
 class Doubling(Plain):
-    def forward(self, x: Tensor, state: State | None = None, **_: Tensor | None) -> tuple[Tensor, State]:  # type: ignore[override]
+    def forward(self, x: Tensor, state: State | None = None, **_: Tensor | None) -> tuple[Tensor, State]:
         return x, {"h": torch.ones(x.shape[0], 2 ** (1 + x.shape[1]))}
 
 
 class Forgetting(Plain):
-    def forward(self, x: Tensor, state: State | None = None, **_: Tensor | None) -> tuple[Tensor, State]:  # type: ignore[override]
+    def forward(self, x: Tensor, state: State | None = None, **_: Tensor | None) -> tuple[Tensor, State]:
         return x, {}
 
 
 class Narrowing(Plain):
-    def forward(self, x: Tensor, state: State | None = None, **_: Tensor | None) -> tuple[Tensor, State]:  # type: ignore[override]
+    def forward(self, x: Tensor, state: State | None = None, **_: Tensor | None) -> tuple[Tensor, State]:
         return x, {"h": torch.ones(x.shape[0], 2, dtype=torch.int64)}
 
 

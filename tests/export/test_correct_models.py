@@ -37,7 +37,7 @@ def drawn(draw: np.random.Generator, most_d_model: int, most_tokens: int, layers
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.dim() == 1:  # norms and biases that matter
-                parameter += 0.1 * torch.randn_like(parameter)
+                parameter.add_(0.1 * torch.randn_like(parameter))
     return model.eval()
 
 

@@ -81,8 +81,8 @@ WRITING = {
 
 def exported(model: nn.Module, folder: Path, **options: Any) -> Report:
     labels = ["x", "y", "z"] if isinstance(model, (BagOfWords, Classifier, Tagger)) else []
-    options = {"tokenizer": TOKENIZER, "labels": labels, "seq_len": SEQ_LEN} | options
-    return export_bundle(model, out=folder, run_id="", commit="", **options)
+    defaults: dict[str, Any] = {"tokenizer": TOKENIZER, "labels": labels, "seq_len": SEQ_LEN}
+    return export_bundle(model, out=folder, run_id="", commit="", **defaults | options)
 
 
 DECLARED = {"files", "statements", "texts", "signature"}
@@ -155,8 +155,8 @@ def test_a_bundle_writes_of_a_source_what_its_model_writes(name: str, tmp_path: 
 def test_the_beams_of_a_source_read_one_row(target: Any, tmp_path: Path) -> None:
     """As PyTorch writes, where each row has its own: once repeated, reordered, repeated unevenly, and left alone."""
     cross = partial(CrossAttention, num_heads=4, num_kv_heads=2)
-    writer = {"mixer": partial(Attention, num_heads=1), "cross": cross, "positions": Sinusoidal, "num_layers": 2}
-    model = randomized(EncoderDecoder(V, V, SEQ_LEN, encoder=encoder(), **writer)).float().eval()
+    writer = partial(EncoderDecoder, mixer=partial(Attention, num_heads=1), cross=cross, positions=Sinusoidal)
+    model = randomized(writer(V, V, SEQ_LEN, encoder=encoder(), num_layers=2)).float().eval()
     exported(model, tmp_path / "bundle", source_tokenizer=SOURCE, target=target)
     runner = BundleRunner(tmp_path / "bundle")
     of_source = [entry.name for entry in runner.manifest.state if entry.dims[0] == "N"]

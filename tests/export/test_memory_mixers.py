@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import onnx
 import onnxruntime as ort
@@ -58,7 +59,7 @@ def _wide(tensor: Tensor) -> Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
-def _session(form: Sequence, inputs: tuple, path: Path) -> ort.InferenceSession:
+def _session(form: Sequence, inputs: tuple[Any, ...], path: Path) -> ort.InferenceSession:
     """Captured with sizes that all differ, at names for the batch, the length and the source length."""
     *tensors, state = inputs
     sizes = {17: Dim("B"), 13: Dim("T"), 19: Dim("S")}
@@ -80,7 +81,7 @@ def _session(form: Sequence, inputs: tuple, path: Path) -> ort.InferenceSession:
     return ort.InferenceSession(path, providers=["CPUExecutionProvider"])
 
 
-def _check(session: ort.InferenceSession, form: Sequence, inputs: tuple, real: Tensor) -> None:
+def _check(session: ort.InferenceSession, form: Sequence, inputs: tuple[Any, ...], real: Tensor) -> None:
     """The outputs of a session on a form's inputs are within the error budget of a float64 copy of it."""
     *tensors, state = inputs
     used = {given.name for given in session.get_inputs()}

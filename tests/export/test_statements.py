@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
+from onnxscript import ir
 
 from export.planted import failed, proven, reseal, tell_files_of_tokenizer
 from export.toys import TOKENIZER, Shared, toy
@@ -201,7 +202,7 @@ def test_a_table_that_is_written_wrongly_is_no_bundle(monkeypatch: pytest.Monkey
         value = graph.graph.initializers["model.head.weight"]
         matrix = value.const_value.numpy().copy()
         matrix[-1] = 0
-        value.const_value = weights.ir.tensor(matrix, name=value.name)
+        value.const_value = ir.tensor(matrix, name=value.name)
         take(self, graph)
 
     monkeypatch.setattr(weights.WeightFile, "take", spoil)
@@ -233,7 +234,7 @@ def test_a_wrong_quantising_is_found_at_export(precision: Any, monkeypatch: pyte
         '<ir_version: 10, opset_import: ["" : 23]> g (float[B, 40] x) => (float[B, 11] y) { y = MatMul(x, w) }'
     )
     model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
-    graph = quantize.ir.from_proto(model)
+    graph = ir.from_proto(model)
     quantize.quantize(graph, precision)
     name = f"_{precision}"
     original = getattr(quantize, name)

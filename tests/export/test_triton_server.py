@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqlab_export.runner.text_model import TextModel, open_text_model
+from seqlab import TextModel
+from seqlab_export.runner.text_model import open_text_model
 from seqlab_export.serving.triton import write_repository
 from servers import free_port, running
 
@@ -45,7 +46,8 @@ def _triton(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with the server, and what a repository needs."""
     folder = tmp_path_factory.mktemp("triton")
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    pip = [folder / "bin" / "python", "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    python = folder / "bin" / "python"
+    pip: list[str | Path] = [python, "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, *NEEDED], check=True)
     subprocess.run([*pip, "--no-deps", SERVER], check=True)
     return folder
@@ -63,7 +65,7 @@ def serving(triton: Path, repository: Path) -> Iterator[str]:
     libraries = [sysconfig.get_config_var("LIBDIR"), str(server.parents[1] / "nvidia_pytriton.libs")]
     environment = {"PATH": f"{triton}/bin:{os.environ['PATH']}", "LD_LIBRARY_PATH": ":".join(libraries)}
     port = free_port()
-    command = [server / "bin" / "tritonserver", f"--model-repository={repository}"]
+    command: list[str | Path] = [server / "bin" / "tritonserver", f"--model-repository={repository}"]
     command += [f"--backend-directory={server / 'backends'}", "--http-address=127.0.0.1", f"--http-port={port}"]
     command += ["--allow-grpc=false", "--allow-metrics=false"]
     address = f"http://127.0.0.1:{port}/v2"
@@ -134,11 +136,11 @@ def test_it_serves_every_kind_of_bundle(triton: Path, served: Callable[[str], Pa
             assert {score: found[score] for score in scores} == {k: pytest.approx(v) for k, v in scores.items()}
         for name, inputs, sentence in REFUSED:
             assert ask(address, name, **inputs) == {"error": f"in ensemble '{name}', {sentence}"}
-        rows = {"input_ids": ("INT64", [[4, 99]]), "input_lengths": ("INT64", [2])}
-        assert infer(address, "tagger_model", **rows) == {"error": "text 0 has token 99, outside the vocabulary 0..10"}
+        wrong = infer(address, "tagger_model", input_ids=("INT64", [[4, 99]]), input_lengths=("INT64", [2]))
+        assert wrong == {"error": "text 0 has token 99, outside the vocabulary 0..10"}
 
 
-REFUSED = [
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("generator", {"text": "abc", "temperature": -1.0}, "temperature must be at least 0 and finite, got -1.0"),
     ("translator", {"text": ["abc"], "beams": 0}, "beams must be at least 1, got 0"),
     ("classifier", {"text": " "}, "text 0 is empty"),

@@ -47,6 +47,7 @@ def softmax_attention(
         (B, T, D), zeros at pads.
     """
     y = torch.zeros_like(x)
+    logit = _part(weights, "logit")
     for row in range(len(x)):
         vectors = x[row, real[row]]
         length = len(vectors)
@@ -55,8 +56,8 @@ def softmax_attention(
             for name, heads in (("q_proj", num_heads), ("k_proj", num_kv_heads), ("v_proj", num_kv_heads))
         )
         q, k = _normed(weights, "q_norm", q), _normed(weights, "k_norm", k)
-        q = [torch.stack([encoding.query(head[t], t) for t in range(length)]) for head in q]
-        k = [torch.stack([encoding.key(head[t], t) for t in range(length)]) for head in k]
+        q = tuple(torch.stack([encoding.query(head[t], t) for t in range(length)]) for head in q)
+        k = tuple(torch.stack([encoding.key(head[t], t) for t in range(length)]) for head in k)
         outputs = []
         for t in range(length):
             seen = [j for j in range(length) if sees(t, j)]
@@ -67,7 +68,7 @@ def softmax_attention(
                 scores = keys @ query
                 scores = scores + encoding.bias(head, num_heads, query, keys, [*seen, t], encoding_weights)
                 exp = torch.exp(change(scores))
-                sink = torch.exp(_part(weights, "logit")[head]) if _part(weights, "logit") is not None else 0.0
+                sink = torch.exp(logit[head]) if logit is not None else 0.0
                 values = torch.stack(
                     [v[head // (num_heads // num_kv_heads)][j] + encoding.value(t, j, encoding_weights) for j in seen]
                 )
@@ -170,7 +171,7 @@ def differential_attention(
         q = [(vectors @ half.T).chunk(num_heads, dim=-1) for half in weights["q_proj.weight"].chunk(2)]
         k = [(vectors @ half.T).chunk(num_kv_heads, dim=-1) for half in weights["k_proj.weight"].chunk(2)]
         v = (vectors @ weights["v_proj.weight"].T).chunk(num_kv_heads, dim=-1)
-        k = [[torch.stack([encoding.key(head[j], j) for j in range(len(vectors))]) for head in heads] for heads in k]
+        turned = [[torch.stack([encoding.key(k_j, j) for j, k_j in enumerate(head)]) for head in heads] for heads in k]
         for place, t in zip(real[row].nonzero()[:, 0], range(len(vectors)), strict=True):
             heads = []
             for head in range(num_heads):
@@ -179,7 +180,7 @@ def differential_attention(
                 for half in range(2):
                     query = encoding.query(q[half][head][t], t)
                     query = query / math.sqrt(len(query))
-                    keys = k[half][kv_head][: t + 1]
+                    keys = turned[half][kv_head][: t + 1]
                     scores = keys @ query
                     scores = scores + encoding.bias(head, num_heads, query, keys, [*range(t + 1), t], encoding_weights)
                     maps.append(torch.exp(scores) / torch.exp(scores).sum())

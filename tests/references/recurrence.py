@@ -81,6 +81,6 @@ def _unroll(
                     outputs.append(carry[0])
                 read.append(outputs[::-1] if "reverse" in place else outputs)
             vectors = [torch.cat(parts) for parts in zip(*read, strict=True)]
-        outputs = iter(vectors)
-        rows.append(torch.stack([next(outputs) if kept else torch.zeros_like(x[row, 0]) for kept in real[row]]))
+        of_real = iter(vectors)
+        rows.append(torch.stack([next(of_real) if kept else torch.zeros_like(x[row, 0]) for kept in real[row]]))
     return torch.stack(rows)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from packaging.requirements import Requirement
@@ -15,7 +16,7 @@ LONGEST_FILE = 320
 
 
 @pytest.fixture(scope="module")
-def pyproject() -> dict:
+def pyproject() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -49,7 +50,7 @@ def test_files_are_short() -> None:
     assert not {str(path): length for path, length in lengths.items() if length > LONGEST_FILE}
 
 
-def test_packaging(pyproject: dict) -> None:
+def test_packaging(pyproject: dict[str, Any]) -> None:
     assert pyproject["build-system"]["build-backend"] == "hatchling.build"
     hatch = pyproject["tool"]["hatch"]["build"]
     assert hatch["dev-mode-dirs"] == list(SOURCES)
@@ -71,7 +72,7 @@ FLOORS = [
 
 
 @pytest.mark.parametrize(("name", "allowed", "refused"), FLOORS, ids=[floor[0] for floor in FLOORS])
-def test_dependency_floors(pyproject: dict, name: str, allowed: list[str], refused: list[str]) -> None:
+def test_dependency_floors(pyproject: dict[str, Any], name: str, allowed: list[str], refused: list[str]) -> None:
     requirements = [Requirement(text) for text in pyproject["project"]["dependencies"]]
     (requirement,) = [requirement for requirement in requirements if requirement.name == name]
     assert all(requirement.specifier.contains(version) for version in allowed)
@@ -79,7 +80,7 @@ def test_dependency_floors(pyproject: dict, name: str, allowed: list[str], refus
     assert name != "jsonargparse" or requirement.extras == {"signatures"}
 
 
-def test_one_onnxruntime_a_platform(pyproject: dict) -> None:
+def test_one_onnxruntime_a_platform(pyproject: dict[str, Any]) -> None:
     """Two of them in one environment overwrite each other; the GPU build holds the CPU provider too."""
     requirements = [Requirement(text) for text in pyproject["project"]["dependencies"]]
     runtimes = {r.name: r.marker for r in requirements if r.name.startswith("onnxruntime")}
@@ -90,7 +91,7 @@ def test_one_onnxruntime_a_platform(pyproject: dict) -> None:
         assert chosen == [expected]
 
 
-def test_the_constraints_pin_every_dependency_within_its_bounds(pyproject: dict) -> None:
+def test_the_constraints_pin_every_dependency_within_its_bounds(pyproject: dict[str, Any]) -> None:
     lines = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if line and line[0] != "#"]
     pins = {pin.name.lower().replace("_", "-"): str(pin.specifier) for pin in map(Requirement, lines)}
     assert pins["torch"] == "==2.13.0"

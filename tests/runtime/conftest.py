@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
 from contracts.subjects import randomized
 from export.toys import TOKENIZER, export_toy, toy
@@ -44,11 +45,11 @@ def _bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
             return export_toy(toy(*{"gru": (GRU, NoPositions), "attention": (Attention, RoPE)}[name]), folder).folder
         if name in ("fp16", "bf16", "int8", "int4", "fused"):
             # onnxruntime's own node takes heads of a multiple of 8 channels.
-            options = {"target": "ort"} if name == "fused" else {"precision": name}
-            model = toy(partial(Attention, num_heads=2), RoPE)
-            export_bundle(model, TOKENIZER, folder, run_id="", commit="", seq_len=SEQ_LEN, **options)
+            options: dict[str, Any] = {"target": "ort"} if name == "fused" else {"precision": name}
+            decoder = toy(partial(Attention, num_heads=2), RoPE)
+            export_bundle(decoder, TOKENIZER, folder, run_id="", commit="", seq_len=SEQ_LEN, **options)
             return folder
-        model, options = {
+        made: dict[str, Callable[[], tuple[nn.Module, dict[str, Any]]]] = {
             "translator": lambda: (_translator(), {"tokenizer": TOKENIZER, "source_tokenizer": SOURCE}),
             "attentive translator": lambda: (
                 _translator(partial(Attention, num_heads=1)),
@@ -66,7 +67,8 @@ def _bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
                 BagOfWords(TOKENIZER.vocab_size, 3, SEQ_LEN, d_model=8),
                 {"tokenizer": TOKENIZER, "labels": ["x", "y", "z"]},
             ),
-        }[name]()
+        }
+        model, options = made[name]()
         model = randomized(model).float().eval()
         export_bundle(model, out=folder, run_id="", commit="", seq_len=SEQ_LEN, **options)
         return folder

@@ -22,6 +22,7 @@ TOOLS = ("cmake", "ninja", "c++")
 LIBRARY = next((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"), None)
 """The library of the wheel that Python runs."""
 
+Command = list[str | Path]
 ENVIRONMENT = os.environ | {"SEQLAB_ORT_LIB": str(LIBRARY)}
 
 
@@ -31,20 +32,20 @@ def build(target: str, sanitizers: str = "") -> Path:
 
     Where $SEQLAB_PROGRAMS names a folder of built ones, it is taken from there.
     """
-    if folder := os.environ.get("SEQLAB_PROGRAMS"):
-        return Path(folder) / target
+    if built := os.environ.get("SEQLAB_PROGRAMS"):
+        return Path(built) / target
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing or LIBRARY is None or sys.platform != "linux":
         pytest.skip(f"the C++ runtime needs Linux, {', '.join(TOOLS)} and onnxruntime's library; here is no {missing}")
     folder = ROOT / "build" / ("cpp-" + sanitizers.replace(",", "-") if sanitizers else "cpp")
     folder.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.parent / "cpp.lock"):
-        configure = ["cmake", "-S", RUNTIME, "-B", folder, "-G", "Ninja", f"-DSEQLAB_SANITIZE={sanitizers}"]
+        configure: Command = ["cmake", "-S", RUNTIME, "-B", folder, "-G", "Ninja", f"-DSEQLAB_SANITIZE={sanitizers}"]
         done = subprocess.run(configure, capture_output=True, text=True)
         if "cannot fetch the C++ dependencies" in done.stderr:
             pytest.skip(done.stderr)
         assert done.returncode == 0, done.stdout + done.stderr
-        command = ["cmake", "--build", folder, "--parallel", "2", "--target", target]
+        command: Command = ["cmake", "--build", folder, "--parallel", "2", "--target", target]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "warning:" not in done.stdout, done.stdout
@@ -71,7 +72,7 @@ def refusal(*arguments: str | Path, text: str | bytes = "", **environment: str) 
 def answers(bundle: Path, questions: Sequence[dict[str, Any]], provider: str = "cpu") -> list[Any]:
     """What `answer_decoding` says to each question."""
     lines = "".join(json.dumps(question) + "\n" for question in questions)
-    command = [build("answer_decoding"), bundle, provider]
+    command: Command = [build("answer_decoding"), bundle, provider]
     done = subprocess.run(command, input=lines, capture_output=True, text=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]

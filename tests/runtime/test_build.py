@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from runtime.conftest import Bundle
-from runtime.programs import ENVIRONMENT, ROOT, RUNTIME, build, refusal, run
+from runtime.programs import ENVIRONMENT, ROOT, RUNTIME, Command, build, refusal, run
 from seqlab_export.runner.graph_runner import BundleRunner
 from seqlab_export.runner.text_model import open_text_model
 
@@ -46,7 +46,7 @@ def test_the_examples_are_built_on_the_installed_library(installed: Path, bundle
     ids = np.array(model.encode(["fed"]))
     best = int(runner.prefill(ids, ids > 0)[0].argmax())
     assert lines == [f"likeliest: {model.codec.decode([[best]])[0]}", *(f"written: {text}" for text in written)]
-    command = [tmp_path / "worker", bundle("gru"), "2"]
+    command: Command = [tmp_path / "worker", bundle("gru"), "2"]
     done = subprocess.run(command, input=b"fed\n", capture_output=True, env=ENVIRONMENT)
     assert done.stdout.startswith(b"1\t"), done.stderr
 
@@ -56,7 +56,7 @@ def test_the_installed_program_runs(installed: Path, bundle: Bundle) -> None:
     """And is the one that was built, which needs no library of the build folder."""
     installed_program = installed / "bin" / "seqlab-run"
     assert str(ROOT) not in succeed("ldd", installed_program)
-    arguments = ["generate", bundle("gru"), "--prompt", "a", "--seed", "2"]
+    arguments: Command = ["generate", bundle("gru"), "--prompt", "a", "--seed", "2"]
     assert succeed(installed_program, *arguments).encode() == run(*arguments).stdout
 
 
@@ -97,7 +97,7 @@ def test_the_value_of_an_error_ends_the_process_with_its_message(tmp_path: Path)
     build("seqlab-run")
     program = tmp_path / "program"
     options = ["-std=c++17", "-fno-exceptions", "-DNDEBUG", f"-I{RUNTIME / 'include'}"]
-    command = ["c++", *options, "-x", "c++", "-", "-o", program]
+    command: Command = ["c++", *options, "-x", "c++", "-", "-o", program]
     subprocess.run(command, input=WITHOUT_A_VALUE, text=True, check=True)
     done = subprocess.run([program], capture_output=True, text=True)
     assert done.returncode == -signal.SIGABRT
@@ -110,7 +110,7 @@ def test_it_is_built_shared(tmp_path: Path, bundle: Bundle) -> None:
     succeed("cmake", "-S", RUNTIME, "-B", tmp_path / "build", "-G", "Ninja", "-DBUILD_SHARED_LIBS=ON")
     succeed("cmake", "--build", tmp_path / "build")
     succeed("cmake", "--install", tmp_path / "build", "--prefix", tmp_path / "installed")
-    example = ["-B", tmp_path / "example", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={tmp_path / 'installed'}"]
+    example: Command = ["-B", tmp_path / "example", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={tmp_path / 'installed'}"]
     succeed("cmake", "-S", ROOT / "examples/cpp", *example)
     succeed("cmake", "--build", tmp_path / "example")
     assert "libseqlab_runtime.so.0.1" in succeed("objdump", "-p", tmp_path / "example" / "continue_text")
@@ -136,7 +136,7 @@ def test_what_a_build_needs_is_named() -> None:
 
 def test_a_wrong_release_folder_is_refused(tmp_path: Path) -> None:
     build("seqlab-run")
-    command = ["cmake", "-S", RUNTIME, "-B", tmp_path / "build", f"-DORT_ROOT={tmp_path}"]
+    command: Command = ["cmake", "-S", RUNTIME, "-B", tmp_path / "build", f"-DORT_ROOT={tmp_path}"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode != 0
     assert f"ORT_ROOT={tmp_path} has no include/onnxruntime_cxx_api.h" in re.sub(r"\s+", " ", done.stderr)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from runtime.conftest import SEQ_LEN, Bundle
-from runtime.programs import ENVIRONMENT, LIBRARY, build, run
+from runtime.programs import ENVIRONMENT, LIBRARY, Command, build, run
 from seqlab import text_options
 from seqlab.cli import main
 from seqlab.decoding import beam_search
@@ -65,7 +65,7 @@ def test_the_options_are_those_of_the_table(verb: str) -> None:
 
 
 def test_a_prompt_may_come_from_stdin(bundle: Bundle) -> None:
-    options = ["generate", bundle("gru"), "--max-new-tokens", "20", "--seed", "4"]
+    options: Command = ["generate", bundle("gru"), "--max-new-tokens", "20", "--seed", "4"]
     assert run(*options, text="fed a cab\n").stdout == run(*options, "--prompt", "fed a cab").stdout != b"\n"
 
 
@@ -181,7 +181,7 @@ def test_the_library_is_found_in_this_order(bundle: Bundle, tmp_path: Path) -> N
 
     def opened(*options: str, **environment: str) -> str:
         bare = {name: value for name, value in ENVIRONMENT.items() if name not in ("SEQLAB_ORT_LIB", "VIRTUAL_ENV")}
-        command = [build("seqlab-run"), "info", bundle("gru"), "--json", *options]
+        command: Command = [build("seqlab-run"), "info", bundle("gru"), "--json", *options]
         done = subprocess.run(command, capture_output=True, text=True, env=bare | environment, check=True)
         return str(json.loads(done.stdout)["onnxruntime_file"])
 

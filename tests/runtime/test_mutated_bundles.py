@@ -20,7 +20,7 @@ from onnx import helper
 
 from export.planted import Edit, constants, edit_graph, tell_files_of_tokenizer, written_in_place_of
 from runtime.conftest import Bundle
-from runtime.programs import ENVIRONMENT, build, refusal
+from runtime.programs import ENVIRONMENT, Command, build, refusal
 from seqlab import cli
 from seqlab_export.runner.manifest import hash_files
 
@@ -211,7 +211,7 @@ print(code, used.ru_utime + used.ru_stime, used.ru_maxrss)
 
 def verdict_of_cpp(folder: Path) -> bool:
     """It ends with an exit code of its own, within `SECONDS` and `KILOBYTES`."""
-    command = [sys.executable, "-S", "-c", MEASURED, build("seqlab-run"), "verify", folder]
+    command: Command = [sys.executable, "-S", "-c", MEASURED, build("seqlab-run"), "verify", folder]
     code, *used = map(float, subprocess.check_output(command, env=ENVIRONMENT, timeout=300).split())
     assert code in (0, 1, 2) and used[0] <= SECONDS and used[1] <= KILOBYTES, (code, used)
     return code == 0

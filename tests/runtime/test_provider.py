@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runtime.conftest import Bundle
-from runtime.programs import LIBRARY, build, refusal
+from runtime.programs import LIBRARY, Command, build, refusal
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
@@ -47,7 +47,7 @@ def _refused(packages: Path, bundle: Bundle) -> Refusal:
 def compile_library(path: Path, *, needs: Path | None = None) -> None:
     """An empty library that is found, and finds what it needs, by name alone."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    command = ["c++", "-shared", "-x", "c++", "/dev/null", "-o", path, f"-Wl,-soname,{path.name}"]
+    command: Command = ["c++", "-shared", "-x", "c++", "/dev/null", "-o", path, f"-Wl,-soname,{path.name}"]
     command += ["-x", "none", "-Wl,--no-as-needed", needs] if needs else []
     subprocess.run(command, check=True)
 

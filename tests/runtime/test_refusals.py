@@ -214,11 +214,14 @@ def test_what_a_user_got_wrong(name: str, arguments: list[str], text: str, said:
     assert said in refusal(arguments[0], bundle(name), *arguments[1:], text=text)
 
 
-@pytest.mark.parametrize("verb", ["generate", "translate"])
-def test_python_refuses_the_same_bytes_in_the_same_words(verb: str, bundle: Bundle) -> None:
-    name, options = {"generate": ("gru", ["--prompt", b"ab\xff"]), "translate": ("translator", [])}[verb]
+@pytest.mark.parametrize(
+    ("verb", "name", "options"), [("generate", "gru", ["--prompt", b"ab\xff"]), ("translate", "translator", [])]
+)
+def test_python_refuses_the_same_bytes_in_the_same_words(
+    verb: str, name: str, options: list[Any], bundle: Bundle
+) -> None:
     text = b"uv\n" if verb == "generate" else b"uv\n\xc3\xa9u\x80\n"
-    command = [Path(sys.executable).with_name("seqlab"), verb, bundle(name), *options]
+    command: list[Any] = [Path(sys.executable).with_name("seqlab"), verb, bundle(name), *options]
     done = subprocess.run(command, input=text, capture_output=True)
     expected = refusal(verb, bundle(name), *options, text=text)
     assert (done.returncode, done.stderr.decode()) == (2, f"seqlab: {expected}\n")

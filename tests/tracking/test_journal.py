@@ -4,6 +4,7 @@ import json
 import logging
 import shutil
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from seqlab.callbacks.run_tracker import RunTracker
-from seqlab.tracking import journal as journal_module
 from seqlab.tracking.journal import Journal, replay_all
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.runs import TrackedRun, find_run, search
 from seqlab.tracking.store import Store, UnreachableError
+from seqlab.tracking.writes import Sender
 from tracking.tiny import fit
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Outage:
                 yield client
 
         monkeypatch.setattr(Store, "calls", failing)
-        monkeypatch.setattr(journal_module.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
 
 
 @pytest.fixture
@@ -112,7 +113,7 @@ def test_a_replay_that_is_cut_off_goes_on_and_repeats_nothing(
         journal.write(point(step))
     kept = journal.pending.read_text()
     outage.down = False
-    send = journal_module.Sender.send
+    send = Sender.send
 
     def dies_at_three(sender: Any, write: dict[str, Any]) -> None:
         if write["points"][0][-1] == 3:
@@ -120,7 +121,7 @@ def test_a_replay_that_is_cut_off_goes_on_and_repeats_nothing(
         send(sender, write)
 
     with monkeypatch.context() as patch:
-        patch.setattr(journal_module.Sender, "send", dies_at_three)
+        patch.setattr(Sender, "send", dies_at_three)
         assert not replay_all(store)
     assert len(journal.pending.read_text().splitlines()) == 3
     journal.pending.write_text(kept + '{"op": "points", "poi')  # as if killed before it was rewritten, in a write

@@ -170,7 +170,7 @@ def test_other_ranks_make_no_run_and_no_store(tmp_path: Path, monkeypatch: pytes
     logger.log_hyperparams({"a": 1})
     logger.log_text("text", "file.txt")
     logger.finalize("success")
-    assert logger.run_id is logger.artifacts is logger.checkpoint_dir is logger.save_dir is None
+    assert {logger.run_id, logger.artifacts, logger.checkpoint_dir, logger.save_dir} == {None}
     assert not (tmp_path / "mlruns").exists()
 
 

@@ -146,14 +146,14 @@ def test_sending_draws_no_random_number(server: FakeServer, tmp_path: Path) -> N
     for status in (200, 500, 401):
         server.status = status
         for write in writes:
-            before = random.getstate(), np.random.get_state()[1].tolist()
+            before = random.getstate(), np.random.get_state(legacy=False)["state"]["key"].tolist()
             try:
                 SENDING.alone = True
                 with contextlib.suppress(UnreachableError):
                     journal._sender.send(write)
             finally:
                 SENDING.alone = False
-            assert (random.getstate(), np.random.get_state()[1].tolist()) == before, write
+            assert (random.getstate(), np.random.get_state(legacy=False)["state"]["key"].tolist()) == before, write
 
 
 def test_another_process_that_sends_is_not_joined(server: FakeServer) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from copy import copy
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import onnxruntime as ort  # type: ignore[import-untyped]
@@ -52,7 +52,7 @@ class Bundle:
         self._open = partial(open_session, provider=provider, threads=threads)
         self.sessions = {name: self._open(self.folder / graph.file) for name, graph in graphs.items() if graph}
 
-    def tap(self, **inputs: NDArray[np.generic]) -> dict[str, NDArray[np.generic]]:
+    def tap(self, **inputs: NDArray[np.generic]) -> dict[str, NDArray[Any]]:
         """What happens inside the model while it reads: attention weights (B, H, T, S) and hidden states (B, T, D) by
         name.
 
@@ -75,7 +75,7 @@ class Bundle:
         assert self.manifest.taps is not None
         return self._open(self.folder / self.manifest.taps.file)
 
-    def encode(self, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_]) -> dict[str, NDArray[np.generic]]:
+    def encode(self, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
         """The encoder's outputs by name, of tokens (B, T) or features (B, T, F) and pad_mask (B, T).
 
         Raises:
