@@ -33,11 +33,11 @@ def test_a_page_of_runs_shows_their_validation(store: Store) -> None:
 
 def test_without_runs_there_is_nothing_to_show(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there are no runs yet"):
-        ui()
+        ui(5000)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_server_has_its_own_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000")
     with pytest.raises(ValueError, match="open http://tracking:5000 in a browser"):
-        ui()
+        ui(5000)

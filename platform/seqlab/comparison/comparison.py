@@ -173,8 +173,7 @@ def compare(
     if price is not None and tokens is None:
         raise ValueError("a price needs tokens: the cost is that of training on so many")
     store = store or Store()
-    if not store.exists:
-        raise ValueError(f"there are no runs yet: {store.uri} does not exist; seqlab fit makes the first")
+    store.check_exists()
     settle(store)
     if runs is None:
         found = search(store, experiment=experiment)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 import time
 import uuid
 from contextlib import suppress
@@ -15,7 +14,7 @@ from filelock import FileLock, Timeout
 
 from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
 from seqlab.tracking.writes import Sender, Write
-from seqlab.whole_file import writing
+from seqlab.whole_file import write_whole, writing
 
 FIRST_WAIT, LONGEST_WAIT = 30.0, 600.0
 """Seconds of training between attempts to reach a store that did not answer: each wait is twice the last."""
@@ -119,9 +118,15 @@ class Journal:
             self._postpone(error)
             self.keep(write)
 
-    def keep(self, write: Write) -> None:
-        """Puts a write in the file, for `replay`."""
-        self._keep(self.pending, write)
+    def keep(self, write: Write, file: Path | None = None) -> None:
+        """Puts a write in a file; None = that of what `replay` sends."""
+        try:
+            _append(self.store, file or self.pending, write)
+            self._losing = False
+        except OSError as failure:
+            if not self._losing:
+                log.warning("%s of run %s is lost: %s", write["op"], self.run_id, failure)
+            self._losing = True
 
     def replay(self) -> bool:
         """Sends what was kept; False if the store still does not answer, or another process is sending it."""
@@ -146,7 +151,10 @@ class Journal:
                 break
             sent += 1
         with _lock(self.store):
-            _rewrite(self.pending, _read(self.pending)[sent:])
+            if left := _read(self.pending)[sent:]:
+                write_whole(self.pending, "".join(map(_line, left)))
+            else:
+                self.pending.unlink(missing_ok=True)
         if sent == len(writes):
             self._wait, self.retry_at = FIRST_WAIT, 0.0
             with suppress(OSError):  # Windows keeps what is open
@@ -175,18 +183,9 @@ class Journal:
             else:
                 aside = self.pending.with_suffix(".refused")
                 log.warning("MLflow refuses %s of run %s, set aside in %s: %s", write["op"], self.run_id, aside, error)
-                self._keep(aside, write)
+                self.keep(write, aside)
         finally:
             self.sending = ""
-
-    def _keep(self, file: Path, write: Write) -> None:
-        try:
-            _append(self.store, file, write)
-            self._losing = False
-        except OSError as failure:
-            if not self._losing:
-                log.warning("%s of run %s is lost: %s", write["op"], self.run_id, failure)
-            self._losing = True
 
     def _postpone(self, error: UnreachableError) -> None:
         if self.retry_at in (0, math.inf) and self._wait == FIRST_WAIT:
@@ -227,7 +226,11 @@ def _lock(store: Store) -> FileLock:
 
 def _append(store: Store, file: Path, write: Write) -> None:
     with _lock(store), file.open("a", encoding="utf-8") as lines:
-        lines.write(json.dumps(write) + "\n")
+        lines.write(_line(write))
+
+
+def _line(write: Write) -> str:
+    return json.dumps(write) + "\n"
 
 
 def _read(file: Path) -> list[Write]:
@@ -235,12 +238,3 @@ def _read(file: Path) -> list[Write]:
         return []
     lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
     return [json.loads(line) for line in lines if line.endswith("\n")]  # the last may have been cut off
-
-
-def _rewrite(file: Path, writes: list[Write]) -> None:
-    if not writes:
-        file.unlink(missing_ok=True)
-        return
-    partial = file.with_suffix(".partial")
-    partial.write_text("".join(json.dumps(write) + "\n" for write in writes), encoding="utf-8")
-    os.replace(partial, file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from argparse import Namespace
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from lightning.pytorch.utilities import rank_zero_only
 
 from seqlab.tracking.journal import Journal, now
 from seqlab.tracking.outbox import Outbox
-from seqlab.tracking.params import flatten
+from seqlab.tracking.params import accepted, flatten
 from seqlab.tracking.provenance import description, process_tags
 from seqlab.tracking.runs import settle
 from seqlab.tracking.store import DEFAULT_ROOT, Store, UnreachableError
@@ -81,13 +80,14 @@ class RunLogger(Logger):
         return cast("MlflowClient", _Client(self))
 
     @property
-    def run_id(self) -> str | None:
+    @rank_zero_only
+    def run_id(self) -> str:
         """The run's id; None on other ranks than 0.
 
         Raises:
             ValueError: the run to continue is not in the store, or the store cannot be used.
         """
-        return self._open().run_id if _is_first_rank() else None
+        return self._open().run_id
 
     @property
     def run_name(self) -> str:
@@ -135,7 +135,7 @@ class RunLogger(Logger):
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         """Takes the values of a step; they are sent in batches."""
         step, milliseconds = step or 0, now()
-        self._points += [(_metric_name(key), float(v), milliseconds, step) for key, v in metrics.items()]
+        self._points += [(accepted(key), float(v), milliseconds, step) for key, v in metrics.items()]
         steps, seconds = step - self._sent_step, time.monotonic() - self._sent_at
         if steps >= MOST_STEPS or (steps >= FEWEST_STEPS and seconds >= SECONDS) or self._send_next:
             self.flush()
@@ -189,6 +189,7 @@ class RunLogger(Logger):
         self._write({"op": "dataset", "dataset": dataset})
         self.log_tags({"dataset": f"{dataset['name']} {dataset['digest'][:12]}"})
 
+    @rank_zero_only
     def after_save_checkpoint(self, checkpoint_callback: ModelCheckpoint) -> None:
         """Notes the best and the last checkpoint, and sends the next points at once.
 
@@ -196,8 +197,7 @@ class RunLogger(Logger):
         """
         self._send_next = True
         paths = {"best": checkpoint_callback.best_model_path, "last": checkpoint_callback.last_model_path}
-        if _is_first_rank():
-            self.log_tags({f"checkpoint.{which}": self._relative(path) for which, path in paths.items() if path})
+        self.log_tags({f"checkpoint.{which}": self._relative(path) for which, path in paths.items() if path})
 
     @rank_zero_only
     def finalize(self, status: str) -> None:
@@ -277,11 +277,3 @@ class _Client:
     def __getattr__(self, name: str) -> Any:
         self._logger.begin()
         return getattr(self._logger.store.client, name)
-
-
-def _is_first_rank() -> bool:
-    return getattr(rank_zero_only, "rank", 0) == 0
-
-
-def _metric_name(key: str) -> str:
-    return re.sub(r"[^\w .:/-]", "_", key)

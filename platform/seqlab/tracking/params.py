@@ -22,7 +22,12 @@ def flatten(config: dict[str, Any]) -> dict[str, str]:
 
     A value that MLflow would refuse for its length is cut, and says so.
     """
-    return {_key(key): _cut(value) for key, value in _leaves(config, "")}
+    return {accepted(key)[:MAX_KEY_LENGTH]: _cut(value) for key, value in _leaves(config, "")}
+
+
+def accepted(name: str) -> str:
+    """The name of a metric or a parameter without what MLflow refuses in one."""
+    return re.sub(r"[^\w .:/-]", "_", name)
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
@@ -66,10 +71,6 @@ def _scalar(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     return str(value)
-
-
-def _key(key: str) -> str:
-    return re.sub(r"[^\w .:/-]", "_", key)[:MAX_KEY_LENGTH]
 
 
 def _cut(value: str) -> str:

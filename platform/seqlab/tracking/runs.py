@@ -126,7 +126,7 @@ def find_run(text: str, store: Store | None = None) -> TrackedRun:
     store = store or Store()
     if Path(text).is_file():
         return _run_of_checkpoint(Path(text), store)
-    _require(store)
+    store.check_exists()
     settle(store)
     for condition in _conditions(text):
         runs = search(store, condition)
@@ -224,11 +224,6 @@ def _conditions(text: str) -> list[str]:
     if re.fullmatch(r"[0-9a-f]{1,31}", text):
         conditions.append(f"attributes.run_id LIKE '{text}%'")
     return conditions
-
-
-def _require(store: Store) -> None:
-    if not store.exists:
-        raise ValueError(f"there are no runs yet: {store.uri} does not exist; seqlab fit makes the first")
 
 
 def _tracked(run: Run, experiment: str, store: Store) -> TrackedRun:

@@ -33,8 +33,7 @@ def ui_command(store: Store, port: int) -> list[str]:
     """
     if store.remote:
         raise ValueError(f"the store is a server: open {store.uri} in a browser")
-    if not store.exists:
-        raise ValueError(f"there are no runs yet: {store.uri} does not exist; seqlab fit makes the first")
+    store.check_exists()
     return [
         *(sys.executable, "-m", "mlflow", "ui"),
         *("--backend-store-uri", store.uri, "--default-artifact-root", str(store.root)),
@@ -58,13 +57,13 @@ def run_pages(store: Store) -> dict[str, str]:
     return {e.name: f"#/experiments/{number}/runs?viewStateShareKey={key}" for number, e in found.items()}
 
 
-def ui(port: int = 5000, store: Store | None = None) -> NoReturn:
+def ui(port: int) -> NoReturn:
     """Becomes a process that serves MLflow's pages until it is interrupted.
 
     Raises:
         ValueError: as `ui_command`.
     """
-    store = store or Store()
+    store = Store()
     command = ui_command(store, port)
     settle(store)
     print(f"http://127.0.0.1:{port}/{TRAINING_PAGE} (Ctrl-C ends it)")

@@ -102,11 +102,9 @@ class Store:
 
             try:
                 yield client
-            except MlflowException as error:
-                if error.error_code in TEMPORARY or error.error_code in NOT_FOR_US:
-                    raise UnreachableError(self._unreachable(error)) from error
-                raise
-            except RequestException as error:
+            except (MlflowException, RequestException) as error:
+                if isinstance(error, MlflowException) and error.error_code not in (*TEMPORARY, *NOT_FOR_US):
+                    raise
                 raise UnreachableError(self._unreachable(error)) from error
 
     def _unreachable(self, error: Exception) -> str:
@@ -122,6 +120,11 @@ class Store:
     def exists(self) -> bool:
         """Whether there is anything to open: a server is taken to be there."""
         return self._database is None or self._database.exists()
+
+    def check_exists(self) -> None:
+        """Raises ValueError where there is nothing to open."""
+        if not self.exists:
+            raise ValueError(f"there are no runs yet: {self.uri} does not exist; seqlab fit makes the first")
 
     @cached_property
     def client(self) -> MlflowClient:

@@ -25,7 +25,6 @@ Point = tuple[str, float, int, int]
 
 CHANGED_TAG = "seqlab.changed_params"
 FAILURE_TAG = "failure"
-PARAMS_A_CALL, POINTS_A_CALL = 100, 1000
 MAX_TAG_LENGTH, MAX_DIGEST_LENGTH = 5000, 36
 UPLOAD_SECONDS = 600
 
@@ -64,8 +63,10 @@ class Sender:
                     self.stored_id = self.run_id
             if write["op"] == "create":
                 if self.stored_id is None:
+                    experiment = self.store.experiment_id(write["experiment"])
                     with _id_of_ours(self.store, self.run_id):
-                        self.stored_id = _create(self.store, client, write)
+                        run = client.create_run(experiment, write["time"], _cut(write["tags"]), write["name"])
+                        self.stored_id = run.info.run_id
                 return
             run_id = self.stored_id or self.run_id
             match write["op"]:
@@ -145,22 +146,10 @@ def _id_of_ours(store: Store, run_id: str) -> Iterator[None]:
         event.remove(SqlRun, "init", rename)
 
 
-def _create(store: Store, client: MlflowClient, write: Write) -> str:
-    run = client.create_run(
-        store.experiment_id(write["experiment"]),
-        start_time=write["time"],
-        tags=_cut(write["tags"]),
-        run_name=write["name"],
-    )
-    return str(run.info.run_id)
-
-
 def _log_metrics(client: MlflowClient, run_id: str, points: list[Point]) -> None:
     from mlflow.entities import Metric
 
-    metrics = [Metric(*point) for point in points]
-    for start in range(0, len(metrics), POINTS_A_CALL):
-        client.log_batch(run_id, metrics=metrics[start : start + POINTS_A_CALL], synchronous=True)
+    client.log_batch(run_id, metrics=[Metric(*point) for point in points], synchronous=True)
 
 
 def _send_params(client: MlflowClient, run_id: str, params: dict[str, str]) -> None:
@@ -171,8 +160,7 @@ def _send_params(client: MlflowClient, run_id: str, params: dict[str, str]) -> N
     comparable = {key: value for key, value in params.items() if key in stored and key not in RUN_SPECIFIC}
     changed = [f"{key}: {stored[key]} -> {new}" for key, new in comparable.items() if stored[key] != new]
     new = [Param(key, value) for key, value in params.items() if key not in stored]
-    for start in range(0, len(new), PARAMS_A_CALL):
-        client.log_batch(run_id, params=new[start : start + PARAMS_A_CALL], synchronous=True)
+    client.log_batch(run_id, params=new, synchronous=True)
     if changed:
         _send_tags(client, run_id, {CHANGED_TAG: "; ".join(changed)})
 
