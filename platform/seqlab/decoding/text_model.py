@@ -1,6 +1,6 @@
 """Texts in, texts out: what every program asks of a model, be it a run's or a bundle's.
 
-`seqlab.open_text_model` opens a run, `seqlab_export.open_text_model` a bundle. NumPy only.
+`seqlab.open_text_model` opens a run; a bundle is opened by who exports it. NumPy only.
 
 B texts, S source length, T tokens, C classes.
 """
