@@ -142,8 +142,9 @@ def _loaded(served: Served, schema: Any, tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize("name", KINDS)
 def test_the_configs_fit_tritons_schema(name: str, served: Served, schema: Any, tmp_path: Path) -> None:
     title = 'a "name" of ü'
-    write_repository(served(name), tmp_path / "models", title)
-    configs = {folder.name: read_config(folder, schema) for folder in (tmp_path / "models").iterdir()}
+    models = tmp_path / "not there yet" / "models"
+    write_repository(served(name), models, title)
+    configs = {folder.name: read_config(folder, schema) for folder in models.iterdir()}
     assert set(configs) == {title, f"{title}_tokenizer", f"{title}_model", f"{title}_detokenizer"}
     assert all(config["name"] == folder for folder, config in configs.items()), "Triton refuses another"
     assert all("max_batch_size" not in config for config in configs.values()), "0 is what is not stated"

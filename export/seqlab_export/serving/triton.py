@@ -73,6 +73,7 @@ def write_repository(bundle: Path, out: Path, name: str, *, provider: Provider =
     if not reads_text(manifest.load_manifest(bundle)):
         raise not_of_texts(str(bundle))
     steps = {f"{name}_{role}": step for role, step in _steps(open_text_model(bundle), provider).items()}
+    out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.") as folder:
         repository = Path(folder) / "repository"
         version = _write_config(repository / name, _ensemble(steps))

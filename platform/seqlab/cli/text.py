@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import itertools
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqlab.cli.verb import PROVIDER, RUN_OR_BUNDLE, TRUST, argument, text_arguments, verb, whole
-from seqlab.text_options import GENERATE, TRANSLATE, Option
+from seqlab.text_options import GENERATE, TRANSLATE
 
 if TYPE_CHECKING:
     from seqlab.decoding.text_model import TextModel
@@ -27,10 +27,13 @@ LINES_AT_ONCE = 64
     TRUST,
 )
 def generate(options: argparse.Namespace) -> int:
+    from seqlab.decoding.text_model import Generator
+
     def show(piece: str) -> None:
         print(piece, end="", flush=True)
 
-    _text_model(options).write(options.prompt, on_text=show, **_chosen(options, GENERATE))
+    chosen = _chosen(options, Generator)
+    _text_model(options).write(options.prompt, on_text=show, **chosen)
     print()
     return 0
 
@@ -44,9 +47,12 @@ def generate(options: argparse.Namespace) -> int:
     TRUST,
 )
 def translate(options: argparse.Namespace) -> int:
+    from seqlab.decoding.text_model import Translator
+
     if options.n_best is not None and not 1 <= options.n_best <= options.beams:
         raise ValueError(f"--n-best must be from 1 to the number of beams, {options.beams}; got {options.n_best}")
-    model, chosen = _text_model(options), _chosen(options, TRANSLATE)
+    chosen = _chosen(options, Translator)
+    model = _text_model(options)
     lines = _input_lines(model)
     numbers = itertools.count(1)
     while texts := list(itertools.islice(lines, LINES_AT_ONCE)):
@@ -86,8 +92,11 @@ def _text_model(options: argparse.Namespace) -> TextModel:
     return model
 
 
-def _chosen(options: argparse.Namespace, table: Iterable[Option]) -> dict[str, Any]:
-    return {option.name: getattr(options, option.name) for option in table}
+def _chosen(options: argparse.Namespace, kind: type[TextModel]) -> dict[str, Any]:
+    """What is asked of a model, refused before one is opened."""
+    chosen = {option.name: getattr(options, option.name) for option in kind.options}
+    kind.settings(chosen)
+    return chosen
 
 
 def _input_lines(model: TextModel) -> Iterator[str]:

@@ -121,17 +121,26 @@ class TextModel(ABC):
         Raises:
             ValueError: an option is unknown or out of range, or a row is not one that the model reads.
         """
-        chosen, vocab_size = values(self.options, options or {}), self.codec.source_tokenizer.vocab_size
+        settings, vocab_size = self.settings(options or {}), self.codec.source_tokenizer.vocab_size
         for number, row in enumerate(rows):
             if not row:
                 raise ValueError(f"text {number} has no tokens")
             if outside := [token for token in row if not 0 <= token < vocab_size]:
                 raise ValueError(f"text {number} has token {outside[0]}, outside the vocabulary 0..{vocab_size - 1}")
-        return self._run(rows, chosen)
+        return self._run(rows, settings)
+
+    @classmethod
+    def settings(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options as decoding takes them, with defaults for those that are None or left out.
+
+        Raises:
+            ValueError: one is unknown, or out of its range.
+        """
+        return values(cls.options, options)
 
     @abstractmethod
-    def _run(self, rows: Rows, chosen: dict[str, Any]) -> tuple[Rows, Scores]:
-        """Of rows that were checked, and the value of each option."""
+    def _run(self, rows: Rows, settings: dict[str, Any]) -> tuple[Rows, Scores]:
+        """Of rows that were checked, and what `settings` gives."""
 
 
 class Generator(TextModel):
@@ -152,25 +161,29 @@ class Generator(TextModel):
             if on_text is not None and (piece := stream.push(token)):
                 on_text(piece)
 
-        [tokens] = self._continue(rows, values(self.options, options), show)
+        [tokens] = self._continue(rows, self.settings(options), show)
         if on_text is not None and (rest := stream.finish()):
             on_text(rest)
         return self.codec.tokenizer.decode(tokens)
 
-    def _run(self, rows: Rows, chosen: dict[str, Any]) -> tuple[Rows, Scores]:
-        return [tokens for row in rows for tokens in self._continue([row], chosen)], {}
+    @classmethod
+    def settings(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        chosen = values(cls.options, options)
+        return {
+            "max_new_tokens": chosen.pop("max_new_tokens"),
+            "repetition": _take_repetition(chosen),
+            "sampling": Sampling(**chosen),
+        }
 
-    def _continue(self, rows: Rows, chosen: dict[str, Any], on_token: Callable[[int, int], None] | None = None) -> Rows:
+    def _run(self, rows: Rows, settings: dict[str, Any]) -> tuple[Rows, Scores]:
+        return [tokens for row in rows for tokens in self._continue([row], settings)], {}
+
+    def _continue(
+        self, rows: Rows, settings: dict[str, Any], on_token: Callable[[int, int], None] | None = None
+    ) -> Rows:
         tokenizer = self.codec.tokenizer
-        return generate(
-            self.decoder,
-            rows,
-            max_new_tokens=chosen["max_new_tokens"],
-            sampling=Sampling(**{name: chosen[name] for name in ("temperature", "top_k", "top_p", "min_p", "seed")}),
-            repetition=_repetition(chosen),
-            stop_ids=(tokenizer.eos_id, tokenizer.bos_id),  # packed documents end where the next begins
-            on_token=on_token,
-        )
+        ends = (tokenizer.eos_id, tokenizer.bos_id)  # packed documents end where the next begins
+        return generate(self.decoder, rows, stop_ids=ends, on_token=on_token, **settings)
 
 
 class Translator(TextModel):
@@ -197,28 +210,31 @@ class Translator(TextModel):
         self.max_tokens = max_tokens
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[list[str]]:
-        found = self._targets(self.encode(texts), values(self.options, options))
+        found = self._targets(self.encode(texts), **self.settings(options))
         return [self.codec.decode(targets) for targets in found]
 
-    def _run(self, rows: Rows, chosen: dict[str, Any]) -> tuple[Rows, Scores]:
-        return [best for best, *_ in self._targets(rows, chosen)], {}
+    @classmethod
+    def settings(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        chosen = values(cls.options, options)
+        return {"repetition": _take_repetition(chosen), **chosen}
 
-    def _targets(self, sources: Rows, chosen: dict[str, Any]) -> list[Rows]:
+    def _run(self, rows: Rows, settings: dict[str, Any]) -> tuple[Rows, Scores]:
+        return [best for best, *_ in self._targets(rows, **settings)], {}
+
+    def _targets(self, sources: Rows, *, prefix: str, **settings: Any) -> list[Rows]:
         """The tokens of what it writes of each source, the best first."""
         if not sources:
             return []
-        tokenizer, prefix = self.codec.tokenizer, chosen["prefix"]
+        tokenizer = self.codec.tokenizer
         forced = tokenizer.encode(prefix) if prefix else []
         if len(forced) >= self.max_tokens:
             raise ValueError(f"the prefix has {len(forced)} tokens, a target at most {self.max_tokens}; shorten it")
         found = beam_search(
             self.begin(*padded_right(sources)),
             [[tokenizer.bos_id, *forced]] * len(sources),
-            beams=chosen["beams"],
             max_new_tokens=self.max_tokens - len(forced),
             stop_ids=(tokenizer.eos_id,),
-            length_penalty=chosen["length_penalty"],
-            repetition=_repetition(chosen),
+            **settings,
         )
         return [[[*forced, *hypothesis.tokens] for hypothesis in hypotheses] for hypotheses in found]
 
@@ -244,7 +260,7 @@ class TextClassifier(TextModel):
         chances = self.probabilities(text)
         return [Class(self.codec.labels[int(chances.argmax())], float(chances.max()))]
 
-    def _run(self, rows: Rows, chosen: dict[str, Any]) -> tuple[Rows, Scores]:
+    def _run(self, rows: Rows, settings: dict[str, Any]) -> tuple[Rows, Scores]:
         found = [self.of_row(row) for row in rows]
         scores = {"probability": [float(chances.max()) for chances in found]}
         return [[int(chances.argmax())] for chances in found], scores
@@ -259,7 +275,7 @@ class TextTagger(TextClassifier):
         words = zip(text.split(), self.probabilities(text), strict=True)
         return [Class(self.codec.labels[int(chances.argmax())], float(chances.max()), word) for word, chances in words]
 
-    def _run(self, rows: Rows, chosen: dict[str, Any]) -> tuple[Rows, Scores]:
+    def _run(self, rows: Rows, settings: dict[str, Any]) -> tuple[Rows, Scores]:
         return [self.of_row(row).argmax(axis=-1).tolist() for row in rows], {}
 
 
@@ -271,5 +287,5 @@ def not_of_texts(name: str) -> ValueError:
     )
 
 
-def _repetition(chosen: dict[str, Any]) -> Repetition:
-    return Repetition(penalty=chosen["repetition_penalty"], ngram=chosen["no_repeat_ngram"])
+def _take_repetition(chosen: dict[str, Any]) -> Repetition:
+    return Repetition(penalty=chosen.pop("repetition_penalty"), ngram=chosen.pop("no_repeat_ngram"))
