@@ -1,4 +1,4 @@
-"""A trainer that stores and says nothing."""
+"""A trainer that stores and says nothing, and what it reads."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import lightning as L
+from torch.utils.data import DataLoader
 
 
 def quiet_trainer(folder: Path, **options: Any) -> L.Trainer:
@@ -18,3 +19,8 @@ def quiet_trainer(folder: Path, **options: Any) -> L.Trainer:
         enable_model_summary=False,
         **options,
     )
+
+
+def loader(batches: Any) -> DataLoader[Any]:
+    """Of batches as they are."""
+    return DataLoader(batches, batch_size=None)

@@ -45,7 +45,7 @@ def read_images(path: str | None) -> Images:
         ValueError: there is no such file, it lacks an array, or an array is not what it must be.
     """
     if path is None:
-        from sklearn.datasets import load_digits  # type: ignore[import-untyped]
+        from sklearn.datasets import load_digits
 
         digits = load_digits()
         return Images(digits.images[..., None], digits.target)
@@ -157,7 +157,7 @@ def read_arrays(path: str | Path, wanted: Iterable[str], accepted: str) -> dict[
 
 
 def _parquet_columns(name: str, wanted: Sequence[str]) -> dict[str, Any]:
-    import pyarrow  # type: ignore[import-untyped]
+    import pyarrow
     from pyarrow import parquet
 
     try:

@@ -48,7 +48,7 @@ def read_hub(path: str, columns: Sequence[str]) -> list[dict[str, Any]]:
 def _split(path: str) -> Any:
     """The split of a path, as a `datasets.Dataset`."""
     try:
-        import datasets  # type: ignore[import-untyped]
+        import datasets
     except ImportError as error:
         raise ValueError(f"{path} needs Hugging Face's datasets: pip install 'seqlab[hf]'") from error
 

@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 
 from seqlab import Entry, Mixer, State, models, positions
 from seqlab.laws import CAUSAL, LIMIT, Subject
-from seqlab.nn.scan import scan_over_time
+from seqlab.nn.scan import Carry, scan_over_time
 from seqlab_data.tokenizers import CharTokenizer
 from seqlab_export import export_bundle, open_text_model
 
@@ -28,11 +28,11 @@ class Decay(Mixer):
         self.in_proj = nn.Linear(d_model, d_model)
         self.decay = nn.Parameter(torch.full((d_model,), start))
 
-    def forward(self, x, state=None, *, pad_mask=None) -> tuple[Tensor, State]:
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         state = self.init_state(x.shape[0]) if state is None else state
         real = torch.ones_like(x[..., 0], dtype=torch.bool) if pad_mask is None else pad_mask
 
-        def advance(carry, now):
+        def advance(carry: Carry, now: tuple[Tensor, ...]) -> tuple[Carry, Tensor]:
             (h,), (x_t, is_real) = carry, now
             h = torch.where(is_real[:, None], self.decay.sigmoid() * h + x_t, h)  # a pad changes nothing
             return (h,), h
@@ -44,7 +44,7 @@ class Decay(Mixer):
         h = self.decay.sigmoid() * state["h"] + self.in_proj(x_t)
         return h, {"h": h}
 
-    def state_spec(self):
+    def state_spec(self) -> tuple[Entry, ...]:
         return (Entry("h", (self.d_model,)),)
 
 

@@ -8,6 +8,7 @@ $ python run_bundle.py DIR "The "
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ def main(folder: str, prompt: str) -> int:
     print()
 
     # The same without texts: ids in, ids out; and what the model says of the next one.
-    decoder = open_bundle(folder)
+    decoder: Any = open_bundle(folder)
     rows = model.encode([prompt])
     print("ids:", generate(decoder, rows, max_new_tokens=5))  # greedy
     logits, state = decoder.prefill(np.array(rows), np.ones((1, len(rows[0])), dtype=np.bool_))  # (1, V)

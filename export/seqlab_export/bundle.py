@@ -9,7 +9,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import onnxruntime as ort  # type: ignore[import-untyped]
+import onnxruntime as ort
 import torch
 
 import seqlab

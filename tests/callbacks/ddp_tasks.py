@@ -67,7 +67,12 @@ def kinds(folder: Path) -> dict[str, tuple[L.LightningDataModule, Any]]:
     of_features = partial(both_ways, embed=torch.nn.Linear)
     decoder = partial(DecoderLM, d_model=8, num_layers=1, mixer=GRU, positions=NoPositions)
     writer = partial(EncoderDecoder, encoder=both_ways, num_layers=1, mixer=AdditiveAttention)
-    text = {"seq_len": 16, "batch_size": 3, "tokenizer": CharTokenizer, "cache_dir": str(folder / "cache")}
+    text: dict[str, Any] = {
+        "seq_len": 16,
+        "batch_size": 3,
+        "tokenizer": CharTokenizer,
+        "cache_dir": str(folder / "cache"),
+    }
     short: dict[str, Any] = {"max_len": 64, "max_tokens": 64}
     one_batch: dict[str, Any] = {"max_len": 64}
     few: dict[str, Any] = {"num_train": 24, "num_eval": 13, "batch_size": 5}

@@ -68,14 +68,15 @@ def test_of_a_language_model_they_are_the_mixers_own(tmp_path: Path) -> None:
     data = TextDataModule(
         str(tmp_path / "text.txt"), tokenizer=CharTokenizer, seq_len=8, batch_size=2, cache_dir=str(tmp_path)
     )
-    mixers = [partial(Attention, num_heads=2), GRU]
+    mixers: list[Any] = [partial(Attention, num_heads=2), GRU]
     build = partial(DecoderLM, d_model=8, num_layers=2, mixer=mixers, positions=NoPositions)
     task = LanguageModeling(data.vocab_size, 8, model=build)
     content = json.loads(stored(task, data)["attention/1.json"])
     check_rows(content["maps"], {"stack.blocks.0.mixer": (2, 8, 8)})
     tokens = next(iter(data.val_dataloader())).tokens
-    model, block = task.model, task.model.stack.blocks[0]  # type: ignore[union-attr, index]
-    x = model.positions.embed(model.embedding(tokens), torch.arange(8)[None])  # type: ignore[operator, union-attr]
+    model: Any = task.model
+    block = model.stack.blocks[0]
+    x = model.positions.embed(model.embedding(tokens), torch.arange(8)[None])
     weights = block.mixer.attention_weights(block.mixer_norm(x))
     torch.testing.assert_close(torch.tensor(content["maps"]["stack.blocks.0.mixer"]), weights[1].detach())
     assert (

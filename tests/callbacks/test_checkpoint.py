@@ -36,6 +36,8 @@ class Scored(TinyTask):
 class Recorder(L.Trainer):
     """Notes each write as (name, optimiser step, validations before it)."""
 
+    callbacks: list[L.Callback]
+
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.writes: list[tuple[str, int]] = []
@@ -155,7 +157,7 @@ def test_validation_does_not_touch_the_logger(tmp_path: Path) -> None:
 
     class Touchy(Diary):
         @property
-        def checkpoint_dir(self) -> Path:  # type: ignore[override]
+        def checkpoint_dir(self) -> Path:
             raise AssertionError
 
         @checkpoint_dir.setter

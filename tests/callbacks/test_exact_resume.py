@@ -104,7 +104,7 @@ def test_kills_with_seqlabs_own_model_and_data(tmp_path: Path, flags: dict[str, 
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_a_fit_that_max_steps_ended_goes_on(tmp_path: Path, accumulate: int) -> None:
     """Whether it ended in an epoch or with one, and whether validations are due there or not."""
-    flags = {"max_epochs": -1, "accumulate_grad_batches": accumulate, "val_check_interval": 3}
+    flags: dict[str, Any] = {"max_epochs": -1, "accumulate_grad_batches": accumulate, "val_check_interval": 3}
     whole_weights = fit(tmp_path / "whole", max_steps=9, **flags)
     for stop in (3, 4, 7):
         fit(tmp_path / f"{stop}", max_steps=stop, **flags)
@@ -120,9 +120,10 @@ def test_these_fits_can_differ(tmp_path: Path) -> None:
     """Without `ExactResume` the same fit, begun with other generators, ends with other weights."""
     weights = set()
     for seed in (0, 1):
-        trainer, task = tiny_trainer(tmp_path), TinyTask()
+        trainer: Any = tiny_trainer(tmp_path)
         trainer.callbacks = [c for c in trainer.callbacks if not isinstance(c, ExactResume)]
         torch.manual_seed(seed)
+        task = TinyTask()
         trainer.fit(task, datamodule=TinyData())
         weights.add(digest(task))
     assert len(weights) == 2

@@ -146,7 +146,7 @@ def test_the_speed_is_the_one_that_the_run_has(shown: Shown, monkeypatch: pytest
             nonlocal now
             now += 1000
 
-    fitted = trainer(max_epochs=1, limit_val_batches=1)
+    fitted: Any = trainer(max_epochs=1, limit_val_batches=1)
     fitted.fit(Slower())
     assert shown.shown[-1][3].endswith(" · 81 tokens/s")
     (tracker,) = [callback for callback in fitted.callbacks if isinstance(callback, RunTracker)]
@@ -217,7 +217,7 @@ def test_bars_are_drawn_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: p
 
 def test_a_display_is_due_once_in_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now))
     lines = Lines()
     due = []
     for now in (110.0, 119.9, 120.0, 120.1, 139.0, 141.0):  # noqa: B007

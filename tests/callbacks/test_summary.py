@@ -28,7 +28,7 @@ from seqlab.recurrence import GRU, LSTM
 
 def rows(model: nn.Module, seq_len: int) -> list[list[str]]:
     table = model_table(model, seq_len)
-    return [list(cells) for cells in zip(*(column.cells for column in table.columns), strict=True)]  # type: ignore[arg-type]
+    return [list(cells) for cells in zip(*(column.cells for column in table.columns), strict=True)]
 
 
 def test_each_block_tells_what_it_mixes_with() -> None:

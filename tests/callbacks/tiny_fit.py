@@ -13,8 +13,9 @@ from typing import Any
 import lightning as L
 import numpy as np
 import torch
+from lightning.fabric.loggers.logger import rank_zero_experiment
 from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.loggers.logger import Logger, rank_zero_experiment
+from lightning.pytorch.loggers.logger import Logger
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, Sampler
 

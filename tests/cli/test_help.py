@@ -7,6 +7,7 @@ import importlib
 import inspect
 import math
 import re
+from typing import Any
 
 import lightning as L
 import pytest
@@ -89,7 +90,7 @@ def test_no_option_of_seqlab_is_left_out(verb: str) -> None:
 def test_the_source_says_what_the_class_takes(name: str) -> None:
     modules = [importlib.import_module(module) for module in BLOCK_MODULES]
     found = next(getattr(module, name) for module in modules if hasattr(module, name))
-    taken = {}
+    taken: dict[str, Any] = {}
     for owner in reversed(found.__mro__):
         if "__init__" in vars(owner) and owner.__module__.startswith("seqlab"):
             parameters = inspect.signature(owner).parameters.values()

@@ -169,7 +169,7 @@ def test_a_model_of_ids_whose_head_is_not_its_embedding(
         assert [int(word) for word in capsys.readouterr().out.split()] == written
     assert main(["generate", "bundle", "--prompt", "5 six"]) == 2
     assert capsys.readouterr().err.endswith('a prompt is ids, such as "5 6 7"; got "six"\n')
-    assert _load_pyfunc(tmp_path / "bundle").predict(tokens.numpy()).shape == (1, 32, run.model.vocab_size)
+    assert _load_pyfunc(str(tmp_path / "bundle")).predict(tokens.numpy()).shape == (1, 32, run.model.vocab_size)
 
 
 def test_what_transformers_computes_otherwise_is_refused(

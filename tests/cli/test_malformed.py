@@ -98,8 +98,8 @@ def lines(fits: int, others: int) -> Iterator[list[str]]:
         verb = draw.choice([*OTHERS])
         target = [] if verb in ("parity", "conformance", "compare", "configs") else [draw.choice(TARGETS)]
         given = draw.choice(OTHERS[verb])
-        value = [draw.choice((*NO_NUMBER, "folder"))] if given and draw.random() < 0.7 else []
-        yield [verb, *target, *given, *value]
+        last = [draw.choice((*NO_NUMBER, "folder"))] if given and draw.random() < 0.7 else []
+        yield [verb, *target, *given, *last]
 
 
 def check(some: Iterator[list[str]], folder: Path, seqlab: Seqlab) -> None:

@@ -30,7 +30,7 @@ def served(command: str, folder: Path) -> Iterator[str]:
     name, _, value = assignment.partition("=")
     bin_folder = Path(sys.executable).parent
     port = free_port()
-    typed = [bin_folder / words[0], *words[1:], "--host", "127.0.0.1", "--port", str(port)]
+    typed: list[str | Path] = [bin_folder / words[0], *words[1:], "--host", "127.0.0.1", "--port", str(port)]
     path = f"{bin_folder}:{os.environ['PATH']}"
     environment = {**os.environ, name: value, "PATH": path, "MLFLOW_DISABLE_TELEMETRY": "true"}
     address = f"http://127.0.0.1:{port}"

@@ -75,7 +75,7 @@ MEGABYTES = 600
 
 
 def tampered(checkpoint: Checkpoint, wrong: dict[str, tuple[Any, ...]]) -> Iterator[tuple[str, Checkpoint]]:
-    deep = {"config": {"a": 1}}
+    deep: dict[str, Any] = {"config": {"a": 1}}
     for _ in range(120):
         deep = {"config": deep}
     if wrong is WRONG:

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import shlex
+import subprocess
 import warnings
 from pathlib import Path
 
@@ -47,41 +48,43 @@ def _typed(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     """A command in this process, with lines for its standard input."""
     monkeypatch.chdir(folder)
 
-    def typed(*args: str, lines: str | bytes = "", code: int = 0):  # type: ignore[no-untyped-def]
+    def typed(*args: str, lines: str | bytes = "", code: int = 0) -> subprocess.CompletedProcess[str]:
         given = lines if isinstance(lines, bytes) else lines.encode()
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
         assert main(list(args)) == code
-        return capsys.readouterr()
+        return subprocess.CompletedProcess(args, code, *capsys.readouterr())
 
     return typed
 
 
 def test_translate_writes_a_line_for_each_and_beams_change_it(typed: Seqlab) -> None:
     lines = "one two\nseven\nthree four five\n"
-    greedy = typed("translate", "pairs", lines=lines).out
+    greedy = typed("translate", "pairs", lines=lines).stdout
     assert len(greedy.splitlines()) == 3
-    assert typed("translate", "pairs", "--beams", "1", lines=lines).out == greedy
-    assert len(typed("translate", "pairs", "--beams", "4", lines=lines).out.splitlines()) == 3
-    best = typed("translate", "pairs", "--beams", "4", "--n-best", "2", lines=lines).out.splitlines()
+    assert typed("translate", "pairs", "--beams", "1", lines=lines).stdout == greedy
+    assert len(typed("translate", "pairs", "--beams", "4", lines=lines).stdout.splitlines()) == 3
+    best = typed("translate", "pairs", "--beams", "4", "--n-best", "2", lines=lines).stdout.splitlines()
     assert [line.split("\t")[0] for line in best] == ["1", "1", "2", "2", "3", "3"]
-    forced = typed("translate", "pairs", "--prefix", "sieben", "--no-repeat-ngram", "1", lines=lines).out.splitlines()
+    forced = typed(
+        "translate", "pairs", "--prefix", "sieben", "--no-repeat-ngram", "1", lines=lines
+    ).stdout.splitlines()
     assert all(line.startswith("sieben") and line.count("sieben") == 1 for line in forced)
-    assert "from 1 to the number of beams, 1; got 2" in typed("translate", "pairs", "--n-best", "2", code=2).err
-    alone = [typed("translate", "pairs", lines=line).out for line in lines.splitlines(keepends=True)]
+    assert "from 1 to the number of beams, 1; got 2" in typed("translate", "pairs", "--n-best", "2", code=2).stderr
+    alone = [typed("translate", "pairs", lines=line).stdout for line in lines.splitlines(keepends=True)]
     assert "".join(alone) == greedy
-    assert "beams must be at least 1" in typed("translate", "pairs", "--beams", "0", lines=lines, code=2).err
+    assert "beams must be at least 1" in typed("translate", "pairs", "--beams", "0", lines=lines, code=2).stderr
 
 
 def test_classify_prints_a_label_and_its_probability(typed: Seqlab) -> None:
-    rows = [line.split("\t") for line in typed("classify", "texts", lines="one two\nseven six\n").out.splitlines()]
+    rows = [line.split("\t") for line in typed("classify", "texts", lines="one two\nseven six\n").stdout.splitlines()]
     assert len(rows) == 2
     assert all(label in NUMBERS and 1 / 7 <= float(probability) <= 1 for label, probability in rows)
 
 
 @pytest.mark.parametrize("verb, run", [("translate", "pairs"), ("classify", "texts")])
 def test_a_line_without_text_is_refused(typed: Seqlab, verb: str, run: str) -> None:
-    assert "line 2 of the standard input is empty" in typed(verb, run, lines="one\n \n", code=2).err
-    refused = typed(verb, run, lines=b"one\ntwo\ncaf\xe9\n", code=2).err
+    assert "line 2 of the standard input is empty" in typed(verb, run, lines="one\n \n", code=2).stderr
+    refused = typed(verb, run, lines=b"one\ntwo\ncaf\xe9\n", code=2).stderr
     assert "line 3 of the standard input: the text is not UTF-8 at byte 3; only a byte tokenizer" in refused
 
 
@@ -101,28 +104,30 @@ def test_predictions_say_where_each_row_is_and_what_the_verbs_say_of_it(typed: S
         rows = [lines[int(row["place"].rpartition(" ")[2]) - 1] for row in found]
         assert 1 < len(rows) <= len(lines) and (rows == lines) == (name == "pairs")
         sources = (row.split("\t")[0] if name == "pairs" else row.partition(" ")[2] for row in rows)
-        said = typed(verb, name, lines="".join(f"{source}\n" for source in sources)).out.splitlines()
+        said = typed(verb, name, lines="".join(f"{source}\n" for source in sources)).stdout.splitlines()
         assert [row[says] for row in found] == [line.partition("\t")[0] for line in said]
 
 
 def test_a_verb_for_another_model_is_refused(typed: Seqlab) -> None:
     said = "seqlab: `seqlab {}` is for another kind of model, {} is for `seqlab {}`\n"
-    assert typed("generate", "pairs", code=2).err == said.format("generate", "pairs", "translate")
-    assert typed("translate", "texts", code=2).err == said.format("translate", "texts", "classify")
+    assert typed("generate", "pairs", code=2).stderr == said.format("generate", "pairs", "translate")
+    assert typed("translate", "texts", code=2).stderr == said.format("translate", "texts", "classify")
 
 
 def test_the_bundles_write_and_say_what_the_runs_do(typed: Seqlab, folder: Path) -> None:
     for name, verb in (("pairs", "translate"), ("texts", "classify")):
         bundle = f"bundle of {name}"
-        assert f"next: seqlab {verb} {shlex.quote(bundle)}" in typed("export", name, "--out", bundle).out
+        assert f"next: seqlab {verb} {shlex.quote(bundle)}" in typed("export", name, "--out", bundle).stdout
         lines = "one two\nseven\nthree unheard five\n"
-        assert typed(verb, bundle, lines=lines).out == typed(verb, name, lines=lines).out
+        assert typed(verb, bundle, lines=lines).stdout == typed(verb, name, lines=lines).stdout
     beams = ["--beams", "3", "--n-best", "3", "--length-penalty", "0.5"]
-    found, expected = (typed("translate", name, *beams, lines="one two\n").out for name in ("bundle of pairs", "pairs"))
+    found, expected = (
+        typed("translate", name, *beams, lines="one two\n").stdout for name in ("bundle of pairs", "pairs")
+    )
     assert found == expected
     for name, verb, other in (("pairs", "translate", "classify"), ("texts", "classify", "generate")):
         said = f"`seqlab {other}` is for another kind of model, bundle of {name} is for `seqlab {verb}`"
-        assert said in typed(other, f"bundle of {name}", code=2).err
+        assert said in typed(other, f"bundle of {name}", code=2).stderr
     assert (folder / "bundle of pairs" / "source_tokenizer").is_dir()
 
 
@@ -133,4 +138,4 @@ def test_it_learns_to_translate_word_for_word(tmp_path: Path, typed: Seqlab, mon
     pairs = ["--data.train=pairs.tsv", "--data.val=pairs.tsv", "--run_name=learnt", "--trainer.max_steps=300"]
     command(tmp_path)("fit", "--config", "translate/rnn-attention", *pairs)
     sources, targets = zip(*(line.split("\t") for line in Path("pairs.tsv").read_text().splitlines()), strict=True)
-    assert typed("translate", "learnt", lines="\n".join(sources) + "\n").out.splitlines() == list(targets)
+    assert typed("translate", "learnt", lines="\n".join(sources) + "\n").stdout.splitlines() == list(targets)

@@ -156,7 +156,7 @@ def _attention(
     **options: Any,
 ) -> MixerCase:
     """`options` are the mixer's, `seen` what the reference is told of them."""
-    heads = {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
+    heads: dict[str, Any] = {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
     return MixerCase(
         name,
         partial(Attention, **heads, **options),
@@ -180,7 +180,7 @@ def _differential(
     name: str, *, num_heads: int = 2, num_kv_heads: int = 2, layer: int = 0, every_encoding: bool = False
 ) -> MixerCase:
     """As layer `layer` + k of a model, for k = 0, 1, ..."""
-    heads = {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
+    heads: dict[str, Any] = {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
     return MixerCase(
         name,
         lambda d_model, k: DifferentialAttention(d_model, layer + k, **heads),
@@ -191,7 +191,7 @@ def _differential(
 
 
 def _cross(name: str, *, num_heads: int = 2, num_kv_heads: int = 2, **options: Any) -> MixerCase:
-    heads = {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
+    heads: dict[str, Any] = {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
     return _aligned(name, partial(CrossAttention, **heads, **options), partial(cross_attention, **heads))
 
 

@@ -43,9 +43,9 @@ def mixer_subject(mixer: MixerCase, positions: PositionCase) -> Subject:
     module = mixer.factory(D_MODEL, 0)
     encoding = positions.factory(D_MODEL, MAX_SEQ_LEN)
     module.attach_positions(encoding)
-    randomized(encoding)
-    module = WithMemory(randomized(module)) if mixer.memory else randomized(module)
-    return Subject(module, lambda batch, length: torch.randn(batch, length, D_MODEL, dtype=torch.float64))
+    randomized(encoding), randomized(module)
+    whole = WithMemory(module) if mixer.memory else module
+    return Subject(whole, lambda batch, length: torch.randn(batch, length, D_MODEL, dtype=torch.float64))
 
 
 def decoder_subject(mixer: Any, positions: Any, **options: Any) -> Subject:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -42,7 +43,7 @@ def _total(module: torch.nn.Module) -> float:
     return 1 - (math.exp(first) - math.exp(second) + module.lambda_init)
 
 
-def _mixed(module: torch.nn.Module, weights: Tensor, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
+def _mixed(module: Any, weights: Tensor, x: Tensor, pad_mask: Tensor | None = None) -> Tensor:
     """(B, T, D): the values of x (B, S, D), averaged by the weights (B, H, T, S) and projected out."""
     positions = real_positions(None, pad_mask, x)
     heads = weights @ _values(module, x)

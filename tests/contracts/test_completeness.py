@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
+from typing import Any
 
 import pytest
 
@@ -16,14 +17,15 @@ from seqlab.positions import PositionalEncoding
 NO_LAYERS = ("callbacks", "cli", "comparison", "config", "configs", "decoding", "tasks", "tracking", "trained")
 
 
-def concrete_subclasses(base: type) -> set[type]:
+def concrete_subclasses(base: type[Any]) -> set[type[Any]]:
     """Every class of seqlab below `base` that can be built, in the rooms that may define layers."""
     for room in pkgutil.iter_modules(seqlab.__path__, "seqlab."):
         if room.name.partition(".")[2] not in NO_LAYERS:
             package = importlib.import_module(room.name)
             for module in pkgutil.walk_packages(getattr(package, "__path__", []), f"{room.name}."):
                 importlib.import_module(module.name)
-    found, queue = set(), [base]
+    found: set[type[Any]] = set()
+    queue = [base]
     while queue:
         subclasses = queue.pop().__subclasses__()
         found.update(cls for cls in subclasses if not inspect.isabstract(cls))
@@ -32,7 +34,7 @@ def concrete_subclasses(base: type) -> set[type]:
 
 
 @pytest.mark.parametrize(("base", "cases", "size"), [(Mixer, MIXERS, 0), (PositionalEncoding, POSITIONS, MAX_SEQ_LEN)])
-def test_every_concrete_class_has_a_case(base: type, cases: list, size: int) -> None:
+def test_every_concrete_class_has_a_case(base: type, cases: list[Any], size: int) -> None:
     tested = {type(case.factory(D_MODEL, size)) for case in cases}
     missing = {cls.__qualname__ for cls in concrete_subclasses(base) - tested}
     assert not missing, f"{missing} need a line in tests/contracts/cases.py"
@@ -40,7 +42,7 @@ def test_every_concrete_class_has_a_case(base: type, cases: list, size: int) -> 
 
 
 @pytest.mark.parametrize("cases", [MIXERS, POSITIONS])
-def test_names_of_cases_differ(cases: list) -> None:
+def test_names_of_cases_differ(cases: list[Any]) -> None:
     assert len({case.name for case in cases}) == len(cases)
 
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,10 +33,10 @@ def test_a_mixer_of_ones_own_becomes_a_bundle_that_runs_without_torch(
 
     program = BARE[: BARE.index("from seqlab_export")] + "sys.argv[:] = sys.argv[1:]\nimport runpy\n"
     program += "runpy.run_path(sys.argv[0], run_name='__main__')"
-    command = [sys.executable, "-c", program, EXAMPLES / "run_bundle.py", bundle, "the "]
+    command: list[str | Path] = [sys.executable, "-c", program, EXAMPLES / "run_bundle.py", bundle, "the "]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     proven, written, *_ = done.stdout.splitlines()
     assert proven.startswith("proven: True, ")
-    options = {"max_new_tokens": 20, "temperature": 0.8, "top_k": 40, "seed": 1}
+    options: dict[str, Any] = {"max_new_tokens": 20, "temperature": 0.8, "top_k": 40, "seed": 1}
     assert written == open_text_model(bundle).write("the ", **options)

@@ -24,7 +24,13 @@ TEXTS = ["abc", "fed a cab", "b"]
 
 def test_a_prompt_is_continued_whatever_the_others_are(served: Served) -> None:
     model, runner = open_text_model(served("generator")), BundleRunner(served("generator"))
-    options = {"max_new_tokens": 12, "temperature": 0.7, "top_k": 5, "seed": 3, "repetition_penalty": 1.2}
+    options: dict[str, Any] = {
+        "max_new_tokens": 12,
+        "temperature": 0.7,
+        "top_k": 5,
+        "seed": 3,
+        "repetition_penalty": 1.2,
+    }
     expected = []
     for text in TEXTS:
         [tokens] = generate(

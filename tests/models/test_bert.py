@@ -111,7 +111,7 @@ def inputs() -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("num_heads", [3, 4])
 def test_masked_language_modelling(num_heads: int) -> None:
     reference = theirs(transformers.BertForMaskedLM, num_heads)
-    ours = given(MaskedLM(VOCAB_SIZE - 1, SEQ_LEN, encoder=bert(num_heads)), reference)
+    ours: Any = given(MaskedLM(VOCAB_SIZE - 1, SEQ_LEN, encoder=bert(num_heads)), reference)
     tokens, pad_mask = inputs()
     expected = reference(tokens, attention_mask=pad_mask).logits
     found = ours(tokens, pad_mask=pad_mask)

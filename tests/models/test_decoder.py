@@ -24,7 +24,7 @@ pairs = pytest.mark.parametrize("pair", marked([pair for pair in CAUSAL_PAIRS if
 
 
 def _model(pair: tuple[MixerCase, PositionCase], **options: Any) -> DecoderLM:
-    factories = {"mixer": pair[0].factory, "positions": pair[1].factory}
+    factories: dict[str, Any] = {"mixer": pair[0].factory, "positions": pair[1].factory}
     return DecoderLM(11, 16, d_model=16, num_layers=2, **factories, **options).eval()
 
 
@@ -127,4 +127,4 @@ def test_a_copy_shares_nothing_with_its_original() -> None:
 )
 def test_what_cannot_be_built_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        DecoderLM(11, 16, **({"d_model": 16, "positions": NoPositions} | options))
+        partial(DecoderLM, 11, 16, d_model=16, positions=NoPositions)(**options)

@@ -30,7 +30,7 @@ MODELS: dict[str, Any] = {
 ABSOLUTE = [
     cls
     for cls in sorted(concrete_subclasses(PositionalEncoding), key=lambda cls: cls.__name__)
-    if cls.acts_on == "embeddings" and cls is not NoPositions  # type: ignore[comparison-overlap]
+    if cls.acts_on == "embeddings" and cls is not NoPositions
 ]
 
 

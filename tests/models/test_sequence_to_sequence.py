@@ -210,7 +210,7 @@ def test_torchs_transformer_layers(norm_place: Any) -> None:
     assert_close(logits, x @ ours.embedding.weight.T)
 
 
-def _copy_attention(theirs: nn.MultiheadAttention, ours: nn.Module) -> None:
+def _copy_attention(theirs: nn.MultiheadAttention, ours: Any) -> None:
     weights = dict(zip("qkv", theirs.in_proj_weight.chunk(3), strict=True))
     biases = dict(zip("qkv", theirs.in_proj_bias.chunk(3), strict=True))
     state = {f"out_proj.{name}": value for name, value in theirs.out_proj.state_dict().items()}

@@ -32,9 +32,9 @@ MODELS = {
 
 def test_it_is_pytorchs_embedding_gru_and_linear() -> None:
     bare = partial(Block, norm_place="none", ffn=NoFeedForward, residual=NoResidual)
-    ours = tagger(BOTH_WAYS, NoPositions, num_layers=1, block=bare)
+    ours: Any = tagger(BOTH_WAYS, NoPositions, num_layers=1, block=bare)
     theirs = nn.GRU(16, 8, batch_first=True, bidirectional=True).double()
-    theirs.load_state_dict(ours.encoder.stack.blocks[0].mixer.cell.state_dict())  # type: ignore[union-attr]
+    theirs.load_state_dict(ours.encoder.stack.blocks[0].mixer.cell.state_dict())
     tokens = torch.randint(13, (3, 7))
     embedded = 16**0.5 * nn.functional.embedding(tokens, ours.encoder.embedding.weight)
     expected = nn.functional.linear(theirs(embedded)[0], ours.head.weight, ours.head.bias)

@@ -130,5 +130,5 @@ def test_outputs_steps_and_gradients(build: object) -> None:
         assert_close(y_t, expected[:, t], f"the output of step {t}", tolerance=TOLERANCE[torch.float32])
 
     weight = torch.randn_like(y)
-    gradients = [torch.autograd.grad((weight * output).sum(), x)[0] for output in (y, expected)]
-    assert_close(*gradients, "the gradient", tolerance=TOLERANCE[torch.float32])
+    found, reference = (torch.autograd.grad((weight * output).sum(), x)[0] for output in (y, expected))
+    assert_close(found, reference, "the gradient", tolerance=TOLERANCE[torch.float32])

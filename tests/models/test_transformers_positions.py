@@ -84,7 +84,7 @@ def _rope(scaling: Any, positions: torch.Tensor, fraction: float = 1.0, base: fl
 QUERIES = torch.randn(2, 3, LENGTH, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
-def _llama(**parameters: Any) -> nn.Module:
+def _llama(**parameters: Any) -> Any:
     config = transformers.LlamaConfig(
         hidden_size=96,
         num_attention_heads=3,
@@ -92,8 +92,7 @@ def _llama(**parameters: Any) -> nn.Module:
         max_position_embeddings=256,
         rope_parameters={"rope_theta": 10000.0, **parameters},
     )
-    rotary: nn.Module = llama.LlamaRotaryEmbedding(config)
-    return rotary
+    return llama.LlamaRotaryEmbedding(config)
 
 
 SCALINGS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -132,7 +131,7 @@ def test_scaled_rotation_is_llamas(name: str) -> None:
 def test_ntk_is_the_dynamic_form_at_one_length() -> None:
     """Of a factor 1 and five times the trained length, the dynamic form stretches five times."""
     rope_utils = pytest.importorskip("transformers.modeling_rope_utils")
-    config = _llama(rope_type="dynamic", factor=1.0).config  # type: ignore[union-attr]
+    config = _llama(rope_type="dynamic", factor=1.0).config
     theirs, _ = rope_utils.ROPE_INIT_FUNCTIONS["dynamic"](config, seq_len=5 * config.max_position_embeddings)
     ours = NTKScaling(5.0).frequencies(10000.0, 32)
     assert ours == pytest.approx(theirs.tolist(), rel=1e-6)

@@ -82,7 +82,8 @@ def test_logits_and_gradients_are_transformers(num_heads: int, dtype: torch.dtyp
     for parameter in theirs.parameters():
         nn.init.normal_(parameter, std=0.4)
     theirs = theirs.to(dtype).eval()
-    ours = vit(48, NUM_CLASSES, 6, d_model=D_MODEL, num_layers=NUM_LAYERS, num_heads=num_heads, d_ff=D_FF).to(dtype)
+    ours: Any = vit(48, NUM_CLASSES, 6, d_model=D_MODEL, num_layers=NUM_LAYERS, num_heads=num_heads, d_ff=D_FF)
+    ours.to(dtype)
     weights = {}
     for name, weight in theirs.state_dict().items():
         for their_name, our_name in NAMES.items():
@@ -94,7 +95,7 @@ def test_logits_and_gradients_are_transformers(num_heads: int, dtype: torch.dtyp
     weights["encoder.embedding.weight"] = weights["encoder.embedding.weight"].permute(0, 2, 3, 1).flatten(1)
     ours.load_state_dict(weights)
 
-    images = np.random.default_rng(0).normal(size=(3, 8, 12, 3))
+    images: Any = np.random.default_rng(0).normal(size=(3, 8, 12, 3))
     expected = theirs(torch.from_numpy(images).permute(0, 3, 1, 2).to(dtype)).logits
     features = torch.from_numpy(patches(images, 4)).to(dtype)
     assert features.shape == (3, 6, 48) and expected.std() > 0.3

@@ -17,7 +17,7 @@ from seqlab.recurrence import GRU
 from tolerances import assert_close
 
 
-def _block(norm_place: str, **options: Any) -> Block:
+def _block(norm_place: Any, **options: Any) -> Block:
     block = Block(8, GRU(8), norm_place=norm_place, **options)
     for parameter in block.double().parameters():
         nn.init.normal_(parameter)
@@ -99,7 +99,7 @@ def test_stochastic_depth_drops_whole_rows_and_keeps_the_mean() -> None:
         _block("pre", stochastic_depth=1.0)
 
 
-def _stack(mixer: object, num_layers: int, *, causal: bool = True) -> Stack:
+def _stack(mixer: Any, num_layers: int, *, causal: bool = True) -> Stack:
     mixers = [make(8, k) for k, make in enumerate(layers_of(mixer, num_layers))]
     return Stack(mixers, positions=NoPositions(8, 8), block=Block, causal=causal)
 

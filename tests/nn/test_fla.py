@@ -14,9 +14,10 @@ from torch import Tensor
 
 from contracts.subjects import randomized
 from seqlab.attention import DeltaNet, GatedDeltaNet, GatedLinearAttention, LinearAttention, Mamba2, Retention
+from seqlab.laws import error
 from seqlab.mixer import Mixer
 from seqlab.nn import fla
-from tolerances import TOLERANCE, assert_close, error
+from tolerances import TOLERANCE, assert_close
 
 FAMILY = [LinearAttention, Retention, GatedLinearAttention, Mamba2, DeltaNet, GatedDeltaNet]
 D_MODEL = 32

@@ -144,10 +144,10 @@ def test_what_is_beside_the_class_is_what_was_beside_the_task() -> None:
 @pytest.mark.parametrize(
     ("named", "made"), [("AdamW", AdamW), ("SGD", SGD), ("torch.optim.RMSprop", torch.optim.RMSprop)]
 )
-def test_an_optimizer_is_named_by_its_class(named: str, made: type) -> None:
+def test_an_optimizer_is_named_by_its_class(named: str, made: type[Any]) -> None:
     task = task_of(optimizer=named, lr=0.02)
-    task.model.embedding.weight.requires_grad_(False)  # type: ignore[union-attr]
-    optimizer = task.configure_optimizers()["optimizer"]
+    task.model.embedding.weight.requires_grad_(False)
+    optimizer: Any = task.configure_optimizers()["optimizer"]
     assert type(optimizer) is made and optimizer.defaults["lr"] == 0.02
     assert not any(p is task.model.embedding.weight for group in optimizer.param_groups for p in group["params"])
 

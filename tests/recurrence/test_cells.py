@@ -17,8 +17,8 @@ cells = pytest.mark.parametrize("build", [RNN, LSTM, GRU])
 def test_an_irnn_begins_as_a_sum() -> None:
     """Le et al. 2015: with positive inputs, the state is the sum of what was put in."""
     rnn = RNN(D_MODEL, nonlinearity="relu", identity_init=True, num_layers=2)
-    torch.nn.init.eye_(rnn.cell.weight_ih_l0)
-    torch.nn.init.eye_(rnn.cell.weight_ih_l1)
+    torch.nn.init.eye_(rnn.cell.get_parameter("weight_ih_l0"))
+    torch.nn.init.eye_(rnn.cell.get_parameter("weight_ih_l1"))
     x = torch.rand(2, 9, D_MODEL)
     assert_close(rnn(x)[0], x.cumsum(dim=1).cumsum(dim=1))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -81,7 +82,7 @@ def test_operations_grow_as_the_root_of_the_length(length: int) -> None:
     class Count(TorchDispatchMode):
         found = 0
 
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             self.found += func is torch.ops.aten.addcmul.default
             return func(*args, **(kwargs or {}))
 

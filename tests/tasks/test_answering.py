@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from seqlab.batch import IGNORE, TokenBatch
 from seqlab.decoding import generate
@@ -21,7 +20,7 @@ from seqlab.recurrence import GRU
 from seqlab.tasks import Answering
 from seqlab_data.synthetic.copying import Reverse
 from seqlab_data.synthetic.data import Examples
-from trainers import quiet_trainer
+from trainers import loader, quiet_trainer
 
 
 class Successor(nn.Module):
@@ -37,7 +36,7 @@ class Successor(nn.Module):
 
 def _test(task: Answering, batches: list[TokenBatch], folder: Path) -> dict[str, float]:
     trainer = quiet_trainer(folder)
-    (result,) = trainer.test(task, DataLoader(batches, batch_size=None), verbose=False)
+    (result,) = trainer.test(task, loader(batches), verbose=False)
     return dict(result)
 
 

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab.tasks import Classification
 from seqlab.tasks.drawings import confusion_matrix
-from trainers import quiet_trainer
+from trainers import loader, quiet_trainer
 
 
 class Echo(nn.Module):
@@ -39,7 +38,7 @@ def test_scores_are_the_corpuss(tmp_path: Path) -> None:
     task = Classification(3, 1, vocab_size=3, model=Echo)
     batches = [batch([0, 1, 2, 0], [0, 1, 2, 1]), batch([0, 1], [0, 2]), batch([1], [IGNORE])]
     trainer = quiet_trainer(tmp_path)
-    (scores,) = trainer.validate(task, DataLoader(batches, batch_size=None), verbose=False)
+    (scores,) = trainer.validate(task, loader(batches), verbose=False)
     right, wrong = (float(-torch.tensor([2.0, 0.0, 0.0]).log_softmax(0)[k]) for k in (0, 1))
     assert scores["val/loss"] == pytest.approx((4 * right + 2 * wrong) / 6)
     assert scores["val/accuracy"] == pytest.approx(4 / 6)
@@ -55,9 +54,7 @@ def test_accuracy_by_length_counts_real_tokens(tmp_path: Path) -> None:
         torch.tensor([[1] * 12, [2] * 12]), torch.arange(12) < torch.tensor([[12], [3]]), torch.tensor([1, 0])
     )
     trainer = quiet_trainer(tmp_path)
-    (scores,) = trainer.validate(
-        Classification(3, 12, vocab_size=3, model=Echo), DataLoader([long], batch_size=None), verbose=False
-    )
+    (scores,) = trainer.validate(Classification(3, 12, vocab_size=3, model=Echo), loader([long]), verbose=False)
     assert (scores["val/accuracy_by_length/1-8"], scores["val/accuracy_by_length/9-16"]) == (0, 1)
 
 

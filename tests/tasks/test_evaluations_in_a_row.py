@@ -8,12 +8,11 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
 
 import seqlab.tasks
 from callbacks.ddp_tasks import kinds, told, write_files
 from seqlab.tasks.task import Task
-from trainers import quiet_trainer
+from trainers import loader, quiet_trainer
 
 NAMES = "language modelling", "masked", "answering", "translation", "classification", "tagging", "regression", "frames"
 
@@ -42,7 +41,7 @@ def test_a_second_evaluation_scores_as_a_first_one(name: str, tmp_path: Path, mo
     trainer = quiet_trainer(tmp_path)
     data.prepare_data()
     data.setup("validate")
-    few = DataLoader([rows_of(next(iter(data.val_dataloader())), 3)], batch_size=None)
+    few = loader([rows_of(next(iter(data.val_dataloader())), 3)])
     monkeypatch.setattr(data, "val_dataloader", lambda: few)
     (alone,) = trainer.validate(task, data, verbose=False)
     (other,) = trainer.test(task, data, verbose=False)

@@ -10,6 +10,7 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
+from lightning.pytorch.callbacks import LambdaCallback
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -19,7 +20,7 @@ from seqlab.models import DecoderLM
 from seqlab.positions import Learned
 from seqlab.recurrence import GRU
 from seqlab.tasks import LanguageModeling
-from trainers import quiet_trainer
+from trainers import loader, quiet_trainer
 
 VOCAB_SIZE, SEQ_LEN = 7, 8
 
@@ -81,7 +82,7 @@ def test_validation_is_the_corpus(tmp_path: Path) -> None:
     trainer = quiet_trainer(tmp_path)
     for stage in ("val", "test"):
         run = trainer.validate if stage == "val" else trainer.test
-        (result,) = run(task, DataLoader(batches, batch_size=None), verbose=False)
+        (result,) = run(task, loader(batches), verbose=False)
         log_probs = [task.model(batch.tokens)[0].detach().double().log_softmax(-1) for batch in batches]
         nats = [
             -log_prob.gather(-1, batch.targets.clamp(min=0).unsqueeze(-1)).squeeze(-1)[batch.targets != IGNORE]
@@ -100,7 +101,7 @@ def test_the_loss_by_position_is_that_of_what_was_read_so_far(tmp_path: Path) ->
     tokens = torch.randint(VOCAB_SIZE, (3, 21))
     batch = TokenBatch(tokens[:, :-1], tokens[:, 1:].clone(), torch.full((3,), 20))
     batch.targets[0, :9] = IGNORE
-    (result,) = quiet_trainer(tmp_path).validate(task, DataLoader([batch], batch_size=None), verbose=False)
+    (result,) = quiet_trainer(tmp_path).validate(task, loader([batch]), verbose=False)
     nats = -task.model(batch.tokens)[0].log_softmax(-1).gather(2, batch.targets.clamp(min=0)[..., None])[..., 0]
     nats = nats.detach().where(batch.targets != IGNORE, 0)
     for name, (start, end, count) in {"1-8": (0, 8, 16), "9-16": (8, 16, 23), "17-32": (16, 20, 12)}.items():
@@ -111,7 +112,8 @@ def test_the_loss_by_position_is_that_of_what_was_read_so_far(tmp_path: Path) ->
 def test_prediction_is_the_surprise_of_each_target(tmp_path: Path) -> None:
     task, batch = _task(model=Fixed), _batch()
     batch.targets[0, 0] = IGNORE
-    (said,) = quiet_trainer(tmp_path).predict(task, DataLoader([batch], batch_size=None))
+    predictions: Any = quiet_trainer(tmp_path).predict(task, loader([batch]))
+    (said,) = predictions
     log_probs = task.model(batch.tokens)[0].log_softmax(-1)
     assert [len(row["nats"]) for row in said] == [SEQ_LEN - 1, SEQ_LEN, SEQ_LEN]
     for row, place, found in ((1, 2, said[1]["nats"][2]), (0, 3, said[0]["nats"][2])):
@@ -125,7 +127,7 @@ def test_a_small_model_learns_a_sequence_by_heart(mixer: Any, tmp_path: Path) ->
     model = partial(DecoderLM, d_model=32, num_layers=1, mixer=mixer, positions=Learned)
     task = LanguageModeling(16, 64, model=model, lr=1e-2, warmup_steps=10, weight_decay=0.0)
     trainer = quiet_trainer(tmp_path, max_steps=100)
-    trainer.fit(task, DataLoader([batch], batch_size=None))
+    trainer.fit(task, loader([batch]))
     assert trainer.callback_metrics["train/loss"] < 0.01
 
 
@@ -143,12 +145,12 @@ def test_a_small_model_learns_a_sequence_by_heart(mixer: Any, tmp_path: Path) ->
 def test_the_cosine_ends_with_the_fit(options: dict[str, Any], steps: int, tmp_path: Path) -> None:
     class Batches(L.LightningDataModule):
         def train_dataloader(self) -> DataLoader[TokenBatch]:
-            return DataLoader([_batch(1) for _ in range(5)], batch_size=None)
+            return loader([_batch(1) for _ in range(5)])
 
     task = _task(model=Fixed, lr=0.5, warmup_steps=1, min_lr_ratio=0.125)
-    rates = []
-    task.on_before_optimizer_step = lambda optimizer: rates.append(optimizer.param_groups[0]["lr"])
-    trainer = quiet_trainer(tmp_path, **options)
+    rates: list[float] = []
+    note = LambdaCallback(on_before_optimizer_step=lambda *now: rates.append(now[-1].param_groups[0]["lr"]))
+    trainer = quiet_trainer(tmp_path, callbacks=[note], **options)
     trainer.fit(task, datamodule=Batches())
     assert trainer.global_step == len(rates) == steps
     assert rates[0] == pytest.approx(0.25)
@@ -158,13 +160,12 @@ def test_the_cosine_ends_with_the_fit(options: dict[str, Any], steps: int, tmp_p
 
 def test_an_end_that_is_not_known_keeps_the_peak(tmp_path: Path) -> None:
     task = _task(model=Fixed, lr=0.5, warmup_steps=1)
-    trainer = quiet_trainer(tmp_path, max_epochs=-1)
 
-    def stop(*_: object) -> None:
+    def stop(trainer: L.Trainer, *_: object) -> None:
         trainer.should_stop = trainer.global_step == 12
 
-    task.on_train_batch_end = stop
-    trainer.fit(task, DataLoader([_batch(1)] * 5, batch_size=None))
+    trainer = quiet_trainer(tmp_path, max_epochs=-1, callbacks=[LambdaCallback(on_train_batch_end=stop)])
+    trainer.fit(task, loader([_batch(1)] * 5))
     assert trainer.global_step == 12
     assert task.lr_schedulers().get_last_lr() == [0.5, 0.5]
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from seqlab.attention import Attention, Bidirectional
 from seqlab.batch import IGNORE, TokenBatch
@@ -18,7 +17,7 @@ from seqlab.positions import Learned
 from seqlab.recurrence import GRU
 from seqlab.tasks import MaskedLanguageModeling
 from seqlab.tasks.masked_language_modeling import _draws_of
-from trainers import quiet_trainer
+from trainers import loader, quiet_trainer
 
 VOCAB_SIZE = 11
 
@@ -36,6 +35,10 @@ class Certain(nn.Module):
         return self.sure * nn.functional.one_hot(tokens % VOCAB_SIZE, VOCAB_SIZE + 1)
 
 
+def task_of(seq_len: int, model: Any = Certain, **options: Any) -> MaskedLanguageModeling:
+    return MaskedLanguageModeling(VOCAB_SIZE, seq_len, model=model, **options)
+
+
 def batch(rows: int, length: int) -> TokenBatch:
     tokens = torch.randint(VOCAB_SIZE, (rows, length))
     return TokenBatch(tokens, tokens.roll(-1, dims=1), torch.full((rows,), length))
@@ -43,7 +46,7 @@ def batch(rows: int, length: int) -> TokenBatch:
 
 @pytest.mark.parametrize("share", [0.15, 0.6])
 def test_what_is_chosen_and_what_becomes_of_it(share: float) -> None:
-    task, some = MaskedLanguageModeling(VOCAB_SIZE, 500, model=Certain, share=share), batch(200, 500)
+    task, some = task_of(500, share=share), batch(200, 500)
     some.targets[:, 400:] = IGNORE
     tokens, targets = task.masked(some)
     chosen = targets != IGNORE
@@ -59,15 +62,15 @@ def test_what_is_chosen_and_what_becomes_of_it(share: float) -> None:
 
 
 def test_every_validation_chooses_the_same_and_scores_it(tmp_path: Path) -> None:
-    task, batches = MaskedLanguageModeling(VOCAB_SIZE, 60, model=Certain), [batch(8, 60), batch(3, 60)]
-    loader = DataLoader(batches, batch_size=None)
-    (first,) = quiet_trainer(tmp_path).validate(task, loader, verbose=False)
+    task, batches = task_of(60), [batch(8, 60), batch(3, 60)]
+    every = loader(batches)
+    (first,) = quiet_trainer(tmp_path).validate(task, every, verbose=False)
     torch.manual_seed(7)
-    (second,) = quiet_trainer(tmp_path).validate(task, loader, verbose=False)
+    (second,) = quiet_trainer(tmp_path).validate(task, every, verbose=False)
     assert first == second
     rows = [[entry.split(1) for entry in some[:3]] for some in batches]
     apart = [TokenBatch(*row) for some in rows for row in zip(*some, strict=True)]
-    (each,) = quiet_trainer(tmp_path).validate(task, DataLoader(apart, batch_size=None), verbose=False)
+    (each,) = quiet_trainer(tmp_path).validate(task, loader(apart), verbose=False)
     assert each == pytest.approx(first, rel=1e-5), "the choice depends on the batch"
     nats, right = [], []
     for some in batches:
@@ -97,15 +100,13 @@ def test_it_learns_to_find_what_its_neighbours_tell(mixer: Any, tmp_path: Path) 
     counted = (torch.arange(22)[:, None] + torch.zeros(13, dtype=torch.int64)) % VOCAB_SIZE
     some = TokenBatch(counted[:, :-1], counted[:, 1:], torch.full((22,), 12))
     encoder = partial(Encoder, d_model=32, num_layers=1, mixer=mixer, positions=Learned)
-    task = MaskedLanguageModeling(
-        VOCAB_SIZE, 12, model=partial(MaskedLM, encoder=encoder), lr=5e-3, warmup_steps=20, weight_decay=0.0
-    )
+    task = task_of(12, partial(MaskedLM, encoder=encoder), lr=5e-3, warmup_steps=20, weight_decay=0.0)
     fit = quiet_trainer(tmp_path, max_steps=100)
-    fit.fit(task, DataLoader([some], batch_size=None))
-    (scores,) = fit.validate(task, DataLoader([some], batch_size=None), verbose=False)
+    fit.fit(task, loader([some]))
+    (scores,) = fit.validate(task, loader([some]), verbose=False)
     assert scores["val/accuracy"] > 0.9  # by chance 1 in 11
 
 
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match="share must be above 0 and at most 1, got 0"):
-        MaskedLanguageModeling(VOCAB_SIZE, 8, model=Certain, share=0)
+        task_of(8, share=0)

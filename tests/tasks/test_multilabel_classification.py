@@ -9,11 +9,10 @@ import pytest
 import torch
 from sklearn.metrics import average_precision_score, f1_score
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from seqlab.batch import LabelledBatch
 from seqlab.tasks import MultilabelClassification
-from trainers import quiet_trainer
+from trainers import loader, quiet_trainer
 
 
 class Echo(nn.Module):
@@ -39,7 +38,7 @@ def batch(logits: Tensor, targets: Tensor, lengths: list[int]) -> LabelledBatch:
 def validated(batches: list[LabelledBatch], folder: Path, **options: bool) -> dict[str, float]:
     task = MultilabelClassification(2, 2, 20, model=lambda *sizes: Echo(*sizes, **options))
     trainer = quiet_trainer(folder)
-    (scores,) = trainer.validate(task, DataLoader(batches, batch_size=None), verbose=False)
+    (scores,) = trainer.validate(task, loader(batches), verbose=False)
     return dict(scores)
 
 
@@ -70,7 +69,8 @@ def test_scores_are_the_corpuss_and_scikit_learns(tmp_path: Path) -> None:
     found = validated(batches, tmp_path)
     real = [one.targets.isfinite() for one in batches]
     logits, targets = (
-        torch.cat([one[field][some] for one, some in zip(batches, real, strict=True)]) for field in (0, 2)
+        torch.cat([getattr(one, field)[some] for one, some in zip(batches, real, strict=True)])
+        for field in ("inputs", "targets")
     )
     assert len(targets) == 2 * (3 + 12 + 7 + 1 + 12 + 2)
     nats = -(targets * logits.sigmoid().log() + (1 - targets) * (-logits).sigmoid().log())

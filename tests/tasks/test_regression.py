@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from seqlab.batch import LabelledBatch
 from seqlab.tasks import Regression
-from trainers import quiet_trainer
+from trainers import loader, quiet_trainer
 
 
 class FirstFeature(nn.Module):
@@ -32,7 +31,7 @@ def test_scores_are_the_corpuss(tmp_path: Path) -> None:
     task = Regression(2, 20, model=FirstFeature)
     batches = [batch([1, 2, 3], [1, 3, 5], 4), batch([0], [4], 12), batch([9], [torch.nan], 4)]
     trainer = quiet_trainer(tmp_path)
-    (scores,) = trainer.validate(task, DataLoader(batches, batch_size=None), verbose=False)
+    (scores,) = trainer.validate(task, loader(batches), verbose=False)
     assert scores == pytest.approx(
         {
             "val/loss": (0 + 1 + 4 + 16) / 4,

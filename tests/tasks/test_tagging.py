@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab.tasks import Tagging
 from seqlab.tasks.entities import EntityScores, spell_entities
-from trainers import quiet_trainer
+from trainers import loader, quiet_trainer
 
 TAGS = ["B-LOC", "B-PER", "I-LOC", "I-PER", "O"]
 
@@ -109,7 +109,7 @@ class Data(L.LightningDataModule):
             batch([[4]], [[0]]),
             batch([[1, 1]], [[IGNORE, IGNORE]]),
         ]
-        return DataLoader(batches, batch_size=None)
+        return loader(batches)
 
 
 def validated(labels: list[str], folder: Path) -> dict[str, float]:

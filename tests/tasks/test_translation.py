@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from seqlab.batch import IGNORE, PairBatch
 from seqlab.tasks import Translation
 from seqlab.tasks.text_scores import score_texts
-from trainers import quiet_trainer
+from trainers import loader, quiet_trainer
 
 EOS = 2
 
@@ -77,7 +77,7 @@ class Data(L.LightningDataModule):
             pairs([[3], [4, 5]], [[3], [7, 7]], [2, 3]),
             nothing,
         ]
-        return DataLoader(batches, batch_size=None)
+        return loader(batches)
 
 
 def test_scores_are_the_corpuss(tmp_path: Path) -> None:
@@ -91,7 +91,8 @@ def test_scores_are_the_corpuss(tmp_path: Path) -> None:
     assert scores["val/token_accuracy"] == pytest.approx(6 / 10)
     assert scores["val/exact_match"] == pytest.approx(3 / 4)
     written = ["w3 w4", "w5 w6 w7 w3", "w3", "w4 w5"]
-    expected = sacrebleu.corpus_bleu(written, [["w3 w4", "w8", "w3", "w7 w7"], [None, "w5 w6 w7 w3", None, None]])
+    references: Any = [["w3 w4", "w8", "w3", "w7 w7"], [None, "w5 w6 w7 w3", None, None]]
+    expected = sacrebleu.corpus_bleu(written, references)
     assert scores["val/bleu"] == pytest.approx(expected.score, rel=1e-5)
     assert scores["val/bleu_by_length/1-8"] == scores["val/bleu"]
 
@@ -103,7 +104,7 @@ def test_bleu_by_length_is_that_of_the_sources_of_this_length(tmp_path: Path) ->
 
         def val_dataloader(self) -> DataLoader[PairBatch]:
             sources = [[5, 6, 7] * 3 + [5, 6, 8], [3, 4, 5, 6]]
-            return DataLoader([pairs(sources, [[8], [3, 4]], [1, 0])], batch_size=None)
+            return loader([pairs(sources, [[8], [3, 4]], [1, 0])])
 
     trainer = quiet_trainer(tmp_path)
     (scores,) = trainer.validate(Translation(9, 9, 20, model=Repeats), Long(), verbose=False)

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import onnxruntime  # type: ignore[import-untyped]
+import onnxruntime
 
 from seqlab_export.bundle import ParityError
 from seqlab_export.capture.precision import Precision

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from itertools import groupby
 
-import onnxruntime  # type: ignore[import-untyped]
+import onnxruntime
 from rich import box
 from rich.console import Console
 from rich.table import Table

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 import numpy as np
-import onnxruntime as ort  # type: ignore[import-untyped]
+import onnxruntime as ort
 
 from seqlab_export.runner.cases import Arrays
 from seqlab_export.runner.golden_file import array_of, read_golden

@@ -40,7 +40,7 @@ class EntityScores(Metric):
     def update(self, predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> None:
         """Adds sentences: the tags of each."""
         # It loads scikit-learn, which is slow and of use to this alone.
-        from seqeval.metrics.sequence_labeling import get_entities  # type: ignore[import-untyped]
+        from seqeval.metrics.sequence_labeling import get_entities
 
         places = bucket(torch.tensor([len(truth) for truth in true])).tolist()
         for guess, truth, place in zip(predicted, true, places, strict=True):

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.metadata import distributions
 from pathlib import Path
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 MAIN_PACKAGES = (
     "seqlab",

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 import torch
 
 SECONDS = 10.0
