@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle, islice
 from typing import TYPE_CHECKING, cast
 
 from torch import Tensor, nn
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 MixerFactory = Callable[[int, int], Mixer]
 
 
-def layers_of(mixer: MixerFactory | list[MixerFactory], num_layers: int) -> list[MixerFactory]:
-    """What makes the mixer of each layer: a list is repeated over the layers (a hybrid stack).
+def layers_of(mixer: MixerFactory | list[MixerFactory], num_layers: int) -> Iterator[MixerFactory]:
+    """What makes the mixer of each layer, one by one: a list is repeated over the layers (a hybrid stack).
 
     Raises:
         ValueError: it is longer than the stack, or one of both is empty.
@@ -25,7 +26,7 @@ def layers_of(mixer: MixerFactory | list[MixerFactory], num_layers: int) -> list
     pattern = mixer if isinstance(mixer, list) else [mixer]
     if num_layers < 1 or not 1 <= len(pattern) <= num_layers:
         raise ValueError(f"num_layers is {num_layers}, but the list of mixers has {len(pattern)} entries")
-    return [pattern[k % len(pattern)] for k in range(num_layers)]
+    return islice(cycle(pattern), num_layers)
 
 
 class Stack(nn.Module):
