@@ -422,8 +422,8 @@ def marked(pairs: list[tuple[MixerCase, PositionCase]]) -> list[Any]:
     return [pytest.param(p, id=pair_name(p), marks=[] if in_every_run(*p) else pytest.mark.slow) for p in pairs]
 
 
-def at_lengths(pairs: list[tuple[MixerCase, PositionCase]]) -> list[Any]:
-    """(pair, length) as test parameters: each mixer's default encodings and two mixers' every encoding at all lengths
+def with_lengths(pairs: list[tuple[MixerCase, PositionCase]]) -> list[Any]:
+    """(pair, lengths) as test parameters: each mixer's default encodings and two mixers' every encoding at all lengths
     (variants of an encoding at one short and one long), the others at one."""
 
     def lengths(mixer: MixerCase, positions: PositionCase) -> tuple[int, ...]:
@@ -431,4 +431,4 @@ def at_lengths(pairs: list[tuple[MixerCase, PositionCase]]) -> list[Any]:
             return (7,)
         return LENGTHS if positions.every_mixer else (7, 64)
 
-    return [pytest.param(p, length, id=f"{pair_name(p)}-{length}") for p in pairs for length in lengths(*p)]
+    return [pytest.param(pair, lengths(*pair), id=pair_name(pair)) for pair in pairs]

@@ -35,7 +35,9 @@ def randomized(module: nn.Module) -> Any:
 def check_law(law: Law, subject: Subject, length: int) -> None:
     """Fails where a law is broken."""
     for what, error in law(subject, length):
-        assert error <= LIMIT, f"{law.__name__}: {what} is off by {error:.1e}, the limit is {LIMIT:.0e}"
+        assert error <= LIMIT, (
+            f"{law.__name__}: {what} is off by {error:.1e} at length {length}, the limit is {LIMIT:.0e}"
+        )
 
 
 def mixer_subject(mixer: MixerCase, positions: PositionCase) -> Subject:

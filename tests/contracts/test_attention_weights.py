@@ -47,7 +47,7 @@ def _mixed(module: Any, weights: Tensor, x: Tensor, pad_mask: Tensor | None = No
     """(B, T, D): the values of x (B, S, D), averaged by the weights (B, H, T, S) and projected out."""
     positions = real_positions(None, pad_mask, x)
     heads = weights @ _values(module, x)
-    relative = module.positions.values(weights, positions, positions)
+    relative = module.scoring.positions.values(weights, positions, positions)
     heads = heads if relative is None else heads + relative
     if isinstance(module, DifferentialAttention):
         heads = module.head_norm(heads) * (1 - module.lambda_init)

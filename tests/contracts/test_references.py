@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from contracts.cases import D_MODEL, MAX_SEQ_LEN, PAIRS, MixerCase, PositionCase, at_lengths
+from contracts.cases import D_MODEL, MAX_SEQ_LEN, PAIRS, MixerCase, PositionCase, with_lengths
 from contracts.subjects import randomized
 from seqlab.laws import WithMemory
 from seqlab.positions import PositionalEncoding
@@ -36,8 +36,8 @@ def _reference(pair: Pair, mixer: Any, encoding: torch.nn.Module, x: Tensor, rea
     weights, naive = encoding.state_dict(keep_vars=True), pair[1].reference
     counts = real.cumsum(1)
     rows = [
-        torch.stack([naive.embed(x[row, t], max(0, int(counts[row, t]) - 1), weights) for t in range(x.shape[1])])
-        for row in range(len(x))
+        torch.stack([naive.embed(x_t, max(0, int(count) - 1), weights) for x_t, count in zip(*both, strict=True)])
+        for both in zip(x, counts, strict=True)
     ]
     told = {}
     if pair[0].memory:
@@ -46,13 +46,17 @@ def _reference(pair: Pair, mixer: Any, encoding: torch.nn.Module, x: Tensor, rea
     return pair[0].reference(dict(mixer.named_parameters()), torch.stack(rows), real, naive, weights, **told)
 
 
-@pytest.mark.parametrize(("pair", "length"), at_lengths(PAIRS))
-def test_outputs_and_gradients(pair: Pair, length: int) -> None:
-    mixer, encoding = _build(pair)
+@pytest.mark.parametrize(("pair", "lengths"), with_lengths(PAIRS))
+def test_outputs_and_gradients(pair: Pair, lengths: tuple[int, ...]) -> None:
+    for length in lengths:
+        _check(*_build(pair), pair, length)
+
+
+def _check(mixer: torch.nn.Module, encoding: PositionalEncoding, pair: Pair, length: int) -> None:
     x, real, positions = _inputs(length)
     expected = _reference(pair, mixer, encoding, x, real)
     y, _ = mixer(encoding.embed(x, positions), pad_mask=real)
-    assert_close(y[real], expected[real], "the output")
+    assert_close(y[real], expected[real], f"the output of {length} tokens")
 
     names = ["x", *(name for part in (mixer, encoding) for name, _ in part.named_parameters())]
     leaves = [x, *mixer.parameters(), *encoding.parameters()]
@@ -60,9 +64,9 @@ def test_outputs_and_gradients(pair: Pair, length: int) -> None:
     ours = torch.autograd.grad((weight * y).sum(), leaves)
     theirs = torch.autograd.grad((weight * expected).sum(), leaves, allow_unused=True, materialize_grads=True)
     for name, gradient, reference in zip(names, ours, theirs, strict=True):
-        assert_close(gradient, reference, f"the gradient of {name}")
+        assert_close(gradient, reference, f"the gradient of {name} of {length} tokens")
 
     mixer.float(), encoding.float()
     single, _ = mixer(encoding.embed(x.detach().float(), positions), pad_mask=real)
     assert single.dtype == torch.float32
-    assert_close(single[real], expected[real], "the output in float32")
+    assert_close(single[real], expected[real], f"the output of {length} tokens in float32")

@@ -56,22 +56,21 @@ def softmax_attention(
             for name, heads in (("q_proj", num_heads), ("k_proj", num_kv_heads), ("v_proj", num_kv_heads))
         )
         q, k = _normed(weights, "q_norm", q), _normed(weights, "k_norm", k)
-        q = tuple(torch.stack([encoding.query(head[t], t) for t in range(length)]) for head in q)
-        k = tuple(torch.stack([encoding.key(head[t], t) for t in range(length)]) for head in k)
+        queries = [[encoding.query(q_t, t) for t, q_t in enumerate(head)] for head in q]
+        turned = [torch.stack([encoding.key(k_t, t) for t, k_t in enumerate(head)]) for head in k]
         outputs = []
         for t in range(length):
             seen = [j for j in range(length) if sees(t, j)]
             heads = []
             for head in range(num_heads):
-                query, keys = q[head][t], k[head // (num_heads // num_kv_heads)][seen]
+                kv_head = head // (num_heads // num_kv_heads)
+                query, keys = queries[head][t], turned[kv_head][seen]
                 query = query * (1 / math.sqrt(len(query)) if scale is None else scale)
                 scores = keys @ query
                 scores = scores + encoding.bias(head, num_heads, query, keys, [*seen, t], encoding_weights)
                 exp = torch.exp(change(scores))
                 sink = torch.exp(logit[head]) if logit is not None else 0.0
-                values = torch.stack(
-                    [v[head // (num_heads // num_kv_heads)][j] + encoding.value(t, j, encoding_weights) for j in seen]
-                )
+                values = v[kv_head][seen] + encoding.value(t, seen, encoding_weights)
                 heads.append((exp / (exp.sum() + sink)) @ values)
             outputs.append(torch.cat(heads))
         heads_of_all = torch.stack(outputs)
@@ -134,12 +133,13 @@ def latent_attention(
         if "q_norm.weight" in weights:
             c_q = _rms_normed(h @ weights["q_down_proj.weight"].T, weights["q_norm.weight"])  # (12)
         q = (c_q @ weights["q_proj.weight"].T).chunk(num_heads, dim=-1)  # (13) and (14) of each head
-        k_r = [encoding.key(w_kr @ h[t], t) for t in range(len(h))]  # (15)
+        k_r = torch.stack([encoding.key(w_kr @ h[t], t) for t in range(len(h))])  # (15)
+        k = [torch.cat((k_ci, k_r), dim=-1) for k_ci in k_c]  # (17)
         for place, t in zip(real[row].nonzero()[:, 0], range(len(h)), strict=True):
             o = []
             for i in range(num_heads):
                 q_ti = torch.cat((q[i][t][:head_dim], encoding.query(q[i][t][head_dim:], t)))  # (16)
-                k_i = torch.stack([torch.cat((k_c[i][j], k_r[j])) for j in range(t + 1)])  # (17)
+                k_i = k[i][: t + 1]
                 q_ti = q_ti / math.sqrt(head_dim + rope_dim)
                 scores = k_i @ q_ti
                 scores = scores + encoding.bias(i, num_heads, q_ti, k_i, [*range(t + 1), t], encoding_weights)
@@ -171,14 +171,15 @@ def differential_attention(
         q = [(vectors @ half.T).chunk(num_heads, dim=-1) for half in weights["q_proj.weight"].chunk(2)]
         k = [(vectors @ half.T).chunk(num_kv_heads, dim=-1) for half in weights["k_proj.weight"].chunk(2)]
         v = (vectors @ weights["v_proj.weight"].T).chunk(num_kv_heads, dim=-1)
-        turned = [[torch.stack([encoding.key(k_j, j) for j, k_j in enumerate(head)]) for head in heads] for heads in k]
+        queries = [[[encoding.query(q_t, t) for t, q_t in enumerate(head)] for head in heads] for heads in q]
+        turned = [[torch.stack([encoding.key(k_t, t) for t, k_t in enumerate(head)]) for head in heads] for heads in k]
         for place, t in zip(real[row].nonzero()[:, 0], range(len(vectors)), strict=True):
             heads = []
             for head in range(num_heads):
                 kv_head = head // (num_heads // num_kv_heads)
                 maps = []
                 for half in range(2):
-                    query = encoding.query(q[half][head][t], t)
+                    query = queries[half][head][t]
                     query = query / math.sqrt(len(query))
                     keys = turned[half][kv_head][: t + 1]
                     scores = keys @ query

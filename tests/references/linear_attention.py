@@ -44,14 +44,13 @@ def retention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: 
     def row(vectors: list[Tensor]) -> list[Tensor]:
         outputs = []
         projected = _queries_keys_values(weights, vectors, num_heads)
+        k, v = ([torch.stack([y[part][h] for y in projected]) for h in range(num_heads)] for part in (1, 2))
         for t, x_t in enumerate(vectors):
             q, heads = projected[t][0], []
             for h in range(num_heads):
-                gamma = 1 - 2.0 ** (-5 - h)
-                o = torch.zeros(1, dtype=x.dtype)
-                for i in range(t + 1):  # the parallel form: (Q K^T * D) V with D_ti = gamma^(t - i)
-                    k, v = projected[i][1][h], projected[i][2][h]
-                    o = o + gamma ** (t - i) * (q[h] @ k) / math.sqrt(len(k)) * v
+                gamma = torch.tensor(1 - 2.0 ** (-5 - h), dtype=x.dtype)
+                d = gamma ** torch.arange(t, -1, -1)  # the parallel form: (Q K^T * D) V with D_ti = gamma^(t - i)
+                o = d * (k[h][: t + 1] @ q[h]) / math.sqrt(len(q[h])) @ v[h][: t + 1]
                 heads.append(group_norm(weights, o, h, 1e-5))
             gate = swish(linear(weights, "gate_proj", x_t))
             outputs.append(linear(weights, "out_proj", gate * torch.cat(heads)))

@@ -36,8 +36,8 @@ class NaiveEncoding:
         """
         return torch.zeros(len(keys), dtype=torch.float64)
 
-    def value(self, q_position: int, k_position: int, weights: Weights) -> Tensor | float:
-        """(K,): what is added to the value at k_position, as seen from q_position."""
+    def value(self, q_position: int, k_positions: list[int], weights: Weights) -> Tensor | float:
+        """(S, K): what is added to the values at k_positions, as seen from q_position."""
         return 0.0
 
 
@@ -257,10 +257,10 @@ class NaiveShaw(NaiveEncoding):
         *k_positions, q_position = at
         return weights["key_table"][[self.row(q_position, p) for p in k_positions]] @ query
 
-    def value(self, q_position: int, k_position: int, weights: Weights) -> Tensor | float:
+    def value(self, q_position: int, k_positions: list[int], weights: Weights) -> Tensor | float:
         if "value_table" not in weights:
             return 0.0
-        return weights["value_table"][self.row(q_position, k_position)]
+        return weights["value_table"][[self.row(q_position, p) for p in k_positions]]
 
 
 class NaiveCoPE(NaiveEncoding):
@@ -271,8 +271,9 @@ class NaiveCoPE(NaiveEncoding):
     def bias(self, head: int, num_heads: int, query: Tensor, keys: Tensor, at: list[int], weights: Weights) -> Tensor:
         *k_positions, q_position = at
         gates, length = 1 / (1 + torch.exp(-(keys @ query))), len(weights["table"])
-        spans = [sorted((position, q_position)) for position in k_positions]
-        between = torch.tensor([[first <= p <= last for p in k_positions] for first, last in spans])
+        p = torch.tensor(k_positions)
+        first, last = p.clamp(max=q_position)[:, None], p.clamp(min=q_position)[:, None]
+        between = (first <= p) & (p <= last)  # (S, S)
         count = torch.clamp(between.double() @ gates, max=length - 1)
         below, above = torch.floor(count.detach()), torch.ceil(count.detach())
         at_below, at_above = weights["table"][below.long()], weights["table"][above.long()]
