@@ -17,16 +17,16 @@ from torch.utils.data import DataLoader
 from callbacks.tiny_fit import fit
 from seqlab.batch import TokenBatch
 from seqlab.callbacks import progress, speed
-from seqlab.callbacks.progress import Bars, Display, FitProgress, Lines, _clock
+from seqlab.callbacks.progress import Bars, FitProgress, Lines, _clock
 from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.callbacks.speed import Speed
 
 
-class Shown(Display):
+class Shown(Lines):
     """Records what is shown, always being due."""
 
     def __init__(self) -> None:
-        super().__init__(seconds=0.0)
+        super().__init__()
         self.shown: list[tuple[str, int, float, str]] = []
         self.finished: list[str] = []
         self.closed = 0

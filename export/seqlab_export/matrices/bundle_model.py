@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.mixer import State
+from seqlab_export.matrices.torch_runtime import to_arrays, to_tensors
 from seqlab_export.runner.graph_runner import BundleRunner, open_bundle
 
 
@@ -51,16 +52,13 @@ class BundleModel(nn.Module):
 
     def begin(self, source: Tensor, source_mask: Tensor) -> State:
         """source and source_mask (B, M) to the decoder's first state."""
-        found = self.bundle.encode(source.numpy(), source_mask.numpy())
-        return {name.removeprefix("state_"): torch.from_numpy(entry) for name, entry in found.items()}
+        return to_tensors(self.bundle.encode(source.numpy(), source_mask.numpy()))
 
     def _read(self, graph: Any, tokens: Tensor, mask: Any, state: State | None) -> tuple[Tensor, State]:
         runner: Any = self.bundle
-        given = {f"state_{name}": entry.numpy() for name, entry in (state or {}).items()}
-        logits, new = runner.read(graph, tokens.numpy(), mask, given or runner.init_state(len(tokens)))
-        return torch.from_numpy(logits), {
-            name.removeprefix("state_"): torch.from_numpy(entry) for name, entry in new.items()
-        }
+        given = to_arrays(state) if state else runner.init_state(len(tokens))
+        logits, new = runner.read(graph, tokens.numpy(), mask, given)
+        return torch.from_numpy(logits), to_tensors(new)
 
 
 def score(task: Any, model: nn.Module, datamodule: Any) -> dict[str, float]:

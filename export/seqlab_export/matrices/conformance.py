@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -84,20 +85,10 @@ def all_positions() -> dict[str, PositionsFactory]:
     return {cls.__name__: cls for cls in encodings if cls is not PositionalEncoding}
 
 
-def conformance(
-    mixers: dict[str, MixerFactory], encodings: dict[str, PositionsFactory], on_row: Callable[[Row], None]
-) -> list[Row]:
+def conformance(mixers: dict[str, MixerFactory], encodings: dict[str, PositionsFactory]) -> Iterator[Row]:
     """Measures each mixer with each encoding."""
-    rows = []
-    for (mixer_name, mixer), (name, encoding) in ((m, p) for m in mixers.items() for p in encodings.items()):
-        rows.append(Row(mixer_name, name, measure(mixer, encoding)))
-        on_row(rows[-1])
-    return rows
-
-
-def measure(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, Cell]:
-    """The cells of one pair."""
-    return measure_mixer(mixer, encoding) | measure_onnx(mixer, encoding)
+    for (mixer_name, mixer), (name, encoding) in product(mixers.items(), encodings.items()):
+        yield Row(mixer_name, name, measure_mixer(mixer, encoding) | measure_onnx(mixer, encoding))
 
 
 def measure_mixer(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, Cell]:

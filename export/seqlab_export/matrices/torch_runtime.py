@@ -92,14 +92,22 @@ class TorchRuntime(ArrayDecoder):
     def init_state(self, batch_size: int) -> ArrayState:
         if self._first is not None:
             return self._first
-        state: State = self.model.init_state(batch_size)
-        return {f"state_{name}": entry.numpy() for name, entry in state.items()}
+        return to_arrays(self.model.init_state(batch_size))
 
     @torch.no_grad()
     def read(
         self, graph: Literal["model", "step"], tokens: NDArray[np.int64], pad_mask: NDArray[np.bool_], state: ArrayState
     ) -> tuple[NDArray[np.floating], ArrayState]:
-        given: State = {name.removeprefix("state_"): torch.from_numpy(entry) for name, entry in state.items()}
         with self.settings:
-            logits, new = self.forms[graph](torch.from_numpy(tokens), torch.from_numpy(pad_mask), given)
-        return logits.numpy(), state | {f"state_{name}": entry.numpy() for name, entry in new.items()}
+            logits, new = self.forms[graph](torch.from_numpy(tokens), torch.from_numpy(pad_mask), to_tensors(state))
+        return logits.numpy(), state | to_arrays(new)
+
+
+def to_arrays(state: State) -> ArrayState:
+    """A state by the names of a graph's inputs."""
+    return {f"state_{name}": entry.numpy() for name, entry in state.items()}
+
+
+def to_tensors(arrays: ArrayState) -> State:
+    """The state that `to_arrays` named."""
+    return {name.removeprefix("state_"): torch.from_numpy(entry) for name, entry in arrays.items()}

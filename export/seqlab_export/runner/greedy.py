@@ -5,7 +5,7 @@ R rows, N new tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,33 +30,26 @@ def trace(model: Decoder, prompts: Sequence[Sequence[int]], num_tokens: int) -> 
     return GreedyTrace(np.array(tokens, dtype=np.int64), np.stack(recorder.logits, axis=1))
 
 
-def judge(actual: GreedyTrace, expected: GreedyTrace, likeliest: NDArray[np.integer]) -> list[tuple[bool, str]]:
+def judge(actual: GreedyTrace, expected: GreedyTrace, likeliest: NDArray[np.integer]) -> Iterator[tuple[bool, str]]:
     """For each row, whether it is as it should be, and how it differs. `expected` has the logits of the tokens
     `likeliest` (R, N, K), the best one first.
 
     It should be identical, or first differ where the reference's two best logits are closer than twice the error of
     the logits there: such a difference is the rounding's.
     """
-    results = []
     logits = np.take_along_axis(actual.logits, likeliest, axis=-1)
     for ours, theirs, our_logits, their_logits in zip(
         actual.tokens, expected.tokens, logits, expected.logits, strict=True
     ):
         different = np.flatnonzero(ours != theirs)
         if not different.size:
-            results.append((True, ""))
+            yield True, ""
             continue
         first = int(different[0])
         best, second = their_logits[first, :2].astype(np.float64)
         largest = float(np.abs(our_logits[first].astype(np.float64) - their_logits[first]).max())
-        results.append(
-            (
-                bool(best - second < 2 * largest),
-                f"differs from token {first} on, where the float64 margin is {best - second:.2e} and the largest "
-                f"logit error {largest:.2e}",
-            )
-        )
-    return results
+        found = f"the float64 margin is {best - second:.2e} and the largest logit error {largest:.2e}"
+        yield bool(best - second < 2 * largest), f"differs from token {first} on, where {found}"
 
 
 class _Recorder:

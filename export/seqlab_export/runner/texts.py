@@ -34,7 +34,7 @@ def describe(place: str, tokenizer: Tokenizer, files: Mapping[str, str]) -> dict
     arrays: dict[str, NDArray[np.generic]] = {
         f"{place}/class": np.array(type(tokenizer).__name__),
         f"{place}/files": digest_of_files(place, files),
-        f"{place}/special": np.array(_special(tokenizer), dtype=np.int32),
+        f"{place}/special": np.array([tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id], dtype=np.int32),
         f"{place}/sha256": _digest(tokenizer),
     }
     for number, string in enumerate(told):
@@ -93,10 +93,6 @@ def _greedy_difference(tokenizer: Tokenizer, golden: Arrays) -> str:
         return "the prompt has other ids than at export"
     text = tokenizer.decode(array_of(golden, "greedy/tokens", None, None)[0].tolist())
     return "" if text.encode() == array_of(golden, "greedy/text").tobytes() else "the greedy text is another one"
-
-
-def _special(tokenizer: Tokenizer) -> tuple[int, int, int]:
-    return tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id
 
 
 def _digest(tokenizer: Tokenizer) -> NDArray[np.uint8]:

@@ -72,7 +72,7 @@ class Checkpoints(ModelCheckpoint):
             super().setup(trainer, pl_module, stage)
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        datamodule = _datamodule(trainer)
+        datamodule = trainer.datamodule  # type: ignore[attr-defined]
         tokenizers = {name: getattr(datamodule, name, None) for name in ("tokenizer", "source_tokenizer")}
         checkpoint["seqlab"] = {
             "config": self.config,
@@ -184,11 +184,6 @@ class Checkpoints(ModelCheckpoint):
     def _path(self, name: str) -> str:
         assert self.dirpath is not None, "setup comes first"
         return str(Path(self.dirpath) / f"{name}{self.FILE_EXTENSION}")
-
-
-def _datamodule(trainer: L.Trainer) -> L.LightningDataModule | None:
-    datamodule: L.LightningDataModule | None = trainer.datamodule  # type: ignore[attr-defined]
-    return datamodule
 
 
 def _ends_epoch(trainer: L.Trainer) -> bool:

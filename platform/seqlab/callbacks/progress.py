@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from abc import ABC, abstractmethod
 from typing import Any
 
 import lightning as L
@@ -30,7 +29,7 @@ class FitProgress(ProgressBar):
     def __init__(self, speed: Speed) -> None:
         super().__init__()
         self._enabled = True
-        self._display: Display | None = None
+        self._display: Lines | None = None
         self._speed = speed
         self._start, self._first_step = (0.0, 0), 0
 
@@ -92,9 +91,6 @@ class FitProgress(ProgressBar):
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._close()
 
-    def on_predict_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._close()
-
     def teardown(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         self._close()
 
@@ -106,7 +102,7 @@ class FitProgress(ProgressBar):
             self._display.close()
             self._display = None
 
-    def _show_fit(self, trainer: L.Trainer, display: Display) -> None:
+    def _show_fit(self, trainer: L.Trainer, display: Lines) -> None:
         step, total = trainer.global_step, trainer.estimated_stepping_batches
         news = [
             f"{name.removeprefix('train/')} {float(value):.4g}" for name, value in trainer.progress_bar_metrics.items()
@@ -138,15 +134,16 @@ def _clock(seconds: float) -> str:
     return f"{hour}:{minute:02}:{second:02}" if hour else f"{minute}:{second:02}"
 
 
-class Display(ABC):
-    """Named counts with a text each.
+class Lines:
+    """Named counts with a text each: now and then a line without control characters.
 
-    Args:
+    Attributes:
         seconds: the least time between two times that something is shown, unless it must be.
     """
 
-    def __init__(self, seconds: float) -> None:
-        self.seconds = seconds
+    seconds = 20.0
+
+    def __init__(self) -> None:
         self._shown_at = time.monotonic()
 
     def due(self) -> bool:
@@ -156,24 +153,25 @@ class Display(ABC):
         self._shown_at = time.monotonic()
         return True
 
-    @abstractmethod
     def show(self, name: str, done: int, total: float, text: str) -> None:
         """Shows that `done` of `total` are done; a total may be infinite."""
+        count = f"{done}" if total == float("inf") else f"{done}/{total:.0f}"
+        print(" · ".join(filter(None, (f"{name} {count}", text))), file=sys.stderr, flush=True)
 
-    @abstractmethod
     def finish(self, name: str) -> None:
         """No more of this count."""
 
-    @abstractmethod
     def close(self) -> None:
         """No more of any."""
 
 
-class Bars(Display):
+class Bars(Lines):
     """One bar a count, redrawn in place."""
 
+    seconds = 0.25
+
     def __init__(self) -> None:
-        super().__init__(seconds=0.25)
+        super().__init__()
         # Redrawn by whoever shows something: a thread that redraws would slow the fit more. Results go to stdout,
         # which is not redirected, or they would end up on stderr.
         self._progress = Progress(
@@ -206,22 +204,5 @@ class Bars(Display):
         self._progress.stop()
 
 
-class Lines(Display):
-    """A line of text without control characters, at most every 20 s."""
-
-    def __init__(self) -> None:
-        super().__init__(seconds=20.0)
-
-    def show(self, name: str, done: int, total: float, text: str) -> None:
-        count = f"{done}" if total == float("inf") else f"{done}/{total:.0f}"
-        print(" · ".join(filter(None, (f"{name} {count}", text))), file=sys.stderr, flush=True)
-
-    def finish(self, name: str) -> None:
-        """What is printed stays."""
-
-    def close(self) -> None:
-        """What is printed stays."""
-
-
-def display() -> Display:
+def display() -> Lines:
     return Bars() if sys.stderr.isatty() else Lines()

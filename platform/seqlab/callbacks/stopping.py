@@ -58,12 +58,12 @@ class StopSignals:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         self.say()
 
+    @rank_zero_only
     def say(self) -> None:
         """That the fit stops, and after what."""
-        if _is_first_rank():
-            # Not by print, which may be what the signal has interrupted.
-            name = signal.Signals(self.received).name
-            os.write(2, f"\n{name}: stopping after this {self.during}; Ctrl-C stops at once\n".encode())
+        # Not by print, which may be what the signal has interrupted.
+        name = signal.Signals(self.received).name
+        os.write(2, f"\n{name}: stopping after this {self.during}; Ctrl-C stops at once\n".encode())
 
 
 def exit_code(end: SystemExit) -> int:
@@ -71,14 +71,10 @@ def exit_code(end: SystemExit) -> int:
 
     Other ranks than 0 end with 0: their launcher would kill the first, which still has points to send.
     """
-    if not _is_first_rank():
+    if getattr(rank_zero_only, "rank", 0) != 0:
         return 0
     if isinstance(end, SIGTERMException):
         return 128 + signal.SIGTERM
     if isinstance(end.__context__, KeyboardInterrupt):  # Lightning's own exit code is 1
         return 128 + signal.SIGINT
     return int(end.code or 0)
-
-
-def _is_first_rank() -> bool:
-    return getattr(rank_zero_only, "rank", 0) == 0

@@ -70,20 +70,17 @@ def conformance(options: argparse.Namespace) -> int:
     from seqlab.config.quiet import quiet
     from seqlab.mixer import Mixer
     from seqlab.positions import PositionalEncoding
-    from seqlab_export.matrices.conformance import Row, all_mixers, all_positions, conformance
+    from seqlab_export.matrices.conformance import all_mixers, all_positions, conformance
     from seqlab_export.matrices.conformance_page import reasons, to_json, to_markdown, to_table
 
     quiet()
     mixers = _chosen(options.mixers, all_mixers(), Mixer)
     encodings = _chosen(options.positions, all_positions(), PositionalEncoding)
-    done: list[Row] = []
+    rows = []
     with Console(stderr=True).status("measuring") as status:
-
-        def show(row: Row) -> None:
-            done.append(row)
-            status.update(f"measuring; done: {len(done)} of {len(mixers) * len(encodings)} pairs")
-
-        rows = conformance(mixers, encodings, on_row=show)
+        for row in conformance(mixers, encodings):
+            rows.append(row)
+            status.update(f"measuring; done: {len(rows)} of {len(mixers) * len(encodings)} pairs")
     Console().print(to_table(rows))
     print("".join(f"{line}\n" for line in reasons(rows)), end="")
     failed = sum(cell.failed is not None for row in rows for cell in row.cells.values())

@@ -6,6 +6,7 @@ import argparse
 import itertools
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,11 +30,8 @@ LINES_AT_ONCE = 64
 def generate(options: argparse.Namespace) -> int:
     from seqlab.decoding.text_model import Generator
 
-    def show(piece: str) -> None:
-        print(piece, end="", flush=True)
-
     chosen = _chosen(options, Generator)
-    _text_model(options).write(options.prompt, on_text=show, **chosen)
+    _text_model(options).write(options.prompt, on_text=partial(print, end="", flush=True), **chosen)
     print()
     return 0
 
