@@ -424,11 +424,18 @@ def marked(pairs: list[tuple[MixerCase, PositionCase]]) -> list[Any]:
 
 def with_lengths(pairs: list[tuple[MixerCase, PositionCase]]) -> list[Any]:
     """(pair, lengths) as test parameters: each mixer's default encodings and two mixers' every encoding at all lengths
-    (variants of an encoding at one short and one long), the others at one."""
-
-    def lengths(mixer: MixerCase, positions: PositionCase) -> tuple[int, ...]:
-        if not in_every_run(mixer, positions):
-            return (7,)
-        return LENGTHS if positions.every_mixer else (7, 64)
-
-    return [pytest.param(pair, lengths(*pair), id=pair_name(pair)) for pair in pairs]
+    (variants of an encoding at one short and one long), the others at one. What attends has no chunks, around whose
+    ends lengths differ: of one such mixer every length is in every run, of the others some are slow."""
+    found = []
+    for pair in pairs:
+        mixer, positions = pair
+        every: tuple[int, ...] = LENGTHS if positions.every_mixer else (7, 64)
+        slow: tuple[int, ...] = ()
+        if not in_every_run(*pair):
+            every = (7,)
+        elif (mixer.attends or mixer.memory) and not mixer.every_encoding:
+            every, slow = (1, 2, 7, 64), (63, 129)
+        found.append(pytest.param(pair, every, id=pair_name(pair)))
+        if slow:
+            found.append(pytest.param(pair, slow, id=f"{pair_name(pair)}-more", marks=pytest.mark.slow))
+    return found
