@@ -14,6 +14,7 @@ from torch import nn
 
 from contracts.test_completeness import concrete_subclasses
 from seqlab.attention import Attention, Bidirectional
+from seqlab.callbacks.attention_maps import AttentionMaps
 from seqlab.cli import fit
 from seqlab.config.configs import build
 from seqlab.models import DecoderLM, Encoder, EncoderDecoder
@@ -89,12 +90,17 @@ def test_a_run_from_before_there_was_a_choice_is_as_it_was_trained(monkeypatch: 
     assert type(build(stored("Sinusoidal"), told)[0].model.embedding) is nn.Embedding
     assert type(build(stored("Sinusoidal", embed=None), told)[0].model.embedding) is ScaledEmbedding
 
-    run = SimpleNamespace(config=stored("Sinusoidal"), id="1", last_checkpoint="last.ckpt")
+    callback = {"class_path": "seqlab.training.attention_maps.AttentionMaps"}
+    config = stored("Sinusoidal") | {"trainer": {"callbacks": callback}}
+    run = SimpleNamespace(config=config, id="1", last_checkpoint="last.ckpt")
     given: list[str] = []
-    monkeypatch.setattr("seqlab.trained.load.check_stored", lambda *args: None)
+    # The checkpoint is not read: what is asked is what the config is taken for.
+    for name in ("check_trust", "check_fits", "weights_of"):
+        monkeypatch.setattr(f"seqlab.trained.load.{name}", lambda *args: None)
     monkeypatch.setattr("seqlab.tracking.runs.find_run", lambda target: run)
-    monkeypatch.setattr("seqlab.checkpoint_io.read_checkpoint", lambda path: {})
+    monkeypatch.setattr("seqlab.checkpoint_io.read_checkpoint", lambda path: {"seqlab": {"config": {}, "told": {}}})
     monkeypatch.setattr(fit, "lightning", lambda verb, args, **_: given.extend(args))
     fit.resume.run(argparse.Namespace(target="1", trust=[], overrides=[]))
-    model = json.loads(given[0].removeprefix("--config="))["model"]["init_args"]["model"]
-    assert model["init_args"]["embed"] == "torch.nn.Embedding"
+    read = json.loads(given[0].removeprefix("--config="))
+    assert read["model"]["init_args"]["model"]["init_args"]["embed"] == "torch.nn.Embedding"
+    assert read["trainer"]["callbacks"]["class_path"] == f"{AttentionMaps.__module__}.AttentionMaps"

@@ -85,30 +85,28 @@ def _importing() -> Iterator[None]:
 @verb("continue a run where its last checkpoint is", RUN, TRUST)
 def resume(options: argparse.Namespace) -> int:
     from seqlab.checkpoint_io import read_checkpoint
-    from seqlab.config.configs import as_trained
     from seqlab.config.trust import only_trusted
     from seqlab.tracking.runs import find_run
     from seqlab.trained.load import check_stored
 
     run = find_run(options.target)
-    config, checkpoint = run.config, run.last_checkpoint
+    checkpoint = run.last_checkpoint
     if checkpoint is None:
         raise ValueError(f"run {run.name} has no checkpoint to continue from")
-    check_stored(checkpoint, read_checkpoint(checkpoint), options.trust, config)
-    stored = f"--config={json.dumps(as_trained(config))}"
+    stored = check_stored(checkpoint, read_checkpoint(checkpoint), options.trust, run.config)
+    config = f"--config={json.dumps(stored['config'])}"
     with only_trusted(options.trust):
-        return lightning("fit", [stored, f"--ckpt_path={checkpoint}", *options.overrides], run_id=run.id)
+        return lightning("fit", [config, f"--ckpt_path={checkpoint}", *options.overrides], run_id=run.id)
 
 
 def evaluate(options: argparse.Namespace) -> int:
     """`validate`, `test` or `predict` of a RUN, as it was configured, or on other data, read by its tokenizers."""
-    from seqlab.config.configs import as_trained
     from seqlab.config.trust import only_trusted
     from seqlab.trained.load import stored_run
     from seqlab.trained.same_vocabulary import with_stored_tokenizers
 
     stored, checkpoint = stored_run(options.target, trust=options.trust)
-    config = as_trained(stored["config"])
+    config = stored["config"]
     with TemporaryDirectory() as folder, only_trusted(options.trust):
         if options.overrides:
             config = with_stored_tokenizers(config, stored, Path(folder))

@@ -36,6 +36,8 @@ BLOCK_MODULES = (
 )
 EMBEDDED_WITH = {"DecoderLM": "torch.nn.Embedding", "EncoderDecoder": "seqlab.nn.ScaledEmbedding"}
 """By models that had no argument `embed` at first."""
+MOVED = {"seqlab.training.attention_maps.AttentionMaps": "seqlab.callbacks.attention_maps.AttentionMaps"}
+"""What runs of before have stored, by where it was."""
 LINKS = ("vocab_size", "target_vocab_size", "num_features", "num_classes", "num_labels", "seq_len")
 """What the data module tells the task, so that a config never repeats a number."""
 
@@ -118,13 +120,17 @@ def import_blocks() -> None:
 
 
 def as_trained(config: Any) -> Any:
-    """A stored config that says what its models embedded with: where `embed` is missing, they had no choice."""
+    """A stored config that says what its models embedded with: where `embed` is missing, they had no choice. What has
+    moved since is named where it is."""
     if isinstance(config, list):
         return [as_trained(entry) for entry in config]
     if not isinstance(config, dict):
         return config
     config = {name: as_trained(entry) for name, entry in config.items()}
-    package, _, name = str(config.get("class_path")).rpartition(".")
+    path = str(config.get("class_path"))
+    if path in MOVED:
+        return config | {"class_path": MOVED[path]}
+    package, _, name = path.rpartition(".")
     had = EMBEDDED_WITH.get(name) if package.startswith("seqlab.") else None
     return config | {"init_args": {"embed": had} | config.get("init_args", {})} if had else config
 

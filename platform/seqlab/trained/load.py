@@ -12,7 +12,7 @@ from typing import Any
 import lightning as L
 
 from seqlab.checkpoint_io import read_checkpoint
-from seqlab.config.configs import LINKS, build
+from seqlab.config.configs import LINKS, as_trained, build
 from seqlab.config.errors import sentence
 from seqlab.config.trust import check_trust, only_trusted
 from seqlab.tracking.runs import find_run
@@ -125,11 +125,11 @@ def check_stored(path: Path, checkpoint: dict[str, Any], trust: Sequence[str], c
             raise ValueError(f"its data told the model {wrong[0]!r}, {_shown(told[wrong[0]])}")
         if wrong := [label for label in stored.get("labels") or [] if not isinstance(label, str)]:
             raise ValueError(f"its labels have {_shown(wrong[0])}")
-        config = stored["config"] if config is None else config
+        config = as_trained(stored["config"] if config is None else config)
         check_trust(config, trust)
         with only_trusted(trust):
             check_fits(config, told, weights)
-    return stored
+    return stored | {"config": config}
 
 
 @contextmanager
