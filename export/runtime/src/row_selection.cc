@@ -15,29 +15,29 @@ std::string Varint(uint64_t number) {
   return bytes + static_cast<char>(number);
 }
 
-std::string Field(uint64_t field, uint64_t number) { return Varint(field << 3) + Varint(number); }
+std::string Entry(uint64_t field, uint64_t number) { return Varint(field << 3) + Varint(number); }
 
-std::string Field(uint64_t field, const std::string& bytes) {
+std::string Entry(uint64_t field, const std::string& bytes) {
   return Varint(field << 3 | 2) + Varint(bytes.size()) + bytes;
 }
 
 // onnxruntime numbers the types as ONNX does.
 std::string Tensor(const std::string& name, ONNXTensorElementDataType type) {
-  return Field(1, name) + Field(2, Field(1, Field(1, static_cast<uint64_t>(type))));
+  return Entry(1, name) + Entry(2, Entry(1, Entry(1, static_cast<uint64_t>(type))));
 }
 
 std::string From(size_t place) { return Join("from_", place); }
 std::string To(size_t place) { return Join("to_", place); }
 
 std::string Gathers(const std::vector<Value>& examples) {
-  std::string graph = Field(2, "rows") + Field(11, Tensor("rows", ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64));
+  std::string graph = Entry(2, "rows") + Entry(11, Tensor("rows", ONNX_TENSOR_ELEMENT_DATA_TYPE_INT64));
   for (size_t place = 0; place < examples.size(); ++place) {
     const ONNXTensorElementDataType type = TypeOf(examples[place]);
-    graph += Field(1, Field(1, From(place)) + Field(1, "rows") + Field(2, To(place)) + Field(4, "Gather"));
-    graph += Field(11, Tensor(From(place), type)) + Field(12, Tensor(To(place), type));
+    graph += Entry(1, Entry(1, From(place)) + Entry(1, "rows") + Entry(2, To(place)) + Entry(4, "Gather"));
+    graph += Entry(11, Tensor(From(place), type)) + Entry(12, Tensor(To(place), type));
   }
   constexpr uint64_t kIrVersion = 8, kOpset = 13;  // the first in which Gather is as it is now
-  return Field(1, kIrVersion) + Field(7, graph) + Field(8, Field(1, "") + Field(2, kOpset));
+  return Entry(1, kIrVersion) + Entry(7, graph) + Entry(8, Entry(1, "") + Entry(2, kOpset));
 }
 
 }  // namespace
