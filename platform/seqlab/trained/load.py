@@ -125,7 +125,10 @@ def check_stored(path: Path, checkpoint: dict[str, Any], trust: Sequence[str], c
             raise ValueError(f"its data told the model {wrong[0]!r}, {_shown(told[wrong[0]])}")
         if wrong := [label for label in stored.get("labels") or [] if not isinstance(label, str)]:
             raise ValueError(f"its labels have {_shown(wrong[0])}")
-        config = as_trained(stored["config"] if config is None else config)
+        try:
+            config = as_trained(stored["config"] if config is None else config)
+        except RecursionError:
+            raise ValueError("the stored config is nested too deeply") from None
         check_trust(config, trust)
         with only_trusted(trust):
             check_fits(config, told, weights)
