@@ -61,9 +61,11 @@ class TrackedRun:
         if path is None:
             raise ValueError(f"run {self.name} ({self.id}) has no config.yaml: it was not made by `seqlab fit`")
         try:
-            config: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+            config = yaml.safe_load(path.read_text(encoding="utf-8"))
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             raise ValueError(f"{path} is not the config of a run: {error}") from error
+        if not isinstance(config, dict):
+            raise ValueError(f"{path} is not the config of a run: it holds {str(config)[:60]!r}")
         return config
 
     @property
