@@ -42,7 +42,7 @@ def rooms() -> dict[str, list[Path]]:
     for package, folder in PACKAGES.items():
         for path in python_files(folder):
             inner = path.relative_to(folder).parts[:-1]
-            if inner or path.name != "__init__.py":  # a package's public face names every room
+            if inner or not path.name.startswith("__"):  # public faces and doors name every room
                 found.setdefault("/".join([package, *inner[:1]]), []).append(path)
     return found
 

@@ -6,6 +6,8 @@ import importlib
 import importlib.machinery
 import importlib.util
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,3 +61,13 @@ def test_a_command_runs_beside_it_and_its_spawned_processes_find_code_too(seqlab
     )
     spawn = ["--trainer.strategy=ddp_spawn", "--trainer.devices=2", "--trainer.accelerator=cpu"]
     seqlab("fit", "--config", "lm/gru", *TINY, "--model.model.mixer=my_mixers.Mine", *spawn)
+
+
+@pytest.mark.parametrize("name", ["seqlab", "seqlab.cli"])
+def test_python_runs_the_command_as_a_module_and_looks_there_last(name: str, tmp_path: Path) -> None:
+    (tmp_path / "yaml.py").write_text("raise AssertionError\n", encoding="utf-8")
+    command = [sys.executable, "-m", name, "configs", "lm/gru"]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert (said.returncode, said.stderr) == (0, "") and said.stdout.startswith("# seqlab fit")
+    wrong = subprocess.run([*command, "extra"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert wrong.returncode == 2 and wrong.stderr.startswith("seqlab: ")

@@ -267,6 +267,8 @@ def test_mlflow_shows_the_whole_command_and_a_source_without_a_slash(monkeypatch
     assert tags["mlflow.source.name"] == "seqlab fit", "MLflow's page shows what follows the last slash"
     note = description()["mlflow.note.content"].replace(" \\\n ", "")
     assert tags["command"] == "seqlab fit --config lm/gru --data.path 'a b.txt'" and tags["command"] in note
+    monkeypatch.setattr("sys.argv", ["/env/seqlab/__main__.py", "fit"])  # python -m seqlab
+    assert provenance()["command"] == "seqlab fit"
 
 
 def test_a_users_own_description_outlives_a_resume(run: TrackedRun) -> None:

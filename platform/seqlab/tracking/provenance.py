@@ -84,7 +84,8 @@ def description() -> dict[str, str]:
 
 
 def _command() -> str:
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    program = Path(sys.argv[0]).name
+    return shlex.join(["seqlab" if program == "__main__.py" else program, *sys.argv[1:]])
 
 
 @cache
