@@ -27,6 +27,7 @@ from seqlab.config.configs import LINKS, import_blocks, resolve_names
 from seqlab.config.options import check_precision, check_tokenizers, check_trainer, numbers_before_shares, options
 from seqlab.config.stored_config import check_reads_back
 from seqlab.config.trust import to_trust
+from seqlab.half_precision import HalfInputs
 from seqlab.tasks.task import check_told
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash
@@ -131,6 +132,9 @@ class SeqlabCLI(LightningCLI):
         if self.verb == "predict":
             callbacks.append(PredictionFile(options.out))
         plugins = [*_as_list(given.plugins), AtomicCheckpointIO(self._check_data if self.verb == "fit" else None)]
+        if given.precision in ("bf16-true", "16-true"):
+            plugins.append(HalfInputs(given.precision))
+            kwargs["precision"] = None
         callbacks = [*_as_list(given.callbacks), *callbacks]
         try:
             trainer = super().instantiate_trainer(

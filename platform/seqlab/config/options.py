@@ -3,6 +3,7 @@ checks of what Lightning takes in silence or answers with a traceback."""
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -75,12 +76,17 @@ def check_trainer(given: Any) -> None:
     """Checks the trainer's options that Lightning does not.
 
     Raises:
-        ValueError: a number is below what it may be.
+        ValueError: a number is below what it may be, or a precision needs a package that is not installed.
     """
     for name, least in LEAST.items():
         value = given.get(name)
         if value is not None and not value >= least:
             raise ValueError(f"trainer.{name} must be at least {least}, got {value}")
+    if str(given.get("precision")).startswith("transformer-engine") and find_spec("transformer_engine") is None:
+        raise ValueError(
+            f"trainer.precision {given.precision} needs the package transformer_engine, which is not installed; "
+            "`pip install transformer_engine[pytorch]` installs it where there is a CUDA device"
+        )
 
 
 def check_precision(trainer: L.Trainer, requested: str | int | None) -> None:

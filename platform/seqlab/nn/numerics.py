@@ -30,6 +30,11 @@ def raised(x: Tensor) -> Tensor:
     return x
 
 
+def at_least_float32(x: Tensor) -> Tensor:
+    """x in float32, or in float64 where it is that."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def without_autocast(x: Tensor) -> AbstractContextManager[object]:
     """What is computed inside keeps its precision: an error of a step would be carried on to all later ones."""
     mixed = torch.is_autocast_enabled(x.device.type)

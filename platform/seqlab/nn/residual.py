@@ -71,5 +71,5 @@ class StochasticDepth(nn.Module):
     def forward(self, y: Tensor) -> Tensor:
         if not self.training or self.p == 0:
             return y
-        kept = torch.rand(y.shape[0], *[1] * (y.dim() - 1), device=y.device) >= self.p
+        kept = torch.rand(y.shape[0], *[1] * (y.dim() - 1), dtype=torch.float32, device=y.device) >= self.p
         return y * kept / (1 - self.p)

@@ -29,13 +29,14 @@ class AdamW(torch.optim.AdamW, Optimizer):
 
     Args:
         betas: decay rates of the two moments.
-        eps: added to the root of the second.
+        eps: added to the root of the second; where weights are float16, in which 1e-8 is 0, at least 1e-4.
     """
 
     def __init__(
         self, groups: Groups, lr: float, *, betas: tuple[float, float] = (0.9, 0.99), eps: float = 1e-8
     ) -> None:
-        super().__init__(groups, lr=lr, betas=betas, eps=eps, weight_decay=0.0)
+        in_half = any(weight.dtype == torch.float16 for group in groups for weight in group["params"])
+        super().__init__(groups, lr=lr, betas=betas, eps=max(eps, 1e-4) if in_half else eps, weight_decay=0.0)
 
 
 class SGD(torch.optim.SGD, Optimizer):

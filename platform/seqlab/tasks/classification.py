@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
-from torchmetrics import MeanMetric, Metric
+from torchmetrics import Metric
 from torchmetrics.classification import MulticlassAccuracy, MulticlassConfusionMatrix, MulticlassF1Score
 
 from seqlab.batch import IGNORE, LabelledBatch
+from seqlab.nn.numerics import at_least_float32
 from seqlab.tasks.drawings import confusion_matrix
-from seqlab.tasks.metrics import MeanByLength
+from seqlab.tasks.metrics import Mean, MeanByLength
 from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
 
 
@@ -61,7 +62,7 @@ class Classification(Task):
 
     def scores(self, split: str) -> dict[str, Metric]:
         return {
-            "loss": MeanMetric(),
+            "loss": Mean(),
             "accuracy": MulticlassAccuracy(self.num_classes, average="micro", ignore_index=IGNORE),
             "f1": MulticlassF1Score(self.num_classes, average="macro", ignore_index=IGNORE),
             "accuracy_by_length": MeanByLength("accuracy_by_length"),
@@ -100,4 +101,4 @@ class Classification(Task):
 
     def _logits(self, batch: LabelledBatch) -> Tensor:
         logits: Tensor = self.model(batch.inputs, pad_mask=batch.pad_mask)
-        return logits.float()
+        return at_least_float32(logits)

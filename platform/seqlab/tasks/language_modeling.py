@@ -11,11 +11,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchmetrics import MeanMetric, Metric
+from torchmetrics import Metric
 
 from seqlab.batch import IGNORE, TokenBatch
 from seqlab.models import DecoderLM
-from seqlab.tasks.metrics import LanguageModelingMetrics, MeanByLength
+from seqlab.nn.numerics import at_least_float32
+from seqlab.tasks.metrics import LanguageModelingMetrics, Mean, MeanByLength
 from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
 
 
@@ -53,12 +54,11 @@ class LanguageModeling(Task):
 
     def evaluate_logits(self, batch: TokenBatch, logits: Tensor) -> dict[str, Any]:
         """`evaluate` of a batch and its logits (B, T, V)."""
-        nats, num_tokens = summed_nats(logits, batch.targets)
         each, hits = nats_and_hits(logits, batch.targets)
         num_bytes, num_words = (0 if some is None else some.sum() for some in (batch.num_bytes, batch.num_words))
         counted = batch.targets != IGNORE
         positions = torch.arange(1, counted.shape[1] + 1, device=counted.device).expand_as(counted)
-        text = nats, num_tokens, batch.num_chars.sum(), hits.sum(), num_bytes, num_words
+        text = each.double().sum(), counted.sum(), batch.num_chars.sum(), hits.sum(), num_bytes, num_words
         return {"text": text, "loss_by_position": (each, positions[counted])}
 
     def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
@@ -67,9 +67,9 @@ class LanguageModeling(Task):
         return [{"nats": row[counted].tolist()} for row, counted in zip(nats, batch.targets != IGNORE, strict=True)]
 
     def _logits(self, batch: TokenBatch) -> Tensor:
-        """(B, T, V) float32."""
+        """(B, T, V), in at least float32."""
         logits: Tensor = self.model(batch.tokens)[0]
-        return logits.float()
+        return at_least_float32(logits)
 
 
 class Answering(LanguageModeling):
@@ -86,7 +86,7 @@ class Answering(LanguageModeling):
     shown = ("loss", "exact_match")
 
     def scores(self, split: str) -> dict[str, Metric]:
-        own = {"exact_match": MeanMetric(), "exact_match_by_length": MeanByLength("exact_match_by_length")}
+        own = {"exact_match": Mean(), "exact_match_by_length": MeanByLength("exact_match_by_length")}
         return super().scores(split) | own
 
     def evaluate_logits(self, batch: TokenBatch, logits: Tensor) -> dict[str, Any]:

@@ -6,17 +6,22 @@ B batch, T length, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torchmetrics import MeanMetric, Metric
+from torchmetrics import Metric
 
 from seqlab.batch import IGNORE, TokenBatch
 from seqlab.models import MaskedLM
-from seqlab.tasks.metrics import MeanByLength, Perplexity
+from seqlab.nn.numerics import at_least_float32
+from seqlab.tasks.metrics import Mean, MeanByLength, Perplexity
 from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
+
+_rand = partial(torch.rand, dtype=torch.float32)
+"""The same draws in every precision: in half of one, few of the other tokens could be drawn."""
 
 
 class Masked(NamedTuple):
@@ -64,13 +69,13 @@ class MaskedLanguageModeling(Task):
 
     def loss(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         masked = self.masked(batch)
-        return summed_nats(self.model(masked.tokens).float(), masked.targets)
+        return summed_nats(at_least_float32(self.model(masked.tokens)), masked.targets)
 
     def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
         """Of the tokens that a validation chooses "positions" in the row, the likeliest "tokens", and the "nats" of the
         right ones."""
         masked = self.masked(batch, _draws_of(batch.tokens))
-        chosen, logits = masked.targets != IGNORE, self.model(masked.tokens).float()
+        chosen, logits = masked.targets != IGNORE, at_least_float32(self.model(masked.tokens))
         nats = F.cross_entropy(logits.transpose(1, 2), masked.targets, reduction="none")
         found = zip(chosen, logits.argmax(dim=-1), nats, strict=True)
         return [
@@ -80,15 +85,15 @@ class MaskedLanguageModeling(Task):
 
     def scores(self, split: str) -> dict[str, Metric]:
         return {
-            "loss": MeanMetric(),
+            "loss": Mean(),
             "perplexity": Perplexity(),
-            "accuracy": MeanMetric(),
+            "accuracy": Mean(),
             "loss_by_position": MeanByLength("loss_by_position"),
         }
 
     def evaluate(self, batch: TokenBatch) -> dict[str, Any]:
         masked = self.masked(batch, _draws_of(batch.tokens))
-        nats, hits = nats_and_hits(self.model(masked.tokens).float(), masked.targets)
+        nats, hits = nats_and_hits(at_least_float32(self.model(masked.tokens)), masked.targets)
         positions = (masked.targets != IGNORE).nonzero()[:, 1] + 1
         return {"loss": nats, "perplexity": nats, "accuracy": hits, "loss_by_position": (nats, positions)}
 
@@ -99,7 +104,7 @@ class MaskedLanguageModeling(Task):
             draws: (3, B, T) from 0 to 1, which decide; None = new ones.
         """
         tokens = batch.tokens
-        choice, fate, other = torch.rand(3, *tokens.shape, device=tokens.device) if draws is None else draws
+        choice, fate, other = _rand(3, *tokens.shape, device=tokens.device) if draws is None else draws
         chosen = (choice < self.share) & (batch.targets != IGNORE)
         others = (other * self.model.mask_id).long()
         read = torch.where(fate < 0.8, self.model.mask_id, torch.where(fate < 0.9, others, tokens))
@@ -110,5 +115,5 @@ def _draws_of(tokens: Tensor) -> Tensor:
     """(3, B, T) from 0 to 1, for each row of tokens (B, T) its own: the same on every device and in every batch."""
     places = torch.arange(1, tokens.shape[1] + 1)
     generators = [torch.Generator().manual_seed(seed) for seed in (tokens.cpu() * places).sum(dim=1).tolist()]
-    rows = [torch.rand(3, tokens.shape[1], generator=generator) for generator in generators]
+    rows = [_rand(3, tokens.shape[1], generator=generator) for generator in generators]
     return torch.stack(rows, dim=1).to(tokens.device)

@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import torch
 from torch import Tensor
-from torchmetrics import MeanMetric, Metric
+from torchmetrics import Metric
 
 BOUNDS = (8, 16, 32, 64, 128, 256, 512, 1024)
 NAMES = ("1-8", *(f"{low + 1}-{high}" for low, high in pairwise(BOUNDS)), f"over {BOUNDS[-1]}")
@@ -51,7 +51,28 @@ class MeanByLength(Metric):
         return {f"{self.name}/{name}": means[k] for k, name in enumerate(NAMES) if self.counts[k] > 0}
 
 
-class Perplexity(MeanMetric):
+class Mean(Metric):
+    """The mean of values. Sums are float64 and are reduced over devices."""
+
+    full_state_update = False
+    total: Tensor
+    count: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        for state in ("total", "count"):
+            self.add_state(state, torch.zeros((), dtype=torch.float64), dist_reduce_fx="sum")
+
+    def update(self, values: Tensor) -> None:
+        """values (N,)."""
+        self.total += values.double().sum()
+        self.count += values.numel()
+
+    def compute(self) -> Tensor:
+        return self.total / self.count
+
+
+class Perplexity(Mean):
     """exp of the mean of nats."""
 
     def compute(self) -> Tensor:

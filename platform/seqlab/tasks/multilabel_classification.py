@@ -11,11 +11,12 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchmetrics import MeanMetric, Metric
+from torchmetrics import Metric
 from torchmetrics.classification import BinaryAveragePrecision, BinaryF1Score
 
 from seqlab.batch import IGNORE, LabelledBatch
-from seqlab.tasks.metrics import MeanByLength
+from seqlab.nn.numerics import at_least_float32
+from seqlab.tasks.metrics import Mean, MeanByLength
 from seqlab.tasks.task import Task, check_told
 
 
@@ -54,8 +55,7 @@ class MultilabelClassification(Task):
 
     def loss(self, batch: LabelledBatch) -> tuple[Tensor, Tensor]:
         real = batch.targets.isfinite()  # pads have no target
-        nats = F.binary_cross_entropy_with_logits(self._logits(batch), batch.targets.nan_to_num(), reduction="none")
-        return (nats * real).sum(), real.sum()
+        return (self._nats(batch, self._logits(batch)) * real).sum(), real.sum()
 
     def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
         """ "probabilities" of the labels, of each real frame where frames have their own."""
@@ -64,7 +64,7 @@ class MultilabelClassification(Task):
         return [{"probabilities": (some[real] if by_frame else some).tolist()} for some, real in found]
 
     def _logits(self, batch: LabelledBatch) -> Tensor:
-        """float32, of the targets' shape.
+        """Of the targets' shape, in at least float32.
 
         Raises:
             ValueError: the model gives another.
@@ -75,12 +75,16 @@ class MultilabelClassification(Task):
                 f"{type(self.model).__name__} gives {tuple(logits.shape)}, but the targets are "
                 f"{tuple(batch.targets.shape)}; a Tagger labels each frame, a Classifier a whole sequence"
             )
-        return logits.float()
+        return at_least_float32(logits)
+
+    def _nats(self, batch: LabelledBatch, logits: Tensor) -> Tensor:
+        """Of each label, 0 or 1, as if it were 0 where nothing counts; of the logits' shape and dtype."""
+        return F.binary_cross_entropy_with_logits(logits, batch.targets.nan_to_num().to(logits), reduction="none")
 
     def scores(self, split: str) -> dict[str, Metric]:
         return {
-            "loss": MeanMetric(),
-            "loss_per_frame": MeanMetric(),
+            "loss": Mean(),
+            "loss_per_frame": Mean(),
             "f1": BinaryF1Score(ignore_index=IGNORE),
             "average_precision": BinaryAveragePrecision(ignore_index=IGNORE),
             "loss_by_length": MeanByLength("loss_by_length"),
@@ -91,7 +95,7 @@ class MultilabelClassification(Task):
         real, logits = batch.targets.isfinite(), self._logits(batch)
         # All of it, as a process that has nothing to add must take its part in putting the average precision together.
         both = logits.sigmoid(), batch.targets.nan_to_num(IGNORE).long()
-        each = F.binary_cross_entropy_with_logits(logits, batch.targets.nan_to_num(), reduction="none")
+        each = self._nats(batch, logits)
         # (B,) to (B, 1, ..) to each of the N labels that are real
         lengths = batch.pad_mask.sum(dim=1).view(-1, *[1] * (real.ndim - 1)).expand_as(real)[real]
         # F1 is the share of hits among the labels that were predicted and those that are true, put together.

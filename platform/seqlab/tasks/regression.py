@@ -10,10 +10,11 @@ from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torchmetrics import MeanMetric, Metric
+from torchmetrics import Metric
 
 from seqlab.batch import LabelledBatch
-from seqlab.tasks.metrics import MeanByLength
+from seqlab.nn.numerics import at_least_float32
+from seqlab.tasks.metrics import Mean, MeanByLength
 from seqlab.tasks.task import Task, check_told
 
 
@@ -53,8 +54,8 @@ class Regression(Task):
 
     def scores(self, split: str) -> dict[str, Metric]:
         return {
-            "loss": MeanMetric(),
-            "mean_absolute_error": MeanMetric(),
+            "loss": Mean(),
+            "mean_absolute_error": Mean(),
             "loss_by_length": MeanByLength("loss_by_length"),
         }
 
@@ -69,7 +70,7 @@ class Regression(Task):
         }
 
     def _predicted(self, batch: LabelledBatch) -> Tensor:
-        """(B,) float32.
+        """(B,), in at least float32.
 
         Raises:
             ValueError: the targets are no numbers.
@@ -77,4 +78,4 @@ class Regression(Task):
         if batch.targets.ndim != 1 or not batch.targets.is_floating_point():
             raise ValueError("regression takes a decimal number for each sequence; this data has classes or labels")
         y: Tensor = self.model(batch.inputs, pad_mask=batch.pad_mask)
-        return y.squeeze(-1).float()
+        return at_least_float32(y.squeeze(-1))

@@ -50,7 +50,7 @@ class ScheduledSampling:
             progress: how much of the fit is done, from 0 to 1.
         """
         ratio = self.first + (self.last - self.first) * progress
-        own = torch.rand(batch.tokens.shape, device=batch.tokens.device) >= ratio
+        own = torch.rand(batch.tokens.shape, dtype=torch.float32, device=batch.tokens.device) >= ratio
         own[:, 0] = False
         own &= batch.targets != IGNORE
         if not own.any():

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
-from torchmetrics import MeanMetric, Metric
+from torchmetrics import Metric
 
 from seqlab.batch import IGNORE, LabelledBatch
+from seqlab.nn.numerics import at_least_float32
 from seqlab.tasks.entities import EntityScores, spell_entities
-from seqlab.tasks.metrics import MeanByLength
+from seqlab.tasks.metrics import Mean, MeanByLength
 from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
 
 
@@ -55,14 +56,14 @@ class Tagging(Task):
         return [{"tags": tags} for tags in self._tags(self._logits(batch).argmax(dim=-1), batch.pad_mask)]
 
     def _logits(self, batch: LabelledBatch) -> Tensor:
-        """(B, T, C) float32."""
+        """(B, T, C), in at least float32."""
         logits: Tensor = self.model(batch.inputs, pad_mask=batch.pad_mask)
-        return logits.float()
+        return at_least_float32(logits)
 
     def scores(self, split: str) -> dict[str, Metric]:
         scores = {
-            "loss": MeanMetric(),
-            "accuracy": MeanMetric(),
+            "loss": Mean(),
+            "accuracy": Mean(),
             "accuracy_by_length": MeanByLength("accuracy_by_length"),
         }
         return scores | ({"entities": EntityScores()} if spell_entities(self._labels) else {})

@@ -91,6 +91,10 @@ class Task(L.LightningModule):
         for name, value in found.items():
             self.log(f"{split}/{name}", value.float(), prog_bar=name in self.shown)
 
+    def setup(self, stage: str) -> None:
+        # Lightning restores a checkpoint before it converts the weights, and would round those of float64.
+        self.trainer.precision_plugin.convert_module(self)
+
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         total, count = self.loss(batch)
         # A rank that has nothing left in an epoch's last batch is given one of which nothing counts.

@@ -10,12 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
-from torchmetrics import MeanMetric, Metric
+from torchmetrics import Metric
 
 from seqlab.batch import IGNORE, PairBatch
 from seqlab.decoding import generate
 from seqlab.decoding.torch_model import TorchDecoder
-from seqlab.tasks.metrics import Perplexity
+from seqlab.nn.numerics import at_least_float32
+from seqlab.tasks.metrics import Mean, Perplexity
 from seqlab.tasks.scheduled_sampling import ScheduledSampling
 from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
 from seqlab.tasks.text_scores import TextScores
@@ -75,20 +76,20 @@ class Translation(Task):
         return [tokenizer.decode(tokens) for tokens in written]
 
     def _logits(self, batch: PairBatch, sampling: ScheduledSampling | None = None) -> Tensor:
-        """(B, T, V) float32, of every target token after the true ones, or after some of the model's own."""
+        """(B, T, V), at least float32, of every target token after the true ones, or after some of the model's own."""
         state = self.model.begin(batch.source, batch.source_mask)
         tokens = batch.tokens
         if sampling is not None:
             tokens = sampling.tokens(self.model, batch, state, self.global_step / (self._total_steps() or math.inf))
         logits: Tensor = self.model(tokens, state, pad_mask=batch.targets != IGNORE)[0]
-        return logits.float()
+        return at_least_float32(logits)
 
     def scores(self, split: str) -> dict[str, Metric]:
         references = self.trainer.datamodule.references(split)  # type: ignore[attr-defined]
         return {
-            "loss": MeanMetric(),
+            "loss": Mean(),
             "perplexity": Perplexity(),
-            "token_accuracy": MeanMetric(),
+            "token_accuracy": Mean(),
             "text": TextScores(references, self.bleu_tokenize),
         }
 

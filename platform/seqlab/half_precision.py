@@ -1,0 +1,17 @@
+"""Training whose weights are in half precision (`bf16-true`, `16-true`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightning.pytorch.plugins.precision import HalfPrecision
+
+from seqlab.batch import LabelledBatch
+
+
+class HalfInputs(HalfPrecision):
+    """As Lightning has it, but of a labelled batch the targets are not rounded, which are scored."""
+
+    def convert_input(self, data: Any) -> Any:
+        converted = super().convert_input(data)
+        return converted._replace(targets=data.targets) if isinstance(data, LabelledBatch) else converted

@@ -1,0 +1,106 @@
+"""Every task in every precision: a fit, its scores and its predictions. What needs a device is marked so."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from torch import Tensor
+
+from callbacks.ddp_tasks import kinds, told, write_files
+from seqlab.batch import LabelledBatch
+from seqlab.half_precision import HalfInputs
+from seqlab.tasks.metrics import Mean
+
+KINDS = (
+    "language modelling",
+    "masked",
+    "answering",
+    "translation",
+    "classification",
+    "tagging",
+    "images",
+    "regression",
+    "frames",
+)
+ON_CPU = {"bf16-mixed": torch.float32, "bf16-true": torch.bfloat16, "16-true": torch.float16, "64-true": torch.float64}
+"""The dtype of the weights."""
+
+
+def trained(name: str, folder: Path, precision: str, device: str = "cpu") -> tuple[Mapping[str, float], Any, set[Any]]:
+    """The scores of a test after two steps, the task, and the dtypes of the losses."""
+    data, make = kinds(folder)[name]
+    torch.manual_seed(0)
+    task = make(**told(data))
+    summed, dtypes = task.loss, set()
+
+    def loss(batch: Any) -> tuple[Tensor, Tensor]:
+        total, count = summed(batch)
+        dtypes.add(total.dtype)
+        return total, count
+
+    task.loss = loss
+    options: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    trainer = L.Trainer(
+        accelerator=device,
+        devices=1,
+        precision=precision,  # type: ignore[arg-type]
+        max_steps=2,
+        limit_val_batches=1,
+        limit_test_batches=2,
+        limit_predict_batches=1,
+        use_distributed_sampler=False,
+        enable_model_summary=False,
+        **options,
+    )
+    trainer.fit(task, data)
+    (scores,) = trainer.test(task, data, verbose=False)
+    assert trainer.predict(task, data)
+    return scores, task, dtypes
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_task_in_every_precision(name: str, tmp_path: Path) -> None:
+    """The first steps are float32's but for rounding; losses are at least float32, and float64 where weights are."""
+    write_files(tmp_path)
+    scores, _, _ = trained(name, tmp_path, "32-true")
+    for precision, weights in ON_CPU.items():
+        found, task, dtypes = trained(name, tmp_path, precision)
+        assert {weight.dtype for weight in task.parameters()} == {weights}
+        assert dtypes == {torch.promote_types(weights, torch.float32)}, precision
+        near = 1e-6 if precision == "64-true" else 0.02
+        assert found["test/loss"] == pytest.approx(scores["test/loss"], rel=near), precision
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("precision", ["16-mixed", "16-true", "bf16-mixed", "bf16-true"])
+@pytest.mark.parametrize("name", KINDS)
+def test_every_task_in_half_precision_on_a_device(name: str, precision: str, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    scores, _, _ = trained(name, tmp_path, "32-true", "gpu")
+    found, _, dtypes = trained(name, tmp_path, precision, "gpu")
+    assert dtypes == {torch.float32}
+    assert found["test/loss"] == pytest.approx(scores["test/loss"], rel=0.05)
+
+
+def test_targets_keep_their_digits_where_inputs_are_rounded() -> None:
+    third = torch.full((1, 1, 1), 1 / 3)
+    batch = LabelledBatch(third, torch.ones(1, 1, dtype=torch.bool), third[:, 0, 0])
+    read = HalfInputs("bf16-true").convert_input(batch)
+    assert read.inputs.dtype == torch.bfloat16
+    assert read.targets.dtype == torch.float32 and read.targets.item() == batch.targets.item()
+
+
+def test_a_mean_is_summed_in_float64() -> None:
+    """In float32, 2^24 and then ones would stand still; in bfloat16 2^8."""
+    mean = Mean()
+    mean.update(torch.tensor([2.0**24]))
+    mean.update(torch.ones(2**8, dtype=torch.bfloat16))
+    for _ in range(7):
+        mean.update(torch.ones(1))
+    assert mean.total.item() == 2**24 + 2**8 + 7
+    assert mean.compute().item() == (2**24 + 2**8 + 7) / (2**8 + 8)
