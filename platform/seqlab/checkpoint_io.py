@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import pickle
-import zipfile
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from lightning.fabric.plugins import CheckpointIO
 
+from seqlab.sealed_file import load_sealed, save_sealed
 from seqlab.whole_file import writing
-
-MARK = b"seqlab sha256="
-SEAL_SIZE = len(MARK) + 64
-_COMMENT_LENGTH_FIELD = 2
 
 
 class AtomicCheckpointIO(CheckpointIO):
@@ -32,22 +26,26 @@ class AtomicCheckpointIO(CheckpointIO):
 
     Args:
         check: looks at what is loaded before it is used, and raises ValueError if it does not fit.
+        in_background: takes a copy of the checkpoint, in the memory of the CPU, and has a thread write it. One is
+            written at a time: a second waits for the first, and raises what was wrong with it.
     """
 
-    def __init__(self, check: Callable[[dict[str, Any]], None] | None = None) -> None:
+    def __init__(self, check: Callable[[dict[str, Any]], None] | None = None, *, in_background: bool = False) -> None:
         self._check = check
+        self._background = _Background() if in_background else None
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         """Writes the checkpoint, replacing an older one of that name.
 
         Raises:
-            CannotWriteError: the file could not be written; an older one is untouched.
+            CannotWriteError: the file could not be written, or in the background the one before; an older one is
+                untouched.
             ValueError: the checkpoint holds what would not load again; an older one is untouched.
         """
-        path = Path(path)
-        with writing(path, "the one before it is whole" if path.exists() else "there was none before it"):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            _write(checkpoint, path)
+        if self._background is None:
+            _save(checkpoint, Path(path))
+        else:
+            self._background.save(checkpoint, Path(path))
 
     def load_checkpoint(
         self,
@@ -62,105 +60,56 @@ class AtomicCheckpointIO(CheckpointIO):
             ValueError: the file is not a seqlab checkpoint, is cut short or damaged, or holds more than tensors,
                 numbers, strings, lists and dicts.
         """
+        self.teardown()
         checkpoint = read_checkpoint(path)
         if self._check is not None:
             self._check(checkpoint)
         return checkpoint
 
     def remove_checkpoint(self, path: str | Path) -> None:
+        self.teardown()
         Path(path).unlink(missing_ok=True)
+
+    def teardown(self) -> None:
+        """Waits until what was begun is written; raises as `save_checkpoint`."""
+        if self._background is not None:
+            self._background.finish()
 
 
 def read_checkpoint(path: str | Path) -> dict[str, Any]:
     """What `AtomicCheckpointIO` saved, on the CPU; raises as `AtomicCheckpointIO.load_checkpoint`."""
-    with Path(path).open("rb") as file:
-        _check_seal(file, path)
-        file.seek(0)
-        try:
-            _refuse_packed(file)
-            checkpoint: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-        except pickle.UnpicklingError as error:
-            raise ValueError(
-                f"checkpoint {path} holds an object that is neither tensor, number, string, list nor dict, "
-                f"and is not loaded: {error}"
-            ) from error
-        except Exception as error:
-            raise ValueError(f"checkpoint {path} is damaged: {error}") from error
-    if not isinstance(checkpoint, dict):
-        raise ValueError(f"checkpoint {path} holds a {type(checkpoint).__name__}, not a dict")
-    return checkpoint
+    return load_sealed(path)
 
 
-def _refuse_packed(file: IO[bytes]) -> None:
-    """Refuses a file that would take more memory than it has bytes: what torch.save writes is not compressed."""
-    with zipfile.ZipFile(file) as parts:
-        size = file.seek(0, os.SEEK_END)
-        if sum(part.file_size for part in parts.infolist()) > size:
-            raise ValueError("its parts are larger than the file")
-    file.seek(0)
+class _Background:
+    """A thread that writes one checkpoint at a time, from a copy that the next one is copied over."""
 
+    def __init__(self) -> None:
+        from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
 
-def _write(checkpoint: dict[str, Any], path: Path) -> None:
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with temporary.open("w+b") as file:
-            torch.save(checkpoint, file)
-            _refuse_objects(file, path)
-            _seal(file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
-
-
-def _refuse_objects(file: IO[bytes], path: Path) -> None:
-    file.seek(0)
-    if objects := torch.serialization.get_unsafe_globals_in_checkpoint(file):
-        raise ValueError(
-            f"checkpoint {path} would hold {', '.join(sorted(objects))}, and could not be loaded again; state and "
-            "hyper-parameters may hold tensors, numbers, strings, lists and dicts"
+        on_device = torch.accelerator.is_available()
+        self._stager = DefaultStager(
+            StagingOptions(
+                use_pinned_memory=on_device,
+                use_shared_memory=False,
+                use_async_staging=False,
+                use_non_blocking_copy=on_device,
+            )
         )
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
+        self._written: Future[None] | None = None
+
+    def save(self, checkpoint: dict[str, Any], path: Path) -> None:
+        self.finish()
+        self._written = self._thread.submit(_save, self._stager.stage(checkpoint), path)  # type: ignore[arg-type]
+
+    def finish(self) -> None:
+        written, self._written = self._written, None
+        if written is not None:
+            written.result()
 
 
-def _seal(file: IO[bytes]) -> None:
-    """Ends a zip file, which has no comment yet, with the sha256 of all that precedes it as the comment."""
-    file.seek(-_COMMENT_LENGTH_FIELD, os.SEEK_END)
-    assert file.read() == bytes(_COMMENT_LENGTH_FIELD), "torch.save is expected to write no zip comment"
-    file.seek(-_COMMENT_LENGTH_FIELD, os.SEEK_END)
-    file.write(SEAL_SIZE.to_bytes(_COMMENT_LENGTH_FIELD, "little") + MARK)
-    file.flush()
-    file.seek(0)
-    digest = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
-    file.write(digest.encode())
-
-
-def _check_seal(file: IO[bytes], path: str | Path) -> None:
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - SEAL_SIZE))
-    seal = file.read()
-    if not seal.startswith(MARK):
-        raise ValueError(
-            f"{path} is not a whole seqlab checkpoint: it does not end with its sha256, so it was cut short, "
-            "damaged, or written by something else"
-        )
-    digest = hashlib.sha256()
-    file.seek(0)
-    remaining = size - 64
-    while chunk := file.read(min(remaining, 1 << 20)):
-        digest.update(chunk)
-        remaining -= len(chunk)
-    if digest.hexdigest().encode() != seal[len(MARK) :]:
-        raise ValueError(f"checkpoint {path} is damaged: it does not match the sha256 it carries; use another one")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Makes a rename last through a power cut, where the system lets a folder be synced."""
-    if hasattr(os, "O_DIRECTORY"):
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def _save(checkpoint: dict[str, Any], path: Path) -> None:
+    with writing(path, "the one before it is whole" if path.exists() else "there was none before it"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        save_sealed(checkpoint, path)

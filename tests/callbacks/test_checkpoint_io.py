@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import zipfile
 from pathlib import Path
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 import torch
 
-from seqlab.checkpoint_io import AtomicCheckpointIO, _seal, read_checkpoint
+from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.sealed_file import Hashing
 
 IO = AtomicCheckpointIO()
 CHECKPOINT: dict[str, Any] = {
@@ -76,7 +78,7 @@ def test_what_would_not_load_is_not_saved(path: Path, harmful: object) -> None:
 
 
 def test_an_object_is_not_loaded_whatever_the_seal_says(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqlab.checkpoint_io._refuse_objects", lambda file, path: None)
+    monkeypatch.setattr("seqlab.sealed_file._refuse_objects", lambda file, path: None)
     IO.save_checkpoint({"state_dict": Path("x")}, path)
     with pytest.raises(ValueError, match=r"last\.ckpt holds an object"):
         read_checkpoint(path)
@@ -87,8 +89,11 @@ def test_a_packed_file_is_refused_unread(path: Path, monkeypatch: pytest.MonkeyP
     with zipfile.ZipFile(path) as parts, zipfile.ZipFile(packed := path.with_name("packed.ckpt"), "w") as small:
         for name in parts.namelist():
             small.writestr(name, parts.read(name), zipfile.ZIP_DEFLATED)
-    with packed.open("r+b") as file:
-        _seal(file)
+    content = packed.read_bytes()
+    with packed.open("wb") as file:
+        sealed = Hashing(file)
+        sealed.write(content)
+        sealed.seal()
     monkeypatch.setattr(torch, "load", None)
     assert packed.stat().st_size < 1 << 15
     with pytest.raises(ValueError, match=r"packed\.ckpt is damaged: its parts are larger than the file"):
@@ -134,6 +139,21 @@ def test_what_a_killed_process_left_is_cleared_by_the_next_save(path: Path) -> N
     IO.save_checkpoint(CHECKPOINT, path)
     check_equal(read_checkpoint(path))
     assert os.listdir(path.parent) == ["last.ckpt"]
+
+
+def test_what_is_hashed_on_the_way_is_what_is_in_the_file(tmp_path: Path) -> None:
+    parts = [b"", b"a", b"bc", np.arange(5.0).tobytes(), b"", b"d"]
+    with (tmp_path / "file").open("wb") as file:
+        hashing = Hashing(file)
+        for part in parts:
+            hashing.write(part)
+    assert hashing.hexdigest() == hashlib.sha256((tmp_path / "file").read_bytes()).hexdigest()
+
+
+def test_it_is_not_read_again_to_hash_it(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hashlib, "file_digest", None)
+    IO.save_checkpoint(CHECKPOINT, path)
+    check_equal(read_checkpoint(path))
 
 
 def test_removing(path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from cli.conftest import TINY, Seqlab, command, write_text
 from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.tracking.runs import find_run
 
 FIT = ("fit", "--config", "lm/gru", *TINY, "--checkpoint_every=1", "--run_name=full")
 
@@ -32,8 +33,9 @@ def half_written(folder: Path) -> list[Path]:
     return [path for end in ("tmp", "partial", "partial-journal") for path in folder.rglob(f"*.{end}")]
 
 
+@pytest.mark.parametrize("background", ["false", "true"])
 def test_a_fit_on_a_full_disk_ends_with_a_sentence_and_goes_on(
-    tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch, background: str
 ) -> None:
     write_text(tmp_path)
     quick, writes, sync = inside(tmp_path), [0], os.fsync
@@ -47,7 +49,8 @@ def test_a_fit_on_a_full_disk_ends_with_a_sentence_and_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        said = quick(*FIT, code=2)
+        said = quick(*FIT, f"--checkpoint_async={background}", code=2)
+    assert find_run("full").status == "FAILED"
     (last,) = tmp_path.rglob("last.ckpt")
     lines = [line for line in said.stderr.splitlines() if line.startswith("seqlab: ")]
     assert len(lines) == 1 and "Traceback" not in said.stderr

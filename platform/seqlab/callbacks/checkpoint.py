@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from seqlab.callbacks.stopping import StoppedError, StopSignals
 from seqlab.config.configs import LINKS
+from seqlab.config.errors import sentence
 
 
 class Checkpoints(ModelCheckpoint):
@@ -98,6 +100,7 @@ class Checkpoints(ModelCheckpoint):
     ) -> None:
         # Not where the checkpoint was written: Lightning logs its step just after it.
         if self._stopped_by:
+            _finish_writing(trainer)
             raise StoppedError(self._stopped_by)
 
     def on_train_batch_end(
@@ -123,11 +126,16 @@ class Checkpoints(ModelCheckpoint):
         self._save_last(trainer)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Writes nothing: the last epoch's end has."""
+        """Begins to write nothing: the last epoch's end has."""
         self._signals.release()
+        _finish_writing(trainer)
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         self._signals.release()
+        try:
+            _finish_writing(trainer)
+        except Exception as error:  # not in the place of what ended the fit
+            print(f"seqlab: {sentence(error)}", file=sys.stderr, flush=True)
 
     def state_dict(self) -> dict[str, Any]:
         """The best score; the paths follow from the folder, so that a run can be moved."""
@@ -184,6 +192,11 @@ class Checkpoints(ModelCheckpoint):
     def _path(self, name: str) -> str:
         assert self.dirpath is not None, "setup comes first"
         return str(Path(self.dirpath) / f"{name}{self.FILE_EXTENSION}")
+
+
+def _finish_writing(trainer: L.Trainer) -> None:
+    """Waits for what is written in the background, if anything is, and raises what was wrong with it."""
+    trainer.strategy.checkpoint_io.teardown()
 
 
 def _ends_epoch(trainer: L.Trainer) -> bool:

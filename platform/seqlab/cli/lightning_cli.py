@@ -131,14 +131,18 @@ class SeqlabCLI(LightningCLI):
             callbacks.append(RunScores())
         if self.verb == "predict":
             callbacks.append(PredictionFile(options.out))
-        plugins = [*_as_list(given.plugins), AtomicCheckpointIO(self._check_data if self.verb == "fit" else None)]
+        check = self._check_data if self.verb == "fit" else None
+        plugins = [*_as_list(given.plugins), AtomicCheckpointIO(check, in_background=options.checkpoint_async)]
         if given.precision in ("bf16-true", "16-true"):
             plugins.append(HalfInputs(given.precision))
             kwargs["precision"] = None
         callbacks = [*_as_list(given.callbacks), *callbacks]
         try:
             trainer = super().instantiate_trainer(
-                callbacks=callbacks, plugins=plugins, enable_model_summary=False, **kwargs
+                callbacks=callbacks,
+                plugins=plugins,
+                enable_model_summary=False,
+                **kwargs,
             )
         except TypeError as error:  # of a wrong number of devices, say
             raise ValueError(f"trainer: {error}") from error

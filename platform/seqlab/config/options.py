@@ -27,6 +27,7 @@ OPTIONS = (
     Option("compile", bool, False, "Compile the inner model."),
     Option("checkpoint_every", int, 500, "Optimiser steps between writes of last.ckpt."),
     Option("checkpoint_minutes", float, 5.0, "Minutes after which last.ckpt is written anyway."),
+    Option("checkpoint_async", bool, False, "Write checkpoints while the fit goes on."),
 )
 PREDICT = (Option("out", str, "predictions.jsonl", "File for the predictions."),)
 
