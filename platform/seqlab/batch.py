@@ -65,7 +65,8 @@ class PairBatch(NamedTuple):
 
     @property
     def num_tokens(self) -> Tensor:
-        return self.source_mask.sum() + (self.targets != IGNORE).sum()
+        counted = self.source_mask & (self.rows >= 0)[:, None]
+        return counted.sum() + (self.targets != IGNORE).sum()
 
 
 class LabelledBatch(NamedTuple):
@@ -86,7 +87,8 @@ class LabelledBatch(NamedTuple):
 
     @property
     def num_tokens(self) -> Tensor:
-        return self.pad_mask.sum()
+        counted = self.pad_mask if self.rows is None else self.pad_mask & (self.rows >= 0)[:, None]
+        return counted.sum()
 
 
 def uncounted(batch: Any) -> Any:

@@ -132,7 +132,8 @@ def test_these_fits_can_differ(tmp_path: Path) -> None:
 def draws(seed: int, epoch: int, batch: int, rank: int) -> tuple[float, float, float]:
     """What each generator draws first in a micro-batch."""
     loop = SimpleNamespace(epoch_progress=SimpleNamespace(current=SimpleNamespace(ready=epoch + 1)))
-    trainer: Any = SimpleNamespace(global_rank=rank, fit_loop=loop)
+    share = {"rank": rank, "num_replicas": 2}
+    trainer: Any = SimpleNamespace(distributed_sampler_kwargs=share, strategy=None, fit_loop=loop)
     ExactResume(seed).on_train_batch_start(trainer, L.LightningModule(), None, batch)
     return torch.rand((), dtype=torch.float64).item(), np.random.rand(), random.random()
 

@@ -22,10 +22,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def train(speed: Speed, clock: Clock, batches: int, seconds: float = 2.0, tokens: int = 10, ranks: int = 1) -> None:
+def train(speed: Speed, clock: Clock, batches: int, seconds: float = 2.0, tokens: int = 10) -> None:
     for _ in range(batches):
         clock.now += seconds
-        speed.count(torch.tensor(tokens), ranks)
+        speed.count(torch.tensor(tokens))
 
 
 def test_the_first_batch_is_counted_but_not_timed(clock: Clock) -> None:
@@ -77,12 +77,6 @@ def test_the_speed_now_is_that_since_the_last_look(clock: Clock) -> None:
     metrics = speed.metrics()
     assert metrics["perf/tokens_per_s_now"] == 20
     assert metrics["perf/tokens_per_s"] == pytest.approx(60 / 9)
-
-
-def test_all_ranks_count(clock: Clock) -> None:
-    speed = Speed()
-    train(speed, clock, 3, ranks=4)
-    assert speed.metrics()["num_tokens"] == 120
 
 
 def test_it_goes_on_where_a_checkpoint_was(clock: Clock) -> None:

@@ -81,7 +81,7 @@ class Attention(SelfAttention):
         keys = self.append(x, {"k": k, "v": v}, state, pad_mask)
         if self.sees_scores():
             weights = F.dropout(self._weights(q, keys), self.dropout, self.training)
-            heads = weights @ repeat_heads(keys.entries["v"], self.num_heads)
+            heads = weights @ repeat_heads(keys.entries["v"], q.shape[1])
             relative = self.scoring.positions.values(weights, keys.q_positions, keys.k_positions)
             heads = heads if relative is None else heads + relative
         else:

@@ -36,13 +36,15 @@ class AttentionMaps(Callback):
     @torch.no_grad()
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         log_text = getattr(trainer.logger, "log_text", None)
-        if log_text is None or not trainer.is_global_zero:
+        if log_text is None:
             return
         data: Any = trainer.datamodule  # type: ignore[attr-defined]
         batch = pl_module.transfer_batch_to_device(next(iter(data.val_dataloader())), pl_module.device, 0)
         model: Any = pl_module.model
         with recorded_weights(model.eval()) as weights:
-            _read(model, batch)
+            _read(model, batch)  # on every rank: a model that is spread over them computes on all
+        if not trainer.is_global_zero:
+            return
         for row in [row for row in self.rows if row < len(batch[0])]:
             tokens, source = _texts(batch, row, data)
             if getattr(model, "class_token", None) is not None:

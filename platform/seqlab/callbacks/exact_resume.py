@@ -10,13 +10,16 @@ import numpy as np
 import torch
 from lightning.pytorch.callbacks import Callback
 
+from seqlab.parallel import data_parallel
+
 
 class ExactResume(Callback):
     """Derives the state of every random generator instead of saving it, and makes Lightning's counters exact.
 
     Before each micro-batch the generators of torch (CPU and the model's device), NumPy and `random` are seeded from
-    (seed, epoch, batch index, rank): what was drawn earlier, in validation, tracking or a process that has died,
-    cannot matter. The batch index counts micro-batches, since the global step stands still during accumulation.
+    (seed, epoch, batch index, data-parallel rank): what was drawn earlier, in validation, tracking or a process that
+    has died, cannot matter. The batch index counts micro-batches, since the global step stands still during
+    accumulation.
 
     Args:
         seed: the seed of the run, at least 0.
@@ -31,7 +34,8 @@ class ExactResume(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         epoch = trainer.fit_loop.epoch_progress.current.ready - 1
-        words = np.random.SeedSequence((self.seed, epoch, batch_idx, trainer.global_rank)).generate_state(4)
+        rank = data_parallel(trainer).rank
+        words = np.random.SeedSequence((self.seed, epoch, batch_idx, rank)).generate_state(4)
         low, high, for_numpy, for_random = words.tolist()
         # torch.manual_seed does the same for all devices, at 100 times the cost.
         torch.default_generator.manual_seed(high << 32 | low)

@@ -16,6 +16,7 @@ from torch import Tensor
 from seqlab.callbacks.last_words import spoken
 from seqlab.callbacks.speed import Speed
 from seqlab.callbacks.stopping import StoppedError
+from seqlab.parallel import data_parallel
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash, to_yaml
 from seqlab.tracking.provenance import package_versions, provenance
@@ -83,7 +84,10 @@ class RunTracker(Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        self.speed.count(getattr(batch, "num_tokens", torch.zeros((), dtype=torch.int64)), trainer.world_size)
+        tokens = getattr(pl_module, "num_tokens", None)
+        if tokens is None:  # no `Task`: the other ranks' are taken to be of this one's size
+            tokens = getattr(batch, "num_tokens", torch.zeros(())) * data_parallel(trainer).size
+        self.speed.count(tokens)
         if isinstance(outputs, dict) and isinstance(outputs.get("loss"), Tensor):
             self._loss_sum += outputs["loss"].detach()
         step = trainer.global_step

@@ -29,13 +29,12 @@ class Speed:
         self._timed_from: float | None = None
         self._reported = (0, 0.0)
 
-    def count(self, num_tokens: Tensor, world_size: int) -> None:
-        """Counts a trained batch, num_tokens (); the other ranks' are taken to be of its size.
+    def count(self, num_tokens: Tensor) -> None:
+        """Counts a trained batch, num_tokens () of all ranks.
 
         The number is read later, since reading it off a GPU waits for the GPU.
         """
-        tokens = num_tokens * world_size
-        self._unread = tokens if self._unread is None else self._unread + tokens
+        self._unread = num_tokens if self._unread is None else self._unread + num_tokens
         if not self._warm:
             self._warm = True
             self._read()

@@ -37,7 +37,7 @@ def model_table(model: nn.Module, seq_len: int) -> Table:
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("part", no_wrap=True)
-    table.add_column(type(model).__name__)
+    table.add_column(type(model).__name__.removeprefix("FSDP"))
     table.add_column("parameters", justify="right", no_wrap=True)
     table.add_column(f"state at {seq_len} tokens", justify="right")
     own = [(name, f"a vector of {p.numel()}", p.numel(), 0) for name, p in model.named_parameters(recurse=False)]

@@ -28,6 +28,7 @@ from seqlab.config.options import check_precision, check_tokenizers, check_train
 from seqlab.config.stored_config import check_reads_back
 from seqlab.config.trust import to_trust
 from seqlab.half_precision import HalfInputs
+from seqlab.parallel import set_tensor_parallel
 from seqlab.tasks.task import check_told
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash
@@ -146,6 +147,7 @@ class SeqlabCLI(LightningCLI):
             )
         except TypeError as error:  # of a wrong number of devices, say
             raise ValueError(f"trainer: {error}") from error
+        set_tensor_parallel(trainer, options.tp)
         check_precision(trainer, given.precision)
         return trainer
 

@@ -29,6 +29,8 @@ IGNORED = (
     r"Be aware that when using `ckpt_path`, callbacks used to create the checkpoint",
     # Whoever is on a cluster and wants more than one process says so.
     r"The `srun` command is available on your system but is not used",
+    # A state is never changed in place.
+    r"FSDP2-wrapped module \(\w+\) returned a view tensor",
 )
 LOGGERS = ("lightning.pytorch", "lightning.fabric")
 UNUSED = ("matplotlib", "scipy", "transformers")

@@ -18,7 +18,7 @@ TRAINER = {
     "max_time": "DD:HH:MM:SS",
     "accelerator": "cpu, gpu, auto",
     "devices": "how many",
-    "strategy": "ddp, fsdp, ...",
+    "strategy": "ddp, fsdp2, tp, fsdp2+tp, ...",
     "precision": "32-true, bf16-mixed, 16-mixed, ...",
     "accumulate_grad_batches": "batches an optimiser step",
     "gradient_clip_val": "largest norm of the gradient",

@@ -81,6 +81,10 @@ class Block(nn.Module):
         mixed, new_state = self.mixer.step(entered, state)
         return self._finish(x_t, entered, mixed), new_state
 
+    def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
+        """The mixer's state before the first token."""
+        return self.mixer.init_state(batch_size, memory, memory_mask)
+
     def _finish(self, x: Tensor, entered: Tensor, mixed: Tensor) -> Tensor:
         x = self._after(self.mixer_norm, self.mixer_residual(x, self.drop(self.mixer_out_norm(mixed))))
         if not self.has_ffn:

@@ -88,7 +88,7 @@ class Stack(nn.Module):
         return *counters.values(), *(Entry(f"{k}_{e.name}", *e[1:]) for k, e in entries if e.kind != "counter")
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
-        states = [block.mixer.init_state(batch_size, memory, memory_mask) for block in self._blocks()]
+        states = [block.init_state(batch_size, memory, memory_mask) for block in self._blocks()]
         return _joined(states, self._names())
 
     def state_size(self, seq_len: int) -> int:

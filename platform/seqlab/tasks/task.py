@@ -16,6 +16,7 @@ from torchmetrics import Metric
 
 from seqlab.batch import IGNORE
 from seqlab.optim import AdamW, Cosine, DecayMatrices, Groups, Optimizer, ParameterGroups, Schedule, scheduled
+from seqlab.parallel import DataParallel, SpreadStrategy, data_parallel
 
 ValueT = TypeVar("ValueT")
 
@@ -41,6 +42,7 @@ class Task(L.LightningModule):
         chooses_one: whether the logits at a place are of one choice among them, as a token or a class is.
         shown: the scores that the progress of a fit shows.
         scored: the metrics of the evaluation that runs.
+        num_tokens: (), real tokens or frames that all ranks have read of the last training batch.
     """
 
     chooses_one = True
@@ -69,6 +71,12 @@ class Task(L.LightningModule):
         self.schedule = _with(schedule, min_lr_ratio=min_lr_ratio)()
         self.groups = groups(weight_decay)
         self.scored: dict[str, Metric] = {}
+        self.num_tokens = torch.zeros(())
+
+    def configure_model(self) -> None:
+        """Hands the model to a strategy that spreads it over processes."""
+        if isinstance(self.trainer.strategy, SpreadStrategy):
+            self.trainer.strategy.spread(self.model)
 
     @abstractmethod
     def loss(self, batch: Any) -> tuple[Tensor, Tensor]:
@@ -97,10 +105,14 @@ class Task(L.LightningModule):
 
     def training_step(self, batch: Any, batch_idx: int) -> Tensor:
         total, count = self.loss(batch)
+        ranks = DataParallel() if self._trainer is None else data_parallel(self._trainer)
+        read = getattr(batch, "num_tokens", torch.zeros_like(count))
+        totals, counts, self.num_tokens = ranks.sum(total.detach(), count, read)
         # A rank that has nothing left in an epoch's last batch is given one of which nothing counts.
-        loss = total / count.clamp(min=1)
-        self.log("train/loss", loss.detach(), prog_bar=True)
-        return loss
+        counts = counts.clamp(min=1)
+        self.log("train/loss", totals / counts, prog_bar=True)
+        # The ranks' gradients are averaged, and each token's counts alike, whichever rank has it.
+        return total * ranks.size / counts
 
     def on_validation_epoch_start(self) -> None:
         self._begin("val")
@@ -124,6 +136,8 @@ class Task(L.LightningModule):
     def _begin(self, split: str) -> None:
         # New ones for each evaluation: none begins with what another has added, and no precision casts their sums.
         self.scored = {name: metric.to(self.device) for name, metric in self.scores(split).items()}
+        for metric in self.scored.values():
+            metric.process_group = data_parallel(self.trainer).group
 
     def _log(self, split: str) -> None:
         found: dict[str, Any] = {}

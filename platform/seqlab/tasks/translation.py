@@ -16,6 +16,7 @@ from seqlab.batch import IGNORE, PairBatch
 from seqlab.decoding import generate
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.nn.numerics import at_least_float32
+from seqlab.parallel import whole
 from seqlab.tasks.metrics import Mean, Perplexity
 from seqlab.tasks.scheduled_sampling import ScheduledSampling
 from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
@@ -70,9 +71,10 @@ class Translation(Task):
     def write(self, batch: PairBatch) -> list[str]:
         """The greedy text of each source."""
         tokenizer = self.trainer.datamodule.tokenizer  # type: ignore[attr-defined]
-        decoder = TorchDecoder(self.model, self.model.begin(batch.source, batch.source_mask))
         prompts = [[tokenizer.bos_id]] * len(batch.source)
-        written = generate(decoder, prompts, max_new_tokens=self.seq_len, stop_ids=(tokenizer.eos_id,))
+        with whole(self.model):
+            decoder = TorchDecoder(self.model, self.model.begin(batch.source, batch.source_mask))
+            written = generate(decoder, prompts, max_new_tokens=self.seq_len, stop_ids=(tokenizer.eos_id,))
         return [tokenizer.decode(tokens) for tokens in written]
 
     def _logits(self, batch: PairBatch, sampling: ScheduledSampling | None = None) -> Tensor:
@@ -80,7 +82,9 @@ class Translation(Task):
         state = self.model.begin(batch.source, batch.source_mask)
         tokens = batch.tokens
         if sampling is not None:
-            tokens = sampling.tokens(self.model, batch, state, self.global_step / (self._total_steps() or math.inf))
+            progress = self.global_step / (self._total_steps() or math.inf)
+            with whole(self.model):
+                tokens = sampling.tokens(self.model, batch, state, progress)
         logits: Tensor = self.model(tokens, state, pad_mask=batch.targets != IGNORE)[0]
         return at_least_float32(logits)
 

@@ -1,0 +1,43 @@
+"""Which share of the data this process has. Ranks that are cut from one model (tensor parallel) have the same share."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import lightning as L
+import torch
+import torch.distributed as dist
+from lightning.pytorch.strategies import ModelParallelStrategy
+from torch import Tensor
+
+
+class DataParallel(NamedTuple):
+    """This process among those that read different data.
+
+    Attributes:
+        rank, size: its number among them, and how many they are. Random numbers, shards of the data and counters
+            follow these, never the global rank.
+        group: they; None = all processes.
+    """
+
+    rank: int = 0
+    size: int = 1
+    group: dist.ProcessGroup | None = None
+
+    def sum(self, *numbers: Tensor) -> tuple[Tensor, ...]:
+        """The sums of some numbers () over the ranks. Every rank must call it."""
+        if self.size == 1:
+            return numbers
+        sums = torch.stack([number.double() for number in numbers])  # holds every count exactly
+        dist.all_reduce(sums, group=self.group)
+        return tuple(total.to(number.dtype) for total, number in zip(sums, numbers, strict=True))
+
+
+def data_parallel(trainer: L.Trainer) -> DataParallel:
+    """The share of this process, once the trainer has set up its processes."""
+    share = trainer.distributed_sampler_kwargs
+    if share is None:
+        return DataParallel()
+    strategy = trainer.strategy
+    mesh = strategy.device_mesh["data_parallel"] if isinstance(strategy, ModelParallelStrategy) else None
+    return DataParallel(share["rank"], share["num_replicas"], None if mesh is None else mesh.get_group())
