@@ -20,22 +20,28 @@ from seqlab.recurrence import GRU, LSTM
 WIDTH, HEADS, BATCH, LENGTH, ROUNDS = 256, 4, 8, 256, 60
 
 
-def seconds(forward: Callable[[Tensor], Tensor]) -> float:
+def seconds(forward: Callable[[Tensor], Tensor], width: int) -> float:
     """Of processor time, with a dense gradient, as a layer inside a model gets it."""
-    x, grad = torch.randn(2, BATCH, LENGTH, WIDTH)
+    x, grad = torch.randn(2, BATCH, LENGTH, width)
     x.requires_grad_()
     start = time.process_time()
     forward(x).backward(grad)
     return time.process_time() - start
 
 
-def compare(name: str, ours: Callable[[Tensor], Tensor], theirs: Callable[[Tensor], Tensor], wanted: str) -> None:
+def compare(
+    name: str,
+    ours: Callable[[Tensor], Tensor],
+    theirs: Callable[[Tensor], Tensor],
+    wanted: str,
+    width: int = WIDTH,
+) -> None:
     """In turns, each the first in every other round, so that what slows the machine slows both: the median ratio of
     the rounds, and the middle half of them."""
     ratios = []
     for turn in range(-2, ROUNDS):
         first, second = (ours, theirs) if turn % 2 else (theirs, ours)
-        times = {first: seconds(first), second: seconds(second)}
+        times = {first: seconds(first, width), second: seconds(second, width)}
         if turn >= 0:
             ratios.append(times[theirs] / times[ours])
     low, median, high = statistics.quantiles(ratios, n=4)
@@ -56,6 +62,8 @@ def main() -> None:
     for kind, theirs in ((GRU, nn.GRU), (LSTM, nn.LSTM)):
         bare = theirs(WIDTH, WIDTH, batch_first=True)
         compare(f"{kind.__name__} / torch.nn.{kind.__name__}", first(kind(WIDTH)), first(bare), "0.97")
+    for width in (32, 64, 128, 256):
+        compare(f"GRU / LSTM, d {width}", first(GRU(width)), first(LSTM(width)), "0.5", width)
 
     attention = partial(Attention, num_heads=HEADS, pattern=Bidirectional)
     block = Block(WIDTH, attention(WIDTH), norm_place="post", ffn=ReLU)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seqlab.nn.padding import is_real
 from seqlab.nn.scan import Carry
 from seqlab.recurrence.fused import FusedRecurrence, Weights
+from seqlab.recurrence.gru_training import GRUOverTime
 
 
 class GRU(FusedRecurrence):
@@ -46,3 +49,18 @@ class GRU(FusedRecurrence):
 
     def cell_step(self, x_t: Tensor, carry: Carry, weights: Weights) -> Carry:
         return (torch.gru_cell(x_t, carry[0], *weights),)
+
+    def _fused(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:
+        slow = x.device.type == "cpu" and torch.is_grad_enabled() and not torch.compiler.is_compiling()
+        if not (slow and self.causal):
+            return super()._fused(x, entries, length)
+        real = None if length is None else is_real(x, length).transpose(0, 1)  # (T, B, 1)
+        last, x = [], x.transpose(0, 1)
+        for k, ((w_ih, w_hh, b_ih, b_hh),) in enumerate(self.weights()):
+            from_x = F.linear(self._dropped(x, k), w_ih, b_ih)  # (T, B, 3 D)
+            if real is not None:
+                r, z, n = from_x.chunk(3, dim=-1)
+                from_x = torch.cat((r, z.masked_fill(~real, torch.inf), n), dim=-1)
+            x = GRUOverTime.apply(from_x, entries[0][k], w_hh, b_hh)  # type: ignore[no-untyped-call]  # (T, B, D)
+            last.append(x[-1])
+        return x.transpose(0, 1), (torch.stack(last),)
