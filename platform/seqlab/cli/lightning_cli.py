@@ -28,6 +28,7 @@ from seqlab.config.options import check_precision, check_tokenizers, check_train
 from seqlab.config.stored_config import check_reads_back
 from seqlab.config.trust import to_trust
 from seqlab.half_precision import HalfInputs
+from seqlab.nn.stack import forget_activations
 from seqlab.parallel import set_tensor_parallel
 from seqlab.tasks.task import check_told
 from seqlab.tracking.logger import RunLogger
@@ -169,6 +170,8 @@ class SeqlabCLI(LightningCLI):
             found = begin_words_with(self.model, self.datamodule, options.word_vectors)
             if self.trainer.is_global_zero:
                 print(f"word vectors: {found}", file=sys.stderr)
+        if options.checkpoint_activations:
+            forget_activations(self.model.model)
         if options.compile:
             # In place, so that checkpoints keep their keys. A whole LightningModule breaks at `self.log` (torch 2.13).
             self.model.model.compile()

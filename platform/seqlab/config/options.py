@@ -26,6 +26,7 @@ OPTIONS = (
     Option("word_vectors", str | None, None, "Word vectors to begin with, as text."),
     Option("compile", bool, False, "Compile the inner model."),
     Option("tp", int | None, None, "Ranks that each layer is cut over, of strategy tp or fsdp2+tp."),
+    Option("checkpoint_activations", bool, False, "Compute activations again in the backward pass: less memory."),
     Option("checkpoint_every", int, 500, "Optimiser steps between writes of last.ckpt."),
     Option("checkpoint_minutes", float, 5.0, "Minutes after which last.ckpt is written anyway."),
     Option("checkpoint_async", bool, False, "Write checkpoints while the fit goes on."),

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle, islice
 from typing import TYPE_CHECKING, cast
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from seqlab.mixer import Entry, Mixer, Spec, State, size_of
 from seqlab.nn.block import Block
@@ -38,9 +40,16 @@ class Stack(nn.Module):
         block: called with d_model and the layer's mixer.
         causal: whether every mixer must be causal.
 
+    Attributes:
+        keeps_activations: whether a training step keeps what its blocks compute; if not, the backward pass computes it
+            again, block by block, with the same draws (Chen et al. 2016, "Training deep nets with sublinear memory
+            cost").
+
     Raises:
         ValueError: a mixer that is not causal in a causal stack, or one that the positions do not fit.
     """
+
+    keeps_activations = True
 
     def __init__(
         self,
@@ -69,7 +78,11 @@ class Stack(nn.Module):
         """x (B, T, D) to (B, T, D), and the new state; the arguments are the mixers'."""
         names, states = self._names(), []
         for stored, block in zip(names, self._blocks(), strict=True):
-            x, layer_state = block(x, None if state is None else _renamed(state, stored), pad_mask=pad_mask)
+            own = None if state is None else _renamed(state, stored)
+            if self.keeps_activations or not (self.training and torch.is_grad_enabled()):
+                x, layer_state = block(x, own, pad_mask=pad_mask)
+            else:
+                x, layer_state = checkpoint(block, x, own, pad_mask=pad_mask, use_reentrant=False)
             states.append(layer_state)
         return self.norm(x), _joined(states, names)
 
@@ -103,6 +116,19 @@ class Stack(nn.Module):
             {entry.name: entry.name if entry.kind == "counter" else f"{k}_{entry.name}" for entry in spec}
             for k, spec in enumerate(block.mixer.state_spec() for block in self._blocks())
         ]
+
+
+def forget_activations(model: nn.Module) -> None:
+    """Has the stacks of a model keep no activations of a training step.
+
+    Raises:
+        ValueError: it has none.
+    """
+    stacks = [module for module in model.modules() if isinstance(module, Stack)]
+    if not stacks:
+        raise ValueError(f"{type(model).__name__} has no stack of blocks whose activations could be computed again")
+    for stack in stacks:
+        stack.keeps_activations = False
 
 
 def _renamed(state: State, stored: dict[str, str]) -> State:

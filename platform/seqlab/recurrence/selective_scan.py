@@ -71,11 +71,8 @@ class _SelectiveScan(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> Carry:
-        (
-            decay,
-            *inputs,
-        ) = ctx.saved_tensors[:5]
-        starts = ctx.saved_tensors[5:]
+        decay, *saved = ctx.saved_tensors  # once: checkpointed activations are given no second time
+        inputs, starts = saved[:4], saved[4:]
         dy, dh = gradients
         d_decay = torch.zeros_like(decay)
         found = tuple(torch.empty_like(x) for x in inputs)
