@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import file_digest, sha256
 from pathlib import Path
@@ -24,6 +24,7 @@ from seqlab_data.tokenizers import (
     WordTokenizer,
     load_tokenizer,
 )
+from seqlab_data.tokenizers.pieces import whole
 
 FORMAT = 1
 """Raise it when the tokens of the same texts and settings change, so that old caches are left behind."""
@@ -61,21 +62,21 @@ def encode_texts(
 
     digests = {name: content_digest(text.encode() for text in some) for name, some in texts.items()}
     key = ["texts", FORMAT, digests, content_digest(text.encode() for text in learn_from)]
-    folder, tokenizer = cached_tokens(key, make_tokenizer, lambda: "\n".join(learn_from), make)
+    folder, tokenizer = cached_tokens(key, make_tokenizer, lambda: ["\n".join(learn_from)], make)
     return EncodedTexts(tokenizer, {name: _read(folder / f"{name}.npz") for name in texts})
 
 
 def cached_tokens(
     key: list[Any],
     make_tokenizer: Callable[[str], Tokenizer],
-    learn_from: Callable[[], str],
+    learn_from: Callable[[], Iterable[str]],
     make: Callable[[Path, Tokenizer], None],
     root: str | Path | None = None,
 ) -> tuple[Path, Tokenizer]:
     """The folder with this key and what the tokenizer is made by, and the tokenizer, which is in it.
 
     Args:
-        learn_from: gives the text that the tokenizer learns from.
+        learn_from: gives the text that the tokenizer learns from, in pieces.
         make: fills an empty folder with what the tokenizer gives.
         root: as of `cached_folder`.
 
@@ -85,11 +86,11 @@ def cached_tokens(
     """
     learned, settings = None, tokenizer_settings(make_tokenizer)
     if settings is None:
-        learned = make_tokenizer(learn_from())
+        learned = learn(make_tokenizer, learn_from())
         settings = learned.to_dict()
 
     def fill(folder: Path) -> None:
-        tokenizer = learned or make_tokenizer(learn_from())
+        tokenizer = learned or learn(make_tokenizer, learn_from())
         make(folder, tokenizer)
         tokenizer.save(folder)
 
@@ -166,14 +167,28 @@ def tokenizer_settings(make_tokenizer: Callable[[str], Tokenizer]) -> dict[str, 
     It can for those that learn from the text alone, as they are or in a `partial`; a file that others read, and other
     code, may change under the same name.
     """
+    cls, options = _class_of(make_tokenizer)
+    return {"class": cls.__name__, **options} if cls in LEARNED else None
+
+
+def learn(make_tokenizer: Callable[[str], Tokenizer], texts: Iterable[str]) -> Tokenizer:
+    """The tokenizer that this factory makes of the text that `texts` give end to end.
+
+    Raises:
+        ValueError: it cannot learn from the text; the text is too long for one that takes it whole.
+    """
+    cls, options = _class_of(make_tokenizer)
+    return make_tokenizer(whole(texts)) if cls is None else cls.learn(texts, **options)
+
+
+def _class_of(make_tokenizer: Callable[[str], Tokenizer]) -> tuple[type[Tokenizer] | None, dict[str, Any]]:
+    """The class that a factory is, and its options; None = it is other code."""
     parts: tuple[Any, ...] = (make_tokenizer,)
     options: dict[str, Any] = {}
     if isinstance(make_tokenizer, partial):
         parts, options = (make_tokenizer.func, *make_tokenizer.args), make_tokenizer.keywords
-    classes = [part for part in parts if isinstance(part, type)]
-    if len(classes) != 1 or classes[0] not in LEARNED:
-        return None
-    return {"class": classes[0].__name__, **options}
+    classes = [part for part in parts if isinstance(part, type) and issubclass(part, Tokenizer)]
+    return (classes[0], options) if len(classes) == 1 else (None, {})
 
 
 def _read(path: Path) -> list[NDArray[np.int32]]:

@@ -6,11 +6,12 @@ import codecs
 import glob
 import hashlib
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from seqlab_data.hub import is_hub, read_hub
+from seqlab_data.reading import PACKINGS, read_chunks, read_text
 
 UTF_8 = "utf-8"
 
@@ -21,63 +22,52 @@ class Document:
 
     Attributes:
         encoding: of the bytes.
+        packing: ".gz" or ".zst", how they are compressed.
     """
 
     name: str
     path: Path | None
     encoding: str = UTF_8
+    packing: str = ""
 
-    def read_bytes(self) -> bytes:
-        """The whole document.
-
-        Raises:
-            ValueError: it is empty.
-        """
-        if self.path is None:
-            from pydoc_data.topics import topics
-
-            data = topics[self.name].encode("utf-8")
-        else:
-            data = self.path.read_bytes()
-        if not data:
-            raise ValueError(f"{self.name} is empty, it ends at byte 0; give a file with text")
-        return data
-
-    def read(self) -> str:
-        """The whole document, its line ends as they are.
+    def texts(self) -> Iterator[str]:
+        """The document in pieces, its line ends as they are.
 
         Raises:
             ValueError: it is empty, or not in its encoding.
         """
-        data = self.read_bytes()
-        try:
-            return data.decode(self.encoding)
-        except UnicodeDecodeError as error:
-            line = data[: error.start].decode(self.encoding, "ignore").count("\n") + 1
-            raise ValueError(
-                f"{self.name}, line {line} is not {self.encoding.upper()} text: byte {error.start} is "
-                f"0x{data[error.start]:02x} ({error.reason}); data.encoding may name another, such as latin-1"
-            ) from error
+        yield from read_text(self._chunks(), self.encoding, self.name)
 
-    def content(self) -> bytes:
-        """The text in UTF-8, whatever the encoding of the file."""
-        return self.read_bytes() if self.encoding == UTF_8 else self.read().encode(UTF_8)
+    def documents(self) -> Iterator[tuple[int, Iterator[str]]]:
+        """The documents in this file, each with the number of its line, 0 where it is the whole file, and in pieces.
+        The pieces of one are read before the next."""
+        yield 0, self.texts()
+
+    def read(self) -> str:
+        """The whole document.
+
+        Raises:
+            ValueError: it is empty, or not in its encoding.
+        """
+        return "".join(self.texts())
+
+    def _chunks(self) -> Iterator[bytes]:
+        if self.path is not None:
+            return read_chunks(self.path, self.packing)
+        from pydoc_data.topics import topics
+
+        return iter([topics[self.name].encode()])
 
 
 class HubText(Document):
     """A split of a Hugging Face dataset as one text: its column `text`, a row a line."""
 
-    def read(self) -> str:
+    def texts(self) -> Iterator[str]:
         """Raises ValueError where the dataset cannot be read, has no text, or a row of it is no string."""
-        lines = []
         for number, row in enumerate(read_hub(self.name, ("text",)), start=1):
             if not isinstance(row["text"], str):
                 raise ValueError(f"{self.name}, line {number} has a 'text' that is not a string, but {row['text']!r}")
-            lines.append(row["text"] if row["text"].endswith("\n") else row["text"] + "\n")
-        return "".join(lines)
-
-    def content(self) -> bytes:
-        return self.read().encode()
+            yield row["text"] if row["text"].endswith("\n") else row["text"] + "\n"
 
 
 def check_encoding(name: str) -> str:
@@ -147,7 +137,12 @@ def content_digest(contents: Iterable[bytes]) -> str:
 def _documents(pattern: str, encoding: str) -> list[Document]:
     if is_hub(pattern):
         return [HubText(pattern, None)]
-    return [Document(str(file), file, encoding) for file in _files(pattern)]
+    return [_of_file(file, encoding) for file in _files(pattern)]
+
+
+def _of_file(file: Path, encoding: str) -> Document:
+    packing = file.suffix.lower() if file.suffix.lower() in PACKINGS else ""
+    return Document(str(file), file, encoding, packing)
 
 
 def _files(pattern: str) -> list[Path]:

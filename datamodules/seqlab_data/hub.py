@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,8 @@ def is_hub(path: str) -> bool:
     return path.startswith(PREFIX)
 
 
-def read_hub(path: str, columns: Sequence[str]) -> list[dict[str, Any]]:
-    """The rows of a split, of which classes have their names.
+def read_hub(path: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """The rows of a split, of which classes have their names. They are read as they are asked for.
 
     Args:
         path: `hf:NAME[:CONFIG][@SPLIT]` or `hf:FOLDER[@SPLIT]`.
@@ -30,11 +30,10 @@ def read_hub(path: str, columns: Sequence[str]) -> list[dict[str, Any]]:
     for column in columns:
         if column not in split.column_names:
             raise ValueError(f"{path} has no column {column}, it has {', '.join(split.column_names)}")
-    rows: list[dict[str, Any]] = [*split.select_columns([*columns]).with_format(None)]
-    if not rows:
+    if not len(split):
         raise ValueError(f"{path} has no row; give {ACCEPTED}")
     classes = {column: names for column in columns if (names := _class_names(split.features[column]))}
-    for number, row in enumerate(rows, start=1):
+    for number, row in enumerate(split.select_columns([*columns]).with_format(None), start=1):
         for column, names in classes.items():
             try:
                 row[column] = _named(row[column], names)
@@ -42,7 +41,7 @@ def read_hub(path: str, columns: Sequence[str]) -> list[dict[str, Any]]:
                 raise ValueError(
                     f"{path}, line {number} has the class {error} in {column}; its classes are 0 to {len(names) - 1}"
                 ) from error
-    return rows
+        yield row
 
 
 def _split(path: str) -> Any:

@@ -91,7 +91,7 @@ def read_source(path: str, columns: Sequence[str], accepted: str, encoding: str 
         ValueError: there is no such file, which says what is `accepted`; it is empty or not in its encoding.
     """
     if is_hub(path):
-        return Source(path, rows=read_hub(path, columns))
+        return Source(path, rows=[*read_hub(path, columns)])
     return read_file(find_file(path, accepted), encoding)
 
 

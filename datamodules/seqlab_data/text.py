@@ -29,7 +29,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         batch_size: windows a batch on each rank.
         split: shares of the text, by characters and in order, that are train, val and test.
         seed: of the order of the training windows.
-        num_workers: processes that load batches; 0 = the training process itself.
+        num_workers: processes that make the tokens, and load batches; 0 = the training process itself.
         cache_dir: folder of the token caches; None = `$SEQLAB_CACHE`, or `seqlab` in the user's cache folder.
 
     Raises:
@@ -106,7 +106,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
     def _cache(self) -> TokenCache:
         documents = find_documents(self.path, self.encoding)
         apart = {split: find_documents(path, self.encoding) for split, path in self.apart.items()}
-        return open_token_cache(documents, self.split, self.make_tokenizer, self.cache_dir, apart)
+        return open_token_cache(documents, self.split, self.make_tokenizer, self.cache_dir, apart, self.num_workers)
 
     @cached_property
     def _counts(self) -> TextCounts:

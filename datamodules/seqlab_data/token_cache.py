@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from hashlib import sha256
-from itertools import chain
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 
-import numpy as np
-
+from seqlab_data.begun import BegunFiles
 from seqlab_data.cache import cached_tokens
-from seqlab_data.documents import Document, content_digest
+from seqlab_data.corpus import Corpus, Share
+from seqlab_data.documents import Document
+from seqlab_data.encoding import BLOCK, Block, dtype_of, encode_all
+from seqlab_data.progress import CharsRead
 from seqlab_data.splits import SPLITS
 from seqlab_data.tokenizers import Tokenizer
+from seqlab_data.tokenizers.pieces import recut
 
 FORMAT = 1
 """Raise it when the tokens of the same text and settings change, so that old caches are left behind."""
@@ -54,6 +56,7 @@ def open_token_cache(
     make_tokenizer: Callable[[str], Tokenizer],
     root: str | Path | None = None,
     apart: Mapping[str, Sequence[Document]] | None = None,
+    processes: int = 0,
 ) -> TokenCache:
     """Reads the cache of these documents and settings; makes it if it is missing or damaged.
 
@@ -64,105 +67,69 @@ def open_token_cache(
     Args:
         root: folder of the caches; None = `$SEQLAB_CACHE`, or `seqlab` in `$XDG_CACHE_HOME` or `~/.cache`.
         apart: documents of val or test that are not cut off; the others share the text by their `fractions`.
+        processes: how many encode the text beside this one; 0 = none.
 
     Raises:
         ValueError: a document is empty or not in its encoding, or the tokenizer cannot learn from it.
         OSError: a file cannot be read or written.
     """
-    text = _Text(documents, fractions, apart or {})
-    digest = text.digest
+    corpus = Corpus(documents, fractions, apart or {})
     folder, tokenizer = cached_tokens(
-        [FORMAT, digest, list(fractions)],
+        [FORMAT, corpus.digest, list(fractions)],
         make_tokenizer,
-        lambda: text.train,
-        lambda folder, tokenizer: _make(folder, text, tokenizer),
+        corpus.train,
+        lambda folder, tokenizer: _make(folder, corpus, tokenizer, processes),
         root,
     )
     described = json.loads((folder / "splits.json").read_text())
     splits = {}
     for name in SPLITS:
-        document, byte = described[name].pop("begins")
-        begins = f"{text.documents[document].name}, byte {byte}"
+        number, *place = described[name].pop("begins")
+        begins = ", ".join((corpus.files[number].name, *map("{} {}".format, ("byte", "line"), place)))
         splits[name] = TokenFile(name, str(folder / f"{name}.bin"), begins=begins, **described[name])
-    return TokenCache(digest, tokenizer, splits)
+    return TokenCache(corpus.digest, tokenizer, splits)
 
 
-def split_documents(lengths: Sequence[int], fractions: Sequence[float]) -> dict[str, list[tuple[int, int, int]]]:
-    """Cuts documents of these lengths, end to end, into contiguous train, val and test.
-
-    Returns:
-        For each split its pieces (document, start, stop), in order; together they cover every character once.
-    """
-    total = sum(lengths)
-    cuts = [0, round(total * fractions[0]), round(total * (fractions[0] + fractions[1])), total]
-    pieces: dict[str, list[tuple[int, int, int]]] = {}
-    for name, begin, end in zip(SPLITS, cuts[:-1], cuts[1:], strict=True):
-        pieces[name], offset = [], 0
-        for document, length in enumerate(lengths):
-            start, stop = max(begin - offset, 0), min(end - offset, length)
-            if start < stop:
-                pieces[name].append((document, start, stop))
-            offset += length
-    return pieces
-
-
-class _Text:
-    """Documents that are cut into splits, and those of splits that stand apart. The digest reads them and keeps
-    nothing; the texts are read when a cache is made, and once.
-
-    Attributes:
-        documents: all of them.
-    """
-
-    def __init__(
-        self, cut: Sequence[Document], fractions: Sequence[float], apart: Mapping[str, Sequence[Document]]
-    ) -> None:
-        self.documents = [*cut, *chain.from_iterable(apart.values())]
-        self._cut, self._fractions, self._apart = cut, fractions, apart
-
-    @property
-    def digest(self) -> str:
-        if not self._apart:
-            return content_digest(document.content() for document in self._cut)
-        splits = {"train": self._cut, **self._apart}
-        digests = [(name, content_digest(document.content() for document in some)) for name, some in splits.items()]
-        return sha256(json.dumps(digests).encode()).hexdigest()
-
-    @cached_property
-    def texts(self) -> list[str]:
-        return [document.read() for document in self.documents]
-
-    @cached_property
-    def pieces(self) -> dict[str, list[tuple[int, int, int]]]:
-        """Of each split its pieces (text, start, stop)."""
-        shares = [0 if name in self._apart else share for name, share in zip(SPLITS, self._fractions, strict=True)]
-        whole = sum(shares) if self._apart else 1
-        lengths = [len(text) for text in self.texts]
-        pieces = split_documents(lengths[: len(self._cut)], [share / whole for share in shares])
-        begin = len(self._cut)
-        for name, some in self._apart.items():
-            pieces[name] = [(i, 0, lengths[i]) for i in range(begin, begin + len(some))]
-            begin += len(some)
-        return pieces
-
-    @property
-    def train(self) -> str:
-        return "".join(self.texts[i][start:stop] for i, start, stop in self.pieces["train"])
-
-
-def _make(folder: Path, text: _Text, tokenizer: Tokenizer) -> None:
-    texts, pieces = text.texts, text.pieces
-    dtype = "<u2" if tokenizer.vocab_size <= 2**16 else "<u4"
+def _make(folder: Path, corpus: Corpus, tokenizer: Tokenizer, processes: int) -> None:
+    dtype, num_chars = dtype_of(tokenizer), corpus.num_chars
+    begins: dict[str, Share] = {}
+    begun = BegunFiles(folder.with_suffix(".begun"), dtype)
+    with begun, CharsRead("encoding text", sum(num_chars.values())) as bar:
+        blocks = _blocks(corpus, tokenizer, begins)
+        for block in islice(blocks, begun.blocks):
+            bar.add(block.num_chars)
+        for block, ids in encode_all(tokenizer, blocks, processes):
+            begun.add(block.split, ids)
+            bar.add(block.num_chars)
+    begun.move(folder)
     splits = {}
     for name in SPLITS:
-        num_tokens = num_chars = 0
-        with open(folder / f"{name}.bin", "wb") as file:
-            for i, start, stop in pieces[name]:
-                ids = np.append(tokenizer.bos_id, tokenizer.encode_array(texts[i][start:stop]))  # (1 + T,)
-                ids.astype(dtype).tofile(file)
-                num_tokens += len(ids)
-                num_chars += stop - start
-        i, start, _ = pieces[name][0] if pieces[name] else (len(texts) - 1, len(texts[-1]), 0)
-        begins = i, len(texts[i][:start].encode(text.documents[i].encoding))
-        splits[name] = {"dtype": dtype, "num_tokens": num_tokens, "num_chars": num_chars, "begins": begins}
+        amounts = {"num_tokens": begun.tokens[name], "num_chars": num_chars[name]}
+        splits[name] = {"dtype": dtype, **amounts, "begins": _place(begins.get(name), corpus)}
     (folder / "splits.json").write_text(json.dumps(splits))
+
+
+def _blocks(corpus: Corpus, tokenizer: Tokenizer, begins: dict[str, Share]) -> Iterator[Block]:
+    """The text in blocks; notes where each split begins."""
+    split, texts, size = "", list[tuple[bool, str]](), 0
+    for share, pieces in groupby(corpus.shares(), key=itemgetter(0)):
+        begins.setdefault(share.split, share)
+        first = True
+        for text in recut((text for _, text in pieces), tokenizer.cut):
+            if texts and (share.split != split or size >= BLOCK):
+                yield Block(split, texts)
+                texts, size = [], 0
+            split = share.split
+            texts.append((first, text))
+            size += len(text)
+            first = False
+    if texts:
+        yield Block(split, texts)
+
+
+def _place(share: Share | None, corpus: Corpus) -> list[int]:
+    """The number of the file, the byte in it and, of a file of lines, the line; without a share the last one's end."""
+    if share is None:
+        last = len(corpus.files) - 1
+        return [last, sum(len(text.encode(corpus.files[last].encoding)) for text in corpus.files[last].texts())]
+    return [share.file, share.byte, *([share.line] if share.line else [])]

@@ -8,6 +8,7 @@ from pydoc_data.topics import topics
 
 import pytest
 
+from seqlab_data.corpus import measure
 from seqlab_data.documents import content_digest, find_documents, source_name
 
 
@@ -111,7 +112,9 @@ def test_the_digest_depends_on_content_order_and_boundaries_not_on_names(tmp_pat
         paths = [tmp_path / f"{prefix}{i}" for i in range(len(texts))]
         for path, text in zip(paths, texts, strict=True):
             path.write_text(text)
-        return content_digest(document.content() for document in find_documents([str(path) for path in paths]))
+        found = measure(find_documents([str(path) for path in paths]))
+        assert found == (content_digest(text.encode() for text in texts), sum(map(len, texts)))
+        return found.digest
 
     assert digest("ab", "c") == digest("ab", "c", prefix="other")
     assert len({digest("ab", "c"), digest("c", "ab"), digest("a", "bc"), digest("abc")}) == 4

@@ -14,9 +14,10 @@ import pytest
 from numpy.typing import NDArray
 
 from seqlab_data import token_cache
+from seqlab_data.corpus import Corpus
 from seqlab_data.documents import find_documents
 from seqlab_data.splits import SPLITS
-from seqlab_data.token_cache import TokenCache, open_token_cache, split_documents
+from seqlab_data.token_cache import TokenCache, open_token_cache
 from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, StoredTokenizer, SubwordTokenizer, Tokenizer
 
 FRACTIONS = (0.5, 0.25, 0.25)
@@ -84,12 +85,19 @@ def test_the_tokenizer_sees_the_train_split_alone(paths: list[str], root: Path) 
 
 @pytest.mark.parametrize("lengths", [[1], [7], [3, 5, 2], [1] * 20, [100, 1, 1]])
 @pytest.mark.parametrize("fractions", [FRACTIONS, (0.9, 0.05, 0.05), (0.34, 0.33, 0.33), (0.01, 0.01, 0.98)])
-def test_the_splits_cover_every_character_once_in_order(lengths: list[int], fractions: tuple[float, ...]) -> None:
-    pieces = split_documents(lengths, fractions)
-    covered = [(i, c) for split in SPLITS for i, start, stop in pieces[split] for c in range(start, stop)]
-    assert covered == [(i, c) for i, length in enumerate(lengths) for c in range(length)]
+def test_the_splits_cover_every_character_once_in_order(
+    lengths: list[int], fractions: tuple[float, ...], tmp_path: Path
+) -> None:
+    for i, length in enumerate(lengths):
+        (tmp_path / f"{i:02d}.txt").write_text("".join(chr(0x100 + (7 * i + c) % 500) for c in range(length)))
+    corpus = Corpus(find_documents(str(tmp_path)), fractions, {})
+    covered = [(share.split, share.file, text) for share, text in corpus.shares()]
+    for i, document in enumerate(corpus.files):
+        assert "".join(text for _, file, text in covered if file == i) == document.read()
+    assert [SPLITS.index(split) for split, _, _ in covered] == sorted(SPLITS.index(split) for split, _, _ in covered)
     for split, fraction in zip(SPLITS, fractions, strict=True):
-        share = sum(stop - start for _, start, stop in pieces[split])
+        share = sum(len(text) for its, _, text in covered if its == split)
+        assert share == corpus.num_chars[split]
         assert abs(share - fraction * sum(lengths)) <= 1
 
 
@@ -206,6 +214,7 @@ PROCESS = """
 import json, sys
 from seqlab_data.documents import find_documents
 from seqlab_data import token_cache
+from seqlab_data.corpus import Corpus
 make, made = token_cache._make, []
 token_cache._make = lambda *args: (made.append(1), make(*args))
 from seqlab_data.tokenizers import SubwordTokenizer

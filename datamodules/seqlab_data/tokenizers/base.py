@@ -14,6 +14,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from seqlab_data.tokenizers.pieces import whole
+
 FILE_NAME = "tokenizer.json"
 
 
@@ -34,6 +36,29 @@ class Tokenizer(ABC):
 
     def __init__(self, token_bytes: Iterable[bytes]) -> None:
         self.token_bytes = tuple(token_bytes)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        # One that learns or encodes in its own way says itself what it learns from pieces, and where a text is cut.
+        super().__init_subclass__(**options)
+        for own, inherited in (("__init__", "learn"), ("encode_array", "cut")):
+            if own in vars(cls) and inherited not in vars(cls):
+                setattr(cls, inherited, vars(Tokenizer)[inherited])
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], **options: Any) -> Self:
+        """The tokenizer of the text that `texts` give end to end, with these options.
+
+        Raises:
+            ValueError: as the constructor does; or this class takes the text whole, and it is too long for that.
+        """
+        make: Any = cls
+        learnt: Self = make(whole(texts), **options)
+        return learnt
+
+    def cut(self, text: str) -> int:
+        """The last place in a text where it may be cut: its parts' ids are those of the whole, whatever stands before
+        and after it. 0 = nowhere that is known."""
+        return 0
 
     @property
     def vocab_size(self) -> int:
@@ -200,6 +225,10 @@ class StoredTokenizer(Tokenizer):
 
     def __init__(self, text: str, *, path: str) -> None:
         """Is not called: what is made is of another class."""
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], **options: Any) -> Self:
+        return cls("", **options)
 
     @classmethod
     def _restore(cls, settings: dict[str, Any], assets: dict[str, bytes]) -> Self:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -39,6 +40,10 @@ class PretrainedTokenizer(Tokenizer):
         if not path.is_file():
             raise ValueError(f"{path} does not exist; a PretrainedTokenizer needs a tokenizer.json")
         self._open(path.read_bytes(), vocab_size)
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], **options: Any) -> Self:
+        return cls(**options)
 
     def _open(self, content: bytes, vocab_size: int | None) -> None:
         described = json.loads(content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_data.tokenizers.base import Tokenizer
+from seqlab_data.tokenizers.pieces import recut
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 MODEL_NAME = "tokenizer.model"
 SPACE = "\u2581"
 """What sentencepiece writes for a space in a piece. In a text it is spelt in bytes, not to become a space."""
+LEARNT = 1 << 27
+"""Characters of a text that pieces are learnt from, which takes 10 bytes of memory each."""
 
 
 class SubwordTokenizer(Tokenizer):
@@ -36,7 +40,17 @@ class SubwordTokenizer(Tokenizer):
     unk_id = 3
 
     def __init__(self, text: str, *, vocab_size: int = 2000) -> None:
-        self._open(_train(text, vocab_size))
+        self._open(_train([text], vocab_size))
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], **options: Any) -> Self:
+        """Of a text of more than `LEARNT` characters, parts are learnt from that are spread over all of it."""
+        tokenizer = cls.__new__(cls)
+        tokenizer._open(_train(_spread(recut(texts, _after_separator)), **options))
+        return tokenizer
+
+    def cut(self, text: str) -> int:
+        return _after_separator(text)
 
     def _open(self, model: bytes) -> None:
         self._model = model
@@ -77,14 +91,37 @@ class SubwordTokenizer(Tokenizer):
         return {name: value for name, value in self.__dict__.items() if name != "_processor"}
 
 
-def _train(text: str, vocab_size: int) -> bytes:
+def _after_separator(text: str) -> int:
+    return max(text.rfind("\n"), text.rfind(SPACE)) + 1
+
+
+def _spread(texts: Iterable[str]) -> list[str]:
+    """Every text, every second, every fourth and so on, as many as have `LEARNT` characters together."""
+    kept: list[str] = []
+    size, step = 0, 1
+    for number, text in enumerate(texts):
+        if number % step == 0:
+            kept.append(text)
+            size += len(text)
+        while size > LEARNT and len(kept) > 1:
+            kept, step = kept[::2], 2 * step
+            size = sum(map(len, kept))
+    return kept
+
+
+def _parts(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        text.encode("utf-8")
+        yield from filter(None, re.split(f"[\n{SPACE}]", text))
+
+
+def _train(texts: Iterable[str], vocab_size: int = 2000) -> bytes:
     from sentencepiece import SentencePieceTrainer
 
-    text.encode("utf-8")
     model = io.BytesIO()
     try:
         SentencePieceTrainer.train(
-            sentence_iterator=iter([part for part in re.split(f"[\n{SPACE}]", text) if part]),
+            sentence_iterator=_parts(texts),
             model_writer=model,
             vocab_size=vocab_size,
             model_type="bpe",

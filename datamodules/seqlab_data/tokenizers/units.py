@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Self
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_data.tokenizers.base import StreamDecoder, Tokenizer
+from seqlab_data.tokenizers.pieces import after_space, recut
 
 UNKNOWN = "<unk>"
 
@@ -20,6 +22,13 @@ class ByteTokenizer(Tokenizer):
 
     def __init__(self, text: str = "") -> None:
         super().__init__([b"", b"", b"", *(bytes([byte]) for byte in range(256))])
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], **options: Any) -> Self:
+        return cls(**options)
+
+    def cut(self, text: str) -> int:
+        return len(text)
 
     def encode_array(self, text: str) -> NDArray[np.int32]:
         return np.frombuffer(text.encode("utf-8"), dtype=np.uint8).astype(np.int32) + 3
@@ -44,14 +53,23 @@ class CharTokenizer(Tokenizer):
     def __init__(self, text: str) -> None:
         self.alphabet = "".join(sorted(set(text)))
         super().__init__([b"", b"", b"", "\N{REPLACEMENT CHARACTER}".encode(), *(c.encode() for c in self.alphabet)])
-        # The last one, past all of Unicode, is where a search ends that finds nothing.
-        self._code_points = np.append(_code_points(self.alphabet), np.uint32(0x110000))
+        code_points = _code_points(self.alphabet)
+        # The id of each code point, the last one standing for all that follow.
+        self._ids = np.full(max(code_points, default=0) + 2, self.unk_id, dtype=np.int32)
+        self._ids[code_points] = np.arange(len(code_points)) + 4
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], **options: Any) -> Self:
+        seen = np.zeros(sys.maxunicode + 1, dtype=bool)
+        for text in texts:
+            seen[_code_points(text)] = True
+        return cls("".join(map(chr, np.flatnonzero(seen))), **options)
+
+    def cut(self, text: str) -> int:
+        return len(text)
 
     def encode_array(self, text: str) -> NDArray[np.int32]:
-        code_points = _code_points(text)
-        place = np.searchsorted(self._code_points, code_points)
-        known = self._code_points[place] == code_points
-        return np.where(known, place + 4, self.unk_id).astype(np.int32)
+        return self._ids.take(_code_points(text), mode="clip")
 
     def _settings(self) -> dict[str, Any]:
         return {"unk_id": self.unk_id, "alphabet": self.alphabet}
@@ -88,12 +106,28 @@ class WordTokenizer(Tokenizer):
     unk_id = 3
 
     def __init__(self, text: str, *, min_count: int = 1, max_size: int | None = None, newlines: bool = False) -> None:
+        self._learn([text], min_count=min_count, max_size=max_size, newlines=newlines)
+
+    @classmethod
+    def learn(cls, texts: Iterable[str], **options: Any) -> Self:
+        tokenizer = cls.__new__(cls)
+        tokenizer._learn(recut(texts, after_space), **options)
+        return tokenizer
+
+    def cut(self, text: str) -> int:
+        return after_space(text)
+
+    def _learn(
+        self, texts: Iterable[str], *, min_count: int = 1, max_size: int | None = None, newlines: bool = False
+    ) -> None:
         if min_count < 1:
             raise ValueError(f"min_count must be at least 1, got {min_count}")
         if max_size is not None and max_size < 5:
             raise ValueError(f"max_size must be at least 5, one word beside the 4 special tokens, got {max_size}")
         self.newlines = newlines
-        counts = Counter(self._split(text))
+        counts: Counter[str] = Counter()
+        for text in texts:
+            counts.update(self._split(text))
         del counts[UNKNOWN]
         words = sorted(
             (word for word, count in counts.items() if count >= min_count), key=lambda word: (-counts[word], word)

@@ -1,0 +1,90 @@
+"""Token files that are written a block at a time, and go on where a process that was killed has left them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from numpy.typing import NDArray
+
+from seqlab_data.encoding import BLOCK
+from seqlab_data.splits import SPLITS
+
+DONE = "done.json"
+EVERY = 16
+"""Blocks between two moments from which it can go on."""
+
+
+class BegunFiles:
+    """The token files of the splits, and how many blocks are in them; in a folder of their own.
+
+    What an exception ends is deleted; what Ctrl-C or a kill ends is gone on with.
+
+    Args:
+        folder: where they are, from an earlier process perhaps.
+        dtype: of the ids.
+
+    Attributes:
+        blocks: how many are written.
+        tokens: how many, of each split.
+    """
+
+    def __init__(self, folder: Path, dtype: str) -> None:
+        self._folder, self._dtype = folder, dtype
+        self.blocks, self.tokens = self._left()
+        self._open = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(exist_ok=True)
+        self._files = {split: self._open.enter_context(self._path(split).open("ab")) for split in SPLITS}
+        for split, file in self._files.items():
+            file.truncate(self._size(split))
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._open.close()
+        if isinstance(error, Exception):
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def add(self, split: str, ids: NDArray[Any]) -> None:
+        """Writes the next block, which is of this split."""
+        ids.tofile(self._files[split])
+        self.tokens[split] += len(ids)
+        self.blocks += 1
+        if self.blocks % EVERY == 0:
+            self._keep()
+
+    def move(self, folder: Path) -> None:
+        """Gives the files to a folder."""
+        for split in SPLITS:
+            os.replace(self._path(split), folder / f"{split}.bin")
+        shutil.rmtree(self._folder)
+
+    def _keep(self) -> None:
+        for file in self._files.values():
+            file.flush()
+            os.fsync(file.fileno())
+        new = self._folder / f"{DONE}.new"
+        new.write_text(json.dumps([BLOCK, self.blocks, self.tokens]))
+        os.replace(new, self._folder / DONE)
+
+    def _left(self) -> tuple[int, dict[str, int]]:
+        """What an earlier process has written whole: blocks, and tokens of each split."""
+        try:
+            size, blocks, self.tokens = json.loads((self._folder / DONE).read_text())
+            if size == BLOCK and all(self._path(split).stat().st_size >= self._size(split) for split in SPLITS):
+                return blocks, self.tokens
+        except (OSError, ValueError):
+            pass
+        return 0, dict.fromkeys(SPLITS, 0)
+
+    def _path(self, split: str) -> Path:
+        return self._folder / f"{split}.bin"
+
+    def _size(self, split: str) -> int:
+        return self.tokens[split] * int(self._dtype[-1])

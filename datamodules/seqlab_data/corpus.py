@@ -1,0 +1,133 @@
+"""Documents as one long text that is never held: measured, cut into train, val and test, and read share by share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from hashlib import sha256
+from itertools import pairwise, takewhile
+from typing import NamedTuple
+
+from seqlab_data.documents import Document
+from seqlab_data.progress import CharsRead
+from seqlab_data.splits import SPLITS
+
+
+class Measure(NamedTuple):
+    """The digest of some documents, and the characters of all together."""
+
+    digest: str
+    num_chars: int
+
+
+class Share(NamedTuple):
+    """What a split has of one document: the number of its file, the byte in it where this begins, and the number of
+    the line, 0 where the document is the whole file."""
+
+    split: str
+    file: int
+    byte: int
+    line: int
+
+
+class Corpus:
+    """Documents that are cut by characters, end to end, into contiguous splits, and documents of
+    splits that stand apart.
+
+    Args:
+        cut: what is divided.
+        fractions: of train, val and test.
+        apart: documents of val or test that are not cut off; the others share the text by their `fractions`.
+
+    Attributes:
+        files: all of them.
+
+    Raises:
+        ValueError: when they are read, a document is empty or not in its encoding.
+    """
+
+    def __init__(
+        self, cut: Sequence[Document], fractions: Sequence[float], apart: Mapping[str, Sequence[Document]]
+    ) -> None:
+        self.files = [*cut, *(document for some in apart.values() for document in some)]
+        self._groups = {"train": cut, **apart}
+        shares = [0 if name in apart else share for name, share in zip(SPLITS, fractions, strict=True)]
+        self._shares = [share / sum(shares) for share in shares] if apart else fractions
+
+    @cached_property
+    def _measures(self) -> dict[str, Measure]:
+        return {split: measure(some) for split, some in self._groups.items()}
+
+    @property
+    def digest(self) -> str:
+        if len(self._groups) == 1:
+            return self._measures["train"].digest
+        digests = [(split, measured.digest) for split, measured in self._measures.items()]
+        return sha256(json.dumps(digests).encode()).hexdigest()
+
+    @cached_property
+    def num_chars(self) -> dict[str, int]:
+        """Of each split."""
+        total = self._measures["train"].num_chars
+        cuts = [0, round(total * self._shares[0]), round(total * (self._shares[0] + self._shares[1])), total]
+        sizes = dict(zip(SPLITS, (end - begin for begin, end in pairwise(cuts)), strict=True))
+        return sizes | {split: self._measures[split].num_chars for split in self._groups if split != "train"}
+
+    def train(self) -> Iterator[str]:
+        """The text of the train split in pieces."""
+        with CharsRead("learning tokens", self.num_chars["train"]) as bar:
+            for _, text in takewhile(lambda piece: piece[0].split == "train", self.shares()):
+                bar.add(len(text))
+                yield text
+
+    def shares(self) -> Iterator[tuple[Share, str]]:
+        """All text in order, in pieces, each with the share that it is of; the splits that stand apart come last.
+
+        Raises:
+            ValueError: there is another amount of text than was measured.
+        """
+        divided = [split for split in SPLITS if split == "train" or split not in self._groups]
+        first = 0
+        for group, some in self._groups.items():
+            own = divided if group == "train" else [group]
+            yield from _shares(some, {split: self.num_chars[split] for split in own}, first)
+            first += len(some)
+
+
+def measure(documents: Sequence[Document]) -> Measure:
+    """The sha256 over the sha256 of each document in UTF-8, in order (as of `content_digest`), and their size."""
+    of_all, num_chars = sha256(), 0
+    with CharsRead("reading text") as bar:
+        for _, texts in (one for document in documents for one in document.documents()):
+            of_one = sha256()
+            for text in texts:
+                of_one.update(text.encode())
+                num_chars += len(text)
+                bar.add(len(text))
+            of_all.update(of_one.digest())
+    return Measure(of_all.hexdigest(), num_chars)
+
+
+def _shares(documents: Sequence[Document], sizes: Mapping[str, int], first: int) -> Iterator[tuple[Share, str]]:
+    """The text of documents that are cut into splits of these sizes, `first` being the first file's number."""
+    splits = iter(sizes.items())
+    split, left = next(splits)
+    for number, file in enumerate(documents, start=first):
+        mark = len("".encode(file.encoding))  # a byte-order mark
+        for line, texts in file.documents():
+            byte = mark
+            share = Share(split, number, byte, line)
+            for text in texts:
+                while text:
+                    while not left:
+                        split, left = next(splits, ("", 0))
+                        if not split:
+                            raise ValueError(f"{file.name} has changed while it was read; begin again")
+                        share = Share(split, number, byte, line)
+                    part, text = text[:left], text[left:]
+                    yield share, part
+                    left -= len(part)
+                    byte += len(part.encode(file.encoding)) - mark
+    if left or any(size for _, size in splits):
+        raise ValueError(f"{documents[-1].name} or a file before it has changed while it was read; begin again")

@@ -1,0 +1,108 @@
+"""The tokens of a text in pieces, made in this process or in others."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import parent_process
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab_data.tokenizers import Tokenizer
+
+BLOCK = 1 << 20
+"""Characters that are encoded at once, if they can be cut there."""
+
+
+class Block(NamedTuple):
+    """Some text of one split.
+
+    Attributes:
+        texts: each with whether a document begins with it.
+    """
+
+    split: str
+    texts: list[tuple[bool, str]]
+
+    @property
+    def num_chars(self) -> int:
+        return sum(len(text) for _, text in self.texts)
+
+
+def encode(tokenizer: Tokenizer, block: Block) -> NDArray[Any]:
+    """(T,) the ids of a block, uint16 if the vocabulary fits, else uint32, with bos before each document."""
+    ids = []
+    for begins, text in block.texts:
+        if begins:
+            ids.append(np.array([tokenizer.bos_id]))
+        ids.append(tokenizer.encode_array(text))
+    return np.concatenate(ids).astype(dtype_of(tokenizer))
+
+
+def dtype_of(tokenizer: Tokenizer) -> str:
+    """What holds an id, little-endian."""
+    return "<u2" if tokenizer.vocab_size <= 2**16 else "<u4"
+
+
+def encode_all(
+    tokenizer: Tokenizer, blocks: Iterable[Block], processes: int = 0
+) -> Iterator[tuple[Block, NDArray[Any]]]:
+    """Each block and its ids, in order.
+
+    Args:
+        processes: how many encode; 0 = this one. A few blocks for each are read ahead.
+
+    Raises:
+        OSError: a process was ended from outside.
+    """
+    if not processes:
+        yield from ((block, encode(tokenizer, block)) for block in blocks)
+        return
+    pending: deque[tuple[Block, Future[NDArray[Any]]]] = deque()
+    with ProcessPoolExecutor(processes, initializer=_begin, initargs=(tokenizer,)) as pool:
+        try:
+            for block in blocks:
+                pending.append((block, pool.submit(_encode, block)))
+                if len(pending) > 2 * processes:
+                    yield _first(pending)
+            while pending:
+                yield _first(pending)
+        except BrokenProcessPool as error:
+            raise OSError("a process that encoded text was ended, for want of memory perhaps; begin again") from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _first(pending: deque[tuple[Block, Future[NDArray[Any]]]]) -> tuple[Block, NDArray[Any]]:
+    block, ids = pending.popleft()
+    return block, ids.result()
+
+
+_tokenizer: Tokenizer
+"""Of a process that encodes."""
+
+
+def _begin(tokenizer: Tokenizer) -> None:
+    global _tokenizer
+    _tokenizer = tokenizer
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent's Ctrl-C ends it
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _encode(block: Block) -> NDArray[Any]:
+    return encode(_tokenizer, block)

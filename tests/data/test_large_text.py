@@ -1,0 +1,240 @@
+"""Text in pieces gives the tokens of the whole text, in bounded memory, in several processes, and after a kill."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import numpy as np
+import pytest
+
+from seqlab_data import begun, encoding, reading, token_cache
+from seqlab_data.documents import find_documents
+from seqlab_data.splits import SPLITS
+from seqlab_data.token_cache import TokenCache, open_token_cache
+from seqlab_data.tokenizers import (
+    ByteTokenizer,
+    CharTokenizer,
+    SubwordTokenizer,
+    Tokenizer,
+    WordTokenizer,
+)
+from seqlab_data.tokenizers.pieces import recut
+
+FRACTIONS = (0.6, 0.3, 0.1)
+FACTORIES: dict[str, Callable[[str], Tokenizer]] = {
+    "byte": ByteTokenizer,
+    "char": CharTokenizer,
+    "word": WordTokenizer,
+    "word-newlines": partial(WordTokenizer, newlines=True, min_count=2),
+    "subword": partial(SubwordTokenizer, vocab_size=300),
+    "own": lambda text: WordTokenizer(text, max_size=9),
+}
+
+
+def random_text(rng: random.Random, length: int) -> str:
+    return "".join(rng.choices("ab c\n\u2581\u2003äé猫😀\r\t", k=length))
+
+
+def write(folder: Path, lengths: list[int], encoding: str = "utf-8") -> list[str]:
+    folder.mkdir(exist_ok=True)
+    rng, texts = random.Random(0), []
+    for i, length in enumerate(lengths):
+        texts.append(random_text(rng, length))
+        (folder / f"{i}.txt").write_bytes(texts[-1].encode(encoding))
+    return texts
+
+
+def expected(texts: list[str], make: Callable[[str], Tokenizer]) -> dict[str, list[int]]:
+    """The tokens of each split by whole texts: cut by characters, learnt from train, bos before each document."""
+    text = "".join(texts)
+    cuts = [0, round(len(text) * FRACTIONS[0]), round(len(text) * (FRACTIONS[0] + FRACTIONS[1])), len(text)]
+    starts = [*itertools.accumulate(map(len, texts), initial=0)]
+    tokenizer = make(text[: cuts[1]])
+    splits = {}
+    for split, begin, end in zip(SPLITS, cuts, cuts[1:], strict=False):
+        places = sorted({begin, end, *(start for start in starts if begin < start < end)})
+        parts = [text[one:two] for one, two in itertools.pairwise(places)]
+        splits[split] = [i for part in parts for i in (tokenizer.bos_id, *tokenizer.encode(part))]
+    return splits
+
+
+def stream(cache: TokenCache, split: str) -> list[int]:
+    return np.fromfile(cache.splits[split].path, dtype=cache.splits[split].dtype).tolist()
+
+
+def small(monkeypatch: pytest.MonkeyPatch, chunk: int, block: int) -> None:
+    monkeypatch.setattr(reading, "CHUNK", chunk)
+    monkeypatch.setattr(token_cache, "BLOCK", block)
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("name", FACTORIES)
+def test_the_tokens_are_those_of_the_whole_text(
+    name: str, processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = write(tmp_path / "text", [1, 300, 3, 1, 700, 40, 5])
+    for chunk, block in ((5, 30), (333, 100), (1 << 20, 1 << 20))[:: 3 if processes else 1]:
+        small(monkeypatch, chunk, block)
+        root = tmp_path / f"{chunk}"
+        cache = open_token_cache(
+            find_documents(str(tmp_path / "text")), FRACTIONS, FACTORIES[name], root, None, processes
+        )
+        assert {split: stream(cache, split) for split in SPLITS} == expected(texts, FACTORIES[name])
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "shift_jis", "utf-7"])
+def test_a_character_is_cut_by_no_piece(encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "CHUNK", 1)
+    text = "ab 日本語\nc" * 9
+    (tmp_path / "x.txt").write_bytes(text.encode(encoding))
+    [document] = find_documents(str(tmp_path / "x.txt"), encoding)
+    assert document.read() == text
+
+
+@pytest.mark.parametrize("name", [name for name in FACTORIES if name != "own"])
+def test_a_text_may_be_cut_where_its_tokenizer_says(name: str) -> None:
+    rng = random.Random(1)
+    tokenizer = FACTORIES[name](random_text(rng, 2000))
+    for _ in range(300):
+        text, after = random_text(rng, rng.randrange(12)), random_text(rng, rng.randrange(12))
+        place = tokenizer.cut(text)
+        assert tokenizer.encode(text[:place]) + tokenizer.encode(text[place:] + after) == tokenizer.encode(text + after)
+        pieces = [text[i : i + 2] for i in range(0, len(text), 2)]
+        assert "".join(recut(pieces, tokenizer.cut)) == text
+
+
+def test_a_tokenizer_of_ones_own_is_given_whole_documents_and_the_whole_train_split(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    class Own(CharTokenizer):
+        def __init__(self, text: str) -> None:
+            seen.append(text)
+            super().__init__(text)
+
+        def encode_array(self, text: str) -> Any:
+            seen.append(text)
+            return super().encode_array(text)
+
+    texts = write(tmp_path / "text", [4000, 6000])
+    open_token_cache(find_documents(str(tmp_path / "text")), FRACTIONS, Own, tmp_path / "cache")
+    parts = [texts[0], texts[1][:2000], texts[1][2000:5000], texts[1][5000:]]
+    assert seen == [texts[0] + texts[1][:2000], *parts]
+
+
+def test_what_has_no_place_to_be_cut_is_not_held_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqlab_data.tokenizers.pieces.LONGEST", 1000)
+    monkeypatch.setattr(reading, "CHUNK", 100)
+    (tmp_path / "x.txt").write_text("x" * 2000)
+    for make in (WordTokenizer, FACTORIES["own"]):
+        with pytest.raises(ValueError, match="1000 characters in a row have no place to cut them, after 'xxxxx"):
+            open_token_cache(find_documents(str(tmp_path / "x.txt")), FRACTIONS, make, tmp_path / "cache")
+
+
+def test_of_a_long_text_subwords_are_learnt_from_parts_of_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqlab_data.tokenizers.subword.LEARNT", 250)
+    texts = [f"{letter}{letter} {letter}\n" * 10 for letter in "abcdefghijklmnopqrstuvwxyz"]
+    tokenizer = SubwordTokenizer.learn(iter(texts), vocab_size=270)
+    learnt = {piece for piece in b"".join(tokenizer.token_bytes[4 + 256 :]).decode() if piece.isalpha()}
+    assert learnt == set("aiqy"), "every eighth of 26 texts of 50 characters"
+
+
+def test_text_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.txt"
+    for content in ("y" * 99, "y" * 101):
+
+        def changes(text: str, content: str = content) -> Tokenizer:
+            path.write_text(content)
+            return ByteTokenizer()
+
+        path.write_text("x" * 100)
+        with pytest.raises(ValueError, match=r"x\.txt.* has changed while it was read"):
+            open_token_cache(find_documents(str(path)), FRACTIONS, changes, tmp_path / "cache")
+        assert [left for left in (tmp_path / "cache").iterdir() if left.suffix != ".lock"] == []
+
+
+KILLED = """
+import os, signal, sys
+from seqlab_data import begun, reading, token_cache
+from seqlab_data.documents import find_documents
+from seqlab_data.tokenizers import CharTokenizer
+begun.EVERY, reading.CHUNK, token_cache.BLOCK = 3, 40, 50
+add = begun.BegunFiles.add
+def killed(self, split, ids):
+    if self.blocks == 20:
+        os.kill(os.getpid(), signal.SIGKILL)
+    add(self, split, ids)
+begun.BegunFiles.add = killed
+text, root, processes = sys.argv[1:]
+token_cache.open_token_cache(find_documents(text), (0.6, 0.3, 0.1), CharTokenizer, root, None, int(processes))
+"""
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+def test_after_a_kill_it_goes_on_with_what_is_whole(
+    processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = write(tmp_path / "text", [900, 3, 800])
+    small(monkeypatch, 40, 50)
+    monkeypatch.setattr(begun, "EVERY", 3)
+    command = [sys.executable, "-c", KILLED, str(tmp_path / "text"), str(tmp_path / "cache"), str(processes)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.read() == b"", "ends when its last child has ended"
+    assert process.returncode == -signal.SIGKILL
+    encode = Mock(wraps=encoding.encode)
+    monkeypatch.setattr(encoding, "encode", encode)
+    cache = open_token_cache(find_documents(str(tmp_path / "text")), FRACTIONS, CharTokenizer, tmp_path / "cache")
+    assert {split: stream(cache, split) for split in SPLITS} == expected(texts, CharTokenizer)
+    assert 10 < encode.call_count < 30, "of about 40 blocks 18 were kept"
+    assert not [*(tmp_path / "cache").glob("*.begun")]
+
+
+BOUNDED = """
+import resource, sys
+from seqlab_data.documents import find_documents
+from seqlab_data.token_cache import open_token_cache
+from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer
+text, root, limit, beside, tokenizer = sys.argv[1:]
+limit = int(limit) * 1000**2
+if beside:  # what the interpreter and its libraries take
+    limit += next(int(line.split()[1]) * 1024 for line in open("/proc/self/status") if line.startswith("VmSize"))
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+tokenizers = {"char": CharTokenizer, "byte": ByteTokenizer}
+cache = open_token_cache(find_documents(text), (0.9, 0.05, 0.05), tokenizers[tokenizer], root)
+print(sum(split.num_chars for split in cache.splits.values()))
+"""
+
+
+def prepare(folder: Path, megabytes: int, limit: int, beside: str, tokenizer: str) -> None:
+    """Prepares so much text in a process that may have `limit` megabytes, `beside` what it begins with or in all."""
+    block = ("".join(map(chr, range(32, 127))) * 10 + "äöü 猫\n") * 100
+    with open(folder / "large.txt", "w") as file:
+        written = sum(file.write(block) for _ in range(round(megabytes * 1e6 / len(block.encode()))))
+    command = [sys.executable, "-c", BOUNDED, folder / "large.txt", folder / "cache", limit, beside, tokenizer]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"{written}\n", "")
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+
+
+@needs_proc
+def test_20_mb_of_text_take_60_mb_of_memory(tmp_path: Path) -> None:
+    prepare(tmp_path, 20, 60, "beside", "char")
+
+
+@needs_proc
+@pytest.mark.slow
+@pytest.mark.parametrize("tokenizer", ["char", "byte"])
+def test_200_mb_of_text_are_prepared_under_a_limit_of_2_gb(tmp_path: Path, tokenizer: str) -> None:
+    prepare(tmp_path, 200, 2000, "", tokenizer)
