@@ -7,7 +7,7 @@ FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,hostile_configs tampered_c
 	stopped_fit full_disk)) $(addprefix tests/export/test_,$(addsuffix .py,reach statements defects correct_models)) \
 	tests/runtime/test_mutated_bundles.py tests/callbacks/test_exact_resume.py tests/callbacks/test_stopping.py tests/tracking
 
-.PHONY: quickstart test test-ci test-all faults processors lint benchmarks cpp cpp-test cpp-docs clean
+.PHONY: quickstart test test-ci test-all scale faults processors lint benchmarks cpp cpp-test cpp-docs clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: .venv/installed
@@ -22,6 +22,9 @@ test-ci: .venv/installed
 
 test-all: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+scale: .venv/installed
+	$(BIN)/python -m pytest tests/scale
 
 faults: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(FAULTS)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import seqlab.tasks
-from callbacks.ddp_tasks import kinds, told, write_files
+from scale.kinds import kinds, told, write_files
 from seqlab.tasks.task import Task
 from trainers import loader, quiet_trainer
 

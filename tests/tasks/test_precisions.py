@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from callbacks.ddp_tasks import kinds, told, write_files
+from scale.kinds import kinds, told, write_files
 from seqlab.batch import LabelledBatch
 from seqlab.half_precision import HalfInputs
 from seqlab.tasks.metrics import Mean

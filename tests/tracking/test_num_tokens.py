@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from callbacks.ddp_tasks import kinds, told, write_files
+from scale.kinds import kinds, told, write_files
 from seqlab.batch import IGNORE, LabelledBatch, PairBatch, TokenBatch
 from seqlab.callbacks.run_tracker import RunTracker
 from trainers import quiet_trainer

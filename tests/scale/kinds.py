@@ -1,12 +1,7 @@
-"""`python -m callbacks.ddp_tasks FOLDER NUM_PROCESSES`: a short fit, a test and a prediction of each kind of task.
-
-One process begins with the weights that two have fitted, and writes what it measures beside theirs.
-"""
+"""Of each kind of task its data and its task, for fits of a second."""
 
 from __future__ import annotations
 
-import json
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +11,6 @@ import numpy as np
 import torch
 
 from seqlab.attention import AdditiveAttention, Attention, Bidirectional
-from seqlab.callbacks.evaluation import PredictionFile
 from seqlab.config.configs import LINKS
 from seqlab.models import Classifier, DecoderLM, Encoder, EncoderDecoder, MaskedLM, Tagger
 from seqlab.positions import NoPositions
@@ -118,36 +112,3 @@ def kinds(folder: Path) -> dict[str, tuple[L.LightningDataModule, Any]]:
 def told(data: L.LightningDataModule) -> dict[str, int]:
     """What a data module tells its task."""
     return {link: found for link in LINKS if (found := getattr(data, link, None)) is not None}
-
-
-def run(folder: Path, name: str, data: L.LightningDataModule, make: Any, num_processes: int) -> None:
-    torch.manual_seed(0)
-    task = make(**told(data))
-    options: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    trainer = L.Trainer(
-        accelerator="cpu",
-        devices=num_processes,
-        strategy="ddp" if num_processes > 1 else "auto",
-        max_steps=3,
-        limit_val_batches=2,
-        use_distributed_sampler=False,
-        enable_model_summary=False,
-        callbacks=[PredictionFile(str(folder / f"{name} of {num_processes}.jsonl"))],
-        **options,
-    )
-    weights = folder / f"{name}.pt"
-    if num_processes > 1:
-        trainer.fit(task, data)
-        if trainer.is_global_zero:
-            torch.save(task.state_dict(), weights)
-    else:
-        task.load_state_dict(torch.load(weights, weights_only=True))
-    (scores,) = trainer.test(task, data, verbose=False)
-    trainer.predict(task, data)
-    if trainer.is_global_zero:
-        (folder / f"{name} of {num_processes}.json").write_text(json.dumps(scores))
-
-
-if __name__ == "__main__":
-    for kind, (its_data, its_task) in kinds(Path(sys.argv[1])).items():
-        run(Path(sys.argv[1]), kind, its_data, its_task, int(sys.argv[2]))

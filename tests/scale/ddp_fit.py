@@ -1,4 +1,4 @@
-"""`python -m callbacks.ddp_fit FOLDER [STEP [SIGNAL]]`: a fit in two processes, which kill themselves before the step;
+"""`python -m scale.ddp_fit FOLDER [STEP [SIGNAL]]`: a fit in two processes, which kill themselves before the step;
 with a signal only the first sends it to itself."""
 
 from __future__ import annotations
