@@ -51,11 +51,19 @@ class RunTracker(Callback):
         self._system: SystemMetrics | None = None
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        logger = _run_logger(trainer)
-        if stage != "fit" or logger is None:
-            return
         self._started_at = time.monotonic()
         self._system = None
+        logger = _run_logger(trainer)
+        if stage == "fit" and logger is not None and not logger.continued:
+            self._describe(trainer, pl_module, logger)
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._checked_step = trainer.global_step
+        self._loss_sum = torch.zeros((), device=pl_module.device)
+        if (logger := _run_logger(trainer)) and logger.continued:  # its checkpoint is of this config and these data
+            self._describe(trainer, pl_module, logger)
+
+    def _describe(self, trainer: L.Trainer, pl_module: L.LightningModule, logger: RunLogger) -> None:
         if self.config:
             logger.log_text(to_yaml(self.config), "config.yaml")
             logger.log_hyperparams(self.config)
@@ -70,10 +78,6 @@ class RunTracker(Callback):
         sizes = _sizes(pl_module, datamodule) | {"num_devices": float(trainer.world_size)}
         logger.log_metrics(sizes, step=0)
         logger.flush()
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        self._checked_step = trainer.global_step
-        self._loss_sum = torch.zeros((), device=pl_module.device)
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int

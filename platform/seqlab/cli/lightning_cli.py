@@ -11,11 +11,13 @@ from typing import Any, NoReturn
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
+from lightning.pytorch.utilities import rank_zero_only
 
 from seqlab.callbacks.checkpoint import Checkpoints, ValidateOnce
 from seqlab.callbacks.evaluation import PredictionFile, RunScores
 from seqlab.callbacks.exact_resume import ExactResume
 from seqlab.callbacks.last_words import LastWords
+from seqlab.callbacks.one_start import OneStart
 from seqlab.callbacks.progress import FitProgress
 from seqlab.callbacks.restored_state import RestoredState, saying_what_is_wrong
 from seqlab.callbacks.run_tracker import RunTracker
@@ -29,11 +31,12 @@ from seqlab.config.stored_config import check_reads_back
 from seqlab.config.trust import to_trust
 from seqlab.half_precision import HalfInputs
 from seqlab.nn.stack import forget_activations
-from seqlab.parallel import set_tensor_parallel
+from seqlab.parallel import meet_anew, set_tensor_parallel
 from seqlab.tasks.task import check_told
+from seqlab.tracking.job import run_of_job
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash
-from seqlab.tracking.runs import find_run, listed, unfinished_runs
+from seqlab.tracking.runs import TrackedRun, find_run, listed, unfinished_runs
 from seqlab.trained.load import LoadedRun
 from seqlab.trained.same_vocabulary import check_vocabulary
 from seqlab.trained.transfer import begin_encoder_with, begin_with
@@ -106,6 +109,8 @@ class SeqlabCLI(LightningCLI):
         options = self.config[self.verb]
         if self.verb == "fit":
             check_reads_back(self._parser(self.verb), self.config_dump, options)
+            if options.resume is not None and self.run_id is None:
+                self._continue_job(options)
         if options.ckpt_path is None or Path(options.ckpt_path).is_file():
             return
         if self.verb == "fit" and options.ckpt_path == "last":
@@ -115,6 +120,19 @@ class SeqlabCLI(LightningCLI):
         if checkpoint is None:
             raise ValueError(f"--ckpt_path {options.ckpt_path}: run {run.name} ({run.id}) has no checkpoint")
         options.ckpt_path = str(checkpoint)
+
+    def _continue_job(self, options: Any) -> None:
+        """Finds the job's run, and its checkpoint if there is one."""
+        if options.ckpt_path is not None or options.trainer.logger is False:
+            given = "trainer.logger is false" if options.ckpt_path is None else f"--ckpt_path is {options.ckpt_path}"
+            raise ValueError(f"--resume auto finds the run and its checkpoint in the tracking store, but {given}")
+        run = run_of_job(options.run_name, options.experiment, config_hash(self.config_dump))
+        if run is None:
+            return
+        if run.status == "FINISHED":
+            _say_finished(run)
+            raise SystemExit
+        self.run_id, options.ckpt_path = run.id, run.last_checkpoint and str(run.last_checkpoint)
 
     def instantiate_trainer(self, **kwargs: Any) -> L.Trainer:
         options = self.config_init[self.verb]
@@ -158,6 +176,7 @@ class SeqlabCLI(LightningCLI):
 
     def before_fit(self) -> None:
         options = self.config["fit"]
+        meet_anew(self.trainer)
         check_tokenizers(self.datamodule)
         if options.ckpt_path is not None and self.run_id is None:
             read_checkpoint(options.ckpt_path)  # refused before there is a run of it
@@ -181,6 +200,7 @@ class SeqlabCLI(LightningCLI):
 
     def _fit_callbacks(self, options: Any, speed: Speed) -> list[Callback]:
         callbacks: list[Callback] = [
+            OneStart(options.ckpt_path),
             ExactResume(int(options.seed_everything)),
             RunTracker(self.config_dump, speed),
             RestoredState(),
@@ -229,6 +249,12 @@ def _only_unfinished(experiment: str, config: dict[str, Any]) -> str:
             f"there {f'are {len(runs)}: {listed(runs)}' if runs else 'is none'}"
         )
     return runs[0].id
+
+
+@rank_zero_only
+def _say_finished(run: TrackedRun) -> None:
+    on = f"to train it on: seqlab resume {run.id[:8]} --trainer.max_steps N"
+    print(f"Run {run.name} ({run.id[:8]}) is FINISHED and is not trained again · {on}", flush=True)
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -4,7 +4,7 @@ checks of what Lightning takes in silence or answers with a traceback."""
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     import lightning as L
@@ -20,6 +20,7 @@ class Option(NamedTuple):
 OPTIONS = (
     Option("experiment", str, "seqlab", "MLflow experiment of the run."),
     Option("run_name", str | None, None, "Name of the run; None = a new one."),
+    Option("resume", Literal["auto"] | None, None, "auto: continue the run that this job has, or begin it."),
     Option("init_from", str | None, None, "Run whose weights to begin with."),
     Option("encoder_from", str | None, None, "Run whose encoder to begin with."),
     Option("freeze_encoder", bool, False, "Do not train that encoder."),

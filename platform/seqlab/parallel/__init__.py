@@ -1,7 +1,8 @@
 """Many processes as one: which share of the data each has, how the model is spread over them, and their gradients."""
 
 from seqlab.parallel.fully_sharded import whole
+from seqlab.parallel.meeting import meet_anew
 from seqlab.parallel.ranks import DataParallel, data_parallel
 from seqlab.parallel.strategy import STRATEGIES, SpreadStrategy, set_tensor_parallel
 
-__all__ = ["STRATEGIES", "DataParallel", "SpreadStrategy", "data_parallel", "set_tensor_parallel", "whole"]
+__all__ = ["STRATEGIES", "DataParallel", "SpreadStrategy", "data_parallel", "meet_anew", "set_tensor_parallel", "whole"]

@@ -128,12 +128,13 @@ class Journal:
                 log.warning("%s of run %s is lost: %s", write["op"], self.run_id, failure)
             self._losing = True
 
-    def replay(self) -> bool:
-        """Sends what was kept; False if the store still does not answer, or another process is sending it."""
+    def replay(self, wait: float = 0.0) -> bool:
+        """Sends what was kept; False if the store still does not answer, or another process is sending it, for more
+        than these seconds."""
         if not self.pending.exists():
             return True
         try:
-            with FileLock(self._lock, timeout=0):
+            with FileLock(self._lock, timeout=wait):
                 return self._replay()
         except Timeout:
             return False
@@ -194,9 +195,9 @@ class Journal:
         self._wait = min(2 * self._wait, LONGEST_WAIT)
 
 
-def replay_all(store: Store) -> bool:
+def replay_all(store: Store, wait: float = 0.0) -> bool:
     """Sends what runs of this folder kept while a server did not answer; False if it still does not."""
-    return all([Journal(store, file.stem).replay() for file in sorted(_folder(store).glob("*.jsonl"))])
+    return all([Journal(store, file.stem).replay(wait) for file in sorted(_folder(store).glob("*.jsonl"))])
 
 
 def now() -> int:

@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
+from seqlab.tracking.job import JOB_TAG, job_of
 from seqlab.tracking.journal import Journal, now
 from seqlab.tracking.outbox import Outbox
 from seqlab.tracking.params import accepted, flatten
@@ -88,6 +89,11 @@ class RunLogger(Logger):
             ValueError: the run to continue is not in the store, or the store cannot be used.
         """
         return self._open().run_id
+
+    @property
+    def continued(self) -> bool:
+        """Whether the run was there before."""
+        return self._resumed_id is not None
 
     @property
     def run_name(self) -> str:
@@ -230,7 +236,8 @@ class RunLogger(Logger):
                 settle(self.store)
             journal = Journal(self.store, self._resumed_id)
             if self._resumed_id is None:
-                tags = process_tags() | description()
+                job = job_of(self._name)
+                tags = process_tags() | description() | ({JOB_TAG: job} if job else {})
                 journal.create(self._experiment, self._name, tags, later=folder is not None)
             self._artifacts = (folder or self.store.root) / journal.run_id / "artifacts"
             if not journal.pending.exists():

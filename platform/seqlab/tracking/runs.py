@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePath
@@ -169,6 +170,18 @@ def search(store: Store, condition: str = "", experiment: str | None = None) -> 
     return [_tracked(run, names[run.info.experiment_id], store) for run in runs]
 
 
+def condition(name: str, value: str) -> str:
+    """Of MLflow's filter language: that something is this text.
+
+    Raises:
+        ValueError: the language cannot say it.
+    """
+    if "'" in value and '"' in value:
+        raise ValueError(f"MLflow cannot look for {value!r}, which has both kinds of quotation marks")
+    quote = '"' if "'" in value else "'"
+    return f"{name} = {quote}{value}{quote}"
+
+
 def experiment_names(store: Store) -> dict[str, str]:
     """The experiments' names by id."""
     with store.calls() as client:
@@ -220,9 +233,8 @@ def _conditions(text: str) -> list[str]:
     conditions = []
     if re.fullmatch(r"[0-9a-f]{32}", text):
         conditions += [f"attributes.run_id = '{text}'", f"tags.`{OFFLINE_TAG}` = '{text}'"]
-    if "'" not in text or '"' not in text:
-        quote = '"' if "'" in text else "'"
-        conditions.append(f"attributes.run_name = {quote}{text}{quote}")
+    with suppress(ValueError):
+        conditions.append(condition("attributes.run_name", text))
     if re.fullmatch(r"[0-9a-f]{1,31}", text):
         conditions.append(f"attributes.run_id LIKE '{text}%'")
     return conditions

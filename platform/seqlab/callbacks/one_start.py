@@ -1,0 +1,30 @@
+"""All ranks of a fit begin at one place."""
+
+from __future__ import annotations
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback
+
+
+class OneStart(Callback):
+    """Compares, before a run is written to, what checkpoint each rank is to continue from.
+
+    Args:
+        checkpoint: this rank's; None = it begins anew.
+
+    Raises:
+        ValueError: from the fit, on all ranks, when not all have the first one's.
+    """
+
+    def __init__(self, checkpoint: str | None) -> None:
+        self.checkpoint = checkpoint
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        if trainer.world_size == 1:
+            return
+        first = trainer.strategy.broadcast(self.checkpoint)
+        if not trainer.strategy.reduce_boolean_decision(first == self.checkpoint):
+            raise ValueError(
+                f"rank 0 continues from {first or 'no checkpoint'} and rank {trainer.global_rank} from "
+                f"{self.checkpoint or 'none'}; all ranks must see one working folder and one tracking store"
+            )

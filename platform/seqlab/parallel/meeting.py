@@ -1,0 +1,34 @@
+"""How ranks that torchrun has started again meet."""
+
+from __future__ import annotations
+
+import os
+
+import lightning as L
+import torch.distributed as dist
+from lightning.pytorch.strategies import DDPStrategy, ModelParallelStrategy
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]
+
+
+def meet_anew(trainer: L.Trainer) -> None:
+    """Makes the process group of ranks that torchrun has started again, before Lightning does.
+
+    torchrun (2.13) has one store for all lives of its ranks. A rank that reads there the address of one that has died,
+    before the living one has written its own, waits for ever. So each life has keys of its own, by its number; that is
+    each node's own number, so this is for ranks of one node.
+    """
+    life, strategy = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), trainer.strategy
+    shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and os.environ.get("GROUP_WORLD_SIZE") == "1"
+    if life == "0" or not shared or not isinstance(strategy, DDPStrategy | ModelParallelStrategy):
+        return
+    ranks, timeout = strategy.cluster_environment, strategy._timeout
+    assert ranks is not None and timeout is not None
+    store = TCPStore(ranks.main_address, ranks.main_port, is_master=False, timeout=timeout)
+    dist.init_process_group(
+        strategy._get_process_group_backend(),
+        store=PrefixStore(f"life {life}", store),
+        rank=ranks.global_rank(),
+        world_size=ranks.world_size(),
+        timeout=timeout,
+        device_id=None if strategy.root_device.type == "cpu" else strategy.root_device,
+    )

@@ -1,0 +1,136 @@
+"""`fit --resume auto`, typed again and again: one run, and the weights of a fit that nothing ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+
+from cli.conftest import TINY, Seqlab, write_text
+from seqlab.callbacks.one_start import OneStart
+from seqlab.checkpoint_io import read_checkpoint
+from seqlab.tasks.language_modeling import LanguageModeling
+from seqlab.tracking.runs import find_run
+
+SEQLAB = str(Path(sys.executable).with_name("seqlab"))
+FIT = ("fit", "--config", "lm/gru", *TINY, "--model.model.block.dropout=0.1", "--trainer.max_steps=8")
+FIT += ("--trainer.val_check_interval=9", "--checkpoint_every=2")
+
+
+@pytest.fixture
+def quick(tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch) -> Seqlab:
+    for name in ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+    write_text(tmp_path)
+    return inside(tmp_path)
+
+
+def weights(run: str) -> dict[str, torch.Tensor]:
+    checkpoint = find_run(run).last_checkpoint
+    assert checkpoint is not None
+    found: dict[str, torch.Tensor] = read_checkpoint(checkpoint)["state_dict"]
+    return found
+
+
+def dying(monkeypatch: pytest.MonkeyPatch, *steps: int) -> None:
+    """The first life dies in the first of these steps, the second in the second."""
+    train, left = LanguageModeling.training_step, list(steps)
+
+    def dies(self: LanguageModeling, batch: Any, batch_idx: int) -> Any:
+        if left and batch_idx == left[0]:
+            raise RuntimeError(f"dies in step {left.pop(0)}")
+        return train(self, batch, batch_idx)
+
+    monkeypatch.setattr(LanguageModeling, "training_step", dies)
+
+
+def test_a_job_is_begun_continued_and_finished_once(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = (*FIT, "--resume=auto", "--run_name=job")
+    quick(*FIT, "--run_name=whole")
+    with monkeypatch.context() as patch:
+        dying(patch, 1, 5)
+        for _ in range(2):  # before there is a checkpoint, and after
+            with pytest.raises(RuntimeError, match="dies in step"):
+                quick(*job)
+            assert find_run("job").status == "FAILED"
+    quick(*job)
+    run, whole = find_run("job"), find_run("whole")  # no other has that name
+    assert run.status == "FINISHED" and run.history("train/loss") == whole.history("train/loss")
+    ends, wholes = weights("job"), weights("whole")
+    assert all(torch.equal(ends[name], value) for name, value in wholes.items())
+
+    said = quick(*job, "--trainer.max_steps=99").stdout
+    assert said.startswith(f"Run job ({run.id[:8]}) is FINISHED and is not trained again")
+    assert "--ckpt_path is last" in quick(*job, "--ckpt_path=last", code=2).stderr
+    assert "trainer.logger is false" in quick(*job, "--trainer.logger=false", code=2).stderr
+
+
+def test_a_changed_config_is_noted_and_other_data_are_refused(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = (*FIT, "--resume=auto", "--run_name=job")
+    with monkeypatch.context() as patch:
+        dying(patch, 3, 5)
+        for changed in ([], ["--model.lr=0.001"]):
+            with pytest.raises(RuntimeError, match="dies in step"):
+                quick(*job, *changed)
+    assert "model.init_args.lr: 0.004 -> 0.001" in find_run("job").tags["seqlab.changed_params"]
+    Path("other.txt").write_text("0123456789 " * 200, encoding="utf-8")
+    refused = quick(*job, "--data.path=other.txt", code=2).stderr
+    assert "go on with the data that it was trained with" in refused
+    quick("resume", "job")  # its config says resume: auto
+    assert find_run("job").status == "FINISHED"
+    assert "give a --run_name" in quick(*FIT, "--resume=auto", code=2).stderr
+
+
+def test_ranks_that_would_begin_apart_are_refused() -> None:
+    strategy = SimpleNamespace(broadcast=lambda mine: "last.ckpt", reduce_boolean_decision=bool)
+    trainer: Any = SimpleNamespace(world_size=2, global_rank=1, strategy=strategy)
+    OneStart("last.ckpt").setup(trainer, L.LightningModule(), "fit")
+    with pytest.raises(ValueError, match=r"rank 0 continues from last.ckpt and rank 1 from none; all ranks must see"):
+        OneStart(None).setup(trainer, L.LightningModule(), "fit")
+
+
+KILLS = """
+import os, random, signal
+from lightning.pytorch.callbacks import Callback
+
+draws = random.Random(int(os.environ["KILLS"]))
+KILLED = [(draws.randrange(2), draws.randrange(1, 8)) for _ in range(2)]
+
+class Kills(Callback):
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        life = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+        if life < 2 and trainer.global_rank == KILLED[life][0] and trainer.global_step >= KILLED[life][1]:
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_torchrun_starts_killed_ranks_again_in_one_run(
+    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_text(tmp_path)
+    (tmp_path / "kills.py").write_text(KILLS)
+    two = ["--trainer.devices=2", "--trainer.accelerator=cpu", "--resume=auto"]
+
+    def torchrun(*args: str) -> None:
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--max_restarts=2"]
+        env = {**os.environ, "KILLS": str(seed), "SEQLAB_CACHE": str(tmp_path / "cache")}
+        done = subprocess.run([*command, *args], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stderr
+
+    torchrun("-m", "seqlab", *FIT, *two, "--run_name=whole")
+    torchrun("--no-python", SEQLAB, *FIT, *two, "--run_name=killed", "--trainer.callbacks=kills.Kills")
+    monkeypatch.chdir(tmp_path)
+    killed, whole = find_run("killed"), find_run("whole")  # no other has that name
+    assert (killed.status, killed.history("train/loss")) == ("FINISHED", whole.history("train/loss"))
+    ends, wholes = weights("killed"), weights("whole")
+    assert all(torch.equal(ends[name], value) for name, value in wholes.items())
