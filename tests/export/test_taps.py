@@ -59,7 +59,7 @@ def test_taps_are_what_the_model_attends_to_and_holds(tapped: Callable[[], Bundl
     with torch.no_grad(), recorded_weights(model) as weights:
         logits, _ = model(tokens, pad_mask=pad_mask)
         # What follows the last block gives the logits.
-        after = model._logits(model.stack.norm(torch.from_numpy(found["state.stack.blocks.1"])))
+        after = model.output(model.stack.norm(torch.from_numpy(found["state.stack.blocks.1"])))
     assert list(weights) == ["stack.blocks.0.mixer", "stack.blocks.1.mixer"]
     assert set(found) == {f"attention.{name}" for name in weights} | {"state.stack.blocks.0", "state.stack.blocks.1"}
     for name, expected in weights.items():

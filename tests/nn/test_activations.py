@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.profiler import ProfilerActivity, profile
 
 from contracts.cases import D_MODEL, MIXERS, MixerCase
+from peak import peak
 from seqlab.attention import AdditiveAttention, Attention, Bidirectional
 from seqlab.models import Classifier, DecoderLM, Encoder, EncoderDecoder, RNNSeq2Seq
 from seqlab.nn import Block, Stack
@@ -76,18 +76,6 @@ def test_gradients_are_the_same_bit_for_bit(make: Making) -> None:
     plain, again = step(make, forget=False), step(make, forget=True)
     assert len(plain) == len(again) > 8
     assert all(torch.equal(a, b) for a, b in zip(plain, again, strict=True))
-
-
-def peak(run: Callable[[], object]) -> int:
-    """The most bytes of tensors that a call has at once, beside those that there were."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
-        run()
-    events = (event for event in found.profiler.kineto_results.events() if event.name() == "[memory]")
-    now = most = 0
-    for event in sorted(events, key=lambda event: event.start_ns()):
-        now += event.nbytes()
-        most = max(most, now)
-    return most
 
 
 def test_the_peak_is_lower() -> None:

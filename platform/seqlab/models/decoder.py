@@ -71,7 +71,7 @@ class DecoderLM(nn.Module):
         init_gpt2(self, num_layers)
 
     def forward(
-        self, tokens: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None
+        self, tokens: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None, features: bool = False
     ) -> tuple[Tensor, State]:
         """Scores of the next token after each position.
 
@@ -79,6 +79,7 @@ class DecoderLM(nn.Module):
             tokens: (B, T) int64.
             state: where an earlier call ended; None starts afresh.
             pad_mask: (B, T) bool, True = a real token; padding is leading or trailing.
+            features: give what `output` makes logits of, (B, T, D), in their place.
 
         Returns:
             logits (B, T, V) and the state to continue from.
@@ -90,14 +91,15 @@ class DecoderLM(nn.Module):
         x = self.positions.embed(self.embedding(tokens), real_positions(start, pad_mask, tokens))
         x, layer_state = self.stack(self.dropout(x), state, pad_mask=pad_mask)
         count = count_real(pad_mask, tokens)
-        return self._logits(x), {"position": count if start is None else start + count} | layer_state
+        new_state = {"position": count if start is None else start + count} | layer_state
+        return x if features else self.output(x), new_state
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """One position: tokens (B,) and a state give logits (B, V) and the next state."""
         position = self._checked(state, tokens)["position"]
         x = self.positions.embed(self.embedding(tokens).unsqueeze(1), position.unsqueeze(1)).squeeze(1)
         x, layer_state = self.stack.step(self.dropout(x), state)
-        return self._logits(x), {"position": position + 1} | layer_state
+        return self.output(x), {"position": position + 1} | layer_state
 
     def init_state(self, batch_size: int) -> State:
         """The state before the first token."""
@@ -112,7 +114,8 @@ class DecoderLM(nn.Module):
         """How many numbers decoding must remember of one sequence after `seq_len` tokens."""
         return size_of(self.state_spec(), seq_len)
 
-    def _logits(self, x: Tensor) -> Tensor:
+    def output(self, x: Tensor) -> Tensor:
+        """Features (..., D) to logits (..., V)."""
         return F.linear(x, self.embedding.weight) if self.head is None else self.head(x)
 
     def _checked(self, state: State, tokens: Tensor) -> State:

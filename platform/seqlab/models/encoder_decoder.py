@@ -111,12 +111,15 @@ class EncoderDecoder(nn.Module):
         position = source.new_zeros(source.shape[0])
         return {"position": position} | self.stack.init_state(source.shape[0], memory, source_mask)
 
-    def forward(self, tokens: Tensor, state: State, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
+    def forward(
+        self, tokens: Tensor, state: State, *, pad_mask: Tensor | None = None, features: bool = False
+    ) -> tuple[Tensor, State]:
         """Scores of the next token after each of tokens (B, T), which begin with bos: logits (B, T, V), and the state.
 
         Args:
             state: of `begin`, or where an earlier call ended.
             pad_mask: (B, T) bool, True = a real token; padding is leading or trailing.
+            features: give what `output` makes logits of, (B, T, D), in their place.
 
         Raises:
             ValueError: the target is longer than the positions reach, or the state is another model's or batch's.
@@ -124,14 +127,15 @@ class EncoderDecoder(nn.Module):
         check_state(state, self.state_spec(), tokens.shape[0], "this model")
         x = self._embed(tokens, real_positions(state["position"], pad_mask, tokens))
         x, layer_state = self.stack(x, state, pad_mask=pad_mask)
-        return self._logits(x), {"position": state["position"] + count_real(pad_mask, tokens)} | layer_state
+        new_state = {"position": state["position"] + count_real(pad_mask, tokens)} | layer_state
+        return x if features else self.output(x), new_state
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """One position: tokens (B,) and a state give logits (B, V) and the next state."""
         check_state(state, self.state_spec(), tokens.shape[0], "this model")
         x = self._embed(tokens.unsqueeze(1), state["position"].unsqueeze(1)).squeeze(1)
         x, layer_state = self.stack.step(x, state)
-        return self._logits(x), {"position": state["position"] + 1} | layer_state
+        return self.output(x), {"position": state["position"] + 1} | layer_state
 
     def state_spec(self) -> Spec:
         """What decoding must remember, and what was read of the source."""
@@ -145,5 +149,6 @@ class EncoderDecoder(nn.Module):
         y: Tensor = self.encoder.dropout(self.positions.embed(self.embedding(tokens), positions))
         return y
 
-    def _logits(self, x: Tensor) -> Tensor:
+    def output(self, x: Tensor) -> Tensor:
+        """Features (..., D) to logits (..., V)."""
         return F.linear(x, self.embedding.weight) if self.head is None else self.head(x)

@@ -30,14 +30,19 @@ class MaskedLM(nn.Module):
 
     def __init__(self, vocab_size: int, max_seq_len: int, *, encoder: Callable[[int, int], Encoder]) -> None:
         super().__init__()
-        self.mask_id = vocab_size
+        self.mask_id, self.vocab_size = vocab_size, vocab_size + 1
         self.encoder = encoder(vocab_size + 1, max_seq_len)
         self.max_seq_len = self.encoder.max_seq_len
         d_model = self.encoder.d_model
         self.transform, self.norm = nn.Linear(d_model, d_model), nn.LayerNorm(d_model)
         self.bias = nn.Parameter(torch.zeros(vocab_size + 1))
 
-    def forward(self, tokens: Tensor, *, pad_mask: Tensor | None = None) -> Tensor:
-        """tokens (B, T) and pad_mask (B, T), True = a real token: logits (B, T, V) of what each token was."""
+    def forward(self, tokens: Tensor, *, pad_mask: Tensor | None = None, features: bool = False) -> Tensor:
+        """tokens (B, T) and pad_mask (B, T), True = a real token: logits (B, T, V) of what each token was, or with
+        `features` what `output` makes them of, (B, T, D)."""
         x = self.norm(F.gelu(self.transform(self.encoder(tokens, pad_mask=pad_mask))))
+        return x if features else self.output(x)
+
+    def output(self, x: Tensor) -> Tensor:
+        """Features (..., D) to logits (..., V)."""
         return F.linear(x, cast(nn.Embedding, self.encoder.embedding).weight, self.bias)

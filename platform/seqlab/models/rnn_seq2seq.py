@@ -69,25 +69,28 @@ class RNNSeq2Seq(nn.Module):
         # The output of the top layer at the last real token is its hidden state.
         return {"memory_context": state["h"][:, -1]} | state if self.context_proj is not None else state
 
-    def forward(self, tokens: Tensor, state: State, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
+    def forward(
+        self, tokens: Tensor, state: State, *, pad_mask: Tensor | None = None, features: bool = False
+    ) -> tuple[Tensor, State]:
         """Scores of the next token after each of tokens (B, T), which begin with bos: logits (B, T, V), and the state.
 
         Args:
             state: of `begin`, or where an earlier call ended.
             pad_mask: (B, T) bool, True = a real token; padding is leading or trailing.
+            features: give what `output` makes logits of, (B, T, D), in their place.
 
         Raises:
             ValueError: the state is another model's or another batch's.
         """
         x, own = self._enter(tokens, state)
         y, new_state = self.decoder(x, own, pad_mask=pad_mask)
-        return self._logits(y), state | new_state
+        return y if features else self.output(y), state | new_state
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
         """One position: tokens (B,) and a state give logits (B, V) and the next state."""
         x, own = self._enter(tokens.unsqueeze(1), state)
         y, new_state = self.decoder.step(x.squeeze(1), own)
-        return self._logits(y), state | new_state
+        return self.output(y), state | new_state
 
     def state_spec(self) -> Spec:
         """What decoding must remember, and before it the context, where it is fed."""
@@ -106,5 +109,6 @@ class RNNSeq2Seq(nn.Module):
             x = x + self.context_proj(state["memory_context"]).unsqueeze(1)
         return x, {name: state[name] for name in self.decoder.state_names}
 
-    def _logits(self, x: Tensor) -> Tensor:
+    def output(self, x: Tensor) -> Tensor:
+        """Features (..., D) to logits (..., V)."""
         return F.linear(x, self.embedding.weight) if self.head is None else self.head(x)

@@ -9,15 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torchmetrics import Metric
 
 from seqlab.batch import IGNORE, TokenBatch
 from seqlab.models import DecoderLM
-from seqlab.nn.numerics import at_least_float32
+from seqlab.tasks.large_vocabulary import Logits
 from seqlab.tasks.metrics import LanguageModelingMetrics, Mean, MeanByLength
-from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
+from seqlab.tasks.task import Task, check_told
 
 
 class LanguageModeling(Task):
@@ -44,32 +43,30 @@ class LanguageModeling(Task):
         self.seq_len = seq_len
 
     def loss(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
-        return summed_nats(self._logits(batch), batch.targets)
+        return self._logits(batch).summed_nats(batch.targets)
 
     def scores(self, split: str) -> dict[str, Metric]:
         return {"text": LanguageModelingMetrics(), "loss_by_position": MeanByLength("loss_by_position")}
 
     def evaluate(self, batch: TokenBatch) -> dict[str, Any]:
-        return self.evaluate_logits(batch, self._logits(batch))
+        return self.evaluate_said(batch, *self._logits(batch).nats_and_best(batch.targets))
 
-    def evaluate_logits(self, batch: TokenBatch, logits: Tensor) -> dict[str, Any]:
-        """`evaluate` of a batch and its logits (B, T, V)."""
-        each, hits = nats_and_hits(logits, batch.targets)
+    def evaluate_said(self, batch: TokenBatch, nats: Tensor, best: Tensor) -> dict[str, Any]:
+        """`evaluate` of a batch, the nats of its targets, and the likeliest tokens, (B, T) both."""
         num_bytes, num_words = (0 if some is None else some.sum() for some in (batch.num_bytes, batch.num_words))
         counted = batch.targets != IGNORE
+        each, hits = nats[counted], best[counted] == batch.targets[counted]
         positions = torch.arange(1, counted.shape[1] + 1, device=counted.device).expand_as(counted)
         text = each.double().sum(), counted.sum(), batch.num_chars.sum(), hits.sum(), num_bytes, num_words
         return {"text": text, "loss_by_position": (each, positions[counted])}
 
     def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
         """ "nats", the surprise of each target that counts."""
-        nats = F.cross_entropy(self._logits(batch).transpose(1, 2), batch.targets, reduction="none")
+        nats, _ = self._logits(batch).nats_and_best(batch.targets)
         return [{"nats": row[counted].tolist()} for row, counted in zip(nats, batch.targets != IGNORE, strict=True)]
 
-    def _logits(self, batch: TokenBatch) -> Tensor:
-        """(B, T, V), in at least float32."""
-        logits: Tensor = self.model(batch.tokens)[0]
-        return at_least_float32(logits)
+    def _logits(self, batch: TokenBatch) -> Logits:
+        return Logits(self.model, lambda **what: self.model(batch.tokens, **what)[0])
 
 
 class Answering(LanguageModeling):
@@ -89,16 +86,16 @@ class Answering(LanguageModeling):
         own = {"exact_match": Mean(), "exact_match_by_length": MeanByLength("exact_match_by_length")}
         return super().scores(split) | own
 
-    def evaluate_logits(self, batch: TokenBatch, logits: Tensor) -> dict[str, Any]:
+    def evaluate_said(self, batch: TokenBatch, nats: Tensor, best: Tensor) -> dict[str, Any]:
         counted = batch.targets != IGNORE
         # A rank that has no example left in an epoch's last batch is given one of which nothing counts.
         real = counted.any(dim=1)
-        right = ((logits.argmax(dim=-1) == batch.targets) | ~counted).all(dim=1)[real].float()
+        right = ((best == batch.targets) | ~counted).all(dim=1)[real].float()
         lengths = batch.pad_mask.sum(dim=1)[real]
         own = {"exact_match": right, "exact_match_by_length": (right, lengths)}
-        return super().evaluate_logits(batch, logits) | own
+        return super().evaluate_said(batch, nats, best) | own
 
     def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
         """ "answer", the likeliest token of each target that counts."""
-        best, counted = self._logits(batch).argmax(dim=-1), batch.targets != IGNORE
+        (_, best), counted = self._logits(batch).nats_and_best(batch.targets), batch.targets != IGNORE
         return [{"answer": row[its].tolist()} for row, its in zip(best, counted, strict=True)]

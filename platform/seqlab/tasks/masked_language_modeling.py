@@ -10,15 +10,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torchmetrics import Metric
 
 from seqlab.batch import IGNORE, TokenBatch
 from seqlab.models import MaskedLM
-from seqlab.nn.numerics import at_least_float32
+from seqlab.tasks.large_vocabulary import Logits
 from seqlab.tasks.metrics import Mean, MeanByLength, Perplexity
-from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
+from seqlab.tasks.task import Task, check_told
 
 _rand = partial(torch.rand, dtype=torch.float32)
 """The same draws in every precision: in half of one, few of the other tokens could be drawn."""
@@ -69,15 +68,14 @@ class MaskedLanguageModeling(Task):
 
     def loss(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
         masked = self.masked(batch)
-        return summed_nats(at_least_float32(self.model(masked.tokens)), masked.targets)
+        return self._logits(masked).summed_nats(masked.targets)
 
     def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
         """Of the tokens that a validation chooses "positions" in the row, the likeliest "tokens", and the "nats" of the
         right ones."""
         masked = self.masked(batch, _draws_of(batch.tokens))
-        chosen, logits = masked.targets != IGNORE, at_least_float32(self.model(masked.tokens))
-        nats = F.cross_entropy(logits.transpose(1, 2), masked.targets, reduction="none")
-        found = zip(chosen, logits.argmax(dim=-1), nats, strict=True)
+        nats, likeliest = self._logits(masked).nats_and_best(masked.targets)
+        found = zip(masked.targets != IGNORE, likeliest, nats, strict=True)
         return [
             {"positions": its.nonzero()[:, 0].tolist(), "tokens": best[its].tolist(), "nats": row[its].tolist()}
             for its, best, row in found
@@ -93,9 +91,13 @@ class MaskedLanguageModeling(Task):
 
     def evaluate(self, batch: TokenBatch) -> dict[str, Any]:
         masked = self.masked(batch, _draws_of(batch.tokens))
-        nats, hits = nats_and_hits(at_least_float32(self.model(masked.tokens)), masked.targets)
-        positions = (masked.targets != IGNORE).nonzero()[:, 1] + 1
+        nats, best = self._logits(masked).nats_and_best(masked.targets)
+        chosen = masked.targets != IGNORE
+        nats, hits, positions = nats[chosen], best[chosen] == masked.targets[chosen], chosen.nonzero()[:, 1] + 1
         return {"loss": nats, "perplexity": nats, "accuracy": hits, "loss_by_position": (nats, positions)}
+
+    def _logits(self, masked: Masked) -> Logits:
+        return Logits(self.model, lambda **what: self.model(masked.tokens, **what))
 
     def masked(self, batch: TokenBatch, draws: Tensor | None = None) -> Masked:
         """A choice of the tokens that count: of it 80% are hidden, 10% are any token, and 10% stay.

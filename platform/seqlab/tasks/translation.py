@@ -15,11 +15,11 @@ from torchmetrics import Metric
 from seqlab.batch import IGNORE, PairBatch
 from seqlab.decoding import generate
 from seqlab.decoding.torch_model import TorchDecoder
-from seqlab.nn.numerics import at_least_float32
 from seqlab.parallel import whole
+from seqlab.tasks.large_vocabulary import Logits
 from seqlab.tasks.metrics import Mean, Perplexity
 from seqlab.tasks.scheduled_sampling import ScheduledSampling
-from seqlab.tasks.task import Task, check_told, nats_and_hits, summed_nats
+from seqlab.tasks.task import Task, check_told
 from seqlab.tasks.text_scores import TextScores
 
 
@@ -62,7 +62,7 @@ class Translation(Task):
         self.sampling = sampling and sampling()
 
     def loss(self, batch: PairBatch) -> tuple[Tensor, Tensor]:
-        return summed_nats(self._logits(batch, self.sampling), batch.targets, self.label_smoothing)
+        return self._logits(batch, self.sampling).summed_nats(batch.targets, self.label_smoothing)
 
     def predictions(self, batch: PairBatch) -> list[dict[str, Any]]:
         """ "text", what is written greedily."""
@@ -77,16 +77,16 @@ class Translation(Task):
             written = generate(decoder, prompts, max_new_tokens=self.seq_len, stop_ids=(tokenizer.eos_id,))
         return [tokenizer.decode(tokens) for tokens in written]
 
-    def _logits(self, batch: PairBatch, sampling: ScheduledSampling | None = None) -> Tensor:
-        """(B, T, V), at least float32, of every target token after the true ones, or after some of the model's own."""
+    def _logits(self, batch: PairBatch, sampling: ScheduledSampling | None = None) -> Logits:
+        """Of every target token after the true ones, or after some of the model's own."""
         state = self.model.begin(batch.source, batch.source_mask)
         tokens = batch.tokens
         if sampling is not None:
             progress = self.global_step / (self._total_steps() or math.inf)
             with whole(self.model):
                 tokens = sampling.tokens(self.model, batch, state, progress)
-        logits: Tensor = self.model(tokens, state, pad_mask=batch.targets != IGNORE)[0]
-        return at_least_float32(logits)
+        real = batch.targets != IGNORE
+        return Logits(self.model, lambda **what: self.model(tokens, state, pad_mask=real, **what)[0])
 
     def scores(self, split: str) -> dict[str, Metric]:
         references = self.trainer.datamodule.references(split)  # type: ignore[attr-defined]
@@ -98,7 +98,9 @@ class Translation(Task):
         }
 
     def evaluate(self, batch: PairBatch) -> dict[str, Any]:
-        nats, hits = nats_and_hits(self._logits(batch), batch.targets)
+        nats, best = self._logits(batch).nats_and_best(batch.targets)
+        real = batch.targets != IGNORE
+        nats, hits = nats[real], best[real] == batch.targets[real]
         lengths = batch.source_mask.sum(dim=1)
         return {
             "loss": nats,

@@ -1,0 +1,116 @@
+"""The logits of a large vocabulary, made of some rows at a time, so that they are never whole.
+
+N rows, D d_model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqlab.batch import IGNORE
+from seqlab.nn.numerics import at_least_float32
+from seqlab.tasks.task import summed_nats
+
+AT_ONCE = 2**26
+"""So many logits are made at once, 256 MB of float32; where there are no more, all."""
+
+
+class Logits:
+    """What a model says of each place (...). Of one that has an `output` layer these are features (..., D), and that
+    makes logits (..., V) of them; any other says the logits themselves.
+
+    Args:
+        read: gives what the model says; its argument is what the model is to be told: `features=True`, or nothing.
+    """
+
+    def __init__(self, model: Any, read: Callable[..., Tensor]) -> None:
+        self.model = model
+        self.by_rows = hasattr(model, "output")
+        self._said = read(features=True) if self.by_rows else read()
+
+    def summed_nats(self, targets: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+        """The summed cross-entropy of targets (...) that are not `IGNORE`, and how many these are, both ()."""
+
+        def loss(said: Tensor, its: Tensor) -> Tensor:
+            return summed_nats(self._logits(said), its, label_smoothing)[0]
+
+        chunks = list(self._chunks(targets))
+        if len(chunks) > 1 and torch.is_grad_enabled():
+            weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+            nats = _with_gradients(loss, self._said.flatten(0, -2), chunks, weights)
+        else:
+            nats, *more = (loss(said, its) for said, its in chunks)
+            nats = sum(more, nats)
+        return nats, (targets != IGNORE).sum()
+
+    def nats_and_best(self, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Of each target (...) its nats, 0 where it is `IGNORE`, and the likeliest token there: (...) both."""
+        nats, best = [], []
+        for some, its in self._chunks(targets):
+            logits = self._logits(some).flatten(0, -2)
+            nats.append(F.cross_entropy(logits, its.flatten(), ignore_index=IGNORE, reduction="none"))
+            best.append(logits.argmax(dim=-1))
+        return torch.cat(nats).view(targets.shape), torch.cat(best).view(targets.shape)
+
+    def _chunks(self, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Some of what was said, and its targets: all as it is, or rows (N, D) and (N,)."""
+        rows = max(1, AT_ONCE // self.model.vocab_size) if self.by_rows else targets.numel()
+        if rows >= targets.numel():
+            yield self._said, targets
+        else:
+            yield from zip(
+                torch.split(self._said.flatten(0, -2), rows), torch.split(targets.flatten(), rows), strict=True
+            )
+
+    def _logits(self, said: Tensor) -> Tensor:
+        """In at least float32."""
+        return at_least_float32(self.model.output(said) if self.by_rows else said)
+
+
+def _with_gradients(
+    loss: Callable[[Tensor, Tensor], Tensor],
+    features: Tensor,
+    chunks: list[tuple[Tensor, Tensor]],
+    weights: list[nn.Parameter],
+) -> Tensor:
+    """The sum () of a loss over chunks of features (N, D) and targets. The gradients of each chunk are taken while its
+    logits are there: none is made twice.
+
+    Args:
+        weights: those of the output layer, and any others.
+    """
+    summed = features.new_zeros((), dtype=torch.float64)
+    by_rows: list[Tensor] = []
+    by_weight: list[Tensor] = []
+    for said, its in chunks:
+        said = said.detach().requires_grad_()
+        nats = loss(said, its)
+        summed += nats.detach()
+        of_rows, *of_weights = torch.autograd.grad(nats, (said, *weights), allow_unused=True)
+        if not by_rows:
+            weights = [weight for weight, found in zip(weights, of_weights, strict=True) if found is not None]
+            of_weights = [found for found in of_weights if found is not None]
+            by_weight = [torch.zeros_like(at_least_float32(found)) for found in of_weights]
+        by_rows.append(of_rows)
+        for found, more in zip(by_weight, of_weights, strict=True):
+            found += more
+    known: Tensor = _Known.apply(summed.to(nats), (torch.cat(by_rows), *by_weight), features, *weights)  # type: ignore[no-untyped-call]
+    return known
+
+
+class _Known(torch.autograd.Function):
+    """A number whose gradients with respect to some tensors are known."""
+
+    @staticmethod
+    def forward(ctx: Any, number: Tensor, gradients: tuple[Tensor, ...], *tensors: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return number.clone()
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
+        return None, None, *(upstream * gradient for gradient in ctx.gradients)
