@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from lightning.fabric.plugins import CheckpointIO
+from torch import nn
+from torch.optim import Optimizer
 
 from seqlab.sealed_file import load_sealed, save_sealed
+from seqlab.sharded_checkpoint import SHARDS, in_memory, load_shards, remove_shards, save_shards
 from seqlab.whole_file import writing
 
 
@@ -33,6 +38,7 @@ class AtomicCheckpointIO(CheckpointIO):
     def __init__(self, check: Callable[[dict[str, Any]], None] | None = None, *, in_background: bool = False) -> None:
         self._check = check
         self._background = _Background() if in_background else None
+        self._processes: dist.ProcessGroup | None = None
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         """Writes the checkpoint, replacing an older one of that name.
@@ -42,10 +48,11 @@ class AtomicCheckpointIO(CheckpointIO):
                 untouched.
             ValueError: the checkpoint holds what would not load again; an older one is untouched.
         """
-        if self._background is None:
-            _save(checkpoint, Path(path))
-        else:
-            self._background.save(checkpoint, Path(path))
+        self._save(_save_whole, checkpoint, Path(path))
+
+    def save_shards(self, checkpoint: dict[str, Any], path: str | Path) -> None:
+        """As `save_checkpoint`, of a model that is spread over processes: each writes its shards, and must call it."""
+        self._save(partial(save_shards, group=self._group()), checkpoint, Path(path))
 
     def load_checkpoint(
         self,
@@ -66,19 +73,49 @@ class AtomicCheckpointIO(CheckpointIO):
             self._check(checkpoint)
         return checkpoint
 
+    def load_shards(self, path: str | Path, task: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Any] | None:
+        """As `load_checkpoint`, into the weights of a task that is spread over processes, each of which must call it,
+        and what its optimizers are to load; None where the checkpoint is in one file."""
+        self.teardown()
+        outline = load_sealed(path)
+        if SHARDS not in outline:
+            return None
+        if self._check is not None:
+            self._check(outline)
+        return load_shards(outline, Path(path), task, optimizers, self._group())
+
     def remove_checkpoint(self, path: str | Path) -> None:
         self.teardown()
         Path(path).unlink(missing_ok=True)
+        remove_shards(Path(path))
 
     def teardown(self) -> None:
         """Waits until what was begun is written; raises as `save_checkpoint`."""
         if self._background is not None:
             self._background.finish()
 
+    def _save(self, save: Callable[[dict[str, Any], Path], None], checkpoint: dict[str, Any], path: Path) -> None:
+        if self._background is None:
+            save(checkpoint, path)
+        else:
+            self._background.save(save, checkpoint, path)
 
-def read_checkpoint(path: str | Path) -> dict[str, Any]:
-    """What `AtomicCheckpointIO` saved, on the CPU; raises as `AtomicCheckpointIO.load_checkpoint`."""
-    return load_sealed(path)
+    def _group(self) -> dist.ProcessGroup:
+        """Of all ranks, for checkpoints alone: a thread may write one while the fit uses the others."""
+        if self._processes is None:
+            self._processes = dist.new_group(backend="gloo")
+        return self._processes
+
+
+def read_checkpoint(path: str | Path, *, weights: bool = True) -> dict[str, Any]:
+    """What `AtomicCheckpointIO` saved, on the CPU, be it of one process or of many; raises as
+    `AtomicCheckpointIO.load_checkpoint`.
+
+    Args:
+        weights: False = weights that are in shards are not read; in their places are tensors of their shapes.
+    """
+    checkpoint = load_sealed(path)
+    return in_memory(checkpoint, Path(path)) if weights and SHARDS in checkpoint else checkpoint
 
 
 class _Background:
@@ -99,9 +136,9 @@ class _Background:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._written: Future[None] | None = None
 
-    def save(self, checkpoint: dict[str, Any], path: Path) -> None:
+    def save(self, save: Callable[[dict[str, Any], Path], None], checkpoint: dict[str, Any], path: Path) -> None:
         self.finish()
-        self._written = self._thread.submit(_save, self._stager.stage(checkpoint), path)  # type: ignore[arg-type]
+        self._written = self._thread.submit(save, self._stager.stage(checkpoint), path)  # type: ignore[arg-type]
 
     def finish(self) -> None:
         written, self._written = self._written, None
@@ -109,7 +146,8 @@ class _Background:
             written.result()
 
 
-def _save(checkpoint: dict[str, Any], path: Path) -> None:
+def _save_whole(checkpoint: dict[str, Any], path: Path) -> None:
     with writing(path, "the one before it is whole" if path.exists() else "there was none before it"):
         path.parent.mkdir(parents=True, exist_ok=True)
         save_sealed(checkpoint, path)
+    remove_shards(path)

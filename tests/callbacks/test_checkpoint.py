@@ -78,7 +78,14 @@ def test_best_and_last_are_left_with_what_seqlab_adds(tmp_path: Path) -> None:
     for name in ("best", "last"):
         added = read_checkpoint(tmp_path / "checkpoints" / f"{name}.ckpt")["seqlab"]
         tokenizers = {"tokenizer": {"characters": "ab"}, "source_tokenizer": None}
-        assert added == {"config": config, "labels": None, "told": {"vocab_size": 2}, **tokenizers, "run_id": "1f2e"}
+        assert added == {
+            "config": config,
+            "labels": None,
+            "told": {"vocab_size": 2},
+            **tokenizers,
+            "run_id": "1f2e",
+            "layout": "one process",
+        }
     assert trainer.checkpoint_callback is not None
     assert trainer.checkpoint_callback.best_model_path == str(tmp_path / "checkpoints" / "best.ckpt")  # type: ignore[attr-defined]
 

@@ -98,7 +98,9 @@ def test_a_run_from_before_there_was_a_choice_is_as_it_was_trained(monkeypatch: 
     for name in ("check_trust", "check_fits", "weights_of"):
         monkeypatch.setattr(f"seqlab.trained.load.{name}", lambda *args: None)
     monkeypatch.setattr("seqlab.tracking.runs.find_run", lambda target: run)
-    monkeypatch.setattr("seqlab.checkpoint_io.read_checkpoint", lambda path: {"seqlab": {"config": {}, "told": {}}})
+    monkeypatch.setattr(
+        "seqlab.checkpoint_io.read_checkpoint", lambda path, **_: {"seqlab": {"config": {}, "told": {}}}
+    )
     monkeypatch.setattr(fit, "lightning", lambda verb, args, **_: given.extend(args))
     fit.resume.run(argparse.Namespace(target="1", trust=[], overrides=[]))
     read = json.loads(given[0].removeprefix("--config="))

@@ -9,6 +9,8 @@ from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
+from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from scale.kinds import kinds, told
 from seqlab.callbacks.exact_resume import ExactResume
@@ -94,10 +96,14 @@ def fit(
     weights = trainer.strategy.lightning_module_state_dict()
     return {
         "losses": of_all_ranks(notes.losses),
-        "weights": {name: weight.flatten().tolist() for name, weight in weights.items()},
+        "weights": {name: _whole(weight).flatten().tolist() for name, weight in weights.items()},
         "scores": scores,
         "rows": of_all_ranks(notes.rows),
         "num_tokens": tracker.speed.metrics()["num_tokens"],
         "norm": None if norm is None else norm.item(),
         "spread": isinstance(trainer.strategy, SpreadStrategy),
     }
+
+
+def _whole(weight: Tensor) -> Tensor:
+    return weight.full_tensor() if isinstance(weight, DTensor) else weight

@@ -17,6 +17,7 @@ from torch import Tensor
 from seqlab.callbacks.stopping import StoppedError, StopSignals
 from seqlab.config.configs import LINKS
 from seqlab.config.errors import sentence
+from seqlab.parallel import layout
 
 
 class Checkpoints(ModelCheckpoint):
@@ -31,8 +32,8 @@ class Checkpoints(ModelCheckpoint):
     step.
 
     A checkpoint holds `checkpoint["seqlab"]`: "config", the resolved configuration; "told", what the data module told
-    the task, and its "labels", "tokenizer" and "source_tokenizer"; "run_id", the logger's run. What there is not is
-    None.
+    the task, and its "labels", "tokenizer" and "source_tokenizer"; "run_id", the logger's run; "layout", the processes
+    that wrote it. What there is not is None.
 
     Args:
         config: the resolved configuration, JSON values only.
@@ -82,7 +83,18 @@ class Checkpoints(ModelCheckpoint):
             "told": {name: getattr(datamodule, name) for name in LINKS if hasattr(datamodule, name)},
             **{name: None if found is None else found.to_dict() for name, found in tokenizers.items()},
             "run_id": getattr(trainer.logger, "run_id", None),
+            "layout": layout(trainer),
         }
+
+    def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
+        """Refuses to go on in the middle of an epoch in another layout: sums would be added in another order."""
+        before, here = checkpoint.get("seqlab", {}).get("layout"), layout(trainer)
+        begun = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"] > 0
+        if trainer.state.fn == "fit" and begun and before not in (None, here):
+            raise ValueError(
+                f"it was written in the middle of an epoch by {before}, and goes on exactly by that alone, not by "
+                f"{here}; a checkpoint of an epoch's end goes on by any"
+            )
 
     @property
     def last(self) -> Path | None:

@@ -93,7 +93,7 @@ def resume(options: argparse.Namespace) -> int:
     checkpoint = run.last_checkpoint
     if checkpoint is None:
         raise ValueError(f"run {run.name} has no checkpoint to continue from")
-    stored = check_stored(checkpoint, read_checkpoint(checkpoint), options.trust, run.config)
+    stored = check_stored(checkpoint, read_checkpoint(checkpoint, weights=False), options.trust, run.config)
     config = f"--config={json.dumps(stored['config'])}"
     with only_trusted(options.trust):
         return lightning("fit", [config, f"--ckpt_path={checkpoint}", *options.overrides], run_id=run.id)

@@ -179,7 +179,7 @@ class SeqlabCLI(LightningCLI):
         meet_anew(self.trainer)
         check_tokenizers(self.datamodule)
         if options.ckpt_path is not None and self.run_id is None:
-            read_checkpoint(options.ckpt_path)  # refused before there is a run of it
+            read_checkpoint(options.ckpt_path, weights=False)  # refused before there is a run of it
         if options.init_from is not None:
             begin_with(self.model, options.init_from)
         if options.encoder_from is not None:

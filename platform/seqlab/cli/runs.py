@@ -1,4 +1,4 @@
-"""The verbs of configs and runs: configs, compare, ui, import-hf."""
+"""The verbs of configs and runs: configs, compare, ui, import-hf, consolidate."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from seqlab.cli.verb import argument, decimal, verb, whole
+from seqlab.cli.verb import RUN, argument, decimal, verb, whole
 
 
 @verb(
@@ -94,4 +94,18 @@ def import_hf(options: argparse.Namespace) -> int:
     return 0
 
 
-VERBS = (configs, compare, ui, import_hf)
+@verb("write a checkpoint of many processes into one file", RUN)
+def consolidate(options: argparse.Namespace) -> int:
+    from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+    from seqlab.trained.load import checkpoint_of
+
+    path, _ = checkpoint_of(options.target)
+    if "shards" not in read_checkpoint(path, weights=False):
+        raise ValueError(f"checkpoint {path} is in one file already; nothing is to be consolidated")
+    one_file = path.with_suffix(f".consolidated{path.suffix}")
+    AtomicCheckpointIO().save_checkpoint(read_checkpoint(path), one_file)
+    print(f"Checkpoint {one_file} · next: seqlab export {shlex.quote(str(one_file))} --out bundles/{path.stem}")
+    return 0
+
+
+VERBS = (configs, compare, ui, import_hf, consolidate)

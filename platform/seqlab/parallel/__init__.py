@@ -3,6 +3,15 @@
 from seqlab.parallel.fully_sharded import whole
 from seqlab.parallel.meeting import meet_anew
 from seqlab.parallel.ranks import DataParallel, data_parallel
-from seqlab.parallel.strategy import STRATEGIES, SpreadStrategy, set_tensor_parallel
+from seqlab.parallel.strategy import STRATEGIES, SpreadStrategy, layout, set_tensor_parallel
 
-__all__ = ["STRATEGIES", "DataParallel", "SpreadStrategy", "data_parallel", "meet_anew", "set_tensor_parallel", "whole"]
+__all__ = [
+    "STRATEGIES",
+    "DataParallel",
+    "SpreadStrategy",
+    "data_parallel",
+    "layout",
+    "meet_anew",
+    "set_tensor_parallel",
+    "whole",
+]

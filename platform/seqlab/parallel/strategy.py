@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import lightning as L
-from lightning.pytorch.strategies import ModelParallelStrategy, StrategyRegistry
+from lightning.pytorch.strategies import ModelParallelStrategy, Strategy, StrategyRegistry
+from lightning.pytorch.trainer.states import TrainerFn
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.optim import Optimizer
 
+from seqlab.checkpoint_io import AtomicCheckpointIO
 from seqlab.parallel.fully_sharded import shard_fully
-from seqlab.parallel.optimizer_state import full_state, load_full_state
+from seqlab.parallel.optimizer_state import load_full_state
 
 STRATEGIES = ("fsdp2", "tp", "fsdp2+tp")
 
@@ -21,7 +22,7 @@ class SpreadStrategy(ModelParallelStrategy):
     """A model that is spread over processes: its weights sharded (FSDP2; Zhao et al. 2023, "PyTorch FSDP"), its
     layers cut (tensor parallel; Shoeybi et al. 2019, "Megatron-LM"), or both.
 
-    Checkpoints are those of one process: rank 0 gathers and writes them, every rank reads them.
+    Each process writes its share of a checkpoint, and reads what it needs of one that any layout has written.
 
     Args:
         word: one of `STRATEGIES`.
@@ -68,32 +69,54 @@ class SpreadStrategy(ModelParallelStrategy):
         if self.word != "tp":
             shard_fully(model, self.device_mesh["data_parallel"], self.precision_plugin.precision)
 
+    def lightning_module_state_dict(self) -> dict[str, Any]:
+        """This process's share of the weights."""
+        assert self.lightning_module is not None
+        return self.lightning_module.state_dict()
+
     def optimizer_state(self, optimizer: Optimizer) -> dict[str, Any]:
-        """As one process has it, on rank 0; empty on the others."""
-        assert self.model is not None
-        return full_state(self.model, optimizer)
+        """This process's share of it."""
+        return Strategy.optimizer_state(self, optimizer)
+
+    def save_checkpoint(self, checkpoint: dict[str, Any], filepath: Any, storage_options: Any | None = None) -> None:
+        self._files.save_shards(checkpoint, self.broadcast(filepath))
 
     def load_checkpoint(self, checkpoint_path: Any, weights_only: bool | None = None) -> dict[str, Any]:
-        """What CheckpointIO reads, on every rank."""
-        return self.checkpoint_io.load_checkpoint(self.broadcast(checkpoint_path), weights_only=weights_only)
-
-    def load_model_state_dict(self, checkpoint: Mapping[str, Any], strict: bool = True) -> None:
-        assert self.model is not None
-        options = StateDictOptions(full_state_dict=True, strict=strict)
-        set_model_state_dict(self.model, dict(checkpoint["state_dict"]), options=options)
+        """Reads a checkpoint into the weights and, in a fit, the optimisers: of shards what this process needs, of one
+        file all."""
+        task, path = self.lightning_module, self.broadcast(checkpoint_path)
+        assert task is not None
+        optimizers = self.optimizers if task.trainer.state.fn == TrainerFn.FITTING else []
+        checkpoint = self._files.load_shards(path, task, optimizers)
+        if checkpoint is not None:
+            for optimizer, state in zip(optimizers, checkpoint["optimizer_states"], strict=True):
+                optimizer.load_state_dict(state)
+            return checkpoint
+        checkpoint = self._files.load_checkpoint(path)
+        set_model_state_dict(task, dict(checkpoint["state_dict"]), options=StateDictOptions(full_state_dict=True))
+        for optimizer, state in zip(optimizers, checkpoint["optimizer_states"] if optimizers else [], strict=True):
+            load_full_state(task, optimizer, state)
+        return checkpoint
 
     @property
-    def lightning_restore_optimizer(self) -> bool:
-        return True
-
-    def load_optimizer_state_dict(self, checkpoint: Mapping[str, Any]) -> None:
-        assert self.model is not None
-        for optimizer, state in zip(self.optimizers, checkpoint["optimizer_states"], strict=True):
-            load_full_state(self.model, optimizer, state)
+    def _files(self) -> AtomicCheckpointIO:
+        if not isinstance(self.checkpoint_io, AtomicCheckpointIO):
+            raise ValueError(f"strategy {self.word} needs the Trainer's plugins=[AtomicCheckpointIO()]")
+        return self.checkpoint_io
 
 
 for word in STRATEGIES:
     StrategyRegistry.register(word, SpreadStrategy, description=f"seqlab's {word}", word=word)
+
+
+def layout(trainer: L.Trainer) -> str:
+    """How many processes train, and how the model is spread over them, in words."""
+    if trainer.world_size == 1:
+        return "one process"
+    strategy = trainer.strategy
+    tp = f" with --tp {strategy.tp}" if isinstance(strategy, SpreadStrategy) and strategy.tp else ""
+    word = strategy.word if isinstance(strategy, SpreadStrategy) else "ddp"
+    return f"{word} over {trainer.world_size} processes{tp}"
 
 
 def set_tensor_parallel(trainer: L.Trainer, tp: int | None) -> None:

@@ -263,7 +263,8 @@ class RunLogger(Logger):
         self._name, self._artifacts = run.info.run_name, self.store.artifacts(run)
 
     def _upload_checkpoints(self) -> None:
-        for path in sorted((self._artifacts / "checkpoints").glob("*.ckpt")):
+        checkpoints = self._artifacts / "checkpoints"
+        for path in [*sorted(checkpoints.glob("*.ckpt.shards-*")), *sorted(checkpoints.glob("*.ckpt"))]:
             changed = path.stat().st_mtime
             if self._uploaded.get(path) != changed:
                 self._uploaded[path] = changed

@@ -114,7 +114,21 @@ class TrackedRun:
 
     def _checkpoint(self, which: str) -> Path | None:
         name = self.tags.get(f"checkpoint.{which}")
+        if name is not None and self.store.remote and not (self.artifacts / name).exists():
+            for beside in self._listed(str(PurePath(name).parent)):
+                if beside.startswith(f"{name}.shards-"):
+                    self.artifact(beside)
         return None if name is None else self.artifact(name)
+
+    def _listed(self, folder: str) -> list[str]:
+        """The artifacts that the server has in a folder."""
+        with self.store.calls() as client:
+            from mlflow.exceptions import MlflowException
+
+            try:
+                return [artifact.path for artifact in client.list_artifacts(self.id, folder)]
+            except MlflowException:
+                return []
 
 
 def find_run(text: str, store: Store | None = None) -> TrackedRun:
@@ -221,7 +235,7 @@ def _mark_killed(store: Store) -> None:
 def _run_of_checkpoint(path: Path, store: Store) -> TrackedRun:
     from seqlab.checkpoint_io import read_checkpoint
 
-    stored = read_checkpoint(path).get("seqlab")
+    stored = read_checkpoint(path, weights=False).get("seqlab")
     run_id = stored.get("run_id") if isinstance(stored, dict) else None
     if not isinstance(run_id, str):
         raise ValueError(f"checkpoint {path} belongs to no run: it was saved by an untracked fit")

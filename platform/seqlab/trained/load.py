@@ -70,7 +70,7 @@ def load_run(run: str, *, trust: Sequence[str] = ()) -> LoadedRun:
     """
     from seqlab_data.tokenizers import tokenizer_from_dict
 
-    path, commit = _checkpoint_of(run)
+    path, commit = checkpoint_of(run)
     checkpoint = read_checkpoint(path)
     stored = check_stored(path, checkpoint, trust)
     with only_trusted(trust), _saying(path):
@@ -100,8 +100,8 @@ def stored_run(run: str, *, trust: Sequence[str] = ()) -> tuple[dict[str, Any], 
     Raises:
         ValueError: as of `load_run`.
     """
-    path, _ = _checkpoint_of(run)
-    return check_stored(path, read_checkpoint(path), trust), path
+    path, _ = checkpoint_of(run)
+    return check_stored(path, read_checkpoint(path, weights=False), trust), path
 
 
 def check_stored(path: Path, checkpoint: dict[str, Any], trust: Sequence[str], config: Any = None) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _shown(value: Any) -> str:
     return "missing" if value is None else f"{str(value)[:60]!r} of type {type(value).__name__}"
 
 
-def _checkpoint_of(run: str) -> tuple[Path, str | None]:
+def checkpoint_of(run: str) -> tuple[Path, str | None]:
     """A run's checkpoint, and the commit it was trained at, where that is known."""
     if Path(run).is_file():
         return Path(run), None
