@@ -18,7 +18,8 @@ from seqlab.batch import IGNORE, LabelledBatch
 from seqlab_data.base import tokenizer_digest
 from seqlab_data.batches import pad, pad_mask
 from seqlab_data.cache import EncodedTexts, encode_texts
-from seqlab_data.documents import UTF_8, check_encoding, content_digest
+from seqlab_data.documents import check_encoding, content_digest
+from seqlab_data.reading import UTF_8
 from seqlab_data.records import Source
 from seqlab_data.sentences import SentenceDataModule
 from seqlab_data.splits import HasContent, check_split, complete_splits, given_splits

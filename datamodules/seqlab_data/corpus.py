@@ -6,12 +6,13 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
-from itertools import pairwise, takewhile
+from itertools import chain, count, pairwise, takewhile
 from typing import NamedTuple
 
-from seqlab_data.documents import Document
 from seqlab_data.progress import CharsRead
+from seqlab_data.reading import Document
 from seqlab_data.splits import SPLITS
+from seqlab_data.text_rows import TextRows
 
 
 class Measure(NamedTuple):
@@ -22,13 +23,11 @@ class Measure(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What a split has of one document: the number of its file, the byte in it where this begins, and the number of
-    the line, 0 where the document is the whole file."""
+    """What a split has of one document: the number of the document, and the byte in it where this begins."""
 
     split: str
-    file: int
+    document: int
     byte: int
-    line: int
 
 
 class Corpus:
@@ -59,6 +58,13 @@ class Corpus:
     def _measures(self) -> dict[str, Measure]:
         return {split: measure(some) for split, some in self._groups.items()}
 
+    def place(self, document: int, byte: int) -> str:
+        """What to call it in a report."""
+        if any(isinstance(file, TextRows) for file in self.files):
+            names = " to ".join(dict.fromkeys((self.files[0].name, self.files[-1].name)))
+            return f"{names}, document {document + 1}, byte {byte}"
+        return f"{self.files[document].name}, byte {byte}"
+
     @property
     def digest(self) -> str:
         if len(self._groups) == 1:
@@ -88,18 +94,17 @@ class Corpus:
             ValueError: there is another amount of text than was measured.
         """
         divided = [split for split in SPLITS if split == "train" or split not in self._groups]
-        first = 0
+        numbers = count()
         for group, some in self._groups.items():
             own = divided if group == "train" else [group]
-            yield from _shares(some, {split: self.num_chars[split] for split in own}, first)
-            first += len(some)
+            yield from _shares(some, {split: self.num_chars[split] for split in own}, numbers)
 
 
 def measure(documents: Sequence[Document]) -> Measure:
     """The sha256 over the sha256 of each document in UTF-8, in order (as of `content_digest`), and their size."""
     of_all, num_chars = sha256(), 0
     with CharsRead("reading text") as bar:
-        for _, texts in (one for document in documents for one in document.documents()):
+        for texts in chain.from_iterable(document.documents() for document in documents):
             of_one = sha256()
             for text in texts:
                 of_one.update(text.encode())
@@ -109,25 +114,30 @@ def measure(documents: Sequence[Document]) -> Measure:
     return Measure(of_all.hexdigest(), num_chars)
 
 
-def _shares(documents: Sequence[Document], sizes: Mapping[str, int], first: int) -> Iterator[tuple[Share, str]]:
-    """The text of documents that are cut into splits of these sizes, `first` being the first file's number."""
+def _shares(files: Sequence[Document], sizes: Mapping[str, int], numbers: Iterator[int]) -> Iterator[tuple[Share, str]]:
+    """The text of documents that are cut into splits of these sizes; a split without any has a share of no text."""
     splits = iter(sizes.items())
     split, left = next(splits)
-    for number, file in enumerate(documents, start=first):
+    share = Share(split, 0, 0)
+    for file in files:
         mark = len("".encode(file.encoding))  # a byte-order mark
-        for line, texts in file.documents():
+        for texts, number in zip(file.documents(), numbers, strict=False):
+            share = Share(split, number, mark)
             byte = mark
-            share = Share(split, number, byte, line)
             for text in texts:
                 while text:
                     while not left:
-                        split, left = next(splits, ("", 0))
+                        split, left = next(splits, ("", 1))
                         if not split:
                             raise ValueError(f"{file.name} has changed while it was read; begin again")
-                        share = Share(split, number, byte, line)
+                        share = Share(split, number, byte)
+                        yield share, ""
                     part, text = text[:left], text[left:]
                     yield share, part
                     left -= len(part)
                     byte += len(part.encode(file.encoding)) - mark
-    if left or any(size for _, size in splits):
-        raise ValueError(f"{documents[-1].name} or a file before it has changed while it was read; begin again")
+    for empty, size in ((split, left), *splits):
+        if size:
+            raise ValueError(f"{files[-1].name} or a file before it has changed while it was read; begin again")
+        if empty != split:
+            yield share._replace(split=empty, byte=byte), ""

@@ -6,68 +6,12 @@ import codecs
 import glob
 import hashlib
 import platform
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from seqlab_data.hub import is_hub, read_hub
-from seqlab_data.reading import PACKINGS, read_chunks, read_text
-
-UTF_8 = "utf-8"
-
-
-@dataclass(frozen=True)
-class Document:
-    """One text, read anew each time: a file, or (path None) a topic of CPython's documentation.
-
-    Attributes:
-        encoding: of the bytes.
-        packing: ".gz" or ".zst", how they are compressed.
-    """
-
-    name: str
-    path: Path | None
-    encoding: str = UTF_8
-    packing: str = ""
-
-    def texts(self) -> Iterator[str]:
-        """The document in pieces, its line ends as they are.
-
-        Raises:
-            ValueError: it is empty, or not in its encoding.
-        """
-        yield from read_text(self._chunks(), self.encoding, self.name)
-
-    def documents(self) -> Iterator[tuple[int, Iterator[str]]]:
-        """The documents in this file, each with the number of its line, 0 where it is the whole file, and in pieces.
-        The pieces of one are read before the next."""
-        yield 0, self.texts()
-
-    def read(self) -> str:
-        """The whole document.
-
-        Raises:
-            ValueError: it is empty, or not in its encoding.
-        """
-        return "".join(self.texts())
-
-    def _chunks(self) -> Iterator[bytes]:
-        if self.path is not None:
-            return read_chunks(self.path, self.packing)
-        from pydoc_data.topics import topics
-
-        return iter([topics[self.name].encode()])
-
-
-class HubText(Document):
-    """A split of a Hugging Face dataset as one text: its column `text`, a row a line."""
-
-    def texts(self) -> Iterator[str]:
-        """Raises ValueError where the dataset cannot be read, has no text, or a row of it is no string."""
-        for number, row in enumerate(read_hub(self.name, ("text",)), start=1):
-            if not isinstance(row["text"], str):
-                raise ValueError(f"{self.name}, line {number} has a 'text' that is not a string, but {row['text']!r}")
-            yield row["text"] if row["text"].endswith("\n") else row["text"] + "\n"
+from seqlab_data.hub import is_hub
+from seqlab_data.reading import PACKINGS, UTF_8, Document
+from seqlab_data.text_rows import HubText, JsonLines, Parquet
 
 
 def check_encoding(name: str) -> str:
@@ -142,7 +86,11 @@ def _documents(pattern: str, encoding: str) -> list[Document]:
 
 def _of_file(file: Path, encoding: str) -> Document:
     packing = file.suffix.lower() if file.suffix.lower() in PACKINGS else ""
-    return Document(str(file), file, encoding, packing)
+    kind = Path(file.stem).suffix.lower() if packing else file.suffix.lower()
+    if kind == ".parquet" and packing:
+        raise ValueError(f"{file} is packed; unpack it, a Parquet file is compressed within")
+    make = {".jsonl": JsonLines, ".parquet": Parquet}.get(kind, Document)
+    return make(str(file), file, encoding, packing)
 
 
 def _files(pattern: str) -> list[Path]:

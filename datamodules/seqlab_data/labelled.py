@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_data.annotated import AnnotatedTextDataModule
-from seqlab_data.documents import UTF_8
+from seqlab_data.reading import UTF_8
 from seqlab_data.records import Source, names_columns, read_file, read_source
 
 ACCEPTED = "a .csv, .tsv or .jsonl file, a folder of LABEL.txt files, a file of `label text` lines, or hf:DATASET"

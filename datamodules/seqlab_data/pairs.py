@@ -12,8 +12,8 @@ from typing import NamedTuple
 from babel import Locale
 from babel.dates import format_date
 
-from seqlab_data.documents import UTF_8
 from seqlab_data.generated import Draw
+from seqlab_data.reading import UTF_8
 from seqlab_data.records import Source, names_columns, read_source
 
 ACCEPTED = (

@@ -17,8 +17,9 @@ from seqlab.batch import IGNORE, PairBatch
 from seqlab_data.base import tokenizer_digest
 from seqlab_data.batches import pad, pad_mask
 from seqlab_data.cache import EncodedTexts, encode_texts
-from seqlab_data.documents import UTF_8, check_encoding, content_digest, source_name
+from seqlab_data.documents import check_encoding, content_digest, source_name
 from seqlab_data.pairs import COLUMNS, DATES, Pair, dates, pairs_in, read_sides
+from seqlab_data.reading import UTF_8
 from seqlab_data.sentences import SentenceDataModule
 from seqlab_data.splits import given_splits, split_examples
 from seqlab_data.tokenizers import SubwordTokenizer, Tokenizer

@@ -6,12 +6,56 @@ import codecs
 import gzip
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 CHUNK = 1 << 20
 """Bytes that are read at once."""
 PACKINGS = (".gz", ".zst")
+UTF_8 = "utf-8"
+
+
+@dataclass(frozen=True)
+class Document:
+    """One text, read anew each time: a file, or (path None) a topic of CPython's documentation.
+
+    Attributes:
+        encoding: of the bytes.
+        packing: ".gz" or ".zst", how they are compressed.
+    """
+
+    name: str
+    path: Path | None
+    encoding: str = UTF_8
+    packing: str = ""
+
+    def texts(self) -> Iterator[str]:
+        """The document in pieces, its line ends as they are.
+
+        Raises:
+            ValueError: it is empty, or not in its encoding.
+        """
+        yield from read_text(self._chunks(), self.encoding, self.name)
+
+    def documents(self) -> Iterator[Iterator[str]]:
+        """The documents in this file, each in pieces; those of one are read before the next."""
+        yield self.texts()
+
+    def read(self) -> str:
+        """The whole document.
+
+        Raises:
+            ValueError: it is empty, or not in its encoding.
+        """
+        return "".join(self.texts())
+
+    def _chunks(self) -> Iterator[bytes]:
+        if self.path is not None:
+            return read_chunks(self.path, self.packing)
+        from pydoc_data.topics import topics
+
+        return iter([topics[self.name].encode()])
 
 
 def read_chunks(path: Path, packing: str = "") -> Iterator[bytes]:

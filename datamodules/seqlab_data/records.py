@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqlab_data.documents import UTF_8, Document, find_file
+from seqlab_data.documents import find_file
 from seqlab_data.hub import is_hub, read_hub
-
-SURROGATE = re.compile("[\ud800-\udfff]")
+from seqlab_data.reading import UTF_8, Document
+from seqlab_data.rows import parsed, values_of
 
 
 class Source(NamedTuple):
@@ -61,22 +60,11 @@ class Source(NamedTuple):
                 UTF-8 text can hold.
         """
         for number, row in enumerate(self.rows or self._objects(), start=1):
-            for name in columns:
-                if not isinstance(row, dict) or name not in row:
-                    names = ", ".join(row) if isinstance(row, dict) else "nothing"
-                    raise ValueError(f"{self.name}, line {number} names no {name!r}, it names {names}")
-            values = [row[name] for name in columns]
-            if SURROGATE.search(json.dumps(values, ensure_ascii=False)):
-                raise ValueError(f"{self.name}, line {number} holds a lone surrogate, which no UTF-8 text can hold")
-            yield number, values
+            yield number, values_of(row, columns, f"{self.name}, line {number}")
 
     def _objects(self) -> Iterator[Any]:
         for number, line in enumerate(self.lines(), start=1):
-            try:
-                yield json.loads(line)
-            except json.JSONDecodeError as error:
-                wrong = f"is not JSON: {error}" if line.strip() else "is empty; a line is a JSON object"
-                raise ValueError(f"{self.name}, line {number} {wrong}") from error
+            yield parsed(line, f"{self.name}, line {number}")
 
 
 def names_columns(path: str) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_data.annotated import AnnotatedTextDataModule
-from seqlab_data.documents import UTF_8
+from seqlab_data.reading import UTF_8
 from seqlab_data.records import Source, names_columns, read_source
 from seqlab_data.tokenizers import StoredTokenizer, WordTokenizer
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from seqlab.batch import TokenBatch
 from seqlab_data.base import SequenceDataModule, check_at_least, tokenizer_digest
-from seqlab_data.documents import UTF_8, check_encoding, find_documents, source_name
+from seqlab_data.documents import check_encoding, find_documents, source_name
+from seqlab_data.reading import UTF_8
 from seqlab_data.splits import SPLITS, check_split, given_splits
 from seqlab_data.token_cache import TokenCache, open_token_cache
 from seqlab_data.tokenizers import CharTokenizer, Tokenizer

@@ -12,9 +12,9 @@ from pathlib import Path
 from seqlab_data.begun import BegunFiles
 from seqlab_data.cache import cached_tokens
 from seqlab_data.corpus import Corpus, Share
-from seqlab_data.documents import Document
 from seqlab_data.encoding import BLOCK, Block, dtype_of, encode_all
 from seqlab_data.progress import CharsRead
+from seqlab_data.reading import Document
 from seqlab_data.splits import SPLITS
 from seqlab_data.tokenizers import Tokenizer
 from seqlab_data.tokenizers.pieces import recut
@@ -84,15 +84,14 @@ def open_token_cache(
     described = json.loads((folder / "splits.json").read_text())
     splits = {}
     for name in SPLITS:
-        number, *place = described[name].pop("begins")
-        begins = ", ".join((corpus.files[number].name, *map("{} {}".format, ("byte", "line"), place)))
+        begins = corpus.place(*described[name].pop("begins"))
         splits[name] = TokenFile(name, str(folder / f"{name}.bin"), begins=begins, **described[name])
     return TokenCache(corpus.digest, tokenizer, splits)
 
 
 def _make(folder: Path, corpus: Corpus, tokenizer: Tokenizer, processes: int) -> None:
     dtype, num_chars = dtype_of(tokenizer), corpus.num_chars
-    begins: dict[str, Share] = {}
+    begins = {"train": Share("train", 0, 0)}
     begun = BegunFiles(folder.with_suffix(".begun"), dtype)
     with begun, CharsRead("encoding text", sum(num_chars.values())) as bar:
         blocks = _blocks(corpus, tokenizer, begins)
@@ -105,7 +104,7 @@ def _make(folder: Path, corpus: Corpus, tokenizer: Tokenizer, processes: int) ->
     splits = {}
     for name in SPLITS:
         amounts = {"num_tokens": begun.tokens[name], "num_chars": num_chars[name]}
-        splits[name] = {"dtype": dtype, **amounts, "begins": _place(begins.get(name), corpus)}
+        splits[name] = {"dtype": dtype, **amounts, "begins": [begins[name].document, begins[name].byte]}
     (folder / "splits.json").write_text(json.dumps(splits))
 
 
@@ -125,11 +124,3 @@ def _blocks(corpus: Corpus, tokenizer: Tokenizer, begins: dict[str, Share]) -> I
             first = False
     if texts:
         yield Block(split, texts)
-
-
-def _place(share: Share | None, corpus: Corpus) -> list[int]:
-    """The number of the file, the byte in it and, of a file of lines, the line; without a share the last one's end."""
-    if share is None:
-        last = len(corpus.files) - 1
-        return [last, sum(len(text.encode(corpus.files[last].encoding)) for text in corpus.files[last].texts())]
-    return [share.file, share.byte, *([share.line] if share.line else [])]

@@ -91,7 +91,7 @@ def test_the_splits_cover_every_character_once_in_order(
     for i, length in enumerate(lengths):
         (tmp_path / f"{i:02d}.txt").write_text("".join(chr(0x100 + (7 * i + c) % 500) for c in range(length)))
     corpus = Corpus(find_documents(str(tmp_path)), fractions, {})
-    covered = [(share.split, share.file, text) for share, text in corpus.shares()]
+    covered = [(share.split, share.document, text) for share, text in corpus.shares()]
     for i, document in enumerate(corpus.files):
         assert "".join(text for _, file, text in covered if file == i) == document.read()
     assert [SPLITS.index(split) for split, _, _ in covered] == sorted(SPLITS.index(split) for split, _, _ in covered)
