@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from math import prod
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,11 @@ class Entry(NamedTuple):
 Spec = tuple[Entry, ...]
 """What a mixer or a model remembers, entry by entry, in the order of its state."""
 
+Cuts = dict[str, Literal["columns", "rows", "heads"]]
+"""How ranks share a module's layers, by name (tensor parallelism; Shoeybi et al. 2019, "Megatron-LM", section 3): the
+outputs of a linear layer are divided ("columns"), or its inputs are, and what each rank makes of its own is added
+("rows"); a norm of some heads each, (B, H, T, K), has one gain for all ("heads")."""
+
 POSITION = Entry("position", (), torch.int64, kind="counter")
 """How many real tokens were read."""
 
@@ -61,12 +66,14 @@ class Mixer(nn.Module, ABC):
         needs_memory: whether it attends to an encoder's memory, which `init_state` must be given.
         first_call: how many real tokens the first call must hold, if there are as many; a prefix sees itself whole.
         capacity: for how many tokens what grows has room from the start; None = it grows. `fix_capacity` sets it.
+        cuts: how ranks share it; what says nothing of it every rank computes whole.
     """
 
     causal: bool = True
     needs_memory: bool = False
     first_call: int = 1
     capacity: int | None = None
+    cuts: ClassVar[Cuts] = {}
 
     def __init__(self, d_model: int, layer: int = 0) -> None:
         super().__init__()
@@ -112,7 +119,8 @@ class Mixer(nn.Module, ABC):
         for name, dims, dtype, initial, kind in self.state_spec():
             shape = [batch_size, *(sizes.get(dim, 0) if isinstance(dim, str) else dim for dim in dims)]
             if kind != "source":
-                zeros = like.new_zeros(shape, dtype=dtype)
+                # Not like a weight in more than this: one that ranks share makes tensors that they share.
+                zeros = torch.zeros(shape, dtype=dtype or like.dtype, device=like.device)
                 state[name] = zeros + initial if initial else zeros
         return state
 
@@ -124,6 +132,13 @@ class Mixer(nn.Module, ABC):
     def state_size(self, seq_len: int) -> int:
         """How many numbers one sequence must remember after `seq_len` tokens, besides an encoder's memory."""
         return size_of(self.state_spec(), seq_len)
+
+    def cut(self, ranks: int) -> None:
+        """From now on each of so many ranks has its share, as `cuts` says: heads are counted anew.
+
+        Raises:
+            ValueError: they cannot share it evenly, or something in it that heads have is not in the plan.
+        """
 
     def attach_positions(self, positions: PositionalEncoding) -> None:
         """Takes the model's positional encoding, or refuses it.

@@ -5,18 +5,56 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from scale.fits import KINDS, fit
+import torch
 
-CASES: dict[str, Callable[[Path], Any]] = {
-    **{
-        f"{kind}, {strategy}": partial(fit, kind=kind, strategy=strategy)
-        for kind in KINDS
-        for strategy in ("ddp", "fsdp2")
-    },
+from scale.fits import KINDS, fit, fit_in_two_parts, language_model
+from seqlab.attention import Attention, LogitSoftCap, OutputGate, QueryKeyNorm
+from seqlab.nn import Block, RMSNorm, SwiGLU
+from seqlab.positions import Learned
+
+DOUBLE: dict[str, Any] = {"precision": "64-true"}
+BLOCKS: dict[str, dict[str, Any]] = {
+    "heads": {},
+    "grouped heads": {"mixer": partial(Attention, num_heads=4, num_kv_heads=2), "block": partial(Block, ffn=SwiGLU)},
+    "parts of heads": {"mixer": partial(Attention, parts=[QueryKeyNorm, OutputGate, LogitSoftCap])},
+    "its own head": {"tie_embeddings": False, "positions": Learned, "block": partial(Block, norm=RMSNorm)},
+    "dropout": {"dropout": 0.2, "block": partial(Block, dropout=0.2)},
 }
+"""Options of a decoder, each with something that tensor parallelism cuts in its own way."""
+CLIPS: dict[str, dict[str, Any]] = {
+    "norm": {"gradient_clip_val": 0.05},
+    "value": {"gradient_clip_val": 0.01, "gradient_clip_algorithm": "value"},
+}
+OF_CUDA: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW, eps=1e-3, foreach=True)}
+"""An optimiser that takes many weights in one call, as it does by itself on a GPU."""
 
-PLAIN = [f"{kind}, fsdp2" for kind in KINDS] + [f"{kind}, ddp" for kind in ("masked", "translation", "classification")]
+
+def of_blocks(blocks: str, **options: Any) -> Callable[..., Any]:
+    return partial(fit, kind="language modelling", made=partial(language_model, **BLOCKS[blocks]), **DOUBLE, **options)
+
+
+def of(strategy: str, *, tp: int | None = None) -> dict[str, Callable[..., Any]]:
+    """All that a strategy is to hold."""
+    spread: dict[str, Any] = {"strategy": strategy, "tp": tp}
+    return {
+        **{f"{kind}, {strategy}": partial(fit, kind=kind, **spread) for kind in KINDS},
+        **{f"{blocks}, {strategy}": of_blocks(blocks, **spread) for blocks in BLOCKS},
+        **{f"clipped by {clip}, {strategy}": of_blocks("parts of heads", **spread, **CLIPS[clip]) for clip in CLIPS},
+        f"foreach, {strategy}": of_blocks("parts of heads", **spread, options=OF_CUDA),
+        f"resumed, {strategy}": partial(fit_in_two_parts, **spread),
+    }
+
+
+CASES = {**of("ddp"), **of("fsdp2"), **of("tp"), **of("fsdp2+tp", tp=2)}
+OF_RANKS = {2: ("ddp", "fsdp2", "tp"), 4: ("ddp", "fsdp2", "fsdp2+tp")}
+"""What is tried with so many ranks: some of the models have two heads, so that no more than two can share them."""
+PLAIN = [
+    *(f"{kind}, fsdp2" for kind in KINDS),
+    *(f"{kind}, ddp" for kind in ("masked", "translation", "classification")),
+    *(f"{blocks}, tp" for blocks in BLOCKS),
+    *(f"{case}, {strategy}" for case in ("clipped by norm", "resumed") for strategy in ("fsdp2", "tp")),
+    *("translation, tp", "masked, tp", "clipped by value, tp", "foreach, tp"),
+]
 """Those of a plain `make test`, with two ranks; the others are slow."""

@@ -15,8 +15,11 @@ from torch.distributed.tensor import DTensor
 from scale.kinds import kinds, told
 from seqlab.callbacks.exact_resume import ExactResume
 from seqlab.callbacks.run_tracker import RunTracker
-from seqlab.optim import AdamW
+from seqlab.checkpoint_io import AtomicCheckpointIO
+from seqlab.models import DecoderLM
+from seqlab.optim import AdamW, Constant
 from seqlab.parallel import SpreadStrategy, set_tensor_parallel
+from seqlab.tasks import LanguageModeling
 from seqlab.tasks.task import of_all_ranks
 from trainers import quiet_trainer
 
@@ -59,6 +62,8 @@ def fit(
     tp: int | None = None,
     made: Any = None,
     options: dict[str, Any] | None = None,
+    resumed: Path | None = None,
+    saved: Path | None = None,
     **flags: Any,
 ) -> dict[str, Any]:
     """Fits a kind of task for two epochs or 12 steps, and scores it.
@@ -66,32 +71,34 @@ def fit(
     Args:
         folder: of its files (`write_files`).
         batches: how many batches of one rank each rank reads at once: of one process, as many as it stands for.
-        made: data and what makes its task, in the place of the kind's own.
+        made: called with the folder; gives data and what makes its task, in the place of the kind's own.
         options: of the task.
+        resumed, saved: the checkpoint to begin with, and the one to end with.
         flags: of the trainer.
 
     Returns:
-        "losses" of the steps and "weights" by name; "scores"; "rows" that each rank read in the first epoch;
+        "losses" of the steps on each rank, "weights" by name; "scores"; "rows" that each rank read in the first epoch;
         "num_tokens"; "norm", the last gradient's, where it is clipped.
     """
     L.seed_everything(0, verbose=False)
-    data, make = made or kinds(folder)[kind]
+    data, make = made(folder) if made else kinds(folder)[kind]
     data.batch_size *= batches
     if hasattr(data, "max_tokens"):
         data.max_tokens = min(data.max_tokens, MAX_TOKENS)
     # Where a gradient is 0 but for rounding, Adam's division by its size would make a step of it.
-    task = make(
-        **told(data), **{"warmup_steps": 2, "lr": 1e-2, "optimizer": partial(AdamW, eps=1e-3), **(options or {})}
-    )
+    own = {"warmup_steps": 2, "lr": 1e-2, "schedule": Constant, "optimizer": partial(AdamW, eps=1e-3)}
+    task = make(**told(data), **{**own, **(options or {})})
     notes, tracker = Notes(), RunTracker()
     limits: dict[str, Any] = {"max_epochs": 2, "max_steps": 12, "limit_val_batches": 0, "limit_test_batches": 2}
-    callbacks = [notes, tracker, ExactResume(0)]
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     ranked: dict[str, Any] = {"strategy": strategy, "devices": ranks, "use_distributed_sampler": False}
-    trainer = quiet_trainer(folder, **{**limits, **ranked, "callbacks": callbacks, **flags})
+    made_with: dict[str, Any] = {"callbacks": [notes, tracker, ExactResume(0)], "plugins": [AtomicCheckpointIO()]}
+    trainer = quiet_trainer(folder, **{**limits, **ranked, **made_with, **flags})
     set_tensor_parallel(trainer, tp)
-    trainer.fit(task, data)
+    trainer.fit(task, data, ckpt_path=None if resumed is None else str(resumed))
     norm = trainer.callback_metrics.get("train/grad_norm")
+    if saved is not None:
+        trainer.save_checkpoint(saved)
     (scores,) = trainer.test(task, data, verbose=False)
     weights = trainer.strategy.lightning_module_state_dict()
     return {
@@ -107,3 +114,16 @@ def fit(
 
 def _whole(weight: Tensor) -> Tensor:
     return weight.full_tensor() if isinstance(weight, DTensor) else weight
+
+
+def fit_in_two_parts(folder: Path, **options: Any) -> dict[str, Any]:
+    """Five steps, and from their checkpoint the rest; "first" and then the second part."""
+    file = folder / f"{options['strategy']}.ckpt"
+    first = fit(folder, "language modelling", saved=file, max_steps=5, **options)
+    return {"first": first, "checkpoint": str(file), **fit(folder, "language modelling", resumed=file, **options)}
+
+
+def language_model(folder: Path, **options: Any) -> tuple[L.LightningDataModule, Any]:
+    """Of a decoder of two layers, attention and rotary positions where the options name no others."""
+    data, _ = kinds(folder)["language modelling"]
+    return data, partial(LanguageModeling, model=partial(DecoderLM, **{"d_model": 8, "num_layers": 2, **options}))

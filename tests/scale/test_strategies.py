@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
+from scale.cases import BLOCKS, CASES, CLIPS, OF_CUDA, OF_RANKS, of_blocks
 from scale.fits import KINDS, fit
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
 ]
-DRAWS = ("masked",)
+DRAWS = ("masked", "dropout")
 """Kinds whose ranks draw random numbers: one process would draw others."""
 CLOSE = 1e-5
 
@@ -53,13 +54,55 @@ def test_every_row_is_seen_once_an_epoch(plain: dict[str, Any]) -> None:
         assert len(ranks) == 2 and sorted(ranks[0] + ranks[1]) == list(range(num_rows)), name
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["ddp", "fsdp2"])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_every_task_under_every_strategy(
-    ranks: int, kind: str, strategy: str, request: pytest.FixtureRequest, files: Path
+@pytest.mark.parametrize("blocks", BLOCKS)
+def test_tensor_parallel_trains_what_one_process_does(blocks: str, plain: dict[str, Any], files: Path) -> None:
+    """In float64, to 1e-6 a step; also dropout, whose draws are the same on both ranks, and the same as alone."""
+    assert_same(plain[f"{blocks}, tp"], of_blocks(blocks)(files), 1e-6)
+
+
+@pytest.mark.parametrize("kind", ["masked", "translation"])
+def test_tensor_parallel_draws_and_writes_what_one_process_does(kind: str, plain: dict[str, Any], files: Path) -> None:
+    assert_same(plain[f"{kind}, tp"], fit(files, kind))
+
+
+@pytest.mark.parametrize(
+    "case", ["clipped by norm, fsdp2", "clipped by norm, tp", "clipped by value, tp", "foreach, tp"]
+)
+def test_gradients_are_clipped_as_those_of_one_process(case: str, plain: dict[str, Any], files: Path) -> None:
+    name, _, strategy = case.partition(", ")
+    given: dict[str, Any] = CLIPS.get(name.removeprefix("clipped by "), {"options": OF_CUDA})
+    alone = of_blocks("parts of heads", batches=1 if strategy == "tp" else 2, **given)(files)
+    assert_same(plain[case], alone, 1e-6)
+    if name == "clipped by norm":
+        assert plain[case]["norm"] == pytest.approx(alone["norm"], rel=1e-6)
+
+
+@pytest.mark.parametrize("strategy", ["fsdp2", "tp"])
+def test_a_fit_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(
+    strategy: str, plain: dict[str, Any], files: Path
 ) -> None:
-    found = request.getfixturevalue("all_of_two" if ranks == 2 else "all_of_four")
-    alone = found[f"{kind}, ddp"] if kind in DRAWS else fit(files, kind, batches=ranks)
-    assert_same(found[f"{kind}, {strategy}"], alone)
+    """And one process from the same file: it is as one process would have written it."""
+    found, batches = plain[f"resumed, {strategy}"], 1 if strategy == "tp" else 2
+    whole = fit(files, "language modelling", batches=batches)
+    assert_same(found | {"losses": [found["first"]["losses"][0] + found["losses"][0]]}, whole)
+    if strategy == "tp":
+        alone = fit(files, "language modelling", resumed=Path(found["checkpoint"]))
+        assert alone["losses"][0] == pytest.approx(found["losses"][0], rel=CLOSE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ranks", OF_RANKS)
+@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith("resumed")])
+def test_every_case(case: str, ranks: int, request: pytest.FixtureRequest, files: Path) -> None:
+    """Every task and block under every strategy, against one process at the same global batch; where ranks draw their
+    own random numbers, against as many of DDP."""
+    name, _, strategy = case.partition(", ")
+    if strategy not in OF_RANKS[ranks]:
+        pytest.skip(f"{strategy} is not tried with {ranks} ranks")
+    found = {2: "all_of_two", 4: "all_of_four"}
+    readers = {"tp": 1, "fsdp2+tp": ranks // 2}.get(strategy, ranks)
+    if name in DRAWS and readers > 1:
+        alone = request.getfixturevalue(found[readers])[f"{name}, ddp"]
+    else:
+        alone = CASES[case](files, strategy="auto", tp=None, batches=readers)
+    assert_same(request.getfixturevalue(found[ranks])[case], alone)

@@ -5,12 +5,14 @@ B batch, T query length, S memory length, D d_model, H heads, K head_dim.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention.memory import MemoryMixer, masked_softmax
-from seqlab.mixer import State
-from seqlab.nn.heads import check_grouped_heads, join_heads, repeat_heads, split_heads
+from seqlab.mixer import Cuts, State
+from seqlab.nn.heads import check_grouped_heads, join_heads, part_of, repeat_heads, split_heads
 
 
 class CrossAttention(MemoryMixer):
@@ -26,6 +28,8 @@ class CrossAttention(MemoryMixer):
         bias: whether the projections have biases.
         dropout: on the attention weights, in training.
     """
+
+    cuts: ClassVar[Cuts] = {"q_proj": "columns", "k_proj": "columns", "v_proj": "columns", "out_proj": "rows"}
 
     def __init__(
         self,
@@ -48,6 +52,10 @@ class CrossAttention(MemoryMixer):
         self.k_proj = nn.Linear(d_model, num_kv_heads * self.head_dim, bias=bias)
         self.v_proj = nn.Linear(d_model, num_kv_heads * self.head_dim, bias=bias)
         self.out_proj = nn.Linear(d_model, d_model, bias=bias)
+
+    def cut(self, ranks: int) -> None:
+        self.num_heads = part_of(self.num_heads, ranks, "num_heads")
+        self.num_kv_heads = part_of(self.num_kv_heads, ranks, "num_kv_heads")
 
     def read_dims(self) -> tuple[int | str, ...]:
         return self.num_kv_heads, "M", self.head_dim

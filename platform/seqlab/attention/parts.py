@@ -6,9 +6,12 @@ B batch, T query length, S key length, D d_model, H heads, K head_dim.
 from __future__ import annotations
 
 from abc import ABC
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+
+from seqlab.mixer import Cuts
 
 TIE = 16
 """Scores so many eps of the largest apart are a tie."""
@@ -21,9 +24,11 @@ class AttentionPart(nn.Module, ABC):
 
     Attributes:
         sees_scores: whether it overrides `scores` or `sink`, so that no fused kernel can be used.
+        cuts: how ranks share it, each with some of the heads (`Mixer.cuts`).
     """
 
     sees_scores: bool = False
+    cuts: ClassVar[Cuts] = {}
 
     def __init__(self, d_model: int, num_heads: int, head_dim: int) -> None:
         super().__init__()
@@ -47,6 +52,8 @@ class AttentionPart(nn.Module, ABC):
 
 class QueryKeyNorm(AttentionPart):
     """Root mean square norm of each query and key head (Dehghani et al. 2023, "ViT-22B"; Qwen3, Gemma 3)."""
+
+    cuts: ClassVar[Cuts] = {"q_norm": "heads", "k_norm": "heads"}
 
     def __init__(self, d_model: int, num_heads: int, head_dim: int, *, eps: float = 1e-6) -> None:
         super().__init__(d_model, num_heads, head_dim)
@@ -94,6 +101,8 @@ class AttentionSink(AttentionPart):
 
 class OutputGate(AttentionPart):
     """The heads' outputs times sigmoid(gate_proj(x)) (Qiu et al. 2025, "Gated attention for LLMs", equation 5)."""
+
+    cuts: ClassVar[Cuts] = {"gate_proj": "columns"}
 
     def __init__(self, d_model: int, num_heads: int, head_dim: int) -> None:
         super().__init__(d_model, num_heads, head_dim)

@@ -6,6 +6,7 @@ B batch, T query length, S key length, D d_model, H heads, K head_dim.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -15,8 +16,8 @@ from seqlab.attention.cache import Keys
 from seqlab.attention.parts import AttentionPart
 from seqlab.attention.patterns import Causal, Pattern
 from seqlab.attention.scores import Scoring, SelfAttention, scores_of
-from seqlab.mixer import State
-from seqlab.nn.heads import check_grouped_heads, join_heads, repeat_heads, split_heads
+from seqlab.mixer import Cuts, State
+from seqlab.nn.heads import check_grouped_heads, join_heads, part_of, repeat_heads, split_heads
 from seqlab.nn.operation import operation
 from seqlab.positions.base import NoPositions, PositionalEncoding
 
@@ -38,6 +39,8 @@ class Attention(SelfAttention):
         bias: whether the projections have biases.
         dropout: on the attention weights, in training.
     """
+
+    cuts: ClassVar[Cuts] = {"q_proj": "columns", "k_proj": "columns", "v_proj": "columns", "out_proj": "rows"}
 
     def __init__(
         self,
@@ -73,6 +76,17 @@ class Attention(SelfAttention):
     def attach_positions(self, positions: PositionalEncoding) -> None:
         positions.attach(self.num_heads, self.head_dim)
         self.scoring = self.scoring._replace(positions=positions)
+
+    def cut(self, ranks: int) -> None:
+        unplanned = [part for part in self.each_part() if list(part.parameters()) and not part.cuts]
+        for part in [*unplanned, *([self.scoring.positions] if self.scoring.positions.of_each_head else [])]:
+            raise ValueError(
+                f"{type(part).__name__} has something of each head and no plan for cutting it: it goes with fsdp2 and "
+                "ddp, not with tensor parallelism"
+            )
+        self.num_heads = part_of(self.num_heads, ranks, "num_heads")
+        self.num_kv_heads = part_of(self.num_kv_heads, ranks, "num_kv_heads")
+        self.rows = dict.fromkeys(("k", "v"), (self.num_kv_heads, self.head_dim))
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         if state is not None:

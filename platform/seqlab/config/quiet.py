@@ -33,6 +33,8 @@ IGNORED = (
     r"FSDP2-wrapped module \(\w+\) returned a view tensor",
 )
 LOGGERS = ("lightning.pytorch", "lightning.fabric")
+UNHEEDED = "torch.distributed.tensor._redistribute"
+"""Warns of the order in which weights that are both cut and sharded are gathered, which is FSDP2's own."""
 UNUSED = ("matplotlib", "scipy", "transformers")
 """Optional for torchmetrics; together they take longer to import than PyTorch."""
 
@@ -69,6 +71,7 @@ def quiet() -> None:
     """
     for name in LOGGERS:
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger(UNHEEDED).setLevel(logging.ERROR)
     # Lightning calls jsonargparse by names that a later version drops.
     os.environ.setdefault("JSONARGPARSE_DEPRECATION_WARNINGS", "off")
     for message in IGNORED:

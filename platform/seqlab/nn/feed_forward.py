@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seqlab.mixer import Cuts
+from seqlab.nn.heads import part_of
+
 
 class FeedForward(nn.Module, ABC):
-    """Acts on each position alone: (..., D) to (..., D)."""
+    """Acts on each position alone: (..., D) to (..., D). Its `cuts` and `cut` are as a mixer's."""
 
 
 class NoFeedForward(FeedForward):
@@ -31,6 +35,8 @@ class TwoLayers(FeedForward):
         ValueError: an inner width below 1.
     """
 
+    cuts: ClassVar[Cuts] = {"up_proj": "columns", "down_proj": "rows"}
+
     def __init__(self, d_model: int, *, d_ff: int | None = None, bias: bool = True, ratio: float = 4.0) -> None:
         super().__init__()
         d_ff = round(ratio * d_model) if d_ff is None else d_ff
@@ -38,6 +44,9 @@ class TwoLayers(FeedForward):
             raise ValueError(f"the feed-forward's inner width must be at least 1, got {d_ff}")
         self.up_proj = nn.Linear(d_model, d_ff, bias=bias)
         self.down_proj = nn.Linear(d_ff, d_model, bias=bias)
+
+    def cut(self, ranks: int) -> None:
+        part_of(self.up_proj.out_features, ranks, "the feed-forward's inner width")
 
     @abstractmethod
     def activation(self, x: Tensor) -> Tensor: ...
@@ -86,12 +95,17 @@ class SwiGLU(FeedForward):
         d_ff: inner width; None = 8/3 d_model rounded up to a multiple of 8, as many parameters as GELU at 4 d_model.
     """
 
+    cuts: ClassVar[Cuts] = {"gate_proj": "columns", "up_proj": "columns", "down_proj": "rows"}
+
     def __init__(self, d_model: int, *, d_ff: int | None = None) -> None:
         super().__init__()
         d_ff = -(-8 * d_model // 24) * 8 if d_ff is None else d_ff
         self.gate_proj = nn.Linear(d_model, d_ff, bias=False)
         self.up_proj = nn.Linear(d_model, d_ff, bias=False)
         self.down_proj = nn.Linear(d_ff, d_model, bias=False)
+
+    def cut(self, ranks: int) -> None:
+        part_of(self.up_proj.out_features, ranks, "the feed-forward's inner width")
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))

@@ -36,6 +36,17 @@ def check_grouped_heads(d_model: int, num_heads: int, num_kv_heads: int, head_di
         )
 
 
+def part_of(count: int, ranks: int, what: str) -> int:
+    """How many of `count` heads or channels each rank of a cut layer has.
+
+    Raises:
+        ValueError: the ranks do not divide them.
+    """
+    if count % ranks:
+        raise ValueError(f"{what} {count} cannot be shared evenly by {ranks} ranks; give --tp a number that divides it")
+    return count // ranks
+
+
 def split_heads(x: Tensor, head_dim: int) -> Tensor:
     """(B, T, H K) to (B, H, T, K)."""
     return x.view(*x.shape[:-1], x.shape[-1] // head_dim, head_dim).transpose(1, 2)

@@ -12,7 +12,9 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_
 from torch.optim import Optimizer
 
 from seqlab.checkpoint_io import AtomicCheckpointIO
+from seqlab.parallel.cut import cut
 from seqlab.parallel.fully_sharded import shard_fully
+from seqlab.parallel.gradients import step_singly
 from seqlab.parallel.optimizer_state import load_full_state
 
 STRATEGIES = ("fsdp2", "tp", "fsdp2+tp")
@@ -66,8 +68,14 @@ class SpreadStrategy(ModelParallelStrategy):
 
     def spread(self, model: nn.Module) -> None:
         """Spreads a model, in place, over the ranks; one that is spread stays as it is."""
+        cut(model, self.device_mesh["tensor_parallel"])
         if self.word != "tp":
             shard_fully(model, self.device_mesh["data_parallel"], self.precision_plugin.precision)
+
+    def setup_optimizers(self, trainer: L.Trainer) -> None:
+        super().setup_optimizers(trainer)
+        for optimizer in self.optimizers:
+            step_singly(optimizer)
 
     def lightning_module_state_dict(self) -> dict[str, Any]:
         """This process's share of the weights."""
@@ -91,11 +99,13 @@ class SpreadStrategy(ModelParallelStrategy):
         if checkpoint is not None:
             for optimizer, state in zip(optimizers, checkpoint["optimizer_states"], strict=True):
                 optimizer.load_state_dict(state)
-            return checkpoint
-        checkpoint = self._files.load_checkpoint(path)
-        set_model_state_dict(task, dict(checkpoint["state_dict"]), options=StateDictOptions(full_state_dict=True))
-        for optimizer, state in zip(optimizers, checkpoint["optimizer_states"] if optimizers else [], strict=True):
-            load_full_state(task, optimizer, state)
+        else:
+            checkpoint = self._files.load_checkpoint(path)
+            set_model_state_dict(task, dict(checkpoint["state_dict"]), options=StateDictOptions(full_state_dict=True))
+            for optimizer, state in zip(optimizers, checkpoint["optimizer_states"] if optimizers else [], strict=True):
+                load_full_state(task, optimizer, state)
+        for optimizer in optimizers:
+            step_singly(optimizer)
         return checkpoint
 
     @property

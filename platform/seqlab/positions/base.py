@@ -43,6 +43,12 @@ class PositionalEncoding(nn.Module, ABC):
             ValueError: the encoding does not fit these heads.
         """
 
+    @property
+    def of_each_head(self) -> bool:
+        """Whether it has something of each head: a rank that has some of the heads would need its own."""
+        learned = next(self.parameters(), None) is not None
+        return self.acts_on == "attention scores" or (self.acts_on == "queries and keys" and learned)
+
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Embeddings x (B, T, D) at positions (B or 1, T) int64, with the positions told."""
         return x

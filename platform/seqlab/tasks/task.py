@@ -16,7 +16,7 @@ from torchmetrics import Metric
 
 from seqlab.batch import IGNORE
 from seqlab.optim import AdamW, Cosine, DecayMatrices, Groups, Optimizer, ParameterGroups, Schedule, scheduled
-from seqlab.parallel import DataParallel, SpreadStrategy, data_parallel
+from seqlab.parallel import DataParallel, SpreadStrategy, clip_by_norm, clip_by_value, data_parallel
 
 ValueT = TypeVar("ValueT")
 
@@ -113,6 +113,31 @@ class Task(L.LightningModule):
         self.log("train/loss", totals / counts, prog_bar=True)
         # The ranks' gradients are averaged, and each token's counts alike, whichever rank has it.
         return total * ranks.size / counts
+
+    def configure_gradient_clipping(
+        self,
+        optimizer: torch.optim.Optimizer,
+        gradient_clip_val: float | None = None,
+        gradient_clip_algorithm: str | None = None,
+    ) -> None:
+        """Clips however the gradients are spread over processes, and logs their norm where it is what is clipped.
+
+        Raises:
+            ValueError: the optimiser itself divides the gradients by the scale that they have in 16-mixed.
+        """
+        if not gradient_clip_val:
+            return
+        scaled = getattr(self.trainer.precision_plugin, "scaler", None) is not None
+        if scaled and getattr(optimizer, "_step_supports_amp_scaling", False):
+            raise ValueError(
+                f"{type(optimizer).__name__} with fused: true cannot be clipped in 16-mixed; leave fused or "
+                "trainer.gradient_clip_val out"
+            )
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        if gradient_clip_algorithm == "value":
+            clip_by_value(weights, gradient_clip_val)
+        else:
+            self.log("train/grad_norm", clip_by_norm(weights, gradient_clip_val))
 
     def on_validation_epoch_start(self) -> None:
         self._begin("val")

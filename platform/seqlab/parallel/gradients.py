@@ -1,0 +1,59 @@
+"""The norm and the clipping of gradients that ranks share, in whichever way each: whole, sharded, cut, or both.
+
+PyTorch's own functions take the gradients of one mesh of ranks at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_norm
+from torch.optim import Optimizer
+
+
+def clip_by_norm(weights: Iterable[Tensor], most: float) -> Tensor:
+    """Scales all gradients alike, so that their norm is at most this; returns the norm before, ()."""
+    groups = _by_mesh(_with_gradients(weights))
+    norms = [_whole(get_total_norm([weight.grad for weight in group])) for group in groups]  # type: ignore[misc]
+    norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
+    for group in groups:
+        clip_grads_with_norm_(group, most, norm)
+    return norm
+
+
+def clip_by_value(weights: Iterable[Tensor], most: float) -> None:
+    """Limits every number of every gradient to -most .. most."""
+    for group in _by_mesh(_with_gradients(weights)):
+        clip_grad_value_(group, most)
+
+
+def step_singly(optimizer: Optimizer) -> None:
+    """Has an optimiser not take weights of several meshes in one call, as it does by itself on a GPU."""
+    for group in optimizer.param_groups:
+        if "foreach" in group and len(_by_mesh(group["params"])) > 1:
+            group["foreach"] = False
+
+
+def _with_gradients(weights: Iterable[Tensor]) -> Iterator[Tensor]:
+    """Those that have a gradient, which lies as they do: what each rank has found of it is added."""
+    for weight in weights:
+        if isinstance(weight.grad, DTensor) and isinstance(weight, DTensor):
+            weight.grad = weight.grad.redistribute(placements=weight.placements)
+        if weight.grad is not None:
+            yield weight
+
+
+def _by_mesh(weights: Iterable[Tensor]) -> list[list[Tensor]]:
+    """Those together that one mesh of ranks shares, and those that each rank has whole."""
+    groups: dict[Any, list[Tensor]] = {}
+    for weight in weights:
+        groups.setdefault(weight.device_mesh if isinstance(weight, DTensor) else None, []).append(weight)
+    return list(groups.values())
+
+
+def _whole(norm: Tensor) -> Tensor:
+    return norm.full_tensor() if isinstance(norm, DTensor) else norm
