@@ -112,6 +112,20 @@ def test_a_fit_that_max_steps_ended_goes_on(tmp_path: Path, accumulate: int) -> 
         check_equals_uninterrupted(tmp_path / f"{stop}", weights, tmp_path / "whole", whole_weights)
 
 
+def test_a_checkpoint_before_the_first_step_is_where_a_fit_begins(tmp_path: Path) -> None:
+    """As a finder writes one, and returns to it."""
+
+    class Saves(Callback):
+        def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+            trainer.save_checkpoint(tmp_path / "begin.ckpt")
+
+    whole, again = TinyTask(), TinyTask()
+    tiny_trainer(tmp_path / "whole", [Saves()], max_epochs=1).fit(whole, datamodule=TinyData())
+    path = str(tmp_path / "begin.ckpt")
+    tiny_trainer(tmp_path / "again", max_epochs=1).fit(again, datamodule=TinyData(), ckpt_path=path)
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), again.parameters(), strict=True))
+
+
 def test_validation_changes_nothing(tmp_path: Path) -> None:
     assert fit(tmp_path / "often", val_check_interval=1) == fit(tmp_path / "never", limit_val_batches=0)
 

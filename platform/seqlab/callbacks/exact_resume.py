@@ -57,7 +57,7 @@ class ExactResume(Callback):
             _set_done(batches, unfinished=0)
             batches["current"] = dict.fromkeys(batches["current"], 0)
             batches["is_last_batch"] = False
-        elif epochs["current"]["processed"] == epochs["current"]["ready"]:
+        elif epochs["current"]["processed"] == epochs["current"]["ready"] > 0:
             _set_done(epochs, unfinished=1)
             for count in (batches["current"], batches["total"]):
                 count["completed"] = count["processed"] - 1

@@ -43,6 +43,7 @@ class RunTracker(Callback):
 
     def __init__(self, config: dict[str, Any] | None = None, speed: Speed | None = None) -> None:
         self.config = config or {}
+        self._hash = config_hash(self.config)  # as it was given: finders put into it what they find
         self.speed = speed or Speed()
         self._started_at = time.monotonic()
         self._lr = 0.0
@@ -67,7 +68,7 @@ class RunTracker(Callback):
         if self.config:
             logger.log_text(to_yaml(self.config), "config.yaml")
             logger.log_hyperparams(self.config)
-            logger.log_tags({"config_hash": config_hash(self.config)})
+            logger.log_tags({"config_hash": self._hash})
         logger.log_text("".join(f"{k}=={v}\n" for k, v in package_versions().items()), "packages.txt")
         logger.log_tags(provenance())
         datamodule = trainer.datamodule  # type: ignore[attr-defined]

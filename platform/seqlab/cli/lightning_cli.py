@@ -6,6 +6,7 @@ import sys
 import warnings
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import lightning as L
@@ -16,6 +17,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from seqlab.callbacks.checkpoint import Checkpoints, ValidateOnce
 from seqlab.callbacks.evaluation import PredictionFile, RunScores
 from seqlab.callbacks.exact_resume import ExactResume
+from seqlab.callbacks.finders import FINDERS, QUIETLY, search
 from seqlab.callbacks.last_words import LastWords
 from seqlab.callbacks.one_start import OneStart
 from seqlab.callbacks.progress import FitProgress
@@ -156,7 +158,7 @@ class SeqlabCLI(LightningCLI):
         if given.precision in ("bf16-true", "16-true"):
             plugins.append(HalfInputs(given.precision))
             kwargs["precision"] = None
-        callbacks = [*_as_list(given.callbacks), *callbacks]
+        callbacks = [*(one for one in _as_list(given.callbacks) if not isinstance(one, FINDERS)), *callbacks]
         try:
             trainer = super().instantiate_trainer(
                 callbacks=callbacks,
@@ -189,11 +191,29 @@ class SeqlabCLI(LightningCLI):
             found = begin_words_with(self.model, self.datamodule, options.word_vectors)
             if self.trainer.is_global_zero:
                 print(f"word vectors: {found}", file=sys.stderr)
+        self._find(options.ckpt_path)
         if options.checkpoint_activations:
             forget_activations(self.model.model)
         if options.compile:
             # In place, so that checkpoints keep their keys. A whole LightningModule breaks at `self.log` (torch 2.13).
             self.model.model.compile()
+
+    def _find(self, checkpoint: str | None) -> None:
+        """What the fit's finders find, before it begins; of a fit that goes on, what they have found."""
+        callbacks = _as_list(self.config_init["fit"].trainer.callbacks)
+        finders = [one for one in callbacks if isinstance(one, FINDERS)]
+        if not finders:
+            return
+        stored = None if checkpoint is None else read_checkpoint(checkpoint)["seqlab"]["config"]
+        with TemporaryDirectory() as folder:
+            trainer = partial(self._trial_trainer, folder)
+            for found in search(finders, trainer, self.model, self.datamodule, self.config_dump, stored):
+                print(found, file=sys.stderr)
+        names = zip(_as_list(self.config_dump["trainer"]["callbacks"]), callbacks, strict=True)
+        self.config_dump["trainer"]["callbacks"] = [name for name, one in names if one not in finders] or None
+
+    def _trial_trainer(self, folder: str, finder: Callback) -> L.Trainer:
+        return super().instantiate_trainer(callbacks=[finder], default_root_dir=folder, **QUIETLY)
 
     def _check_data(self, checkpoint: dict[str, Any]) -> None:
         check_vocabulary(checkpoint.get("seqlab", {}), self.datamodule)

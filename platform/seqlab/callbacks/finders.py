@@ -1,0 +1,62 @@
+"""Lightning's finders, of the learning rate and of the batch size: they look before a fit begins, by a trainer of their
+own, and the fit is the one that is given what they found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import BatchSizeFinder, Callback, LearningRateFinder
+
+FINDERS = (LearningRateFinder, BatchSizeFinder)
+QUIETLY: dict[str, Any] = {
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "num_sanity_val_steps": 0,
+    "val_check_interval": None,
+    "check_val_every_n_epoch": 1 << 30,
+}
+"""Of the trainer of a search: nothing is stored, and nothing validated."""
+
+
+def search(
+    finders: list[Any],
+    trainer: Callable[[Callback], L.Trainer],
+    task: L.LightningModule,
+    data: L.LightningDataModule,
+    config: dict[str, Any],
+    stored: dict[str, Any] | None,
+) -> Iterator[str]:
+    """Has each finder look, and puts what it finds into the task or the data and into their options in a resolved
+    config. The weights are those that there were. Gives what was found, in words.
+
+    Args:
+        trainer: makes one with a finder as its callback.
+        stored: the config of the run that is continued, which has what was found; None = a new run.
+
+    Raises:
+        ValueError: there are several processes, or what is to be found is no option of the class.
+    """
+    for finder in finders:
+        name = type(finder).__name__
+        looks_for_lr = isinstance(finder, LearningRateFinder)
+        part, owner = ("model", task) if looks_for_lr else ("data", data)
+        attribute = (finder._attr_name or "lr") if looks_for_lr else finder._batch_arg_name
+        options = config[part].get("init_args", {})
+        if attribute not in options:
+            raise ValueError(f"{name} is to find {attribute}, which is no option of {type(owner).__name__}")
+        if stored is None:
+            one = trainer(finder)
+            if one.world_size > 1:
+                raise ValueError(
+                    f"{name} looks in one process; find {attribute} with --trainer.devices 1, and then give it"
+                )
+            finder._early_exit = True
+            one.fit(task, datamodule=data)
+        else:
+            setattr(owner, attribute, stored[part]["init_args"][attribute])
+        options[attribute] = found = getattr(owner, attribute)
+        yield f"{name}: {attribute} {found:.4g}"
