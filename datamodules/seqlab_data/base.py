@@ -28,7 +28,7 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
     Args:
         seed: of the order of the training batches.
         num_workers: processes that load batches; 0 = the training process itself.
-        batch_size: rows of a batch on each rank, or groups of rows.
+        batch_size: rows of a batch on each rank, where these are not in groups.
 
     Attributes:
         in_evaluation: names in the identity that a model's numbers mean nothing without, fitted further or not.
@@ -55,7 +55,7 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         """What batches of "train", "val" or "test" are read from."""
 
     def groups(self, split: str) -> Sequence[NDArray[np.int64]] | None:
-        """The rows that are read together, (B,) each; None = any that are next to each other in an epoch's order."""
+        """The rows of each batch of a rank, (B,) each; None = any that are next to each other in an epoch's order."""
         return None
 
     @abstractmethod
@@ -137,7 +137,9 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         """This rank's batches of a split, in the split's own order unless shuffled."""
         rank, world = self._rank_and_world()
         seed = self.seed if shuffle else None
-        return Batches(self.rows(split), self.batch_size, groups=self.groups(split), seed=seed, rank=rank, world=world)
+        groups = self.groups(split)
+        size = self.batch_size if groups is None else 1
+        return Batches(self.rows(split), size, groups=groups, seed=seed, rank=rank, world=world)
 
     def _loader(
         self,

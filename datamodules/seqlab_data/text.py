@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from seqlab.batch import TokenBatch
 from seqlab_data.base import SequenceDataModule, check_at_least, tokenizer_digest
+from seqlab_data.batches import group_by_length
+from seqlab_data.document_rows import DocumentRows
 from seqlab_data.documents import check_encoding, find_documents, source_name
 from seqlab_data.reading import UTF_8
 from seqlab_data.splits import SPLITS, check_split, given_splits
@@ -29,6 +34,8 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         seq_len: tokens a window.
         batch_size: windows a batch on each rank.
         split: shares of the text, by characters and in order, that are train, val and test.
+        packing: "stream", windows cut from the documents end to end; or "documents", rows that each hold one document,
+            or `seq_len` tokens of a longer one, in batches of similar length that have as many tokens, pads included.
         seed: of the order of the training windows.
         num_workers: processes that make the tokens, and load batches; 0 = the training process itself.
         cache_dir: folder of the token caches; None = `$SEQLAB_CACHE`, or `seqlab` in the user's cache folder.
@@ -52,6 +59,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         seq_len: int = 128,
         batch_size: int = 32,
         split: tuple[float, float, float] = (0.9, 0.05, 0.05),
+        packing: Literal["stream", "documents"] = "stream",
         seed: int = 0,
         num_workers: int = 0,
         cache_dir: str | None = None,
@@ -59,6 +67,8 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         super().__init__(seed=seed, num_workers=num_workers, batch_size=batch_size)
         check_at_least(1, seq_len=seq_len)
         check_split(split)
+        if packing not in ("stream", "documents"):
+            raise ValueError(f"data.packing must be stream or documents, got {packing}")
         if train is None and (val, test) != (None, None):
             raise ValueError("data.val and data.test stand beside data.train; a data.path alone is cut into all three")
         if train is not None and path is not None:
@@ -69,6 +79,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         self.make_tokenizer = tokenizer
         self.seq_len = seq_len
         self.split = tuple(split)
+        self.packing = packing
         self.cache_dir = cache_dir
 
     @property
@@ -113,15 +124,30 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
     def _counts(self) -> TextCounts:
         return TextCounts(self.tokenizer.token_bytes)
 
-    def rows(self, split: str) -> Windows:
+    def rows(self, split: str) -> Windows | DocumentRows:
+        if self.packing == "documents":
+            return self._documents[split]
         return Windows(self._cache.splits[split], self.seq_len, self._counts)
+
+    @cached_property
+    def _documents(self) -> dict[str, DocumentRows]:
+        splits = self._cache.splits.items()
+        return {name: DocumentRows(file, self.seq_len, self._counts, self.tokenizer) for name, file in splits}
+
+    @cached_property
+    def _groups(self) -> dict[str, list[NDArray[np.int64]]]:
+        longest = self.batch_size * self.seq_len
+        return {name: group_by_length(rows.lengths, longest) for name, rows in self._documents.items()}
+
+    def groups(self, split: str) -> list[NDArray[np.int64]] | None:
+        return self._groups[split] if self.packing == "documents" else None
 
     def identity(self) -> dict[str, int | str]:
         return {
             "data": self._cache.digest,
             "split": ", ".join(map(str, self.split)),
             "tokenizer": tokenizer_digest(self.tokenizer),
-            "seq_len": self.seq_len,
+            "seq_len": self.seq_len if self.packing == "stream" else f"{self.seq_len} of one document",
             "seed": self.seed,
             "batch_size": self.batch_size,
         }

@@ -6,7 +6,6 @@ B batch, T sequence length.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from seqlab.batch import IGNORE, TokenBatch
 from seqlab_data.token_cache import TokenFile
+from seqlab_data.token_stream import TokenStream
 
 SPACES = b" \t\n\r\v\f"
 
@@ -40,7 +40,7 @@ class Windows:
         self.file = file
         self.seq_len = seq_len
         self.counts = counts
-        self._stream: NDArray[Any] | None = None
+        self._stream = TokenStream(file)
 
     def __len__(self) -> int:
         return -(-(self.file.num_tokens - 1) // self.seq_len)
@@ -48,21 +48,9 @@ class Windows:
     def read(self, indices: NDArray[np.int64]) -> TokenBatch:
         """The windows with these indices, (B,): tokens and targets (B, T), and what these stand for, (B,) each."""
         start = np.minimum(indices * self.seq_len, self.file.num_tokens - 1 - self.seq_len)
-        ids = self._tokens()[start[:, None] + np.arange(self.seq_len + 1)].astype(np.int64)  # (B, T + 1)
-        tokens, targets = ids[:, :-1].copy(), ids[:, 1:].copy()
-        predicted_before = (indices * self.seq_len - start)[:, None] > np.arange(self.seq_len)  # (B, T)
-        amounts = [np.where(predicted_before, 0, one).sum(axis=1) for one in self.counts.of(tokens, targets)]
-        targets[predicted_before] = IGNORE
-        return TokenBatch(*map(torch.from_numpy, (tokens, targets, *amounts, indices.copy())))
-
-    def _tokens(self) -> NDArray[Any]:
-        if self._stream is None:
-            self._stream = np.memmap(self.file.path, dtype=self.file.dtype, mode="r")
-        return self._stream
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the memory map, which would be pickled as its content."""
-        return {**self.__dict__, "_stream": None}
+        ids = self._stream.at(start[:, None] + np.arange(self.seq_len + 1))  # (B, T + 1)
+        counted = (indices * self.seq_len - start)[:, None] <= np.arange(self.seq_len)  # (B, T)
+        return token_batch(ids, counted, self.counts, indices)
 
 
 class TextCounts:
@@ -88,3 +76,13 @@ class TextCounts:
         """The characters, the bytes and the words of each of `tokens` (B, T), that of `before` being the one before."""
         goes_on = self._ends_inside[before] & self._begins_inside[tokens]
         return self._chars[tokens], self._bytes[tokens], self._words[tokens] - goes_on
+
+
+def token_batch(
+    ids: NDArray[np.int64], counted: NDArray[np.bool_], counts: TextCounts, rows: NDArray[np.int64]
+) -> TokenBatch:
+    """Rows of ids, (B, T + 1), that predict each next one where it is `counted`, (B, T)."""
+    tokens, targets = ids[:, :-1].copy(), ids[:, 1:].copy()
+    amounts = [np.where(counted, one, 0).sum(axis=1) for one in counts.of(tokens, targets)]
+    targets[~counted] = IGNORE
+    return TokenBatch(*map(torch.from_numpy, (tokens, targets, *amounts, rows.copy())))

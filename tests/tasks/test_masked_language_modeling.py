@@ -31,7 +31,7 @@ class Certain(nn.Module):
         super().__init__()
         self.sure = nn.Parameter(torch.tensor(9.0))
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor, pad_mask: Tensor | None = None) -> Tensor:
         return self.sure * nn.functional.one_hot(tokens % VOCAB_SIZE, VOCAB_SIZE + 1)
 
 
@@ -48,7 +48,7 @@ def batch(rows: int, length: int) -> TokenBatch:
 def test_what_is_chosen_and_what_becomes_of_it(share: float) -> None:
     task, some = task_of(500, share=share), batch(200, 500)
     some.targets[:, 400:] = IGNORE
-    tokens, targets = task.masked(some)
+    tokens, targets, _ = task.masked(some)
     chosen = targets != IGNORE
     assert torch.equal(targets[chosen], some.tokens[chosen]) and torch.equal(tokens[~chosen], some.tokens[~chosen])
     assert not chosen[:, 400:].any()
@@ -78,7 +78,7 @@ def test_every_validation_chooses_the_same_and_scores_it(tmp_path: Path) -> None
         chosen = torch.zeros(some.tokens.shape, dtype=torch.bool)
         for row, its in enumerate(said):
             chosen[row, its["positions"]] = True
-        tokens, targets = task.masked(some, _draws_of(some.tokens))
+        tokens, targets, _ = task.masked(some, _draws_of(some.tokens))
         assert torch.equal(chosen, targets != IGNORE)
         logits = task.model(tokens).double()[chosen].log_softmax(-1)
         counted = targets[chosen]

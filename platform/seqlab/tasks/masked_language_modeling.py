@@ -24,10 +24,12 @@ _rand = partial(torch.rand, dtype=torch.float32)
 
 
 class Masked(NamedTuple):
-    """tokens (B, T), what is read; targets (B, T), what the chosen tokens were, `IGNORE` elsewhere."""
+    """tokens (B, T), what is read; targets (B, T), what the chosen tokens were, `IGNORE` elsewhere; pad_mask (B, T)
+    bool, True = a real token, None = all are."""
 
     tokens: Tensor
     targets: Tensor
+    pad_mask: Tensor | None
 
 
 class MaskedLanguageModeling(Task):
@@ -97,7 +99,7 @@ class MaskedLanguageModeling(Task):
         return {"loss": nats, "perplexity": nats, "accuracy": hits, "loss_by_position": (nats, positions)}
 
     def _logits(self, masked: Masked) -> Logits:
-        return Logits(self.model, lambda **what: self.model(masked.tokens, **what))
+        return Logits(self.model, lambda **what: self.model(masked.tokens, pad_mask=masked.pad_mask, **what))
 
     def masked(self, batch: TokenBatch, draws: Tensor | None = None) -> Masked:
         """A choice of the tokens that count: of it 80% are hidden, 10% are any token, and 10% stay.
@@ -110,7 +112,9 @@ class MaskedLanguageModeling(Task):
         chosen = (choice < self.share) & (batch.targets != IGNORE)
         others = (other * self.model.mask_id).long()
         read = torch.where(fate < 0.8, self.model.mask_id, torch.where(fate < 0.9, others, tokens))
-        return Masked(torch.where(chosen, read, tokens), tokens.masked_fill(~chosen, IGNORE))
+        real = batch.pad_mask
+        pad_mask = None if real.all() else real
+        return Masked(torch.where(chosen, read, tokens), tokens.masked_fill(~chosen, IGNORE), pad_mask)
 
 
 def _draws_of(tokens: Tensor) -> Tensor:

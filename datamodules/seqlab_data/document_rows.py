@@ -1,0 +1,59 @@
+"""Documents one by one, as rows of which none holds two.
+
+B batch, N rows, T the longest row of a batch.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from seqlab.batch import TokenBatch
+from seqlab_data.token_cache import TokenFile
+from seqlab_data.token_stream import TokenStream
+from seqlab_data.tokenizers import Tokenizer
+from seqlab_data.windows import TextCounts, token_batch
+
+
+class DocumentRows:
+    """A row reads a document from its bos on, or the next `seq_len` tokens of one that is longer, and predicts each
+    token that follows, the next document's bos included: what `Windows` predict, each once.
+
+    Args:
+        counts: how much text each token stands for.
+
+    Attributes:
+        lengths: (N,) how many tokens each row reads.
+
+    Raises:
+        ValueError: the stream has no token to predict.
+    """
+
+    def __init__(self, file: TokenFile, seq_len: int, counts: TextCounts, tokenizer: Tokenizer) -> None:
+        if file.num_tokens < 2:
+            raise ValueError(f"the {file.split} split begins at {file.begins} and has no text; give more of it")
+        self.counts = counts
+        self._stream = TokenStream(file)
+        self._pad_id = tokenizer.pad_id
+        begins = self._stream.places_of(tokenizer.bos_id)
+        predicted = np.diff(begins, append=file.num_tokens - 1)  # of each document; the first token of all is not
+        rows = -(-predicted // seq_len)
+        number = np.arange(rows.sum()) - np.repeat(np.cumsum(rows) - rows, rows)  # (N,) of each row in its document
+        self._begins = np.repeat(begins, rows) + number * seq_len
+        self.lengths = np.minimum(np.repeat(predicted, rows) - number * seq_len, seq_len)
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def read(self, indices: NDArray[np.int64]) -> TokenBatch:
+        """The rows with these indices, (B,), pads at their ends: tokens and targets (B, T), and what these stand for,
+        (B,) each."""
+        lengths = self.lengths[indices, None]
+        places = np.arange(lengths.max() + 1)
+        # The places past a row's end are those of its last token, so that none is past the stream's.
+        ids = self._stream.at(self._begins[indices, None] + np.minimum(places, lengths))  # (B, T + 1)
+        ids[places > lengths] = self._pad_id
+        real = places[:-1] < lengths  # (B, T)
+        batch = token_batch(ids, real, self.counts, indices)
+        return batch._replace(tokens=batch.tokens.masked_fill(~torch.from_numpy(real), self._pad_id))
