@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
+from seqlab.checkpoint_io import read_checkpoint
 from seqlab.cli import main
+from seqlab.tracking.runs import find_run
 
 Seqlab = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -47,6 +50,14 @@ def write_text(folder: Path) -> None:
     words = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while", "seven", "wizards", "box"]
     lines = (" ".join(words[(i * k) % len(words)] for k in range(1, 9)) for i in range(1, 120))
     (folder / "text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def last_weights(run: str) -> dict[str, torch.Tensor]:
+    """Of a run's last checkpoint, by name."""
+    checkpoint = find_run(run).last_checkpoint
+    assert checkpoint is not None
+    found: dict[str, torch.Tensor] = read_checkpoint(checkpoint)["state_dict"]
+    return found
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,10 +14,10 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 
-from cli.conftest import TINY, Seqlab, write_text
+from cli.conftest import TINY, Seqlab, last_weights, write_text
 from seqlab.callbacks.one_start import OneStart
-from seqlab.checkpoint_io import read_checkpoint
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tracking.runs import find_run
 
@@ -25,19 +26,19 @@ FIT = ("fit", "--config", "lm/gru", *TINY, "--model.model.block.dropout=0.1", "-
 FIT += ("--trainer.val_check_interval=9", "--checkpoint_every=2")
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all: a store takes seconds to make."""
+    path = tmp_path_factory.mktemp("jobs")
+    write_text(path)
+    return path
+
+
 @pytest.fixture
-def quick(tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch) -> Seqlab:
+def quick(folder: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch) -> Seqlab:
     for name in ("TORCHELASTIC_RUN_ID", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
-    write_text(tmp_path)
-    return inside(tmp_path)
-
-
-def weights(run: str) -> dict[str, torch.Tensor]:
-    checkpoint = find_run(run).last_checkpoint
-    assert checkpoint is not None
-    found: dict[str, torch.Tensor] = read_checkpoint(checkpoint)["state_dict"]
-    return found
+    return inside(folder)
 
 
 def dying(monkeypatch: pytest.MonkeyPatch, *steps: int) -> None:
@@ -64,7 +65,7 @@ def test_a_job_is_begun_continued_and_finished_once(quick: Seqlab, monkeypatch: 
     quick(*job)
     run, whole = find_run("job"), find_run("whole")  # no other has that name
     assert run.status == "FINISHED" and run.history("train/loss") == whole.history("train/loss")
-    ends, wholes = weights("job"), weights("whole")
+    ends, wholes = last_weights("job"), last_weights("whole")
     assert all(torch.equal(ends[name], value) for name, value in wholes.items())
 
     said = quick(*job, "--trainer.max_steps=99").stdout
@@ -74,19 +75,41 @@ def test_a_job_is_begun_continued_and_finished_once(quick: Seqlab, monkeypatch: 
 
 
 def test_a_changed_config_is_noted_and_other_data_are_refused(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
-    job = (*FIT, "--resume=auto", "--run_name=job")
+    job = (*FIT, "--resume=auto", "--run_name=changed")
     with monkeypatch.context() as patch:
         dying(patch, 3, 5)
         for changed in ([], ["--model.lr=0.001"]):
             with pytest.raises(RuntimeError, match="dies in step"):
                 quick(*job, *changed)
-    assert "model.init_args.lr: 0.004 -> 0.001" in find_run("job").tags["seqlab.changed_params"]
+    assert "model.init_args.lr: 0.004 -> 0.001" in find_run("changed").tags["seqlab.changed_params"]
     Path("other.txt").write_text("0123456789 " * 200, encoding="utf-8")
     refused = quick(*job, "--data.path=other.txt", code=2).stderr
     assert "go on with the data that it was trained with" in refused
-    quick("resume", "job")  # its config says resume: auto
-    assert find_run("job").status == "FINISHED"
+    quick("resume", "changed")  # its config says resume: auto
+    assert find_run("changed").status == "FINISHED"
     assert "give a --run_name" in quick(*FIT, "--resume=auto", code=2).stderr
+
+
+TASK = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "seqlab-gru", "SLURM_NTASKS": "1", "SLURM_NTASKS_PER_NODE": "1"}
+TASK |= {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NNODES": "1"}
+
+
+def test_a_task_of_slurm_stops_by_its_signal_and_goes_on(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
+    train = LanguageModeling.training_step
+
+    def sends(self: LanguageModeling, batch: Any, batch_idx: int) -> Any:
+        cluster = self.trainer._accelerator_connector.cluster_environment
+        assert isinstance(cluster, SLURMEnvironment) and not cluster.auto_requeue
+        if batch_idx == 3:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return train(self, batch, batch_idx)
+
+    job = (*FIT, "--resume=auto", "--trainer.devices=1")
+    with monkeypatch.context() as patch:
+        patch.setattr(LanguageModeling, "training_step", sends)
+        stopped = quick(*job, code=138, **TASK).stdout
+    name = quick(*job).stdout.split()[1]
+    assert f"{find_run(name).id[:8]}" in stopped and find_run(name).tags["job"] == "slurm 7"
 
 
 def test_ranks_that_would_begin_apart_are_refused() -> None:
@@ -132,5 +155,5 @@ def test_torchrun_starts_killed_ranks_again_in_one_run(
     monkeypatch.chdir(tmp_path)
     killed, whole = find_run("killed"), find_run("whole")  # no other has that name
     assert (killed.status, killed.history("train/loss")) == ("FINISHED", whole.history("train/loss"))
-    ends, wholes = weights("killed"), weights("whole")
+    ends, wholes = last_weights("killed"), last_weights("whole")
     assert all(torch.equal(ends[name], value) for name, value in wholes.items())

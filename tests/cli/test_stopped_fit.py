@@ -12,19 +12,11 @@ from typing import Any
 import pytest
 import torch
 
-from cli.conftest import TINY, Seqlab, write_text
-from seqlab.checkpoint_io import read_checkpoint
+from cli.conftest import TINY, Seqlab, last_weights, write_text
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tracking.runs import find_run
 
 FIT = ("fit", "--config", "lm/gru", *TINY, "--trainer.max_steps=6", "--trainer.val_check_interval=9")
-
-
-def weights(run: str) -> dict[str, torch.Tensor]:
-    checkpoint = find_run(run).last_checkpoint
-    assert checkpoint is not None
-    found: dict[str, torch.Tensor] = read_checkpoint(checkpoint)["state_dict"]
-    return found
 
 
 @pytest.fixture
@@ -62,7 +54,7 @@ def test_a_stopped_fit_says_how_to_go_on_and_does(
     quick(*command[1].split())
     quick(*FIT, "--run_name=whole")
     assert find_run("stopped").status == "FINISHED"
-    resumed, whole = weights("stopped"), weights("whole")
+    resumed, whole = last_weights("stopped"), last_weights("whole")
     assert all(torch.equal(resumed[name], value) for name, value in whole.items())
     assert find_run("stopped").history("train/loss") == find_run("whole").history("train/loss")
     assert [step for step, _ in find_run("whole").history("val/loss")] == [5], "shorter than its interval"

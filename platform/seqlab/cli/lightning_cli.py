@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import lightning as L
+from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_only
@@ -170,6 +171,9 @@ class SeqlabCLI(LightningCLI):
             raise ValueError(f"trainer: {error}") from error
         set_tensor_parallel(trainer, options.tp)
         check_precision(trainer, given.precision)
+        cluster = trainer._accelerator_connector.cluster_environment
+        if isinstance(cluster, SLURMEnvironment):
+            cluster.auto_requeue = False  # it would write a checkpoint of its own, and begin from it
         return trainer
 
     def _run_subcommand(self, subcommand: str) -> None:
@@ -232,6 +236,29 @@ class SeqlabCLI(LightningCLI):
             every = {"every_n_steps": options.checkpoint_every, "every_n_minutes": options.checkpoint_minutes}
             callbacks.append(Checkpoints(config=self.config_dump, **every))
         return callbacks
+
+
+class _Parsed(SeqlabCLI):
+    def instantiate_classes(self) -> None:
+        """Nothing is made."""
+
+    def _continue_job(self, options: Any) -> None:
+        """There is no job yet."""
+
+    def _run_subcommand(self, subcommand: str) -> None:
+        """Nothing is run."""
+
+
+def check_fit(args: list[str]) -> str | None:
+    """The name of the run that a fit of these arguments would have; None where it has yet to get one.
+
+    Raises:
+        ValueError: an option is not one, or has another value than it takes.
+    """
+    options = _Parsed("fit", resolve_names(args)).config["fit"]
+    check_trainer(options.trainer)
+    run_name: str | None = options.run_name
+    return run_name
 
 
 class _Untrained(SeqlabCLI):

@@ -1,0 +1,112 @@
+"""The verb of batch queues: submit."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from seqlab.cli.verb import argument, verb, whole
+
+WARNING = 120
+"""Seconds before the time limit at which SLURM tells a fit to stop."""
+OURS = {"--trainer.devices": "--gpus", "--trainer.num_nodes": "--nodes", "--resume": "auto"}
+"""What the script says by itself, and what it says it by."""
+
+# 138 is a fit's exit code after USR1, with `last` written: the job goes on from there.
+SCRIPT = """\
+#!/bin/bash
+#SBATCH --job-name={name}
+#SBATCH --nodes={nodes}
+#SBATCH --ntasks-per-node={gpus}
+#SBATCH --gpus-per-node={gpus}
+{time}#SBATCH --signal=USR1@{warning}
+#SBATCH --requeue
+#SBATCH --open-mode=append
+#SBATCH --chdir={folder}
+
+srun --kill-on-bad-exit=1 {fit}
+code=$?
+if [ "$code" -eq 138 ]; then
+  scontrol requeue "$SLURM_JOB_ID"
+fi
+exit "$code"
+"""
+
+
+@verb(
+    "print the script of a SLURM job that fits and goes on until it is done",
+    argument("--config", action="append", required=True, metavar="NAME|PATH", help="as of fit"),
+    argument("--nodes", type=whole, default=1, metavar="N", help="default: 1"),
+    argument("--gpus", type=whole, default=1, metavar="N", help="of each node, a process for each; default: 1"),
+    argument("--time", metavar="D-HH:MM:SS", help="after which the job is queued again; default: the queue's"),
+    argument("--go", action="store_true", help="hand it to sbatch"),
+)
+def submit(options: argparse.Namespace) -> int:
+    script = sbatch_script(options.config, options.overrides, options.nodes, options.gpus, options.time)
+    if not options.go:
+        print(script, end="")
+        return 0
+    try:
+        return subprocess.run(["sbatch"], input=script, text=True).returncode
+    except FileNotFoundError:
+        raise ValueError("there is no sbatch on this machine; without --go the script is printed") from None
+
+
+def sbatch_script(configs: list[str], overrides: list[str], nodes: int, gpus: int, time: str | None) -> str:
+    """The script of a job of `nodes` times `gpus` processes, which runs in this folder and by this Python.
+
+    Args:
+        configs: as `--config` takes them.
+        overrides: what else `fit` is given.
+        time: as SLURM writes it; None = what the queue has.
+
+    Raises:
+        ValueError: one of these is not what it must be, or `fit` refuses its options.
+    """
+    for name, count in {"--nodes": nodes, "--gpus": gpus}.items():
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, got {count}")
+    if time is not None and _seconds(time) <= WARNING:
+        raise ValueError(f"--time must be more than the {WARNING} s before its end at which a fit stops, got {time}")
+    for given in overrides:
+        if given.partition("=")[0] in OURS:
+            raise ValueError(f"submit says {given.partition('=')[0]} itself, by {OURS[given.partition('=')[0]]}")
+    fit = [f"--config={config}" for config in configs] + overrides
+
+    from seqlab.cli.lightning_cli import check_fit
+    from seqlab.config.quiet import quiet
+
+    quiet()
+    run_name = check_fit([*fit, f"--trainer.num_nodes={nodes}", f"--trainer.devices={gpus}"])
+    command = [sys.executable, "-m", "seqlab", "fit", *fit]
+    command += [f"--trainer.num_nodes={nodes}", f"--trainer.devices={gpus}", "--resume=auto"]
+    return SCRIPT.format(
+        name=shlex.quote(f"seqlab-{run_name or Path(configs[-1]).stem}"),
+        nodes=nodes,
+        gpus=gpus,
+        time="" if time is None else f"#SBATCH --time={time}\n",
+        warning=WARNING,
+        folder=shlex.quote(os.getcwd()),
+        fit=shlex.join(command),
+    )
+
+
+def _seconds(time: str) -> int:
+    """Of a time limit as SLURM takes it: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS."""
+    found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d\d))?(?::(\d\d))?", time)
+    if found is None:
+        raise ValueError(f"--time is {time!r}; accepted: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS")
+    days, *parts = found.groups()
+    numbers = [int(part) for part in parts if part is not None]
+    if days is None and len(numbers) < 3:
+        numbers = [0, *numbers]
+    hours, minutes, seconds = [*numbers, 0, 0][:3]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+VERBS = (submit,)
