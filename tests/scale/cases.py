@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from scale.fits import KINDS, fit, fit_in_two_parts, language_model
+from scale.resumed import in_turns, killed_within_an_epoch, one_epoch
 from seqlab.attention import Attention, LogitSoftCap, OutputGate, QueryKeyNorm
 from seqlab.nn import Block, RMSNorm, SwiGLU
 from seqlab.positions import Learned
@@ -47,7 +48,19 @@ def of(strategy: str, *, tp: int | None = None) -> dict[str, Callable[..., Any]]
     }
 
 
-CASES = {**of("ddp"), **of("fsdp2"), **of("tp"), **of("fsdp2+tp", tp=2)}
+DDP, FSDP2, TP, BOTH = ("ddp", None), ("fsdp2", None), ("tp", None), ("fsdp2+tp", 2)
+"""Layouts as `scale.resumed` takes them."""
+RESUMED: dict[str, Callable[..., Any]] = {
+    "in turns": partial(in_turns, layouts=(FSDP2, DDP, TP)),
+    "killed, fsdp2": partial(killed_within_an_epoch, layout=FSDP2, other=DDP),
+    "killed, tp": partial(killed_within_an_epoch, layout=TP, other=FSDP2),
+    "first in fsdp2": partial(one_epoch, layout=FSDP2, number=1),
+    "second in one process": partial(one_epoch, layout=DDP, number=2),
+    "third in fsdp2+tp": partial(one_epoch, layout=BOTH, number=3),
+    "fourth in tp": partial(one_epoch, layout=TP, number=4),
+}
+
+CASES = {**of("ddp"), **of("fsdp2"), **of("tp"), **of("fsdp2+tp", tp=2), **RESUMED}
 OF_RANKS = {2: ("ddp", "fsdp2", "tp"), 4: ("ddp", "fsdp2", "fsdp2+tp")}
 """What is tried with so many ranks: some of the models have two heads, so that no more than two can share them."""
 PLAIN = [
@@ -56,5 +69,6 @@ PLAIN = [
     *(f"{blocks}, tp" for blocks in BLOCKS),
     *(f"{case}, {strategy}" for case in ("clipped by norm", "resumed") for strategy in ("fsdp2", "tp")),
     *("translation, tp", "masked, tp", "clipped by value, tp", "foreach, tp"),
+    *("in turns", "killed, fsdp2"),
 ]
 """Those of a plain `make test`, with two ranks; the others are slow."""

@@ -103,7 +103,7 @@ def fit(
     weights = trainer.strategy.lightning_module_state_dict()
     return {
         "losses": of_all_ranks(notes.losses),
-        "weights": {name: _whole(weight).flatten().tolist() for name, weight in weights.items()},
+        "weights": {name: whole_weight(weight).flatten().tolist() for name, weight in weights.items()},
         "scores": scores,
         "rows": of_all_ranks(notes.rows),
         "num_tokens": tracker.speed.metrics()["num_tokens"],
@@ -112,7 +112,8 @@ def fit(
     }
 
 
-def _whole(weight: Tensor) -> Tensor:
+def whole_weight(weight: Tensor) -> Tensor:
+    """What all ranks have of it; every rank must call this."""
     return weight.full_tensor() if isinstance(weight, DTensor) else weight
 
 

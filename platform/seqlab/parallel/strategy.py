@@ -123,10 +123,10 @@ def layout(trainer: L.Trainer) -> str:
     """How many processes train, and how the model is spread over them, in words."""
     if trainer.world_size == 1:
         return "one process"
-    strategy = trainer.strategy
-    tp = f" with --tp {strategy.tp}" if isinstance(strategy, SpreadStrategy) and strategy.tp else ""
-    word = strategy.word if isinstance(strategy, SpreadStrategy) else "ddp"
-    return f"{word} over {trainer.world_size} processes{tp}"
+    strategy, among = trainer.strategy, f"over {trainer.world_size} processes"
+    if not isinstance(strategy, SpreadStrategy):
+        return f"ddp {among}"
+    return f"{strategy.word} {among}" + (f" with --tp {strategy.tp}" if strategy.word == "fsdp2+tp" else "")
 
 
 def set_tensor_parallel(trainer: L.Trainer, tp: int | None) -> None:
