@@ -35,19 +35,18 @@ def test_fsdp2_ddp_and_tp_in_turns_train_what_one_process_does(
 
 
 def test_a_fit_in_shards_that_is_killed_and_goes_on_is_the_one_that_was_not(plain: dict[str, Any]) -> None:
-    check_killed(plain["killed, fsdp2"], "fsdp2", "ddp")
-
-
-def check_killed(found: dict[str, Any], word: str, other: str) -> None:
+    found = plain["killed, fsdp2"]
     assert found["losses"] and found["weights"] and found["moments"]
-    assert f"in the middle of an epoch by {word} over 2 processes" in found["refused"]
-    assert f"not by {other} over 2 processes" in found["refused"]
+    assert "in the middle of an epoch by fsdp2 over 2 processes" in found["refused"]
+    assert "not by ddp over 2 processes" in found["refused"]
 
 
 @pytest.mark.slow
 def test_so_is_one_in_tp(tmp_path: Path) -> None:
     write_files(tmp_path)
-    check_killed(on_ranks(2, tmp_path, ["killed, tp"])["killed, tp"], "tp", "fsdp2")
+    found = on_ranks(2, tmp_path, ["killed, tp"])["killed, tp"]
+    assert found["losses"] and found["weights"] and found["moments"]
+    assert "the checkpoint was trained with batch_size 10, this data has batch_size 5" in found["refused"]
 
 
 @pytest.mark.slow
