@@ -33,6 +33,9 @@ class AttentionPart(nn.Module, ABC):
     def __init__(self, d_model: int, num_heads: int, head_dim: int) -> None:
         super().__init__()
 
+    def cut(self, ranks: int) -> None:
+        """As of a mixer."""
+
     def queries_keys(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Queries (B, H, T, K) and keys (B, num_kv_heads, T, K), before they are rotated."""
         return q, k

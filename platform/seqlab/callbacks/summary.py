@@ -23,10 +23,15 @@ DEFAULT_SEQ_LEN = 1024
 class ModelTable(ModelSummary):
     """Prints the table on stderr when a fit starts."""
 
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        """Describes the model before it is spread over processes."""
+        super().setup(trainer, pl_module, stage)
+        model = getattr(pl_module, "model", pl_module)
+        self._table = model_table(model, getattr(pl_module, "seq_len", DEFAULT_SEQ_LEN))
+
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.is_global_zero:
-            model = getattr(pl_module, "model", pl_module)
-            Console(stderr=True).print(model_table(model, getattr(pl_module, "seq_len", DEFAULT_SEQ_LEN)))
+            Console(stderr=True).print(self._table)
 
 
 def model_table(model: nn.Module, seq_len: int) -> Table:
@@ -37,7 +42,7 @@ def model_table(model: nn.Module, seq_len: int) -> Table:
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("part", no_wrap=True)
-    table.add_column(type(model).__name__.removeprefix("FSDP"))
+    table.add_column(type(model).__name__)
     table.add_column("parameters", justify="right", no_wrap=True)
     table.add_column(f"state at {seq_len} tokens", justify="right")
     own = [(name, f"a vector of {p.numel()}", p.numel(), 0) for name, p in model.named_parameters(recurse=False)]

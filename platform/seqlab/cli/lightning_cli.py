@@ -34,7 +34,7 @@ from seqlab.config.stored_config import check_reads_back
 from seqlab.config.trust import to_trust
 from seqlab.half_precision import HalfInputs
 from seqlab.nn.stack import forget_activations
-from seqlab.parallel import meet_anew, set_tensor_parallel
+from seqlab.parallel import SpreadStrategy, meet_anew, set_tensor_parallel
 from seqlab.tasks.task import check_told
 from seqlab.tracking.job import run_of_job
 from seqlab.tracking.logger import RunLogger
@@ -177,6 +177,8 @@ class SeqlabCLI(LightningCLI):
         return trainer
 
     def _run_subcommand(self, subcommand: str) -> None:
+        if isinstance(self.trainer.strategy, SpreadStrategy):
+            self.trainer.strategy.check(self.model)
         with saying_what_is_wrong(self.config[subcommand].ckpt_path):
             super()._run_subcommand(subcommand)
 

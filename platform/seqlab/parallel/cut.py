@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import partial
+from typing import Any
 
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
@@ -22,15 +24,25 @@ STYLES = {
 }
 
 
+def check_cut(model: nn.Module, ranks: int) -> None:
+    """Raises ValueError where a block of a model cannot be cut over so many ranks."""
+    for module in _cuttable(model) if ranks > 1 else []:
+        copy(module).cut(ranks)
+
+
 def cut(model: nn.Module, mesh: DeviceMesh) -> None:
     """Cuts what says how over the ranks of a mesh; the rest each of them computes whole.
 
     Raises:
-        ValueError: a block cannot be cut over so many ranks.
+        ValueError: as of `check_cut`.
     """
     if mesh.size() == 1 or any(isinstance(weight, DTensor) for weight in model.parameters()):
         return
-    for module in [module for module in model.modules() if getattr(module, "cuts", None)]:
-        if hasattr(module, "cut"):
-            module.cut(mesh.size())  # type: ignore[operator]
-        parallelize_module(module, mesh, {name: STYLES[how]() for name, how in module.cuts.items()})  # type: ignore
+    for module in _cuttable(model):
+        module.cut(mesh.size())
+        parallelize_module(module, mesh, {name: STYLES[how]() for name, how in module.cuts.items()})
+
+
+def _cuttable(model: nn.Module) -> list[Any]:
+    """What declares `cuts`."""
+    return [module for module in model.modules() if getattr(module, "cuts", None)]

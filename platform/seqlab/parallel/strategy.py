@@ -7,12 +7,13 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.strategies import ModelParallelStrategy, Strategy, StrategyRegistry
 from lightning.pytorch.trainer.states import TrainerFn
+from lightning.pytorch.utilities.model_helpers import is_overridden
 from torch import nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 from torch.optim import Optimizer
 
 from seqlab.checkpoint_io import AtomicCheckpointIO
-from seqlab.parallel.cut import cut
+from seqlab.parallel.cut import check_cut, cut
 from seqlab.parallel.fully_sharded import shard_fully
 from seqlab.parallel.gradients import step_singly
 from seqlab.parallel.optimizer_state import load_full_state
@@ -61,6 +62,19 @@ class SpreadStrategy(ModelParallelStrategy):
                 f"--trainer.strategy fsdp2+tp needs --tp N, a number that divides the {ranks} ranks, got {tp}"
             )
         return ranks // tp, tp
+
+    def check(self, module: L.LightningModule) -> None:
+        """Checks, before there are ranks, that these can share a module.
+
+        Raises:
+            ValueError: they cannot.
+        """
+        if not is_overridden("configure_model", module):
+            raise ValueError(
+                f"--trainer.strategy {self.word} needs a Task of seqlab, or a configure_model that spreads its model; "
+                f"{type(module).__name__} has none: give ddp"
+            )
+        check_cut(module, self.sizes()[1])
 
     def setup_environment(self) -> None:
         self._data_parallel_size, self._tensor_parallel_size = self.sizes()
