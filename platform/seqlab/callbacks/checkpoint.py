@@ -240,7 +240,7 @@ def num_batches(trainer: L.Trainer) -> float:
     epoch, accumulated = trainer.num_training_batches, trainer.accumulate_grad_batches
     max_epochs, max_steps = trainer.max_epochs, trainer.max_steps
     by_epochs = math.inf if max_epochs in (None, -1) else max_epochs * epoch
-    if max_steps == -1:
+    if max_steps == -1 or getattr(trainer.lightning_module, "tokens_per_step", None) is not None:
         return by_epochs
     if epoch == math.inf:
         return max_steps * accumulated

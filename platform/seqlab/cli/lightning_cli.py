@@ -26,6 +26,7 @@ from seqlab.callbacks.restored_state import RestoredState, saying_what_is_wrong
 from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.callbacks.speed import Speed
 from seqlab.callbacks.summary import ModelTable
+from seqlab.callbacks.tokens_per_step import TokensPerStep
 from seqlab.callbacks.where_next import WhereNext
 from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from seqlab.config.configs import LINKS, import_blocks, resolve_names
@@ -234,6 +235,8 @@ class SeqlabCLI(LightningCLI):
             ValidateOnce(),
             WhereNext(to_trust(self.config_dump)),
         ]
+        if options.tokens_per_step is not None:
+            callbacks.insert(0, TokensPerStep(options.tokens_per_step))
         if options.trainer.enable_checkpointing is not False:
             every = {"every_n_steps": options.checkpoint_every, "every_n_minutes": options.checkpoint_minutes}
             callbacks.append(Checkpoints(config=self.config_dump, **every))

@@ -42,11 +42,16 @@ class Task(L.LightningModule):
         chooses_one: whether the logits at a place are of one choice among them, as a token or a class is.
         shown: the scores that the progress of a fit shows.
         scored: the metrics of the evaluation that runs.
+        tokens_per_step: what the losses of a batch are divided by where a step has several, and it is not known yet
+            how many losses (`TokensPerStep`); None = by the number of the batch's own.
+        begins_step: whether a batch is the first of its step.
         num_tokens: (), real tokens or frames that all ranks have read of the last training batch.
     """
 
     chooses_one = True
     shown: tuple[str, ...] = ("loss",)
+    tokens_per_step: int | None = None
+    begins_step = True
 
     def __init__(
         self,
@@ -108,11 +113,16 @@ class Task(L.LightningModule):
         ranks = DataParallel() if self._trainer is None else data_parallel(self._trainer)
         read = getattr(batch, "num_tokens", torch.zeros_like(count))
         totals, counts, self.num_tokens = ranks.sum(total.detach(), count, read)
+        self.num_counted = counts
         # A rank that has nothing left in an epoch's last batch is given one of which nothing counts.
         counts = counts.clamp(min=1)
         self.log("train/loss", totals / counts, prog_bar=True)
         # The ranks' gradients are averaged, and each token's counts alike, whichever rank has it.
-        return total * ranks.size / counts
+        return total * ranks.size / (self.tokens_per_step or counts)
+
+    def optimizer_zero_grad(self, epoch: int, batch_idx: int, optimizer: torch.optim.Optimizer) -> None:
+        if self.begins_step:
+            super().optimizer_zero_grad(epoch, batch_idx, optimizer)
 
     def configure_gradient_clipping(
         self,
