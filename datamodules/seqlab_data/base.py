@@ -15,7 +15,7 @@ from lightning.pytorch.trainer.states import TrainerFn
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Sampler
 
-from seqlab_data.batches import Batches, BatchT, FromNext, Rows, TrainLoader
+from seqlab_data.batches import Batches, BatchT, EpochOrder, FromNext, Rows, TrainLoader, epoch_order
 from seqlab_data.tokenizers import Tokenizer
 
 
@@ -57,6 +57,10 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
     def groups(self, split: str) -> Sequence[NDArray[np.int64]] | None:
         """The rows of each batch of a rank, (B,) each; None = any that are next to each other in an epoch's order."""
         return None
+
+    def order(self, split: str) -> EpochOrder:
+        """The order of an epoch, from how many rows or groups there are, the seed and the epoch."""
+        return epoch_order
 
     @abstractmethod
     def identity(self) -> dict[str, int | str]:
@@ -139,7 +143,8 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         seed = self.seed if shuffle else None
         groups = self.groups(split)
         size = self.batch_size if groups is None else 1
-        return Batches(self.rows(split), size, groups=groups, seed=seed, rank=rank, world=world)
+        order = self.order(split)
+        return Batches(self.rows(split), size, groups=groups, seed=seed, order=order, rank=rank, world=world)
 
     def _loader(
         self,

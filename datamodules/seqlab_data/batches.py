@@ -18,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 from seqlab.batch import uncounted
 
 BatchT = TypeVar("BatchT", covariant=True)
+EpochOrder = Callable[[int, int | None, int], NDArray[np.int64]]
 
 
 class Rows(Protocol[BatchT]):
@@ -34,9 +35,12 @@ def epoch_order(num_rows: int, seed: int | None, epoch: int) -> NDArray[np.int64
 
     Only the bit generator is drawn from: unlike `Generator.permutation`, NumPy keeps its stream for ever.
     """
-    if seed is None:
-        return np.arange(num_rows)
-    keys = np.random.PCG64(np.random.SeedSequence((seed, epoch))).random_raw(num_rows)
+    return np.arange(num_rows) if seed is None else shuffled(num_rows, seed, epoch)
+
+
+def shuffled(num_rows: int, *entropy: int) -> NDArray[np.int64]:
+    """(num_rows,) an order that follows from the numbers given."""
+    keys = np.random.PCG64(np.random.SeedSequence(entropy)).random_raw(num_rows)
     return np.argsort(keys, kind="stable")
 
 
@@ -59,6 +63,7 @@ class Batches(Dataset[BatchT], Generic[BatchT]):
         batch_size: rows a rank, or groups; a batch is `batch_size * world` of them over all ranks.
         groups: the rows that are read together, (B,) each; None = every row for itself.
         seed: of the order in each epoch; None leaves rows and groups in theirs.
+        order: of the rows or groups in an epoch, from their number, the seed and the epoch.
         rank, world: which share of each batch is read. A rank with nothing left reads one row, of which nothing counts.
     """
 
@@ -69,6 +74,7 @@ class Batches(Dataset[BatchT], Generic[BatchT]):
         *,
         groups: Sequence[NDArray[np.int64]] | None = None,
         seed: int | None = None,
+        order: EpochOrder = epoch_order,
         rank: int = 0,
         world: int = 1,
     ) -> None:
@@ -76,6 +82,7 @@ class Batches(Dataset[BatchT], Generic[BatchT]):
         self.groups = groups
         self.batch_size = batch_size
         self.seed = seed
+        self.order = order
         self.rank = rank
         self.world = world
         self._epoch = -1
@@ -87,7 +94,7 @@ class Batches(Dataset[BatchT], Generic[BatchT]):
     def __getitem__(self, number: int) -> BatchT:
         epoch, batch = divmod(number, len(self))
         if epoch != self._epoch:
-            self._epoch, self._order = epoch, epoch_order(self._num_shared(), self.seed, epoch)
+            self._epoch, self._order = epoch, self.order(self._num_shared(), self.seed, epoch)
         mine = batch_indices(self._order, batch, batch_size=self.batch_size, rank=self.rank, world=self.world)
         if not len(mine):
             nothing: BatchT = uncounted(self.rows.read(np.zeros(1, dtype=np.int64)))

@@ -29,6 +29,7 @@ from seqlab_data.tokenizers.pieces import whole
 FORMAT = 1
 """Raise it when the tokens of the same texts and settings change, so that old caches are left behind."""
 SUMS = "sums.json"
+MakeTokenizer = Callable[[str], Tokenizer] | Tokenizer
 LEARNED = (ByteTokenizer, CharTokenizer, SubwordTokenizer, WordTokenizer)
 
 
@@ -68,7 +69,7 @@ def encode_texts(
 
 def cached_tokens(
     key: list[Any],
-    make_tokenizer: Callable[[str], Tokenizer],
+    make_tokenizer: MakeTokenizer,
     learn_from: Callable[[], Iterable[str]],
     make: Callable[[Path, Tokenizer], None],
     root: str | Path | None = None,
@@ -161,7 +162,7 @@ def _file_sha256(path: Path) -> str:
         return file_digest(file, "sha256").hexdigest()
 
 
-def tokenizer_settings(make_tokenizer: Callable[[str], Tokenizer]) -> dict[str, Any] | None:
+def tokenizer_settings(make_tokenizer: MakeTokenizer) -> dict[str, Any] | None:
     """What decides the tokens that this factory's tokenizer gives, where that can be told without the text.
 
     It can for those that learn from the text alone, as they are or in a `partial`; a file that others read, and other
@@ -171,17 +172,19 @@ def tokenizer_settings(make_tokenizer: Callable[[str], Tokenizer]) -> dict[str, 
     return {"class": cls.__name__, **options} if cls in LEARNED else None
 
 
-def learn(make_tokenizer: Callable[[str], Tokenizer], texts: Iterable[str]) -> Tokenizer:
-    """The tokenizer that this factory makes of the text that `texts` give end to end.
+def learn(make_tokenizer: MakeTokenizer, texts: Iterable[str]) -> Tokenizer:
+    """The tokenizer that this factory makes of the text that `texts` give end to end; one that is made is it already.
 
     Raises:
         ValueError: it cannot learn from the text; the text is too long for one that takes it whole.
     """
+    if isinstance(make_tokenizer, Tokenizer):
+        return make_tokenizer
     cls, options = _class_of(make_tokenizer)
     return make_tokenizer(whole(texts)) if cls is None else cls.learn(texts, **options)
 
 
-def _class_of(make_tokenizer: Callable[[str], Tokenizer]) -> tuple[type[Tokenizer] | None, dict[str, Any]]:
+def _class_of(make_tokenizer: MakeTokenizer) -> tuple[type[Tokenizer] | None, dict[str, Any]]:
     """The class that a factory is, and its options; None = it is other code."""
     parts: tuple[Any, ...] = (make_tokenizer,)
     options: dict[str, Any] = {}

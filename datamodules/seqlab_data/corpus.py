@@ -41,6 +41,7 @@ class Corpus:
 
     Attributes:
         files: all of them.
+        fractions: as they were given.
 
     Raises:
         ValueError: when they are read, a document is empty or not in its encoding.
@@ -50,6 +51,7 @@ class Corpus:
         self, cut: Sequence[Document], fractions: Sequence[float], apart: Mapping[str, Sequence[Document]]
     ) -> None:
         self.files = [*cut, *(document for some in apart.values() for document in some)]
+        self.fractions = fractions
         self._groups = {"train": cut, **apart}
         shares = [0 if name in apart else share for name, share in zip(SPLITS, fractions, strict=True)]
         self._shares = [share / sum(shares) for share in shares] if apart else fractions

@@ -6,7 +6,7 @@ import codecs
 import glob
 import hashlib
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from seqlab_data.hub import is_hub
@@ -63,8 +63,10 @@ def find_file(name: str | Path, accepted: str) -> Path:
     return path
 
 
-def source_name(path: str | Sequence[str] | None) -> str:
+def source_name(path: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None) -> str:
     """What to call the source in a report."""
+    if isinstance(path, Mapping):
+        return "; ".join(f"{name}: {source_name(one)}" for name, one in path.items())
     if path is None:
         return f"pydoc_data.topics of CPython {platform.python_version()}"
     return path if isinstance(path, str) else ", ".join(path)

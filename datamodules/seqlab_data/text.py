@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -11,12 +12,13 @@ from numpy.typing import NDArray
 
 from seqlab.batch import TokenBatch
 from seqlab_data.base import SequenceDataModule, check_at_least, tokenizer_digest
-from seqlab_data.batches import group_by_length
+from seqlab_data.batches import EpochOrder, group_by_length
 from seqlab_data.document_rows import DocumentRows
-from seqlab_data.documents import check_encoding, find_documents, source_name
+from seqlab_data.documents import check_encoding, content_digest, find_documents, source_name
+from seqlab_data.mixture import JoinedWindows, check_mixture, mixed_order
 from seqlab_data.reading import UTF_8
 from seqlab_data.splits import SPLITS, check_split, given_splits
-from seqlab_data.token_cache import TokenCache, open_token_cache
+from seqlab_data.token_cache import TokenCache, open_mixture, open_token_cache
 from seqlab_data.tokenizers import CharTokenizer, Tokenizer
 from seqlab_data.windows import TextCounts, Windows
 
@@ -27,7 +29,9 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
     docs/data.md has the guarantees.
 
     Args:
-        path: a file, glob or folder, or a list of them, which is cut; None = CPython's documentation.
+        path: a file, glob or folder, or a list of them, which is cut; None = CPython's documentation. With a mixture,
+            these of each corpus by its name.
+        mixture: the share of each corpus in the training windows of an epoch.
         train, val, test: the same of each split, in place of `path`; train is cut for those that are not given.
         encoding: of the files' text.
         tokenizer: makes the tokenizer from the train split's text.
@@ -49,8 +53,9 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
 
     def __init__(
         self,
-        path: str | list[str] | None = None,
+        path: str | list[str] | dict[str, str | list[str]] | None = None,
         *,
+        mixture: dict[str, float] | None = None,
         train: str | list[str] | None = None,
         val: str | list[str] | None = None,
         test: str | list[str] | None = None,
@@ -73,7 +78,11 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
             raise ValueError("data.val and data.test stand beside data.train; a data.path alone is cut into all three")
         if train is not None and path is not None:
             raise ValueError(f"data.path {path} and data.train {train} are both given; a path is cut into all splits")
+        check_mixture(path, mixture)
+        if mixture is not None and packing == "documents":
+            raise ValueError("data.packing documents takes one corpus, without a data.mixture")
         self.path = path if train is None else train
+        self.mixture = mixture
         self.apart = given_splits(val=val, test=test)
         self.encoding = check_encoding(encoding)
         self.make_tokenizer = tokenizer
@@ -84,7 +93,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        return self._cache.tokenizer
+        return self._caches[0].tokenizer
 
     @property
     def vocab_size(self) -> int:
@@ -92,13 +101,14 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
 
     def describe(self) -> dict[str, Any]:
         """What a run records of its data. `tokens` are the predicted ones, `chars` what they stand for."""
-        splits = {
-            name: {"tokens": file.num_tokens - 1, "chars": file.num_chars} for name, file in self._cache.splits.items()
-        }
+        splits = {name: {"tokens": 0, "chars": 0} for name in SPLITS}
+        for name, file in (one for cache in self._caches for one in cache.splits.items()):
+            splits[name]["tokens"] += file.num_tokens - 1
+            splits[name]["chars"] += file.num_chars
         return {
             "name": "text",
             "source": source_name(self.path),
-            "digest": self._cache.digest,
+            "digest": self._digest,
             "splits": splits,
             "tokenizer": type(self.tokenizer).__name__,
             "vocab_size": self.vocab_size,
@@ -115,23 +125,41 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
             self.rows(split)
 
     @cached_property
-    def _cache(self) -> TokenCache:
+    def _caches(self) -> list[TokenCache]:
+        """Of each corpus."""
+        if isinstance(self.path, dict):
+            corpora = {name: find_documents(path, self.encoding) for name, path in self.path.items()}
+            caches = open_mixture(corpora, self.split, self.make_tokenizer, self.cache_dir, self.num_workers)
+            return [*caches.values()]
         documents = find_documents(self.path, self.encoding)
         apart = {split: find_documents(path, self.encoding) for split, path in self.apart.items()}
-        return open_token_cache(documents, self.split, self.make_tokenizer, self.cache_dir, apart, self.num_workers)
+        return [open_token_cache(documents, self.split, self.make_tokenizer, self.cache_dir, apart, self.num_workers)]
+
+    @property
+    def _digest(self) -> str:
+        if self.mixture is None:
+            return self._caches[0].digest
+        return content_digest(cache.digest.encode() for cache in self._caches)
 
     @cached_property
     def _counts(self) -> TextCounts:
         return TextCounts(self.tokenizer.token_bytes)
 
-    def rows(self, split: str) -> Windows | DocumentRows:
+    def rows(self, split: str) -> Windows | JoinedWindows | DocumentRows:
         if self.packing == "documents":
             return self._documents[split]
-        return Windows(self._cache.splits[split], self.seq_len, self._counts)
+        windows = [Windows(cache.splits[split], self.seq_len, self._counts) for cache in self._caches]
+        return windows[0] if self.mixture is None else JoinedWindows(windows)
+
+    def order(self, split: str) -> EpochOrder:
+        rows = self.rows(split)
+        if self.mixture is None or not isinstance(rows, JoinedWindows) or not isinstance(self.path, dict):
+            return super().order(split)
+        return partial(mixed_order, [len(part) for part in rows.parts], [self.mixture[name] for name in self.path])
 
     @cached_property
     def _documents(self) -> dict[str, DocumentRows]:
-        splits = self._cache.splits.items()
+        splits = self._caches[0].splits.items()
         return {name: DocumentRows(file, self.seq_len, self._counts, self.tokenizer) for name, file in splits}
 
     @cached_property
@@ -144,7 +172,8 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
 
     def identity(self) -> dict[str, int | str]:
         return {
-            "data": self._cache.digest,
+            "data": self._digest,
+            **({"mixture": json.dumps(self.mixture)} if self.mixture else {}),
             "split": ", ".join(map(str, self.split)),
             "tokenizer": tokenizer_digest(self.tokenizer),
             "seq_len": self.seq_len if self.packing == "stream" else f"{self.seq_len} of one document",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
 
 from seqlab_data.begun import BegunFiles
-from seqlab_data.cache import cached_tokens
+from seqlab_data.cache import MakeTokenizer, cached_tokens
 from seqlab_data.corpus import Corpus, Share
 from seqlab_data.encoding import BLOCK, Block, dtype_of, encode_all
 from seqlab_data.progress import CharsRead
@@ -73,9 +73,35 @@ def open_token_cache(
         ValueError: a document is empty or not in its encoding, or the tokenizer cannot learn from it.
         OSError: a file cannot be read or written.
     """
-    corpus = Corpus(documents, fractions, apart or {})
+    return open_corpus(Corpus(documents, fractions, apart or {}), make_tokenizer, root, processes)
+
+
+def open_mixture(
+    corpora: Mapping[str, Sequence[Document]],
+    fractions: Sequence[float],
+    make_tokenizer: Callable[[str], Tokenizer],
+    root: str | Path | None = None,
+    processes: int = 0,
+) -> dict[str, TokenCache]:
+    """The cache of each corpus by one tokenizer, which learns from the train splits of all, in this order; otherwise as
+    of `open_token_cache`."""
+    cut = {name: Corpus(documents, fractions, {}) for name, documents in corpora.items()}
+    _, tokenizer = cached_tokens(
+        ["tokenizer", FORMAT, [corpus.digest for corpus in cut.values()], list(fractions)],
+        make_tokenizer,
+        lambda: chain.from_iterable(corpus.train() for corpus in cut.values()),
+        lambda folder, tokenizer: None,
+        root,
+    )
+    return {name: open_corpus(corpus, tokenizer, root, processes) for name, corpus in cut.items()}
+
+
+def open_corpus(
+    corpus: Corpus, make_tokenizer: MakeTokenizer, root: str | Path | None = None, processes: int = 0
+) -> TokenCache:
+    """As `open_token_cache`, of a corpus."""
     folder, tokenizer = cached_tokens(
-        [FORMAT, corpus.digest, list(fractions)],
+        [FORMAT, corpus.digest, list(corpus.fractions)],
         make_tokenizer,
         corpus.train,
         lambda folder, tokenizer: _make(folder, corpus, tokenizer, processes),

@@ -67,7 +67,7 @@ def test_the_same_documents_are_the_same_data(
         data.setup("fit")
     assert other.identity() == plain.identity()
     assert other.describe()["splits"] == plain.describe()["splits"]
-    assert other._cache.splits["train"].path == plain._cache.splits["train"].path
+    assert other._caches[0].splits["train"].path == plain._caches[0].splits["train"].path
     documents = ["".join(texts) for file in find_documents(path) for texts in file.documents()]
     assert documents == TEXTS
 

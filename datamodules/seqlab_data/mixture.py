@@ -1,0 +1,91 @@
+"""Several corpora in given shares: their windows as one set of rows, and the order of an epoch over them.
+
+B batch, T sequence length, N windows of all corpora.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from seqlab.batch import TokenBatch
+from seqlab_data.batches import shuffled
+from seqlab_data.windows import Windows
+
+
+def check_mixture(path: object, mixture: Mapping[str, float] | None) -> None:
+    """Refuses shares that are not of the corpora that a path names.
+
+    Raises:
+        ValueError: one is given without the other, their names differ, or the shares are not positive or do not sum
+            to 1.
+    """
+    if not isinstance(path, Mapping) and mixture is None:
+        return
+    if not isinstance(path, Mapping) or not mixture or set(path) != set(mixture):
+        names, shares = (", ".join(some) if isinstance(some, Mapping) else "none" for some in (path, mixture))
+        raise ValueError(
+            "data.mixture must give a share to each corpus that data.path names, as in --data.path '{web: a/*.txt, "
+            f"books: b.txt}}' --data.mixture '{{web: 0.7, books: 0.3}}'; got shares of {shares or 'none'} and paths of "
+            f"{names or 'none'}"
+        )
+    if not (min(mixture.values()) > 0 and abs(sum(mixture.values()) - 1) <= 1e-9):
+        raise ValueError(f"data.mixture must be positive shares that sum to 1, got {dict(mixture)}")
+
+
+class JoinedWindows:
+    """The windows of several corpora, one after the other."""
+
+    def __init__(self, parts: Sequence[Windows]) -> None:
+        self.parts = parts
+        self._ends = np.cumsum([len(part) for part in parts])
+
+    def __len__(self) -> int:
+        return int(self._ends[-1])
+
+    def read(self, indices: NDArray[np.int64]) -> TokenBatch:
+        """The windows with these indices, (B,), as of `Windows`."""
+        number = np.searchsorted(self._ends, indices, side="right")  # (B,) of each window's part
+        places, batches = [], []
+        for k in np.unique(number):
+            places.append(np.flatnonzero(number == k))
+            first = self._ends[k] - len(self.parts[k])
+            batches.append(self.parts[k].read(indices[places[-1]] - first))
+        order = torch.from_numpy(np.argsort(np.concatenate(places)))
+        fields = (torch.cat(field)[order] for field in zip(*batches, strict=True))
+        return TokenBatch(*fields)._replace(rows=torch.from_numpy(indices.copy()))
+
+
+def mixed_order(
+    sizes: Sequence[int], shares: Sequence[float], num_rows: int, seed: int | None, epoch: int
+) -> NDArray[np.int64]:
+    """(N,) the windows of an epoch, as many as there are, of each corpus its share to within one.
+
+    A corpus is gone through in passes, each in an order of its own, and an epoch goes on in the pass where the one
+    before ended: no window comes again before all of its corpus have come as often.
+
+    Args:
+        sizes: windows of each corpus; N is their sum.
+        shares: of each corpus.
+        seed: None = the windows one after the other.
+    """
+    assert num_rows == sum(sizes)
+    if seed is None:
+        return np.arange(num_rows)
+    found, first = [], 0
+    for number, (size, count) in enumerate(zip(sizes, _counts(num_rows, shares), strict=True), start=1):
+        places = np.arange(epoch * count, (epoch + 1) * count)
+        for one in np.unique(places // size):
+            order = shuffled(size, seed, int(one), number)
+            found.append(first + order[places[places // size == one] % size])
+        first += size
+    return np.concatenate(found)[shuffled(num_rows, seed, epoch)]
+
+
+def _counts(total: int, shares: Sequence[float]) -> list[int]:
+    """How many of `total` each share is, to within one; they sum to it."""
+    ends = [round(total * end) for end in np.cumsum(shares)]
+    return [end - begin for begin, end in zip([0, *ends], ends, strict=False)]

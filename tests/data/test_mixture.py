@@ -1,0 +1,145 @@
+"""Several corpora in given shares: exact in each epoch, each corpus in passes, resumed, and refused in a sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from data.order import check_order
+from seqlab.cli import main
+from seqlab_data import TextDataModule
+from seqlab_data.mixture import JoinedWindows, mixed_order
+from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer
+
+SHARES = {"web": 0.7, "books": 0.2, "code": 0.1}
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[..., TextDataModule]:
+    for name, length in {"web": 2000, "books": 3000, "code": 700}.items():
+        (tmp_path / f"{name}.txt").write_text((name[0] + "xyz") * (length // 4))
+    defaults: dict[str, Any] = {"mixture": SHARES, "seq_len": 16, "batch_size": 4, "split": (0.6, 0.2, 0.2)}
+    path = {name: str(tmp_path / f"{name}.txt") for name in SHARES}
+    root = str(tmp_path / "cache")
+    return lambda path=path, **options: TextDataModule(path, cache_dir=root, **{**defaults, **options})
+
+
+@pytest.mark.parametrize("sizes", [(100, 150, 35), (7, 1, 3), (1, 1, 1), (5, 1000, 5)])
+@pytest.mark.parametrize("shares", [(0.7, 0.2, 0.1), (1 / 3, 1 / 3, 1 / 3), (0.001, 0.001, 0.998)])
+def test_an_epoch_has_each_share_to_within_a_window_and_passes_are_whole(
+    sizes: tuple[int, ...], shares: tuple[float, ...]
+) -> None:
+    total, ends = sum(sizes), np.cumsum(sizes)
+    seen: list[Counter[int]] = [Counter() for _ in sizes]
+    for epoch in range(4):
+        order = mixed_order(sizes, shares, total, 3, epoch)
+        assert len(order) == total
+        number = np.searchsorted(ends, order, side="right")
+        for k, share in enumerate(shares):
+            assert abs(int((number == k).sum()) - share * total) <= 1
+            seen[k].update(order[number == k].tolist())
+            often = [seen[k][i] for i in range(ends[k] - sizes[k], ends[k])]
+            assert max(often) - min(often) <= 1, "none comes again before all have come as often"
+    assert (
+        not np.array_equal(mixed_order(sizes, shares, total, 3, 0), mixed_order(sizes, shares, total, 4, 0))
+        or total < 9
+    )
+
+
+def test_it_is_of_these_corpora_by_one_tokenizer(make: Callable[..., TextDataModule], tmp_path: Path) -> None:
+    data = make()
+    data.setup("fit")
+    assert isinstance(data.tokenizer, CharTokenizer) and data.tokenizer.alphabet == "bcwxyz"
+    letters = Counter(
+        data.tokenizer.decode(row)[:8] for batch in data.train_dataloader() for row in batch.tokens.tolist()
+    )
+    counts = {name: sum(n for text, n in letters.items() if name[0] in text) for name in SHARES}
+    total = sum(counts.values())
+    assert all(abs(counts[name] - share * total) <= 1 for name, share in SHARES.items())
+    described = data.describe()
+    assert described["source"].startswith("web: /") and "; books: /" in described["source"]
+    alone = [make(str(path), mixture=None, tokenizer=ByteTokenizer) for path in tmp_path.glob("*.txt")]
+    for split, amounts in described["splits"].items():
+        assert amounts == {unit: sum(one.describe()["splits"][split][unit] for one in alone) for unit in amounts}
+
+
+def test_windows_of_several_corpora_are_read_as_of_each(make: Callable[..., TextDataModule]) -> None:
+    rows = make().rows("val")
+    assert isinstance(rows, JoinedWindows)
+    indices = np.random.default_rng(0).integers(len(rows), size=50)
+    batch = rows.read(indices)
+    assert batch.rows is not None and batch.rows.tolist() == indices.tolist()
+    parts = [(part, i) for part in rows.parts for i in range(len(part))]
+    for row, index in enumerate(indices):
+        part, i = parts[index]
+        alone = part.read(np.array([i]))
+        for whole, one in zip(batch[:-1], alone[:-1], strict=True):
+            assert whole is not None and one is not None and torch.equal(whole[row : row + 1], one)
+
+
+def test_the_order_is_shared_resumed_and_the_same_for_workers(make: Callable[..., TextDataModule]) -> None:
+    check_order(make, len(make().rows("val")))
+
+
+def test_other_shares_or_corpora_are_other_data(make: Callable[..., TextDataModule], tmp_path: Path) -> None:
+    data = make()
+    state = {**data.state_dict(), "batch": 1}
+    make().load_state_dict(state)
+    with pytest.raises(ValueError, match=r"trained with mixture .*0\.7.*, this data has mixture .*0\.6"):
+        make(mixture={"web": 0.6, "books": 0.2, "code": 0.2}).load_state_dict(state)
+    with pytest.raises(ValueError, match="trained with data"):
+        make(str(tmp_path / "web.txt"), mixture=None).load_state_dict(state)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"mixture": None}, r"share to each corpus .*; got shares of none and paths of web, books, code"),
+        (
+            {"mixture": {"web": 0.7, "book": 0.3}},
+            r"share to each corpus .*; got shares of web, book and paths of web",
+        ),
+        ({"path": "x.txt"}, r"share to each corpus .*; got shares of web, books, code and paths of none"),
+        ({"mixture": {**SHARES, "web": 0.6}}, r"data\.mixture must be positive shares that sum to 1, got .*0\.6"),
+        ({"mixture": {**SHARES, "web": float("nan")}}, r"data\.mixture must be positive shares that sum to 1"),
+        ({"mixture": {"web": 1.1, "books": -0.2, "code": 0.1}}, r"data\.mixture must be positive shares"),
+        ({"packing": "documents"}, r"data\.packing documents takes one corpus, without a data\.mixture"),
+        ({"path": {}, "mixture": {}}, r"got shares of none and paths of none"),
+        ({"path": None, "train": "x.txt"}, r"got shares of web, books, code and paths of none"),
+    ],
+)
+def test_what_is_no_mixture_is_refused(
+    make: Callable[..., TextDataModule], options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(**options)
+
+
+def test_a_corpus_that_is_too_short_is_named(make: Callable[..., TextDataModule], tmp_path: Path) -> None:
+    (tmp_path / "code.txt").write_text("short")
+    with pytest.raises(ValueError, match=r"train split begins at .*code\.txt, byte 0 and has 4 tokens"):
+        make().setup("fit")
+
+
+def test_it_is_fitted_resumed_and_tested_by_corpus(
+    make: Callable[..., TextDataModule],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    make()
+    monkeypatch.chdir(tmp_path)
+    mixture = ["--data.path", "{web: web.txt, books: books.txt}", "--data.mixture", "{web: 0.7, books: 0.3}"]
+    small = ["--data.seq_len", "16", "--model.model.d_model", "8", "--trainer.val_check_interval", "2"]
+    fit = ["fit", "--config", "lm/gru", *mixture, *small, "--run_name", "mixed"]
+    assert main([*fit, "--trainer.max_steps", "2"]) == 0
+    assert main(["resume", "mixed", "--trainer.max_steps", "4"]) == 0
+    assert main(["test", "mixed", "--data.path", "books.txt", "--data.mixture", "null"]) == 0
+    assert main(["test", "mixed", "--data.path", "books.txt"]) == 2
+    assert "got shares of web, books and paths of none" in capsys.readouterr().err
