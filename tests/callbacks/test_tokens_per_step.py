@@ -19,7 +19,7 @@ from seqlab.checkpoint_io import AtomicCheckpointIO
 from seqlab.optim import SGD, Constant
 from trainers import quiet_trainer
 
-TOKENS = 150
+TOKENS = 137
 
 
 class Watch(Callback):
