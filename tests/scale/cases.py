@@ -5,15 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from inspect import isabstract, isclass
 from typing import Any
 
 import torch
 
-from scale.fits import KINDS, fit, fit_in_two_parts, language_model
+from scale.fits import KINDS, fit, fit_in_two_parts, language_model, sequence_to_sequence
 from scale.resumed import in_turns, killed_within_an_epoch, one_epoch
+from seqlab import attention, recurrence
 from seqlab.attention import Attention, LogitSoftCap, OutputGate, QueryKeyNorm
+from seqlab.mixer import Mixer
+from seqlab.models import EncoderDecoder, RNNSeq2Seq
 from seqlab.nn import Block, RMSNorm, SwiGLU
-from seqlab.positions import Learned
+from seqlab.positions import Learned, NoPositions
 
 DOUBLE: dict[str, Any] = {"precision": "64-true"}
 BLOCKS: dict[str, dict[str, Any]] = {
@@ -24,6 +28,13 @@ BLOCKS: dict[str, dict[str, Any]] = {
     "dropout": {"dropout": 0.2, "block": partial(Block, dropout=0.2)},
 }
 """Options of a decoder, each with something that tensor parallelism cuts in its own way."""
+MIXERS: dict[str, Any] = {
+    name: found
+    for name, found in (vars(attention) | vars(recurrence)).items()
+    if isclass(found) and issubclass(found, Mixer) and not isabstract(found)
+}
+MIXERS |= {name: partial(MIXERS[name], head_dim=4) for name in ("Mamba2", "RWKV7")}
+"""Every mixer of the library, small."""
 CLIPS: dict[str, dict[str, Any]] = {
     "norm": {"gradient_clip_val": 0.05},
     "value": {"gradient_clip_val": 0.01, "gradient_clip_algorithm": "value"},
@@ -36,6 +47,19 @@ def of_blocks(blocks: str, **options: Any) -> Callable[..., Any]:
     return partial(fit, kind="language modelling", made=partial(language_model, **BLOCKS[blocks]), **DOUBLE, **options)
 
 
+def of_mixer(mixer: Any, **spread: Any) -> Callable[..., Any]:
+    """Of a decoder; of one that attends to a source where the mixer does; or of RNNSeq2Seq."""
+    if mixer is RNNSeq2Seq:
+        made: Any = partial(sequence_to_sequence, model=mixer)
+    elif not getattr(mixer, "needs_memory", False):
+        made = partial(language_model, mixer=mixer, positions=NoPositions)
+    elif mixer is attention.CrossAttention:
+        made = partial(sequence_to_sequence, model=EncoderDecoder, cross=mixer)
+    else:
+        made = partial(sequence_to_sequence, model=EncoderDecoder, mixer=mixer)
+    return partial(fit, kind="", made=made, **spread)
+
+
 def of(strategy: str, *, tp: int | None = None) -> dict[str, Callable[..., Any]]:
     """All that a strategy is to hold."""
     spread: dict[str, Any] = {"strategy": strategy, "tp": tp}
@@ -44,6 +68,8 @@ def of(strategy: str, *, tp: int | None = None) -> dict[str, Callable[..., Any]]
         **{f"{blocks}, {strategy}": of_blocks(blocks, **spread) for blocks in BLOCKS},
         **{f"clipped by {clip}, {strategy}": of_blocks("parts of heads", **spread, **CLIPS[clip]) for clip in CLIPS},
         f"foreach, {strategy}": of_blocks("parts of heads", **spread, options=OF_CUDA),
+        **{f"{name}, {strategy}": of_mixer(mixer, **spread) for name, mixer in MIXERS.items()},
+        f"RNNSeq2Seq, {strategy}": of_mixer(RNNSeq2Seq, **spread),
         f"resumed, {strategy}": partial(fit_in_two_parts, **spread),
     }
 
@@ -68,6 +94,7 @@ PLAIN = [
     *(f"{kind}, ddp" for kind in ("masked", "translation", "classification")),
     *(f"{blocks}, tp" for blocks in BLOCKS),
     *(f"{case}, {strategy}" for case in ("clipped by norm", "resumed") for strategy in ("fsdp2", "tp")),
+    *("RNNSeq2Seq, fsdp2", "LSTM, fsdp2", "Mamba, fsdp2"),
     *("translation, tp", "masked, tp", "clipped by value, tp", "foreach, tp"),
     *("in turns", "killed, fsdp2"),
 ]

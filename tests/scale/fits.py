@@ -13,13 +13,14 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor
 
 from scale.kinds import kinds, told
+from seqlab.attention import Attention, Bidirectional
 from seqlab.callbacks.exact_resume import ExactResume
 from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.checkpoint_io import AtomicCheckpointIO
-from seqlab.models import DecoderLM
+from seqlab.models import DecoderLM, Encoder, EncoderDecoder
 from seqlab.optim import AdamW, Constant
 from seqlab.parallel import SpreadStrategy, set_tensor_parallel
-from seqlab.tasks import LanguageModeling
+from seqlab.tasks import LanguageModeling, Translation
 from seqlab.tasks.task import of_all_ranks
 from trainers import quiet_trainer
 
@@ -82,7 +83,7 @@ def fit(
     """
     L.seed_everything(0, verbose=False)
     data, make = made(folder) if made else kinds(folder)[kind]
-    data.batch_size *= batches
+    _read_together(data, batches)
     if hasattr(data, "max_tokens"):
         data.max_tokens = min(data.max_tokens, MAX_TOKENS)
     # Where a gradient is 0 but for rounding, Adam's division by its size would make a step of it.
@@ -117,6 +118,18 @@ def whole_weight(weight: Tensor) -> Tensor:
     return weight.full_tensor() if isinstance(weight, DTensor) else weight
 
 
+def _read_together(data: Any, batches: int) -> None:
+    """From now on a batch, of groups too, is so many of what it was."""
+    alone = data._batches
+
+    def together(split: str, *, shuffle: bool = False) -> Any:
+        made = alone(split, shuffle=shuffle)
+        made.batch_size *= batches
+        return made
+
+    data._batches = together
+
+
 def fit_in_two_parts(folder: Path, **options: Any) -> dict[str, Any]:
     """Five steps, and from their checkpoint the rest; "first" and then the second part."""
     file = folder / f"{options['strategy']}.ckpt"
@@ -128,3 +141,15 @@ def language_model(folder: Path, **options: Any) -> tuple[L.LightningDataModule,
     """Of a decoder of two layers, attention and rotary positions where the options name no others."""
     data, _ = kinds(folder)["language modelling"]
     return data, partial(LanguageModeling, model=partial(DecoderLM, **{"d_model": 8, "num_layers": 2, **options}))
+
+
+def sequence_to_sequence(folder: Path, model: Any, **options: Any) -> tuple[L.LightningDataModule, Any]:
+    """Of `EncoderDecoder` or `RNNSeq2Seq`."""
+    data, _ = kinds(folder)["translation"]
+    if model is EncoderDecoder:
+        both_ways = partial(Attention, num_heads=2, pattern=Bidirectional)
+        options |= {"encoder": partial(Encoder, d_model=8, num_layers=1, mixer=both_ways), "num_layers": 1}
+        options.setdefault("mixer", partial(Attention, num_heads=2))
+    else:
+        options |= {"d_model": 8, "feed_context": True}
+    return data, partial(Translation, model=partial(model, **options))

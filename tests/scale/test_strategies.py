@@ -40,6 +40,12 @@ def test_fsdp2_trains_what_one_process_does(kind: str, plain: dict[str, Any], fi
     assert_same(found, plain[f"{kind}, ddp"] if kind in DRAWS else fit(files, kind, batches=2))
 
 
+@pytest.mark.parametrize("name", ["RNNSeq2Seq", "LSTM", "Mamba"])
+def test_fsdp2_trains_recurrences(name: str, plain: dict[str, Any], files: Path) -> None:
+    """Whose weights PyTorch keeps in a list beside. The slow cases have every mixer."""
+    assert_same(plain[f"{name}, fsdp2"], CASES[f"{name}, fsdp2"](files, strategy="auto", batches=2))
+
+
 @pytest.mark.parametrize("kind", ["translation", "classification"])
 def test_ddp_trains_what_one_process_does_with_unevenly_padded_rows(
     kind: str, plain: dict[str, Any], files: Path

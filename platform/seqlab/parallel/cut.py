@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
 from functools import partial
 from typing import Any
@@ -11,12 +12,13 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
+    ParallelStyle,
     RowwiseParallel,
     SequenceParallel,
     parallelize_module,
 )
 
-STYLES = {
+STYLES: dict[str, Callable[[], ParallelStyle]] = {
     "columns": ColwiseParallel,
     "rows": RowwiseParallel,
     # Heads are what others' sequences are: (B, H, T, K) is shared over its second dimension.
