@@ -24,6 +24,7 @@ from seqlab.callbacks.one_start import OneStart
 from seqlab.callbacks.progress import FitProgress
 from seqlab.callbacks.restored_state import RestoredState, saying_what_is_wrong
 from seqlab.callbacks.run_tracker import RunTracker
+from seqlab.callbacks.skip_spikes import SkipSpikes
 from seqlab.callbacks.speed import Speed
 from seqlab.callbacks.summary import ModelTable
 from seqlab.callbacks.tokens_per_step import TokensPerStep
@@ -235,6 +236,8 @@ class SeqlabCLI(LightningCLI):
             ValidateOnce(),
             WhereNext(to_trust(self.config_dump)),
         ]
+        if options.skip_spikes is not None:
+            callbacks.insert(0, SkipSpikes(options.skip_spikes))
         if options.tokens_per_step is not None:
             callbacks.insert(0, TokensPerStep(options.tokens_per_step))
         if options.trainer.enable_checkpointing is not False:

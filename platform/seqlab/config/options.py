@@ -27,6 +27,7 @@ OPTIONS = (
     Option("word_vectors", str | None, None, "Word vectors to begin with, as text."),
     Option("compile", bool, False, "Compile the inner model."),
     Option("tp", int | None, None, "Ranks that each layer is cut over, of strategy tp or fsdp2+tp."),
+    Option("skip_spikes", float | None, None, "Leave out steps with a gradient so many times the usual."),
     Option("tokens_per_step", int | None, None, "Accumulate gradients until a step has so many tokens."),
     Option("checkpoint_activations", bool, False, "Compute activations again in the backward pass: less memory."),
     Option("checkpoint_every", int, 500, "Optimiser steps between writes of last.ckpt."),

@@ -15,12 +15,18 @@ from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_no
 from torch.optim import Optimizer
 
 
-def clip_by_norm(weights: Iterable[Tensor], most: float) -> Tensor:
-    """Scales all gradients alike, so that their norm is at most this; returns the norm before, ()."""
+def norm_of(weights: Iterable[Tensor]) -> Tensor:
+    """The norm of all gradients together, (); 0 where there are none."""
     groups = _by_mesh(_with_gradients(weights))
     norms = [_whole(get_total_norm([weight.grad for weight in group])) for group in groups]  # type: ignore[misc]
-    norm = norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms))
-    for group in groups:
+    return norms[0] if len(norms) == 1 else torch.linalg.vector_norm(torch.stack(norms or [torch.zeros(())]))
+
+
+def clip_by_norm(weights: Iterable[Tensor], most: float) -> Tensor:
+    """Scales all gradients alike, so that their norm is at most this; returns the norm before, ()."""
+    weights = list(weights)
+    norm = norm_of(weights)
+    for group in _by_mesh(_with_gradients(weights)):
         clip_grads_with_norm_(group, most, norm)
     return norm
 

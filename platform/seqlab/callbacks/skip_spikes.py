@@ -1,0 +1,72 @@
+"""Steps whose gradients are far larger than those before are left out."""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from collections import deque
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+
+from seqlab.callbacks.run_tracker import DivergedError
+from seqlab.parallel.gradients import norm_of
+
+WINDOW, LEAST = 100, 10
+"""Of how many steps the median is taken, and of how many at least."""
+
+
+class SkipSpikes(Callback):
+    """Leaves out an optimiser step whose gradient's norm is over so many times the median norm of the steps before, or
+    is not finite: weights and moments stay as they are, the schedule goes on. How many were left out is logged as
+    `train/skipped_steps`. What is left out follows from the norms alone, which a checkpoint holds.
+
+    Args:
+        times: above 1.
+
+    Raises:
+        ValueError: a number that is not.
+        DivergedError: from the fit, when `WINDOW` steps in a row were left out.
+    """
+
+    def __init__(self, times: float) -> None:
+        if not times > 1:
+            raise ValueError(f"skip_spikes must be above 1, got {times}")
+        self.times = times
+        self._norms: deque[float] = deque(maxlen=WINDOW)
+        self._skipped = self._in_a_row = 0
+
+    def on_before_optimizer_step(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: torch.optim.Optimizer
+    ) -> None:
+        norm = norm_of(pl_module.parameters()).item()
+        usual = statistics.median(self._norms) if len(self._norms) >= LEAST else math.inf
+        if math.isfinite(norm):
+            self._norms.append(norm)  # a spike's too: where all steps have become larger, they are soon usual
+        if norm <= self.times * usual and math.isfinite(norm):
+            self._in_a_row = 0
+        else:
+            optimizer.zero_grad()
+            self._skipped, self._in_a_row = self._skipped + 1, self._in_a_row + 1
+            if trainer.is_global_zero:
+                what = f"the gradient's norm is {norm:.3g}, where {usual:.3g} is usual"
+                print(f"step {trainer.global_step + 1} is left out: {what}", file=sys.stderr)
+        if self._in_a_row >= WINDOW:
+            raise DivergedError(f"{WINDOW} steps in a row were left out, up to step {trainer.global_step + 1}")
+        pl_module.log("train/skipped_steps", float(self._skipped))
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        # What is not finite is left out here; `RunTracker`, which comes later, is not to end the fit for it.
+        outputs["loss"] = outputs["loss"].nan_to_num(0.0, 0.0, 0.0)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"norms": list(self._norms), "skipped": self._skipped, "in_a_row": self._in_a_row}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        self._norms.extend(state_dict["norms"])
+        self._skipped, self._in_a_row = state_dict["skipped"], state_dict["in_a_row"]
