@@ -14,6 +14,9 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+LAUNCHED = {"TORCHELASTIC_RUN_ID": "forked", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+"""What torchrun would tell; the ranks meet in a file."""
+
 
 def forked(num_ranks: int, do: Callable[[], None], timeout: float = 60) -> list[int]:
     """Calls it on each rank of a gloo group; when one dies, or time is over, the others are killed.
@@ -44,6 +47,8 @@ def _fork(rank: int, num_ranks: int, store: Path, do: Callable[[], None]) -> int
     code = 1
     try:
         torch.set_num_threads(1)
+        ranked = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": num_ranks, "LOCAL_WORLD_SIZE": num_ranks}
+        os.environ.update({name: str(number) for name, number in ranked.items()}, GROUP_RANK="0", **LAUNCHED)
         found = torch._C._distributed_c10d.FileStore(str(store), num_ranks)
         dist.init_process_group("gloo", store=found, rank=rank, world_size=num_ranks, timeout=timedelta(seconds=60))
         do()

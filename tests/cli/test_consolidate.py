@@ -1,0 +1,54 @@
+"""A run whose model was spread over two processes: every verb reads its shards, and `consolidate` makes one file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import mlflow  # noqa: F401  # once, before there are two processes
+import torch
+
+from cli.conftest import TINY, Seqlab, write_text
+from scale.forked import forked
+from seqlab.checkpoint_io import read_checkpoint
+from seqlab.cli import (
+    lightning_cli,  # noqa: F401  # as mlflow
+    main,
+)
+from seqlab.sealed_file import load_sealed
+from seqlab.tracking.runs import find_run
+
+FIT = ["fit", "--config=lm/gru", *TINY, "--run_name=spread", "--trainer.accelerator=cpu", "--checkpoint_async=true"]
+SPREAD = ["--trainer.strategy=fsdp2", "--trainer.devices=2"]
+ALONE = ["--trainer.strategy=auto", "--trainer.devices=1"]
+
+
+def test_a_run_of_two_processes(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
+    write_text(tmp_path)
+    seqlab = inside(tmp_path)
+    assert forked(2, lambda: _exits(*FIT, *SPREAD), timeout=240) == [0, 0]
+    run = find_run("spread")
+    best = run.best_checkpoint
+    assert run.status == "FINISHED" and best is not None and "shards" in load_sealed(best)
+
+    said = seqlab("consolidate", "spread").stdout
+    whole = best.with_name("best.consolidated.ckpt")
+    assert said == f"Checkpoint {whole} · next: seqlab export {whole} --out bundles/best\n"
+    stored, shards = torch.load(whole, weights_only=True), read_checkpoint(best)
+    assert stored["state_dict"].keys() == shards["state_dict"].keys()
+    assert all(torch.equal(weight, shards["state_dict"][name]) for name, weight in stored["state_dict"].items())
+    refused = seqlab("consolidate", str(whole), code=2).stderr
+    assert refused == f"seqlab: checkpoint {whole} is in one file already; nothing is to be consolidated\n"
+
+    seqlab("export", "spread", "--out=bundle")
+    seqlab("verify", "bundle")
+    refused = seqlab("resume", "spread", "--trainer.max_steps=6", *ALONE, code=2).stderr
+    assert "trained with world 2, this data has world 1" in refused
+    for file in best.parent.glob("best.ckpt.shards-*/__1_*"):
+        file.unlink()
+    assert f"checkpoint {best} is not whole: " in seqlab("export", "spread", "--out=other", code=2).stderr
+
+
+def _exits(*args: str) -> None:
+    if code := main(list(args)):
+        raise SystemExit(code)
