@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from filelock import FileLock
+from filelock import FileLock, Timeout
 from numpy.typing import NDArray
 
+from seqlab_data.checked import intact, sums_of
 from seqlab_data.documents import content_digest
 from seqlab_data.tokenizers import (
     ByteTokenizer,
@@ -29,6 +32,8 @@ from seqlab_data.tokenizers.pieces import whole
 FORMAT = 1
 """Raise it when the tokens of the same texts and settings change, so that old caches are left behind."""
 SUMS = "sums.json"
+PATIENCE = 2.0
+"""Seconds after which a process that waits for another says so."""
 MakeTokenizer = Callable[[str], Tokenizer] | Tokenizer
 LEARNED = (ByteTokenizer, CharTokenizer, SubwordTokenizer, WordTokenizer)
 
@@ -112,11 +117,11 @@ def cached_folder(key: Any, make: Callable[[Path], None], root: str | Path | Non
     Raises:
         OSError: a file cannot be read or written.
     """
-    root = Path(root).expanduser() if root is not None else _default_root()
+    root = cache_root(root)
     folder = root / sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
     if not _intact(folder):
         root.mkdir(parents=True, exist_ok=True)
-        with FileLock(root / f"{folder.name}.lock"):
+        with locked(root / f"{folder.name}.lock", "makes these tokens"):
             if not _intact(folder):
                 _replace(folder, make)
     return folder
@@ -128,8 +133,7 @@ def _replace(folder: Path, make: Callable[[Path], None]) -> None:
     temporary.mkdir()
     try:
         make(temporary)
-        sums = {file.name: [file.stat().st_size, _file_sha256(file)] for file in temporary.iterdir()}
-        (temporary / SUMS).write_text(json.dumps(sums))
+        (temporary / SUMS).write_text(json.dumps(sums_of(temporary)))
         shutil.rmtree(folder, ignore_errors=True)
         os.replace(temporary, folder)
     except OSError as error:
@@ -140,26 +144,34 @@ def _replace(folder: Path, make: Callable[[Path], None]) -> None:
 
 
 def _intact(folder: Path) -> bool:
-    """Whether a cache is there and every file of it has the size and sha256 that it was written with."""
+    """Whether a cache is there and its files are as they were written."""
     try:
         sums = json.loads((folder / SUMS).read_text())
-        return bool(sums) and all(
-            (folder / name).stat().st_size == size and _file_sha256(folder / name) == sha256
-            for name, (size, sha256) in sums.items()
-        )
+        return bool(sums) and intact(folder, sums)
     except (OSError, ValueError, TypeError, AttributeError):
         return False
 
 
-def _default_root() -> Path:
-    if root := os.environ.get("SEQLAB_CACHE"):
+@contextmanager
+def locked(path: Path, what: str) -> Iterator[None]:
+    """One process at a time; another that has to wait says for what."""
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=PATIENCE)
+    except Timeout:
+        print(f"data: waiting for another process, which {what}", file=sys.stderr)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def cache_root(root: str | Path | None) -> Path:
+    """The folder of the caches; None = `$SEQLAB_CACHE`, or `seqlab` in `$XDG_CACHE_HOME` or `~/.cache`."""
+    if root := root or os.environ.get("SEQLAB_CACHE"):
         return Path(root).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seqlab"
-
-
-def _file_sha256(path: Path) -> str:
-    with open(path, "rb") as file:
-        return file_digest(file, "sha256").hexdigest()
 
 
 def tokenizer_settings(make_tokenizer: MakeTokenizer) -> dict[str, Any] | None:

@@ -6,20 +6,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
-from itertools import chain, count, pairwise, takewhile
+from itertools import count, pairwise, takewhile
+from pathlib import Path
 from typing import NamedTuple
 
+from seqlab_data.measured import Measure, measured
 from seqlab_data.progress import CharsRead
 from seqlab_data.reading import Document
 from seqlab_data.splits import SPLITS
 from seqlab_data.text_rows import TextRows
-
-
-class Measure(NamedTuple):
-    """The digest of some documents, and the characters of all together."""
-
-    digest: str
-    num_chars: int
 
 
 class Share(NamedTuple):
@@ -38,6 +33,7 @@ class Corpus:
         cut: what is divided.
         fractions: of train, val and test.
         apart: documents of val or test that are not cut off; the others share the text by their `fractions`.
+        root: folder of the caches, as of `cached_folder`.
 
     Attributes:
         files: all of them.
@@ -48,17 +44,21 @@ class Corpus:
     """
 
     def __init__(
-        self, cut: Sequence[Document], fractions: Sequence[float], apart: Mapping[str, Sequence[Document]]
+        self,
+        cut: Sequence[Document],
+        fractions: Sequence[float],
+        apart: Mapping[str, Sequence[Document]],
+        root: str | Path | None = None,
     ) -> None:
         self.files = [*cut, *(document for some in apart.values() for document in some)]
-        self.fractions = fractions
+        self.fractions, self._root = fractions, root
         self._groups = {"train": cut, **apart}
         shares = [0 if name in apart else share for name, share in zip(SPLITS, fractions, strict=True)]
         self._shares = [share / sum(shares) for share in shares] if apart else fractions
 
     @cached_property
     def _measures(self) -> dict[str, Measure]:
-        return {split: measure(some) for split, some in self._groups.items()}
+        return {split: measured(some, self._root) for split, some in self._groups.items()}
 
     def place(self, document: int, byte: int) -> str:
         """What to call it in a report."""
@@ -100,20 +100,6 @@ class Corpus:
         for group, some in self._groups.items():
             own = divided if group == "train" else [group]
             yield from _shares(some, {split: self.num_chars[split] for split in own}, numbers)
-
-
-def measure(documents: Sequence[Document]) -> Measure:
-    """The sha256 over the sha256 of each document in UTF-8, in order (as of `content_digest`), and their size."""
-    of_all, num_chars = sha256(), 0
-    with CharsRead("reading text") as bar:
-        for texts in chain.from_iterable(document.documents() for document in documents):
-            of_one = sha256()
-            for text in texts:
-                of_one.update(text.encode())
-                num_chars += len(text)
-                bar.add(len(text))
-            of_all.update(of_one.digest())
-    return Measure(of_all.hexdigest(), num_chars)
 
 
 def _shares(files: Sequence[Document], sizes: Mapping[str, int], numbers: Iterator[int]) -> Iterator[tuple[Share, str]]:

@@ -73,7 +73,7 @@ def open_token_cache(
         ValueError: a document is empty or not in its encoding, or the tokenizer cannot learn from it.
         OSError: a file cannot be read or written.
     """
-    return open_corpus(Corpus(documents, fractions, apart or {}), make_tokenizer, root, processes)
+    return open_corpus(Corpus(documents, fractions, apart or {}, root), make_tokenizer, root, processes)
 
 
 def open_mixture(
@@ -85,7 +85,7 @@ def open_mixture(
 ) -> dict[str, TokenCache]:
     """The cache of each corpus by one tokenizer, which learns from the train splits of all, in this order; otherwise as
     of `open_token_cache`."""
-    cut = {name: Corpus(documents, fractions, {}) for name, documents in corpora.items()}
+    cut = {name: Corpus(documents, fractions, {}, root) for name, documents in corpora.items()}
     _, tokenizer = cached_tokens(
         ["tokenizer", FORMAT, [corpus.digest for corpus in cut.values()], list(fractions)],
         make_tokenizer,

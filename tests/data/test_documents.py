@@ -8,8 +8,8 @@ from pydoc_data.topics import topics
 
 import pytest
 
-from seqlab_data.corpus import measure
 from seqlab_data.documents import content_digest, find_documents, source_name
+from seqlab_data.measured import measure
 
 
 @pytest.fixture

@@ -68,6 +68,11 @@ def expected(texts: list[str], make: Callable[[str], Tokenizer]) -> dict[str, li
     return splits
 
 
+def left_in(root: Path) -> list[Path]:
+    """The files in a folder of caches, but for locks."""
+    return [path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock"]
+
+
 def stream(cache: TokenCache, split: str) -> list[int]:
     return np.fromfile(cache.splits[split].path, dtype=cache.splits[split].dtype).tolist()
 
@@ -159,7 +164,7 @@ def test_text_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
         path.write_text("x" * 100)
         with pytest.raises(ValueError, match=r"x\.txt.* has changed while it was read"):
             open_token_cache(find_documents(str(path)), FRACTIONS, changes, tmp_path / "cache")
-        assert [left for left in (tmp_path / "cache").iterdir() if left.suffix != ".lock"] == []
+        assert left_in(tmp_path / "cache") == []
 
 
 KILLED = """

@@ -1,0 +1,122 @@
+"""Whether the files of a cache are as they were written, without reading all of them at each start.
+
+A file of tokens is read whole where it is made, and again where its time of change says that it was touched. What a
+disk has changed in silence is found where it is read: each block is checked when a process first reads in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import zlib
+from collections.abc import Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+NOTE = "checked.json"
+"""Of each file of tokens its time of change when it was checked, its sha256, and the CRC-32 of each block."""
+BLOCK_BITS = 18
+BLOCK = 1 << BLOCK_BITS
+"""Bytes that are checked at once."""
+LARGE = ".bin"
+
+
+def sums_of(folder: Path) -> dict[str, tuple[int, str]]:
+    """The size and the sha256 of each file. Of those of tokens, what is noted for later."""
+    read = {file.name: _read(file) for file in folder.iterdir()}
+    sums = {name: ((folder / name).stat().st_size, digest) for name, (digest, _) in read.items()}
+    _note(folder, read, {})
+    return sums
+
+
+def intact(folder: Path, sums: Mapping[str, tuple[int, str]]) -> bool:
+    """Whether every file has the size and the sha256 given, or those and the time of change that were noted.
+
+    Raises:
+        OSError: a file is missing.
+    """
+    noted, read = _noted(folder), {}
+    for name, (size, digest) in sums.items():
+        found = (folder / name).stat()
+        if found.st_size != size:
+            return False
+        if noted.get(name, ())[:2] != [found.st_mtime_ns, digest]:
+            read[name] = _read(folder / name)
+            if read[name][0] != digest:
+                return False
+    _note(folder, read, noted)
+    return True
+
+
+class Blocks:
+    """The blocks of a file of tokens, of which each is checked before it is first read.
+
+    Args:
+        path: of the file.
+        data: its bytes, memory-mapped.
+    """
+
+    def __init__(self, path: Path, data: NDArray[np.uint8]) -> None:
+        self._path, self._data = path, data
+        self._sums = _noted(path.parent).get(path.name, (0, "", []))[2]
+        # Without a note the whole file was checked in this process.
+        self._unchecked = np.full(-(-len(data) // BLOCK), bool(self._sums))
+
+    def check(self, places: NDArray[np.int64]) -> None:
+        """Reads the blocks that hold the bytes at these places and were not read before.
+
+        Raises:
+            ValueError: one is not as it was written.
+        """
+        if not self._unchecked.any():
+            return
+        blocks = places >> BLOCK_BITS
+        for block in np.unique(blocks[self._unchecked[blocks]]).tolist():
+            begin, end = block << BLOCK_BITS, (block + 1) << BLOCK_BITS
+            if zlib.crc32(self._data[begin:end].tobytes()) != self._sums[block]:
+                raise ValueError(
+                    f"{self._path} is damaged between bytes {begin} and {end}, it is not what was written; delete the "
+                    f"folder {self._path.parent}, and its tokens are made again"
+                )
+            self._unchecked[block] = False
+
+
+def _read(file: Path) -> tuple[str, list[int]]:
+    """The sha256 of a file, and the CRC-32 of each block."""
+    digest, blocks = sha256(), []
+    with open(file, "rb") as opened:
+        while block := opened.read(BLOCK):
+            digest.update(block)
+            blocks.append(zlib.crc32(block))
+    return digest.hexdigest(), blocks
+
+
+def _noted(folder: Path) -> dict[str, Any]:
+    try:
+        noted = json.loads((folder / NOTE).read_text())
+        return noted if isinstance(noted, dict) else {}
+    except (OSError, ValueError):
+        return {}
+
+
+def _note(folder: Path, read: Mapping[str, tuple[str, list[int]]], noted: Mapping[str, Any]) -> None:
+    """Notes that the files of tokens among these are as they were written, if the folder may be written to. Their time
+    of change becomes one that no change from now on has, however coarse the file system's clock is."""
+    then = time.time_ns() - 10 * 10**9
+    new = folder / f"{NOTE}.{os.getpid()}"
+    found = {}
+    try:
+        for name, sums in read.items():
+            if name.endswith(LARGE):
+                os.utime(folder / name, ns=(then, then))
+                found[name] = ((folder / name).stat().st_mtime_ns, *sums)
+        if found:
+            new.write_text(json.dumps({**noted, **found}))
+            os.replace(new, folder / NOTE)
+    except OSError:
+        new.unlink(missing_ok=True)

@@ -1,0 +1,81 @@
+"""The digest and the size of documents, which are read for it once and not again while their files stay as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from hashlib import sha256
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from seqlab_data.cache import cache_root, locked
+from seqlab_data.progress import CharsRead
+from seqlab_data.reading import Document
+
+SETTLED = 2 * 10**9
+"""Nanoseconds after which a change of a file shows in its times, however coarse the file system's clock is."""
+
+
+class Measure(NamedTuple):
+    """The digest of some documents, and the characters of all together."""
+
+    digest: str
+    num_chars: int
+
+
+def measure(documents: Sequence[Document]) -> Measure:
+    """The sha256 over the sha256 of each document in UTF-8, in order (as of `content_digest`), and their size."""
+    of_all, num_chars = sha256(), 0
+    with CharsRead("reading text") as bar:
+        for texts in chain.from_iterable(document.documents() for document in documents):
+            of_one = sha256()
+            for text in texts:
+                of_one.update(text.encode())
+                num_chars += len(text)
+                bar.add(len(text))
+            of_all.update(of_one.digest())
+    return Measure(of_all.hexdigest(), num_chars)
+
+
+def measured(documents: Sequence[Document], root: str | Path | None = None) -> Measure:
+    """As `measure`; of files that have the sizes and the times of change of an earlier time, what was noted then in the
+    folder of the caches.
+
+    Raises:
+        OSError: a file cannot be read, or the note not written.
+    """
+    before = _states(documents)
+    if before is None:
+        return measure(documents)
+    named = [[str(file.path and file.path.resolve()), type(file).__name__, file.encoding] for file in documents]
+    folder = cache_root(root) / "measured"
+    folder.mkdir(parents=True, exist_ok=True)
+    note = folder / f"{sha256(json.dumps(named).encode()).hexdigest()[:32]}.json"
+    with locked(note.with_suffix(".lock"), "reads the text"):
+        try:
+            states, digest, num_chars = json.loads(note.read_text())
+            if states == before:
+                return Measure(digest, num_chars)
+        except (OSError, ValueError):
+            pass
+        found = measure(documents)
+        newest = max(state[time_of_change] for state in before for time_of_change in (1, 2))
+        if _states(documents) == before and newest < time.time_ns() - SETTLED:
+            new = note.with_suffix(".new")
+            new.write_text(json.dumps([before, *found]))
+            os.replace(new, note)
+    return found
+
+
+def _states(documents: Sequence[Document]) -> list[list[int]] | None:
+    """Of each file its size, and when its content and its entry were changed; None = not all are files."""
+    states = []
+    for document in documents:
+        if document.path is None:
+            return None
+        found = document.path.stat()
+        states.append([found.st_size, found.st_mtime_ns, found.st_ctime_ns])
+    return states
