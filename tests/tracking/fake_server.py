@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 PREFIX = "/api/2.0/mlflow/"
+FILES = "/api/2.0/mlflow-artifacts/artifacts"
 
 
 class FakeServer:
@@ -22,6 +23,7 @@ class FakeServer:
         status: answers every write with this status and no JSON, where it is not 200.
         answers: while it is not set, a write is not answered.
         refused: a metric that it takes for an invalid one.
+        files: what was uploaded, by path.
     """
 
     def __init__(self, address: str) -> None:
@@ -32,6 +34,7 @@ class FakeServer:
         self.tags: dict[str, str] = {}
         self.params: dict[str, str] = {}
         self.uploaded: list[str] = []
+        self.files: dict[str, bytes] = {}
         self.run_status = "RUNNING"
 
     def answer(self, what: str, asked: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -61,6 +64,10 @@ class FakeServer:
         self.params |= {param["key"]: param["value"] for param in asked.get("params", [])}
         return 200, {}
 
+    def listed(self, folder: str) -> list[dict[str, Any]]:
+        inside = [path.removeprefix(f"{folder}/").split("/") for path in self.files if path.startswith(f"{folder}/")]
+        return [{"path": name, "is_dir": is_dir} for name, is_dir in sorted({(i[0], len(i) > 1) for i in inside})]
+
     def run(self) -> dict[str, Any]:
         info = {"run_id": self.run_id, "experiment_id": "1", "status": self.run_status, "run_name": "there"}
         last = [{"key": key, "value": steps[-1][1], "step": steps[-1][0]} for key, steps in self.points.items()]
@@ -83,9 +90,13 @@ def fake_server() -> Iterator[FakeServer]:
             else:
                 if self.command == "PUT":
                     fake.uploaded.append(path.path.rpartition("/")[2])
+                    fake.files[path.path.removeprefix(f"{FILES}/")] = body
                 asked = parse_qs(path.query) if self.command == "GET" or b"{" not in body[:1] else json.loads(body)
                 code, found = fake.answer(path.path.removeprefix(PREFIX), asked)
-                said = json.dumps(found).encode()
+                if self.command == "GET" and path.path == FILES:
+                    found = {"files": fake.listed(asked["path"][0])}
+                stored = fake.files.get(path.path.removeprefix(f"{FILES}/")) if self.command == "GET" else None
+                said = json.dumps(found).encode() if stored is None else stored
             self.send_response(code)
             self.send_header("Content-Length", str(len(said)))
             self.end_headers()

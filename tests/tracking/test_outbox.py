@@ -19,6 +19,7 @@ from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.tracking import outbox as outbox_module
 from seqlab.tracking.journal import Journal, replay_all
 from seqlab.tracking.logger import RunLogger
+from seqlab.tracking.runs import _tracked
 from seqlab.tracking.store import SENDING, Store, UnreachableError
 from seqlab.tracking.writes import dataset_of
 from tracking.fake_server import FakeServer, fake_server
@@ -164,3 +165,22 @@ def test_another_process_that_sends_is_not_joined(server: FakeServer) -> None:
     assert server.points == {}
     assert replay_all(Store())
     assert server.points == {"x": [(0, 1.0)]}
+
+
+def test_shards_are_uploaded_before_the_checkpoint_that_names_them_and_fetched_with_it(server: FakeServer) -> None:
+    logger = RunLogger("remote")
+    assert logger.checkpoint_dir is not None
+    shards = logger.checkpoint_dir / "last.ckpt.shards-1"
+    shards.mkdir(parents=True)
+    (shards / "__0_0.distcp").write_text("numbers")
+    (logger.checkpoint_dir / "last.ckpt").write_text("where they are")
+    logger.log_tags({"checkpoint.last": "checkpoints/last.ckpt"})
+    logger.finalize("success")
+    assert server.uploaded == ["__0_0.distcp", "last.ckpt"]
+    there = Store("another machine")
+    with there.calls() as client:
+        run = _tracked(client.get_run(server.run_id), "remote", there)
+    fetched = run.last_checkpoint
+    assert fetched is not None and fetched.is_relative_to(Path("another machine").resolve())
+    assert fetched.read_text() == "where they are"
+    assert (fetched.parent / shards.name / "__0_0.distcp").read_text() == "numbers"
