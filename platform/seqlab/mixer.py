@@ -46,10 +46,11 @@ class Entry(NamedTuple):
 Spec = tuple[Entry, ...]
 """What a mixer or a model remembers, entry by entry, in the order of its state."""
 
-Cuts = dict[str, Literal["columns", "rows", "heads"]]
+Cuts = dict[str, Literal["columns", "rows", "heads", "vocabulary"]]
 """How ranks share a module's layers, by name (tensor parallelism; Shoeybi et al. 2019, "Megatron-LM", section 3): the
 outputs of a linear layer are divided ("columns"), or its inputs are, and what each rank makes of its own is added
-("rows"); a norm of some heads each, (B, H, T, K), has one gain for all ("heads")."""
+("rows"); a norm of some heads each, (B, H, T, K), has one gain for all ("heads"); an embedding, an output layer or its
+bias is divided by tokens ("vocabulary")."""
 
 POSITION = Entry("position", (), torch.int64, kind="counter")
 """How many real tokens were read."""

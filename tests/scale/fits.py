@@ -19,7 +19,7 @@ from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.checkpoint_io import AtomicCheckpointIO
 from seqlab.models import DecoderLM, Encoder, EncoderDecoder
 from seqlab.optim import AdamW, Constant
-from seqlab.parallel import SpreadStrategy, set_tensor_parallel
+from seqlab.parallel import set_tensor_parallel
 from seqlab.tasks import LanguageModeling, Translation
 from seqlab.tasks.task import of_all_ranks
 from trainers import quiet_trainer
@@ -79,7 +79,8 @@ def fit(
 
     Returns:
         "losses" of the steps on each rank, "weights" by name; "scores"; "rows" that each rank read in the first epoch;
-        "num_tokens"; "norm", the last gradient's, where it is clipped.
+        "num_tokens"; "norm", the last gradient's, where it is clipped; "held", what share of the weights each rank
+        holds.
     """
     L.seed_everything(0, verbose=False)
     data, make = made(folder) if made else kinds(folder)[kind]
@@ -109,7 +110,7 @@ def fit(
         "rows": of_all_ranks(notes.rows),
         "num_tokens": tracker.speed.metrics()["num_tokens"],
         "norm": None if norm is None else norm.item(),
-        "spread": isinstance(trainer.strategy, SpreadStrategy),
+        "held": of_all_ranks(_held(task) / sum(weight.numel() for weight in task.parameters())),
     }
 
 
@@ -128,6 +129,11 @@ def _read_together(data: Any, batches: int) -> None:
         return made
 
     data._batches = together
+
+
+def _held(task: L.LightningModule) -> int:
+    """How many numbers of the weights this rank holds."""
+    return sum((w.to_local() if isinstance(w, DTensor) else w).numel() for w in task.parameters())
 
 
 def fit_in_two_parts(folder: Path, **options: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scale.cases import BLOCKS, CASES, CLIPS, OF_CUDA, OF_RANKS, of_blocks
+from scale.cases import BLOCKS, CASES, CLIPS, OF_CUDA, OF_RANKS, RESUMED, of_blocks
 from scale.fits import KINDS, fit
 
 pytestmark = [
@@ -36,7 +36,7 @@ def assert_same(found: dict[str, Any], alone: dict[str, Any], tolerance: float =
 @pytest.mark.parametrize("kind", KINDS)
 def test_fsdp2_trains_what_one_process_does(kind: str, plain: dict[str, Any], files: Path) -> None:
     found = plain[f"{kind}, fsdp2"]
-    assert found["spread"]
+    assert max(found["held"]) < 0.55
     assert_same(found, plain[f"{kind}, ddp"] if kind in DRAWS else fit(files, kind, batches=2))
 
 
@@ -63,7 +63,9 @@ def test_every_row_is_seen_once_an_epoch(plain: dict[str, Any]) -> None:
 @pytest.mark.parametrize("blocks", BLOCKS)
 def test_tensor_parallel_trains_what_one_process_does(blocks: str, plain: dict[str, Any], files: Path) -> None:
     """In float64, to 1e-6 a step; also dropout, whose draws are the same on both ranks, and the same as alone."""
-    assert_same(plain[f"{blocks}, tp"], of_blocks(blocks)(files), 1e-6)
+    found = plain[f"{blocks}, tp"]
+    assert max(found["held"]) < 0.57  # norms and the biases of what is added are whole on each
+    assert_same(found, of_blocks(blocks)(files), 1e-6)
 
 
 @pytest.mark.parametrize("kind", ["masked", "translation"])
@@ -98,7 +100,7 @@ def test_a_fit_goes_on_from_its_checkpoint_as_if_it_had_not_stopped(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", OF_RANKS)
-@pytest.mark.parametrize("case", [case for case in CASES if not case.startswith("resumed")])
+@pytest.mark.parametrize("case", [case for case in CASES if case not in RESUMED and not case.startswith("resumed")])
 def test_every_case(case: str, ranks: int, request: pytest.FixtureRequest, files: Path) -> None:
     """Every task and block under every strategy, against one process at the same global batch; where ranks draw their
     own random numbers, against as many of DDP."""

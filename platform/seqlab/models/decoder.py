@@ -6,12 +6,14 @@ B batch, T length, D d_model, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention import Attention
-from seqlab.mixer import POSITION, Mixer, Spec, State, check_state, size_of
+from seqlab.mixer import POSITION, Cuts, Mixer, Spec, State, check_state, size_of
 from seqlab.nn import Block, Stack
 from seqlab.nn.embedding import embedding_for
 from seqlab.nn.init import init_gpt2
@@ -40,6 +42,8 @@ class DecoderLM(nn.Module):
     Raises:
         ValueError: a mixer that is not causal or needs an encoder, or one that the positions do not fit.
     """
+
+    cuts: ClassVar[Cuts] = {"embedding": "vocabulary", "head": "vocabulary"}
 
     def __init__(
         self,
@@ -103,7 +107,7 @@ class DecoderLM(nn.Module):
 
     def init_state(self, batch_size: int) -> State:
         """The state before the first token."""
-        position = self.embedding.weight.new_zeros(batch_size).long()
+        position = torch.zeros(batch_size, dtype=torch.int64, device=self.embedding.weight.device)
         return {"position": position} | self.stack.init_state(batch_size)
 
     def state_spec(self) -> Spec:

@@ -6,10 +6,11 @@ B batch, T length, F features, D d_model.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from torch import Tensor, nn
 
-from seqlab.mixer import Mixer
+from seqlab.mixer import Cuts, Mixer
 from seqlab.nn import Block, Norm, ScaledEmbedding, Stack
 from seqlab.nn.embedding import embedding_for
 from seqlab.nn.init import init_transformer
@@ -33,6 +34,8 @@ class Encoder(nn.Module):
         embed_norm: called with d_model, on embeddings that know their positions; None = none.
         dropout: on the embeddings, in training.
     """
+
+    cuts: ClassVar[Cuts] = {"embedding": "vocabulary"}
 
     def __init__(
         self,

@@ -6,13 +6,13 @@ B batch, S source length, T target length, D d_model, V target vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.attention import Attention, CrossAttention
-from seqlab.mixer import POSITION, Mixer, Spec, State, check_state, size_of
+from seqlab.mixer import POSITION, Cuts, Mixer, Spec, State, check_state, size_of
 from seqlab.models.encoder import Encoder
 from seqlab.nn import Block, NoFeedForward, ScaledEmbedding, Stack
 from seqlab.nn.embedding import embedding_for
@@ -48,6 +48,8 @@ class EncoderDecoder(nn.Module):
         ValueError: a mixer that is not causal, a `cross` that does not look at the source, or one embedding for
             vocabularies of two sizes or for features.
     """
+
+    cuts: ClassVar[Cuts] = {"embedding": "vocabulary", "head": "vocabulary"}
 
     def __init__(
         self,

@@ -6,12 +6,13 @@ B batch, T length, D d_model, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from seqlab.mixer import Cuts
 from seqlab.models.encoder import Encoder
 
 
@@ -27,6 +28,8 @@ class MaskedLM(nn.Module):
     Attributes:
         mask_id: the token that stands for one that is to be found.
     """
+
+    cuts: ClassVar[Cuts] = {"bias": "vocabulary"}
 
     def __init__(self, vocab_size: int, max_seq_len: int, *, encoder: Callable[[int, int], Encoder]) -> None:
         super().__init__()

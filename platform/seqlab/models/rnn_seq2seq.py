@@ -6,11 +6,12 @@ B batch, S source length, T target length, D d_model, V target vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from seqlab.mixer import Entry, Spec, State, check_state, size_of
+from seqlab.mixer import Cuts, Entry, Spec, State, check_state, size_of
 from seqlab.recurrence import GRU
 from seqlab.recurrence.fused import FusedRecurrence
 
@@ -33,6 +34,8 @@ class RNNSeq2Seq(nn.Module):
     Raises:
         ValueError: a recurrence that reads both ways.
     """
+
+    cuts: ClassVar[Cuts] = {"source_embedding": "vocabulary", "embedding": "vocabulary", "head": "vocabulary"}
 
     def __init__(
         self,

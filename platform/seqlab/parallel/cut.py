@@ -7,9 +7,9 @@ from copy import copy
 from functools import partial
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -29,7 +29,8 @@ STYLES: dict[str, Callable[[], ParallelStyle]] = {
 def check_cut(model: nn.Module, ranks: int) -> None:
     """Raises ValueError where a block of a model cannot be cut over so many ranks."""
     for module in _cuttable(model) if ranks > 1 else []:
-        copy(module).cut(ranks)
+        if hasattr(module, "cut"):
+            copy(module).cut(ranks)
 
 
 def cut(model: nn.Module, mesh: DeviceMesh) -> None:
@@ -41,8 +42,32 @@ def cut(model: nn.Module, mesh: DeviceMesh) -> None:
     if mesh.size() == 1 or any(isinstance(weight, DTensor) for weight in model.parameters()):
         return
     for module in _cuttable(model):
-        module.cut(mesh.size())
-        parallelize_module(module, mesh, {name: STYLES[how]() for name, how in module.cuts.items()})
+        if hasattr(module, "cut"):
+            module.cut(mesh.size())
+        for name, how in module.cuts.items():
+            if how == "vocabulary":
+                _cut_by_tokens(module, name, mesh)
+            else:
+                parallelize_module(getattr(module, name), mesh, STYLES[how]())
+        if "vocabulary" in module.cuts.values() and hasattr(module, "output"):
+            module.output = partial(_output, module.output, mesh)
+
+
+def _cut_by_tokens(module: nn.Module, name: str, mesh: DeviceMesh) -> None:
+    """Divides what has something of each token, where it is there and not divided yet."""
+    part = getattr(module, name)
+    if isinstance(part, nn.Parameter):
+        module.register_parameter(name, nn.Parameter(distribute_tensor(part.data, mesh, [Shard(0)])))
+    elif isinstance(part, nn.Linear) and name == "head":
+        parallelize_module(part, mesh, ColwiseParallel(output_layouts=Replicate()))
+    elif isinstance(part, nn.Embedding) and not list(part.children()) and not isinstance(part.weight, DTensor):
+        parallelize_module(part, mesh, RowwiseParallel(input_layouts=Replicate()))
+
+
+def _output(output: Callable[[Any], Tensor], mesh: DeviceMesh, x: Tensor) -> Tensor:
+    """Logits (..., V) of features (..., D), whole on every rank, by an output layer that may be a divided embedding."""
+    logits = output(DTensor.from_local(x, mesh, [Replicate()], run_check=False))
+    return logits.full_tensor() if isinstance(logits, DTensor) else logits
 
 
 def _cuttable(model: nn.Module) -> list[Any]:
