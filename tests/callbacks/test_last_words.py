@@ -47,6 +47,7 @@ def test_a_rank_that_a_signal_ended_is_named(
     process.communicate()
     # The observer, a thread, would end the process of these tests.
     monkeypatch.setattr("seqlab.callbacks.last_words.LAST_WRITES", 1e6)
+    monkeypatch.setattr("seqlab.callbacks.last_words.SECONDS", 60.0)  # of a busy machine
     with last_words():
         dies(0, RuntimeError("Connection closed by peer"), processes := [process])
     assert capsys.readouterr().err == "seqlab: rank 1 died: killed by SIGKILL\n"

@@ -1,4 +1,4 @@
-"""The first commands of docs/scale.md: each has options that fit takes."""
+"""Commands of docs/scale.md that start fits: each has options that fit takes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from seqlab.cli.lightning_cli import check_fit
 from seqlab.config.quiet import quiet
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
-SECTION = PAGE.partition("## From laptop to cluster")[2].partition("\n## ")[0]
-SHOWN = re.findall(r"^\$ (.*?seqlab (?:fit|submit) .*?)(?:;.*)?$", SECTION, flags=re.MULTILINE)
+SECTIONS = [
+    PAGE.partition(f"## {name}\n")[2].partition("\n## ")[0] for name in ("From laptop to cluster", "When a rank hangs")
+]
+SHOWN = re.findall(r"^\$ (.*?seqlab (?:fit|submit) .*?)(?:;.*)?$", "".join(SECTIONS), flags=re.MULTILINE)
 
 
 @pytest.mark.parametrize("command", SHOWN)

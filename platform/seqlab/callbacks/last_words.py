@@ -44,7 +44,7 @@ def spoken() -> str | None:
     """What the rank that died first has said, empty where the file is gone with it: what the others meet is no news."""
     path = Path(os.environ.get(FILE, os.devnull))
     if path.is_file():
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8") or None  # it is still being said
     return None if path.parent.exists() else ""
 
 
@@ -61,17 +61,17 @@ class LastWords(Callback):
         until = time.monotonic() + SECONDS
         while trainer.global_rank == 0 and spoken() is None and time.monotonic() < until:
             time.sleep(0.05)
-        _say(f"rank {trainer.global_rank} died: {type(exception).__name__}: {sentence(exception)}")
+        say(f"rank {trainer.global_rank} died: {type(exception).__name__}: {sentence(exception)}")
 
 
-def _say(words: str) -> None:
-    """Prints them, if they are the first."""
+def say(words: str) -> None:
+    """Prints what a rank has to say, if it is the first."""
     path = os.environ.get(FILE)
     with suppress(FileExistsError, FileNotFoundError):
         if path is not None:
             with Path(path).open("x", encoding="utf-8") as file:
-                file.write(words)
-            print(f"seqlab: {words}", file=sys.stderr, flush=True)
+                print(f"seqlab: {words}", file=sys.stderr, flush=True)
+                file.write(words)  # who reads them may end this process
 
 
 def _observe(processes: list[subprocess.Popen[bytes]], first: int) -> None:
@@ -86,7 +86,7 @@ def _observe(processes: list[subprocess.Popen[bytes]], first: int) -> None:
         time.sleep(0.05)
     rank, process = failed[0]
     code = process.returncode
-    _say(f"rank {rank} died: " + (f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"))
+    say(f"rank {rank} died: " + (f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"))
     others = [*processes]
     processes.clear()
     for process in others:

@@ -23,6 +23,7 @@ from seqlab.callbacks.last_words import LastWords
 from seqlab.callbacks.one_start import OneStart
 from seqlab.callbacks.progress import FitProgress
 from seqlab.callbacks.restored_state import RestoredState, saying_what_is_wrong
+from seqlab.callbacks.roll_call import RollCall
 from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.callbacks.skip_spikes import SkipSpikes
 from seqlab.callbacks.speed import Speed
@@ -145,6 +146,8 @@ class SeqlabCLI(LightningCLI):
         check_trainer(given)
         speed = Speed()
         callbacks: list[Callback] = [FitProgress(speed)] if given.enable_progress_bar is not False else []
+        if self.verb == "fit":
+            callbacks.append(RollCall(options.timeout))  # it speaks before `LastWords`
         callbacks.append(LastWords())
         if self.verb == "fit":
             callbacks += self._fit_callbacks(options, speed)

@@ -32,6 +32,7 @@ OPTIONS = (
     Option("checkpoint_activations", bool, False, "Compute activations again in the backward pass: less memory."),
     Option("checkpoint_every", int, 500, "Optimiser steps between writes of last.ckpt."),
     Option("checkpoint_minutes", float, 5.0, "Minutes after which last.ckpt is written anyway."),
+    Option("timeout", float | None, None, "Seconds that a rank in training waits for another; None = 1800."),
     Option("checkpoint_async", bool, False, "Write checkpoints while the fit goes on."),
 )
 PREDICT = (Option("out", str, "predictions.jsonl", "File for the predictions."),)

@@ -14,7 +14,17 @@ import yaml
 MAX_VALUE_LENGTH = 6000
 MAX_KEY_LENGTH = 250
 CLASS = ".class_path"
-RUN_SPECIFIC = ("checkpoint_async", "ckpt_path", "config", "experiment", "print_config", "resume", "run_name", "trust")
+RUN_SPECIFIC = (
+    "checkpoint_async",
+    "ckpt_path",
+    "config",
+    "experiment",
+    "print_config",
+    "resume",
+    "run_name",
+    "timeout",
+    "trust",
+)
 
 
 def flatten(config: dict[str, Any]) -> dict[str, str]:

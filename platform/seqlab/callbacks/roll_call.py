@@ -1,0 +1,174 @@
+"""Where each rank of a fit stands, and who is missing when one has waited too long for the others."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import traceback
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.strategies import ModelParallelStrategy
+from torch.distributed import distributed_c10d
+from torch.optim import Optimizer
+
+from seqlab.callbacks.last_words import say
+from seqlab.whole_file import CannotWriteError, write_whole
+
+TORCHS = 1800.0
+"""Seconds that a rank waits for another one where nothing else is said."""
+LONGEST_BEAT = 5.0
+"""Seconds between a rank's notes, or a tenth of what it waits where that is less."""
+STALE = 4
+"""Beats without a note after which a rank is taken to be stopped."""
+TIMED_OUT = re.compile(r"timed ?out", re.IGNORECASE)
+"""In what gloo and the store of a process group say. NCCL's watchdog ends the process, and the notes stay."""
+
+
+class Note(NamedTuple):
+    """What a rank has written of itself.
+
+    Attributes:
+        passed: how many places it has passed. All ranks pass the same ones.
+        place: where it is.
+        line: the innermost of the main thread's Python code.
+        at: when it was written, by the file system's clock.
+    """
+
+    passed: int
+    place: str
+    line: str
+    at: float
+
+
+class RollCall(Callback):
+    """Has each rank of several note where it stands, every few seconds and by a thread of its own: in
+    `ranks/rank-N.txt` of the run's artifacts, with the stack of its main thread. A rank that has waited too long for
+    another one says which one is missing and where it stands, and ends. A fit that ends well removes the notes.
+
+    Args:
+        timeout: seconds that a rank in training waits for another one; None = what the strategy has.
+
+    Raises:
+        ValueError: that is no time.
+    """
+
+    def __init__(self, timeout: float | None = None) -> None:
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"--timeout must be above 0 seconds, got {timeout:g}")
+        self.timeout, self._waits = timeout, timeout or TORCHS
+        self._folder: Path | None = None
+        self._rank = self._passed = 0
+        self._place = "the beginning"
+        self._beat, self._ended = LONGEST_BEAT, threading.Event()
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        if trainer.world_size == 1:
+            return
+        artifacts: Path | None = getattr(trainer.logger, "artifacts", None)
+        folder = None
+        if trainer.is_global_zero:
+            folder = Path(tempfile.mkdtemp()) if artifacts is None else artifacts / "ranks"
+            shutil.rmtree(folder, ignore_errors=True)  # of an earlier life
+            folder.mkdir(parents=True)
+        self._folder, self._rank = trainer.strategy.broadcast(folder), trainer.global_rank
+        self._beat = min(LONGEST_BEAT, self._waits / 10)
+        threading.Thread(target=self._write_on, args=(self._folder,), daemon=True).start()
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Not before: ranks may start and read their data at different speeds."""
+        if trainer.world_size > 1 and self.timeout is not None:
+            strategy = trainer.strategy
+            of_mesh = strategy.device_mesh.get_all_groups() if isinstance(strategy, ModelParallelStrategy) else []
+            for group in (None, *of_mesh):
+                distributed_c10d._set_pg_timeout(timedelta(seconds=self.timeout), group)
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        self._pass(f"the forward pass of step {trainer.global_step}")
+
+    def on_before_backward(self, trainer: L.Trainer, pl_module: L.LightningModule, loss: torch.Tensor) -> None:
+        self._pass(f"the backward pass of step {trainer.global_step}")
+
+    def on_before_optimizer_step(self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: Optimizer) -> None:
+        self._pass(f"the update of step {trainer.global_step}")
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self._pass(f"what follows step {trainer.global_step - 1}")
+
+    def on_validation_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int, dataloader_idx: int = 0
+    ) -> None:
+        self._pass(f"batch {batch_idx} of a validation")
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._pass("what follows a validation")
+
+    def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._ended.set()
+        if self._folder is not None and trainer.is_global_zero:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
+        timed_out = isinstance(exception, RuntimeError) and TIMED_OUT.search(str(exception))
+        if self._folder is None or not timed_out:
+            return
+        self._ended.set()
+        self._write(self._folder, traceback.extract_tb(exception.__traceback__))
+        say(self.missing(self._folder, trainer.world_size))
+        for process in getattr(trainer.strategy.launcher, "procs", []):
+            process.kill()  # a rank that hangs would outlive this one
+
+    def missing(self, folder: Path, world_size: int) -> str:
+        """Which ranks are behind this one or have stopped, and where each stands; all others where none is."""
+        notes = {rank: _read(folder / f"rank-{rank}.txt") for rank in range(world_size)}
+        mine = notes.pop(self._rank) or Note(self._passed, self._place, "", 0.0)
+        late = {rank: note for rank, note in notes.items() if note is None or self._is_late(note, mine)}
+        stand = "; ".join(self._where(rank, note, mine) for rank, note in sorted((late or notes).items()))
+        waited = f"rank {self._rank} has waited {self._waits:g} s in {mine.place} for another one"
+        return f"{waited}: {stand}{'' if late else ', none of them behind it'}; stacks are in {folder}"
+
+    def _is_late(self, note: Note, mine: Note) -> bool:
+        return note.passed < mine.passed or mine.at - note.at > STALE * self._beat
+
+    def _where(self, rank: int, note: Note | None, mine: Note) -> str:
+        if note is None:
+            return f"rank {rank} has not begun"
+        silent = mine.at - note.at
+        stopped = f", has said nothing for {silent:.0f} s" if silent > STALE * self._beat else ""
+        return f"rank {rank} is in {note.place}, {note.line}{stopped}"
+
+    def _pass(self, place: str) -> None:
+        self._passed, self._place = self._passed + 1, place
+
+    def _write_on(self, folder: Path) -> None:
+        main = threading.main_thread().ident or 0
+        while True:
+            self._write(folder, traceback.extract_stack(sys._current_frames().get(main)))
+            if self._ended.wait(self._beat):
+                return
+
+    def _write(self, folder: Path, stack: traceback.StackSummary) -> None:
+        line = f"{Path(stack[-1].filename).name}:{stack[-1].lineno} in {stack[-1].name}"
+        with suppress(CannotWriteError, OSError):  # it must not end a fit
+            text = [str(self._passed), self._place, line, "", *traceback.format_list(stack)]
+            write_whole(folder / f"rank-{self._rank}.txt", "\n".join(text))
+
+
+def _read(file: Path) -> Note | None:
+    try:
+        passed, place, line, *_ = file.read_text(encoding="utf-8").splitlines()
+        return Note(int(passed), place, line, file.stat().st_mtime)
+    except FileNotFoundError:
+        return None

@@ -1,0 +1,153 @@
+"""A rank that hangs: the others say which it is and where it stands, and end, and the run goes on from there."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers.logger import DummyLogger
+
+from callbacks.tiny_fit import TinyData, TinyTask
+from cli.conftest import TINY, command, last_weights, write_text
+from seqlab.callbacks.last_words import last_words
+from seqlab.callbacks.roll_call import RollCall
+from seqlab.tracking.runs import find_run
+from trainers import quiet_trainer
+
+
+class Artifacts(DummyLogger):
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.artifacts = folder
+
+
+class Hangs(Callback):
+    def __init__(self, rank: int, how: str) -> None:
+        self.rank, self.how = rank, how
+
+    def on_train_batch_start(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
+    ) -> None:
+        if (trainer.global_rank, trainer.global_step) == (self.rank, 2):
+            if self.how == "stop":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            while self.how == "sleep":
+                time.sleep(60)
+
+
+def fit_as(rank: int, folder: Path, port: int, hangs: tuple[int, str]) -> None:
+    """In a process of its own, which is forked: an import takes seconds."""
+    ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in ranks.items()} | {"TORCHELASTIC_RUN_ID": "none"})
+    sys.stderr = (folder / f"said-{rank}").open("w", buffering=1)
+    options: dict[str, Any] = {"devices": 2, "strategy": "ddp", "use_distributed_sampler": False, "max_epochs": 1}
+    trainer = quiet_trainer(folder, callbacks=[Hangs(*hangs), RollCall(4)], **options)
+    trainer.loggers = [Artifacts(folder)]
+    with last_words():
+        trainer.fit(TinyTask(), TinyData())
+
+
+def fit_two(folder: Path, hangs: tuple[int, str]) -> list[int | None]:
+    """The exit codes of two ranks; None of one that goes on when the other has ended."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    fork = multiprocessing.get_context("fork")
+    processes = [fork.Process(target=fit_as, args=(rank, folder, port, hangs)) for rank in (0, 1)]
+    for process in processes:
+        process.start()
+    waiting = [process for rank, process in enumerate(processes) if hangs[1] == "no" or rank != hangs[0]]
+    for process in waiting:
+        process.join(120)
+    codes = [process.exitcode for process in processes]
+    for process in processes:
+        process.kill()
+        process.join()
+    return codes
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's, of short fits; Python's of a fork
+@pytest.mark.parametrize(("rank", "how"), [(1, "sleep"), (0, "stop")])
+def test_the_other_rank_says_who_is_missing_and_where_and_ends(rank: int, how: str, tmp_path: Path) -> None:
+    other = 1 - rank
+    codes = fit_two(tmp_path, (rank, how))
+    assert (codes[rank], codes[other]) == (None, 1)
+    (said,) = [line for line in (tmp_path / f"said-{other}").read_text().splitlines() if "seqlab: " in line]
+    waited = f"seqlab: rank {other} has waited 4 s in the backward pass of step 2 for another one: rank {rank} is in "
+    where = r"what follows step 1, test_roll_call.py:\d+ in on_train_batch_start" if how == "sleep" else r".*"
+    silent = r"(, has said nothing for \d+ s)" + ("" if how == "stop" else "?")  # a machine may be busy
+    assert re.fullmatch(re.escape(waited) + where + silent + rf"; stacks are in {tmp_path}/ranks", said)
+    assert "time.sleep(60)" in (tmp_path / "ranks" / "rank-1.txt").read_text() or how == "stop"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_ranks_that_go_on_leave_nothing(tmp_path: Path) -> None:
+    assert fit_two(tmp_path, (0, "no")) == [0, 0]
+    assert not (tmp_path / "ranks").exists()
+
+
+def test_who_is_missing(tmp_path: Path) -> None:
+    calls = RollCall(10)
+    calls._rank, calls._passed, calls._place = 2, 7, "the update of step 3"
+    for rank, passed in enumerate((7, 6, 7, 7)):
+        (tmp_path / f"rank-{rank}.txt").write_text(f"{passed}\nhere\nfile.py:{rank} in f\n\nstack")
+    os.utime(tmp_path / "rank-3.txt", (0, 0))
+    said = calls.missing(tmp_path, 5)
+    assert "rank 0" not in said and "rank 1 is in here, file.py:1 in f; rank 3 is in here, file.py:3 in f, has" in said
+    assert said.endswith(f"rank 4 has not begun; stacks are in {tmp_path}")
+    calls._rank = 1
+    said = calls.missing(tmp_path, 3)
+    assert "rank 0 is in here, file.py:0 in f; rank 2 is in here, file.py:2 in f, none of them behind it" in said
+
+
+def test_a_time_that_is_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="--timeout must be above 0 seconds, got 0"):
+        RollCall(0)
+
+
+HANGS = """
+import os, signal, time
+from lightning.pytorch.callbacks import Callback
+
+class Hangs(Callback):
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        how = os.environ.get("HANGS")
+        if trainer.global_rank == 1 and trainer.global_step == 3 and how is not None:
+            if how == "stop":
+                os.kill(os.getpid(), signal.SIGSTOP)
+            time.sleep(1000)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("how", "strategy"), [("sleep", "ddp"), ("stop", "ddp"), ("sleep", "fsdp2")])
+def test_a_fit_of_which_a_rank_hangs_fails_and_is_resumed(
+    how: str, strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_text(tmp_path)
+    (tmp_path / "hangs.py").write_text(HANGS)
+    seqlab = command(tmp_path)
+    fit = ["fit", "--config", "lm/gru", *TINY, "--trainer.max_steps=8", "--trainer.val_check_interval=9"]
+    fit += ["--checkpoint_every=2", "--trainer.devices=2", "--trainer.accelerator=cpu"]
+    fit += ["--trainer.callbacks=hangs.Hangs", f"--trainer.strategy={strategy}"]
+    seqlab(*fit, "--run_name=whole")
+    said = seqlab(*fit, "--run_name=hung", "--timeout=10", code=1, HANGS=how).stderr
+    assert "seqlab: rank 0 has waited 10 s in the forward pass of step 3 for another one: rank 1 is in " in said
+    monkeypatch.chdir(tmp_path)
+    run = find_run("hung")
+    assert run.status == "FAILED" and run.tags["failure"].startswith("rank 0 has waited 10 s")
+    seqlab("resume", "hung", "--trust", "hangs")
+    resumed, whole = last_weights("hung"), last_weights("whole")
+    assert find_run("hung").status == "FINISHED"
+    assert all(torch.equal(resumed[name], value) for name, value in whole.items())
