@@ -12,8 +12,8 @@ import pytest
 import torch
 import yaml
 
-from cli.conftest import Seqlab, write_text
-from cli.test_stopped_fit import FIT, weights
+from cli.conftest import Seqlab, last_weights, write_text
+from cli.test_stopped_fit import FIT
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tracking.runs import find_run
 
@@ -47,8 +47,8 @@ def test_a_fit_is_the_one_that_was_given_what_was_found(
     assert lr != 0.004 and size != 4 and found["trainer"]["callbacks"] is None
     assert not list(tmp_path.glob("**/.*.ckpt"))
     quick(*FIT, f"--model.lr={lr}", f"--data.batch_size={size}", "--run_name=given")
-    given = weights("given")
-    assert all(torch.equal(weight, given[name]) for name, weight in weights("found").items())
+    given = last_weights("given")
+    assert all(torch.equal(weight, given[name]) for name, weight in last_weights("found").items())
     with monkeypatch.context() as patch:
         train = LanguageModeling.training_step
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from cli.conftest import Seqlab, write_text
-from cli.test_stopped_fit import FIT, weights
+from cli.conftest import Seqlab, last_weights, write_text
+from cli.test_stopped_fit import FIT
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_activations_that_are_computed_again_change_no_bit(quick: Seqlab) -> Non
     quick(*fit, "--run_name=plain")
     quick(*fit, "--run_name=again", "--checkpoint_activations=true", "--trainer.max_steps=4")
     quick("resume", "again", "--trainer.max_steps=6")
-    plain, again = weights("plain"), weights("again")
+    plain, again = last_weights("plain"), last_weights("again")
     assert list(plain) == list(again)
     assert all(torch.equal(weight, again[name]) for name, weight in plain.items())
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 from lightning.pytorch.plugins.precision import Precision
 
-from cli.conftest import Seqlab, write_text
-from cli.test_stopped_fit import FIT, send, weights
+from cli.conftest import Seqlab, last_weights, write_text
+from cli.test_stopped_fit import FIT, send
 from seqlab.half_precision import HalfInputs
 from seqlab.tasks.language_modeling import LanguageModeling
 
@@ -43,7 +43,7 @@ def test_from_a_fit_to_a_proven_bundle(quick: Seqlab, monkeypatch: pytest.Monkey
         quick(*fit, "--run_name=stopped", code=143)
     quick("resume", "stopped")
     quick(*fit, "--run_name=whole")
-    resumed, whole = weights("stopped"), weights("whole")
+    resumed, whole = last_weights("stopped"), last_weights("whole")
     assert {weight.dtype for weight in whole.values()} == {STORED[precision]}
     assert all(torch.equal(resumed[name], value) for name, value in whole.items())
     assert re.search(r"test/loss .* 3\.\d+", quick("test", "whole").stdout)
