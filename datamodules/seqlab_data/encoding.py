@@ -21,7 +21,7 @@ BLOCK = 1 << 20
 """Characters that are encoded at once, if they can be cut there."""
 
 
-class Block(NamedTuple):
+class TextBlock(NamedTuple):
     """Some text of one split.
 
     Attributes:
@@ -36,7 +36,7 @@ class Block(NamedTuple):
         return sum(len(text) for _, text in self.texts)
 
 
-def encode(tokenizer: Tokenizer, block: Block) -> NDArray[Any]:
+def encode(tokenizer: Tokenizer, block: TextBlock) -> NDArray[Any]:
     """(T,) the ids of a block, uint16 if the vocabulary fits, else uint32, with bos before each document."""
     ids = []
     for begins, text in block.texts:
@@ -52,8 +52,8 @@ def dtype_of(tokenizer: Tokenizer) -> str:
 
 
 def encode_all(
-    tokenizer: Tokenizer, blocks: Iterable[Block], processes: int = 0
-) -> Iterator[tuple[Block, NDArray[Any]]]:
+    tokenizer: Tokenizer, blocks: Iterable[TextBlock], processes: int = 0
+) -> Iterator[tuple[TextBlock, NDArray[Any]]]:
     """Each block and its ids, in order.
 
     Args:
@@ -65,7 +65,7 @@ def encode_all(
     if not processes:
         yield from ((block, encode(tokenizer, block)) for block in blocks)
         return
-    pending: deque[tuple[Block, Future[NDArray[Any]]]] = deque()
+    pending: deque[tuple[TextBlock, Future[NDArray[Any]]]] = deque()
     with ProcessPoolExecutor(processes, initializer=_begin, initargs=(tokenizer,)) as pool:
         try:
             for block in blocks:
@@ -80,7 +80,7 @@ def encode_all(
             pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _first(pending: deque[tuple[Block, Future[NDArray[Any]]]]) -> tuple[Block, NDArray[Any]]:
+def _first(pending: deque[tuple[TextBlock, Future[NDArray[Any]]]]) -> tuple[TextBlock, NDArray[Any]]:
     block, ids = pending.popleft()
     return block, ids.result()
 
@@ -104,5 +104,5 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _encode(block: Block) -> NDArray[Any]:
+def _encode(block: TextBlock) -> NDArray[Any]:
     return encode(_tokenizer, block)

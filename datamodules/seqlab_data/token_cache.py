@@ -12,7 +12,7 @@ from pathlib import Path
 from seqlab_data.begun import BegunFiles
 from seqlab_data.cache import MakeTokenizer, cached_tokens
 from seqlab_data.corpus import Corpus, Share
-from seqlab_data.encoding import BLOCK, Block, dtype_of, encode_all
+from seqlab_data.encoding import BLOCK, TextBlock, dtype_of, encode_all
 from seqlab_data.progress import CharsRead
 from seqlab_data.reading import Document
 from seqlab_data.splits import SPLITS
@@ -134,7 +134,7 @@ def _make(folder: Path, corpus: Corpus, tokenizer: Tokenizer, processes: int) ->
     (folder / "splits.json").write_text(json.dumps(splits))
 
 
-def _blocks(corpus: Corpus, tokenizer: Tokenizer, begins: dict[str, Share]) -> Iterator[Block]:
+def _blocks(corpus: Corpus, tokenizer: Tokenizer, begins: dict[str, Share]) -> Iterator[TextBlock]:
     """The text in blocks; notes where each split begins."""
     split, texts, size = "", list[tuple[bool, str]](), 0
     for share, pieces in groupby(corpus.shares(), key=itemgetter(0)):
@@ -142,11 +142,11 @@ def _blocks(corpus: Corpus, tokenizer: Tokenizer, begins: dict[str, Share]) -> I
         first = True
         for text in recut((text for _, text in pieces), tokenizer.cut):
             if texts and (share.split != split or size >= BLOCK):
-                yield Block(split, texts)
+                yield TextBlock(split, texts)
                 texts, size = [], 0
             split = share.split
             texts.append((first, text))
             size += len(text)
             first = False
     if texts:
-        yield Block(split, texts)
+        yield TextBlock(split, texts)
