@@ -120,3 +120,15 @@ def test_a_fit_that_writes_in_the_background_resumes_exactly(tmp_path: Path, mon
     assert at_the_end == [10]
     assert fit(tmp_path / "resumed") == whole
     assert losses(tmp_path / "resumed") == losses(tmp_path / "whole")
+
+
+@pytest.mark.cuda
+def test_what_is_written_of_a_device_is_what_was_there(tmp_path: Path, held: Held) -> None:
+    weight, files = torch.zeros(100_000, device="cuda"), AtomicCheckpointIO(in_background=True)
+    for step in range(2):
+        files.save_checkpoint({"weight": weight, "step": step}, tmp_path / "last.ckpt")
+        weight += 1
+        held.go.set()
+        files.teardown()
+        found = read_checkpoint(tmp_path / "last.ckpt")
+        assert found["step"] == step and found["weight"].tolist() == [float(step)] * 100_000
