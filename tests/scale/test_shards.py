@@ -85,7 +85,14 @@ class Task(torch.nn.Module):
 
 @pytest.mark.parametrize(("ranks", "dim"), [(1, 0), (2, 1), (3, 0)])
 def test_any_layout_reads_what_another_wrote(path: Path, ranks: int, dim: int) -> None:
+    read_data, numbers = shard_storage._Reader.read_data, []
+
+    def noted(reader: Any, plan: Any, planner: Any) -> Any:
+        numbers.extend(item.lengths.numel() for item in plan.items if item.dest_index.fqn == "state_dict.weight")
+        return read_data(reader, plan, planner)
+
     def read() -> None:
+        shard_storage._Reader.read_data = noted  # type: ignore[assignment,method-assign]
         task = Task(dim)
         optimizer = torch.optim.AdamW([torch.nn.Parameter(checkpoint(0, dim)["state_dict"]["weight"])])
         found = AtomicCheckpointIO().load_shards(path, task, [optimizer])
@@ -97,6 +104,7 @@ def test_any_layout_reads_what_another_wrote(path: Path, ranks: int, dim: int) -
             (moments["exp_avg"], expected["optimizer_states"][0]["state"][0]["exp_avg"]),
         ):
             assert ours.placements == theirs.placements and torch.equal(ours.to_local(), theirs.to_local())
+        assert sum(numbers) == task.weight.to_local().numel(), "no more is read than what this rank holds"
         assert task.bias.tolist() == [1] * 3 and moments["step"] == 1
 
     check(path, 1)
