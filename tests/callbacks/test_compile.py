@@ -1,26 +1,130 @@
-"""A compiled fit: its checkpoints load in an uncompiled one."""
+"""A compiled fit: the same numbers, its time said, and checkpoints that load in an uncompiled one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from callbacks.tiny_fit import TinyData, TinyTask, tiny_trainer
+from contracts.cases import MIXERS, MixerCase
+from seqlab.attention import Attention, Bidirectional, CrossAttention
+from seqlab.callbacks.compile_time import CompileTime
 from seqlab.checkpoint_io import read_checkpoint
+from seqlab.models import DecoderLM, Encoder, EncoderDecoder, Tagger
+from seqlab.positions import NoPositions, RoPE
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+TOKENS = torch.arange(21).view(3, 7) % 11
+REAL = torch.arange(7) < torch.tensor([[7], [5], [4]])
+
+
+@pytest.fixture(autouse=True)
+def _anew() -> Iterator[None]:
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()
+
+
+def decoder(case: MixerCase) -> DecoderLM:
+    positions = RoPE if case.attends else NoPositions
+    return DecoderLM(11, 8, d_model=16, num_layers=1, mixer=case.factory, positions=positions)
+
+
+def step(case: MixerCase, **compiled: Any) -> list[Tensor]:
+    """The logits of a model around a mixer, and the gradients of its weights."""
+    torch.manual_seed(0)
+    encoder = partial(Encoder, d_model=16, num_layers=1, mixer=partial(Attention, num_heads=2, pattern=Bidirectional))
+    if case.memory:
+        crosses = isinstance(case.factory(16, 0), CrossAttention)
+        role = {"cross" if crosses else "mixer": case.factory}
+        model: Any = EncoderDecoder(11, 11, 8, encoder=encoder, num_layers=1, **role)  # type: ignore[arg-type]
+    elif case.causal:
+        model = decoder(case)
+    else:
+        model = Tagger(11, 11, 8, encoder=partial(encoder, mixer=case.factory))
+    if compiled:
+        model.compile(**compiled)
+    state = {"state": model.begin(TOKENS, REAL)} if case.memory else {}
+    said = model(TOKENS, pad_mask=REAL, **state)
+    y = said if isinstance(said, Tensor) else said[0]
+    y.square().sum().backward()
+    return [y.detach(), *(weight.grad for weight in model.parameters() if weight.grad is not None)]
+
+
+def check(case: MixerCase, **compiled: Any) -> None:
+    plain, found = step(case), step(case, **compiled)
+    assert len(plain) == len(found)
+    largest = max(float(gradient.abs().max()) for gradient in plain)
+    for a, b in zip(plain, found, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6 * largest)
+
+
+def of(name: str) -> MixerCase:
+    return next(case for case in MIXERS if case.name == name)
+
+
+@pytest.mark.parametrize("name", ["attention", "cbow"])
+def test_one_graph_is_all_of_a_model(name: str) -> None:
+    model = decoder(of(name))
+    expected = model(TOKENS)[0]
+    model.compile(backend="eager", fullgraph=True)
+    torch.testing.assert_close(model(TOKENS)[0], expected)
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("case", MIXERS, ids=lambda case: case.name)
+def test_every_mixer_is_compiled_or_runs_as_it_is(case: MixerCase) -> None:
+    """Captured forwards and backwards, without the seconds of C++ that each of the graphs would take."""
+    check(case, backend="aot_eager")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["attention", "gru", "mamba", "gated-delta-net", "cross-attention"])
+def test_code_of_a_kind_of_mixers(name: str) -> None:
+    check(of(name), backend="inductor")
+
+
+class Own(nn.Module):
+    """A model of ours: what is all PyTorch's own is not compiled."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x).tanh()
+
+
+def own_task() -> TinyTask:
+    task = TinyTask()
+    task.model = Own(task.model)  # type: ignore[assignment]
+    return task
+
+
+def test_the_time_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    task = own_task()
+    task.model.compile(backend="eager")
+    tiny_trainer(tmp_path, [CompileTime()], max_epochs=2).fit(task, datamodule=TinyData())
+    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("compiled for ")]
+    assert said
+    assert any(line.startswith("compiled for step 1: ") and line.endswith(" s") for line in said)
+    assert len(said) <= 3, "only what is new is compiled"
+
+
+@pytest.mark.slow
 def test_a_checkpoint_of_a_compiled_fit_loads_uncompiled(tmp_path: Path) -> None:
-    torch.compiler.reset()
-    compiled = TinyTask()
+    compiled = own_task()
     compiled.model.compile()
     tiny_trainer(tmp_path, max_epochs=1).fit(compiled, datamodule=TinyData())
     assert compiled.model._compiled_call_impl is not None
     path = tmp_path / "checkpoints" / "last.ckpt"
-    plain = TinyTask()
+    plain = own_task()
     assert list(read_checkpoint(path)["state_dict"]) == list(plain.state_dict())
     tiny_trainer(tmp_path, max_epochs=2).fit(plain, datamodule=TinyData(), ckpt_path=str(path))
     assert plain.trainer.global_step == 14

@@ -16,6 +16,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_only
 
 from seqlab.callbacks.checkpoint import Checkpoints, ValidateOnce
+from seqlab.callbacks.compile_time import CompileTime
 from seqlab.callbacks.evaluation import PredictionFile, RunScores
 from seqlab.callbacks.exact_resume import ExactResume
 from seqlab.callbacks.finders import FINDERS, QUIETLY, search
@@ -232,6 +233,7 @@ class SeqlabCLI(LightningCLI):
     def _fit_callbacks(self, options: Any, speed: Speed) -> list[Callback]:
         callbacks: list[Callback] = [
             OneStart(options.ckpt_path),
+            *([CompileTime()] if options.compile else []),
             ExactResume(int(options.seed_everything)),
             RunTracker(self.config_dump, speed),
             RestoredState(),

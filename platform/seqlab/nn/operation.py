@@ -14,6 +14,8 @@ from functools import wraps
 from inspect import unwrap
 from typing import Any, ParamSpec, TypeVar
 
+import torch
+
 P = ParamSpec("P")
 R = TypeVar("R")
 Lowerings = Mapping[Callable[..., Any], Callable[..., Any]]
@@ -26,7 +28,8 @@ def operation(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        lowerings = _lowerings.get()
+        # `torch.compile` lowers by itself, and would break its graph here.
+        lowerings = None if torch.compiler.is_dynamo_compiling() else _lowerings.get()
         chosen: Callable[..., R] = function if lowerings is None else lowerings.get(call, function)
         return chosen(*args, **kwargs)
 
