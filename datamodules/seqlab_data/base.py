@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from hashlib import sha256
@@ -158,6 +159,7 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
             sampler=sampler,
             num_workers=self.num_workers,
             persistent_workers=self.num_workers > 0,
+            worker_init_fn=_leave_signals_to_the_fit,
             pin_memory=torch.cuda.is_available(),
         )
 
@@ -176,6 +178,14 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
     def _rank_and_world(self) -> tuple[int, int]:
         share = self.trainer.distributed_sampler_kwargs if self.trainer is not None else None
         return (share["rank"], share["num_replicas"]) if share else (0, 1)
+
+
+def _leave_signals_to_the_fit(worker: int) -> None:
+    """SLURM sends its warning to every process of a job, and a terminal its Ctrl-C: the fit ends its workers itself."""
+    for name in ("SIGINT", "SIGUSR1"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def check_at_least(least: int, **options: int) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 
@@ -58,6 +59,25 @@ def test_a_stopped_fit_says_how_to_go_on_and_does(
     assert all(torch.equal(resumed[name], value) for name, value in whole.items())
     assert find_run("stopped").history("train/loss") == find_run("whole").history("train/loss")
     assert [step for step, _ in find_run("whole").history("val/loss")] == [5], "shorter than its interval"
+
+
+def test_a_signal_to_all_processes_of_a_job_leaves_the_workers_to_the_fit(
+    quick: Seqlab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train = LanguageModeling.training_step
+
+    def sends(self: LanguageModeling, batch: Any, batch_idx: int) -> Any:
+        if batch_idx == 1:
+            workers = [child for child in psutil.Process().children() if child.name() != "resource_tracker"]
+            assert len(workers) >= 2
+            for process in (*workers, psutil.Process()):
+                process.send_signal(signal.SIGUSR1)
+        return train(self, batch, batch_idx)
+
+    monkeypatch.setattr(LanguageModeling, "training_step", sends)
+    workers = ("--data.num_workers=2", "--trainer.num_sanity_val_steps=1", "--trainer.val_check_interval=2")
+    stopped = quick(*FIT, *workers, "--run_name=stopped", code=128 + signal.SIGUSR1)
+    assert stopped.stdout.startswith("Stopped by SIGUSR1 at step 2 of 6")
 
 
 def test_an_early_stop_says_so_and_why(quick: Seqlab) -> None:
