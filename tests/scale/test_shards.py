@@ -85,7 +85,8 @@ class Task(torch.nn.Module):
 
 @pytest.mark.parametrize(("ranks", "dim"), [(1, 0), (2, 1), (3, 0)])
 def test_any_layout_reads_what_another_wrote(path: Path, ranks: int, dim: int) -> None:
-    read_data, numbers = shard_storage._Reader.read_data, []
+    read_data = shard_storage._Reader.read_data
+    numbers: list[int] = []
 
     def noted(reader: Any, plan: Any, planner: Any) -> Any:
         numbers.extend(item.lengths.numel() for item in plan.items if item.dest_index.fqn == "state_dict.weight")
