@@ -44,7 +44,6 @@ from seqlab.tracking.job import run_of_job
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash
 from seqlab.tracking.runs import TrackedRun, find_run, listed, unfinished_runs
-from seqlab.trained.load import LoadedRun
 from seqlab.trained.same_vocabulary import check_vocabulary
 from seqlab.trained.transfer import begin_encoder_with, begin_with
 from seqlab.trained.word_vectors import begin_words_with
@@ -272,32 +271,6 @@ def check_fit(args: list[str]) -> str | None:
     check_trainer(options.trainer)
     run_name: str | None = options.run_name
     return run_name
-
-
-class _Untrained(SeqlabCLI):
-    def _run_subcommand(self, subcommand: str) -> None:
-        """Nothing is run."""
-
-
-def untrained(config: str) -> LoadedRun:
-    """What a fit of a config (a packaged one's name, or a path) would begin with, its data read.
-
-    Raises:
-        ValueError: there is no such config, or no data.
-    """
-    cli = _Untrained("fit", resolve_names(["--config", config, "--trainer.logger=false"]))
-    data = cli.datamodule
-    return LoadedRun(
-        None,
-        None,
-        cli.config_dump,
-        cli.model.eval(),
-        cli.model.model,
-        getattr(data, "tokenizer", None),
-        getattr(data, "source_tokenizer", None),
-        getattr(data, "labels", None) or [],
-        data,
-    )
 
 
 def _only_unfinished(experiment: str, config: dict[str, Any]) -> str:

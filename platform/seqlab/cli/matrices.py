@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 )
 def parity(options: argparse.Namespace) -> int:
     from seqlab.cli.bundle import export_run
-    from seqlab.cli.lightning_cli import untrained
+    from seqlab.cli.untrained import untrained
     from seqlab.config.configs import config_names
     from seqlab.config.quiet import quiet
     from seqlab.trained.load import load_run
