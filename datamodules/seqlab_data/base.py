@@ -142,10 +142,10 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         """This rank's batches of a split, in the split's own order unless shuffled."""
         rank, world = self._rank_and_world()
         seed = self.seed if shuffle else None
-        groups = self.groups(split)
+        rows, groups = self.rows(split), self.groups(split)  # a split that is missing is told of its rows
         size = self.batch_size if groups is None else 1
         order = self.order(split)
-        return Batches(self.rows(split), size, groups=groups, seed=seed, order=order, rank=rank, world=world)
+        return Batches(rows, size, groups=groups, seed=seed, order=order, rank=rank, world=world)
 
     def _loader(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from scale.kinds import kinds, told
 from seqlab.attention import Attention, Bidirectional
+from seqlab.callbacks.evaluation import PredictionFile
 from seqlab.callbacks.exact_resume import ExactResume
 from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.checkpoint_io import AtomicCheckpointIO
@@ -78,9 +80,9 @@ def fit(
         flags: of the trainer.
 
     Returns:
-        "losses" of the steps on each rank, "weights" by name; "scores"; "rows" that each rank read in the first epoch;
-        "num_tokens"; "norm", the last gradient's, where it is clipped; "held", what share of the weights each rank
-        holds.
+        "losses" of the steps on each rank, "weights" by name; "scores"; "said", the predictions; "rows" that each rank
+        read in the first epoch; "num_tokens"; "norm", the last gradient's, where it is clipped; "held", what share of
+        the weights each rank holds.
     """
     L.seed_everything(0, verbose=False)
     data, make = made(folder) if made else kinds(folder)[kind]
@@ -91,7 +93,13 @@ def fit(
     own = {"warmup_steps": 2, "lr": 1e-2, "schedule": Constant, "optimizer": partial(AdamW, eps=1e-3)}
     task = make(**told(data), **{**own, **(options or {})})
     notes, tracker = Notes(), RunTracker()
-    limits: dict[str, Any] = {"max_epochs": 2, "max_steps": 12, "limit_val_batches": 0, "limit_test_batches": 2}
+    limits: dict[str, Any] = {
+        "max_epochs": 2,
+        "max_steps": 12,
+        "limit_val_batches": 0,
+        "limit_test_batches": 2,
+        "limit_predict_batches": 2,
+    }
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     ranked: dict[str, Any] = {"strategy": strategy, "devices": ranks, "use_distributed_sampler": False}
     made_with: dict[str, Any] = {"callbacks": [notes, tracker, ExactResume(0)], "plugins": [AtomicCheckpointIO()]}
@@ -102,11 +110,16 @@ def fit(
     if saved is not None:
         trainer.save_checkpoint(saved)
     (scores,) = trainer.test(task, data, verbose=False)
+    said = folder / f"said by {ranks}.jsonl"
+    trainer.callbacks.append(PredictionFile(str(said)))
+    trainer.predict(task, data)
+    trainer.strategy.barrier()
     weights = trainer.strategy.lightning_module_state_dict()
     return {
         "losses": of_all_ranks(notes.losses),
         "weights": {name: whole_weight(weight).flatten().tolist() for name, weight in weights.items()},
         "scores": scores,
+        "said": [json.loads(line) for line in said.read_text().splitlines()],
         "rows": of_all_ranks(notes.rows),
         "num_tokens": tracker.speed.metrics()["num_tokens"],
         "norm": None if norm is None else norm.item(),

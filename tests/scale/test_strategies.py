@@ -31,6 +31,16 @@ def assert_same(found: dict[str, Any], alone: dict[str, Any], tolerance: float =
         assert weight == pytest.approx(alone["weights"][name], rel=tolerance, abs=tolerance), name
     assert found["scores"] == pytest.approx(alone["scores"], rel=1e-4, abs=tolerance)
     assert found["num_tokens"] == alone["num_tokens"]
+    assert [row["row"] for row in found["said"]] == [row["row"] for row in alone["said"]]
+    assert _numbers(found["said"]) == pytest.approx(_numbers(alone["said"]), rel=1e-3, abs=tolerance)
+
+
+def _numbers(value: Any) -> list[float]:
+    """All decimal numbers in what JSON has."""
+    if isinstance(value, float):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else []
+    return [number for part in parts for number in _numbers(part)]
 
 
 @pytest.mark.parametrize("kind", KINDS)

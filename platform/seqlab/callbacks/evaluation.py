@@ -10,7 +10,7 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
-from seqlab.tasks.task import of_all_ranks
+from seqlab.parallel import data_parallel
 from seqlab.tracking.journal import Journal, now
 from seqlab.tracking.runs import find_run
 from seqlab.tracking.writes import dataset_of
@@ -78,7 +78,8 @@ class PredictionFile(Callback):
         if not all(isinstance(said, list) and all(isinstance(one, dict) for one in said) for said in batches):
             name = type(pl_module).__name__
             raise ValueError(f"{name} predicts no list of objects for a batch; give it `predictions`, as of `Task`")
-        found = [one for rank in of_all_ranks([one for said in batches for one in said]) for one in rank]
+        mine = [one for said in batches for one in said]
+        found = [one for rank in data_parallel(trainer).gather(mine) for one in rank]
         if trainer.is_global_zero:
             place = getattr(trainer.datamodule, "place", None)  # type: ignore[attr-defined]
             lines = [_line(one, place) for one in sorted(found, key=lambda one: one.get("row", 0))]

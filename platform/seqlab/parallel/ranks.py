@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import lightning as L
 import torch
 import torch.distributed as dist
 from lightning.pytorch.strategies import ModelParallelStrategy
 from torch import Tensor
+
+ValueT = TypeVar("ValueT")
 
 
 class DataParallel(NamedTuple):
@@ -31,6 +33,14 @@ class DataParallel(NamedTuple):
         sums = torch.stack([number.double() for number in numbers])  # holds every count exactly
         dist.all_reduce(sums, group=self.group)
         return tuple(total.to(number.dtype) for total, number in zip(sums, numbers, strict=True))
+
+    def gather(self, mine: ValueT) -> list[ValueT]:
+        """Each rank's value, in their order. Every rank must call it."""
+        if self.size == 1:
+            return [mine]
+        gathered: list[Any] = [None] * self.size
+        dist.all_gather_object(gathered, mine, group=self.group)
+        return gathered
 
 
 def data_parallel(trainer: L.Trainer) -> DataParallel:
