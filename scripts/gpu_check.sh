@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What a machine without a CUDA device cannot check: the tests marked `cuda`, the CUDA columns of the parity matrix, and
-# throughput beside the CPU's. A part that cannot be run says `not run` and why; the last line is `ok`, or what failed.
+# What a machine without a CUDA device cannot check: the tests marked `cuda`, the CUDA columns of the parity matrix,
+# throughput beside the CPU's, training of GPT-2 124M, and linear layers in float8 (torchao). A part that cannot be run says `not run` and why; the last line is `ok`, or what failed.
 #
 # scripts/gpu_check.sh [WHEELS]
 #
@@ -47,6 +47,22 @@ print(f"{len(measured)} of {len(cells)} CUDA cells were measured")
 sys.exit(not measured)' "$out/parity.json"
 }
 
+float8() {
+    python3 -c '
+import torch
+from torchao.float8 import convert_to_float8_training
+from seqlab.models import DecoderLM
+model = DecoderLM(512, 64, d_model=256, num_layers=2).cuda().bfloat16()
+read = torch.randint(512, (8, 64), device="cuda")
+expected = model(read)[0].float()
+wanted = lambda module, name: module.in_features % 16 == module.out_features % 16 == 0
+found = convert_to_float8_training(model, module_filter_fn=wanted)(read)[0].float()
+found.square().mean().backward()
+off = ((found - expected).square().mean() / expected.square().mean()).sqrt().item()
+print(f"logits of float8 linear layers are off by {off:.1%}")
+assert off < 0.1 and all(weight.grad.isfinite().all() for weight in model.parameters())'
+}
+
 if [ -n "$wheels" ]; then
     python3 -m pip install --quiet --no-index --no-deps --upgrade --target "$out/site" "$wheels"/*.whl ||
         failed+=("installing $wheels")
@@ -69,6 +85,8 @@ print(glob.glob(onnxruntime.__path__[0] + "/capi/libonnxruntime.so*")[0])' 2>/de
 part "tests" "pytest onnxscript onnxruntime" tests
 part "parity" "lightning mlflow jsonargparse onnxscript onnxruntime" parity
 part "throughput" "onnxscript onnxruntime rich" python3 benchmarks/gpu_throughput.py
+part "training" "rich" python3 benchmarks/gpu_training.py
+part "float8" "torchao" float8
 
 printf '\n'
 if [ ${#failed[@]} -gt 0 ]; then

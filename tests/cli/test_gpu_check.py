@@ -25,13 +25,13 @@ def check(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 def test_without_a_device_each_part_says_so() -> None:
     done = check()
-    parts = [f"== {name}\nnot run: no CUDA device" for name in ("tests", "parity", "throughput")]
-    assert done.stdout == "\n" + "\n\n".join([*parts, "ok, 3 parts not run"]) + "\n"
+    parts = [f"== {name}\nnot run: no CUDA device" for name in ("tests", "parity", "throughput", "training", "float8")]
+    assert done.stdout == "\n" + "\n\n".join([*parts, "ok, 5 parts not run"]) + "\n"
     assert done.returncode == 0 and done.stderr == ""
 
 
 def test_wheels_that_are_none_fail_and_the_rest_goes_on(tmp_path: Path) -> None:
     (tmp_path / "broken-1.0-py3-none-any.whl").write_text("no wheel")
     done = check(tmp_path)
-    assert done.stdout.count("not run: no CUDA device") == 3
+    assert done.stdout.count("not run: no CUDA device") == 5
     assert done.returncode == 1 and done.stdout.endswith(f"\nfailed: installing {tmp_path}\n")
