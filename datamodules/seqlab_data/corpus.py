@@ -8,9 +8,9 @@ from functools import cached_property
 from hashlib import sha256
 from itertools import count, pairwise, takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from seqlab_data.measured import Measure, measured
+from seqlab_data.measured import Measure, hashed, measured
 from seqlab_data.progress import CharsRead
 from seqlab_data.reading import Document
 from seqlab_data.splits import SPLITS
@@ -26,8 +26,8 @@ class Share(NamedTuple):
 
 
 class Corpus:
-    """Documents that are cut by characters, end to end, into contiguous splits, and documents of
-    splits that stand apart.
+    """Documents that are cut by characters, end to end, into contiguous splits, and documents of splits that stand
+    apart.
 
     Args:
         cut: what is divided.
@@ -93,17 +93,23 @@ class Corpus:
         """All text in order, in pieces, each with the share that it is of; the splits that stand apart come last.
 
         Raises:
-            ValueError: there is another amount of text than was measured.
+            ValueError: at the latest when all is read: it is not the text that was measured.
         """
         divided = [split for split in SPLITS if split == "train" or split not in self._groups]
         numbers = count()
         for group, some in self._groups.items():
             own = divided if group == "train" else [group]
-            yield from _shares(some, {split: self.num_chars[split] for split in own}, numbers)
+            of_all = sha256()
+            yield from _shares(some, {split: self.num_chars[split] for split in own}, numbers, of_all)
+            if of_all.hexdigest() != self._measures[group].digest:
+                raise ValueError(f"{some[-1].name} or a file before it has changed while it was read; begin again")
 
 
-def _shares(files: Sequence[Document], sizes: Mapping[str, int], numbers: Iterator[int]) -> Iterator[tuple[Share, str]]:
-    """The text of documents that are cut into splits of these sizes; a split without any has a share of no text."""
+def _shares(
+    files: Sequence[Document], sizes: Mapping[str, int], numbers: Iterator[int], of_all: Any
+) -> Iterator[tuple[Share, str]]:
+    """The text of documents that are cut into splits of these sizes, as far as that goes; a split without any has a
+    share of no text. Their sha256 are given to that of all."""
     splits = iter(sizes.items())
     split, left = next(splits)
     share = Share(split, 0, 0)
@@ -112,7 +118,7 @@ def _shares(files: Sequence[Document], sizes: Mapping[str, int], numbers: Iterat
         for texts, number in zip(file.documents(), numbers, strict=False):
             share = Share(split, number, mark)
             byte = mark
-            for text in texts:
+            for text in hashed(texts, of_all):
                 while text:
                     while not left:
                         split, left = next(splits, ("", 1))
@@ -124,8 +130,5 @@ def _shares(files: Sequence[Document], sizes: Mapping[str, int], numbers: Iterat
                     yield share, part
                     left -= len(part)
                     byte += len(part.encode(file.encoding)) - mark
-    for empty, size in ((split, left), *splits):
-        if size:
-            raise ValueError(f"{files[-1].name} or a file before it has changed while it was read; begin again")
-        if empty != split:
-            yield share._replace(split=empty, byte=byte), ""
+    for empty, _ in splits:
+        yield share._replace(split=empty, byte=byte), ""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from seqlab_data.cache import cache_root, locked
 from seqlab_data.progress import CharsRead
@@ -31,13 +31,19 @@ def measure(documents: Sequence[Document]) -> Measure:
     of_all, num_chars = sha256(), 0
     with CharsRead("reading text") as bar:
         for texts in chain.from_iterable(document.documents() for document in documents):
-            of_one = sha256()
-            for text in texts:
-                of_one.update(text.encode())
+            for text in hashed(texts, of_all):
                 num_chars += len(text)
                 bar.add(len(text))
-            of_all.update(of_one.digest())
     return Measure(of_all.hexdigest(), num_chars)
+
+
+def hashed(texts: Iterable[str], of_all: Any) -> Iterator[str]:
+    """These pieces of one document, whose sha256 is given to that of all documents when they are read."""
+    of_one = sha256()
+    for text in texts:
+        of_one.update(text.encode())
+        yield text
+    of_all.update(of_one.digest())
 
 
 def measured(documents: Sequence[Document], root: str | Path | None = None) -> Measure:
