@@ -103,7 +103,7 @@ def fit(
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     ranked: dict[str, Any] = {"strategy": strategy, "devices": ranks, "use_distributed_sampler": False}
     made_with: dict[str, Any] = {"callbacks": [notes, tracker, ExactResume(0)], "plugins": [AtomicCheckpointIO()]}
-    trainer = quiet_trainer(folder, **{**limits, **ranked, **made_with, **flags})
+    trainer: Any = quiet_trainer(folder, **{**limits, **ranked, **made_with, **flags})
     set_tensor_parallel(trainer, tp)
     trainer.fit(task, data, ckpt_path=None if resumed is None else str(resumed))
     norm = trainer.callback_metrics.get("train/grad_norm")
