@@ -60,7 +60,7 @@ TARGETS: dict[str, dict[str, Any]] = {
     "seqlab.nn.block.torch.os.system": {"command": COMMAND},
     "seqlab.tracking.logger.RunLogger": {"experiment": CANARY},
     "seqlab_data.TextDataModule.load_from_checkpoint": {"checkpoint_path": "evil.pt"},
-    "seqlab_data.token_cache.os.replace": {"src": "evil.py", "dst": CANARY},
+    "seqlab_data.cache.os.replace": {"src": "evil.py", "dst": CANARY},
     "evil.Evil": {},
     "evil.run": {"command": COMMAND},
     "evil": {},
