@@ -171,7 +171,7 @@ def decode_in_turns(
     """The tokens/s of bundles and peers that continue one prompt, round by round, and what each wrote.
 
     Args:
-        options: `prompt_tokens` and `new_tokens`.
+        options: `prompt_tokens`, `new_tokens` and, of several rows, `batch`.
     """
     question: dict[str, object] = {"new_tokens": options["new_tokens"]}
     written: dict[str, list[list[int]]] = {}
@@ -184,7 +184,7 @@ def decode_in_turns(
     def of_peer(name: str) -> float:
         answer = servers[name].ask(question)
         written[name] = answer["written"]
-        return options["new_tokens"] / float(answer["seconds"])
+        return len(answer["written"]) * options["new_tokens"] / float(answer["seconds"])
 
     contestants = {name: partial(of_bundle, name) for name in bundles}
     contestants |= {name: partial(of_peer, name) for name in servers}
