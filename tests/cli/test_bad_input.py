@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from torch._utils import ExceptionWrapper
 
 from cli.conftest import Seqlab, write_text
 from seqlab.cli import main
+from seqlab.config.errors import sentence
 
 CASES = [
     (["--model.model.num_layer=3"], ["model.model.num_layer", "num_layers"]),
@@ -98,3 +100,13 @@ def test_a_working_folder_that_was_deleted_is_told(
     tmp_path.rmdir()
     assert main(["compare"]) == 2
     assert capsys.readouterr().err == "seqlab: the working folder was deleted; change to one that is there\n"
+
+
+def test_what_a_process_that_loads_batches_says_is_the_sentence() -> None:
+    try:
+        raise ValueError("train.bin is damaged at byte 3:\ndelete it")
+    except ValueError:
+        reported = ExceptionWrapper(where="in DataLoader worker process 0")
+    with pytest.raises(ValueError, match="Traceback") as told:
+        reported.reraise()
+    assert sentence(told.value) == "train.bin is damaged at byte 3:\ndelete it"

@@ -93,6 +93,8 @@ def test_go_hands_it_to_sbatch(bin: Path, capsys: pytest.CaptureFixture[str]) ->
         (["--config", "lm/nothing"], "--config lm/nothing: neither a file nor a packaged config"),
         (["--trainer.max_stepz", "3"], "trainer.max_stepz is not an option; did you mean trainer.max_steps?"),
         (["--trainer.devices=2"], "submit says --trainer.devices itself, by --gpus"),
+        (["--trainer.logger=false"], "--resume auto finds the run and its checkpoint in the tracking store, but"),
+        (["--run_name=x\ntouch planted #"], "the job's name is 'seqlab-x\\ntouch planted #'; a script takes"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_printed(

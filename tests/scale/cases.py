@@ -28,6 +28,8 @@ BLOCKS: dict[str, dict[str, Any]] = {
     "dropout": {"dropout": 0.2, "block": partial(Block, dropout=0.2)},
 }
 """Options of a decoder, each with something that tensor parallelism cuts in its own way."""
+DRAWS = ("masked", "dropout")
+"""Kinds whose ranks draw random numbers: one process would draw others."""
 MIXERS: dict[str, Any] = {
     name: found
     for name, found in (vars(attention) | vars(recurrence)).items()

@@ -10,15 +10,13 @@ from typing import Any
 
 import pytest
 
-from scale.cases import BLOCKS, CASES, CLIPS, OF_CUDA, OF_RANKS, RESUMED, of_blocks
+from scale.cases import BLOCKS, CASES, CLIPS, DRAWS, OF_CUDA, OF_RANKS, RESUMED, of_blocks
 from scale.fits import KINDS, fit
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
 ]
-DRAWS = ("masked", "dropout")
-"""Kinds whose ranks draw random numbers: one process would draw others."""
 CLOSE = 1e-5
 
 

@@ -23,7 +23,7 @@ def _no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_job_is_named_or_has_an_id(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
-    assert job_of(None) is None and job_of("books") == "books"
+    assert job_of(None) is None and job_of("") is None and job_of("books") == "books"
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
     with pytest.raises(ValueError, match="give a --run_name"):
         run_of_job(None, "tests", "hash", store)

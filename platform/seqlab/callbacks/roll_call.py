@@ -78,7 +78,7 @@ class RollCall(Callback):
         if trainer.is_global_zero:
             folder = Path(tempfile.mkdtemp()) if artifacts is None else artifacts / "ranks"
             shutil.rmtree(folder, ignore_errors=True)  # of an earlier life
-            folder.mkdir(parents=True)
+            folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._rank = trainer.strategy.broadcast(folder), trainer.global_rank
         self._beat = min(LONGEST_BEAT, self._waits / 10)
         threading.Thread(target=self._write_on, args=(self._folder,), daemon=True).start()

@@ -62,7 +62,8 @@ class SkipSpikes(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         # What is not finite is left out here; `RunTracker`, which comes later, is not to end the fit for it.
-        outputs["loss"] = outputs["loss"].nan_to_num(0.0, 0.0, 0.0)
+        if isinstance(outputs, dict) and isinstance(outputs.get("loss"), torch.Tensor):
+            outputs["loss"] = outputs["loss"].nan_to_num(0.0, 0.0, 0.0)
 
     def state_dict(self) -> dict[str, Any]:
         return {"norms": list(self._norms), "skipped": self._skipped, "in_a_row": self._in_a_row}

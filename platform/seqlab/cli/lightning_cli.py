@@ -129,9 +129,7 @@ class SeqlabCLI(LightningCLI):
 
     def _continue_job(self, options: Any) -> None:
         """Finds the job's run, and its checkpoint if there is one."""
-        if options.ckpt_path is not None or options.trainer.logger is False:
-            given = "trainer.logger is false" if options.ckpt_path is None else f"--ckpt_path is {options.ckpt_path}"
-            raise ValueError(f"--resume auto finds the run and its checkpoint in the tracking store, but {given}")
+        _check_findable(options)
         run = run_of_job(options.run_name, options.experiment, config_hash(self.config_dump))
         if run is None:
             return
@@ -147,7 +145,8 @@ class SeqlabCLI(LightningCLI):
         speed = Speed()
         callbacks: list[Callback] = [FitProgress(speed)] if given.enable_progress_bar is not False else []
         if self.verb == "fit":
-            callbacks.append(RollCall(options.timeout))  # it speaks before `LastWords`
+            # Before a run is written to; and `RollCall` speaks before `LastWords`.
+            callbacks += [OneStart(options.ckpt_path), RollCall(options.timeout)]
         callbacks.append(LastWords())
         if self.verb == "fit":
             callbacks += self._fit_callbacks(options, speed)
@@ -215,7 +214,7 @@ class SeqlabCLI(LightningCLI):
         finders = [one for one in callbacks if isinstance(one, FINDERS)]
         if not finders:
             return
-        stored = None if checkpoint is None else read_checkpoint(checkpoint)["seqlab"]["config"]
+        stored = None if checkpoint is None else read_checkpoint(checkpoint, weights=False)["seqlab"]["config"]
         with TemporaryDirectory() as folder:
             trainer = partial(self._trial_trainer, folder)
             for found in search(finders, trainer, self.model, self.datamodule, self.config_dump, stored):
@@ -231,7 +230,6 @@ class SeqlabCLI(LightningCLI):
 
     def _fit_callbacks(self, options: Any, speed: Speed) -> list[Callback]:
         callbacks: list[Callback] = [
-            OneStart(options.ckpt_path),
             *([CompileTime()] if options.compile else []),
             ExactResume(int(options.seed_everything)),
             RunTracker(self.config_dump, speed),
@@ -261,14 +259,22 @@ class _Parsed(SeqlabCLI):
         """Nothing is run."""
 
 
+def _check_findable(options: Any) -> None:
+    """Refuses a fit of a job whose run or checkpoint no later life would find."""
+    if options.ckpt_path is not None or options.trainer.logger is False:
+        given = "trainer.logger is false" if options.ckpt_path is None else f"--ckpt_path is {options.ckpt_path}"
+        raise ValueError(f"--resume auto finds the run and its checkpoint in the tracking store, but {given}")
+
+
 def check_fit(args: list[str]) -> str | None:
-    """The name of the run that a fit of these arguments would have; None where it has yet to get one.
+    """The name of the run that a job of such fits would have; None where it has yet to get one.
 
     Raises:
-        ValueError: an option is not one, or has another value than it takes.
+        ValueError: an option is not one, or has another value than it takes, or does not go with `--resume auto`.
     """
     options = _Parsed("fit", resolve_names(args)).config["fit"]
     check_trainer(options.trainer)
+    _check_findable(options)
     run_name: str | None = options.run_name
     return run_name
 

@@ -83,15 +83,21 @@ def sbatch_script(configs: list[str], overrides: list[str], nodes: int, gpus: in
 
     quiet()
     run_name = check_fit([*fit, f"--trainer.num_nodes={nodes}", f"--trainer.devices={gpus}"])
+    name, folder = f"seqlab-{run_name or Path(configs[-1]).stem}", os.getcwd()
+    for what, text in {"name": name, "folder": folder}.items():
+        if not text.isprintable():
+            raise ValueError(
+                f"the job's {what} is {text!r}; a script takes one of one line, without control characters"
+            )
     command = [sys.executable, "-m", "seqlab", "fit", *fit]
     command += [f"--trainer.num_nodes={nodes}", f"--trainer.devices={gpus}", "--resume=auto"]
     return SCRIPT.format(
-        name=shlex.quote(f"seqlab-{run_name or Path(configs[-1]).stem}"),
+        name=shlex.quote(name),
         nodes=nodes,
         gpus=gpus,
         time="" if time is None else f"#SBATCH --time={time}\n",
         warning=WARNING,
-        folder=shlex.quote(os.getcwd()),
+        folder=shlex.quote(folder),
         fit=shlex.join(command),
     )
 

@@ -25,6 +25,8 @@ _LINKED = re.compile(r"^Call to compute_fn of link .* failed: ")
 _NO_LIST = "Expected a <class 'list'>"
 _NOT_AN_OPTION = re.compile(r"^(?:Option '([^']+)' is not accepted|unrecognized arguments: --([\w.]+))")
 REFUSED_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+_OF_A_WORKER = re.compile(r"Caught \w+ in DataLoader worker.*\n\w*Error: (.*)", re.S)
+"""PyTorch's report of what a process that loads batches has raised: its traceback, and then what it said."""
 _NOT_OPTIONS = ("help", "config", "print_config", "print_shtab")
 _NOT_A_CLASS = re.compile(r"(?:import path string: |does not correspond to a subclass.*?: |^No module named '?)(\S+)")
 
@@ -33,6 +35,8 @@ def sentence(error: BaseException) -> str:
     """What to tell the user of an error; the whole of it is for SEQLAB_DEBUG=1."""
     if isinstance(error, OSError) and error.errno in REFUSED_WRITES:
         return f"{why_not_written(error, Path(error.filename or '.'))} while writing {error.filename or 'a file'}"
+    if match := _OF_A_WORKER.match(str(error)):
+        return match[1].strip()
     keys, chain = _causes(error)
     message = _LINKED.sub("", " ".join(str(chain[-1]).split()))
     where = ".".join(keys)

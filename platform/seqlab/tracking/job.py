@@ -21,7 +21,7 @@ WAIT = 60.0
 
 def job_of(run_name: str | None) -> str | None:
     """The job of this process: its run's name, or who started it and that one's id; None where nothing tells."""
-    if run_name is not None:
+    if run_name:
         return run_name
     ids = {by: os.environ.get(name, "") for name, by in LAUNCHERS.items()}
     return next((f"{by} {value}" for by, value in ids.items() if value not in NO_ID), None)
@@ -52,7 +52,7 @@ def run_of_job(
         return None
     settle(store)
     runs = search(store, condition(f"tags.{JOB_TAG}", job), experiment)
-    if run_name is None:
+    if not run_name:
         runs = [run for run in runs if run.tags.get("config_hash", config_hash) == config_hash]
     if len(runs) > 1:
         raise ValueError(
