@@ -166,6 +166,19 @@ def group_by_length(lengths: NDArray[np.int64], max_tokens: int) -> list[NDArray
     return sorted(groups, key=lambda group: int(group[0]))
 
 
+class Groups:
+    """The groups of each split, made again when the tokens that one may have are others."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[int, list[NDArray[np.int64]]]] = {}
+
+    def of(self, split: str, lengths: NDArray[np.int64], max_tokens: int) -> list[NDArray[np.int64]]:
+        """As of `group_by_length`, of the split with rows of these lengths."""
+        if split not in self._made or self._made[split][0] != max_tokens:
+            self._made[split] = max_tokens, group_by_length(lengths, max_tokens)
+        return self._made[split][1]
+
+
 def pad(rows: Sequence[NDArray[Any]], value: float) -> Tensor:
     """Rows (T,) or (T, F) filled up at their ends with `value` to the longest of them: (B, T) or (B, T, F), int64 of
     integers and float32 of numbers."""

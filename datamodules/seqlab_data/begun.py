@@ -12,7 +12,6 @@ from typing import Any, Self
 
 from numpy.typing import NDArray
 
-from seqlab_data.encoding import BLOCK
 from seqlab_data.splits import SPLITS
 
 DONE = "done.json"
@@ -28,15 +27,17 @@ class BegunFiles:
     Args:
         folder: where they are, from an earlier process perhaps.
         dtype: of the ids.
+        tokenizer: digest of what gives the ids; those of another are not gone on with.
 
     Attributes:
         blocks: how many are written.
+        chars: how many characters of text are in them.
         tokens: how many, of each split.
     """
 
-    def __init__(self, folder: Path, dtype: str) -> None:
-        self._folder, self._dtype = folder, dtype
-        self.blocks, self.tokens = self._left()
+    def __init__(self, folder: Path, dtype: str, tokenizer: str) -> None:
+        self._folder, self._dtype, self._tokenizer = folder, dtype, tokenizer
+        self.blocks, self.chars, self.tokens = self._left()
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
@@ -51,10 +52,18 @@ class BegunFiles:
         if isinstance(error, Exception):
             shutil.rmtree(self._folder, ignore_errors=True)
 
-    def add(self, split: str, ids: NDArray[Any]) -> None:
+    def begin_anew(self) -> None:
+        """Leaves what an earlier process has written."""
+        (self._folder / DONE).unlink(missing_ok=True)
+        self.blocks, self.chars, self.tokens = 0, 0, dict.fromkeys(SPLITS, 0)
+        for file in self._files.values():
+            file.truncate(0)
+
+    def add(self, split: str, ids: NDArray[Any], num_chars: int) -> None:
         """Writes the next block, which is of this split."""
         ids.tofile(self._files[split])
         self.tokens[split] += len(ids)
+        self.chars += num_chars
         self.blocks += 1
         if self.blocks % EVERY == 0:
             self._keep()
@@ -70,18 +79,19 @@ class BegunFiles:
             file.flush()
             os.fsync(file.fileno())
         new = self._folder / f"{DONE}.new"
-        new.write_text(json.dumps([BLOCK, self.blocks, self.tokens]))
+        new.write_text(json.dumps([self._tokenizer, self.blocks, self.chars, self.tokens]))
         os.replace(new, self._folder / DONE)
 
-    def _left(self) -> tuple[int, dict[str, int]]:
-        """What an earlier process has written whole: blocks, and tokens of each split."""
+    def _left(self) -> tuple[int, int, dict[str, int]]:
+        """What an earlier process has written whole: blocks, characters, and tokens of each split."""
         try:
-            size, blocks, self.tokens = json.loads((self._folder / DONE).read_text())
-            if size == BLOCK and all(self._path(split).stat().st_size >= self._size(split) for split in SPLITS):
-                return blocks, self.tokens
+            tokenizer, blocks, chars, self.tokens = json.loads((self._folder / DONE).read_text())
+            whole = all(self._path(split).stat().st_size >= self._size(split) for split in SPLITS)
+            if tokenizer == self._tokenizer and whole:
+                return blocks, chars, self.tokens
         except (OSError, ValueError):
             pass
-        return 0, dict.fromkeys(SPLITS, 0)
+        return 0, 0, dict.fromkeys(SPLITS, 0)
 
     def _path(self, split: str) -> Path:
         return self._folder / f"{split}.bin"

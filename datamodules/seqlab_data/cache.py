@@ -198,12 +198,13 @@ def learn(make_tokenizer: MakeTokenizer, texts: Iterable[str]) -> Tokenizer:
 
 def _class_of(make_tokenizer: MakeTokenizer) -> tuple[type[Tokenizer] | None, dict[str, Any]]:
     """The class that a factory is, and its options; None = it is other code."""
-    parts: tuple[Any, ...] = (make_tokenizer,)
+    made: Any = make_tokenizer
     options: dict[str, Any] = {}
     if isinstance(make_tokenizer, partial):
-        parts, options = (make_tokenizer.func, *make_tokenizer.args), make_tokenizer.keywords
-    classes = [part for part in parts if isinstance(part, type) and issubclass(part, Tokenizer)]
-    return (classes[0], options) if len(classes) == 1 else (None, {})
+        made, args, options = make_tokenizer.func, make_tokenizer.args, make_tokenizer.keywords
+        if args:  # of a config jsonargparse makes a function of its own, called with the class last
+            made = args[-1] if str(getattr(made, "__module__", "")).startswith("jsonargparse.") else None
+    return (made, options) if isinstance(made, type) and issubclass(made, Tokenizer) else (None, {})
 
 
 def _read(path: Path) -> list[NDArray[np.int32]]:

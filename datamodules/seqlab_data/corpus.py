@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from hashlib import sha256
-from itertools import count, pairwise, takewhile
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -83,11 +83,16 @@ class Corpus:
         return sizes | {split: self._measures[split].num_chars for split in self._groups if split != "train"}
 
     def train(self) -> Iterator[str]:
-        """The text of the train split in pieces."""
+        """The text of the train split in pieces.
+
+        Raises:
+            ValueError: as of `shares`, which is read to its end.
+        """
         with CharsRead("learning tokens", self.num_chars["train"]) as bar:
-            for _, text in takewhile(lambda piece: piece[0].split == "train", self.shares()):
-                bar.add(len(text))
-                yield text
+            for share, text in self.shares():
+                if share.split == "train":
+                    bar.add(len(text))
+                    yield text
 
     def shares(self) -> Iterator[tuple[Share, str]]:
         """All text in order, in pieces, each with the share that it is of; the splits that stand apart come last.

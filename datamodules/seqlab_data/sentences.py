@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_data.base import SequenceDataModule, check_at_least
-from seqlab_data.batches import BatchT, Rows, group_by_length
+from seqlab_data.batches import BatchT, Groups, Rows
 
 OnLong = Literal["refuse", "drop", "cut"]
 
@@ -66,6 +66,7 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
         self.on_long = on_long
         self.max_tokens = max_tokens
         self._dropped: Counter[str] = Counter()
+        self._groups = Groups()
 
     @property
     def seq_len(self) -> int:
@@ -94,17 +95,13 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
                 raise ValueError(f"the {split} split has no row left; dropped: {self._reasons() or 'none'}")
         return rows
 
-    @cached_property
-    def _groups(self) -> dict[str, list[NDArray[np.int64]]]:
-        return {split: group_by_length(rows.lengths, self.max_tokens) for split, rows in self._rows.items()}
-
     def rows(self, split: str) -> RowsT:
         if split not in self._rows:
             raise ValueError(f"there is no {split} split; name its file in data.{split}")
         return self._rows[split]
 
     def groups(self, split: str) -> list[NDArray[np.int64]]:
-        return self._groups[split]
+        return self._groups.of(split, self.rows(split).lengths, self.max_tokens)
 
     def _fit(self, split: str, place: str, *texts: NDArray[ScalarT], room: int) -> tuple[NDArray[ScalarT], ...] | None:
         """A row's texts, none with more than `room` tokens; None = the row is dropped.

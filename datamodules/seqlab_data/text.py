@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from seqlab.batch import TokenBatch
 from seqlab_data.base import SequenceDataModule, check_at_least, tokenizer_digest
-from seqlab_data.batches import EpochOrder, group_by_length
+from seqlab_data.batches import EpochOrder, Groups
 from seqlab_data.document_rows import DocumentRows
 from seqlab_data.documents import check_encoding, content_digest, find_documents, source_name
 from seqlab_data.mixture import JoinedWindows, check_mixture, mixed_order
@@ -90,6 +90,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         self.split = tuple(split)
         self.packing = packing
         self.cache_dir = cache_dir
+        self._groups = Groups()
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -162,13 +163,10 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         splits = self._caches[0].splits.items()
         return {name: DocumentRows(file, self.seq_len, self._counts, self.tokenizer) for name, file in splits}
 
-    @cached_property
-    def _groups(self) -> dict[str, list[NDArray[np.int64]]]:
-        longest = self.batch_size * self.seq_len
-        return {name: group_by_length(rows.lengths, longest) for name, rows in self._documents.items()}
-
     def groups(self, split: str) -> list[NDArray[np.int64]] | None:
-        return self._groups[split] if self.packing == "documents" else None
+        if self.packing != "documents":
+            return None
+        return self._groups.of(split, self._documents[split].lengths, self.batch_size * self.seq_len)
 
     def identity(self) -> dict[str, int | str]:
         return {

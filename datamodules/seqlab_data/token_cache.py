@@ -9,6 +9,7 @@ from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
 
+from seqlab_data.base import tokenizer_digest
 from seqlab_data.begun import BegunFiles
 from seqlab_data.cache import MakeTokenizer, cached_tokens
 from seqlab_data.corpus import Corpus, Share
@@ -118,13 +119,16 @@ def open_corpus(
 def _make(folder: Path, corpus: Corpus, tokenizer: Tokenizer, processes: int) -> None:
     dtype, num_chars = dtype_of(tokenizer), corpus.num_chars
     begins = {"train": Share("train", 0, 0)}
-    begun = BegunFiles(folder.with_suffix(".begun"), dtype)
+    begun = BegunFiles(folder.with_suffix(".begun"), dtype, tokenizer_digest(tokenizer))
     with begun, CharsRead("encoding text", sum(num_chars.values())) as bar:
         blocks = _blocks(corpus, tokenizer, begins)
-        for block in islice(blocks, begun.blocks):
-            bar.add(block.num_chars)
+        done = sum(block.num_chars for block in islice(blocks, begun.blocks))
+        if done != begun.chars:  # the same text, stored in another way, comes in other blocks
+            begun.begin_anew()
+            blocks, done = _blocks(corpus, tokenizer, begins), 0
+        bar.add(done)
         for block, ids in encode_all(tokenizer, blocks, processes):
-            begun.add(block.split, ids)
+            begun.add(block.split, ids, block.num_chars)
             bar.add(block.num_chars)
     begun.move(folder)
     splits = {}

@@ -69,6 +69,14 @@ def test_other_texts_or_settings_have_another_cache(root: Path) -> None:
     assert len(folders(root)) == len(changes) + 3
 
 
+def test_a_function_of_ones_own_is_called(root: Path) -> None:
+    def own(cls: type[WordTokenizer], text: str) -> Tokenizer:
+        return cls(text.upper())
+
+    tokenizer = encoded(partial(own, WordTokenizer)).tokenizer
+    assert tokenizer.to_dict() == WordTokenizer("\n".join(TEXTS["train"]).upper()).to_dict()
+
+
 def test_damage_is_made_good_and_a_failure_leaves_nothing(root: Path) -> None:
     before = shown(encoded(WordTokenizer))
     [folder] = folders(root)

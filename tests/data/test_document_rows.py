@@ -119,6 +119,15 @@ def test_the_order_is_shared_resumed_and_the_same_for_workers(make: Callable[...
     check_order(make, len(make().rows("val")))
 
 
+def test_another_batch_size_is_other_batches(make: Callable[..., TextDataModule]) -> None:
+    data = make()
+    data.groups("train")
+    data.batch_size = 6
+    found, expected = data.groups("train"), make(batch_size=6).groups("train")
+    assert found is not None and expected is not None
+    assert [*map(np.ndarray.tolist, found)] == [*map(np.ndarray.tolist, expected)]
+
+
 def test_another_packing_is_other_data(make: Callable[..., TextDataModule]) -> None:
     state = {**make().state_dict(), "batch": 1}
     with pytest.raises(ValueError, match="trained with seq_len 16 of one document, this data has seq_len 16"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import signal
@@ -204,6 +205,31 @@ def test_after_a_kill_it_goes_on_with_what_is_whole(
     assert {split: stream(cache, split) for split in SPLITS} == expected(texts, CharTokenizer)
     assert encode.call_count == num_blocks - 18, "which were written whole"
     assert not [*(tmp_path / "cache").glob("*.begun")]
+
+
+@pytest.mark.parametrize("changed", ["storage", "tokenizer"])
+def test_what_is_left_of_other_blocks_or_another_tokenizer_is_not_gone_on_with(
+    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [text] = write(tmp_path / "text", [1700])
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"text": text}))
+    small(monkeypatch, 40, 50)
+    monkeypatch.setattr(begun, "EVERY", 1)
+    add = begun.BegunFiles.add
+
+    def stopped(self: begun.BegunFiles, *args: Any) -> None:
+        add(self, *args)
+        if self.blocks == 12:
+            raise KeyboardInterrupt
+
+    path = tmp_path / ("rows.jsonl" if changed == "storage" else "text")
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(begun.BegunFiles, "add", stopped)
+        if changed == "tokenizer":  # as of another version of the library that learns
+            patch.setattr(CharTokenizer, "learn", classmethod(lambda cls, texts: cls("".join(texts) + "\0")))
+        open_token_cache(find_documents(str(path)), FRACTIONS, CharTokenizer, tmp_path / "cache")
+    cache = open_token_cache(find_documents(str(tmp_path / "text")), FRACTIONS, CharTokenizer, tmp_path / "cache")
+    assert {split: stream(cache, split) for split in SPLITS} == expected([text], CharTokenizer)
 
 
 BOUNDED = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +125,22 @@ def test_a_corpus_that_is_too_short_is_named(make: Callable[..., TextDataModule]
     (tmp_path / "code.txt").write_text("short")
     with pytest.raises(ValueError, match=r"train split begins at .*code\.txt, byte 0 and has 4 tokens"):
         make().setup("fit")
+
+
+def test_a_tokenizer_of_text_that_changed_while_it_learnt_is_not_kept(
+    make: Callable[..., TextDataModule], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, learn = (tmp_path / "web.txt").read_text(), CharTokenizer.learn
+
+    def changes(texts: Iterable[str]) -> CharTokenizer:
+        (tmp_path / "web.txt").write_text("v" + before[1:])
+        return learn(texts)
+
+    with monkeypatch.context() as patch, pytest.raises(ValueError, match=r"web\.txt.* has changed while it was read"):
+        patch.setattr(CharTokenizer, "learn", changes)
+        make().setup("fit")
+    (tmp_path / "web.txt").write_text(before)
+    assert getattr(make().tokenizer, "alphabet", "") == "bcwxyz"
 
 
 def test_it_is_fitted_resumed_and_tested_by_corpus(
