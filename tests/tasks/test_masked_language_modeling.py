@@ -78,7 +78,7 @@ def test_every_validation_chooses_the_same_and_scores_it(tmp_path: Path) -> None
         chosen = torch.zeros(some.tokens.shape, dtype=torch.bool)
         for row, its in enumerate(said):
             chosen[row, its["positions"]] = True
-        tokens, targets, _ = task.masked(some, _draws_of(some.tokens))
+        tokens, targets, _ = task.masked(some, _draws_of(some.tokens, some.pad_mask))
         assert torch.equal(chosen, targets != IGNORE)
         logits = task.model(tokens).double()[chosen].log_softmax(-1)
         counted = targets[chosen]
@@ -105,6 +105,13 @@ def test_it_learns_to_find_what_its_neighbours_tell(mixer: Any, tmp_path: Path) 
     fit.fit(task, loader([some]))
     (scores,) = fit.validate(task, loader([some]), verbose=False)
     assert scores["val/accuracy"] > 0.9  # by chance 1 in 11
+
+
+def test_what_a_row_is_asked_is_the_same_in_a_wider_batch() -> None:
+    tokens = torch.randint(VOCAB_SIZE, (3, 7))
+    narrow = _draws_of(tokens, torch.ones(3, 7, dtype=torch.bool))
+    wide = _draws_of(nn.functional.pad(tokens, (0, 5), value=3), (torch.arange(12) < 7).expand(3, 12))
+    assert torch.equal(wide[..., :7], narrow)
 
 
 def test_bad_input() -> None:

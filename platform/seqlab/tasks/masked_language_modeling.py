@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torchmetrics import Metric
 
@@ -75,7 +76,7 @@ class MaskedLanguageModeling(Task):
     def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
         """Of the tokens that a validation chooses "positions" in the row, the likeliest "tokens", and the "nats" of the
         right ones."""
-        masked = self.masked(batch, _draws_of(batch.tokens))
+        masked = self.masked(batch, _draws_of(batch.tokens, batch.pad_mask))
         nats, likeliest = self._logits(masked).nats_and_best(masked.targets)
         found = zip(masked.targets != IGNORE, likeliest, nats, strict=True)
         return [
@@ -92,7 +93,7 @@ class MaskedLanguageModeling(Task):
         }
 
     def evaluate(self, batch: TokenBatch) -> dict[str, Any]:
-        masked = self.masked(batch, _draws_of(batch.tokens))
+        masked = self.masked(batch, _draws_of(batch.tokens, batch.pad_mask))
         nats, best = self._logits(masked).nats_and_best(masked.targets)
         chosen = masked.targets != IGNORE
         nats, hits, positions = nats[chosen], best[chosen] == masked.targets[chosen], chosen.nonzero()[:, 1] + 1
@@ -117,9 +118,14 @@ class MaskedLanguageModeling(Task):
         return Masked(torch.where(chosen, read, tokens), tokens.masked_fill(~chosen, IGNORE), pad_mask)
 
 
-def _draws_of(tokens: Tensor) -> Tensor:
-    """(3, B, T) from 0 to 1, for each row of tokens (B, T) its own: the same on every device and in every batch."""
+def _draws_of(tokens: Tensor, pad_mask: Tensor) -> Tensor:
+    """(3, B, T) from 0 to 1, for each row of tokens (B, T) its own, 0 at pads: the same on every device and in every
+    batch."""
     places = torch.arange(1, tokens.shape[1] + 1)
-    generators = [torch.Generator().manual_seed(seed) for seed in (tokens.cpu() * places).sum(dim=1).tolist()]
-    rows = [_rand(3, tokens.shape[1], generator=generator) for generator in generators]
+    seeds = (tokens.cpu() * places * pad_mask.cpu()).sum(dim=1).tolist()
+    lengths = pad_mask.sum(dim=1).tolist()
+    rows = [
+        F.pad(_rand(3, length, generator=torch.Generator().manual_seed(seed)), (0, tokens.shape[1] - length))
+        for seed, length in zip(seeds, lengths, strict=True)
+    ]
     return torch.stack(rows, dim=1).to(tokens.device)
