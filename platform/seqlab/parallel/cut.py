@@ -33,8 +33,12 @@ def check_cut(model: nn.Module, ranks: int) -> None:
             copy(module).cut(ranks)
 
 
-def cut(model: nn.Module, mesh: DeviceMesh) -> None:
+def cut(model: nn.Module, mesh: DeviceMesh, *, sharded: bool) -> None:
     """Cuts what says how over the ranks of a mesh; the rest each of them computes whole.
+
+    Args:
+        sharded: FSDP2 follows. Then a vocabulary that the ranks do not divide evenly stays whole: what FSDP2 makes of
+            uneven parts is not where a DTensor says, so that no checkpoint of them could be written.
 
     Raises:
         ValueError: as of `check_cut`.
@@ -44,13 +48,21 @@ def cut(model: nn.Module, mesh: DeviceMesh) -> None:
     for module in _cuttable(model):
         if hasattr(module, "cut"):
             module.cut(mesh.size())
+        by_tokens = [name for name, how in module.cuts.items() if how == "vocabulary"]
         for name, how in module.cuts.items():
-            if how == "vocabulary":
-                _cut_by_tokens(module, name, mesh)
-            else:
+            if how != "vocabulary":
                 parallelize_module(getattr(module, name), mesh, STYLES[how]())
-        if "vocabulary" in module.cuts.values() and hasattr(module, "output"):
+        if sharded and any(_num_tokens(getattr(module, name)) % mesh.size() for name in by_tokens):
+            continue
+        for name in by_tokens:
+            _cut_by_tokens(module, name, mesh)
+        if by_tokens and hasattr(module, "output"):
             module.output = partial(_output, module.output, mesh)
+
+
+def _num_tokens(part: Any) -> int:
+    """Of a weight, a layer or None: 0."""
+    return 0 if part is None else len(getattr(part, "weight", part))
 
 
 def _cut_by_tokens(module: nn.Module, name: str, mesh: DeviceMesh) -> None:
