@@ -86,6 +86,7 @@ def test_a_step_trains_on_the_mean_of_all_its_tokens(tmp_path: Path) -> None:
         optimizer.step()
     for found, expected in zip(task.parameters(), again.parameters(), strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+    assert task.tokens_per_step is None, "another fit of the task is its own"
 
 
 @pytest.mark.parametrize("stop_at", [4, 9])

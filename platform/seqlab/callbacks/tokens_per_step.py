@@ -42,6 +42,10 @@ class TokensPerStep(Callback):
         self._step = -1
         setattr(trainer.fit_loop.epoch_loop, "_accumulated_batches_reached", lambda: self._read >= self.tokens)  # noqa: B010
 
+    def teardown(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
+        pl_module.tokens_per_step = None
+        vars(trainer.fit_loop.epoch_loop).pop("_accumulated_batches_reached", None)
+
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         pl_module.begins_step = trainer.global_step != self._step
         if pl_module.begins_step:
