@@ -44,7 +44,7 @@ class TokensPerStep(Callback):
 
     def teardown(self, trainer: L.Trainer, pl_module: Any, stage: str) -> None:
         pl_module.tokens_per_step = None
-        vars(trainer.fit_loop.epoch_loop).pop("_accumulated_batches_reached", None)
+        trainer.fit_loop.epoch_loop.__dict__.pop("_accumulated_batches_reached", None)
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         pl_module.begins_step = trainer.global_step != self._step
