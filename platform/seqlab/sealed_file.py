@@ -81,7 +81,7 @@ def load_sealed(path: str | Path) -> dict[str, Any]:
         _check_seal(file, path)
         file.seek(0)
         try:
-            _refuse_packed(file)
+            refuse_packed(file)
             checkpoint: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
             raise ValueError(
@@ -105,7 +105,7 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def _refuse_packed(file: IO[bytes]) -> None:
+def refuse_packed(file: IO[bytes]) -> None:
     """Refuses a file that would take more memory than it has bytes: what torch.save writes is not compressed."""
     with zipfile.ZipFile(file) as parts:
         size = file.seek(0, os.SEEK_END)

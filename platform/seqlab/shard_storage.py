@@ -6,12 +6,13 @@ those of each tensor by name: "offset" and "size" in it, and "file", "start" and
 
 from __future__ import annotations
 
+import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 import torch.distributed as dist
@@ -31,7 +32,7 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
-from seqlab.sealed_file import Hashing, sync_folder
+from seqlab.sealed_file import Hashing, refuse_packed, sync_folder
 from seqlab.whole_file import writing
 
 
@@ -97,6 +98,7 @@ class _Writer(FileSystemWriter):
             place = {"offset": list(written.index.offset or ()), "size": list(size)}
             where = {"file": info.relative_path, "start": info.offset, "length": info.length}
             parts.setdefault(written.index.fqn, []).append(place | where)
+        sync_folder(self._folder.parent)  # which has this folder's name
         self._seal({"folder": self._folder.name, "files": files, "parts": parts})
 
 
@@ -104,6 +106,11 @@ class _Reader(FileSystemReader):
     def __init__(self, folder: Path, shards: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         super().__init__(folder)
         self._shards, self._tensors = shards, tensors
+
+    def _slice_file(self, file: Any, sinfo: _StorageInfo) -> IO[bytes]:
+        part = io.BytesIO(super()._slice_file(file, sinfo).read())  # torch's view has no way to its end
+        refuse_packed(part)
+        return part
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         known, places = {}, {}

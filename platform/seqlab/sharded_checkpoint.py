@@ -13,6 +13,7 @@ import math
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -74,16 +75,22 @@ def load_shards(
     if not optimizers:
         outline = {**outline, "optimizer_states": []}
         checkpoint["optimizer_states"] = []
-    for optimizer, stored in zip(optimizers, checkpoint["optimizer_states"], strict=True):
-        weights = [weight for share in optimizer.param_groups for weight in share["params"]]
-        for number, kept in stored["state"].items():
-            kept |= {key: _like(value, weights[number]) for key, value in kept.items() if isinstance(value, Tensor)}
-    tensors = {name: kept[key] for name, kept, key in places(checkpoint)}
     rank, size = dist.get_rank(group), dist.get_world_size(group)
     found: list[str | None] = [None] * size
-    dist.all_gather_object(found, _wrong(outline, path, tensors, slice(rank, None, size)), group=group)
-    if wrong := [text for text in found if text is not None]:
-        raise ValueError(wrong[0])
+    wrong = None
+    try:
+        with _refusing(path):
+            for optimizer, stored in zip(optimizers, checkpoint["optimizer_states"], strict=True):
+                weights = [weight for share in optimizer.param_groups for weight in share["params"]]
+                for number, kept in stored["state"].items():
+                    kept |= {key: _like(kept[key], weights[number]) for key in kept if isinstance(kept[key], Tensor)}
+            tensors = {name: kept[key] for name, kept, key in places(checkpoint)}
+            _check(outline, path, tensors, slice(rank, None, size))
+    except ValueError as error:
+        wrong = str(error)
+    dist.all_gather_object(found, wrong, group=group)
+    if all_wrong := [text for text in found if text is not None]:
+        raise ValueError(all_wrong[0])
     _read(tensors, outline, path, group)
     return {name: value for name, value in checkpoint.items() if name != SHARDS}
 
@@ -94,10 +101,10 @@ def in_memory(outline: dict[str, Any], path: Path) -> dict[str, Any]:
     Raises:
         ValueError: a shard is missing or damaged.
     """
-    held = list(places(outline))
-    if wrong := _wrong(outline, path, {name: kept[key] for name, kept, key in held}, slice(None)):
-        raise ValueError(wrong)
-    tensors = {name: torch.empty_like(kept[key], memory_format=torch.contiguous_format) for name, kept, key in held}
+    with _refusing(path):
+        held = list(places(outline))
+        _check(outline, path, {name: kept[key] for name, kept, key in held}, slice(None))
+        tensors = {name: torch.empty(kept[key].shape, dtype=kept[key].dtype) for name, kept, key in held}
     _read(tensors, outline, path)
     for name, kept, key in held:
         kept[key] = tensors[name]
@@ -138,38 +145,85 @@ def _without_memory(checkpoint: dict[str, Any]) -> tuple[dict[str, Any], dict[st
 
 
 def _like(stored: Tensor, weight: Tensor) -> Tensor:
-    """A tensor that is spread as the weight that it is kept of."""
+    """A tensor that is spread as the weight that it is kept of; whole where it has something of some dimensions."""
     if stored.shape == weight.shape:
         return torch.empty_like(weight, dtype=stored.dtype, requires_grad=False)
+    if stored.ndim and any(n not in (1, m) for n, m in zip(stored.shape, weight.shape, strict=True)):
+        raise ValueError(f"{tuple(stored.shape)} is kept of a weight of {tuple(weight.shape)}")
     return torch.empty(stored.shape, dtype=stored.dtype)
 
 
-def _wrong(outline: dict[str, Any], path: Path, tensors: Mapping[str, Tensor], share: slice) -> str | None:
-    """What keeps these tensors from being read, if anything does; of the files a share is hashed."""
+@contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """Within it, whatever a checkpoint's outline makes go wrong is one sentence of it."""
     try:
-        shards, stored = outline[SHARDS], {name: kept[key] for name, kept, key in places(outline)}
-        files = {name: _folder(outline, path) / Path(name).name for name in shards["files"]}
-        for file in files.values():
-            if not file.is_file():
-                return f"checkpoint {path} is not whole: {file} is missing; its shards belong beside it"
-        for name in {**stored, **tensors}:
-            theirs, ours = (tuple(of[name].shape) if name in of else None for of in (stored, tensors))
-            if theirs != ours:
-                return f"checkpoint {path} is not of this model and optimiser: {name} is {theirs}, here {ours}"
-            parts, width = shards["parts"][name], stored[name].element_size()
-            if sum(math.prod(part["size"]) for part in parts) != stored[name].numel():
-                return f"checkpoint {path} is damaged: the parts of {name} are not the whole of it"
-            for part in parts:
-                room = min(part["length"], files[part["file"]].stat().st_size - part["start"])
-                if math.prod(part["size"]) * width > room:
-                    return f"checkpoint {path} is damaged: a part of {name} is larger than its file"
-        for name in [*files][share]:
-            with files[name].open("rb") as stream:
-                if hashlib.file_digest(stream, "sha256").hexdigest() != shards["files"][name]:
-                    return f"checkpoint {path} is damaged: {files[name]} does not match its sha256; use another one"
-    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
-        return f"checkpoint {path} is damaged: {type(error).__name__}: {error}"
-    return None
+        yield
+    except _RefusedError:
+        raise
+    except (AttributeError, IndexError, KeyError, OSError, RuntimeError, TypeError, ValueError) as error:
+        raise _RefusedError(f"checkpoint {path} is damaged: {type(error).__name__}: {error}") from error
+
+
+class _RefusedError(ValueError):
+    """Says all of it."""
+
+
+def _check(outline: dict[str, Any], path: Path, tensors: Mapping[str, Tensor], share: slice) -> None:
+    """Raises where these tensors cannot be read; of the files a share is hashed."""
+    shards, stored = outline[SHARDS], {name: kept[key] for name, kept, key in places(outline)}
+    files = {name: _folder(outline, path) / Path(name).name for name in shards["files"]}
+    for file in files.values():
+        if not file.is_file():
+            raise _RefusedError(f"checkpoint {path} is not whole: {file} is missing; its shards belong beside it")
+    for name in {**stored, **tensors}:
+        theirs, ours = (tuple(of[name].shape) if name in of else None for of in (stored, tensors))
+        if theirs != ours:
+            raise _RefusedError(
+                f"checkpoint {path} is not of this model and optimiser: {name} is {theirs}, here {ours}"
+            )
+        if stored[name].layout is not torch.strided:
+            raise ValueError(f"{name} is {stored[name].layout}")
+    room = {name: file.stat().st_size for name, file in files.items()}
+    for name, tensor in stored.items():
+        _check_parts(name, tensor, shards["parts"][name], room)
+    for name in [*files][share]:
+        with files[name].open("rb") as stream:
+            if hashlib.file_digest(stream, "sha256").hexdigest() != shards["files"][name]:
+                raise ValueError(f"{files[name]} does not match its sha256; use another one")
+
+
+def _check_parts(name: str, tensor: Tensor, parts: list[dict[str, Any]], room: dict[str, int]) -> None:
+    """Raises ValueError where the parts of a tensor are not each of its numbers once, or their files have less.
+
+    Args:
+        room: bytes of each file of which no part is known yet; less this tensor's on return.
+    """
+    boxes = [[*zip(part["offset"], part["size"], strict=True)] for part in parts]
+    for box in boxes:
+        if any(not 0 <= begin <= begin + size <= n for (begin, size), n in zip(box, tensor.shape, strict=True)):
+            raise ValueError(f"a part of {name} lies outside of it")
+    if sum(math.prod(part["size"]) for part in parts) != tensor.numel() or _overlap(boxes):
+        raise ValueError(f"the parts of {name} are not the whole of it")
+    for part in parts:
+        begin, length = part["start"], part["length"]
+        room[part["file"]] -= length
+        if begin < 0 or math.prod(part["size"]) * tensor.element_size() > length or room[part["file"]] < 0:
+            raise ValueError(f"a part of {name} is larger than its file")
+
+
+def _overlap(boxes: list[list[tuple[int, int]]]) -> bool:
+    """Whether two parts, each where it begins and how long it is by dimension, have something in common."""
+    boxes = [box for box in boxes if all(size for _, size in box)]
+    if len(boxes) < 2:
+        return False
+    along = max(range(len(boxes[0])), key=lambda dim: len({box[dim][0] for box in boxes}))
+    near: list[list[tuple[int, int]]] = []
+    for box in sorted(boxes, key=lambda box: box[along][0]):
+        near = [other for other in near if sum(other[along]) > box[along][0]]
+        if any(all(a < c + d and c < a + b for (a, b), (c, d) in zip(box, other, strict=True)) for other in near):
+            return True
+        near.append(box)
+    return False
 
 
 def _read(
@@ -184,4 +238,7 @@ def _read(
 
 
 def _folder(outline: dict[str, Any], path: Path) -> Path:
-    return path.with_name(Path(outline[SHARDS]["folder"]).name)
+    name = outline[SHARDS]["folder"]
+    if Path(name).name != name or f".{SHARDS}-" not in name:
+        raise ValueError(f"{name!r} is no folder of shards beside it")
+    return path.with_name(name)

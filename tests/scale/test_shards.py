@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import os
 import pickle
 import random
 import shutil
 import signal
+import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -234,19 +236,22 @@ def test_nothing_of_it_is_executed(path: Path, tmp_path: Path) -> None:
     check(path, 1)
     outline = load_sealed(path)
     file = folder / "__0_0.distcp"
-    for content in (pickle.dumps(Evil(trap)).ljust(file.stat().st_size), None):
-        if content is None:
-            torch.save(Evil(trap), file)
-            file.write_bytes(file.read_bytes().ljust(10_000))
-        else:
-            file.write_bytes(content)
+    zipped, packed = io.BytesIO(), io.BytesIO()
+    torch.save(Evil(trap), zipped)
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as bomb:
+        bomb.writestr("archive/data/0", bytes(1 << 20))
+    for content, said in (
+        (pickle.dumps(Evil(trap)).ljust(1000), "File is not a zip file"),
+        (zipped.getvalue(), "Weights only load failed"),
+        (packed.getvalue(), "its parts are larger than the file"),
+    ):
+        in_it = [part for of in outline["shards"]["parts"].values() for part in of if part["file"] == file.name]
+        file.write_bytes(content * len(in_it))
         outline["shards"]["files"][file.name] = hashlib.sha256(file.read_bytes()).hexdigest()
-        for parts in outline["shards"]["parts"].values():
-            for part in parts:
-                if part["file"] == file.name:
-                    part |= {"start": 0, "length": file.stat().st_size}
+        for number, part in enumerate(in_it):
+            part |= {"start": number * len(content), "length": len(content)}
         save_sealed(outline, path)
-        with pytest.raises(ValueError, match=r"last\.ckpt is damaged"):
+        with pytest.raises(ValueError, match=rf"last\.ckpt is damaged: {said}"):
             read_checkpoint(path)
     assert not trap.exists()
 
@@ -260,6 +265,13 @@ def test_nothing_of_it_is_executed(path: Path, tmp_path: Path) -> None:
         lambda shards: shards["parts"]["state_dict.weight"][0].update(size=[1 << 40, 5]),
         lambda shards: shards["parts"]["state_dict.weight"][0].update(file="/etc/passwd"),
         lambda shards: shards["parts"].pop("state_dict.weight"),
+        lambda shards: shards["parts"]["state_dict.weight"][1].update(offset=[0, 0]),
+        lambda shards: shards["parts"]["state_dict.weight"][1].update(offset=[5, 0]),
+        lambda shards: shards["parts"]["state_dict.weight"][1].update(offset=[-1, 0]),
+        lambda shards: shards["parts"]["state_dict.weight"][1].update(offset=[4]),
+        lambda shards: shards["parts"]["state_dict.weight"][0].update(shards["parts"]["state_dict.one"][0]),
+        lambda shards: shards["parts"]["state_dict.weight"][0].update(length=1 << 20),
+        lambda shards: shards["parts"]["state_dict.weight"][0].update(start=-1),
         lambda shards: shards["parts"].update({"state_dict.weight": json.loads("[[1]]")}),
     ],
 )
@@ -269,6 +281,44 @@ def test_what_says_where_the_shards_are_may_be_anything(path: Path, harm: Callab
     save_sealed(outline, path)
     with pytest.raises(ValueError, match=r"last\.ckpt is (damaged|not whole)"):
         read_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        lambda outline: outline.pop("state_dict"),
+        lambda outline: outline.update(state_dict=[1]),
+        lambda outline: outline.update(state_dict={"weight": 3}),
+        lambda outline: outline.update(optimizer_states=3),
+        lambda outline: outline["optimizer_states"][0]["state"].update({7: {"exp_avg": WEIGHT}}),
+        lambda outline: outline["optimizer_states"][0]["state"][0].update(exp_avg=torch.zeros(()).expand(1 << 50, 5)),
+        lambda outline: outline["state_dict"].update(weight=torch.zeros(7, 5).to_sparse()),
+        lambda outline: outline.update(shards=[]),
+    ],
+)
+def test_its_outline_may_be_anything(path: Path, harm: Callable[[dict[str, Any]], Any]) -> None:
+    outline = load_sealed(path)
+    harm(outline)
+    save_sealed(outline, path)
+
+    def read() -> None:
+        weight = torch.nn.Parameter(checkpoint(0)["state_dict"]["weight"])
+        with pytest.raises(ValueError, match=r"last\.ckpt is (damaged|not of this model)"):
+            AtomicCheckpointIO().load_shards(path, Task(), [torch.optim.AdamW([weight])])
+
+    with pytest.raises(ValueError, match=r"last\.ckpt is (damaged|not of this model)"):
+        read_checkpoint(path)
+    assert forked(1, read) == [0]
+
+
+def test_its_folder_lasts_before_anything_names_it(tmp_path: Path) -> None:
+    def save_noting() -> None:
+        synced: list[Path] = []
+        shard_storage.sync_folder = synced.append  # type: ignore[assignment]
+        save(tmp_path / "last.ckpt", 1)
+        assert synced == [*folders(tmp_path / "last.ckpt"), tmp_path]
+
+    assert forked(1, save_noting) == [0]
 
 
 def test_one_file_takes_the_place_of_shards(path: Path) -> None:
