@@ -11,6 +11,7 @@ import os
 import time
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -119,4 +120,5 @@ def _note(folder: Path, read: Mapping[str, tuple[str, list[int]]], noted: Mappin
             new.write_text(json.dumps({**noted, **found}))
             os.replace(new, folder / NOTE)
     except OSError:
-        new.unlink(missing_ok=True)
+        with suppress(OSError):
+            new.unlink(missing_ok=True)

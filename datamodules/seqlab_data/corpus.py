@@ -119,7 +119,7 @@ def _shares(
     split, left = next(splits)
     share = Share(split, 0, 0)
     for file in files:
-        mark = len("".encode(file.encoding))  # a byte-order mark
+        mark = len("".encode(file.bytes_in))  # a byte-order mark
         for texts, number in zip(file.documents(), numbers, strict=False):
             share = Share(split, number, mark)
             byte = mark
@@ -134,6 +134,6 @@ def _shares(
                     part, text = text[:left], text[left:]
                     yield share, part
                     left -= len(part)
-                    byte += len(part.encode(file.encoding)) - mark
+                    byte += len(part.encode(file.bytes_in)) - mark
     for empty, _ in splits:
         yield share._replace(split=empty, byte=byte), ""

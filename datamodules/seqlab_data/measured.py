@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -51,29 +52,38 @@ def measured(documents: Sequence[Document], root: str | Path | None = None) -> M
     folder of the caches.
 
     Raises:
-        OSError: a file cannot be read, or the note not written.
+        OSError: a file cannot be read.
     """
     before = _states(documents)
     if before is None:
         return measure(documents)
     named = [[str(file.path and file.path.resolve()), type(file).__name__, file.encoding] for file in documents]
     folder = cache_root(root) / "measured"
-    folder.mkdir(parents=True, exist_ok=True)
     note = folder / f"{sha256(json.dumps(named).encode()).hexdigest()[:32]}.json"
-    with locked(note.with_suffix(".lock"), "reads the text"):
-        try:
-            states, digest, num_chars = json.loads(note.read_text())
-            if states == before:
-                return Measure(digest, num_chars)
-        except (OSError, ValueError):
-            pass
+    if found := _noted(note, before):
+        return found
+    with ExitStack() as lock:
+        with suppress(OSError):  # the folder is another's
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.enter_context(locked(note.with_suffix(".lock"), "reads the text"))
+        if found := _noted(note, before):
+            return found
         found = measure(documents)
         newest = max(state[time_of_change] for state in before for time_of_change in (1, 2))
         if _states(documents) == before and newest < time.time_ns() - SETTLED:
             new = note.with_suffix(".new")
-            new.write_text(json.dumps([before, *found]))
-            os.replace(new, note)
+            with suppress(OSError):
+                new.write_text(json.dumps([before, *found]))
+                os.replace(new, note)
     return found
+
+
+def _noted(note: Path, before: list[list[int]]) -> Measure | None:
+    try:
+        states, digest, num_chars = json.loads(note.read_text())
+    except (OSError, ValueError):
+        return None
+    return Measure(digest, num_chars) if states == before else None
 
 
 def _states(documents: Sequence[Document]) -> list[list[int]] | None:

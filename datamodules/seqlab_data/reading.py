@@ -30,6 +30,11 @@ class Document:
     encoding: str = UTF_8
     packing: str = ""
 
+    @property
+    def bytes_in(self) -> str:
+        """The encoding in which places in the text are counted."""
+        return self.encoding
+
     def texts(self) -> Iterator[str]:
         """The document in pieces, its line ends as they are.
 

@@ -18,7 +18,7 @@ def parsed(line: str, place: str) -> Any:
     """
     try:
         return json.loads(line)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # of a number with too many digits a plain ValueError
         wrong = f"is not JSON: {error}" if line.strip() else "is empty; a line is a JSON object"
         raise ValueError(f"{place} {wrong}") from error
 

@@ -18,6 +18,10 @@ BATCH = 64
 class TextRows(Document):
     """Rows, of which each that has any text is a document."""
 
+    @property
+    def bytes_in(self) -> str:
+        return reading.UTF_8
+
     def rows(self) -> Iterator[str]:
         """The text of each row."""
         raise NotImplementedError
@@ -62,7 +66,10 @@ class Parquet(TextRows):
                 for batch in file.iter_batches(BATCH, columns=["text"], use_threads=False):
                     for value in batch.column(0):
                         number += 1
-                        yield text_of({"text": value.as_py()}, f"{self.name}, line {number}")
+                        text = value.as_py()
+                        yield "" if text is None else text_of({"text": text}, f"{self.name}, line {number}")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{self.name}, line {number} is not UTF-8 text: {error.reason}") from error
         except (pyarrow.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
@@ -72,6 +79,10 @@ class Parquet(TextRows):
 
 class HubText(Document):
     """A split of a Hugging Face dataset as one text: its column `text`, a row a line."""
+
+    @property
+    def bytes_in(self) -> str:
+        return reading.UTF_8
 
     def texts(self) -> Iterator[str]:
         """Raises ValueError where the dataset cannot be read, has no text, or a row of it is no string."""

@@ -161,3 +161,11 @@ def test_one_process_makes_it_and_the_others_say_that_they_wait(
     other.release()
     waiting.join()
     assert capsys.readouterr().err == "data: waiting for another process, which makes these tokens\n"
+
+
+def test_a_cache_of_another_user_is_read(path: Path, reads: dict[str, Mock], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = opened(path)
+    monkeypatch.setattr(measured, "locked", Mock(side_effect=PermissionError))
+    assert opened(path).splits == first.splits and reads["measure"].call_count == 1
+    os.utime(path)
+    assert opened(path).splits == first.splits and reads["measure"].call_count == 2

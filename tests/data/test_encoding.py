@@ -14,6 +14,7 @@ from seqlab_data.tokenizers import WordTokenizer
 WORDS = {"latin-1": "é ü ß", "cp1252": "€ œ é", "utf-16": "é 日 😀", "shift_jis": "日 本 語", "koi8-r": "д ж"}
 MODULES: dict[str, tuple[Callable[..., Any], str, str]] = {
     "text": (TextDataModule, "text.txt", "x {0}\n" * 60),
+    "rows": (TextDataModule, "rows.jsonl", '{{"text": "x {0} \\u732b"}}\n' * 60),
     "pairs": (ParallelTextDataModule, "pairs.tsv", "".join(f"a{i} {{0}}\tb {{0}}\n" for i in range(60))),
     "labels": (LabelledTextDataModule, "labels.txt", "".join(f"{{0[0]}} a{i} {{0}}\n" for i in range(60))),
     "table": (LabelledTextDataModule, "labels.csv", "text,label\n" + "".join(f"a{i} {{0}},{{0}}\n" for i in range(60))),
@@ -29,7 +30,7 @@ def make(module: str, folder: Path, text: str, encoding: str, said: str) -> Any:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode(encoding))
     read = str(path.parent if module == "folder" else path)
-    options: dict[str, Any] = {"seq_len": 4} if module == "text" else {"val": read}
+    options: dict[str, Any] = {"seq_len": 4} if make_module is TextDataModule else {"val": read}
     if make_module is ParallelTextDataModule:
         options["source_tokenizer"] = WordTokenizer
     return make_module(read, encoding=said, **options)

@@ -138,6 +138,20 @@ def test_a_tokenizer_of_ones_own_is_given_whole_documents_and_the_whole_train_sp
     assert seen == [texts[0] + texts[1][:2000], *parts]
 
 
+def test_one_that_encodes_in_a_way_it_inherits_is_given_whole_documents() -> None:
+    class Lower:
+        def __init__(self, text: str) -> None:
+            super().__init__(text)  # type: ignore[call-arg]
+
+        def encode_array(self, text: str) -> Any:
+            return super().encode_array(text)  # type: ignore[misc]
+
+    class Own(Lower, CharTokenizer):
+        pass
+
+    assert Own("ab").cut("ab") == 0 and Own.learn.__func__ is Tokenizer.learn.__func__  # type: ignore[attr-defined]
+
+
 def test_what_has_no_place_to_be_cut_is_not_held_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqlab_data.tokenizers.pieces.LONGEST", 1000)
     monkeypatch.setattr(reading, "CHUNK", 100)
@@ -149,10 +163,13 @@ def test_what_has_no_place_to_be_cut_is_not_held_without_end(tmp_path: Path, mon
 
 def test_of_a_long_text_subwords_are_learnt_from_parts_of_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqlab_data.tokenizers.subword.LEARNT", 250)
-    texts = [f"{letter}{letter} {letter}\n" * 10 for letter in "abcdefghijklmnopqrstuvwxyz"]
-    tokenizer = SubwordTokenizer.learn(iter(texts), vocab_size=270)
-    learnt = {piece for piece in b"".join(tokenizer.token_bytes[4 + 256 :]).decode() if piece.isalpha()}
-    assert learnt == set("aiqy"), "every eighth of 26 texts of 50 characters"
+    monkeypatch.setattr("seqlab_data.tokenizers.subword.PART", 50)
+    text = "".join(f"{letter}{letter} {letter}\n" * 10 for letter in "abcdefghijklmnopqrstuvwxyz")
+    for stored in (7, 50, 1300):
+        texts = (text[i : i + stored] for i in range(0, len(text), stored))
+        tokenizer = SubwordTokenizer.learn(texts, vocab_size=270)
+        learnt = {piece for piece in b"".join(tokenizer.token_bytes[4 + 256 :]).decode() if piece.isalpha()}
+        assert learnt == set("aiqy"), "every eighth of 26 parts of 50 characters"
 
 
 def test_text_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ REFUSED = {
         b'{"text": "\\ud800"}': r"x\.jsonl, line 1 holds a lone surrogate, which no UTF-8 text can hold",
         b'{"text": ""}\n': r"x\.jsonl has no row with a text; give rows whose column `text` is a document",
         GOOD + b'{"text": "\xff"}': r"x\.jsonl, line 2 is not UTF-8 text: byte 24 is 0xff",
+        GOOD + b'{"text": "a", "id": ' + b"1" * 5000 + b"}": r"x\.jsonl, line 2 is not JSON: .*digits",
         b"[" * 99999: r"x\.jsonl, line 1 is not JSON: .*",
         GOOD + b'{"text": "' + b"a" * 300_000 + b'"}': r"x\.jsonl, line 2 has more than 200000 characters; .*",
         b"": r"x\.jsonl is empty",
@@ -149,9 +150,17 @@ def test_a_damaged_or_other_parquet_file_is_refused(tmp_path: Path) -> None:
     write_table(pyarrow.table({"words": ["a"]}), path)
     with pytest.raises(ValueError, match=r"x\.parquet has no column text, it has words"):
         make(str(path), tmp_path).setup("fit")
-    write_table(pyarrow.table({"text": ["a", None]}), path)
-    with pytest.raises(ValueError, match=r"x\.parquet, line 2 has a 'text' that is not a string, but None"):
-        make(str(path), tmp_path).setup("fit")
+    for texts, message in (
+        (pyarrow.array([1]), "line 1 has a 'text' that is not a string, but 1"),
+        (pyarrow.array([b"a", b"\xff"]).view("string"), "line 2 is not UTF-8 text"),
+        (pyarrow.array([None], "string"), "has no row with a text"),
+    ):
+        write_table(pyarrow.table({"text": texts}), path)
+        with pytest.raises(ValueError, match=rf"x\.parquet,? {message}"):
+            make(str(path), tmp_path).setup("fit")
+    write_table(pyarrow.table({"text": ["a", None, "b"]}), path)
+    [document] = find_documents(str(path))
+    assert [*map("".join, document.documents())] == ["a", "b"]
 
 
 def test_a_packed_bomb_takes_no_memory(tmp_path: Path) -> None:

@@ -41,7 +41,8 @@ class Tokenizer(ABC):
         # One that learns or encodes in its own way says itself what it learns from pieces, and where a text is cut.
         super().__init_subclass__(**options)
         for own, inherited in (("__init__", "learn"), ("encode_array", "cut")):
-            if own in vars(cls) and inherited not in vars(cls):
+            named = next(base for base in cls.__mro__ if own in vars(base) or inherited in vars(base))
+            if inherited not in vars(named):
                 setattr(cls, inherited, vars(Tokenizer)[inherited])
 
     @classmethod

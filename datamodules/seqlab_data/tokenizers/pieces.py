@@ -33,6 +33,20 @@ def recut(texts: Iterable[str], cut: Callable[[str], int]) -> Iterator[str]:
         yield "".join(held)
 
 
+def sized(texts: Iterable[str], size: int) -> Iterator[str]:
+    """The text that these give end to end, in pieces of so many characters, the last of what is left."""
+    held: list[str] = []
+    left = size
+    for text in texts:
+        while len(text) >= left:
+            yield "".join((*held, text[:left]))
+            held, text, left = [], text[left:], size
+        held.append(text)
+        left -= len(text)
+    if left < size:
+        yield "".join(held)
+
+
 def whole(texts: Iterable[str]) -> str:
     """The text that these give end to end.
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_data.tokenizers.base import Tokenizer
-from seqlab_data.tokenizers.pieces import recut
+from seqlab_data.tokenizers.pieces import recut, sized
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -22,6 +22,8 @@ SPACE = "\u2581"
 """What sentencepiece writes for a space in a piece. In a text it is spelt in bytes, not to become a space."""
 LEARNT = 1 << 27
 """Characters of a text that pieces are learnt from, which takes 10 bytes of memory each."""
+PART = 1 << 20
+"""Characters of a part that is learnt from or not, so that how the text is stored does not matter."""
 
 
 class SubwordTokenizer(Tokenizer):
@@ -46,7 +48,7 @@ class SubwordTokenizer(Tokenizer):
     def learn(cls, texts: Iterable[str], **options: Any) -> Self:
         """Of a text of more than `LEARNT` characters, parts are learnt from that are spread over all of it."""
         tokenizer = cls.__new__(cls)
-        tokenizer._open(_train(_spread(recut(texts, _after_separator)), **options))
+        tokenizer._open(_train(_spread(recut(sized(texts, PART), _after_separator)), **options))
         return tokenizer
 
     def cut(self, text: str) -> int:
