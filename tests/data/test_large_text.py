@@ -193,10 +193,10 @@ from seqlab_data.documents import find_documents
 from seqlab_data.tokenizers import CharTokenizer
 begun.EVERY, reading.CHUNK, token_cache.BLOCK = 3, 40, 50
 add = begun.BegunFiles.add
-def killed(self, split, ids):
+def killed(self, *block):
     if self.blocks == 20:
         os.kill(os.getpid(), signal.SIGKILL)
-    add(self, split, ids)
+    add(self, *block)
 begun.BegunFiles.add = killed
 text, root, processes = sys.argv[1:]
 token_cache.open_token_cache(find_documents(text), (0.6, 0.3, 0.1), CharTokenizer, root, None, int(processes))
