@@ -314,7 +314,7 @@ def test_its_outline_may_be_anything(path: Path, harm: Callable[[dict[str, Any]]
 def test_its_folder_lasts_before_anything_names_it(tmp_path: Path) -> None:
     def save_noting() -> None:
         synced: list[Path] = []
-        shard_storage.sync_folder = synced.append  # type: ignore[assignment]
+        shard_storage.sync_folder = synced.append  # type: ignore[assignment, attr-defined]
         save(tmp_path / "last.ckpt", 1)
         assert synced == [*folders(tmp_path / "last.ckpt"), tmp_path]
 
