@@ -63,4 +63,5 @@ class GRU(FusedRecurrence):
                 from_x = torch.cat((r, z.masked_fill(~real, torch.inf), n), dim=-1)
             x = GRUOverTime.apply(from_x, entries[0][k], w_hh, b_hh)  # type: ignore[no-untyped-call]  # (T, B, D)
             last.append(x[-1])
-        return x.transpose(0, 1), (torch.stack(last),)
+        y = x if real is None else x.masked_fill(~real, 0)  # as PyTorch's own
+        return y.transpose(0, 1), (torch.stack(last),)
