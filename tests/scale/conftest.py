@@ -38,7 +38,7 @@ def all_of_four(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtur
 def _asked(num_ranks: int, request: pytest.FixtureRequest) -> list[str]:
     """The cases of the tests that are run, of which CI has a share, and those that others are compared with."""
     given = [getattr(item, "callspec", None) for item in request.session.items]
-    asked = [one.params["case"] for one in given if one is not None and one.params.get("ranks") == num_ranks]
+    asked = [one.params.get("case", "") for one in given if one is not None and one.params.get("ranks") == num_ranks]
     asked += [f"{name}, ddp" for name in DRAWS]
     return sorted({name for name in asked if name.rpartition(", ")[2] in OF_RANKS[num_ranks]})
 
