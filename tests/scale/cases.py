@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from scale.fits import KINDS, fit, fit_in_two_parts, language_model, sequence_to_sequence
+from scale.fits import fit, fit_in_two_parts, language_model, sequence_to_sequence
+from scale.kinds import KINDS
 from scale.resumed import in_turns, killed_within_an_epoch, one_epoch
 from seqlab import attention, recurrence
 from seqlab.attention import Attention, LogitSoftCap, OutputGate, QueryKeyNorm

@@ -26,17 +26,6 @@ from seqlab.tasks import LanguageModeling, Translation
 from seqlab.tasks.task import of_all_ranks
 from trainers import quiet_trainer
 
-KINDS = (
-    "language modelling",
-    "masked",
-    "answering",
-    "translation",
-    "classification",
-    "tagging",
-    "images",
-    "regression",
-    "frames",
-)
 MAX_TOKENS = 32
 """Of a group of rows: their lengths differ, and the last batch of an epoch has one group."""
 

@@ -38,6 +38,17 @@ from seqlab_data import (
 from seqlab_data.synthetic import Reverse
 from seqlab_data.tokenizers import CharTokenizer, WordTokenizer
 
+KINDS = (
+    "language modelling",
+    "masked",
+    "answering",
+    "translation",
+    "classification",
+    "tagging",
+    "images",
+    "regression",
+    "frames",
+)
 WORDS = ["one", "two", "three", "four", "five", "six", "seven"]
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from scale.cases import BLOCKS, CASES, CLIPS, DRAWS, OF_CUDA, OF_RANKS, RESUMED, of_blocks
-from scale.fits import KINDS, fit
+from scale.fits import fit
+from scale.kinds import KINDS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),

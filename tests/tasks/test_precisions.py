@@ -11,22 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from scale.kinds import kinds, told, write_files
+from scale.kinds import KINDS, kinds, told, write_files
 from seqlab.batch import LabelledBatch
 from seqlab.half_precision import HalfInputs
 from seqlab.tasks.metrics import Mean
 
-KINDS = (
-    "language modelling",
-    "masked",
-    "answering",
-    "translation",
-    "classification",
-    "tagging",
-    "images",
-    "regression",
-    "frames",
-)
 ON_CPU = {"bf16-mixed": torch.float32, "bf16-true": torch.bfloat16, "16-true": torch.float16, "64-true": torch.float64}
 """The dtype of the weights."""
 
