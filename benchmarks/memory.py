@@ -27,7 +27,7 @@ LENGTH, WIDTH, HEADS = 1024, 256, 4
 
 def peak(run: Callable[[], object]) -> float:
     """Megabytes that the tensors of a call take at once, beside those that there were."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as found:
         run()
     events = [event for event in found.profiler.kineto_results.events() if event.name() == "[memory]"]
     now = most = 0

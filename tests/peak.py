@@ -9,7 +9,7 @@ from torch.profiler import ProfilerActivity, profile
 
 def peak(run: Callable[[], object]) -> int:
     """The most bytes of tensors that a call has at once, beside those that there were."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as found:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as found:
         run()
     events = (event for event in found.profiler.kineto_results.events() if event.name() == "[memory]")
     now = most = 0

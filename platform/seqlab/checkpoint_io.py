@@ -122,23 +122,16 @@ class _Background:
     """A thread that writes one checkpoint at a time, from a copy that the next one is copied over."""
 
     def __init__(self) -> None:
-        from torch.distributed.checkpoint.staging import DefaultStager, StagingOptions
+        # Not torch's DefaultStager: that of torch 2.11 serves one save only.
+        from torch.distributed.checkpoint._state_dict_stager import StateDictStager
 
-        on_device = torch.accelerator.is_available()
-        self._stager = DefaultStager(
-            StagingOptions(
-                use_pinned_memory=on_device,
-                use_shared_memory=False,
-                use_async_staging=False,
-                use_non_blocking_copy=on_device,
-            )
-        )
+        self._stager = StateDictStager(pin_memory=torch.cuda.is_available())
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._written: Future[None] | None = None
 
     def save(self, save: Callable[[dict[str, Any], Path], None], checkpoint: dict[str, Any], path: Path) -> None:
         self.finish()
-        self._written = self._thread.submit(save, self._stager.stage(checkpoint), path)  # type: ignore[arg-type]
+        self._written = self._thread.submit(save, self._stager.stage(checkpoint), path)
 
     def finish(self) -> None:
         written, self._written = self._written, None
