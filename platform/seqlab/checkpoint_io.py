@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import torch
 import torch.distributed as dist
 from lightning.fabric.plugins import CheckpointIO
 from torch import nn
+from torch.distributed import distributed_c10d
 from torch.optim import Optimizer
 
 from seqlab.sealed_file import load_sealed, save_sealed
@@ -39,6 +41,7 @@ class AtomicCheckpointIO(CheckpointIO):
         self._check = check
         self._background = _Background() if in_background else None
         self._processes: dist.ProcessGroup | None = None
+        self._timeout: timedelta | None = None
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: str | Path, storage_options: Any | None = None) -> None:
         """Writes the checkpoint, replacing an older one of that name.
@@ -89,6 +92,12 @@ class AtomicCheckpointIO(CheckpointIO):
         Path(path).unlink(missing_ok=True)
         remove_shards(Path(path))
 
+    def wait_at_most(self, timeout: timedelta) -> None:
+        """From now on, for another process that writes shards; until then it is torch's 30 minutes."""
+        self._timeout = timeout
+        if self._processes is not None:
+            distributed_c10d._set_pg_timeout(timeout, self._processes)
+
     def teardown(self) -> None:
         """Waits until what was begun is written; raises as `save_checkpoint`."""
         if self._background is not None:
@@ -103,7 +112,7 @@ class AtomicCheckpointIO(CheckpointIO):
     def _group(self) -> dist.ProcessGroup:
         """Of all ranks, for checkpoints alone: a thread may write one while the fit uses the others."""
         if self._processes is None:
-            self._processes = dist.new_group(backend="gloo")
+            self._processes = dist.new_group(backend="gloo", timeout=self._timeout)
         return self._processes
 
 

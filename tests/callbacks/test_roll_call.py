@@ -20,8 +20,11 @@ from lightning.pytorch.loggers.logger import DummyLogger
 
 from callbacks.tiny_fit import TinyData, TinyTask
 from cli.conftest import TINY, command, last_weights, write_text
+from seqlab import shard_storage
 from seqlab.callbacks.last_words import last_words
 from seqlab.callbacks.roll_call import RollCall
+from seqlab.checkpoint_io import AtomicCheckpointIO
+from seqlab.parallel import SpreadStrategy
 from seqlab.tracking.runs import find_run
 from trainers import quiet_trainer
 
@@ -32,6 +35,13 @@ class Artifacts(DummyLogger):
         self.artifacts = folder
 
 
+def hang(how: str) -> None:
+    if how == "stop":
+        os.kill(os.getpid(), signal.SIGSTOP)
+    while how == "sleep":
+        time.sleep(60)
+
+
 class Hangs(Callback):
     def __init__(self, rank: int, how: str) -> None:
         self.rank, self.how = rank, how
@@ -40,31 +50,51 @@ class Hangs(Callback):
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
     ) -> None:
         if (trainer.global_rank, trainer.global_step) == (self.rank, 2):
-            if self.how == "stop":
-                os.kill(os.getpid(), signal.SIGSTOP)
-            while self.how == "sleep":
-                time.sleep(60)
+            hang(self.how)
 
 
-def fit_as(rank: int, folder: Path, port: int, hangs: tuple[int, str]) -> None:
+class HangsInSaving(Callback):
+    """Where this rank has written its shards the second time, and the other one waits to hear of them."""
+
+    def __init__(self, folder: Path, rank: int, how: str) -> None:
+        self.path, self.rank, self.how = folder / "last.ckpt", rank, how
+
+    def on_train_batch_end(
+        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        if (trainer.global_rank, trainer.global_step) == (self.rank, 2):
+            shard_storage.sync_folder = lambda folder: hang(self.how)  # type: ignore[attr-defined]
+        trainer.save_checkpoint(self.path)
+
+
+class SpreadTask(TinyTask):
+    def configure_model(self) -> None:
+        assert isinstance(self.trainer.strategy, SpreadStrategy)
+        self.trainer.strategy.spread(self.model)
+
+
+def fit_as(rank: int, folder: Path, port: int, hangs: tuple[int, str], saving: str = "") -> None:
     """In a process of its own, which is forked: an import takes seconds."""
     ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in ranks.items()} | {"TORCHELASTIC_RUN_ID": "none"})
     sys.stderr = (folder / f"said-{rank}").open("w", buffering=1)
-    options: dict[str, Any] = {"devices": 2, "strategy": "ddp", "use_distributed_sampler": False, "max_epochs": 1}
-    trainer = quiet_trainer(folder, callbacks=[Hangs(*hangs), RollCall(4)], **options)
+    options: dict[str, Any] = {"devices": 2, "use_distributed_sampler": False, "max_epochs": 1}
+    options["strategy"] = "fsdp2" if saving else "ddp"
+    hanging = HangsInSaving(folder, *hangs) if saving else Hangs(*hangs)
+    plugins = [AtomicCheckpointIO(in_background=saving == "in the background")]
+    trainer = quiet_trainer(folder, callbacks=[hanging, RollCall(4)], plugins=plugins, **options)
     trainer.loggers = [Artifacts(folder)]
     with last_words():
-        trainer.fit(TinyTask(), TinyData())
+        trainer.fit(SpreadTask() if saving else TinyTask(), TinyData())
 
 
-def fit_two(folder: Path, hangs: tuple[int, str]) -> list[int | None]:
+def fit_two(folder: Path, hangs: tuple[int, str], saving: str = "") -> list[int | None]:
     """The exit codes of two ranks; None of one that goes on when the other has ended."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     fork = multiprocessing.get_context("fork")
-    processes = [fork.Process(target=fit_as, args=(rank, folder, port, hangs)) for rank in (0, 1)]
+    processes = [fork.Process(target=fit_as, args=(rank, folder, port, hangs, saving)) for rank in (0, 1)]
     for process in processes:
         process.start()
     waiting = [process for rank, process in enumerate(processes) if hangs[1] == "no" or rank != hangs[0]]
@@ -89,6 +119,17 @@ def test_the_other_rank_says_who_is_missing_and_where_and_ends(rank: int, how: s
     silent = r"(, has said nothing for \d+ s)" + ("" if how == "stop" else "?")  # a machine may be busy
     assert re.fullmatch(re.escape(waited) + where + silent + rf"; stacks are in {tmp_path}/ranks", said)
     assert "time.sleep(60)" in (tmp_path / "ranks" / "rank-1.txt").read_text() or how == "stop"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("saving", ["while the fit waits", "in the background"])
+def test_so_it_does_in_the_saving_of_a_checkpoint(saving: str, tmp_path: Path) -> None:
+    """Whose ranks meet in a group of their own."""
+    assert fit_two(tmp_path, (1, "sleep"), saving) == [1, None]
+    (said,) = [line for line in (tmp_path / "said-0").read_text().splitlines() if "seqlab: " in line]
+    waited = "seqlab: rank 0 has waited 4 s in the saving of a checkpoint for another one: rank 1 is in "
+    assert said.startswith(waited + "the saving of a checkpoint, ")
+    assert "time.sleep(60)" in (tmp_path / "ranks" / "rank-1.txt").read_text()
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -119,34 +160,52 @@ def test_a_time_that_is_none_is_refused() -> None:
 HANGS = """
 import os, signal, time
 from lightning.pytorch.callbacks import Callback
+from seqlab import shard_storage
+
+def hang(*args):
+    if "stop" in os.environ["HANGS"]:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    time.sleep(1000)
 
 class Hangs(Callback):
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
         how = os.environ.get("HANGS")
         if trainer.global_rank == 1 and trainer.global_step == 3 and how is not None:
-            if how == "stop":
-                os.kill(os.getpid(), signal.SIGSTOP)
-            time.sleep(1000)
+            if "saving" in how:
+                shard_storage.sync_folder = hang
+            else:
+                hang()
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("how", "strategy"), [("sleep", "ddp"), ("stop", "ddp"), ("sleep", "fsdp2")])
+@pytest.mark.parametrize(
+    ("how", "strategy", "more"),
+    [
+        ("sleep", "ddp", ()),
+        ("stop", "ddp", ()),
+        ("sleep", "fsdp2", ()),
+        ("stop in saving", "fsdp2", ()),
+        ("sleep in saving", "fsdp2", ("--checkpoint_async=true",)),
+    ],
+)
 def test_a_fit_of_which_a_rank_hangs_fails_and_is_resumed(
-    how: str, strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    how: str, strategy: str, more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_text(tmp_path)
     (tmp_path / "hangs.py").write_text(HANGS)
     seqlab = command(tmp_path)
     fit = ["fit", "--config", "lm/gru", *TINY, "--trainer.max_steps=8", "--trainer.val_check_interval=9"]
     fit += ["--checkpoint_every=2", "--trainer.devices=2", "--trainer.accelerator=cpu"]
-    fit += ["--trainer.callbacks=hangs.Hangs", f"--trainer.strategy={strategy}"]
+    fit += ["--trainer.callbacks=hangs.Hangs", f"--trainer.strategy={strategy}", *more]
     seqlab(*fit, "--run_name=whole")
-    said = seqlab(*fit, "--run_name=hung", "--timeout=10", code=1, HANGS=how).stderr
-    assert re.search(r"seqlab: rank 0 has waited 10 s in [\w ]+ step 3 for another one: rank 1 is in ", said), said
+    said = seqlab(*fit, "--run_name=hung", "--timeout=30", code=1, HANGS=how).stderr
+    where = "the saving of a checkpoint" if "saving" in how else r"[\w ]+ step 3"
+    assert re.search(rf"seqlab: rank 0 has waited 30 s in {where} for another one: rank 1 is in ", said), said
+    assert said.count("seqlab: ") == 1
     monkeypatch.chdir(tmp_path)
     run = find_run("hung")
-    assert run.status == "FAILED" and run.tags["failure"].startswith("rank 0 has waited 10 s")
+    assert run.status == "FAILED" and run.tags["failure"].startswith("rank 0 has waited 30 s")
     seqlab("resume", "hung", "--trust", "hangs")
     resumed, whole = last_weights("hung"), last_weights("whole")
     assert find_run("hung").status == "FINISHED"

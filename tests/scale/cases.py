@@ -42,6 +42,8 @@ CLIPS: dict[str, dict[str, Any]] = {
     "norm": {"gradient_clip_val": 0.05},
     "value": {"gradient_clip_val": 0.01, "gradient_clip_algorithm": "value"},
 }
+COMPILED = ("heads", "LSTM", "Mamba", "translation", "classification")
+"""One graph, PyTorch's own kernels, a loop over time, an encoder and a decoder, batches of many shapes."""
 OF_CUDA: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW, eps=1e-3, foreach=True)}
 """An optimiser that takes many weights in one call, as it does by itself on a GPU."""
 
@@ -67,7 +69,7 @@ def of_mixer(mixer: Any, **spread: Any) -> Callable[..., Any]:
 def of(strategy: str, *, tp: int | None = None) -> dict[str, Callable[..., Any]]:
     """All that a strategy is to hold."""
     spread: dict[str, Any] = {"strategy": strategy, "tp": tp}
-    return {
+    cases: dict[str, Callable[..., Any]] = {
         **{f"{kind}, {strategy}": partial(fit, kind=kind, **spread) for kind in KINDS},
         **{f"{blocks}, {strategy}": of_blocks(blocks, **spread) for blocks in BLOCKS},
         **{f"clipped by {clip}, {strategy}": of_blocks("parts of heads", **spread, **CLIPS[clip]) for clip in CLIPS},
@@ -76,6 +78,8 @@ def of(strategy: str, *, tp: int | None = None) -> dict[str, Callable[..., Any]]
         f"RNNSeq2Seq, {strategy}": of_mixer(RNNSeq2Seq, **spread),
         f"resumed, {strategy}": partial(fit_in_two_parts, **spread),
     }
+    compiled = {f"compiled {name}": partial(cases[f"{name}, {strategy}"], compiled=True) for name in COMPILED}
+    return cases | {f"{name}, {strategy}": case for name, case in compiled.items()}
 
 
 DDP, FSDP2, TP, BOTH = ("ddp", None), ("fsdp2", None), ("tp", None), ("fsdp2+tp", 2)

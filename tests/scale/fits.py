@@ -56,6 +56,7 @@ def fit(
     options: dict[str, Any] | None = None,
     resumed: Path | None = None,
     saved: Path | None = None,
+    compiled: bool = False,
     **flags: Any,
 ) -> dict[str, Any]:
     """Fits a kind of task for two epochs or 12 steps, and scores it.
@@ -66,6 +67,7 @@ def fit(
         made: called with the folder; gives data and what makes its task, in the place of the kind's own.
         options: of the task.
         resumed, saved: the checkpoint to begin with, and the one to end with.
+        compiled: captured as `--compile true` does, forwards and backwards, without the seconds of C++.
         flags: of the trainer.
 
     Returns:
@@ -81,6 +83,8 @@ def fit(
     # Where a gradient is 0 but for rounding, Adam's division by its size would make a step of it.
     own = {"warmup_steps": 2, "lr": 1e-2, "schedule": Constant, "optimizer": partial(AdamW, eps=1e-3)}
     task = make(**told(data), **{**own, **(options or {})})
+    if compiled:
+        task.model.compile(backend="aot_eager")
     notes, tracker = Notes(), RunTracker()
     limits: dict[str, Any] = {
         "max_epochs": 2,

@@ -121,5 +121,5 @@ def test_every_case(case: str, ranks: int, request: pytest.FixtureRequest, files
     if name in DRAWS and readers > 1:
         alone = request.getfixturevalue(found[readers])[f"{name}, ddp"]
     else:
-        alone = CASES[case](files, strategy="auto", tp=None, batches=readers)
+        alone = CASES[case](files, strategy="auto", tp=None, batches=readers, compiled=False)
     assert_same(request.getfixturevalue(found[ranks])[case], alone)

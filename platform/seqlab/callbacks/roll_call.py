@@ -21,6 +21,7 @@ from torch.distributed import distributed_c10d
 from torch.optim import Optimizer
 
 from seqlab.callbacks.last_words import say
+from seqlab.checkpoint_io import AtomicCheckpointIO
 from seqlab.whole_file import CannotWriteError, write_whole
 
 TORCHS = 1800.0
@@ -51,8 +52,9 @@ class Note(NamedTuple):
 
 class RollCall(Callback):
     """Has each rank of several note where it stands, every few seconds and by a thread of its own: in
-    `ranks/rank-N.txt` of the run's artifacts, with the stack of its main thread. A rank that has waited too long for
-    another one says which one is missing and where it stands, and ends. A fit that ends well removes the notes.
+    `ranks/rank-N.txt` of the run's artifacts, with the stacks of its threads, the main one's first. A rank that has
+    waited too long for another one, also in the saving of a checkpoint, says which one is missing and where it stands,
+    and ends. A fit that ends well removes the notes.
 
     Args:
         timeout: seconds that a rank in training waits for another one; None = what the strategy has.
@@ -87,9 +89,12 @@ class RollCall(Callback):
         """Not before: ranks may start and read their data at different speeds."""
         if trainer.world_size > 1 and self.timeout is not None:
             strategy = trainer.strategy
+            timeout = timedelta(seconds=self.timeout)
             of_mesh = strategy.device_mesh.get_all_groups() if isinstance(strategy, ModelParallelStrategy) else []
             for group in (None, *of_mesh):
-                distributed_c10d._set_pg_timeout(timedelta(seconds=self.timeout), group)
+                distributed_c10d._set_pg_timeout(timeout, group)
+            if isinstance(strategy.checkpoint_io, AtomicCheckpointIO):
+                strategy.checkpoint_io.wait_at_most(timeout)
 
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, batch: Any, batch_idx: int
@@ -114,6 +119,9 @@ class RollCall(Callback):
 
     def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._pass("what follows a validation")
+
+    def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
+        self._pass("the saving of a checkpoint")
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._ended.set()
@@ -162,8 +170,15 @@ class RollCall(Callback):
     def _write(self, folder: Path, stack: traceback.StackSummary) -> None:
         line = f"{Path(stack[-1].filename).name}:{stack[-1].lineno} in {stack[-1].name}"
         with suppress(CannotWriteError, OSError):  # it must not end a fit
-            text = [str(self._passed), self._place, line, "", *traceback.format_list(stack)]
+            text = [str(self._passed), self._place, line, "", *traceback.format_list(stack), *_of_other_threads()]
             write_whole(folder / f"rank-{self._rank}.txt", "\n".join(text))
+
+
+def _of_other_threads() -> list[str]:
+    """The stacks of all but the main one and this one; one may write a checkpoint."""
+    frames, here = sys._current_frames(), (threading.main_thread(), threading.current_thread())
+    others = [thread for thread in threading.enumerate() if thread not in here and thread.ident in frames]
+    return [line for one in others for line in (one.name, "", *traceback.format_stack(frames[one.ident or 0]))]
 
 
 def _read(file: Path) -> Note | None:
