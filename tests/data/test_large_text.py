@@ -118,6 +118,7 @@ def test_a_text_may_be_cut_where_its_tokenizer_says(name: str) -> None:
         assert tokenizer.encode(text[:place]) + tokenizer.encode(text[place:] + after) == tokenizer.encode(text + after)
         pieces = [text[i : i + 2] for i in range(0, len(text), 2)]
         assert "".join(recut(pieces, tokenizer.cut)) == text
+    assert tokenizer.cut("ab  c d") >= 4, "a text without lines is not held whole"
 
 
 def test_a_tokenizer_of_ones_own_is_given_whole_documents_and_the_whole_train_split(tmp_path: Path) -> None:

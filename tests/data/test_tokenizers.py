@@ -7,13 +7,17 @@ import io
 import json
 import pickle
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import torch
 from sentencepiece import SentencePieceProcessor
@@ -27,6 +31,8 @@ from seqlab_data.tokenizers import (
     load_tokenizer,
     tokenizer_from_dict,
 )
+from seqlab_data.tokenizers import subword as subword_module
+from seqlab_data.tokenizers import words as words_module
 
 CORPUS = "It was the best of times, it was the worst of times,\nit was the age of wisdom — é, ß.\n\n  The end.\t" * 20
 NASTY = [
@@ -174,6 +180,35 @@ def test_subwords_shorten_what_they_were_trained_on_and_spell_the_rest_in_bytes(
         b"\x80",
         b"\n",
     ]
+
+
+@pytest.mark.parametrize("spread", [words_module.SPREAD, np.uint64(0)])
+def test_words_told_apart_have_the_ids_of_whole_lines(
+    subword: SubwordTokenizer, spread: np.uint64, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where all of them meet in one place of the table."""
+    monkeypatch.setattr(words_module, "SPREAD", spread)
+    rng = random.Random(2)
+    alike = ["a" * 31, "a" * 32, "a" * 33, "a" * 32 + "b", "a", "a\0", "\0", "\0\0", "a" * 8, "a" * 9, "a" * 16]
+    spaced = ["".join(rng.choices(["a", "b", " ", " ", "\n", "\t", "\u2581", "é", *alike], k=30)) for _ in range(200)]
+    spaces = SubwordTokenizer("".join(text.replace("\0", "c") for text in spaced), vocab_size=330)
+    assert {b"  ", b" a"} <= {*spaces.token_bytes} and not any(b"\n" in one for one in spaces.token_bytes[260:])
+    for tokenizer in (subword, spaces):
+        spelt = {mark: [tokenizer.token_bytes.index(bytes([byte])) for byte in mark.encode()] for mark in "\n\u2581"}
+        for text in [*random_texts(200), *spaced, "".join(random_texts()), CORPUS]:
+            lines = re.split("([\n\u2581])", text)
+            expected = [*chain.from_iterable(spelt.get(line) or tokenizer._processor.encode(line) for line in lines)]
+            assert tokenizer.encode(text) == expected
+            with monkeypatch.context() as patch:
+                patch.setattr(subword_module, "LONG", 1)
+                assert tokenizer.encode(text) == expected
+
+
+def test_of_a_long_text_each_word_is_encoded_once(subword: SubwordTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    encode = Mock(wraps=subword._processor.encode)
+    monkeypatch.setattr(subword, "_processor", Mock(encode=encode))
+    subword.encode("the  cat\nsaw the" * 999)
+    assert sorted(encode.call_args.args[0]) == ["\n", "  cat", " the", " thethe", "saw", "the"]
 
 
 def test_subword_training_is_deterministic(subword: SubwordTokenizer) -> None:

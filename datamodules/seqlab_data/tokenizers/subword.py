@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from seqlab_data.tokenizers.base import Tokenizer
 from seqlab_data.tokenizers.pieces import recut, sized
+from seqlab_data.tokenizers.words import distinct_words, joined
 
 if TYPE_CHECKING:
     from sentencepiece import SentencePieceProcessor
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 MODEL_NAME = "tokenizer.model"
 SPACE = "\u2581"
 """What sentencepiece writes for a space in a piece. In a text it is spelt in bytes, not to become a space."""
+LONG = 1 << 12
+"""Bytes of a text from which on its words are told apart first."""
 LEARNT = 1 << 27
 """Characters of a text that pieces are learnt from, which takes 10 bytes of memory each."""
 PART = 1 << 20
@@ -29,8 +33,9 @@ PART = 1 << 20
 class SubwordTokenizer(Tokenizer):
     """Pieces learnt from `text`, and 256 bytes for the characters that have no piece.
 
-    Text is not normalised, no space is added or removed. No piece holds a newline, so lines are encoded one by
-    one. `save` also writes sentencepiece's own `tokenizer.model`, for its C++ library.
+    Text is not normalised, no space is added or removed. No piece holds a newline, nor a space after another
+    character, so words are encoded apart, and in a long text each distinct one once. `save` also writes sentencepiece's
+    own `tokenizer.model`, for its C++ library.
 
     Args:
         vocab_size: all tokens together: specials, bytes and pieces.
@@ -52,17 +57,15 @@ class SubwordTokenizer(Tokenizer):
         return tokenizer
 
     def cut(self, text: str) -> int:
-        return _after_separator(text)
+        before_spaces = len(text.rpartition(" ")[0].rstrip(" "))
+        return max(_after_separator(text), before_spaces)
 
     def _open(self, model: bytes) -> None:
         self._model = model
         processor = self._processor
         pieces = range(processor.vocab_size())
         super().__init__(_piece_bytes(processor, piece) for piece in pieces)
-        self._separators = {
-            separator: [processor.piece_to_id(f"<0x{byte:02X}>") for byte in separator.encode()]
-            for separator in ("\n", SPACE)
-        }
+        self._space = [processor.piece_to_id(f"<0x{byte:02X}>") for byte in SPACE.encode()]
 
     @cached_property
     def _processor(self) -> SentencePieceProcessor:
@@ -71,14 +74,16 @@ class SubwordTokenizer(Tokenizer):
         return SentencePieceProcessor(model_proto=self._model)
 
     def encode_array(self, text: str) -> NDArray[np.int32]:
-        text.encode("utf-8")
-        parts = re.split(f"([\n{SPACE}])", text)
-        first, *others = self._processor.encode(parts[::2], out_type=int)
-        ids = list(first)
-        for separator, more in zip(parts[1::2], others, strict=True):
-            ids += self._separators[separator]
-            ids += more
-        return np.array(ids, dtype=np.int32)
+        data = text.encode("utf-8")
+        if len(data) < LONG:
+            return np.array([*chain.from_iterable(self._ids(re.split(f"({SPACE})", text)))], dtype=np.int32)
+        words, numbers = distinct_words(data)
+        return joined(self._ids([word.decode() for word in words]), numbers)
+
+    def _ids(self, texts: list[str]) -> list[list[int]]:
+        """The ids of each text; one that has `SPACE` is that alone."""
+        found = self._processor.encode(texts, out_type=int, num_threads=1)
+        return [self._space if text == SPACE else ids for text, ids in zip(texts, found, strict=True)]
 
     def _assets(self) -> dict[str, bytes]:
         return {MODEL_NAME: self._model}
