@@ -1,24 +1,30 @@
 """The memory of a training step: activations that are computed again, and logits of a large vocabulary by rows.
 
 python benchmarks/memory.py
+torchrun --nproc_per_node 2 benchmarks/memory.py
 
-Peaks of tensors as PyTorch's profiler counts them, in MB and as ratios to the plain step in the same run.
+Peaks of tensors as PyTorch's profiler counts them, in MB and as ratios to the plain step in the same run. The second
+command cuts the models over two ranks (tensor parallel), and shows the first one's.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from peers.contest import show
 from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
 from torch.profiler import ProfilerActivity, profile
 
 from seqlab.attention import Attention
 from seqlab.models import DecoderLM
 from seqlab.nn.stack import forget_activations
+from seqlab.parallel.cut import cut
 from seqlab.tasks import large_vocabulary
 from seqlab.tasks.large_vocabulary import Logits
 
@@ -42,6 +48,8 @@ def step(*, layers: int, vocab_size: int, batch: int, forget: bool = False, at_o
     torch.manual_seed(0)
     mixer = partial(Attention, num_heads=HEADS)
     model = DecoderLM(vocab_size, LENGTH, d_model=WIDTH, num_layers=layers, mixer=mixer)
+    if dist.is_initialized():
+        cut(model, init_device_mesh("cpu", (dist.get_world_size(),)), sharded=False)
     if forget:
         forget_activations(model)
     tokens = torch.randint(vocab_size, (batch, LENGTH))
@@ -71,9 +79,12 @@ def main() -> None:
     for title, kinds in cases.items():
         peaks = [(name, step(**options)) for name, options in kinds]
         lines = [[name, f"{most:,.0f}", f"{most / peaks[0][1]:.2f}"] for name, most in peaks]
-        show(title, ["step", "MB", "ratio"], lines)
+        if os.environ.get("RANK", "0") == "0":
+            show(title, ["step", "MB", "ratio"], lines)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    if "RANK" in os.environ:
+        dist.init_process_group("gloo")
     main()

@@ -13,6 +13,7 @@ import torch
 from seqlab.attention import AdditiveAttention, Attention, Bidirectional
 from seqlab.config.configs import LINKS
 from seqlab.models import Classifier, DecoderLM, Encoder, EncoderDecoder, MaskedLM, Tagger
+from seqlab.nn.embedding import TypedEmbedding
 from seqlab.positions import NoPositions
 from seqlab.recurrence import GRU
 from seqlab.tasks import (
@@ -93,10 +94,10 @@ def kinds(folder: Path) -> dict[str, tuple[L.LightningDataModule, Any]]:
         "language modelling": (TextDataModule(path, **text), partial(LanguageModeling, model=decoder)),
         "masked": (
             TextDataModule(path, **text),
-            partial(MaskedLanguageModeling, model=partial(MaskedLM, encoder=both_ways)),
+            partial(MaskedLanguageModeling, model=partial(MaskedLM, encoder=partial(both_ways, embed=TypedEmbedding))),
         ),
         "answering": (SyntheticDataModule(Reverse, **lengths, **few), partial(Answering, model=decoder)),
-        "translation": (ParallelTextDataModule(**pairs), partial(Translation, model=writer)),
+        "translation": (ParallelTextDataModule(**pairs), partial(Translation, model=writer, label_smoothing=0.1)),
         "classification": (
             LabelledTextDataModule(**of("labelled.txt", **short)),
             partial(Classification, model=partial(Classifier, encoder=both_ways)),

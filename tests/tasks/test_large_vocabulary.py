@@ -91,6 +91,27 @@ def test_an_output_layer_that_is_not_trained_and_one_in_half_precision(
     assert all(weight.grad is not None for weight in task.model.stack.parameters())
 
 
+def test_in_float16_gradients_are_scaled_before_they_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of tokens with a chance of 1.5e-8, which half precision rounds to 0."""
+    model: Any = nn.Module()
+    model.vocab_size, model.output = V, nn.Linear(4, V, bias=False)
+    model.output.weight.data.fill_(-4.5)[0] = 0
+    features, targets = torch.ones(3, 8, 4), torch.zeros(3, 8, dtype=torch.int64)
+    monkeypatch.setattr(large_vocabulary, "AT_ONCE", 5 * V)
+
+    def gradients(scale: float) -> tuple[Tensor, Tensor]:
+        said = features.clone().requires_grad_()
+        nats, _ = Logits(model, lambda **what: said).summed_nats(targets)
+        of_said, of_weight = torch.autograd.grad(nats * scale, (said, model.output.weight))
+        return of_said / scale, of_weight[1:] / scale
+
+    expected = gradients(1.0)
+    with torch.autocast("cpu", torch.float16):
+        found = gradients(2.0**16)
+    assert all(one.abs().min() > 0 and one.abs().max() < 1e-5 for one in expected)
+    torch.testing.assert_close(found, expected, rtol=1e-2, atol=0.0)
+
+
 def test_a_model_of_ones_own_says_logits() -> None:
     class Own(nn.Module):
         def __init__(self, vocab_size: int, seq_len: int) -> None:

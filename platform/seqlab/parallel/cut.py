@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, distribute_tensor
 from torch.distributed.tensor.parallel import (
     ColwiseParallel,
     ParallelStyle,
@@ -17,6 +17,8 @@ from torch.distributed.tensor.parallel import (
     SequenceParallel,
     parallelize_module,
 )
+
+from seqlab.parallel.vocabulary import divided_logits, whole_logits
 
 STYLES: dict[str, Callable[[], ParallelStyle]] = {
     "columns": ColwiseParallel,
@@ -57,7 +59,8 @@ def cut(model: nn.Module, mesh: DeviceMesh, *, sharded: bool) -> None:
         for name in by_tokens:
             _cut_by_tokens(module, name, mesh)
         if by_tokens and hasattr(module, "output"):
-            module.output = partial(_output, module.output, mesh)
+            module.divided_output = partial(divided_logits, module.output, mesh)
+            module.output = partial(whole_logits, module.output, mesh)
 
 
 def _num_tokens(part: Any) -> int:
@@ -71,15 +74,19 @@ def _cut_by_tokens(module: nn.Module, name: str, mesh: DeviceMesh) -> None:
     if isinstance(part, nn.Parameter):
         module.register_parameter(name, nn.Parameter(distribute_tensor(part.data, mesh, [Shard(0)])))
     elif isinstance(part, nn.Linear) and name == "head":
-        parallelize_module(part, mesh, ColwiseParallel(output_layouts=Replicate()))
-    elif isinstance(part, nn.Embedding) and not list(part.children()) and not isinstance(part.weight, DTensor):
-        parallelize_module(part, mesh, RowwiseParallel(input_layouts=Replicate()))
+        parallelize_module(part, mesh, ColwiseParallel(use_local_output=False))
+    elif isinstance(part, nn.Embedding) and not isinstance(part.weight, DTensor):
+        part.register_parameter("weight", nn.Parameter(distribute_tensor(part.weight.data, mesh, [Shard(0)])))
+        # Whatever it adds to its table is whole on every rank.
+        distribute_module(part, mesh, input_fn=_same_on_all, output_fn=_added_up)
 
 
-def _output(output: Callable[[Any], Tensor], mesh: DeviceMesh, x: Tensor) -> Tensor:
-    """Logits (..., V) of features (..., D), whole on every rank, by an output layer that may be a divided embedding."""
-    logits = output(DTensor.from_local(x, mesh, [Replicate()], run_check=False))
-    return logits.full_tensor() if isinstance(logits, DTensor) else logits
+def _same_on_all(embedding: nn.Module, inputs: tuple[Tensor, ...], mesh: DeviceMesh) -> Any:
+    return tuple(DTensor.from_local(tokens, mesh, [Replicate()], run_check=False) for tokens in inputs)
+
+
+def _added_up(embedding: nn.Module, found: DTensor, mesh: DeviceMesh) -> Any:
+    return found.full_tensor()
 
 
 def _cuttable(model: nn.Module) -> list[Any]:

@@ -6,14 +6,17 @@ N rows, D d_model, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from seqlab.batch import IGNORE
 from seqlab.nn.numerics import at_least_float32
+from seqlab.parallel.vocabulary import divided_nats
 from seqlab.tasks.task import summed_nats
 
 AT_ONCE = 2**26
@@ -36,16 +39,22 @@ class Logits:
     def summed_nats(self, targets: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
         """The summed cross-entropy of targets (...) that are not `IGNORE`, and how many these are, both ()."""
 
+        divided = getattr(self.model, "divided_output", None)
+
         def loss(said: Tensor, its: Tensor) -> Tensor:
+            if divided is not None:
+                return divided_nats(divided(said), its, label_smoothing).sum()
             return summed_nats(self._logits(said), its, label_smoothing)[0]
 
         chunks = list(self._chunks(targets))
-        if len(chunks) > 1 and torch.is_grad_enabled():
+        if len(chunks) == 1 or not torch.is_grad_enabled():
+            nats = _added(loss, chunks)
+        elif _in_float16(targets.device.type):
+            # What scales the loss, so that its gradients do not round to 0, is known in the backward pass alone.
+            nats = _added(partial(checkpoint, loss, use_reentrant=False, preserve_rng_state=False), chunks)
+        else:
             weights = [weight for weight in self.model.parameters() if weight.requires_grad]
             nats = _with_gradients(loss, self._said.flatten(0, -2), chunks, weights)
-        else:
-            nats, *more = (loss(said, its) for said, its in chunks)
-            nats = sum(more, nats)
         return nats, (targets != IGNORE).sum()
 
     def nats_and_best(self, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -70,6 +79,15 @@ class Logits:
     def _logits(self, said: Tensor) -> Tensor:
         """In at least float32."""
         return at_least_float32(self.model.output(said) if self.by_rows else said)
+
+
+def _in_float16(device: str) -> bool:
+    return torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.float16
+
+
+def _added(loss: Callable[[Tensor, Tensor], Tensor], chunks: list[tuple[Tensor, Tensor]]) -> Tensor:
+    """The sum () of a loss over chunks of what was said and targets."""
+    return torch.stack([loss(said, its) for said, its in chunks]).sum()
 
 
 def _with_gradients(

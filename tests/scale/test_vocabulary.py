@@ -1,0 +1,111 @@
+"""The loss where a vocabulary is divided over ranks: one process's, of no more logits than each rank's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor
+
+from peak import peak
+from scale.fits import whole_weight
+from scale.forked import forked
+from seqlab.attention import Attention, Bidirectional
+from seqlab.batch import IGNORE
+from seqlab.models import DecoderLM, Encoder, MaskedLM
+from seqlab.nn.embedding import TypedEmbedding
+from seqlab.parallel.cut import cut
+from seqlab.parallel.vocabulary import divided_nats
+from seqlab.tasks import large_vocabulary
+from seqlab.tasks.large_vocabulary import Logits
+
+HEADS = partial(Attention, num_heads=2)
+ENCODER = partial(Encoder, d_model=8, num_layers=1, mixer=partial(HEADS, pattern=Bidirectional))
+MODELS: dict[str, Callable[[int], torch.nn.Module]] = {
+    "tied": lambda vocab_size: DecoderLM(vocab_size, 8, d_model=8, num_layers=1, mixer=HEADS),
+    "untied": lambda vocab_size: DecoderLM(vocab_size, 8, d_model=8, num_layers=1, mixer=HEADS, tie_embeddings=False),
+    "masked": lambda vocab_size: MaskedLM(vocab_size - 1, 8, encoder=ENCODER),
+    "of two texts": lambda vocab_size: MaskedLM(vocab_size - 1, 8, encoder=partial(ENCODER, embed=TypedEmbedding)),
+}
+
+
+def over_ranks(model: torch.nn.Module) -> None:
+    cut(model, init_device_mesh("cpu", (dist.get_world_size(),)), sharded=False)
+
+
+@pytest.mark.parametrize(("ranks", "vocab_size"), [(2, 12), (2, 13), (4, 9)])
+def test_nats_and_gradients_are_those_of_whole_logits(ranks: int, vocab_size: int) -> None:
+    """Of 9 tokens the fourth rank has none; of 4 rows one has no target, and one logits of 10,000."""
+    torch.manual_seed(0)
+    logits = torch.randn(4, 3, vocab_size, dtype=torch.float64)
+    logits[1] *= 10_000
+    targets = torch.randint(vocab_size, (4, 3)).index_fill_(0, torch.tensor(2), IGNORE)
+
+    def found(nats_of: Callable[..., Tensor], logits: Tensor, smoothing: float) -> list[Tensor]:
+        logits = logits.detach().requires_grad_()
+        nats = nats_of(logits, smoothing)
+        (nats * torch.arange(12.0).view(4, 3)).sum().backward()
+        assert logits.grad is not None
+        return [nats.detach(), whole_weight(logits.grad)]
+
+    def alone(logits: Tensor, smoothing: float) -> Tensor:
+        return F.cross_entropy(logits.movedim(-1, 1), targets, reduction="none", label_smoothing=smoothing)
+
+    def compare() -> None:
+        mesh = init_device_mesh("cpu", (ranks,))
+        for smoothing in (0.0, 0.1):
+            divided = distribute_tensor(logits, mesh, [Shard(2)])
+            ours = found(lambda own, smoothing: divided_nats(own, targets, smoothing), divided, smoothing)
+            torch.testing.assert_close(ours, found(alone, logits, smoothing), rtol=1e-12, atol=1e-12)
+
+    assert forked(ranks, compare) == [0] * ranks
+
+
+def step(model: torch.nn.Module, tokens: Tensor, smoothing: float = 0.1) -> list[Tensor]:
+    """The loss of a batch and the gradients of all weights."""
+    targets = tokens.roll(1, 1).masked_fill(tokens == 3, IGNORE)
+
+    def said(**what: bool) -> Tensor:
+        made = model(tokens, **what)
+        return made[0] if isinstance(made, tuple) else made
+
+    nats, _ = Logits(model, said).summed_nats(targets, smoothing)
+    nats.backward()
+    return [nats.detach(), *(whole_weight(weight.grad) for weight in model.parameters() if weight.grad is not None)]
+
+
+@pytest.mark.parametrize("at_once", [large_vocabulary.AT_ONCE, 40])
+def test_a_step_of_a_cut_model_is_that_of_one_process(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In float64, all rows at once and 3 at a time."""
+    monkeypatch.setattr(large_vocabulary, "AT_ONCE", at_once)
+    tokens = torch.randint(12, (2, 8), generator=torch.Generator().manual_seed(0))
+
+    def compare() -> None:
+        for make in MODELS.values():
+            model = make(13).double()
+            alone = step(model, tokens)
+            model.zero_grad()
+            over_ranks(model)
+            assert len(alone) > 10 and sum(hasattr(weight, "placements") for weight in model.parameters()) > 6
+            torch.testing.assert_close(step(model, tokens), alone, rtol=1e-12, atol=1e-12)
+
+    assert forked(2, compare) == [0, 0]
+
+
+def test_no_rank_has_more_logits_than_its_own() -> None:
+    """50,000 tokens at 256 places: 51 MB of logits."""
+    model = DecoderLM(50_000, 256, d_model=8, num_layers=1, mixer=HEADS)
+    tokens = torch.randint(50_000, (1, 256))
+    whole = peak(lambda: step(model, tokens, 0.0))
+
+    def compare() -> None:
+        over_ranks(model)
+        assert peak(lambda: step(model, tokens, 0.0)) < 0.45 * whole
+
+    assert whole > 150e6 and forked(2, compare) == [0, 0]
