@@ -82,7 +82,7 @@ def test_one_graph_is_all_of_a_model(name: str) -> None:
 def test_every_mixer_is_compiled_or_runs_as_it_is(case: MixerCase) -> None:
     """Captured forwards and backwards, without the seconds of C++ that each of the graphs would take."""
     # torch 2.13 captures the gradient of elu with strides that it has not when it is run so; compiled it is right.
-    check(case, backend="inductor" if case.name == "linear-elu" else "aot_eager")
+    check(case, backend="inductor" if case.name in ("linear-elu", "linear-conv") else "aot_eager")
 
 
 @pytest.mark.slow

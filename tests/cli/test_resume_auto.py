@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -122,6 +123,7 @@ def test_ranks_that_would_begin_apart_are_refused() -> None:
 
 KILLS = """
 import os, random, signal
+from pathlib import Path
 from lightning.pytorch.callbacks import Callback
 
 draws = random.Random(int(os.environ["KILLS"]))
@@ -129,31 +131,53 @@ KILLED = [(draws.randrange(2), draws.randrange(1, 8)) for _ in range(2)]
 
 class Kills(Callback):
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        life = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
-        if life < 2 and trainer.global_rank == KILLED[life][0] and trainer.global_step >= KILLED[life][1]:
+        done = len(list(Path().glob("killed-*")))
+        if done < 2 and trainer.global_rank == KILLED[done][0] and trainer.global_step >= KILLED[done][1]:
+            Path(f"killed-{done}").touch()
             os.kill(os.getpid(), signal.SIGKILL)
 """
+TWO_NODES = ("--nnodes=2", "--nproc_per_node=1", "--rdzv_backend=c10d", "--rdzv_id=two", "--local_addr=127.0.0.1")
+
+
+def torchruns(folder: Path, seed: int, nodes: int, *args: str) -> None:
+    """Two ranks, by one torchrun, or by two that meet as those of two machines do."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--max_restarts=2"]
+    fit = [*args, f"--trainer.num_nodes={nodes}", f"--trainer.devices={2 // nodes}", "--trainer.accelerator=cpu"]
+    env = {**os.environ, "KILLS": str(seed), "SEQLAB_CACHE": str(folder / "cache")}
+    if nodes == 1:
+        command += ["--nproc_per_node=2"]
+    else:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            command += [*TWO_NODES, f"--rdzv_endpoint=127.0.0.1:{free.getsockname()[1]}"]
+        env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
+    said = [(folder / f"said-{node}").open("w+") for node in range(nodes)]
+    started = [subprocess.Popen([*command, *fit], cwd=folder, env=env, stdout=to, stderr=to) for to in said]
+    try:
+        codes = [one.wait(timeout=600) for one in started]
+        assert codes == [0] * nodes, "".join((folder / f"said-{node}").read_text() for node in range(nodes))
+    finally:
+        for one, to in zip(started, said, strict=True):
+            one.terminate()  # torchrun ends its ranks
+            to.close()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("seed", "nodes", "strategy"), [(0, 1, "ddp"), (1, 1, "ddp"), (0, 2, "ddp"), (1, 2, "fsdp2")])
 def test_torchrun_starts_killed_ranks_again_in_one_run(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, nodes: int, strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_text(tmp_path)
     (tmp_path / "kills.py").write_text(KILLS)
-    two = ["--trainer.devices=2", "--trainer.accelerator=cpu", "--resume=auto"]
-
-    def torchrun(*args: str) -> None:
-        command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", "--max_restarts=2"]
-        env = {**os.environ, "KILLS": str(seed), "SEQLAB_CACHE": str(tmp_path / "cache")}
-        done = subprocess.run([*command, *args], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240)
-        assert done.returncode == 0, done.stderr
-
-    torchrun("-m", "seqlab", *FIT, *two, "--run_name=whole")
-    torchrun("--no-python", SEQLAB, *FIT, *two, "--run_name=killed", "--trainer.callbacks=kills.Kills")
+    fit = (*FIT, f"--trainer.strategy={strategy}", "--trainer.log_every_n_steps=1", "--resume=auto")
+    torchruns(tmp_path, seed, 1, "-m", "seqlab", *fit, "--run_name=whole")
+    torchruns(
+        tmp_path, seed, nodes, "--no-python", SEQLAB, *fit, "--run_name=killed", "--trainer.callbacks=kills.Kills"
+    )
+    assert len(list(tmp_path.glob("killed-*"))) == 2
     monkeypatch.chdir(tmp_path)
     killed, whole = find_run("killed"), find_run("whole")  # no other has that name
-    assert (killed.status, killed.history("train/loss")) == ("FINISHED", whole.history("train/loss"))
+    losses = whole.history("train/loss")
+    assert len(losses) == 8 and (killed.status, killed.history("train/loss")) == ("FINISHED", losses)
     ends, wholes = last_weights("killed"), last_weights("whole")
     assert all(torch.equal(ends[name], value) for name, value in wholes.items())
