@@ -38,6 +38,7 @@ from seqlab_export.capture.target import Target, check_flat, in_place
 from seqlab_export.capture.weights import SMALLEST_BYTES, WeightFile
 from seqlab_export.lowering import ONNXRUNTIME, STANDARD
 from seqlab_export.passes.cache import fuse_cache_concat, slice_cache
+from seqlab_export.passes.int8_products import multiply_as_int8
 from seqlab_export.passes.keep_time_axis import keep_time_axis
 from seqlab_export.passes.quantize import quantize, split_gemms, store_as_bfloat16
 from seqlab_export.passes.share_source_keys import share_source_keys
@@ -77,6 +78,7 @@ def export_graphs(
     *,
     target: Target = "portable",
     taps: Sequence[Tap] = (),
+    as_int8: bool = False,
 ) -> Exported:
     """Writes the graph of each of a model's forms, and the weights that they share.
 
@@ -85,6 +87,7 @@ def export_graphs(
         precision: how its weights are stored; fp32 and fp16 = as they are.
         target: what they are made for.
         taps: of a debug twin; none = there is none.
+        as_int8: whether weights in int4 are multiplied as int8 where whole sequences are read.
 
     Raises:
         ValueError: the model cannot be captured for every batch size and length, or not for this target, or its mixers
@@ -118,6 +121,8 @@ def export_graphs(
             if precision in ("int8", "int4"):
                 with _quiet():
                     graph = quantize(graph, precision)
+                    if as_int8 and name != "step":
+                        multiply_as_int8(graph)
             _declare(graph, info, model.max_seq_len)
             if name == "step" and target == "cuda-graph":
                 check_flat(graph)

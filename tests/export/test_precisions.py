@@ -19,13 +19,14 @@ from onnxscript import ir
 
 from export.toys import TOKENIZER, toy
 from seqlab.attention import Attention
-from seqlab.models import DecoderLM
+from seqlab.models import BagOfWords, DecoderLM
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU, LSTM
 from seqlab_export.bundle import export_bundle
 from seqlab_export.graphs import export_graphs
+from seqlab_export.passes.int8_products import multiply_as_int8
 from seqlab_export.passes.quantize import Quantized, quantize, split_gemms
-from seqlab_export.proof.fake_quantized import FakeQuantized, dynamic_uint8
+from seqlab_export.proof.fake_quantized import FakeQuantized, dynamic_uint8, int4_blocks, int7_rows
 from seqlab_export.runner.manifest import hash_files, load_manifest
 from seqlab_export.runner.verify import verify_bundle
 
@@ -39,7 +40,7 @@ def export(name: str, precision: Any, folder: Path) -> Any:
     )
 
 
-def linear(weight: torch.Tensor, precision: Quantized, op_type: str) -> ort.InferenceSession:
+def linear(weight: torch.Tensor, precision: Quantized, op_type: str) -> ir.Model:
     """x (B, D) times the weight (O, D), quantised, as the exporter writes it: a MatMul, or a Gemm with the weight
     transposed."""
     proto = onnx.parser.parse_model(
@@ -54,13 +55,22 @@ def linear(weight: torch.Tensor, precision: Quantized, op_type: str) -> ort.Infe
     proto.graph.initializer.append(numpy_helper.from_array(stored.contiguous().numpy(), "w"))
     model = ir.from_proto(proto)
     split_gemms(model)
-    quantized = ir.to_proto(quantize(model, precision))
+    quantized = quantize(model, precision)
     assert not any(
-        tensor.name.startswith("w") and tensor.dims == stored.shape
-        for tensor in quantized.graph.initializer
-        if tensor.data_type == 1
+        value.name.startswith("w") and value.shape == stored.shape
+        for value in quantized.graph.initializers.values()
+        if value.name and value.dtype == ir.DataType.FLOAT
     )
-    return ort.InferenceSession(quantized.SerializeToString())
+    return quantized
+
+
+def run(graph: ir.Model, x: torch.Tensor, optimized: Path | None = None) -> Any:
+    settings = ort.SessionOptions()
+    if optimized is not None:
+        settings.optimized_model_filepath = str(optimized)
+        settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    (found,) = ort.InferenceSession(ir.to_proto(graph).SerializeToString(), settings).run(None, {"x": x.numpy()})
+    return found
 
 
 @pytest.mark.parametrize("op_type", ["MatMul", "Gemm"])
@@ -70,20 +80,59 @@ def test_fake_quantised_linear_layers_are_the_runtimes(precision: Quantized, op_
     torch.manual_seed(0)
     weight, x = torch.randn(24, 70) * torch.rand(24, 1), torch.randn(9, 70) if precision == "int8" else torch.eye(70)
     weight[3] = 0
-    (found,) = linear(weight, precision, op_type).run(None, {"x": x.numpy()})
+    found = run(linear(weight, precision, op_type), x)
     with FakeQuantized(precision):
         own = F.linear(x, weight)
     np.testing.assert_allclose(found, own, atol=1e-5, rtol=1e-5)
     assert (own - x @ weight.T).square().mean().sqrt() > 5e-3
 
 
+def test_int4_weights_are_multiplied_as_int8_where_whole_sequences_are_read(tmp_path: Path) -> None:
+    """What that adds to the error is a small part of int4's, and onnxruntime computes the weights once, when it loads
+    them."""
+    torch.manual_seed(0)
+    weight, x = torch.randn(24, 70) * torch.rand(24, 1), torch.randn(9, 70)
+    weight[3] = 0
+    graph = linear(weight, "int4", "MatMul")
+    multiply_as_int8(graph)
+    found = run(graph, x, tmp_path / "optimized.onnx")
+    own = F.linear(x, int4_blocks(weight))
+    np.testing.assert_allclose(found, F.linear(dynamic_uint8(x), int7_rows(int4_blocks(weight))), atol=1e-5, rtol=1e-5)
+    assert torch.dist(torch.from_numpy(found), own) < 0.25 * torch.dist(own, x @ weight.T)
+    nodes = onnx.load(tmp_path / "optimized.onnx").graph.node
+    assert [node.op_type for node in nodes] == ["DynamicQuantizeMatMul"]
+
+
 @pytest.mark.parametrize("precision", ["int4", pytest.param("int8", marks=pytest.mark.slow)])
 def test_a_large_table_is_quantised_as_the_output_layer_of_both_graphs(precision: Any, tmp_path: Path) -> None:
     model = DecoderLM(5000, 32, d_model=64, num_layers=1, mixer=Attention).eval()
-    export_graphs(model, tmp_path, precision)
-    for file in ("model.onnx", "step.onnx"):
-        graph = onnx.load(tmp_path / file, load_external_data=False).graph
-        assert not [node.op_type for node in graph.node if node.op_type in ("MatMul", "Gemm")]
+    export_graphs(model, tmp_path, precision, as_int8=precision == "int4")
+    assert products(tmp_path / "model.onnx") == {"MatMulInteger"}
+    assert products(tmp_path / "step.onnx") == {"MatMulInteger" if precision == "int8" else "MatMulNBits"}
+    if precision == "int4":
+        # 5 bits a weight, scales included, once for both graphs; the table is stored whole beside its layer.
+        layers, table = (sum(weight.numel() for weight in model.parameters()), model.embedding.weight.numel())
+        assert (tmp_path / "weights.bin").stat().st_size < 1.1 * (5 / 8 * layers + 4 * table)
+
+
+def products(path: Path) -> set[str]:
+    """What a graph has that multiplies."""
+    nodes = onnx.load(path, load_external_data=False).graph.node
+    return {node.op_type for node in nodes if node.op_type.startswith(("MatMul", "Gemm"))}
+
+
+def test_int4_weights_are_not_multiplied_as_int8_where_the_proof_forbids_it(tmp_path: Path) -> None:
+    """One channel of an input is so large that the other blocks are lost in its range."""
+    torch.manual_seed(0)
+    model = BagOfWords(TOKENIZER.vocab_size, 3, 32, d_model=64).eval()
+    options: Any = {"seq_len": 32, "precision": "int4"}
+    export_bundle(model, TOKENIZER, tmp_path / "even", **options)
+    assert products(tmp_path / "even" / "encoder.onnx") == {"MatMulInteger"}
+    with torch.no_grad():
+        model.embedding.weight[:, 0] += 1000
+        model.head.weight[:, :32] = 0
+    export_bundle(model, TOKENIZER, tmp_path / "uneven", **options)
+    assert products(tmp_path / "uneven" / "encoder.onnx") == {"MatMulNBits"}
 
 
 def test_inputs_are_quantised_as_onnx_says() -> None:

@@ -93,13 +93,14 @@ def describe(stored: Mapping[bytes, tuple[int, int]]) -> dict[str, NDArray[np.ge
 def precision_of(kinds: Collection[ir.DataType], asked: Precision) -> Precision:
     """The precision that weights of these types are in; as asked where they are too small to be stored in it."""
     kind = ir.DataType
-    marks: dict[Precision, ir.DataType] = {
-        "int4": kind.UINT8,
-        "int8": kind.INT8,
-        "bf16": kind.BFLOAT16,
-        "fp16": kind.FLOAT16,
+    marks: dict[ir.DataType, Precision] = {
+        kind.UINT4: "int4",
+        kind.UINT8: "int4",
+        kind.INT8: "int8",
+        kind.BFLOAT16: "bf16",
+        kind.FLOAT16: "fp16",
     }
-    found = [precision for precision, mark in marks.items() if mark in kinds]
+    found = [precision for mark, precision in marks.items() if mark in kinds]
     return found[0] if found else "fp32" if asked == "fp16" else asked
 
 

@@ -1,0 +1,52 @@
+"""Multiplies the int4 weights of a graph that reads whole sequences as int8.
+
+onnxruntime's product with 4 bits, `MatMulNBits`, is made for a step, which reads every weight for one row: over a whole
+sequence it takes three times as long as its product of int8. So there the weights (O outputs, D inputs, G blocks) are
+brought to one scale for each output, on the 129 levels that they have in int8, and inputs to the range of the tensor at
+hand. The graph computes the weights of those that are stored, which the step shares: onnxruntime does it once, when it
+loads the graph.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from onnxscript import ir
+from onnxscript.rewriter import RewriteRule, rewrite
+
+from seqlab_export.passes.quantize import BLOCK
+
+
+def multiply_as_int8(model: ir.Model) -> None:
+    """Rewrites every `MatMulNBits` of a graph that `quantize` made."""
+    rewrite(model, [RewriteRule(_product_of_int4, _product_of_int8)])
+
+
+def _product_of_int4(op: Any, x: Any, packed: Any, scales: Any) -> Any:
+    return op.MatMulNBits(x, packed, scales, _domain="com.microsoft", _allow_other_attributes=True, _outputs=["y"])
+
+
+def _product_of_int8(op: Any, x: ir.Value, packed: ir.Value, scales: ir.Value, y: ir.Value) -> ir.Value:
+    node = y.producer()
+    assert node is not None and packed.const_value is not None and scales.const_value is not None
+    assert packed.name is not None
+    name, width = packed.name.removesuffix("_Q4"), node.attributes["K"].as_int()
+    halves = packed.const_value.numpy()  # (O, G, BLOCK / 2)
+    outputs, blocks, _ = halves.shape
+    # The largest weight of a block is 8 times its scale; that of an output is to be at level 64.
+    largest = np.abs(scales.const_value.numpy()).reshape(outputs, blocks).max(axis=1) / 8
+    scale = op.initializer(ir.tensor(largest.clip(np.finfo(np.float32).tiny)), name=f"{name}_scale")
+    rows = ir.PackedTensor(halves.reshape(outputs, -1), ir.DataType.UINT4, shape=(outputs, blocks * BLOCK))
+    levels = op.Cast(op.initializer(rows, name=f"{name}_rows_Q4"), to=ir.DataType.FLOAT)
+    levels = op.Sub(levels, op.Constant(value_float=8.0))
+    # In few steps: onnxruntime holds what each of them gives until all weights are made.
+    level = op.Div(op.Unsqueeze(scale, op.Constant(value_ints=[1])), scales)
+    weight = op.QuantizeLinear(levels, level, axis=1, block_size=BLOCK, output_dtype=ir.DataType.INT8)
+    if width < blocks * BLOCK:
+        start, end, axis = (op.Constant(value_ints=[number]) for number in (0, width, 1))
+        weight = op.Slice(weight, start, end, axis)
+    x, x_scale, x_zero = op.DynamicQuantizeLinear(x, _outputs=3)
+    total = op.MatMulInteger(x, op.Transpose(weight, perm=[1, 0]), x_zero)
+    y = op.Mul(op.Cast(total, to=ir.DataType.FLOAT), op.Mul(x_scale, scale))
+    return y
