@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 
 from seqlab_data import reading
@@ -15,16 +16,16 @@ BATCH = 64
 """Rows that are unpacked at once."""
 
 
-class TextRows(Document):
+class TextRows(Document, ABC):
     """Rows, of which each that has any text is a document."""
 
     @property
     def bytes_in(self) -> str:
         return reading.UTF_8
 
+    @abstractmethod
     def rows(self) -> Iterator[str]:
         """The text of each row."""
-        raise NotImplementedError
 
     def documents(self) -> Iterator[Iterator[str]]:
         some = False
@@ -79,10 +80,6 @@ class Parquet(TextRows):
 
 class HubText(Document):
     """A split of a Hugging Face dataset as one text: its column `text`, a row a line."""
-
-    @property
-    def bytes_in(self) -> str:
-        return reading.UTF_8
 
     def texts(self) -> Iterator[str]:
         """Raises ValueError where the dataset cannot be read, has no text, or a row of it is no string."""

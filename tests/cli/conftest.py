@@ -7,12 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from seqlab.checkpoint_io import read_checkpoint
 from seqlab.cli import main
+from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tracking.runs import find_run
 
 Seqlab = Callable[..., subprocess.CompletedProcess[str]]
@@ -50,6 +52,18 @@ def write_text(folder: Path) -> None:
     words = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while", "seven", "wizards", "box"]
     lines = (" ".join(words[(i * k) % len(words)] for k in range(1, 9)) for i in range(1, 120))
     (folder / "text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def send(monkeypatch: pytest.MonkeyPatch, signum: int, step: int) -> None:
+    """Has a fit of a language model get a signal before this step."""
+    train = LanguageModeling.training_step
+
+    def sends(self: LanguageModeling, batch: Any, batch_idx: int) -> Any:
+        if batch_idx == step:
+            os.kill(os.getpid(), signum)
+        return train(self, batch, batch_idx)
+
+    monkeypatch.setattr(LanguageModeling, "training_step", sends)
 
 
 def last_weights(run: str) -> dict[str, torch.Tensor]:

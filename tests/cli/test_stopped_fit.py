@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from collections.abc import Callable
@@ -13,7 +12,7 @@ import psutil
 import pytest
 import torch
 
-from cli.conftest import TINY, Seqlab, last_weights, write_text
+from cli.conftest import TINY, Seqlab, last_weights, send, write_text
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tracking.runs import find_run
 
@@ -24,17 +23,6 @@ FIT = ("fit", "--config", "lm/gru", *TINY, "--trainer.max_steps=6", "--trainer.v
 def quick(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> Seqlab:
     write_text(tmp_path)
     return inside(tmp_path)
-
-
-def send(monkeypatch: pytest.MonkeyPatch, signum: int, step: int) -> None:
-    train = LanguageModeling.training_step
-
-    def sends(self: LanguageModeling, batch: Any, batch_idx: int) -> Any:
-        if batch_idx == step:
-            os.kill(os.getpid(), signum)
-        return train(self, batch, batch_idx)
-
-    monkeypatch.setattr(LanguageModeling, "training_step", sends)
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])

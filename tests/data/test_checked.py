@@ -3,6 +3,7 @@ that a disk has flipped in silence is refused where it is read."""
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 import zlib
@@ -97,15 +98,17 @@ def test_tokens_that_were_touched_are_checked_and_one_note_made(path: Path, read
     assert len(names_read(reads)) == 5, "without a note everything is"
 
 
-def test_a_folder_that_is_read_only_is_checked_whole(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_a_folder_that_is_read_only_is_checked_whole(number: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = opened(path)
     train = Path(first.splits["train"].path)
     (train.parent / checked.NOTE).unlink()
-    monkeypatch.setattr(os, "utime", Mock(side_effect=PermissionError))
+    for place, name in ((os, "utime"), (os, "replace"), (Path, "write_text"), (Path, "unlink")):
+        monkeypatch.setattr(place, name, Mock(side_effect=OSError(number, "read-only")))
     assert opened(path).splits == first.splits
     assert [file for file in train.parent.iterdir() if file.name.startswith(checked.NOTE)] == []
-    data = TextDataModule(str(path), tokenizer=ByteTokenizer, seq_len=8, cache_dir=str(path.parent / "cache"))
-    assert len([*data.val_dataloader()]) == 1
+    options: dict[str, Any] = {"split": (0.6, 0.2, 0.2), "tokenizer": ByteTokenizer, "seq_len": 8}
+    assert len([*TextDataModule(str(path), cache_dir=str(path.parent / "cache"), **options).val_dataloader()]) == 1
 
 
 def flip_in_silence(file: Path, place: int) -> None:
@@ -163,9 +166,13 @@ def test_one_process_makes_it_and_the_others_say_that_they_wait(
     assert capsys.readouterr().err == "data: waiting for another process, which makes these tokens\n"
 
 
-def test_a_cache_of_another_user_is_read(path: Path, reads: dict[str, Mock], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EROFS])
+def test_a_cache_of_another_user_is_read(
+    number: int, path: Path, reads: dict[str, Mock], monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = opened(path)
-    monkeypatch.setattr(measured, "locked", Mock(side_effect=PermissionError))
+    monkeypatch.setattr(measured, "locked", Mock(side_effect=OSError(number, "read-only")))
+    monkeypatch.setattr(Path, "write_text", Mock(side_effect=OSError(number, "read-only")))
     assert opened(path).splits == first.splits and reads["measure"].call_count == 1
     os.utime(path)
     assert opened(path).splits == first.splits and reads["measure"].call_count == 2

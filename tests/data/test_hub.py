@@ -162,15 +162,18 @@ def test_each_split_is_read_once(folder: str, module: Any, monkeypatch: pytest.M
 
 
 def test_a_column_of_texts_is_one_document_a_row_a_line(tmp_path: Path) -> None:
-    Dataset.from_dict({"text": ["ein Satz", "", "noch\n"]}).save_to_disk(tmp_path / "lines")
+    Dataset.from_dict({"text": ["eïn Satz", "", "noch\n"]}).save_to_disk(tmp_path / "lines")
     path = f"hf:{tmp_path / 'lines'}"
     [document] = find_documents(path)
-    assert document.read() == "ein Satz\n\nnoch\n"
+    assert document.read() == "eïn Satz\n\nnoch\n"
     data = TextDataModule(path, seq_len=2, tokenizer=ByteTokenizer, split=(0.4, 0.3, 0.3))
     data.setup("fit")
     assert data.describe()["source"] == path
     chars = [split["chars"] for split in data.describe()["splits"].values()]
     assert sum(chars) == len(document.read())
-    Dataset.from_dict({"text": [3]}).save_to_disk(tmp_path / "numbers")
-    with pytest.raises(ValueError, match=r"numbers, line 1 has a 'text' that is not a string, but 3"):
-        find_documents(f"hf:{tmp_path / 'numbers'}")[0].read()
+    with pytest.raises(ValueError, match=r"the val split begins at hf:.*lines, byte 13 and has 3 tokens"):
+        TextDataModule(path, seq_len=9, tokenizer=ByteTokenizer, split=(0.8, 0.1, 0.1), encoding="utf-16").setup("fit")
+    for name, rows, shown in (("numbers", [3], "line 1 .* but 3"), ("gaps", ["a", "é\n", None], "line 3 .* but None")):
+        Dataset.from_dict({"text": rows}).save_to_disk(tmp_path / name)
+        with pytest.raises(ValueError, match=rf"{name}, {shown}".replace(".*", "has a 'text' that is not a string,")):
+            TextDataModule(f"hf:{tmp_path / name}").setup("fit")

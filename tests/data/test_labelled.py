@@ -245,6 +245,17 @@ def test_the_order_is_shared_resumed_and_the_same_for_workers(make: Callable[...
     check_order(partial(make, rows, max_tokens=20), 50)
 
 
+def test_other_max_tokens_are_other_batches(make: Callable[..., LabelledTextDataModule]) -> None:
+    rows = [(f"w{i} " * (1 + i % 9), "ab"[i % 2]) for i in range(50)]
+    data = make(rows, max_tokens=20)
+    for max_tokens in (20, 60):
+        data.max_tokens = max_tokens  # as between epochs, or by Lightning's BatchSizeFinder
+        found = data.groups("train")
+        assert [*map(list, found)] == [*map(list, make(rows, max_tokens=max_tokens).groups("train"))]
+        lengths = data.rows("train").lengths
+        assert max(len(group) * int(lengths[group].max()) for group in found) in range(max_tokens - 9, max_tokens + 1)
+
+
 def test_other_labels_are_refused_where_nothing_is_fitted_too(make: Callable[..., LabelledTextDataModule]) -> None:
     options: dict[str, Any] = {"tokenizer": ByteTokenizer, "max_len": 50}
     state = make(**options).state_dict()
