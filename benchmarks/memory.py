@@ -49,7 +49,7 @@ def step(*, layers: int, vocab_size: int, batch: int, forget: bool = False, at_o
     mixer = partial(Attention, num_heads=HEADS)
     model = DecoderLM(vocab_size, LENGTH, d_model=WIDTH, num_layers=layers, mixer=mixer)
     if dist.is_initialized():
-        cut(model, init_device_mesh("cpu", (dist.get_world_size(),)), sharded=False)
+        cut(model, init_device_mesh("cpu", (dist.get_world_size(),)))
     if forget:
         forget_activations(model)
     tokens = torch.randint(vocab_size, (batch, LENGTH))

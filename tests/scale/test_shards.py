@@ -30,6 +30,7 @@ from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from seqlab.models import DecoderLM
 from seqlab.parallel.cut import cut
 from seqlab.parallel.fully_sharded import shard_fully
+from seqlab.positions import NoPositions
 from seqlab.sealed_file import load_sealed, save_sealed
 
 WEIGHT = torch.arange(35.0).view(7, 5)
@@ -340,17 +341,21 @@ def test_a_name_of_any_characters(tmp_path: Path) -> None:
     assert len(os.listdir(tmp_path)) == 3
 
 
-@pytest.mark.parametrize("vocab_size", [65, 66])
-def test_ranks_that_share_layers_and_weights_write_any_vocabulary(tmp_path: Path, vocab_size: int) -> None:
-    """65 is odd: FSDP2 over 4 ranks does not hold the parts of 33 and 32 tokens where their DTensors say."""
+@pytest.mark.parametrize(("vocab_size", "width", "divided"), [(65, 8, True), (66, 8, True), (65, 6, False)])
+def test_ranks_that_share_layers_and_weights_write_any_vocabulary(
+    tmp_path: Path, vocab_size: int, width: int, divided: bool
+) -> None:
+    """65 is odd: by rows FSDP2 over 4 ranks would not hold the parts of 33 and 32 tokens where their DTensors say."""
     torch.manual_seed(0)
-    model = DecoderLM(vocab_size, 8, mixer=partial(Attention, num_heads=2), d_model=8, num_layers=1)
+    heads = partial(Attention, num_heads=2)
+    model = DecoderLM(vocab_size, 8, mixer=heads, positions=NoPositions, d_model=width, num_layers=1)
     tokens, weights = torch.arange(8)[None], {name: value.clone() for name, value in model.state_dict().items()}
     logits = model(tokens)[0].detach()
 
     def spread_and_save() -> None:
         mesh = init_device_mesh("cpu", (4, 2), mesh_dim_names=("data", "tensor"))
-        cut(model, mesh["tensor"], sharded=True)
+        cut(model, mesh["tensor"], sharded=4)
+        assert isinstance(model.embedding.weight, DTensor) == divided
         shard_fully(model, mesh["data"], "32-true")
         with torch.no_grad():
             assert torch.allclose(model(tokens)[0], logits, atol=1e-5)

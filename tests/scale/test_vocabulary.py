@@ -21,6 +21,7 @@ from seqlab.batch import IGNORE
 from seqlab.models import DecoderLM, Encoder, MaskedLM
 from seqlab.nn.embedding import TypedEmbedding
 from seqlab.parallel.cut import cut
+from seqlab.parallel.fully_sharded import shard_fully
 from seqlab.parallel.vocabulary import divided_nats
 from seqlab.tasks import large_vocabulary
 from seqlab.tasks.large_vocabulary import Logits
@@ -36,7 +37,12 @@ MODELS: dict[str, Callable[[int], torch.nn.Module]] = {
 
 
 def over_ranks(model: torch.nn.Module) -> None:
-    cut(model, init_device_mesh("cpu", (dist.get_world_size(),)), sharded=False)
+    """Cut over 2, and where there are 4 its weights sharded too."""
+    readers = dist.get_world_size() // 2
+    mesh = init_device_mesh("cpu", (readers, 2), mesh_dim_names=("data", "tensor"))
+    cut(model, mesh["tensor"], sharded=readers if readers > 1 else None)
+    if readers > 1:
+        shard_fully(model, mesh["data"], "64-true")
 
 
 @pytest.mark.parametrize(("ranks", "vocab_size"), [(2, 12), (2, 13), (4, 9)])
@@ -80,8 +86,12 @@ def step(model: torch.nn.Module, tokens: Tensor, smoothing: float = 0.1) -> list
     return [nats.detach(), *(whole_weight(weight.grad) for weight in model.parameters() if weight.grad is not None)]
 
 
+@pytest.mark.filterwarnings("ignore:FSDP2-wrapped module .* returned a view:UserWarning")
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("at_once", [large_vocabulary.AT_ONCE, 40])
-def test_a_step_of_a_cut_model_is_that_of_one_process(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_of_a_cut_model_is_that_of_one_process(
+    at_once: int, ranks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In float64, all rows at once and 3 at a time."""
     monkeypatch.setattr(large_vocabulary, "AT_ONCE", at_once)
     tokens = torch.randint(12, (2, 8), generator=torch.Generator().manual_seed(0))
@@ -95,7 +105,7 @@ def test_a_step_of_a_cut_model_is_that_of_one_process(at_once: int, monkeypatch:
             assert len(alone) > 10 and sum(hasattr(weight, "placements") for weight in model.parameters()) > 6
             torch.testing.assert_close(step(model, tokens), alone, rtol=1e-12, atol=1e-12)
 
-    assert forked(2, compare) == [0, 0]
+    assert forked(ranks, compare) == [0] * ranks
 
 
 def test_no_rank_has_more_logits_than_its_own() -> None:

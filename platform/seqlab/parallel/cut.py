@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from copy import copy
 from functools import partial
 from typing import Any
@@ -35,12 +35,12 @@ def check_cut(model: nn.Module, ranks: int) -> None:
             copy(module).cut(ranks)
 
 
-def cut(model: nn.Module, mesh: DeviceMesh, *, sharded: bool) -> None:
+def cut(model: nn.Module, mesh: DeviceMesh, *, sharded: int | None = None) -> None:
     """Cuts what says how over the ranks of a mesh; the rest each of them computes whole.
 
     Args:
-        sharded: FSDP2 follows. Then a vocabulary that the ranks do not divide evenly stays whole: what FSDP2 makes of
-            uneven parts is not where a DTensor says, so that no checkpoint of them could be written.
+        sharded: over how many ranks FSDP2 then shards the weights (`shard_fully`); None = it does not. A vocabulary
+            that `mesh` does not divide stays whole where these ranks do not divide the width of its vectors.
 
     Raises:
         ValueError: as of `check_cut`.
@@ -50,35 +50,42 @@ def cut(model: nn.Module, mesh: DeviceMesh, *, sharded: bool) -> None:
     for module in _cuttable(model):
         if hasattr(module, "cut"):
             module.cut(mesh.size())
-        by_tokens = [name for name, how in module.cuts.items() if how == "vocabulary"]
         for name, how in module.cuts.items():
             if how != "vocabulary":
                 parallelize_module(getattr(module, name), mesh, STYLES[how]())
-        if sharded and any(_num_tokens(getattr(module, name)) % mesh.size() for name in by_tokens):
-            continue
-        for name in by_tokens:
-            _cut_by_tokens(module, name, mesh)
-        if by_tokens and hasattr(module, "output"):
+    _cut_vocabulary(model, mesh, sharded)
+
+
+def _cut_vocabulary(model: nn.Module, mesh: DeviceMesh, sharded: int | None) -> None:
+    found = dict.fromkeys(where for module in _cuttable(model) for where in _of_tokens(module))
+    weights = [getattr(*where) for where in found]
+    uneven = (weight for weight in weights if weight.dim() > 1 and len(weight) % mesh.size())
+    if sharded and any(weight.shape[1] % sharded for weight in uneven):
+        return
+    for (owner, name), weight in zip(found, weights, strict=True):
+        # FSDP2 could share a bias by tokens alone, and of uneven parts no checkpoint could be written.
+        how = Replicate() if sharded and weight.dim() == 1 else Shard(0)
+        divided = distribute_tensor(weight.data, mesh, [how])
+        owner.register_parameter(name, nn.Parameter(divided, requires_grad=weight.requires_grad))
+        if isinstance(owner, nn.Embedding):
+            # Whatever it adds to its table is whole on every rank.
+            distribute_module(owner, mesh, input_fn=_same_on_all, output_fn=_added_up)
+    for module in _cuttable(model):
+        if "vocabulary" in module.cuts.values() and hasattr(module, "output"):
             module.divided_output = partial(divided_logits, module.output, mesh)
             module.output = partial(whole_logits, module.output, mesh)
 
 
-def _num_tokens(part: Any) -> int:
-    """Of a weight, a layer or None: 0."""
-    return 0 if part is None else len(getattr(part, "weight", part))
-
-
-def _cut_by_tokens(module: nn.Module, name: str, mesh: DeviceMesh) -> None:
-    """Divides what has something of each token, where it is there and not divided yet."""
-    part = getattr(module, name)
-    if isinstance(part, nn.Parameter):
-        module.register_parameter(name, nn.Parameter(distribute_tensor(part.data, mesh, [Shard(0)])))
-    elif isinstance(part, nn.Linear) and name == "head":
-        parallelize_module(part, mesh, ColwiseParallel(use_local_output=False))
-    elif isinstance(part, nn.Embedding) and not isinstance(part.weight, DTensor):
-        part.register_parameter("weight", nn.Parameter(distribute_tensor(part.weight.data, mesh, [Shard(0)])))
-        # Whatever it adds to its table is whole on every rank.
-        distribute_module(part, mesh, input_fn=_same_on_all, output_fn=_added_up)
+def _of_tokens(module: Any) -> Iterator[tuple[nn.Module, str]]:
+    """Where the weights are that have something of each token: whose they are, and by which name."""
+    for name in (name for name, how in module.cuts.items() if how == "vocabulary"):
+        part = getattr(module, name)
+        if isinstance(part, nn.Parameter):
+            yield module, name
+        elif isinstance(part, nn.Embedding):
+            yield part, "weight"
+        elif isinstance(part, nn.Linear) and name == "head":
+            yield from ((part, own) for own, _ in part.named_parameters())
 
 
 def _same_on_all(embedding: nn.Module, inputs: tuple[Tensor, ...], mesh: DeviceMesh) -> Any:

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor, Shard
 
 from seqlab.nn import Block
 
@@ -27,10 +28,18 @@ def shard_fully(model: nn.Module, mesh: DeviceMesh, precision: str) -> None:
     half = precision in ("bf16-true", "16-true")
     policy = MixedPrecisionPolicy(reduce_dtype=torch.float32 if half else None)
     for module in (*(part for part in model.modules() if isinstance(part, Block)), model):
-        fully_shard(module, mesh=mesh, mp_policy=policy)
+        fully_shard(module, mesh=mesh, mp_policy=policy, shard_placement_fn=_rows_or_width)
         for name in READS:
             if hasattr(module, name):
                 register_fsdp_forward_method(module, name)
+
+
+def _rows_or_width(weight: nn.Parameter) -> Shard | None:
+    """A weight is shared by rows, as None says, but by width where tensor parallelism has divided the rows unevenly:
+    what FSDP2 would make of such parts is not where a DTensor says, so that no checkpoint could be written."""
+    if not isinstance(weight, DTensor) or Shard(0) not in weight.placements:
+        return None
+    return Shard(1) if len(weight) % weight.device_mesh.size() else None
 
 
 @contextmanager

@@ -82,7 +82,7 @@ class SpreadStrategy(ModelParallelStrategy):
 
     def spread(self, model: nn.Module) -> None:
         """Spreads a model, in place, over the ranks; one that is spread stays as it is."""
-        cut(model, self.device_mesh["tensor_parallel"], sharded=self.word != "tp")
+        cut(model, self.device_mesh["tensor_parallel"], sharded=None if self.word == "tp" else self.sizes()[0])
         if self.word != "tp":
             shard_fully(model, self.device_mesh["data_parallel"], self.precision_plugin.precision)
 
