@@ -9,7 +9,6 @@ tokens/s of 16 prompt tokens and 128 new ones, at 1 and at 2 threads, in turns; 
 
 from __future__ import annotations
 
-import statistics
 import subprocess
 import sys
 from functools import partial
@@ -21,12 +20,13 @@ from peers.contest import (
     Server,
     UnavailableError,
     agreement,
+    asking,
     bundle,
-    decode_in_turns,
     environment,
     program,
-    ratio,
-    show,
+    run,
+    show_contest,
+    write_in_turns,
 )
 from tokenizers import Tokenizer, models
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -94,16 +94,6 @@ def build_theirs(python: Path, pretrained: Path, precision: str) -> Path:
     return out
 
 
-def compare(threads: int, runtime: Path, bundles: dict[str, Path], peers: dict[str, Server]) -> None:
-    measured, written = decode_in_turns(runtime, bundles, peers, threads, ROUNDS, prompt_tokens=PROMPT, new_tokens=NEW)
-    rows = [[name, f"{statistics.median(values):,.0f}", "", ""] for name, values in measured.items()]
-    for precision in PRECISIONS:
-        pair = f"seqlab {precision}", f"genai {precision}"
-        rows.append([" / ".join(pair), "", ratio(measured, *pair), str(WANTED)])
-    show(f"{threads} thread(s), {ROUNDS} rounds", ["", "tokens/s", "ratio", "wanted"], rows)
-    print(f"in fp32: {agreement(written['seqlab fp32'], written['genai fp32'])}", flush=True)
-
-
 def main() -> None:
     runtime = program("seqlab-run")
     python = environment("genai", "onnxruntime-genai==0.18.0")
@@ -119,13 +109,14 @@ def main() -> None:
             f"genai {name}": Server(python, "serve_genai.py", folder, threads=threads)
             for name, folder in theirs.items()
         }
-        compare(threads, runtime, bundles, peers)
-        for server in peers.values():
-            server.close()
+        with asking(peers):
+            measured, written = write_in_turns(
+                runtime, bundles, peers, threads, ROUNDS, prompt_tokens=PROMPT, new_tokens=NEW
+            )
+        pairs = [(f"seqlab {name}", f"genai {name}", WANTED) for name in PRECISIONS]
+        show_contest(f"{threads} thread(s), {ROUNDS} rounds", measured, pairs)
+        print(f"in fp32: {agreement(written['seqlab fp32'], written['genai fp32'])}", flush=True)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UnavailableError as reason:
-        print(f"cpp_decoder_vs_genai: {reason}")
+    run(main)

@@ -9,21 +9,10 @@ its Python package's source, in an environment of its own, which takes a quarter
 
 from __future__ import annotations
 
-import statistics
 from pathlib import Path
 
 from cpp_decoder_vs_genai import LENGTH, VOCAB, checkpoint, ours
-from peers.contest import (
-    Server,
-    UnavailableError,
-    agreement,
-    bundle,
-    decode_in_turns,
-    environment,
-    program,
-    ratio,
-    show,
-)
+from peers.contest import Server, agreement, asking, bundle, environment, program, run, show_contest, write_in_turns
 
 from seqlab_export.capture.precision import Precision
 
@@ -34,19 +23,16 @@ CASES = (
     {"batch": 32, "prompt_tokens": 16, "new_tokens": 128},
     {"batch": 1, "prompt_tokens": 384, "new_tokens": 2},
 )
-ROUNDS, WANTED = 7, 1.0
+ROUNDS = {1: 7, 8: 5, 32: 3}
+WANTED = 1.0
 
 
 def compare(threads: int, runtime: Path, bundles: dict[str, Path], peers: dict[str, Server]) -> None:
     for case in CASES:
-        measured, written = decode_in_turns(runtime, bundles, peers, threads, ROUNDS, **case)
-        rows = []
-        for precision, kind in KINDS.items():
-            pair = f"seqlab {precision}", f"llama.cpp {kind}"
-            medians = [f"{statistics.median(measured[name]):,.0f}" for name in pair]
-            rows.append([" / ".join(pair), *medians, ratio(measured, *pair), str(WANTED)])
+        measured, written = write_in_turns(runtime, bundles, peers, threads, ROUNDS[case["batch"]], **case)
         title = "{batch} row(s), {prompt_tokens} prompt tokens, {new_tokens} new ones".format(**case)
-        show(f"{threads} thread(s), {title}", ["tokens/s", "ours", "theirs", "ratio", "wanted"], rows)
+        pairs = [(f"seqlab {precision}", f"llama.cpp {kind}", WANTED) for precision, kind in KINDS.items()]
+        show_contest(f"{threads} thread(s), {title}", measured, pairs)
         print(f"in fp32: {agreement(written['seqlab fp32'], written['llama.cpp F32'])}", flush=True)
 
 
@@ -62,13 +48,9 @@ def main() -> None:
             f"llama.cpp {kind}": Server(python, "serve_llamacpp.py", pretrained, kind, threads=threads)
             for kind in KINDS.values()
         }
-        compare(threads, runtime, bundles, peers)
-        for server in peers.values():
-            server.close()
+        with asking(peers):
+            compare(threads, runtime, bundles, peers)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UnavailableError as reason:
-        print(f"cpp_decoder_vs_llamacpp: {reason}")
+    run(main)

@@ -22,12 +22,13 @@ from peers.contest import (
     Server,
     UnavailableError,
     agreement,
+    asking,
     bundle,
-    decode_in_turns,
     environment,
     program,
-    ratio,
-    show,
+    run,
+    show_contest,
+    write_in_turns,
 )
 from transformers import GPT2Config, GPT2LMHeadModel
 from transformers.utils.logging import disable_progress_bar
@@ -95,16 +96,11 @@ def compare(
     threads: int, runtime: Path, bundles: dict[str, Path], peers: Callable[[int], dict[str, Server]]
 ) -> dict[str, float]:
     """The median tokens/s of each."""
-    servers = peers(threads)
-    measured, written = decode_in_turns(
-        runtime, bundles, servers, threads, ROUNDS, prompt_tokens=PROMPT, new_tokens=NEW
-    )
-    for server in servers.values():
-        server.close()
-    rates = [[name, f"{statistics.median(values):,.0f}"] for name, values in measured.items()]
-    show(f"tokens/s, {threads} thread(s), median of {ROUNDS} rounds", ["program", "tokens/s"], rates)
-    rows = [[a, b, ratio(measured, a, b), str(wanted)] for a, b, wanted in WANTED if b in measured]
-    show(f"ratios, {threads} thread(s)", ["ours", "theirs", "median (lowest to highest)", "wanted"], rows)
+    with asking(peers(threads)) as servers:
+        measured, written = write_in_turns(
+            runtime, bundles, servers, threads, ROUNDS, prompt_tokens=PROMPT, new_tokens=NEW
+        )
+    show_contest(f"{threads} thread(s), {ROUNDS} rounds", measured, WANTED)
     for name in ("transformers", "CTranslate2 fp32"):
         if name in written:
             print(f"seqlab fp32 and {name}: {agreement(written['seqlab fp32'], written[name])}")
@@ -145,7 +141,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UnavailableError as reason:
-        print(f"cpp_decoder_vs_peers: {reason}")
+    run(main)

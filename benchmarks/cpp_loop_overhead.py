@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 from cpp_decoder_vs_peers import LENGTH, VOCAB, checkpoint, ours
-from peers.contest import UnavailableError, bundle, program, show
+from peers.contest import UnavailableError, bundle, program, run, show
 
 from seqlab.attention import Attention
 from seqlab.models import DecoderLM
@@ -60,7 +60,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UnavailableError as reason:
-        print(f"cpp_loop_overhead: {reason}")
+    run(main)

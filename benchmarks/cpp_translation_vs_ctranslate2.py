@@ -9,7 +9,6 @@ hypotheses are compared too.
 from __future__ import annotations
 
 import json
-import statistics
 from functools import partial
 from pathlib import Path
 
@@ -18,15 +17,14 @@ import torch
 from peers.contest import (
     BUILD,
     Server,
-    UnavailableError,
     agreement,
-    bench,
+    asking,
     bundle,
     environment,
-    in_turns,
     program,
-    ratio,
-    show,
+    run,
+    show_contest,
+    write_in_turns,
 )
 
 from seqlab.attention import Attention, Bidirectional, CrossAttention
@@ -74,28 +72,10 @@ def write_for_ctranslate2(model: EncoderDecoder, folder: Path) -> None:
 
 
 def compare(threads: int, batch: int, runtime: Path, bundles: dict[str, Path], peers: dict[str, Server]) -> None:
-    question: dict[str, object] = {"new_tokens": NEW, "beams": BEAMS}
-    written: dict[str, list[list[int]]] = {}
-
-    def of_bundle(name: str) -> float:
-        found = bench(runtime, bundles[name], threads, batch=batch, beams=BEAMS, prompt_tokens=SOURCE, new_tokens=NEW)
-        question["sources"], written[name] = found["sources"], found["written"]
-        return float(found["tokens_per_second"])
-
-    def of_peer(name: str) -> float:
-        answer = peers[name].ask(question)
-        written[name] = answer["written"]
-        return batch * NEW / float(answer["seconds"])
-
-    contestants = {name: partial(of_bundle, name) for name in bundles} | {
-        name: partial(of_peer, name) for name in peers
-    }
-    measured = in_turns(contestants, ROUNDS[batch])
-    rows = [[name, f"{statistics.median(values):,.0f}", "", ""] for name, values in measured.items()]
-    for precision, wanted in WANTED.items():
-        pair = f"seqlab {precision}", f"CTranslate2 {precision}"
-        rows.append([" / ".join(pair), "", ratio(measured, *pair), str(wanted)])
-    show(f"batch {batch}, {threads} thread(s), {ROUNDS[batch]} rounds", ["", "tokens/s", "ratio", "wanted"], rows)
+    options = {"batch": batch, "beams": BEAMS, "prompt_tokens": SOURCE, "new_tokens": NEW}
+    measured, written = write_in_turns(runtime, bundles, peers, threads, ROUNDS[batch], **options)
+    pairs = [(f"seqlab {name}", f"CTranslate2 {name}", least) for name, least in WANTED.items()]
+    show_contest(f"batch {batch}, {threads} thread(s), {ROUNDS[batch]} rounds", measured, pairs)
     for precision in WANTED:
         same = agreement(written[f"seqlab {precision}"], written[f"CTranslate2 {precision}"])
         print(f"the best hypotheses of both in {precision}: {same}", flush=True)
@@ -114,14 +94,10 @@ def main() -> None:
             f"CTranslate2 {name}": Server(python, "serve_ctranslate2.py", converted, kind, threads=threads)
             for name, kind in (("fp32", "float32"), ("int8", "int8"))
         }
-        for batch in ROUNDS:
-            compare(threads, batch, runtime, bundles, peers)
-        for server in peers.values():
-            server.close()
+        with asking(peers):
+            for batch in ROUNDS:
+                compare(threads, batch, runtime, bundles, peers)
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UnavailableError as reason:
-        print(f"cpp_translation_vs_ctranslate2: {reason}")
+    run(main)

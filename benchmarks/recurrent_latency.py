@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from peers.contest import UnavailableError, bench, bundle, program, show
+from peers.contest import bench, bundle, program, run, show
 
 from seqlab.attention import Attention, GatedDeltaNet, LinearAttention
 from seqlab.models import DecoderLM
@@ -58,7 +58,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UnavailableError as reason:
-        print(f"recurrent_latency: {reason}")
+    run(main)

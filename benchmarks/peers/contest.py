@@ -12,7 +12,8 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,14 @@ SERVERS = Path(__file__).resolve().parent
 
 class UnavailableError(Exception):
     """Something that a benchmark needs is not on this machine; the message says what."""
+
+
+def run(main: Callable[[], None]) -> None:
+    """A benchmark, or one line that says what it lacks."""
+    try:
+        main()
+    except UnavailableError as reason:
+        print(f"{Path(sys.argv[0]).stem}: {reason}")
 
 
 def program(target: str) -> Path:
@@ -138,6 +147,16 @@ class Server:
         return said[-1] if said else f"exit code {self._child.returncode}"
 
 
+@contextmanager
+def asking(servers: dict[str, Server]) -> Iterator[dict[str, Server]]:
+    """Ends the children afterwards."""
+    try:
+        yield servers
+    finally:
+        for server in servers.values():
+            server.close()
+
+
 def bench(runtime: Path, folder: Path, threads: int, **options: int | str) -> dict[str, Any]:
     """`seqlab-run bench` in a process of its own: one run unless `runs` says another number, after one to warm up."""
     options = {"runs": 1, **options}
@@ -165,20 +184,22 @@ def in_turns(contestants: Mapping[str, Callable[[], float]], rounds: int) -> dic
     return measured
 
 
-def decode_in_turns(
+def write_in_turns(
     runtime: Path, bundles: Mapping[str, Path], servers: Mapping[str, Server], threads: int, rounds: int, **options: int
 ) -> tuple[dict[str, list[float]], dict[str, list[list[int]]]]:
-    """The tokens/s of bundles and peers that continue one prompt, round by round, and what each wrote.
+    """The tokens/s of bundles and peers that continue the same prompts, or translate the same sources, round by round,
+    and what each wrote.
 
     Args:
-        options: `prompt_tokens`, `new_tokens` and, of several rows, `batch`.
+        options: `prompt_tokens` and `new_tokens`; of several rows `batch`, of a translation `beams`.
     """
-    question: dict[str, object] = {"new_tokens": options["new_tokens"]}
+    question: dict[str, object] = {**options}
     written: dict[str, list[list[int]]] = {}
 
     def of_bundle(name: str) -> float:
         found = bench(runtime, bundles[name], threads, **options)
-        question["prompts"], written[name] = found["prompts"], found["written"]
+        question.update(prompts=found["prompts"], sources=found["sources"])
+        written[name] = found["written"]
         return float(found["tokens_per_second"])
 
     def of_peer(name: str) -> float:
@@ -195,6 +216,13 @@ def ratio(measured: Mapping[str, list[float]], ours: str, theirs: str) -> str:
     """The median of the rounds' ratios, and the lowest and highest."""
     ratios = [a / b for a, b in zip(measured[ours], measured[theirs], strict=True)]
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+
+
+def show_contest(title: str, measured: Mapping[str, list[float]], wanted: Iterable[tuple[str, str, float]]) -> None:
+    """The median tokens/s of each, and of pairs, ours and theirs, the ratio and what is wanted of it."""
+    rows = [[name, f"{statistics.median(values):,.0f}", "", ""] for name, values in measured.items()]
+    rows += [[f"{a} / {b}", "", ratio(measured, a, b), str(least)] for a, b, least in wanted if b in measured]
+    show(title, ["", "tokens/s", "ratio (lowest to highest)", "wanted"], rows)
 
 
 def agreement(ours: list[list[int]], theirs: list[list[int]]) -> str:
