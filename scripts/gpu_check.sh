@@ -83,7 +83,7 @@ import glob, onnxruntime
 print(glob.glob(onnxruntime.__path__[0] + "/capi/libonnxruntime.so*")[0])' 2>/dev/null) && export SEQLAB_ORT_LIB
 
 part "tests" "pytest lightning jsonargparse babel onnxscript onnxruntime" tests
-part "parity" "lightning mlflow jsonargparse onnxscript onnxruntime" parity
+part "parity" "lightning jsonargparse babel mlflow onnxscript onnxruntime" parity
 part "throughput" "onnxscript onnxruntime rich" python3 benchmarks/gpu_throughput.py
 part "training" "lightning rich" python3 benchmarks/gpu_training.py
 part "float8" "torchao" float8

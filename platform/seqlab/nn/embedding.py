@@ -33,7 +33,8 @@ class TypedEmbedding(nn.Embedding):
     def forward(self, tokens: Tensor, token_types: Tensor | None = None) -> Tensor:
         """tokens and token_types (B, T), 0 or 1, all 0 where there are none: (B, T, D)."""
         types = torch.zeros_like(tokens) if token_types is None else token_types
-        y: Tensor = super().forward(tokens) + self.types(types)
+        # In this order: of a table that is divided over ranks torch 2.11 cannot add to what it gives.
+        y: Tensor = self.types(types) + super().forward(tokens)
         return y
 
 
