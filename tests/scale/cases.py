@@ -42,8 +42,8 @@ CLIPS: dict[str, dict[str, Any]] = {
     "norm": {"gradient_clip_val": 0.05},
     "value": {"gradient_clip_val": 0.01, "gradient_clip_algorithm": "value"},
 }
-COMPILED = ("heads", "LSTM", "translation", "classification")
-"""One graph, PyTorch's own kernels, an encoder and a decoder, batches of many shapes."""
+COMPILED = ("heads", "LSTM")
+"""One graph, and PyTorch's own kernels between graphs."""
 OF_CUDA: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW, eps=1e-3, foreach=True)}
 """An optimiser that takes many weights in one call, as it does by itself on a GPU."""
 
