@@ -183,7 +183,7 @@ def test_a_bundle_is_proven_in_its_precision(name: str, precision: str, tmp_path
         if len(tensor.dims) == 2 and int(np.prod(tensor.dims)) > TOKENIZER.vocab_size * 16
     }
     kinds = onnx.TensorProto
-    of_precision = {"fp16": kinds.FLOAT16, "bf16": kinds.BFLOAT16, "int8": kinds.INT8, "int4": kinds.UINT8}
+    of_precision = {"fp16": kinds.FLOAT16, "bf16": kinds.BFLOAT16, "int8": kinds.INT8, "int4": kinds.UINT4}
     assert stored <= {of_precision[precision]}
     if (name, precision) == ("attention", "int8"):
         _check_that_a_wrong_scale_is_found(folder)
