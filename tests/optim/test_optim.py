@@ -1,8 +1,9 @@
-"""Optimisers, decay groups and the learning-rate schedule by hand; what earlier configs say of them."""
+"""Optimisers and learning-rate schedules by hand; what earlier configs say of them."""
 
 from __future__ import annotations
 
 import math
+from copy import deepcopy
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,13 +11,22 @@ import pytest
 import torch
 from torch import nn
 
-from seqlab.attention import Attention
 from seqlab.batch import TokenBatch
 from seqlab.config.configs import build_task
-from seqlab.models import DecoderLM
-from seqlab.optim import SGD, AdamW, Constant, Cosine, DecayMatrices, Schedule, scheduled
-from seqlab.positions import Learned
-from seqlab.recurrence import LSTM
+from seqlab.optim import (
+    SGD,
+    Adafactor,
+    AdamW,
+    Constant,
+    Cosine,
+    InverseSquareRoot,
+    Linear,
+    Lion,
+    Muon,
+    Schedule,
+    WarmupStableDecay,
+    scheduled,
+)
 from seqlab.tasks import LanguageModeling
 
 
@@ -49,22 +59,42 @@ def test_a_constant_and_an_unknown_end_stay_at_the_peak() -> None:
     assert factors(Constant(), 6, warmup_steps=2, total_steps=4) == pytest.approx([1 / 3, 2 / 3, 1, 1, 1, 1])
 
 
+def test_linear_by_hand() -> None:
+    found = factors(Linear(), 7, warmup_steps=1, total_steps=5)
+    assert found == pytest.approx([1 / 2, 1, 3 / 4, 1 / 2, 1 / 4, 0, 0])
+    assert factors(Linear(min_lr_ratio=0.5), 4, warmup_steps=0, total_steps=2) == pytest.approx([1, 0.75, 0.5, 0.5])
+
+
+def test_warm_up_stable_decay_by_hand() -> None:
+    """2 steps of warm-up, 6 at the peak and 4 down to 0.2."""
+    schedule = WarmupStableDecay(decay=0.4, min_lr_ratio=0.2)
+    found = factors(schedule, 14, warmup_steps=2, total_steps=12)
+    assert found == pytest.approx([1 / 3, 2 / 3, *[1] * 7, 0.8, 0.6, 0.4, 0.2, 0.2])
+
+
+def test_inverse_square_root_is_equation_3_of_vaswani() -> None:
+    """d_model^-0.5 min(n^-0.5, n w^-1.5) of step n from 1 on, w = 5, as a share of its peak at n = w."""
+    noam = [512**-0.5 * min(n**-0.5, n * 5**-1.5) for n in range(1, 41)]
+    found = factors(InverseSquareRoot(), 40, warmup_steps=4, total_steps=None)
+    assert found == pytest.approx([rate / max(noam) for rate in noam], rel=1e-14)
+
+
+@pytest.mark.parametrize("schedule", [Linear(), WarmupStableDecay()])
+def test_an_unknown_end_stays_at_the_peak(schedule: Schedule) -> None:
+    assert factors(schedule, 3, warmup_steps=0, total_steps=None) == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: Linear(min_lr_ratio=2), lambda: WarmupStableDecay(decay=-1), lambda: Cosine(min_lr_ratio=-0.1)]
+)
+def test_a_share_outside_0_to_1_is_refused(make: Any) -> None:
+    with pytest.raises(ValueError, match=r"must be in \[0, 1\], got"):
+        make()
+
+
 @pytest.mark.parametrize("total_steps", [4, 2])
 def test_a_fit_that_ends_in_its_warm_up_has_a_schedule(total_steps: int) -> None:
     assert all(0 < factor <= 1 for factor in factors(Cosine(), 6, warmup_steps=4, total_steps=total_steps))
-
-
-@pytest.mark.parametrize("tie_embeddings", [True, False])
-def test_decay_groups(tie_embeddings: bool) -> None:
-    """Matrices and embeddings decay; biases and gains do not; each parameter once, the tied embedding too."""
-    model = DecoderLM(11, 16, d_model=8, mixer=[Attention, LSTM], positions=Learned, tie_embeddings=tie_embeddings)
-    names = {parameter: name for name, parameter in model.named_parameters()}
-    decayed, kept = ([names[p] for p in group["params"]] for group in DecayMatrices(0.1)(model.named_parameters()))
-    assert sorted(decayed + kept) == sorted(names.values())
-    vectors = ("bias", "_norm.weight", "stack.norm.weight", "cell.bias_ih_l0", "cell.bias_hh_l0")
-    assert sorted(kept) == sorted(name for name in names.values() if name.endswith(vectors))
-    assert {"embedding.weight", "positions.table.weight", "stack.blocks.1.mixer.cell.weight_hh_l0"} <= set(decayed)
-    assert ("head.weight" in decayed) == (not tie_embeddings)
 
 
 def task_of(**options: Any) -> LanguageModeling:
@@ -142,7 +172,15 @@ def test_what_is_beside_the_class_is_what_was_beside_the_task() -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "made"), [("AdamW", AdamW), ("SGD", SGD), ("torch.optim.RMSprop", torch.optim.RMSprop)]
+    ("named", "made"),
+    [
+        ("AdamW", AdamW),
+        ("SGD", SGD),
+        ("Adafactor", Adafactor),
+        ("Lion", Lion),
+        ("Muon", Muon),
+        ("torch.optim.RMSprop", torch.optim.RMSprop),
+    ],
 )
 def test_an_optimizer_is_named_by_its_class(named: str, made: type[Any]) -> None:
     task = task_of(optimizer=named, lr=0.02)
@@ -160,6 +198,87 @@ def test_sgd_by_hand() -> None:
         weight.grad = torch.ones(())
         optimizer.step()
         assert weight.item() == expected
+
+
+def test_lion_by_hand() -> None:
+    """w = w (1 - lr decay) - lr sign(0.5 m + 0.5 g), then m = 0.75 m + 0.25 g."""
+    weight = nn.Parameter(torch.ones(()))
+    optimizer = Lion([{"params": [("w", weight)], "weight_decay": 0.5}], 0.5, betas=(0.5, 0.75))
+    for gradient, expected in ((1.0, 0.75 - 0.5), (-4.0, 0.25 * 0.75 + 0.5)):
+        weight.grad = torch.tensor(gradient)
+        optimizer.step()
+        assert weight.item() == expected
+
+
+def test_adafactor_keeps_a_row_and_a_column_of_a_matrix() -> None:
+    """By the paper's algorithm 4, without a first moment, at its first step: the decay rate is 0."""
+    torch.manual_seed(0)
+    weight, gradient = torch.randn(3, 5), torch.randn(3, 5)
+    parameter = nn.Parameter(weight.clone())
+    optimizer = Adafactor([{"params": [("w", parameter)], "weight_decay": 0.0}], 0.01)
+    parameter.grad = gradient
+    optimizer.step()
+    rows, columns = gradient.square().mean(1, keepdim=True), gradient.square().mean(0, keepdim=True)
+    update = gradient / (rows * columns / rows.mean()).sqrt()
+    update /= max(1.0, update.square().mean().sqrt().item())
+    expected = weight - 0.01 * weight.square().mean().sqrt() * update
+    torch.testing.assert_close(parameter.detach(), expected)
+    assert {tuple(kept.shape) for kept in optimizer.state[parameter].values()} == {(), (3, 1), (1, 5)}
+
+
+def test_muon_is_torchs_beside_adamw() -> None:
+    """The matrices of blocks are Muon's; vectors, and what has a row for each token, are AdamW's."""
+    task = task_of(optimizer={"class_path": "Muon", "init_args": {"momentum": 0.9}}, lr=0.02, schedule="Constant")
+    by_hand = task_of()
+    ours = {
+        name for group in task.configure_optimizers()["optimizer"].param_groups[:1] for name in group["param_names"]
+    }
+    blocks = {name for name, weight in task.model.named_parameters() if "blocks" in name and weight.dim() == 2}
+    assert ours == blocks
+    named = dict(by_hand.model.named_parameters())
+    muon = torch.optim.Muon(
+        [named[name] for name in blocks], lr=0.02, weight_decay=0.1, momentum=0.9, adjust_lr_fn="match_rms_adamw"
+    )
+    rest = [weight for name, weight in named.items() if name not in blocks]
+    groups: Any = [{"params": [p], "weight_decay": 0.1 if p.dim() == 2 else 0.0} for p in rest]
+    adamw = torch.optim.AdamW(groups, lr=0.02, betas=(0.9, 0.99))
+
+    class Both(SimpleNamespace):
+        def step(self) -> None:
+            muon.step(), adamw.step()
+
+        def zero_grad(self) -> None:
+            muon.zero_grad(), adamw.zero_grad()
+
+    def warm_up(step: int) -> None:
+        for group in (*muon.param_groups, *adamw.param_groups):
+            group["lr"] = 0.02 * min(1.0, (step + 1) / 101)
+
+    assert same(trained(task), steps_of(by_hand, Both(), warm_up))  # type: ignore[arg-type]
+
+
+def test_muon_goes_on_from_what_it_stored() -> None:
+    """A state dict replaces the groups and the state, which its two optimisers share with it."""
+    first, second = task_of(optimizer="Muon"), task_of(optimizer="Muon")
+    begun, continued = (task.configure_optimizers()["optimizer"] for task in (first, second))
+    steps_of(first, begun, lambda _: None)
+    assert len(begun.state) == len(list(first.model.parameters()))
+    second.load_state_dict(first.state_dict())
+    continued.load_state_dict(deepcopy(begun.state_dict()))
+    assert same(steps_of(second, continued, lambda _: None), steps_of(first, begun, lambda _: None))
+
+
+def test_muon_without_a_matrix_is_refused() -> None:
+    weight = nn.Parameter(torch.zeros(3, 3))
+    with pytest.raises(ValueError, match="Muon has no matrix to train: each of the model's has"):
+        Muon([{"params": [("head.weight", weight)], "weight_decay": 0.0}], 0.1)
+
+
+def test_a_fused_adamw_is_adamw_but_for_rounding() -> None:
+    fused = {"class_path": "AdamW", "init_args": {"fused": True}}
+    plain, ours = trained(task_of()), trained(task_of(optimizer=fused))
+    for expected, found in zip(plain, ours, strict=True):
+        torch.testing.assert_close(found, expected)
 
 
 def test_an_option_of_another_class_is_refused() -> None:

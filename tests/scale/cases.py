@@ -18,6 +18,7 @@ from seqlab.attention import Attention, LogitSoftCap, OutputGate, QueryKeyNorm
 from seqlab.mixer import Mixer
 from seqlab.models import EncoderDecoder, RNNSeq2Seq
 from seqlab.nn import Block, RMSNorm, SwiGLU
+from seqlab.optim import SGD, Adafactor, Lion, Muon
 from seqlab.positions import Learned, NoPositions
 
 DOUBLE: dict[str, Any] = {"precision": "64-true"}
@@ -47,6 +48,9 @@ COMPILED = ("heads", "LSTM")
 OF_CUDA: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW, eps=1e-3, foreach=True)}
 """An optimiser that takes many weights in one call, as it does by itself on a GPU."""
 
+OPTIMIZERS: dict[str, Any] = {"SGD": SGD, "Lion": Lion, "Adafactor": Adafactor, "Muon": Muon}
+"""Beside AdamW. The last two need whole matrices."""
+
 
 def of_blocks(blocks: str, **options: Any) -> Callable[..., Any]:
     return partial(fit, kind="language modelling", made=partial(language_model, **BLOCKS[blocks]), **DOUBLE, **options)
@@ -73,6 +77,11 @@ def of(strategy: str, *, tp: int | None = None) -> dict[str, Callable[..., Any]]
         **{f"{kind}, {strategy}": partial(fit, kind=kind, **spread) for kind in KINDS},
         **{f"{blocks}, {strategy}": of_blocks(blocks, **spread) for blocks in BLOCKS},
         **{f"clipped by {clip}, {strategy}": of_blocks("parts of heads", **spread, **CLIPS[clip]) for clip in CLIPS},
+        **{
+            f"{name}, {strategy}": of_blocks("parts of heads", **spread, options={"optimizer": made})
+            for name, made in OPTIMIZERS.items()
+            if strategy == "ddp" or name in ("SGD", "Lion")
+        },
         f"foreach, {strategy}": of_blocks("parts of heads", **spread, options=OF_CUDA),
         **{f"{name}, {strategy}": of_mixer(mixer, **spread) for name, mixer in MIXERS.items()},
         f"RNNSeq2Seq, {strategy}": of_mixer(RNNSeq2Seq, **spread),

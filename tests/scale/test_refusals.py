@@ -27,6 +27,8 @@ FIT = ["fit", "--config", "lm/attention-rope", *TINY, "--trainer.accelerator=cpu
             "inner width 31",
         ),
         (["--trainer.strategy=tp", "--model.model.positions=ALiBi"], "ALiBi has something of each head and no plan"),
+        (["--trainer.strategy=fsdp2", "--model.optimizer=Muon"], "Muon needs whole matrices, which --trainer.strategy"),
+        (["--trainer.strategy=fsdp2", "--model.optimizer=Adafactor"], "Adafactor needs whole matrices"),
         (["--trainer.strategy=tp", "--model.model.mixer.parts=[AttentionSink]"], "AttentionSink has something of each"),
     ],
 )

@@ -10,6 +10,7 @@ from lightning.pytorch.callbacks import ModelSummary
 from rich.console import Console
 from rich.table import Table
 from torch import nn
+from torch.optim import Optimizer
 
 from seqlab.attention.patterns import Causal
 from seqlab.mixer import Mixer
@@ -31,7 +32,7 @@ class ModelTable(ModelSummary):
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.is_global_zero:
-            Console(stderr=True).print(self._table)
+            Console(stderr=True).print(self._table, *map(group_table, trainer.optimizers))
 
 
 def model_table(model: nn.Module, seq_len: int) -> Table:
@@ -58,6 +59,21 @@ def model_table(model: nn.Module, seq_len: int) -> Table:
     trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
     note = "" if trained == total else f"{trained:,} of the parameters are trained"
     table.add_row("total", note, f"{total:,}", f"{sum(state for *_, state in parts):,}", style="bold")
+    return table
+
+
+def group_table(optimizer: Optimizer) -> Table:
+    """One row for each group of parameters that an optimiser trains alike."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(type(optimizer).__name__)
+    for title in ("peak lr", "weight decay", "parameters"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for group in optimizer.param_groups:
+        if weights := group["params"]:
+            names = group.get("param_names", [f"{len(weights)} tensors"])
+            said = ", ".join(names) if len(names) < 3 else f"{names[0]} to {names[-1]}, {len(names)} tensors"
+            rate, decay = group.get("initial_lr", group["lr"]), group.get("weight_decay", 0.0)
+            table.add_row(said, f"{rate:.4g}", f"{decay:g}", f"{sum(weight.numel() for weight in weights):,}")
     return table
 
 

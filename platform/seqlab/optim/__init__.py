@@ -1,17 +1,36 @@
 """Optimisers, the groups of parameters that they treat alike, and schedules of the learning rate."""
 
-from seqlab.optim.optimizers import SGD, AdamW, DecayMatrices, Groups, Optimizer, ParameterGroups
-from seqlab.optim.schedules import Constant, Cosine, Schedule, scheduled
+from seqlab.optim.groups import ByName, DecayMatrices, Groups, LayerwiseDecay, ParameterGroups, trained_alike
+from seqlab.optim.muon import Muon
+from seqlab.optim.optimizers import SGD, Adafactor, AdamW, Lion, Optimizer
+from seqlab.optim.schedules import (
+    Constant,
+    Cosine,
+    InverseSquareRoot,
+    Linear,
+    Schedule,
+    WarmupStableDecay,
+    scheduled,
+)
 
 __all__ = [
     "SGD",
+    "Adafactor",
     "AdamW",
+    "ByName",
     "Constant",
     "Cosine",
     "DecayMatrices",
     "Groups",
+    "InverseSquareRoot",
+    "LayerwiseDecay",
+    "Linear",
+    "Lion",
+    "Muon",
     "Optimizer",
     "ParameterGroups",
     "Schedule",
+    "WarmupStableDecay",
     "scheduled",
+    "trained_alike",
 ]

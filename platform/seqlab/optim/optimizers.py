@@ -1,20 +1,19 @@
-"""Optimisers, and which parameters they decay."""
+"""Optimisers of groups of parameters."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from typing import Any
 
+import lion_pytorch
 import torch
-from torch import nn
 
-Groups: TypeAlias = list[dict[str, Any]]
-"""As `torch.optim` takes them: "params", and the options of these, such as "weight_decay"."""
+from seqlab.optim.groups import Groups
 
 
 class Optimizer(ABC):
-    """What is made of groups and a learning rate: those below by their names, and any of `torch.optim` by its path."""
+    """What is made of groups and a learning rate: those of seqlab by their names, and any of `torch.optim` by its
+    path."""
 
     @abstractmethod
     def step(self) -> Any:
@@ -30,13 +29,26 @@ class AdamW(torch.optim.AdamW, Optimizer):
     Args:
         betas: decay rates of the two moments.
         eps: added to the root of the second; where weights are float16, in which 1e-8 is 0, at least 1e-4.
+        fused: all of it in one kernel; None = on a GPU. A CPU's is faster too, and differs in the last bits.
     """
 
     def __init__(
-        self, groups: Groups, lr: float, *, betas: tuple[float, float] = (0.9, 0.99), eps: float = 1e-8
+        self,
+        groups: Groups,
+        lr: float,
+        *,
+        betas: tuple[float, float] = (0.9, 0.99),
+        eps: float = 1e-8,
+        fused: bool | None = None,
     ) -> None:
-        in_half = any(weight.dtype == torch.float16 for group in groups for weight in group["params"])
-        super().__init__(groups, lr=lr, betas=betas, eps=max(eps, 1e-4) if in_half else eps, weight_decay=0.0)
+        super().__init__(groups, lr=lr, betas=betas, eps=eps, weight_decay=0.0)
+        weights = [weight for group in self.param_groups for weight in group["params"]]
+        if fused is None:
+            fused = all(weight.is_cuda for weight in weights)
+        for group in self.param_groups:
+            group["fused"] = fused
+            if any(weight.dtype == torch.float16 for weight in weights):
+                group["eps"] = max(eps, 1e-4)
 
 
 class SGD(torch.optim.SGD, Optimizer):
@@ -51,24 +63,26 @@ class SGD(torch.optim.SGD, Optimizer):
         super().__init__(groups, lr=lr, momentum=momentum, nesterov=nesterov)
 
 
-class ParameterGroups(ABC):
-    """Which parameters are trained alike. It is made of the weight decay."""
+class Adafactor(torch.optim.Adafactor, Optimizer):
+    """Adam whose second moment of a matrix is kept as one number a row and one a column (Shazeer & Stern 2018), with no
+    first; `lr` is relative to the size of a weight.
 
-    @abstractmethod
-    def __call__(self, parameters: Iterable[tuple[str, nn.Parameter]]) -> Groups:
-        """Every parameter in one group, by its name in the model. Checkpoints rely on their order."""
+    Args:
+        beta2_decay: the decay rate of the second moment at step t is 1 - t^beta2_decay.
+        clip: the largest root mean square of an update.
+    """
+
+    def __init__(self, groups: Groups, lr: float, *, beta2_decay: float = -0.8, clip: float = 1.0) -> None:
+        super().__init__(groups, lr=lr, beta2_decay=beta2_decay, d=clip, weight_decay=0.0)
 
 
-class DecayMatrices(ParameterGroups):
-    """Decays the weights of matrices and embeddings: what has two dimensions and `weight` in the last part of its name.
-    Biases, gains, decay rates and the like are left alone."""
+class Lion(lion_pytorch.Lion, Optimizer):
+    """The sign of a momentum (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms"). Its authors advise
+    a learning rate 3 to 10 times smaller than AdamW's, and a weight decay as much larger.
 
-    def __init__(self, weight_decay: float) -> None:
-        self.weight_decay = weight_decay
+    Args:
+        betas: how much of the momentum is in an update, and its decay rate.
+    """
 
-    def __call__(self, parameters: Iterable[tuple[str, nn.Parameter]]) -> Groups:
-        decayed: Groups = [{"params": [], "weight_decay": self.weight_decay}, {"params": [], "weight_decay": 0.0}]
-        for name, parameter in parameters:
-            is_matrix = parameter.dim() >= 2 and "weight" in name.rpartition(".")[2]
-            decayed[0 if is_matrix else 1]["params"].append(parameter)
-        return decayed
+    def __init__(self, groups: Groups, lr: float, *, betas: tuple[float, float] = (0.9, 0.99)) -> None:
+        super().__init__(groups, lr=lr, betas=betas)

@@ -1,7 +1,7 @@
 """Many processes as one: which share of the data each has, how the model is spread over them, and their gradients."""
 
 from seqlab.parallel.fully_sharded import whole
-from seqlab.parallel.gradients import clip_by_norm, clip_by_value
+from seqlab.parallel.gradients import add_up, clip_by_norm, clip_by_value
 from seqlab.parallel.meeting import meet_anew
 from seqlab.parallel.ranks import DataParallel, data_parallel
 from seqlab.parallel.strategy import STRATEGIES, SpreadStrategy, layout, set_tensor_parallel
@@ -10,6 +10,7 @@ __all__ = [
     "STRATEGIES",
     "DataParallel",
     "SpreadStrategy",
+    "add_up",
     "clip_by_norm",
     "clip_by_value",
     "data_parallel",

@@ -15,6 +15,12 @@ from torch.nn.utils import clip_grad_value_, clip_grads_with_norm_, get_total_no
 from torch.optim import Optimizer
 
 
+def add_up(weights: Iterable[Tensor]) -> None:
+    """Adds up the gradients of which each rank has found a part."""
+    for _ in _with_gradients(weights):
+        pass
+
+
 def norm_of(weights: Iterable[Tensor]) -> Tensor:
     """The norm of all gradients together, (); 0 where there are none."""
     groups = _by_mesh(_with_gradients(weights))
@@ -40,8 +46,8 @@ def clip_by_value(weights: Iterable[Tensor], most: float) -> None:
 def step_singly(optimizer: Optimizer) -> None:
     """Has an optimiser not take weights of several meshes in one call, as it does by itself on a GPU."""
     for group in optimizer.param_groups:
-        if "foreach" in group and len(_by_mesh(group["params"])) > 1:
-            group["foreach"] = False
+        if len(_by_mesh(group["params"])) > 1:
+            group |= {how: False for how in ("foreach", "fused") if how in group}
 
 
 def _with_gradients(weights: Iterable[Tensor]) -> Iterator[Tensor]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import lightning as L
+import torch
 from lightning.pytorch.strategies import ModelParallelStrategy, Strategy, StrategyRegistry
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.model_helpers import is_overridden
@@ -13,11 +14,13 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_
 from torch.optim import Optimizer
 
 from seqlab.checkpoint_io import AtomicCheckpointIO
+from seqlab.optim import Muon
 from seqlab.parallel.cut import check_cut, cut
 from seqlab.parallel.fully_sharded import shard_fully
 from seqlab.parallel.gradients import step_singly
 from seqlab.parallel.optimizer_state import load_full_state
 
+OF_WHOLE_MATRICES = (Muon, torch.optim.Muon, torch.optim.Adafactor)
 STRATEGIES = ("fsdp2", "tp", "fsdp2+tp")
 
 
@@ -75,6 +78,12 @@ class SpreadStrategy(ModelParallelStrategy):
                 f"{type(module).__name__} has none: give ddp"
             )
         check_cut(module, self.sizes()[1])
+        optimizer = module.new_optimizer() if hasattr(module, "new_optimizer") else None
+        if isinstance(optimizer, OF_WHOLE_MATRICES):
+            raise ValueError(
+                f"{type(optimizer).__name__} needs whole matrices, which --trainer.strategy {self.word} spreads over "
+                "ranks; give ddp, or AdamW, Lion or SGD"
+            )
 
     def setup_environment(self) -> None:
         self._data_parallel_size, self._tensor_parallel_size = self.sizes()

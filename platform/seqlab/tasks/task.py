@@ -15,8 +15,18 @@ from torch import Tensor, nn
 from torchmetrics import Metric
 
 from seqlab.batch import IGNORE
-from seqlab.optim import AdamW, Cosine, DecayMatrices, Groups, Optimizer, ParameterGroups, Schedule, scheduled
-from seqlab.parallel import DataParallel, SpreadStrategy, clip_by_norm, clip_by_value, data_parallel
+from seqlab.optim import (
+    AdamW,
+    Cosine,
+    DecayMatrices,
+    Groups,
+    Optimizer,
+    ParameterGroups,
+    Schedule,
+    scheduled,
+    trained_alike,
+)
+from seqlab.parallel import DataParallel, SpreadStrategy, add_up, clip_by_norm, clip_by_value, data_parallel
 
 ValueT = TypeVar("ValueT")
 
@@ -135,6 +145,8 @@ class Task(L.LightningModule):
         Raises:
             ValueError: the optimiser itself divides the gradients by the scale that they have in 16-mixed.
         """
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        add_up(weights)
         if not gradient_clip_val:
             return
         scaled = getattr(self.trainer.precision_plugin, "scaler", None) is not None
@@ -143,7 +155,6 @@ class Task(L.LightningModule):
                 f"{type(optimizer).__name__} with fused: true cannot be clipped in 16-mixed; leave fused or "
                 "trainer.gradient_clip_val out"
             )
-        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         if gradient_clip_algorithm == "value":
             clip_by_value(weights, gradient_clip_val)
         else:
@@ -189,9 +200,18 @@ class Task(L.LightningModule):
             return said
         return [{"row": row, **one} for row, one in zip(batch.rows.tolist(), said, strict=True) if row >= 0]
 
+    def new_optimizer(self) -> Optimizer:
+        """Of the parameters that are trained.
+
+        Raises:
+            ValueError: the optimiser, or what groups the parameters, does not fit the model.
+        """
+        trained = {weight: name for name, weight in self.model.named_parameters() if weight.requires_grad}
+        groups = self.groups((name, weight) for weight, name in trained.items())
+        return self.optimizer(trained_alike(groups, trained, self.lr), self.lr)
+
     def configure_optimizers(self) -> Any:
-        trained = [(name, parameter) for name, parameter in self.model.named_parameters() if parameter.requires_grad]
-        optimizer = self.optimizer(self.groups(trained), self.lr)
+        optimizer: Any = self.new_optimizer()
         scheduler = scheduled(optimizer, self.schedule, warmup_steps=self.warmup_steps, total_steps=self._total_steps())
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 

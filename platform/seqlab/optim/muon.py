@@ -1,0 +1,61 @@
+"""Muon: the momentum of a matrix, made orthogonal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from seqlab.optim.groups import Groups
+from seqlab.optim.optimizers import AdamW, Optimizer
+
+
+class Muon(torch.optim.Optimizer, Optimizer):
+    """The momentum of each matrix, made orthogonal by Newton-Schulz iterations (Jordan et al. 2024, "Muon"), beside
+    AdamW for all else: vectors, and what has a row for each token or class. An update is as large as AdamW's (Liu et
+    al. 2025, "Muon is Scalable for LLM Training"), so that both have one learning rate.
+
+    Args:
+        momentum: decay rate of the sum of gradients.
+        betas: of AdamW.
+        others: a regular expression; a matrix in whose name it is found is AdamW's.
+
+    Raises:
+        ValueError: there is no matrix for Muon.
+    """
+
+    def __init__(
+        self,
+        groups: Groups,
+        lr: float,
+        *,
+        momentum: float = 0.95,
+        betas: tuple[float, float] = (0.9, 0.99),
+        others: str = r"embedding\.|positions\.|head\.",
+    ) -> None:
+        matrices: Groups = []
+        rest: Groups = []
+        for group in groups:
+            is_matrix = [weight.dim() == 2 and not re.search(others, name) for name, weight in group["params"]]
+            for chosen, kind in ((matrices, True), (rest, False)):
+                params = [named for named, its in zip(group["params"], is_matrix, strict=True) if its == kind]
+                chosen += [{**group, "params": params}] if params else []
+        if not matrices:
+            raise ValueError(f"Muon has no matrix to train: each of the model's has {others!r} in its name")
+        muon = torch.optim.Muon(matrices, lr=lr, momentum=momentum, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
+        self._inner: list[tuple[torch.optim.Optimizer, int]] = [(muon, len(matrices))]
+        if rest:
+            self._inner.append((AdamW(rest, lr, betas=betas), len(rest)))
+        super().__init__([group for inner, _ in self._inner for group in inner.param_groups], {"lr": lr})
+
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+        loss = None if closure is None else torch.enable_grad()(closure)()
+        first = 0
+        for inner, count in self._inner:
+            # A checkpoint replaces the groups and the state.
+            inner.param_groups, inner.state = self.param_groups[first : first + count], self.state
+            inner.step()
+            first += count
+        return loss
