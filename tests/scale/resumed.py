@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import Callback
 from callbacks.tiny_fit import tiny_trainer
 from scale.fits import Notes, whole_weight
 from scale.kinds import kinds, told
+from seqlab.callbacks.averaged_weights import AveragedWeights
 from seqlab.checkpoint_io import read_checkpoint
 from seqlab.optim import AdamW, Constant
 from seqlab.parallel import set_tensor_parallel
@@ -45,7 +46,7 @@ def go_on(
         rows: of a batch of all ranks.
 
     Returns:
-        "losses" of the steps, "weights" by name and "moments"; nothing of a fit that was killed.
+        "losses" of the steps, averaged "weights" by name and "moments"; nothing of a fit that was killed.
     """
     L.seed_everything(0, verbose=False)
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
@@ -57,7 +58,7 @@ def go_on(
     task = make(**told(data), warmup_steps=2, lr=1e-2, optimizer=partial(AdamW, eps=1e-3), schedule=Constant)
     notes = Notes()
     options: dict[str, Any] = {"limit_val_batches": 0, "max_epochs": epochs, "strategy": word, "devices": ranks}
-    trainer = tiny_trainer(folder, [notes, *callbacks], **options)
+    trainer = tiny_trainer(folder, [notes, AveragedWeights(0.9), *callbacks], **options)
     set_tensor_parallel(trainer, tp)
     last = folder / "checkpoints" / "last.ckpt"
     try:

@@ -71,7 +71,7 @@ def group_table(optimizer: Optimizer) -> Table:
     for group in optimizer.param_groups:
         if weights := group["params"]:
             names = group.get("param_names", [f"{len(weights)} tensors"])
-            said = ", ".join(names) if len(names) < 3 else f"{names[0]} to {names[-1]}, {len(names)} tensors"
+            said = f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else names[0]
             rate, decay = group.get("initial_lr", group["lr"]), group.get("weight_decay", 0.0)
             table.add_row(said, f"{rate:.4g}", f"{decay:g}", f"{sum(weight.numel() for weight in weights):,}")
     return table

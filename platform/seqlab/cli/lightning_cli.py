@@ -15,6 +15,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_only
 
+from seqlab.callbacks.averaged_weights import AveragedWeights
 from seqlab.callbacks.checkpoint import Checkpoints, ValidateOnce
 from seqlab.callbacks.compile_time import CompileTime
 from seqlab.callbacks.evaluation import PredictionFile, RunScores
@@ -240,6 +241,8 @@ class SeqlabCLI(LightningCLI):
         ]
         if options.skip_spikes is not None:
             callbacks.insert(0, SkipSpikes(options.skip_spikes))
+        if options.ema is not None:
+            callbacks.insert(0, AveragedWeights(options.ema))
         if options.tokens_per_step is not None:
             callbacks.insert(0, TokensPerStep(options.tokens_per_step))
         if options.trainer.enable_checkpointing is not False:

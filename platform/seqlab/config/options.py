@@ -28,6 +28,7 @@ OPTIONS = (
     Option("compile", bool, False, "Compile the inner model."),
     Option("tp", int | None, None, "Ranks that each layer is cut over, of strategy tp or fsdp2+tp."),
     Option("skip_spikes", float | None, None, "Leave out steps with a gradient so many times the usual."),
+    Option("ema", float | None, None, "Validate and keep weights averaged with this decay, such as 0.999."),
     Option("tokens_per_step", int | None, None, "Accumulate gradients until a step has so many tokens."),
     Option("checkpoint_activations", bool, False, "Compute activations again in the backward pass: less memory."),
     Option("checkpoint_every", int, 500, "Optimiser steps between writes of last.ckpt."),

@@ -50,7 +50,7 @@ class Muon(torch.optim.Optimizer, Optimizer):
             self._inner.append((AdamW(rest, lr, betas=betas), len(rest)))
         super().__init__([group for inner, _ in self._inner for group in inner.param_groups], {"lr": lr})
 
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
         loss = None if closure is None else torch.enable_grad()(closure)()
         first = 0
         for inner, count in self._inner:

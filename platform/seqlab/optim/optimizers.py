@@ -76,7 +76,7 @@ class Adafactor(torch.optim.Adafactor, Optimizer):
         super().__init__(groups, lr=lr, beta2_decay=beta2_decay, d=clip, weight_decay=0.0)
 
 
-class Lion(lion_pytorch.Lion, Optimizer):
+class Lion(lion_pytorch.Lion, Optimizer):  # type: ignore[misc]
     """The sign of a momentum (Chen et al. 2023, "Symbolic Discovery of Optimization Algorithms"). Its authors advise
     a learning rate 3 to 10 times smaller than AdamW's, and a weight decay as much larger.
 

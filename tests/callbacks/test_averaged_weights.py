@@ -1,0 +1,96 @@
+"""The average of the weights: by hand, in validation, in checkpoints, and after a kill."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+import pytest
+import torch
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor
+
+from callbacks.tiny_fit import TinyData, TinyTask, tiny_trainer
+from seqlab.callbacks.averaged_weights import AveragedWeights
+from seqlab.checkpoint_io import read_checkpoint
+
+
+def vector(module: L.LightningModule) -> Tensor:
+    return torch.cat([weight.detach().flatten() for weight in module.parameters()])
+
+
+class Weights(Callback):
+    """The weights after each optimiser step and in each validation, and an end before a micro-batch."""
+
+    def __init__(self, stop_at: int = -1) -> None:
+        self.trained: list[Tensor] = []
+        self.validated: list[Tensor] = []
+        self.stop_at = stop_at
+
+    def on_train_batch_start(self, trainer: L.Trainer, *args: Any) -> None:
+        if trainer.fit_loop.epoch_loop.total_batch_idx + 1 == self.stop_at:
+            raise InterruptedError
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any) -> None:
+        if not trainer.fit_loop.epoch_loop._should_accumulate():
+            self.trained.append(vector(pl_module))
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if not trainer.sanity_checking:
+            self.validated.append(vector(pl_module))
+
+
+def fitted(folder: Path, stop_at: int = -1) -> tuple[Weights, TinyTask]:
+    weights, task = Weights(stop_at), TinyTask()
+    flags: dict[str, Any] = {"max_epochs": 3, "accumulate_grad_batches": 2, "val_check_interval": 4}
+    trainer = tiny_trainer(folder, [AveragedWeights(0.7), weights], **flags)
+    path = folder / "checkpoints" / "last.ckpt"
+    trainer.fit(task, datamodule=TinyData(), ckpt_path=str(path) if path.exists() else None)
+    return weights, task
+
+
+def test_the_average_by_hand(tmp_path: Path) -> None:
+    """It begins as the weights after the first step; the warm-up of its decay ends after step 21: 22 / 31 > 0.7."""
+    weights, task = fitted(tmp_path)
+    averages = [weights.trained[0].double()]
+    for step, now in enumerate(weights.trained[1:], start=2):
+        decay = min(0.7, (1 + step) / (10 + step))
+        averages.append(decay * averages[-1] + (1 - decay) * now.double())
+    assert len(weights.trained) == 12
+    for seen, step in zip(weights.validated, (2, 6, 10), strict=True):
+        torch.testing.assert_close(seen.double(), averages[step - 1], rtol=0, atol=1e-6)
+    torch.testing.assert_close(vector(task).double(), averages[-1], rtol=0, atol=1e-6)
+    for name, step in (("last", 12), ("best", None)):
+        stored = read_checkpoint(tmp_path / "checkpoints" / f"{name}.ckpt")["state_dict"]
+        flat = torch.cat([weight.flatten() for weight in stored.values()]).double()
+        assert any((flat - average).abs().max() < 1e-6 for average in (averages if step is None else averages[-1:]))
+        assert not any(torch.equal(flat.float(), now) for now in weights.trained[1:])
+
+
+@pytest.mark.parametrize("stop_at", [5, 8, 17])
+def test_it_goes_on_exactly(stop_at: int, tmp_path: Path) -> None:
+    """Killed before its first step was kept, within an epoch and in the last."""
+    whole, task = fitted(tmp_path / "whole")
+    with pytest.raises(InterruptedError):
+        fitted(tmp_path / "killed", stop_at)
+    again, continued = fitted(tmp_path / "killed")
+    assert torch.equal(again.trained[-1], whole.trained[-1])
+    assert torch.equal(vector(task), vector(continued))
+    files = (tmp_path / name / "checkpoints" / "best.ckpt" for name in ("whole", "killed"))
+    ours, theirs = (read_checkpoint(file)["state_dict"] for file in files)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_half_precision_is_refused(tmp_path: Path) -> None:
+    trainer = tiny_trainer(tmp_path, [AveragedWeights(0.9)], max_steps=1, precision="bf16-true")
+    with pytest.raises(
+        ValueError, match=r"--ema averages .* and trainer\.precision bf16-true has them"
+    ):
+        trainer.fit(TinyTask(), datamodule=TinyData())
+
+
+@pytest.mark.parametrize("decay", [0.0, 1.0, float("nan")])
+def test_a_number_that_makes_no_sense(decay: float) -> None:
+    with pytest.raises(ValueError, match="--ema must be above 0 and below 1, got"):
+        AveragedWeights(decay)
