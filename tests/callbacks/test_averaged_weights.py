@@ -84,9 +84,7 @@ def test_it_goes_on_exactly(stop_at: int, tmp_path: Path) -> None:
 
 def test_half_precision_is_refused(tmp_path: Path) -> None:
     trainer = tiny_trainer(tmp_path, [AveragedWeights(0.9)], max_steps=1, precision="bf16-true")
-    with pytest.raises(
-        ValueError, match=r"--ema averages .* and trainer\.precision bf16-true has them"
-    ):
+    with pytest.raises(ValueError, match=r"--ema averages .* and trainer\.precision bf16-true has them"):
         trainer.fit(TinyTask(), datamodule=TinyData())
 
 

@@ -84,4 +84,5 @@ def test_an_encoder_and_a_decoder_have_their_own_blocks() -> None:
 def test_rates_and_names_are_what_an_optimizer_takes() -> None:
     weight = nn.Parameter(nn.Linear(1, 1).weight)
     groups = [{"params": [weight], "weight_decay": 0.0, "lr_ratio": 0.5}]
-    assert trained_alike(groups, {weight: "w"}, 0.1) == [{"params": [("w", weight)], "weight_decay": 0.0, "lr": 0.05}]
+    expected = {"params": [weight], "param_names": ["w"], "weight_decay": 0.0, "lr": 0.05}
+    assert trained_alike(groups, {weight: "w"}, 0.1) == [expected]

@@ -203,7 +203,7 @@ def test_sgd_by_hand() -> None:
 def test_lion_by_hand() -> None:
     """w = w (1 - lr decay) - lr sign(0.5 m + 0.5 g), then m = 0.75 m + 0.25 g."""
     weight = nn.Parameter(torch.ones(()))
-    optimizer = Lion([{"params": [("w", weight)], "weight_decay": 0.5}], 0.5, betas=(0.5, 0.75))
+    optimizer = Lion([{"params": [weight], "weight_decay": 0.5}], 0.5, betas=(0.5, 0.75))
     for gradient, expected in ((1.0, 0.75 - 0.5), (-4.0, 0.25 * 0.75 + 0.5)):
         weight.grad = torch.tensor(gradient)
         optimizer.step()
@@ -215,7 +215,7 @@ def test_adafactor_keeps_a_row_and_a_column_of_a_matrix() -> None:
     torch.manual_seed(0)
     weight, gradient = torch.randn(3, 5), torch.randn(3, 5)
     parameter = nn.Parameter(weight.clone())
-    optimizer = Adafactor([{"params": [("w", parameter)], "weight_decay": 0.0}], 0.01)
+    optimizer = Adafactor([{"params": [parameter], "weight_decay": 0.0}], 0.01)
     parameter.grad = gradient
     optimizer.step()
     rows, columns = gradient.square().mean(1, keepdim=True), gradient.square().mean(0, keepdim=True)
@@ -270,8 +270,8 @@ def test_muon_goes_on_from_what_it_stored() -> None:
 
 def test_muon_without_a_matrix_is_refused() -> None:
     weight = nn.Parameter(torch.zeros(3, 3))
-    with pytest.raises(ValueError, match="Muon has no matrix to train: each of the model's has"):
-        Muon([{"params": [("head.weight", weight)], "weight_decay": 0.0}], 0.1)
+    with pytest.raises(ValueError, match="Muon has no matrix to train: what has two dimensions has"):
+        Muon([{"params": [weight], "param_names": ["head.weight"], "weight_decay": 0.0}], 0.1)
 
 
 def test_a_fused_adamw_is_adamw_but_for_rounding() -> None:

@@ -53,22 +53,23 @@ def test_nats_and_gradients_are_those_of_whole_logits(ranks: int, vocab_size: in
     logits[1] *= 10_000
     targets = torch.randint(vocab_size, (4, 3)).index_fill_(0, torch.tensor(2), IGNORE)
 
-    def found(nats_of: Callable[..., Tensor], logits: Tensor, smoothing: float) -> list[Tensor]:
+    def found(nats_of: Callable[..., Tensor], logits: Tensor, *options: float) -> list[Tensor]:
         logits = logits.detach().requires_grad_()
-        nats = nats_of(logits, smoothing)
+        nats = nats_of(logits, *options)
         (nats * torch.arange(12.0).view(4, 3)).sum().backward()
         assert logits.grad is not None
         return [nats.detach(), whole_weight(logits.grad)]
 
-    def alone(logits: Tensor, smoothing: float) -> Tensor:
-        return F.cross_entropy(logits.movedim(-1, 1), targets, reduction="none", label_smoothing=smoothing)
+    def alone(logits: Tensor, smoothing: float, z_loss: float) -> Tensor:
+        nats = F.cross_entropy(logits.movedim(-1, 1), targets, reduction="none", label_smoothing=smoothing)
+        return nats + z_loss * (logits.logsumexp(-1).square() * (targets != IGNORE))
 
     def compare() -> None:
         mesh = init_device_mesh("cpu", (ranks,))
-        for smoothing in (0.0, 0.1):
+        for options in ((0.0, 0.0), (0.1, 0.0), (0.1, 0.01)):
             divided = distribute_tensor(logits, mesh, [Shard(2)])
-            ours = found(lambda own, smoothing: divided_nats(own, targets, smoothing), divided, smoothing)
-            torch.testing.assert_close(ours, found(alone, logits, smoothing), rtol=1e-12, atol=1e-12)
+            ours = found(lambda own, *options: divided_nats(own, targets, *options), divided, *options)
+            torch.testing.assert_close(ours, found(alone, logits, *options), rtol=1e-12, atol=1e-12)
 
     assert forked(ranks, compare) == [0] * ranks
 

@@ -177,3 +177,18 @@ def test_an_end_that_is_not_known_keeps_the_peak(tmp_path: Path) -> None:
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         _task(**options)
+
+
+def test_the_z_loss_by_hand() -> None:
+    """In training alone; of a target that is not counted, nothing."""
+    torch.manual_seed(0)
+    plain, ours = (LanguageModeling(5, 4, model=partial(DecoderLM, d_model=8, num_layers=1)) for _ in range(2))
+    ours.load_state_dict(plain.state_dict())
+    ours.z_loss = 0.5
+    batch = TokenBatch(torch.tensor([[1, 2, 3]]), torch.tensor([[2, IGNORE, 4]]), torch.ones(1))
+    log_sums = plain.model(batch.tokens)[0][0].exp().sum(-1).log()
+    expected = plain.loss(batch)[0] + 0.5 * (log_sums[0] ** 2 + log_sums[2] ** 2)
+    torch.testing.assert_close(ours.loss(batch)[0], expected)
+    assert torch.equal(ours.evaluate(batch)["loss_by_position"][0], plain.evaluate(batch)["loss_by_position"][0])
+    with pytest.raises(ValueError, match="z_loss must be at least 0, got -1"):
+        LanguageModeling(5, 4, z_loss=-1)

@@ -29,6 +29,7 @@ ENCODER = partial(
 DECODER = partial(DecoderLM, d_model=8, num_layers=1, block=DROPPING, mixer=partial(Attention, num_heads=2))
 TASKS: dict[str, tuple[Callable[[], Any], Any]] = {
     "tied": (lambda: LanguageModeling(V, 8, model=DECODER), TEXT),
+    "with a z-loss": (lambda: LanguageModeling(V, 8, model=DECODER, z_loss=0.1), TEXT),
     "untied": (lambda: LanguageModeling(V, 8, model=partial(DECODER, tie_embeddings=False)), TEXT),
     "masked": (lambda: MaskedLanguageModeling(V, 8, share=0.5, model=partial(MaskedLM, encoder=ENCODER)), TEXT),
     "translation": (

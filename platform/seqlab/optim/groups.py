@@ -11,7 +11,7 @@ from torch import nn
 
 Groups: TypeAlias = list[dict[str, Any]]
 """As `torch.optim` takes them: "params", and the options of these, such as "weight_decay"; also "lr_ratio", their share
-of the task's learning rate."""
+of the task's learning rate. An optimiser is given "param_names" too."""
 
 
 class ParameterGroups(ABC):
@@ -100,10 +100,10 @@ BLOCK = re.compile(r"(?P<stack>.*?)stack\.blocks\.(?P<number>\d+)\.")
 
 
 def trained_alike(groups: Groups, names: Mapping[nn.Parameter, str], lr: float) -> Groups:
-    """Groups as an optimiser takes them: with their own learning rates, and parameters with their names."""
+    """Groups as an optimiser is given them: with their own learning rates, and the parameters' names."""
     return [
         {key: value for key, value in group.items() if key != "lr_ratio"}
-        | {"params": [(names[weight], weight) for weight in group["params"]]}
+        | {"param_names": [names[weight] for weight in group["params"]]}
         | ({"lr": lr * group["lr_ratio"]} if "lr_ratio" in group else {})
         for group in groups
     ]

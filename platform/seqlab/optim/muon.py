@@ -38,12 +38,14 @@ class Muon(torch.optim.Optimizer, Optimizer):
         matrices: Groups = []
         rest: Groups = []
         for group in groups:
-            is_matrix = [weight.dim() == 2 and not re.search(others, name) for name, weight in group["params"]]
+            named = list(zip(group["params"], group["param_names"], strict=True))
+            is_matrix = [weight.dim() == 2 and not re.search(others, name) for weight, name in named]
             for chosen, kind in ((matrices, True), (rest, False)):
-                params = [named for named, its in zip(group["params"], is_matrix, strict=True) if its == kind]
-                chosen += [{**group, "params": params}] if params else []
+                its = [one for one, found in zip(named, is_matrix, strict=True) if found == kind]
+                params, names = [weight for weight, _ in its], [name for _, name in its]
+                chosen += [{**group, "params": params, "param_names": names}] if its else []
         if not matrices:
-            raise ValueError(f"Muon has no matrix to train: each of the model's has {others!r} in its name")
+            raise ValueError(f"Muon has no matrix to train: what has two dimensions has {others!r} in its name")
         muon = torch.optim.Muon(matrices, lr=lr, momentum=momentum, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
         self._inner: list[tuple[torch.optim.Optimizer, int]] = [(muon, len(matrices))]
         if rest:

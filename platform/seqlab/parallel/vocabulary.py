@@ -29,28 +29,29 @@ def whole_logits(output: Callable[[Any], Any], mesh: DeviceMesh, x: Tensor) -> T
     return divided_logits(output, mesh, x).full_tensor()
 
 
-def divided_nats(logits: DTensor, targets: Tensor, label_smoothing: float = 0.0) -> Tensor:
+def divided_nats(logits: DTensor, targets: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0) -> Tensor:
     """The cross-entropy of each target, 0 where it is `IGNORE`: (...), in at least float32. No rank has more of the
     logits than its own (Shoeybi et al. 2019, "Megatron-LM", section 3).
 
     Args:
         logits: (..., V), divided over V.
         targets: (...), the same on every rank.
+        z_loss: times log^2 of each one's sum of exponentials is added.
     """
     columns = at_least_float32(logits.to_local()).flatten(0, -2)
     nats: Tensor = _DividedNats.apply(  # type: ignore[no-untyped-call]
-        columns, targets.flatten(), logits.device_mesh, logits.shape[-1], label_smoothing
+        columns, targets.flatten(), logits.device_mesh, logits.shape[-1], label_smoothing, z_loss
     )
     return nats.view(targets.shape)
 
 
 class _DividedNats(torch.autograd.Function):
     """Of columns (N, own tokens). With p = softmax(logits) and q the smoothed target the loss is log sum exp(logits) -
-    q . logits, and its gradient p - q."""
+    q . logits + z log^2 sum exp(logits), and its gradient p (1 + 2 z log sum exp(logits)) - q."""
 
     @staticmethod
     def forward(
-        ctx: Any, columns: Tensor, targets: Tensor, mesh: DeviceMesh, vocab_size: int, smoothing: float
+        ctx: Any, columns: Tensor, targets: Tensor, mesh: DeviceMesh, vocab_size: int, smoothing: float, z_loss: float
     ) -> Tensor:
         own = columns.shape[1]
         found = targets - mesh.get_local_rank() * -(-vocab_size // mesh.size())  # each rank has so many, the last fewer
@@ -63,13 +64,14 @@ class _DividedNats(torch.autograd.Function):
         log_sum, expected = parts[:, 0].logsumexp(0), parts[:, 1].sum(0)
         ctx.save_for_backward((columns - log_sum[:, None]).exp_(), targets, found)
         ctx.smoothing, ctx.even = smoothing, smoothing / vocab_size
-        return (log_sum - expected).where(targets != IGNORE, 0)
+        ctx.of_p = 1 + 2 * z_loss * log_sum[:, None]
+        return (log_sum - expected + z_loss * log_sum.square()).where(targets != IGNORE, 0)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         p, targets, found = ctx.saved_tensors
         upstream = upstream.where(targets != IGNORE, 0)[:, None]
-        gradient = (p - ctx.even).mul_(upstream)
+        gradient = (p * ctx.of_p).sub_(ctx.even).mul_(upstream)
         mine = found != IGNORE
         gradient[mine, found[mine]] -= (1 - ctx.smoothing) * upstream[mine, 0]
-        return gradient, None, None, None, None
+        return gradient, None, None, None, None, None

@@ -27,7 +27,12 @@ class LanguageModeling(Task):
         vocab_size: number of tokens; the data module tells it.
         seq_len: training length in tokens; the data module tells it.
         model: called with vocab_size and seq_len.
+        z_loss: in training, so many times log^2 of each softmax's sum is added to the loss: logits stay small
+            (Chowdhery et al. 2023, "PaLM", section 5: 1e-4).
         optim: lr, optimizer, schedule and the like, as `Task` takes them.
+
+    Raises:
+        ValueError: `z_loss` is below 0.
     """
 
     def __init__(
@@ -36,14 +41,18 @@ class LanguageModeling(Task):
         seq_len: int,
         *,
         model: Callable[[int, int], nn.Module] = DecoderLM,
+        z_loss: float = 0.0,
         **optim: Any,
     ) -> None:
         check_told("language modeling", vocab_size=vocab_size, seq_len=seq_len)
         super().__init__(model(vocab_size, seq_len), **optim)
+        if not z_loss >= 0:
+            raise ValueError(f"z_loss must be at least 0, got {z_loss}")
         self.seq_len = seq_len
+        self.z_loss = z_loss
 
     def loss(self, batch: TokenBatch) -> tuple[Tensor, Tensor]:
-        return self._logits(batch).summed_nats(batch.targets)
+        return self._logits(batch).summed_nats(batch.targets, z_loss=self.z_loss)
 
     def scores(self, split: str) -> dict[str, Metric]:
         return {"text": LanguageModelingMetrics(), "loss_by_position": MeanByLength("loss_by_position")}

@@ -36,15 +36,16 @@ class Logits:
         self.by_rows = hasattr(model, "output")
         self._said = read(features=True) if self.by_rows else read()
 
-    def summed_nats(self, targets: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-        """The summed cross-entropy of targets (...) that are not `IGNORE`, and how many these are, both ()."""
+    def summed_nats(self, targets: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0) -> tuple[Tensor, Tensor]:
+        """The summed cross-entropy of targets (...) that are not `IGNORE`, and how many these are, both (); the options
+        are those of `seqlab.tasks.task.summed_nats`."""
 
         divided = getattr(self.model, "divided_output", None)
 
         def loss(said: Tensor, its: Tensor) -> Tensor:
             if divided is not None:
-                return divided_nats(divided(said), its, label_smoothing).sum()
-            return summed_nats(self._logits(said), its, label_smoothing)[0]
+                return divided_nats(divided(said), its, label_smoothing, z_loss).sum()
+            return summed_nats(self._logits(said), its, label_smoothing, z_loss)[0]
 
         chunks = list(self._chunks(targets))
         if len(chunks) == 1 or not torch.is_grad_enabled():

@@ -262,21 +262,22 @@ def check_told(task: str, **numbers: int | None) -> None:
             )
 
 
-def summed_nats(logits: Tensor, targets: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+def summed_nats(
+    logits: Tensor, targets: Tensor, label_smoothing: float = 0.0, z_loss: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """The summed cross-entropy of targets (...) that are not `IGNORE`, and how many these are, both ().
 
     Args:
         logits: (..., V).
+        z_loss: times log^2 of each one's sum of exponentials is added.
     """
     # (..., V) to (N, V) and (...) to (N,)
-    nats = F.cross_entropy(
-        logits.flatten(0, -2),
-        targets.flatten(),
-        ignore_index=IGNORE,
-        label_smoothing=label_smoothing,
-        reduction="sum",
-    )
-    return nats, (targets != IGNORE).sum()
+    logits, flat = logits.flatten(0, -2), targets.flatten()
+    nats = F.cross_entropy(logits, flat, ignore_index=IGNORE, label_smoothing=label_smoothing, reduction="sum")
+    counted = targets != IGNORE
+    if z_loss:
+        nats = nats + z_loss * (logits.logsumexp(1).square() * counted.flatten()).sum()
+    return nats, counted.sum()
 
 
 def nats_and_hits(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
