@@ -78,7 +78,8 @@ class SpreadStrategy(ModelParallelStrategy):
                 f"{type(module).__name__} has none: give ddp"
             )
         check_cut(module, self.sizes()[1])
-        optimizer = module.new_optimizer() if hasattr(module, "new_optimizer") else None
+        new_optimizer: Any = getattr(module, "new_optimizer", None)
+        optimizer = new_optimizer and new_optimizer()
         if isinstance(optimizer, OF_WHOLE_MATRICES):
             raise ValueError(
                 f"{type(optimizer).__name__} needs whole matrices, which --trainer.strategy {self.word} spreads over "

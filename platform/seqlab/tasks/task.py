@@ -208,7 +208,8 @@ class Task(L.LightningModule):
         """
         trained = {weight: name for name, weight in self.model.named_parameters() if weight.requires_grad}
         groups = self.groups((name, weight) for weight, name in trained.items())
-        return self.optimizer(trained_alike(groups, trained, self.lr), self.lr)
+        optimizer: Optimizer = self.optimizer(trained_alike(groups, trained, self.lr), self.lr)
+        return optimizer
 
     def configure_optimizers(self) -> Any:
         optimizer: Any = self.new_optimizer()
