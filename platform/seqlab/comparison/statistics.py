@@ -1,0 +1,158 @@
+"""What the numbers of a few seeds and many examples say: means with intervals, differences, ranks, and how many seeds
+would be needed. Leading dimensions (...) are experiments of their own.
+
+S seeds, N examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import nctdtr, stdtr, stdtridf, stdtrit
+
+LEVEL = 0.05
+"""What is called different although it is not, at most so often; intervals hold 1 - `LEVEL`."""
+POWER = 0.8
+MOST_SEEDS = 1000
+RESAMPLES, SEED = 1000, 12345
+"""Of the bootstrap: sacrebleu's numbers, so that its resamples are these."""
+MOST_DRAWN = 10_000_000
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number that was measured, and how well.
+
+    Attributes:
+        value: (...).
+        error: its standard error.
+        freedom: degrees of freedom of that error.
+    """
+
+    value: Any
+    error: Any
+    freedom: Any
+
+    @property
+    def half_width(self) -> Any:
+        """Of the 95% interval around the value, by Student's t."""
+        return stdtrit(self.freedom, 1 - LEVEL / 2) * self.error
+
+    @property
+    def p(self) -> Any:
+        """How often a value so far from 0, or farther, would be found if it were 0."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.nan_to_num(2 * stdtr(self.freedom, -np.abs(np.divide(self.value, self.error))), nan=1.0)
+
+
+def mean(values: ArrayLike) -> Estimate:
+    """Of S >= 2 runs that differ in their seeds, (..., S)."""
+    given = np.asarray(values, dtype=float)
+    count = given.shape[-1]
+    assert count > 1
+    return Estimate(given.mean(-1), given.std(-1, ddof=1) / np.sqrt(count), count - 1)
+
+
+def difference(ours: ArrayLike, theirs: ArrayLike, *, paired: bool) -> Estimate:
+    """Of the means of two models over seeds, (..., S) and (..., S').
+
+    Args:
+        paired: the runs at the same place have the same seed; else the degrees of freedom are Welch's (1947), or where
+            one has only two runs, 1: Welch's would find 10% of differences that are not there.
+    """
+    if paired:
+        return mean(np.subtract(ours, theirs))
+    first, second = mean(ours), mean(theirs)
+    squares = np.square(first.error), np.square(second.error)
+    fewest = min(first.freedom, second.freedom)
+    with np.errstate(invalid="ignore"):
+        freedom = sum(squares) ** 2 / (squares[0] ** 2 / first.freedom + squares[1] ** 2 / second.freedom)
+    freedom = np.nan_to_num(freedom, nan=1) if fewest > 1 else fewest
+    return Estimate(first.value - second.value, np.sqrt(sum(squares)), freedom)
+
+
+def joined(seeds: Estimate, examples: Estimate) -> Estimate:
+    """What is found over seeds, known no better than other seeds and other examples let it be: the squares of both
+    half-widths add up. (By Satterthwaite's degrees of freedom, 12% of experiments with two seeds would find a
+    difference that is not there.)"""
+    error, half_width = np.hypot(seeds.error, examples.error), np.hypot(seeds.half_width, examples.half_width)
+    with np.errstate(invalid="ignore"):
+        freedom = np.nan_to_num(stdtridf(1 - LEVEL / 2, half_width / error), nan=1)
+    return Estimate(seeds.value, error, freedom)
+
+
+def resampled(parts: ArrayLike) -> NDArray[Any]:
+    """(`RESAMPLES`, ...): the sums of N examples drawn with replacement from these N, (N, ...). Each call draws the
+    same ones: what is compared is drawn together (Koehn 2004, "Statistical significance tests for machine translation
+    evaluation")."""
+    given = np.asarray(parts, dtype=float)
+    count, draw = len(given), np.random.default_rng(SEED)
+    flat = given.reshape(count, -1)
+    sums: list[NDArray[Any]] = []
+    for left in range(RESAMPLES, 0, -(at_once := max(1, min(RESAMPLES, MOST_DRAWN // count)))):
+        drawn = draw.choice(count, size=(min(at_once, left), count), replace=True)
+        times = np.stack([np.bincount(row, minlength=count) for row in drawn])
+        sums.append(times @ flat)
+    return np.concatenate(sums).reshape(RESAMPLES, *given.shape[1:])
+
+
+def over_examples(found: ArrayLike, drawn: ArrayLike, count: int) -> Estimate:
+    """A score of N = `count` examples.
+
+    Args:
+        found: (...).
+        drawn: that of each resample, (B, ...).
+    """
+    return Estimate(found, np.asarray(drawn).std(0, ddof=1) * np.sqrt(count / (count - 1)), count - 1)
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """The p of several comparisons, so that any of them is wrongly called different at most as often as one would be
+    (Holm 1979)."""
+    given = np.asarray(ps, dtype=float)
+    order = given.argsort()
+    corrected = np.empty_like(given)
+    corrected[order] = np.minimum(np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1)), 1)
+    return [float(p) for p in corrected]
+
+
+def seeds_needed(difference: float, spread: float, *, fixed: float = 0.0, samples: int = 1) -> int | None:
+    """The seeds of each model with which a difference is found four times in five; None where 1,000 are too few.
+
+    Args:
+        spread: standard deviation between seeds; of the differences where the seeds are paired, else the root of the
+            summed variances.
+        fixed: standard error that more seeds do not make less.
+        samples: 1 where the seeds are paired, 2 where they are not.
+    """
+    seeds = np.arange(2, MOST_SEEDS + 1)
+    freedom = samples * (seeds - 1.0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shift = abs(difference) / np.sqrt(spread**2 / seeds + fixed**2)
+    power = 1 - nctdtr(freedom, np.minimum(np.nan_to_num(shift), 30), stdtrit(freedom, 1 - LEVEL / 2))
+    enough = seeds[power >= POWER]
+    return int(enough[0]) if len(enough) else None
+
+
+def examples_needed(found: Estimate, count: int) -> int | None:
+    """As `seeds_needed`, of examples, where `count` of them gave what was found."""
+    if not found.value:
+        return None
+    far = stdtrit(found.freedom, 1 - LEVEL / 2) + stdtrit(found.freedom, POWER)
+    return int(np.ceil(count * np.square(far * found.error / found.value)))
+
+
+def ranks(intervals: Sequence[tuple[float, float]]) -> list[int]:
+    """Of each (low, high), the low ones first: those that overlap, or are joined by others that do, share one, and the
+    next is as if they had not."""
+    order = sorted(range(len(intervals)), key=lambda place: intervals[place])
+    found, rank, reached = [0] * len(intervals), 0, -np.inf
+    for before, place in enumerate(order):
+        low, high = intervals[place]
+        rank = before + 1 if low > reached else rank
+        found[place], reached = rank, max(reached, high)
+    return found
