@@ -89,3 +89,13 @@ def test_it_goes_on_where_a_checkpoint_was(clock: Clock) -> None:
     assert metrics["num_tokens"] == 70
     assert metrics["perf/train_seconds"] == 6 + 4
     assert metrics["perf/tokens_per_s_now"] == 5
+
+
+def test_the_share_of_a_known_peak(clock: Clock) -> None:
+    speed = Speed()
+    speed.peak = 20
+    train(speed, clock, 3)
+    assert speed.metrics()["perf/mfu"] == 5 / 20
+    speed.peak = None
+    train(speed, clock, 1)
+    assert "perf/mfu" not in speed.metrics()

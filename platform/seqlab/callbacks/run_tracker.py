@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from contextlib import suppress
 from typing import Any
 
 import lightning as L
@@ -13,6 +14,8 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
+from seqlab.budgets import training_flops
+from seqlab.budgets.devices import peak_of
 from seqlab.callbacks.last_words import spoken
 from seqlab.callbacks.speed import Speed
 from seqlab.callbacks.stopping import StoppedError
@@ -46,6 +49,7 @@ class RunTracker(Callback):
         self._hash = config_hash(self.config)  # as it was given: finders put into it what they find
         self.speed = speed or Speed()
         self._started_at = time.monotonic()
+        self._sizes: dict[str, float] = {}
         self._lr = 0.0
         self._loss_sum = torch.zeros(())
         self._checked_step = 0
@@ -54,6 +58,9 @@ class RunTracker(Callback):
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         self._started_at = time.monotonic()
         self._system = None
+        datamodule = trainer.datamodule  # type: ignore[attr-defined]
+        self._sizes = _sizes(pl_module, datamodule)  # before the model is spread over processes
+        self.speed.peak = _peak(trainer, self._sizes)
         logger = _run_logger(trainer)
         if stage == "fit" and logger is not None and not logger.continued:
             self._describe(trainer, pl_module, logger)
@@ -76,8 +83,7 @@ class RunTracker(Callback):
             logger.log_text(json.dumps(datamodule.tokenizer.to_dict()) + "\n", "tokenizer.json")
         if hasattr(datamodule, "describe"):
             logger.log_dataset(datamodule.describe())
-        sizes = _sizes(pl_module, datamodule) | {"num_devices": float(trainer.world_size)}
-        logger.log_metrics(sizes, step=0)
+        logger.log_metrics(self._sizes | {"num_devices": float(trainer.world_size)}, step=0)
         logger.flush()
 
     def on_train_batch_start(
@@ -173,8 +179,20 @@ def _logged_step(trainer: L.Trainer) -> int:
 
 def _sizes(pl_module: L.LightningModule, datamodule: Any) -> dict[str, float]:
     sizes = {"num_params": float(sum(parameter.numel() for parameter in pl_module.parameters()))}
-    state_size = getattr(getattr(pl_module, "model", None), "state_size", None)
-    seq_len = getattr(datamodule, "seq_len", None)
-    if state_size is not None and seq_len is not None:
+    model, seq_len = getattr(pl_module, "model", None), getattr(datamodule, "seq_len", None)
+    if model is None or seq_len is None:
+        return sizes
+    if (state_size := getattr(model, "state_size", None)) is not None:
         sizes["state_size"] = float(state_size(seq_len))
+    with suppress(ValueError):  # unknown
+        sizes["num_flops"] = training_flops(model, seq_len)
     return sizes
+
+
+def _peak(trainer: L.Trainer, sizes: dict[str, float]) -> float | None:
+    """Tokens a second at the devices' peak, where both are known."""
+    device = trainer.strategy.root_device
+    if device.type != "cuda" or "num_flops" not in sizes:
+        return None
+    peak = peak_of(torch.cuda.get_device_name(device), str(trainer.precision))
+    return None if peak is None else peak * trainer.world_size / sizes["num_flops"]

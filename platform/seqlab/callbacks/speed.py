@@ -18,7 +18,10 @@ class Speed:
         num_tokens: read so far, by all ranks (`num_tokens` of seqlab.batch).
         timed_tokens: those of them that were timed.
         seconds: that they took.
+        peak: tokens a second that the devices would train at their peak; None = not known.
     """
+
+    peak: float | None = None
 
     def __init__(self) -> None:
         self.num_tokens = 0
@@ -58,7 +61,8 @@ class Speed:
         return self.timed_tokens / self.seconds if self.seconds else 0.0
 
     def metrics(self) -> dict[str, float]:
-        """Tokens, seconds, and the speed of all that was timed and of what was timed since the last call."""
+        """Tokens, seconds, the speed of all that was timed and of what was timed since the last call, and which part of
+        the peak the first is (MFU: Chowdhery et al. 2022, "PaLM", appendix B)."""
         rate = self.rate
         tokens, seconds = self.timed_tokens - self._reported[0], self.seconds - self._reported[1]
         self._reported = self.timed_tokens, self.seconds
@@ -66,6 +70,8 @@ class Speed:
         if tokens > 0 and seconds > 0:
             metrics["perf/tokens_per_s"] = rate
             metrics["perf/tokens_per_s_now"] = tokens / seconds
+            if self.peak is not None:
+                metrics["perf/mfu"] = rate / self.peak
         return metrics
 
     def state_dict(self) -> dict[str, Any]:

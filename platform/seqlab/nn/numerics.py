@@ -37,5 +37,5 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 def without_autocast(x: Tensor) -> AbstractContextManager[object]:
     """What is computed inside keeps its precision: an error of a step would be carried on to all later ones."""
-    mixed = torch.is_autocast_enabled(x.device.type)
+    mixed = x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)  # of which it knows nothing
     return torch.autocast(x.device.type, enabled=False) if mixed else nullcontext()

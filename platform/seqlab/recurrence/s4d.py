@@ -21,7 +21,7 @@ from seqlab.nn.recurrent_mixer import AlignedMixer
 from seqlab.nn.scan import Carry, scan_over_time
 from seqlab.recurrence.linear_scan import Pair, complex_product, complex_scan, complex_step
 
-_CHUNK = 64
+CHUNK = 64
 
 
 class S4D(AlignedMixer):
@@ -145,7 +145,7 @@ class S4D(AlignedMixer):
     def in_chunks(self, x: Tensor, h0: Pair, length: Tensor | None) -> tuple[Tensor, Pair]:
         """y (B, T, D) of x in at least float32, whose rows are of `length` (B,), and the last state."""
         batch_size, total, width = x.shape
-        size = min(_CHUNK, total)
+        size = min(CHUNK, total)
         chunks = -(-total // size)
         if length is None:
             length = torch.full((batch_size,), total, device=x.device)

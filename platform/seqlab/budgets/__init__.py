@@ -1,0 +1,5 @@
+"""What a model costs: FLOPs by formula, the share of a device's peak, and sizes solved for a budget."""
+
+from seqlab.budgets.flops import decoding_flops, forward_flops, training_flops
+
+__all__ = ["decoding_flops", "forward_flops", "training_flops"]

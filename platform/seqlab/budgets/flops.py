@@ -1,0 +1,84 @@
+"""The FLOPs of a model by its formulae: two for each multiply-add."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+
+import torch
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from seqlab.budgets.formulae import products
+from seqlab.mixer import Mixer
+from seqlab.models import BagOfWords, Classifier, DecoderLM, RNNSeq2Seq
+
+ONCE = {Classifier: ("head", "pooler"), BagOfWords: ("head",), RNNSeq2Seq: ("context_proj",)}
+"""Layers that read one vector of a sequence."""
+
+
+def forward_flops(model: nn.Module, seq_len: int) -> int:
+    """FLOPs of the forward pass over one sequence of `seq_len` tokens; of two sequences, each is as long.
+
+    A mixer from elsewhere is counted by `FlopCounterMode`, without memory; of another part from elsewhere, its linear
+    and convolutional layers are.
+
+    Raises:
+        ValueError: the model is from elsewhere, or such a mixer cannot be run without memory.
+    """
+    if not _is_ours(model):
+        raise ValueError(f"the FLOPs of {type(model).__name__} are unknown: seqlab has no such model")
+    return 2 * _total(model, seq_len, seq_len)
+
+
+def training_flops(model: nn.Module, seq_len: int) -> float:
+    """FLOPs a token of training on sequences of `seq_len`: those of the forward pass, and twice as many of the backward
+    pass (Kaplan et al. 2020, section 2.1). What is computed again to save memory is not counted.
+
+    Raises:
+        ValueError: as of `forward_flops`.
+    """
+    return 3 * forward_flops(model, seq_len) / seq_len
+
+
+def decoding_flops(model: DecoderLM, seq_len: int) -> int:
+    """FLOPs of one step of decoding, the token at place `seq_len`.
+
+    Raises:
+        ValueError: as of `forward_flops`.
+    """
+    return 2 * _total(model, 1, seq_len)
+
+
+def _total(part: nn.Module, new: int, seen: int) -> int:
+    if isinstance(part, Mixer) and not _is_ours(part):
+        return _measured(part, new, seen)
+    if isinstance(part, Classifier) and part.class_token is not None:
+        new, seen = new + 1, seen + 1
+    once = next((names for kind, names in ONCE.items() if isinstance(part, kind)), ())
+    inner = (_total(child, 1 if name in once else new, seen) for name, child in part.named_children())
+    return products(part, new, seen) + sum(inner)
+
+
+def _is_ours(part: nn.Module) -> bool:
+    return type(part).__module__.startswith("seqlab.")
+
+
+def _measured(mixer: Mixer, new: int, seen: int) -> int:
+    """Multiply-adds of a mixer that has no formula, as it stands."""
+    counter = FlopCounterMode(display=False)
+    try:
+        mixer = deepcopy(mixer).to("meta").eval()
+        dtype = next((weight.dtype for weight in mixer.parameters()), torch.float32)
+        x = torch.empty(1, seen, mixer.d_model, dtype=dtype, device="meta")
+        with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+            state = mixer.init_state(1, x) if mixer.needs_memory else None
+            if new < seen:
+                _, state = mixer(x[:, new:], state)
+                x = x[:, :new]
+            with counter:
+                mixer(x, state)
+    except (NotImplementedError, RuntimeError) as error:
+        name = type(mixer).__name__
+        raise ValueError(f"the FLOPs of {name} are unknown: it does not run without memory ({error})") from error
+    return counter.get_total_flops() // 2

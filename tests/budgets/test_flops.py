@@ -1,0 +1,152 @@
+"""FLOPs by formula are those that PyTorch counts where it runs what the formula is of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
+
+from contracts.cases import MIXERS, PAIRS, POSITIONS, MixerCase, PositionCase, fits, pair_name
+from seqlab.attention import Attention, Bidirectional, LatentAttention
+from seqlab.budgets import decoding_flops, forward_flops, training_flops
+from seqlab.mixer import Mixer, Spec, State
+from seqlab.models import Classifier, DecoderLM, Encoder, EncoderDecoder, MaskedLM, RNNSeq2Seq, Tagger
+from seqlab.positions import NoPositions
+from seqlab.recurrence import GRU, CausalConv
+
+# Of an option that is not used.
+pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration on top of oneDNN")
+VOCAB_SIZE, LONGEST, D_MODEL = 32, 256, 32
+LENGTHS = (64, 256)
+DEFAULT = [pair for pair in PAIRS if pair[1].name == ("rope" if pair[0].attends else "none")]
+
+
+def counted(model: nn.Module, length: int) -> int:
+    """Of the plain form: attention as two products, and fused cells step by step."""
+    tokens = torch.zeros(1, length, dtype=torch.int64)
+    plain = sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False)
+    with FlopCounterMode(display=False) as counter, torch.no_grad(), plain[0], plain[1]:
+        begun = [model.begin(tokens)] if hasattr(model, "begin") else []
+        model(tokens, *begun)
+    return counter.get_total_flops()
+
+
+def around(mixer: MixerCase, positions: PositionCase) -> nn.Module:
+    """A model of one layer around a mixer."""
+    sizes: dict[str, Any] = {"d_model": D_MODEL, "num_layers": 1}
+    encoder = partial(Encoder, **sizes, mixer=mixer.factory, positions=positions.factory)
+    if not mixer.causal:
+        return Tagger(VOCAB_SIZE, 3, LONGEST, encoder=encoder)
+    if mixer.memory:
+        encoder = partial(Encoder, **sizes, mixer=partial(Attention, pattern=Bidirectional))
+        return EncoderDecoder(VOCAB_SIZE, VOCAB_SIZE, LONGEST, encoder=encoder, mixer=mixer.factory, num_layers=1)
+    return DecoderLM(VOCAB_SIZE, LONGEST, mixer=mixer.factory, positions=positions.factory, **sizes)
+
+
+@pytest.mark.parametrize("pair", DEFAULT, ids=pair_name)
+def test_every_mixer_in_a_model(pair: tuple[MixerCase, PositionCase]) -> None:
+    model = around(*pair).eval()
+    for length in LENGTHS:
+        assert forward_flops(model, length) == pytest.approx(counted(model, length), rel=0.02), length
+
+
+ENCODINGS = [
+    (mixer, positions)
+    for mixer in MIXERS
+    for positions in (case for case in POSITIONS if case.acts_on == "attention scores")
+    if mixer.name in ("attention-grouped", "latent", "differential") and fits(mixer, positions)
+]
+
+
+@pytest.mark.parametrize("pair", ENCODINGS, ids=pair_name)
+def test_encodings_of_scores(pair: tuple[MixerCase, PositionCase]) -> None:
+    model = around(*pair).eval()
+    assert forward_flops(model, 64) == pytest.approx(counted(model, 64), rel=0.02)
+
+
+ATTENTIVE: dict[str, Any] = {"d_model": D_MODEL, "num_layers": 2, "mixer": partial(Attention, pattern=Bidirectional)}
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "untied": lambda: DecoderLM(
+        VOCAB_SIZE, LONGEST, d_model=D_MODEL, mixer=[GRU, Attention], positions=NoPositions, tie_embeddings=False
+    ),
+    "encoder-decoder": lambda: EncoderDecoder(
+        VOCAB_SIZE, 3 * VOCAB_SIZE, LONGEST, encoder=partial(Encoder, **ATTENTIVE), tie_embeddings="none"
+    ),
+    "rnn-seq2seq": lambda: RNNSeq2Seq(VOCAB_SIZE, VOCAB_SIZE, LONGEST, d_model=D_MODEL, feed_context=True),
+    "classifier": lambda: Classifier(
+        VOCAB_SIZE, 50, LONGEST, encoder=partial(Encoder, **ATTENTIVE), pool="class", pooler=True
+    ),
+    "masked": lambda: MaskedLM(VOCAB_SIZE, LONGEST, encoder=partial(Encoder, **ATTENTIVE)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model(name: str) -> None:
+    model = MODELS[name]().eval()
+    for length in LENGTHS:
+        assert forward_flops(model, length) == pytest.approx(counted(model, length), rel=0.02), length
+
+
+def test_training_takes_three_forward_passes() -> None:
+    """As PyTorch counts them, up to what the first layer's inputs would need."""
+    model = DecoderLM(VOCAB_SIZE, LONGEST, d_model=D_MODEL, mixer=Attention)
+    tokens = torch.zeros(2, 64, dtype=torch.int64)
+    with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
+        model(tokens)[0].sum().backward()
+    assert training_flops(model, 64) == pytest.approx(counter.get_total_flops() / (2 * 64), rel=0.02)
+
+
+@pytest.mark.parametrize("mixer", [Attention, LatentAttention, GRU, CausalConv])
+def test_a_step_of_decoding(mixer: Any) -> None:
+    model = DecoderLM(VOCAB_SIZE, LONGEST, d_model=D_MODEL, mixer=mixer, positions=NoPositions).eval()
+    tokens = torch.zeros(1, 64, dtype=torch.int64)
+    with torch.no_grad(), sdpa_kernel(SDPBackend.MATH):
+        _, state = model(tokens[:, 1:])
+        with FlopCounterMode(display=False) as counter:
+            model.step(tokens[:, 0], state)
+    assert decoding_flops(model, 64) == pytest.approx(counter.get_total_flops(), rel=0.02)
+
+
+class Own(Mixer):
+    """A mixer of somebody's own, which says nothing of what it costs."""
+
+    def __init__(self, d_model: int, layer: int = 0) -> None:
+        super().__init__(d_model, layer)
+        self.inner = Attention(d_model, layer)
+        self.weight = nn.Parameter(torch.randn(d_model, d_model))
+
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
+        y, new_state = self.inner(x @ self.weight, state, pad_mask=pad_mask)
+        return y, new_state
+
+    def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+        return self.inner.step(x_t @ self.weight, state)
+
+    def state_spec(self) -> Spec:
+        return self.inner.state_spec()
+
+
+class Undone(Own):
+    """Runs only where its inputs have values."""
+
+    def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
+        return super().forward(x * float(x.sum() > 0), state, pad_mask=pad_mask)
+
+
+def test_a_mixer_from_elsewhere_is_counted() -> None:
+    with torch.device("meta"):
+        own, known = (
+            DecoderLM(VOCAB_SIZE, LONGEST, d_model=D_MODEL, mixer=mixer, positions=NoPositions)
+            for mixer in (Own, Attention)
+        )
+    for count in (forward_flops, decoding_flops):
+        length = 1 if count is decoding_flops else 64
+        assert count(own, 64) - count(known, 64) == 2 * 2 * length * D_MODEL**2
+    with pytest.raises(ValueError, match="FLOPs of Undone are unknown"):
+        forward_flops(DecoderLM(VOCAB_SIZE, LONGEST, d_model=D_MODEL, mixer=Undone, positions=NoPositions), 64)
