@@ -22,6 +22,7 @@ from seqlab.callbacks.evaluation import PredictionFile, RunScores
 from seqlab.callbacks.exact_resume import ExactResume
 from seqlab.callbacks.finders import FINDERS, QUIETLY, search
 from seqlab.callbacks.last_words import LastWords
+from seqlab.callbacks.noise_scale import GradientNoiseScale
 from seqlab.callbacks.one_start import OneStart
 from seqlab.callbacks.progress import FitProgress
 from seqlab.callbacks.restored_state import RestoredState, saying_what_is_wrong
@@ -241,6 +242,8 @@ class SeqlabCLI(LightningCLI):
         ]
         if options.skip_spikes is not None:
             callbacks.insert(0, SkipSpikes(options.skip_spikes))
+        if options.noise_scale:
+            callbacks.insert(0, GradientNoiseScale())
         if options.ema is not None:
             callbacks.insert(0, AveragedWeights(options.ema))
         if options.tokens_per_step is not None:

@@ -30,6 +30,7 @@ OPTIONS = (
     Option("skip_spikes", float | None, None, "Leave out steps with a gradient so many times the usual."),
     Option("ema", float | None, None, "Validate and keep weights averaged with this decay, such as 0.999."),
     Option("tokens_per_step", int | None, None, "Accumulate gradients until a step has so many tokens."),
+    Option("noise_scale", bool, False, "Log the gradient noise scale; needs accumulated gradients."),
     Option("checkpoint_activations", bool, False, "Compute activations again in the backward pass: less memory."),
     Option("checkpoint_every", int, 500, "Optimiser steps between writes of last.ckpt."),
     Option("checkpoint_minutes", float, 5.0, "Minutes after which last.ckpt is written anyway."),
