@@ -38,12 +38,13 @@ class GradientNoiseScale(Callback):
         self._tokens, self._micro_batches = 0.0, 0
 
     def on_after_backward(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        num_tokens = float(pl_module.num_tokens)  # type: ignore[arg-type]
         if self._micro_batches == 0:
             scaler: Any = getattr(trainer.precision_plugin, "scaler", None)
             scale = 1.0 if scaler is None else scaler.get_scale()
             self._small = norm_of(pl_module.parameters()).item() * trainer.accumulate_grad_batches / scale
-            self._first = pl_module.num_tokens.item()
-        self._tokens += pl_module.num_tokens.item()
+            self._first = num_tokens
+        self._tokens += num_tokens
         self._micro_batches += 1
 
     def on_before_optimizer_step(self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: Optimizer) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.distributed.checkpoint.state_dict import StateDictOptions, set_optimizer_state_dict
+from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 
@@ -15,4 +17,22 @@ def load_full_state(model: nn.Module, optimizer: Optimizer, state: dict[str, Any
     names = [by_weight[weight] for group in optimizer.param_groups for weight in group["params"]]
     groups = [group | {"params": [names[number] for number in group["params"]]} for group in state["param_groups"]]
     named: Any = {"state": {names[number]: kept for number, kept in state["state"].items()}, "param_groups": groups}
-    set_optimizer_state_dict(model, optimizer, named, options=StateDictOptions(full_state_dict=True))
+    options = StateDictOptions(full_state_dict=True)
+    set_optimizer_state_dict(model, optimizer, named, options=options)
+    if _spread_the_rest(optimizer):
+        set_optimizer_state_dict(model, optimizer, named, options=options)
+
+
+def _spread_the_rest(optimizer: Optimizer) -> bool:
+    """Makes room, spread as the weights are, for what others keep of them in the optimiser's state (`AveragedWeights`),
+    which PyTorch leaves whole; whether there is any."""
+    whole = [
+        (weight, key)
+        for weight, kept in optimizer.state.items()
+        for key, value in kept.items()
+        if isinstance(weight, DTensor) and isinstance(value, Tensor) and not isinstance(value, DTensor)
+        if value.shape == weight.shape
+    ]
+    for weight, key in whole:
+        optimizer.state[weight][key] = torch.empty_like(weight, requires_grad=False)
+    return bool(whole)
