@@ -9,7 +9,8 @@ from rich.console import Console
 
 from seqlab.cli import main
 from seqlab.comparison import report
-from seqlab.comparison.comparison import Comparison, compare, more_is_better, short
+from seqlab.comparison.comparison import Comparison, compare
+from seqlab.comparison.rows import more_is_better, short
 from seqlab.tracking.store import Store
 from tracking.tiny import make_run
 

@@ -1,53 +1,26 @@
 """Comparing runs: a table sorted by a metric, with what a larger fit would take at each run's measured speed. Runs are
-ranked within one task and one dataset."""
+ranked within one task and one dataset; those that differ in nothing but their seeds are one row."""
 
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from seqlab.tracking.runs import TrackedRun, experiment_names, find_run, search, settle
+from seqlab.comparison.fair import tokenizer_of, unfair
+from seqlab.comparison.rows import BITS_PER_CHAR, Row, more_is_better, rows_of, short
+from seqlab.comparison.seeds import runs_named
+from seqlab.comparison.statistics import ranks
+from seqlab.tracking.runs import TrackedRun, experiment_names, search, settle
 from seqlab.tracking.store import Store
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-MORE_IS_BETTER = re.compile(r"acc|bleu|chrf|exact|f1|per_s|precision|recall")
-BITS_PER_CHAR = "val/bits_per_char"
-SECONDS_A_DAY = 86400
-ALIKE = 1.05
-"""Times as many parameters as which models count as equally large."""
 TEXT_COLUMNS = ("run", "status", "run id")
+OF_TOKENS, OF_BYTES = ("loss", "perplexity"), "bits_per_byte"
 STATUS_STYLES = {"FINISHED": "green", "RUNNING": "cyan", "FAILED": "red", "KILLED": "yellow"}
-
-
-@dataclass(frozen=True)
-class Row:
-    """A run's line in a comparison; None where the run does not say.
-
-    Attributes:
-        run: the run.
-        value: of the metric that is compared. A validation metric's best, as the best checkpoint has it, or else the
-            last.
-        bits_per_char: in validation, at the same step.
-        num_params: parameters.
-        state_size: numbers that decoding must remember of one sequence, at the training length.
-        tokens_per_s: measured speed of training, of all devices together.
-        days: to train on the asked number of tokens at that speed.
-        cost: of those days, for all devices.
-    """
-
-    run: TrackedRun
-    value: float | None
-    bits_per_char: float | None
-    num_params: int | None
-    state_size: int | None
-    tokens_per_s: float | None
-    days: float | None = None
-    cost: float | None = None
 
 
 @dataclass(frozen=True)
@@ -55,7 +28,7 @@ class Comparison:
     """Runs of one task on one dataset, the best first.
 
     Attributes:
-        rows: a line a run.
+        rows: a line a run, or a line for the runs that differ in nothing but their seeds.
         metric: what they are sorted by.
         tokens: that `days` and `cost` are for, or None.
         price: of one device for an hour, or None.
@@ -70,7 +43,21 @@ class Comparison:
 
     @property
     def runs(self) -> list[TrackedRun]:
-        return [row.run for row in self.rows]
+        """All of them, by rows."""
+        return [run for row in self.rows for run in row.runs]
+
+    @property
+    def several_seeds(self) -> bool:
+        """Whether a row has an interval."""
+        return any(row.spread is not None for row in self.rows)
+
+    @cached_property
+    def ranks(self) -> list[int]:
+        """Of each row; those whose 95% intervals overlap share one, and one without the metric has its place."""
+        sign = -1 if more_is_better(self.metric) else 1
+        known = [(sign * row.value, row.half_width) for row in self.rows if row.value is not None]
+        found = ranks([(value - half_width, value + half_width) for value, half_width in known])
+        return found + list(range(len(known) + 1, len(self.rows) + 1))
 
     @property
     def title(self) -> str:
@@ -83,24 +70,22 @@ class Comparison:
         texts = ("another task", "other data")
         return " and ".join(text for text, differs in zip(texts, differ, strict=True) if differs)
 
-    @property
+    @cached_property
     def warnings(self) -> list[str]:
         """What else than the models may make the difference."""
-        found = []
-        sizes = sorted((row.num_params, row.run.name) for row in self.rows if row.num_params)
-        if sizes and sizes[-1][0] > ALIKE * sizes[0][0]:
-            (least, smallest), (most, largest) = sizes[0], sizes[-1]
-            share = f"{most / least - 1:.0%}"
-            found.append(f"Parameters differ by {share}: {short(least)} in {smallest}, {short(most)} in {largest}.")
-        machines = sorted({_machine(row.run) for row in self.rows if row.tokens_per_s is not None} - {""})
-        if len(machines) > 1:
-            found.append(f"Speeds are of different machines: {'; '.join(machines)}.")
+        found = unfair(self.rows)
+        if self.metric.endswith(OF_BYTES) and len({tokenizer_of(row.run) for row in self.rows} - {""}) > 1:
+            found.append(f"A token is not the same in each, a byte is: ranked by {self.metric}.")
+        if self.apart:
+            texts = (f"{len(other.rows)} of {self.reason(other)}" for other in self.apart)
+            found.append(f"Not ranked with these, but below: {', '.join(texts)}.")
         return found
 
     @cached_property
     def header(self) -> list[str]:
         """The titles of the columns, with units and line breaks: all columns fit into 80 characters."""
-        titles = ["#", "run", self.metric.replace("/", "/\n")]
+        titles = ["#", "run", self.metric.replace("/", "/\n").replace("_per_", "\n_per_")]
+        titles += ["sd", "±\n95%", "n"] if self.several_seeds else []
         titles += ["bits/\nchar"] if self.metric != BITS_PER_CHAR else []
         titles += ["params", "state", "tokens\n/s"]
         if self.tokens is not None:
@@ -111,7 +96,10 @@ class Comparison:
 
     def cells(self, row: Row) -> list[str]:
         """A row's texts, by `header`."""
-        texts = [str(self.rows.index(row) + 1), row.run.name, _fixed(row.value)]
+        texts = [str(self.ranks[self.rows.index(row)]), row.name, _fixed(row.value)]
+        if self.several_seeds:
+            known = row.spread is not None
+            texts += [_fixed(row.deviation), _fixed(row.half_width), str(len(row.runs))] if known else ["", "", "1"]
         texts += [_fixed(row.bits_per_char)] if self.metric != BITS_PER_CHAR else []
         texts += [short(row.num_params), short(row.state_size), short(row.tokens_per_s)]
         texts += [_rounded(row.days)] if self.tokens is not None else []
@@ -126,7 +114,7 @@ class Comparison:
 
         gap = 1 if self.price is None else 0
         table = Table(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False, show_edge=False)
-        table.caption, table.caption_justify = Text("\n".join(self.warnings)) if self.warnings else None, "left"
+        table.title, table.title_justify = Text("\n".join(self.warnings)) if self.warnings else None, "left"
         widths = [max(map(len, column)) for column in zip(*map(self.cells, self.rows), strict=True)]
         for title, width in zip(self.header, widths, strict=True):
             if title == "run":
@@ -137,7 +125,7 @@ class Comparison:
         for row in self.rows:
             cells = [Text(cell) for cell in self.cells(row)]
             cells[-2].stylize(STATUS_STYLES.get(row.run.status, ""))
-            table.add_row(*cells, style="bold" if row is self.rows[0] else None)
+            table.add_row(*cells, style="bold" if cells[0].plain == "1" else None)
         return table
 
 
@@ -175,11 +163,10 @@ def compare(
     store = store or Store()
     store.check_exists()
     settle(store)
-    if runs is None:
-        found = search(store, experiment=experiment)
-    else:
-        found = list({run.id: run for run in (find_run(text, store) for text in runs)}.values())
-        found = [run for run in found if experiment in (None, run.experiment)]
+    found = search(store, experiment=experiment)
+    if runs is not None:
+        named = {run.id: run for text in runs for run in runs_named(text, found, store)}
+        found = [run for run in named.values() if experiment in (None, run.experiment)]
     if not found:
         place = f"experiment {experiment!r}" if experiment else store.uri
         names = ", ".join(sorted(experiment_names(store).values()))
@@ -187,73 +174,34 @@ def compare(
     logged = sorted({name for run in found for name in run.metrics})
     if metric not in logged:
         raise ValueError(f"no run has the metric {metric!r}; there are {', '.join(logged) or 'none'}")
+    kinds: dict[tuple[str, str], list[TrackedRun]] = {}
+    for run in found:
+        kinds.setdefault(_kind(run), []).append(run)
+    groups = [_comparison(group, metric, tokens, price) for group in kinds.values()]
     sign = -1 if more_is_better(metric) else 1
-    rows = [_row(run, metric, sign, tokens, price) for run in found]
-    rows.sort(key=lambda row: (row.value is None, 0 if row.value is None else sign * row.value))
-    kinds: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        kinds.setdefault(_kind(row.run), []).append(row)
-    groups = sorted(kinds.values(), key=lambda group: -sum(row.value is not None for row in group))
-    apart = tuple(Comparison(group, metric, tokens, price) for group in groups[1:])
-    return Comparison(groups[0], metric, tokens, price, apart)
+    groups.sort(key=lambda group: _places(group, sign))
+    return replace(groups[0], apart=tuple(groups[1:]))
 
 
-def more_is_better(metric: str) -> bool:
-    """Whether a larger value of the metric is better, by its name."""
-    return MORE_IS_BETTER.search(metric.lower()) is not None
+def _comparison(runs: list[TrackedRun], metric: str, tokens: float | None, price: float | None) -> Comparison:
+    """Of runs of one kind; by bytes where the metric is one of tokens, and these are not the same in all."""
+    split, _, name = metric.rpartition("/")
+    by_bytes = f"{split}/{OF_BYTES}"
+    tokenizers = {tokenizer_of(run) for run in runs} - {""}
+    if name in OF_TOKENS and len(tokenizers) > 1 and any(by_bytes in run.metrics for run in runs):
+        metric = by_bytes
+    return Comparison(rows_of(runs, metric, tokens, price), metric, tokens, price)
 
 
-def short(number: float | None) -> str:
-    """A number in about four characters: 271360 is 271.4k."""
-    if number is None or not math.isfinite(number):
-        return "-"
-    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
-        if abs(number) >= 0.99995 * size:
-            return f"{number / size:.4g}{unit}"
-    return f"{number:.4g}"
-
-
-def _row(run: TrackedRun, metric: str, sign: int, tokens: float | None, price: float | None) -> Row:
-    step, value = _value(run, metric, sign)
-    bits = dict(run.history(BITS_PER_CHAR)) if BITS_PER_CHAR in run.metrics else {}
-    speed = run.metrics.get("perf/tokens_per_s")
-    days = tokens / speed / SECONDS_A_DAY if tokens and speed else None
-    devices = run.metrics.get("num_devices", 1)
-    return Row(
-        run,
-        value,
-        bits.get(step, run.metrics.get(BITS_PER_CHAR)),
-        _count(run, "num_params"),
-        _count(run, "state_size"),
-        speed,
-        days,
-        days * 24 * price * devices if days is not None and price is not None else None,
-    )
+def _places(comparison: Comparison, sign: int) -> tuple[int, float]:
+    """The most runs that have the metric come first, then the best of them."""
+    values = [row.value for row in comparison.rows for _ in row.runs if row.value is not None]
+    return -len(values), sign * values[0] if values else 0
 
 
 def _kind(run: TrackedRun) -> tuple[str, str]:
     """The task, and the data with its digest."""
     return run.params.get("model.class_path", "").rpartition(".")[2], run.tags.get("dataset", "")
-
-
-def _machine(run: TrackedRun) -> str:
-    names = ("hardware.cpu", "hardware.gpus") if run.tags.get("hardware.gpus", "none") != "none" else ("hardware.cpu",)
-    hardware = ", ".join(run.tags[name] for name in names if name in run.tags)
-    return f"{run.tags['host']} ({hardware})" if "host" in run.tags else hardware
-
-
-def _value(run: TrackedRun, metric: str, sign: int) -> tuple[int, float | None]:
-    """The step and the value to compare a run by; of a validation metric the best."""
-    points = (
-        [(step, value) for step, value in run.history(metric) if math.isfinite(value)] if metric in run.metrics else []
-    )
-    if not points:
-        return -1, None
-    return min(points, key=lambda point: sign * point[1]) if metric.startswith("val/") else points[-1]
-
-
-def _count(run: TrackedRun, metric: str) -> int | None:
-    return int(run.metrics[metric]) if metric in run.metrics else None
 
 
 def _fixed(value: float | None) -> str:

@@ -11,12 +11,14 @@ import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 
-from seqlab.comparison.comparison import Comparison, Row, more_is_better, short
+from seqlab.comparison.comparison import Comparison
+from seqlab.comparison.rows import Row, more_is_better, short
 from seqlab.tracking.runs import TrackedRun
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#4d4d4d")
 """Okabe and Ito's, which differ to colour-blind eyes too; the darkest come last."""
 INK, GRID = "#1f2933", "#d9dee4"
+LINES = ("-", "--", "-.", ":", (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
 MOST_NAMES, MOST_MARKED, MOST_POINTS, NAME_LENGTH = 12, 50, 1000, 28
 SIZE = (5.6, 3.9)
 """Inches."""
@@ -45,23 +47,25 @@ def learning_curves(comparison: Comparison, metric: str | None = None) -> str | 
         metric: None = the one that is compared.
     """
     metric = metric or comparison.metric
-    known = [entry for entry in enumerate(comparison.runs) if metric in entry[1].metrics]
-    if not known:
+    if not any(metric in run.metrics for run in comparison.runs):
         return None
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=SIZE, layout="constrained")
         axes = figure.subplots()
         by_tokens = all("num_tokens" in run.metrics for run in comparison.runs)
-        for index, run in known:
-            x, y = _curve(run, metric, by_tokens)
-            marked: Any = {"marker": "o", "markersize": 3.5} if len(x) <= MOST_MARKED else {}
-            label = f"{index + 1}  {_name(run)}"
-            axes.plot(x, y, color=COLOURS[index % len(COLOURS)], linewidth=1.6, label=label, **marked)
+        for index, row in enumerate(comparison.rows):
+            curves = [_curve(run, metric, by_tokens) for run in row.runs if metric in run.metrics]
+            if curves := [curve for curve in curves if len(curve[0])]:
+                x, low, middle, high = _band(curves)
+                style = _style(index) | ({"marker": "o", "markersize": 3.5} if len(x) <= MOST_MARKED else {})
+                axes.plot(x, middle, linewidth=1.6, label=f"{comparison.ranks[index]}  {_short_name(row)}", **style)
+                if len(curves) > 1:
+                    axes.fill_between(x, low, high, color=style["color"], alpha=0.22, linewidth=0)
         axes.set_xlabel("training tokens" if by_tokens else "optimiser steps")
         axes.set_ylabel(metric)
         axes.xaxis.set_major_formatter(lambda value, _: short(value))
         if len(comparison.rows) <= MOST_NAMES:
-            axes.legend(frameon=False, loc="best")
+            axes.legend(frameon=False, loc="best", handlelength=3)
         return _svg(figure, metric)
 
 
@@ -80,7 +84,7 @@ def quality_against_cost(comparison: Comparison) -> str | None:
         middle = (min(known)[0] + max(known)[0]) / 2
         for cost, value, index in known:
             axes.scatter([cost], [value], s=52, color=COLOURS[index % len(COLOURS)], zorder=2)
-            text = _name(comparison.runs[index]) if len(known) <= MOST_NAMES else str(index + 1)
+            text = _short_name(comparison.rows[index]) if len(known) <= MOST_NAMES else str(index + 1)
             right = cost > middle
             offset = (-8 if right else 8, -14 if right != more else 6)  # beside the dashed line, not on it
             align = "right" if right else "left"
@@ -89,6 +93,19 @@ def quality_against_cost(comparison: Comparison) -> str | None:
         axes.set_xlabel(_cost_label(comparison))
         axes.set_ylabel(comparison.metric)
         return _svg(figure, "cost")
+
+
+def _band(curves: list[tuple[Any, Any]]) -> tuple[Any, Any, Any, Any]:
+    """Where all seeds have been, the least, the mean and the greatest of them."""
+    x = curves[0][0]
+    x = x[(x >= max(of[0][0] for of in curves)) & (x <= min(of[0][-1] for of in curves))]
+    values = np.stack([np.interp(x, *of) for of in curves])
+    return x, values.min(0), values.mean(0), values.max(0)
+
+
+def _style(index: int) -> Any:
+    """Of a row's lines, which differ in grey too."""
+    return {"color": COLOURS[index % len(COLOURS)], "linestyle": LINES[index % len(LINES)]}
 
 
 def _curve(run: TrackedRun, metric: str, by_tokens: bool) -> tuple[Any, Any]:
@@ -133,8 +150,8 @@ def _thinned(x: Any, y: Any) -> tuple[Any, Any]:
     return np.add.reduceat(x, starts) / counts, np.add.reduceat(y, starts) / counts
 
 
-def _name(run: TrackedRun) -> str:
-    return run.name if len(run.name) <= NAME_LENGTH else f"{run.name[: NAME_LENGTH - 1]}…"
+def _short_name(row: Row) -> str:
+    return row.name if len(row.name) <= NAME_LENGTH else f"{row.name[: NAME_LENGTH - 1]}…"
 
 
 def _svg(figure: Figure, salt: str) -> str:

@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 
-from seqlab.comparison.comparison import TEXT_COLUMNS, Comparison, short
+from seqlab.comparison.comparison import TEXT_COLUMNS, Comparison
 from seqlab.comparison.figures import COLOURS, learning_curves, quality_against_cost
+from seqlab.comparison.rows import short
+from seqlab.comparison.seeds import SEED
 from seqlab.tracking.params import CLASS, RUN_SPECIFIC, short_names
 from seqlab.whole_file import write_whole
 
@@ -27,6 +29,7 @@ table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabul
 th { text-align: left; font-weight: 600; color: #52606d; border-bottom: 1.5px solid #9aa5b1; vertical-align: bottom; }
 th, td { padding: .4rem 1.1rem .4rem 0; white-space: nowrap; }
 td { border-bottom: 1px solid #e4e7eb; }
+.told { border-left: 3px solid #d55e00; padding-left: .7rem; margin: .5rem 0; }
 .number { text-align: right; }
 .best td { font-weight: 600; background: #f0f6fb; }
 .dot { display: inline-block; width: .65rem; height: .65rem; border-radius: 50%; margin-right: .5rem; }
@@ -62,6 +65,7 @@ def page(comparison: Comparison) -> str:
     """The page's HTML. Whatever a user could have named is escaped."""
     runs = comparison.runs
     title = f"{len(runs)} run{'s' if len(runs) > 1 else ''} by {comparison.metric}"
+    told = [f'<p class="told">{escape(text)}</p>' for text in comparison.warnings]
     experiments = ", ".join(sorted({run.experiment for run in runs}))
     drawn = [
         (learning_curves(comparison), f"{comparison.metric} while training."),
@@ -80,6 +84,7 @@ def page(comparison: Comparison) -> str:
 <body>
 <h1>{escape(title)}</h1>
 <p class="note">Experiment {escape(experiments)} · {datetime.now(UTC):%Y-%m-%d %H:%M} UTC</p>
+{"".join(told)}
 <div class="wide">{_comparison_table(comparison)}</div>
 <p class="note">{escape(_notes(comparison))}</p>
 {_apart(comparison)}
@@ -103,7 +108,7 @@ def _comparison_table(comparison: Comparison) -> str:
         cells[1] = f'<span class="dot" style="background:{COLOURS[index % len(COLOURS)]}"></span>{cells[1]}'
         cells[-2] = f'<span class="{escape(row.run.status)}">{cells[-2]}</span>'
         cells[-1] = f'<code title="{escape(row.run.id)}">{cells[-1]}</code>'
-        lines.append(_row("td", cells, classes, "best" if index == 0 else ""))
+        lines.append(_row("td", cells, classes, "best" if cells[0] == "1" else ""))
     return _table(_row("th", [escape(title).replace("\n", "<br>") for title in comparison.header], classes), lines)
 
 
@@ -118,10 +123,12 @@ def _apart(comparison: Comparison) -> str:
 
 
 def _differences(comparison: Comparison) -> str:
-    """The parameters that are not the same in all runs; first those that all runs have."""
-    runs = comparison.runs
+    """The parameters that are not the same in all rows, but for the seed; first those that all runs have."""
+    rows, runs = comparison.rows, [row.run for row in comparison.rows]
     known = {name for run in runs for name in run.params}
-    names = {name for name in known if name.partition(".")[0] not in RUN_SPECIFIC and not name.endswith("init_args")}
+    names = {
+        name for name in known if name.partition(".")[0] not in (*RUN_SPECIFIC, SEED) and not name.endswith("init_args")
+    }
     lines: dict[bool, list[str]] = {True: [], False: []}
     for name, shown in sorted(short_names(names).items(), key=lambda entry: entry[1]):
         values = [run.params.get(name) for run in runs]
@@ -133,7 +140,7 @@ def _differences(comparison: Comparison) -> str:
             lines[None not in values].append(_row("td", cells))
     if not any(lines.values()):
         return ""
-    head = _row("th", ["parameter", *(escape(run.name) for run in runs)])
+    head = _row("th", ["parameter", *(escape(row.name) for row in rows)])
     return f'<h2>What differs</h2>\n<div class="wide differs">{_table(head, lines[True] + lines[False])}</div>'
 
 
@@ -182,7 +189,11 @@ def _notes(comparison: Comparison) -> str:
         "Params: parameters. State: numbers to remember of one sequence when decoding, at the training length.",
         "Tokens/s: the speed measured in training, without validation.",
     ]
-    notes += comparison.warnings
+    if comparison.several_seeds:
+        notes.append(
+            "Runs that differ in nothing but their seeds are one row of n: their mean, standard deviation and "
+            "95% interval (Student's t). Rows whose intervals overlap share a rank."
+        )
     if comparison.tokens is not None:
         notes.append(f"Days: for {short(comparison.tokens)} tokens at that speed.")
     if comparison.price is not None:

@@ -1,0 +1,78 @@
+"""What else than the models may make a difference between rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from seqlab.comparison.rows import Row, short
+from seqlab.comparison.seeds import LR, Config, config_of
+from seqlab.tracking.params import CLASS
+from seqlab.tracking.runs import TrackedRun
+
+ALIKE = {"Parameters": 1.05, "Tokens read": 1.01}
+"""Times as many as which two models count as having equally many."""
+
+
+def unfair(rows: Sequence[Row]) -> list[str]:
+    """A sentence for each thing."""
+    numbers: dict[str, Callable[[Row], float | None]] = {
+        "Parameters": lambda row: row.num_params,
+        "Tokens read": lambda row: row.run.metrics.get("num_tokens"),
+    }
+    found = [sentence for what, number in numbers.items() if (sentence := _unequal(what, rows, number))]
+    machines = sorted({_machine(row.run) for row in rows if row.tokens_per_s is not None} - {""})
+    if len(machines) > 1:
+        found.append(f"Speeds are of different machines: {'; '.join(machines)}.")
+    tokenizers = {text: row.name for row in reversed(rows) if (text := tokenizer_of(row.run))}
+    if len(tokenizers) > 1:
+        texts = "; ".join(f"{tokenizer} in {name}" for tokenizer, name in sorted(tokenizers.items()))
+        found.append(f"Tokenizers differ: {texts}.")
+    return [*found, *_rates_tried(rows), *_alone(rows)]
+
+
+def tokenizer_of(run: TrackedRun) -> str:
+    """The classes of a run's tokenizers and their options; empty where its config names none."""
+    named = {name: value for name, value in sorted(run.params.items()) if re.match(r"data\..*tokenizer", name)}
+    classes = [value.rpartition(".")[2] for name, value in named.items() if name.endswith(CLASS)]
+    options = [f"{name.rpartition('.')[2]} {value}" for name, value in named.items() if not name.endswith(CLASS)]
+    return ", ".join([*classes, *options])
+
+
+def _unequal(what: str, rows: Sequence[Row], number: Callable[[Row], float | None]) -> str | None:
+    sizes = sorted((size, row.name) for row in rows if (size := number(row)))
+    if not sizes or sizes[-1][0] <= ALIKE[what] * sizes[0][0]:
+        return None
+    (least, smallest), (most, largest) = sizes[0], sizes[-1]
+    share = f"{most / least - 1:.0%}"
+    return f"{what} differ by {share}: {short(least)} in {smallest}, {short(most)} in {largest}."
+
+
+def _rates_tried(rows: Sequence[Row]) -> list[str]:
+    """Whether some models had more learning rates to be the best with."""
+    names: dict[Config, str] = {}
+    tried: dict[Config, set[str]] = {}
+    for row in rows:
+        if LR in row.run.params:
+            config = config_of(row.run, LR)
+            names.setdefault(config, row.name)
+            tried.setdefault(config, set()).add(row.run.params[LR])
+    by_count: dict[int, list[str]] = {}
+    for config, rates in tried.items():
+        by_count.setdefault(len(rates), []).append(names[config])
+    texts = [f"{count} of {', '.join(by_count[count])}" for count in sorted(by_count, reverse=True)]
+    return [f"Learning rates tried differ: {'; '.join(texts)}."] if len(texts) > 1 else []
+
+
+def _alone(rows: Sequence[Row]) -> list[str]:
+    """Whether some rows have an interval and some have none."""
+    alone = [row.name for row in rows if row.value is not None and row.spread is None]
+    if not alone or len(alone) == len(rows):
+        return []
+    return [f"Of one seed, and without an interval: {', '.join(alone)}."]
+
+
+def _machine(run: TrackedRun) -> str:
+    names = ("hardware.cpu", "hardware.gpus") if run.tags.get("hardware.gpus", "none") != "none" else ("hardware.cpu",)
+    hardware = ", ".join(run.tags[name] for name in names if name in run.tags)
+    return f"{run.tags['host']} ({hardware})" if "host" in run.tags else hardware

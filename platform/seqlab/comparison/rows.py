@@ -1,0 +1,140 @@
+"""A comparison's lines: what a model's runs say of it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from seqlab.comparison.seeds import by_seed, shared_name
+from seqlab.comparison.statistics import Estimate, mean
+from seqlab.tracking.runs import TrackedRun
+
+MORE_IS_BETTER = re.compile(r"acc|bleu|chrf|exact|f1|per_s|precision|recall")
+BITS_PER_CHAR = "val/bits_per_char"
+SECONDS_A_DAY = 86400
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of a comparison: a run, or the runs that differ in nothing but their seeds; their numbers are means. None
+    where the runs do not say.
+
+    Attributes:
+        runs: the best first.
+        name: of the run, or what the runs' names share.
+        value: of the metric that is compared. A validation metric's best, as the best checkpoint has it, or else the
+            last.
+        spread: the mean of several seeds with its 95% interval.
+        bits_per_char: in validation, at the same step.
+        num_params: parameters.
+        state_size: numbers that decoding must remember of one sequence, at the training length.
+        tokens_per_s: measured speed of training, of all devices together.
+        days: to train on the asked number of tokens at that speed.
+        cost: of those days, for all devices.
+    """
+
+    runs: tuple[TrackedRun, ...]
+    name: str
+    value: float | None
+    spread: Estimate | None
+    bits_per_char: float | None
+    num_params: int | None
+    state_size: int | None
+    tokens_per_s: float | None
+    days: float | None = None
+    cost: float | None = None
+
+    @property
+    def run(self) -> TrackedRun:
+        """The only one, or the best."""
+        return self.runs[0]
+
+    @property
+    def half_width(self) -> float:
+        """Of the 95% interval; 0 of a run alone, of which nothing is known."""
+        return 0.0 if self.spread is None else float(self.spread.half_width)
+
+    @property
+    def deviation(self) -> float | None:
+        """Standard deviation between seeds."""
+        return None if self.spread is None else float(self.spread.error * math.sqrt(len(self.runs)))
+
+
+def rows_of(runs: Iterable[TrackedRun], metric: str, tokens: float | None, price: float | None) -> list[Row]:
+    """The rows of runs, the best first and those without the metric last."""
+    sign = -1 if more_is_better(metric) else 1
+    rows = []
+    for group in by_seed(runs):
+        points = {run.id: _value(run, metric, sign) for run in group}
+        known = [run for run in group if points[run.id][1] is not None]
+        unknown = [(run,) for run in group if points[run.id][1] is None]
+        best_first = sorted(known, key=lambda run: sign * (points[run.id][1] or 0))
+        for some in ([tuple(best_first)] if known else []) + unknown:
+            rows.append(_row(some, [points[run.id] for run in some], tokens, price))
+    return sorted(rows, key=lambda row: (row.value is None, sign * (row.value or 0)))
+
+
+def more_is_better(metric: str) -> bool:
+    """Whether a larger value of the metric is better, by its name."""
+    return MORE_IS_BETTER.search(metric.lower()) is not None
+
+
+def short(number: float | None) -> str:
+    """A number in about four characters: 271360 is 271.4k."""
+    if number is None or not math.isfinite(number):
+        return "-"
+    for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(number) >= 0.99995 * size:
+            return f"{number / size:.4g}{unit}"
+    return f"{number:.4g}"
+
+
+def _row(
+    runs: tuple[TrackedRun, ...],
+    points: Sequence[tuple[int, float | None]],
+    tokens: float | None,
+    price: float | None,
+) -> Row:
+    run, values = runs[0], [value for _, value in points if value is not None]
+    speed = _mean([run.metrics.get("perf/tokens_per_s") for run in runs])
+    days = tokens / speed / SECONDS_A_DAY if tokens and speed else None
+    devices = run.metrics.get("num_devices", 1)
+    return Row(
+        runs,
+        shared_name([run.name for run in runs]),
+        _mean(values),
+        mean(values) if len(values) > 1 else None,
+        _mean([_bits_per_char(run, step) for run, (step, _) in zip(runs, points, strict=True)]),
+        _count(run, "num_params"),
+        _count(run, "state_size"),
+        speed,
+        days,
+        days * 24 * price * devices if days is not None and price is not None else None,
+    )
+
+
+def _value(run: TrackedRun, metric: str, sign: int) -> tuple[int, float | None]:
+    """The step and the value to compare a run by; of a validation metric the best."""
+    points = (
+        [(step, value) for step, value in run.history(metric) if math.isfinite(value)] if metric in run.metrics else []
+    )
+    if not points:
+        return -1, None
+    return min(points, key=lambda point: sign * point[1]) if metric.startswith("val/") else points[-1]
+
+
+def _bits_per_char(run: TrackedRun, step: int) -> float | None:
+    if BITS_PER_CHAR not in run.metrics:
+        return None
+    return dict(run.history(BITS_PER_CHAR)).get(step, run.metrics[BITS_PER_CHAR])
+
+
+def _count(run: TrackedRun, metric: str) -> int | None:
+    return int(run.metrics[metric]) if metric in run.metrics else None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None

@@ -1,0 +1,66 @@
+"""Runs that differ in nothing but their seeds."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from seqlab.tracking.params import RUN_SPECIFIC
+from seqlab.tracking.runs import TrackedRun, find_run, listed
+from seqlab.tracking.store import Store
+from seqlab.tracking.writes import CHANGED_TAG
+
+SEED = "seed_everything"
+LR = "model.init_args.lr"
+SEED_AT_END = re.compile(r"(?<=.)(?:[-_. ]+(?:seed|s)?[-_=]?)?\d+$")
+
+Config = frozenset[tuple[str, str]]
+
+
+def by_seed(runs: Iterable[TrackedRun]) -> list[tuple[TrackedRun, ...]]:
+    """Finished runs of one config with several seeds together, any other run alone; where a seed comes again, so does
+    a group: the same fit twice tells nothing of seeds."""
+    groups: dict[tuple[Config, int] | str, list[TrackedRun]] = {}
+    times: Counter[tuple[Config, str]] = Counter()
+    for run in runs:
+        key: tuple[Config, int] | str = run.id
+        if run.status == "FINISHED" and SEED in run.params:
+            config, seed = config_of(run), run.params[SEED]
+            key = config, times[config, seed]
+            times[config, seed] += 1
+        groups.setdefault(key, []).append(run)
+    return [tuple(group) for group in groups.values()]
+
+
+def config_of(run: TrackedRun, *but: str) -> Config:
+    """A run's parameters but those of the run itself, the seed, and these."""
+    left_out = {*RUN_SPECIFIC, SEED, *but}
+    named = {name: value for name, value in run.params.items() if not {name, name.partition(".")[0]} & left_out}
+    return frozenset((named | {CHANGED_TAG: run.tags.get(CHANGED_TAG, "")}).items())
+
+
+def shared_name(names: Sequence[str]) -> str:
+    """The name of runs with several seeds: what is left of each without a number at its end, as gru of gru-s0, gru-s1
+    and gru-s2; else that of the first."""
+    stems = {SEED_AT_END.sub("", name) for name in names}
+    return stems.pop() if len(stems) == 1 < len(set(names)) else names[0]
+
+
+def runs_named(text: str, runs: Sequence[TrackedRun], store: Store) -> tuple[TrackedRun, ...]:
+    """The runs of a row's name, or of RUNs joined by commas.
+
+    Args:
+        runs: all that are there.
+
+    Raises:
+        ValueError: there is no such run, or there are several rows or runs of the name; the message lists them.
+    """
+    rows = [group for group in by_seed(runs) if len(group) > 1 and shared_name([run.name for run in group]) == text]
+    if rows:
+        named = {run.id: run for group in [*rows, runs] for run in group if group is not runs or run.name == text}
+        if len(named) > len(rows[0]):
+            raise ValueError(f"{text!r} names more than one row: {listed([*named.values()])}; give ids, with commas")
+        return rows[0]
+    several = "," in text and text not in {run.name for run in runs}
+    return tuple(find_run(one, store) for one in (text.split(",") if several else [text]))

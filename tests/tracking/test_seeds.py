@@ -1,0 +1,145 @@
+"""Runs that differ in nothing but their seeds are one row, with an interval."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from scipy import stats
+
+from seqlab.cli import main
+from seqlab.comparison import report
+from seqlab.comparison.comparison import Comparison, compare
+from seqlab.comparison.figures import learning_curves
+from seqlab.comparison.seeds import runs_named, shared_name
+from seqlab.tracking.runs import search
+from seqlab.tracking.store import Store
+from tracking.test_comparison import text
+from tracking.tiny import make_run
+
+TASK = "seqlab.tasks.LanguageModeling"
+
+
+def make(
+    store: Store, name: str, loss: float, seed: int, mixer: str = "GRU", status: str = "FINISHED", **params: str
+) -> str:
+    points = {"val/loss": [(0, 2 * loss), (9, loss)], "num_tokens": [(9, 1000.0)], "perf/tokens_per_s": [(9, 10.0)]}
+    points |= {"val/bits_per_byte": [(9, 10 - loss)], "num_params": [(0, 1000.0)]}
+    options = {"model.class_path": TASK, "model.init_args.mixer": mixer, "model.init_args.lr": "0.001"} | params
+    run_specific = {"run_name": name, "seed_everything": str(seed)}
+    return make_run(store, name, points, status=status, params=options | run_specific, tags={"dataset": "text 1"})
+
+
+def rows(comparison: Comparison) -> list[tuple[int, str, int]]:
+    return [(rank, row.name, len(row.runs)) for rank, row in zip(comparison.ranks, comparison.rows, strict=True)]
+
+
+@pytest.fixture
+def three_models(store: Store) -> Store:
+    """A and B overlap, C is worse."""
+    for mixer, losses in {"GRU": (1.0, 1.1, 1.2), "LSTM": (1.15, 1.25, 1.05), "RNN": (2.0, 2.1, 2.05)}.items():
+        for seed, loss in enumerate(losses):
+            make(store, f"{mixer.lower()}-s{seed}", loss, seed, mixer)
+    return store
+
+
+def test_seeds_are_a_row_with_students_interval_and_what_overlaps_shares_a_rank(three_models: Store) -> None:
+    comparison = compare(store=three_models)
+    assert rows(comparison) == [(1, "gru", 3), (1, "lstm", 3), (3, "rnn", 3)]
+    gru = comparison.rows[0]
+    losses = [1.0, 1.1, 1.2]
+    assert [gru.value, gru.deviation] == pytest.approx([1.1, 0.1])
+    assert gru.half_width == pytest.approx(stats.t.ppf(0.975, 2) * stats.sem(losses))
+    assert gru.run.name == "gru-s0", "the best"
+    shown = text(comparison)
+    assert re.search(r"^1  gru +1\.1000 +0\.1000 +0\.2484 +3 ", shown, flags=re.MULTILINE)
+    assert [line.split()[0] for line in shown.splitlines() if "FINISHED" in line] == ["1", "1", "3"]
+    assert "0.2484" in report.page(comparison) and "9 runs by val/loss" in report.page(comparison)
+    band = learning_curves(comparison) or ""
+    assert band.count('id="FillBetweenPolyCollection') == 3 and len(set(re.findall(r"stroke-dasharray: \S+", band))) > 1
+
+
+def test_more_is_better_ranks_the_other_way(three_models: Store) -> None:
+    comparison = compare(store=three_models, metric="val/bits_per_byte")
+    assert [rank for rank, _, _ in rows(comparison)] == [1, 2, 2]
+    assert rows(comparison)[0][1] == "rnn"
+
+
+def test_the_same_fit_twice_tells_nothing_of_seeds(store: Store) -> None:
+    for name, seed, status in (("a-0", 0, "FINISHED"), ("again", 0, "FINISHED"), ("a-1", 1, "FINISHED")):
+        make(store, name, 1.0 + seed, seed, status=status)
+    make(store, "a-2", 9.0, 2, status="KILLED")
+    assert sorted(len(row.runs) for row in compare(store=store).rows) == [1, 1, 2]
+    make(store, "deeper", 1.0, 3, **{"model.init_args.num_layers": "9"})
+    assert sorted(len(row.runs) for row in compare(store=store).rows) == [1, 1, 1, 2]
+
+
+def test_single_runs_have_the_table_they_had(store: Store) -> None:
+    for seed, mixer in enumerate(("GRU", "LSTM")):
+        make(store, mixer, 1.0 + seed, seed, mixer)
+    comparison = compare(store=store)
+    assert "95%" not in "".join(comparison.header) and comparison.ranks == [1, 2] and comparison.warnings == []
+
+
+def test_what_is_unequal_is_said_above_the_table(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for seed in range(2):
+        for lr in ("0.001", "0.01"):
+            make(store, f"gru-{seed}", 1.0 + seed / 10, seed, **{"model.init_args.lr": lr})
+    make(store, "lstm", 1.0, 0, "LSTM")
+    longer = {"val/loss": [(0, 1.0)], "num_tokens": [(9, 1400.0)]}
+    make_run(store, "longer", longer, params={"model.class_path": TASK}, tags={"dataset": "text 1"})
+    make_run(store, "other", longer, params={"model.class_path": TASK}, tags={"dataset": "text 2"})
+    comparison = compare(store=store)
+    assert comparison.warnings == [
+        "Tokens read differ by 40%: 1k in gru, 1.4k in longer.",
+        "Learning rates tried differ: 2 of gru; 1 of lstm.",
+        "Of one seed, and without an interval: longer, lstm.",
+        "Not ranked with these, but below: 1 of other data.",
+    ]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", store.uri)
+    shown = text(comparison, 120)
+    assert shown.index("Tokens read differ") < shown.index("Learning rates") < shown.index("run id")
+
+
+def test_by_other_tokens_models_are_ranked_by_bytes(store: Store) -> None:
+    for name, loss, tokenizer in (("chars", 1.0, "CharTokenizer"), ("words", 5.0, "WordTokenizer")):
+        make(store, name, loss, 0, **{"data.init_args.tokenizer.class_path": f"seqlab_data.tokenizers.{tokenizer}"})
+    comparison = compare(store=store)
+    assert comparison.metric == "val/bits_per_byte"
+    assert [(row.name, row.value) for row in comparison.rows] == [("words", 5.0), ("chars", 9.0)]
+    assert comparison.warnings == [
+        "Tokenizers differ: CharTokenizer in chars; WordTokenizer in words.",
+        "A token is not the same in each, a byte is: ranked by val/bits_per_byte.",
+    ]
+    assert compare(["chars"], store=store).metric == "val/loss"
+
+
+def test_runs_are_named_by_row_or_with_commas(
+    three_models: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = search(three_models, "")
+    assert {run.name for run in runs_named("gru", found, three_models)} == {"gru-s0", "gru-s1", "gru-s2"}
+    assert [run.name for run in runs_named("rnn-s1,gru-s2", found, three_models)] == ["rnn-s1", "gru-s2"]
+    assert [run.name for run in runs_named("rnn-s1", found, three_models)] == ["rnn-s1"]
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", three_models.uri)
+    assert main(["compare", "rnn", "gru-s2,gru-s1", "--quiet"]) == 0
+    assert len(capsys.readouterr().out.split()) == 5
+    make(three_models, "gru", 1.0, 0, "another")
+    assert main(["compare", "gru"]) == 2
+    assert "'gru' names more than one row: gru-s2 (" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("names", "shared"),
+    [
+        (["gru-s0", "gru-s1", "gru-s12"], "gru"),
+        (["a-128 seed=1", "a-128 seed=2"], "a-128"),
+        (["lstms0", "lstms1"], "lstms"),
+        (["gru-2", "gru-2"], "gru-2"),
+        (["calm-owl-3", "shy-fox-4"], "calm-owl-3"),
+        (["7", "8"], "7"),
+        (["one"], "one"),
+    ],
+)
+def test_the_name_of_a_row(names: list[str], shared: str) -> None:
+    assert shared_name(names) == shared
