@@ -76,6 +76,8 @@ class RunTracker(Callback):
             logger.log_text(to_yaml(self.config), "config.yaml")
             logger.log_hyperparams(self.config)
             logger.log_tags({"config_hash": self._hash})
+            if self.config.get("match") is not None:
+                logger.log_tags({"matched": f"{self.config['match']} {self.config['to']:.12g}"})
         logger.log_text("".join(f"{k}=={v}\n" for k, v in package_versions().items()), "packages.txt")
         logger.log_tags(provenance())
         datamodule = trainer.datamodule  # type: ignore[attr-defined]

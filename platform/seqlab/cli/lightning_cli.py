@@ -15,6 +15,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_only
 
+from seqlab.budgets.match import match, said
 from seqlab.callbacks.averaged_weights import AveragedWeights
 from seqlab.callbacks.checkpoint import Checkpoints, ValidateOnce
 from seqlab.callbacks.compile_time import CompileTime
@@ -117,6 +118,8 @@ class SeqlabCLI(LightningCLI):
         options = self.config[self.verb]
         if self.verb == "fit":
             check_reads_back(self._parser(self.verb), self.config_dump, options)
+            if self.run_id is None:  # a run that goes on has what was found
+                self._match(options)
             if options.resume is not None and self.run_id is None:
                 self._continue_job(options)
         if options.ckpt_path is None or Path(options.ckpt_path).is_file():
@@ -128,6 +131,17 @@ class SeqlabCLI(LightningCLI):
         if checkpoint is None:
             raise ValueError(f"--ckpt_path {options.ckpt_path}: run {run.name} ({run.id}) has no checkpoint")
         options.ckpt_path = str(checkpoint)
+
+    def _match(self, options: Any) -> None:
+        """Solves the model's size for a budget, and puts it into the config."""
+        if (options.match is None) != (options.to is None):
+            raise ValueError("--match needs --to, and --to needs --match: a budget and how much of it")
+        if options.match is None:
+            return
+        matched = match(self.config_dump, options.match, options.to, options.match_by)
+        options[".".join(matched.path)] = matched.number
+        self._set_seed()
+        rank_zero_only(print)(said(matched, options.match, options.to), file=sys.stderr)
 
     def _continue_job(self, options: Any) -> None:
         """Finds the job's run, and its checkpoint if there is one."""
@@ -256,6 +270,9 @@ class SeqlabCLI(LightningCLI):
 
 class _Parsed(SeqlabCLI):
     def instantiate_classes(self) -> None:
+        """Nothing is made."""
+
+    def _match(self, options: Any) -> None:
         """Nothing is made."""
 
     def _continue_job(self, options: Any) -> None:

@@ -1,0 +1,59 @@
+"""`--match` solves the size of a model for a budget, and the fit is the one that is given that size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from cli.conftest import TINY, Seqlab, last_weights, write_text
+from seqlab.tracking.runs import find_run
+
+GRU = ("fit", "--config=lm/gru", *(option for option in TINY if "d_model" not in option), "--trainer.max_steps=2")
+
+
+@pytest.fixture
+def quick(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> Seqlab:
+    write_text(tmp_path)
+    return inside(tmp_path)
+
+
+def test_a_fit_is_the_one_that_was_given_the_width(quick: Seqlab, tmp_path: Path) -> None:
+    """Bit for bit; the run has the width, and goes on with it."""
+    said = quick(*GRU, "--match=params", "--to=20000", "--run_name=matched").stderr
+    run = find_run("matched")
+    assert run.metrics["num_params"] == pytest.approx(20000, rel=0.02)
+    assert run.metrics["num_flops"] > 6 * 15000  # all but the vectors
+    assert run.tags["matched"] == "params 20000"
+    (path,) = tmp_path.glob(f"mlruns/tiny/{run.id}/artifacts/config.yaml")
+    width = yaml.safe_load(path.read_text())["model"]["init_args"]["model"]["init_args"]["d_model"]
+    (line,) = (line for line in said.splitlines() if line.startswith("matched"))
+    assert line.startswith(f"matched {run.metrics['num_params']:,.0f} parameters (")
+    assert f"% of 20,000) by d_model {width} (was 128); not matched: " in line
+    assert f"{4 * run.metrics['state_size']:,.0f} bytes of state" in line
+
+    quick(*GRU, f"--model.model.d_model={width}", "--run_name=given")
+    given = last_weights("given")
+    assert all(torch.equal(weight, given[name]) for name, weight in last_weights("matched").items())
+
+    assert "matched" not in quick("resume", "matched", "--trainer.max_steps=3").stderr
+    assert find_run("matched").metrics["num_params"] == run.metrics["num_params"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--match=state", "--to=9e3", "--model.model.mixer.num_layers=2", "--match_by=num_layers"), "num_layers"),
+        (("--match=params",), "--match needs --to, and --to needs --match: a budget and how much of it"),
+        (("--match=params", "--to=-1"), "--to must be above 0, got -1"),
+        (("--match=params", "--to=9e3", "--match_by=width"), "the model has no such number"),
+        (("--match=params", "--to=9e3", "--match_by=tie_embeddings"), "is True; a whole number of the model"),
+    ],
+)
+def test_what_cannot_be_matched_is_said(quick: Seqlab, given: tuple[str, ...], said: str) -> None:
+    (line,) = quick(*GRU, *given, code=2).stderr.splitlines()
+    assert said in line
+    assert not Path("mlruns").exists()
