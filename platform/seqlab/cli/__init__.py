@@ -9,10 +9,10 @@ import sys
 from typing import NoReturn
 
 from seqlab import __version__
-from seqlab.cli import bundle, fit, matrices, runs, submit, text
+from seqlab.cli import bundle, fit, matrices, runs, submit, sweep, text
 from seqlab.working_folder import add_working_folder
 
-VERBS = (*fit.VERBS, *submit.VERBS, *runs.VERBS, *bundle.VERBS, *matrices.VERBS, *text.VERBS)
+VERBS = (*fit.VERBS, *submit.VERBS, *sweep.VERBS, *runs.VERBS, *bundle.VERBS, *matrices.VERBS, *text.VERBS)
 
 # A process that is spawned imports this file too, and then the classes that it is sent.
 add_working_folder()
@@ -25,7 +25,9 @@ def main(argv: list[str] | None = None) -> int:
         _check_working_folder()
         if args and args[0] in fit.LIGHTNING and (code := fit.directly(args[0], args[1:])) is not None:
             return code
-        options, overrides = _parser().parse_known_args(args)
+        ours, behind = (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
+        options, overrides = _parser().parse_known_args(ours)
+        overrides += behind
         if overrides and options.verb not in fit.TAKE_OVERRIDES:
             raise ValueError(f"{options.verb} has no option {overrides[0]}; see seqlab {options.verb} --help")
         options.overrides = overrides

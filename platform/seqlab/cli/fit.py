@@ -115,5 +115,5 @@ def evaluate(options: argparse.Namespace) -> int:
 
 
 VERBS = (*(Verb(name, does, (RUN, TRUST), evaluate) for name, does in LIGHTNING.items()), resume)
-TAKE_OVERRIDES = ("resume", "submit", "validate", "test", "predict")
+TAKE_OVERRIDES = ("resume", "submit", "sweep", "validate", "test", "predict")
 """What else is on their command lines goes to Lightning."""

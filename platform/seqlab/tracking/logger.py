@@ -17,7 +17,7 @@ from seqlab.tracking.job import JOB_TAG, job_of
 from seqlab.tracking.journal import Journal, now
 from seqlab.tracking.outbox import Outbox
 from seqlab.tracking.params import accepted, flatten
-from seqlab.tracking.provenance import description, process_tags
+from seqlab.tracking.provenance import description, given_tags, process_tags
 from seqlab.tracking.runs import settle
 from seqlab.tracking.store import DEFAULT_ROOT, Store, UnreachableError
 from seqlab.tracking.writes import Write, dataset_of
@@ -237,7 +237,7 @@ class RunLogger(Logger):
             journal = Journal(self.store, self._resumed_id)
             if self._resumed_id is None:
                 job = job_of(self._name)
-                tags = process_tags() | description() | ({JOB_TAG: job} if job else {})
+                tags = process_tags() | description() | given_tags() | ({JOB_TAG: job} if job else {})
                 journal.create(self._experiment, self._name, tags, later=folder is not None)
             self._artifacts = (folder or self.store.root) / journal.run_id / "artifacts"
             if not journal.pending.exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import re
@@ -28,6 +29,8 @@ MAIN_PACKAGES = (
     "onnxruntime",
 )
 NAME_OR_VERSION = re.compile(r"^(Name|Version): (.+)$", re.MULTILINE)
+TAGS = "SEQLAB_TAGS"
+"""The environment's name for tags that a process is to give its run, as JSON."""
 START_TOLERANCE = 2.0
 """Seconds. A process start is computed from the time of boot, which moves when the clock is set."""
 
@@ -41,6 +44,11 @@ def process_tags() -> dict[str, str]:
         "process.id": str(process.pid),
         "process.start": repr(process.create_time()),
     }
+
+
+def given_tags() -> dict[str, str]:
+    """What who has started this process says of its run."""
+    return dict(json.loads(os.environ.get(TAGS, "{}")))
 
 
 def is_gone(tags: dict[str, str]) -> bool:

@@ -1,0 +1,217 @@
+"""The verb of sweeps."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from seqlab.cli.verb import argument, verb, whole
+
+if TYPE_CHECKING:
+    from seqlab.sweeps.fits import Place
+    from seqlab.sweeps.plan import Plan
+    from seqlab.sweeps.queue import Queue
+    from seqlab.tracking.logger import RunLogger
+    from seqlab.tracking.store import Store
+
+JOINING = 60.0
+"""Seconds that a worker waits for the sweep to begin: a batch queue starts all at once."""
+
+
+@verb(
+    "fit a config many times with options that vary",
+    argument("file", nargs="?", metavar="SWEEP.yaml", help="these options, and the fits' own under `fit`"),
+    argument("--config", action="append", metavar="NAME|PATH", help="as of fit"),
+    argument("--vary", action="append", metavar="OPTION=VALUES", help="LOW..HIGH, LOW..HIGH:log, or A,B,C; repeatable"),
+    argument("--seeds", type=whole, metavar="N", help="fits of a trial, whose value is their mean; default: 1"),
+    argument("--trials", type=whole, metavar="N", help="settings to try; a grid tries all"),
+    argument("--jobs", type=whole, metavar="N", help="trials at a time; default: 1"),
+    argument("--sampler", metavar="S", help="tpe, random or grid; default: tpe"),
+    argument(
+        "--objective", metavar="M,...", help="metrics; of several, all that none beats are best; default: val/loss"
+    ),
+    argument("--prune", action="store_const", const=True, help="stop by successive halving what does badly"),
+    argument("--name", metavar="NAME", help="of the sweep; default: from its options, so that it goes on"),
+    argument("--experiment", metavar="NAME", help="of the runs; default: the sweep's name"),
+    argument("--storage", metavar="URL", help="Optuna's; default: sweeps.db beside the runs"),
+    argument("--devices-per-trial", type=whole, metavar="N", help="a fit's --trainer.devices, and GPUs of its own"),
+    argument("--worker", action="store_true", help="work on a sweep that the same command has begun without this"),
+)
+def sweep(options: argparse.Namespace) -> int:
+    from seqlab.sweeps.plan import TYPES, make_plan, read_file
+    from seqlab.sweeps.queue import Queue
+    from seqlab.tracking.runs import find_run
+    from seqlab.tracking.store import SQLITE, Store
+
+    given: dict[str, Any] = {} if options.file is None else read_file(Path(options.file))
+    given |= {key: value for key in TYPES if (value := getattr(options, key, None)) is not None}
+    if isinstance(given.get("vary"), list):
+        given["vary"] = dict(_varied(text) for text in given["vary"])
+    plan, store = make_plan(given, options.overrides), Store()
+    places = _places(given.get("jobs", 1), given.get("devices_per_trial"))
+    _check_fits(plan)
+    url = given.get("storage") or f"{SQLITE}{store.root / 'sweeps.db'}"
+    if options.worker:
+        queue = Queue(plan, url, join=JOINING)
+        parent = find_run(queue.study.user_attrs["parent"], store)
+        _work(plan, queue, parent.id, parent.artifacts, places, to_the_end=False)
+        return 0
+    from filelock import FileLock, Timeout
+
+    store.root.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(store.root / f".sweep-{plan.name}.lock", timeout=0):
+            return _conduct(plan, Queue(plan, url), places, store)
+    except Timeout:
+        raise ValueError(f"sweep {plan.name} is running here already; --worker helps it") from None
+
+
+def _conduct(plan: Plan, queue: Queue, places: list[Place], store: Store) -> int:
+    """Works to the end of a sweep, and says what it found, in its run too."""
+    from seqlab.tracking.job import run_of_job
+    from seqlab.tracking.logger import RunLogger
+
+    before = run_of_job(plan.name, plan.experiment, "", store)
+    logger = RunLogger(plan.experiment, name=plan.name, run_id=None if before is None else before.id)
+    logger.begin()
+    assert logger.run_id is not None and logger.artifacts is not None
+    queue.study.set_user_attr("parent", logger.run_id)
+    logger.log_hyperparams({**plan.settings, "trials": plan.trials})
+    logger.log_tags({"sweep": plan.name})
+    print(f"Sweep {plan.name}: {plan.trials} trials of {_count(plan.seeds, 'fit')} · run {logger.run_id}", flush=True)
+    try:
+        _work(plan, queue, logger.run_id, logger.artifacts, places, to_the_end=True)
+        return _tell(plan, queue, logger, store)
+    except BaseException as error:
+        logger.status = "KILLED"
+        logger.log_tags({"failure": f"{type(error).__name__}: {error}"})
+        raise
+    finally:
+        logger.finalize("success")
+
+
+def _work(plan: Plan, queue: Queue, parent: str, folder: Path, places: list[Place], *, to_the_end: bool) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    from seqlab.sweeps.result import table
+    from seqlab.sweeps.work import Worker
+
+    console = Console()
+    with Live(console=console, transient=True, auto_refresh=False) if console.is_terminal else nullcontext() as live:
+
+        def tell(line: str) -> None:
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+        def show() -> None:
+            if live is not None:
+                live.update(table(plan, queue.study), refresh=True)
+
+        with _stopped_by_sigterm():
+            Worker(plan, queue, parent, folder / "fits", places, tell, show).run(to_the_end=to_the_end)
+
+
+def _tell(plan: Plan, queue: Queue, logger: RunLogger, store: Store) -> int:
+    """Prints the table, the best configs, which the run keeps, and how much each option matters."""
+    from rich.console import Console
+
+    from seqlab.sweeps.result import best_trials, config_of, importance, table
+
+    Console().print(table(plan, queue.study))
+    best = best_trials(queue.study)
+    if not best:
+        print(
+            "no trial is complete; see their errors above, and what they printed in", logger.artifacts, file=sys.stderr
+        )
+        return 1
+    for objective, shares in importance(plan, queue.study).items():
+        print(f"What {objective} depends on: " + ", ".join(f"{name} {share:.0%}" for name, share in shares.items()))
+    for trial in best:
+        name = "best.yaml" if len(best) == 1 else f"best-{trial.number}.yaml"
+        logger.log_text(config_of(plan, trial.number, store), name)
+        assert logger.artifacts is not None and trial.values is not None
+        print(f"Best: trial {trial.number} · next: seqlab fit --config {shlex.quote(str(logger.artifacts / name))}")
+    if len(best) == 1:
+        logger.log_metrics(dict(zip(plan.objectives, best[0].values, strict=True)))
+    return 0
+
+
+def _check_fits(plan: Plan) -> None:
+    """Refuses what a fit would: each value of a list, and both ends of a range, beside the first of all others.
+
+    Raises:
+        ValueError: an option is not one, or has another value than it takes.
+    """
+    from optuna.distributions import CategoricalDistribution
+
+    from seqlab.cli.lightning_cli import check_fit
+    from seqlab.config.quiet import quiet
+
+    quiet()
+    ends = {
+        name: of.choices if isinstance(of, CategoricalDistribution) else (of.low, of.high)  # type: ignore[attr-defined]
+        for name, of in plan.space.items()
+    }
+    first = {name: values[0] for name, values in ends.items()}
+    settings = [first, *({**first, name: value} for name, values in ends.items() for value in values[1:])]
+    for setting in settings:
+        check_fit(plan.flags(setting, 0))
+
+
+def _places(jobs: int, devices: int | None) -> list[Place]:
+    """Where each job's fits run: an equal share of the cores, and of the GPUs if each takes some.
+
+    Raises:
+        ValueError: there are fewer GPUs than the jobs need.
+    """
+    import torch
+
+    from seqlab.sweeps.fits import Place
+
+    threads = max(1, (os.cpu_count() or 1) // jobs // (devices or 1))
+    if devices is not None and devices < 1:
+        raise ValueError(f"--devices-per-trial must be at least 1, got {devices}")
+    there = torch.cuda.device_count()
+    if devices is None or not there:
+        return [Place(devices, None, threads)] * jobs
+    if jobs * devices > there:
+        raise ValueError(
+            f"--jobs {jobs} of --devices-per-trial {devices} need {jobs * devices} GPUs; there are {there}"
+        )
+    names = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(there)))).split(",")
+    return [Place(devices, ",".join(names[job * devices : (job + 1) * devices]), threads) for job in range(jobs)]
+
+
+def _varied(text: str) -> tuple[str, str]:
+    name, equals, values = text.partition("=")
+    if not (name and equals and values):
+        raise ValueError(f"--vary {text}: accepted: OPTION=LOW..HIGH, OPTION=LOW..HIGH:log, OPTION=A,B,C")
+    return name.removeprefix("--"), values
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
+@contextmanager
+def _stopped_by_sigterm() -> Iterator[None]:
+    """A batch queue's request ends a sweep as Ctrl-C does: its fits are stopped, and their trials wait again."""
+
+    def stop(signum: int, frame: object) -> NoReturn:
+        raise SystemExit(128 + signum)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+VERBS = (sweep,)

@@ -1,0 +1,147 @@
+"""One fit of a trial: a process of its own, whatever becomes of it, and what its run says in the end."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from subprocess import DEVNULL, STDOUT, Popen
+from typing import Any, NamedTuple
+
+import psutil
+
+from seqlab.comparison.comparison import more_is_better
+from seqlab.sweeps.plan import Plan
+from seqlab.tracking.job import JOB_TAG
+from seqlab.tracking.provenance import TAGS
+from seqlab.tracking.runs import TrackedRun, condition, search, settle
+from seqlab.tracking.store import Store
+from seqlab.tracking.writes import FAILURE_TAG
+
+LAUNCHERS = ("SLURM_", "TORCHELASTIC_")
+"""What the environment has of who started the sweep: a fit of it is no rank of theirs."""
+PATIENCE = 60.0
+"""Seconds that a fit which is told to stop has for its last checkpoint."""
+
+
+class Place(NamedTuple):
+    """Where the fits of one job run.
+
+    Attributes:
+        devices: how many a fit takes; None = what it takes by itself.
+        visible: the GPUs that are the job's, as CUDA names them; None = all.
+        threads: of a process, where the environment does not say.
+    """
+
+    devices: int | None = None
+    visible: str | None = None
+    threads: int = 1
+
+
+class Fit:
+    """A fit that runs.
+
+    Args:
+        parent: the id of the sweep's run.
+        setting: what its trial varies.
+        log: file of what it prints.
+    """
+
+    def __init__(
+        self, plan: Plan, parent: str, trial: int, seed: int, setting: Mapping[str, Any], log: Path, place: Place
+    ) -> None:
+        self.log, of_run = log, tags(plan, parent, trial, seed)
+        end_leftover(of_run)
+        env = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
+        env = {"OMP_NUM_THREADS": str(place.threads), **env, TAGS: of_run}
+        args = [
+            *plan.flags(setting, seed),
+            f"--experiment={plan.experiment}",
+            f"--run_name={plan.run_name(trial, seed)}",
+        ]
+        args.append("--resume=auto")
+        if place.devices is not None:
+            args.append(f"--trainer.devices={place.devices}")
+        if place.visible is not None:
+            env["CUDA_VISIBLE_DEVICES"] = place.visible
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as out:
+            self._process = Popen(command(args), stdin=DEVNULL, stdout=out, stderr=STDOUT, env=env)
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return self._process.poll()
+
+    def stop(self) -> None:
+        """Has it end, its checkpoint written."""
+        with suppress(psutil.NoSuchProcess):
+            _end([psutil.Process(self._process.pid)])
+        self._process.wait()
+
+    def last_words(self, run: TrackedRun | None) -> str:
+        """Why it failed: what its run says, or the last line that it printed, or the signal that killed it."""
+        code = self.code
+        if code is not None and code < 0:
+            return f"killed by {signal.Signals(-code).name}"
+        if run is not None and FAILURE_TAG in run.tags:
+            return run.tags[FAILURE_TAG]
+        lines = [line.strip() for line in self.log.read_text(encoding="utf-8", errors="replace").splitlines()]
+        return next((line.removeprefix("seqlab: ") for line in reversed(lines) if line), f"exit code {code}")
+
+
+def command(args: list[str]) -> list[str]:
+    """Of a fit with these arguments."""
+    return [sys.executable, "-m", "seqlab", "fit", *args]
+
+
+def tags(plan: Plan, parent: str, trial: int, seed: int) -> str:
+    """Of the fit's run, as JSON; MLflow shows it below its parent."""
+    of_run = {"mlflow.parentRunId": parent, "sweep": plan.name, "sweep.trial": str(trial), "sweep.seed": str(seed)}
+    return json.dumps(of_run)
+
+
+def run_of(plan: Plan, trial: int, seed: int, store: Store) -> TrackedRun | None:
+    """The run of a fit, if it has one yet."""
+    settle(store)
+    runs = search(store, condition(f"tags.{JOB_TAG}", plan.run_name(trial, seed)), plan.experiment)
+    return runs[0] if runs else None
+
+
+def score(run: TrackedRun, metric: str) -> float:
+    """What a run is compared by: of a validation metric the best value, of another one the last.
+
+    Raises:
+        ValueError: the run has none.
+    """
+    values = [value for _, value in run.history(metric) if math.isfinite(value)]
+    if not values:
+        raise ValueError(f"run {run.name} has no metric {metric}; there are {', '.join(sorted(run.metrics)) or 'none'}")
+    if not metric.startswith("val/"):
+        return values[-1]
+    return max(values) if more_is_better(metric) else min(values)
+
+
+def end_leftover(tags: str) -> None:
+    """Ends what a sweep that was killed has left running of a fit: the processes that are told these tags."""
+    left = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.pid != os.getpid() and process.environ().get(TAGS) == tags:
+                left.append(process)
+    _end(left)
+
+
+def _end(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, alive = psutil.wait_procs(processes, timeout=PATIENCE)
+    for process in alive:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()

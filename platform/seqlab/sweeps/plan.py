@@ -1,0 +1,153 @@
+"""What a sweep is: from its options, or from a file of them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seqlab.sweeps.space import Space, grid, read_space
+
+SAMPLERS = ("tpe", "random", "grid")
+OURS = ("seed_everything", "experiment", "run_name", "resume", "ckpt_path", "trainer.devices")
+"""What a sweep tells each fit itself."""
+TYPES: dict[str, tuple[type, ...]] = {
+    "config": (str, list),
+    "vary": (dict,),
+    "fit": (dict, list),
+    "seeds": (int,),
+    "trials": (int,),
+    "jobs": (int,),
+    "sampler": (str,),
+    "objective": (str,),
+    "prune": (bool,),
+    "name": (str,),
+    "experiment": (str,),
+    "storage": (str,),
+    "devices_per_trial": (int,),
+}
+"""The keys of a file: the options, and the fit's own under `fit`."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Of a sweep, what does not change while it runs.
+
+    Attributes:
+        name: of the sweep and its run; the fits' names begin with it.
+        experiment: MLflow's, of its run and the fits'.
+        configs: as `--config` takes them.
+        vary: the options that vary, as they were given.
+        fit: what else each fit is given.
+        seeds: fits of a trial; its value is their mean.
+        trials: how many settings are tried.
+        sampler: one of `SAMPLERS`.
+        objectives: metrics, of which each run's best counts.
+        prune: whether trials that do badly are stopped early.
+
+    Raises:
+        ValueError: one of these is not what it must be.
+    """
+
+    name: str
+    experiment: str
+    configs: list[str]
+    vary: dict[str, Any]
+    fit: list[str]
+    seeds: int
+    trials: int
+    sampler: str
+    objectives: list[str]
+    prune: bool
+
+    @property
+    def space(self) -> Space:
+        return read_space(self.vary)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What a sweep of this name must have been begun with to go on; of trials there may be more."""
+        kept = ("experiment", "configs", "vary", "fit", "seeds", "sampler", "objectives", "prune")
+        return {name: getattr(self, name) for name in kept}
+
+    def run_name(self, trial: int, seed: int) -> str:
+        return f"{self.name}-{trial}-s{seed}"
+
+    def flags(self, setting: Mapping[str, Any], seed: int) -> list[str]:
+        """What a fit of this setting is given, but for where its run belongs."""
+        varied = [f"--{name}={value}" for name, value in setting.items()]
+        return [*(f"--config={config}" for config in self.configs), *self.fit, *varied, f"--seed_everything={seed}"]
+
+
+def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
+    """The plan of options, by the keys of a file, and of what else a fit is given.
+
+    Raises:
+        ValueError: one is missing or is not what it must be.
+    """
+    if not (configs := _as_list(given.get("config", []))):
+        raise ValueError("a sweep needs a config: --config NAME|PATH, or config: in its file")
+    vary, fit = dict(given.get("vary", {})), [*_flags(given.get("fit", [])), *overrides]
+    for name in (*vary, *(flag.removeprefix("--").partition("=")[0] for flag in fit)):
+        if name in OURS:
+            raise ValueError(f"a sweep says {name} itself; --seeds, --experiment, --name and --devices-per-trial do")
+    space, sampler = read_space(vary), given.get("sampler", "tpe")
+    if sampler not in SAMPLERS:
+        raise ValueError(f"--sampler {sampler}: accepted: {', '.join(SAMPLERS)}")
+    if sampler == "grid" and "trials" in given:
+        raise ValueError(f"--sampler grid tries all {len(grid(space))} settings; --trials is for the others")
+    trials = len(grid(space)) if sampler == "grid" else given.get("trials")
+    if trials is None:
+        raise ValueError(f"--sampler {sampler} needs --trials N")
+    seeds, objectives = given.get("seeds", 1), [one.strip() for one in given.get("objective", "val/loss").split(",")]
+    for name, count in {"--seeds": seeds, "--trials": trials, "--jobs": given.get("jobs", 1)}.items():
+        if count < 1:
+            raise ValueError(f"{name} must be at least 1, got {count}")
+    prune = given.get("prune", False)
+    if prune and len(objectives) > 1:
+        raise ValueError(f"--prune goes by one objective, got {', '.join(objectives)}")
+    digest = hashlib.sha256(json.dumps([configs, vary, fit, seeds, sampler, objectives, prune]).encode()).hexdigest()
+    name = given.get("name") or f"{Path(configs[-1]).stem}-{digest[:6]}"
+    if not re.fullmatch(r"[\w.-]+", name):
+        raise ValueError(f"--name {name}: accepted: letters, digits, '.', '_' and '-'")
+    experiment = given.get("experiment", name)
+    return Plan(name, experiment, configs, vary, fit, seeds, trials, sampler, objectives, prune)
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """The options of a file, by the keys of `TYPES`.
+
+    Raises:
+        ValueError: it is no such file.
+    """
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is not the file of a sweep; its keys are {', '.join(TYPES)}")
+    found = {str(key).replace("-", "_"): value for key, value in found.items()}
+    for key, value in found.items():
+        if key not in TYPES:
+            raise ValueError(f"{path}: {key} is not a key of a sweep; accepted: {', '.join(TYPES)}")
+        if not isinstance(value, TYPES[key]) or (isinstance(value, bool) and bool not in TYPES[key]):
+            accepted = " or ".join(kind.__name__ for kind in TYPES[key])
+            raise ValueError(f"{path}: {key} is {value!r}; accepted: {accepted}")
+    return found
+
+
+def _as_list(value: Any) -> list[str]:
+    return [value] if isinstance(value, str) else [str(entry) for entry in value]
+
+
+def _flags(fit: dict[str, Any] | list[Any]) -> list[str]:
+    if isinstance(fit, list):
+        return [part for flag in fit for part in shlex.split(str(flag))]
+    return [f"--{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in fit.items()]

@@ -1,0 +1,188 @@
+"""The trials of a sweep in Optuna's storage: each is waiting, running on some machine, or finished.
+
+All are there, waiting, when a sweep begins: however many take from the queue, there are never more. A trial whose
+process is gone waits again, as the same trial: what it was to try is in the storage, and its fits go on from there.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import optuna
+from filelock import FileLock
+from optuna.distributions import FloatDistribution, IntDistribution
+from optuna.pruners import NopPruner, SuccessiveHalvingPruner
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.storages import RDBStorage
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, Trial, TrialState
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
+from seqlab.comparison.comparison import more_is_better
+from seqlab.sweeps.plan import Plan
+from seqlab.sweeps.space import grid
+from seqlab.tracking.provenance import host_id, is_gone, process_tags
+from seqlab.tracking.store import SQLITE
+
+BEAT, SILENCE = 30.0, 300.0
+"""Seconds between a worker's signs of life, and without one until its trials wait again on another machine."""
+ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
+
+
+class Queue:
+    """The trials of a plan.
+
+    Args:
+        url: Optuna's storage, as SQLAlchemy writes it.
+        join: wait for the sweep that another command has begun, for so many seconds; None = begin it, or go on with it.
+
+    Attributes:
+        study: Optuna's.
+
+    Raises:
+        ValueError: the storage cannot be opened, has no such sweep, or one of other settings.
+    """
+
+    def __init__(self, plan: Plan, url: str, *, join: float | None = None) -> None:
+        self.plan = plan
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._file = Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None
+        if self._file is not None:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._storage = self._open(url)
+        with _quietly():
+            pruner = SuccessiveHalvingPruner(min_resource=1) if plan.prune else NopPruner()
+        directions = [
+            StudyDirection.MAXIMIZE if more_is_better(one) else StudyDirection.MINIMIZE for one in plan.objectives
+        ]
+        begun = time.monotonic()
+        while join is not None and "parent" not in self._attributes():
+            if time.monotonic() - begun > join:
+                raise ValueError(
+                    f"there is no sweep {plan.name} to work on; the same command without --worker begins it"
+                )
+            time.sleep(0.5)
+        with self._alone():
+            self.study = optuna.create_study(
+                storage=self._storage, study_name=plan.name, directions=directions, pruner=pruner, load_if_exists=True
+            )
+            before = self.study.user_attrs.get("settings", plan.settings)
+            for name, now in plan.settings.items():
+                if before[name] != now:
+                    raise ValueError(
+                        f"sweep {plan.name} was begun with {name} {before[name]}, not {now}; give another --name"
+                    )
+            if join is None:
+                self._fill()
+
+    def claim(self) -> tuple[Trial, dict[str, Any]] | None:
+        """A trial that has waited, now running here, and its setting; None where none waits."""
+        with self._alone():
+            for waiting in self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
+                self._beat(waiting._trial_id)  # before it runs: who ends in between is found
+                if self._storage.set_trial_state_values(waiting._trial_id, TrialState.RUNNING):
+                    self.study.sampler = self._sampler(waiting.number)
+                    trial = Trial(self.study, waiting._trial_id)
+                    return trial, {name: _suggest(trial, name, of) for name, of in self.plan.space.items()}
+        return None
+
+    def beat(self, trials: list[Trial]) -> None:
+        """Says that these are being worked on."""
+        for trial in trials:
+            self._beat(trial._trial_id)
+
+    def put_back(self, trial: Trial | FrozenTrial) -> None:
+        """Has a trial wait again."""
+        self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
+
+    def put_back_lost(self) -> list[int]:
+        """Has those wait again whose worker is gone; their numbers."""
+        with self._alone():
+            running = self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+            lost = [trial for trial in running if _is_lost(trial.user_attrs["worker"])]
+            for trial in lost:
+                self.put_back(trial)
+        return [trial.number for trial in lost]
+
+    @property
+    def open(self) -> bool:
+        """Whether a trial has yet to end."""
+        return any(not trial.state.is_finished() for trial in self.study.get_trials(deepcopy=False))
+
+    def _attributes(self) -> dict[str, Any]:
+        """Of the study, where there is one."""
+        try:
+            return self._storage.get_study_user_attrs(self._storage.get_study_id_from_name(self.plan.name))
+        except KeyError:
+            return {}
+
+    def _fill(self) -> None:
+        """Has all trials wait that are not there yet; a sweep that is begun again may have more."""
+        self.study.set_user_attr("settings", self.plan.settings)
+        settings = grid(self.plan.space) if self.plan.sampler == "grid" else [{}] * self.plan.trials
+        for setting in settings[len(self.study.get_trials(deepcopy=False)) :]:
+            self.study.enqueue_trial(setting)
+
+    def _sampler(self, number: int) -> BaseSampler:
+        """Seeded by the trial: what it draws depends neither on who draws nor on how often a sweep was begun."""
+        if self.plan.sampler != "tpe":
+            return RandomSampler(seed=number)
+        with _quietly():
+            return TPESampler(seed=number, constant_liar=True)
+
+    def _beat(self, trial_id: int) -> None:
+        self._storage.set_trial_user_attr(trial_id, "worker", process_tags() | {"beat": str(time.time())})
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """SQLite locks no row that is read: two would take one trial."""
+        if self._file is None:
+            yield
+            return
+        with FileLock(self._file.with_name(f".{self._file.name}.lock")):
+            yield
+
+    def _open(self, url: str) -> RDBStorage:
+        waits = {"connect_args": {"timeout": 60}} if self._file is not None else {}
+        try:
+            with self._alone():
+                return RDBStorage(url, engine_kwargs=waits)
+        except (SQLAlchemyError, ImportError, RuntimeError) as error:
+            reason = " ".join(str(error).split("\n")[0].split())
+            raise ValueError(f"--storage {shown(url)} cannot be opened: {reason}") from error
+
+
+def shown(url: str) -> str:
+    """A storage's address without its password."""
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except SQLAlchemyError:
+        return "URL"
+
+
+def _suggest(trial: Trial, name: str, of: Any) -> Any:
+    if isinstance(of, FloatDistribution):
+        return trial.suggest_float(name, of.low, of.high, log=of.log)
+    if isinstance(of, IntDistribution):
+        return trial.suggest_int(name, of.low, of.high, log=of.log)
+    return trial.suggest_categorical(name, of.choices)
+
+
+def _is_lost(worker: dict[str, str]) -> bool:
+    """Whether who took a trial is gone: at once on this machine, by its silence on another one."""
+    if worker["host.id"] == host_id():
+        return is_gone(worker)
+    return time.time() - float(worker["beat"]) > SILENCE
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        yield

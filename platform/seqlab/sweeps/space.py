@@ -1,0 +1,71 @@
+"""What varies in a sweep: ranges and lists, as a user writes them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+Space = dict[str, BaseDistribution]
+NUMBER = r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})(:log)?")
+ACCEPTED = "accepted: LOW..HIGH, LOW..HIGH:log, or values with commas between"
+
+
+def read_space(vary: Mapping[str, Any]) -> Space:
+    """What each option is drawn from.
+
+    Args:
+        vary: by the option's name a range (`1e-4..1e-2:log`; of whole numbers, `1..8`, it stays so), values with commas
+            between as in YAML's lists (`GRU,LSTM,[Mamba, Attention]`), or a list of them.
+
+    Raises:
+        ValueError: one is neither, or has not two values.
+    """
+    if not vary:
+        raise ValueError("a sweep needs something that varies: --vary model.lr=1e-4..1e-2:log")
+    return {name: _distribution(name, given) for name, given in vary.items()}
+
+
+def grid(space: Space) -> list[dict[str, Any]]:
+    """Every setting of a space, the last option varying fastest.
+
+    Raises:
+        ValueError: an option has a range of any number.
+    """
+    values: list[list[Any]] = []
+    for name, distribution in space.items():
+        if isinstance(distribution, CategoricalDistribution):
+            values.append(list(distribution.choices))
+        elif isinstance(distribution, IntDistribution) and not distribution.log:
+            values.append(list(range(distribution.low, distribution.high + 1)))
+        else:
+            raise ValueError(f"--sampler grid needs the values of {name}, with commas between, and not a range of them")
+    return [dict(zip(space, setting, strict=True)) for setting in itertools.product(*values)]
+
+
+def _distribution(name: str, given: Any) -> BaseDistribution:
+    where = f"--vary {name}={given}"
+    if isinstance(given, str) and (match := RANGE.fullmatch(given.strip())):
+        whole = all(re.fullmatch(r"-?\d+", end) for end in match.groups()[:2])
+        low, high = float(match[1]), float(match[2])
+        if not low < high or (match[3] and low <= 0):
+            raise ValueError(f"{where}: a range rises" + (", from above 0 where it is logarithmic" if match[3] else ""))
+        log = match[3] is not None
+        return (
+            IntDistribution(int(match[1]), int(match[2]), log=log) if whole else FloatDistribution(low, high, log=log)
+        )
+    if isinstance(given, str):
+        try:
+            given = yaml.safe_load(f"[{given}]")
+        except yaml.YAMLError:
+            raise ValueError(f"{where} is neither a range nor a list; {ACCEPTED}") from None
+    choices = [entry if isinstance(entry, str) else json.dumps(entry) for entry in given] if given else []
+    if len(choices) < 2 or len(set(choices)) < len(choices):
+        raise ValueError(f"{where}: of a list at least two values are needed, each once; {ACCEPTED}")
+    return CategoricalDistribution(choices)

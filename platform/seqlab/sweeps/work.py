@@ -1,0 +1,151 @@
+"""Works on a sweep: takes trials from its queue, so many at a time, and fits each by its seeds."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from optuna.trial import Trial, TrialState
+
+from seqlab.sweeps.fits import Fit, Place, run_of, score
+from seqlab.sweeps.plan import Plan
+from seqlab.sweeps.queue import BEAT, Queue
+from seqlab.tracking.store import Store
+
+TICK, LOOK = 0.02, 2.0
+"""Seconds between looks at the processes, and between looks at the storage."""
+
+
+@dataclass
+class Job:
+    """A trial that runs here.
+
+    Attributes:
+        values: of each seed that is done, by objective.
+    """
+
+    trial: Trial
+    setting: dict[str, Any]
+    place: Place
+    fit: Fit | None = None
+    values: list[list[float]] = field(default_factory=list)
+    reported: int = 0
+
+
+class Worker:
+    """Runs trials until none waits.
+
+    Args:
+        parent: the id of the sweep's run.
+        logs: folder of what the fits print.
+        places: one for each trial that runs at a time.
+        tell: gets a line whenever a trial ends or waits again.
+        show: is called every two seconds.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        queue: Queue,
+        parent: str,
+        logs: Path,
+        places: list[Place],
+        tell: Callable[[str], None],
+        show: Callable[[], None],
+    ) -> None:
+        self.plan, self.queue, self.parent, self.logs = plan, queue, parent, logs
+        self.tell, self.show, self.store = tell, show, Store()
+        self._free, self._jobs = list(reversed(places)), list[Job]()
+
+    def run(self, *, to_the_end: bool) -> None:
+        """Works; if it is to the end, waits for the trials of other machines too.
+
+        Whatever ends it, its fits are stopped and their trials wait again.
+        """
+        looked, beat = -math.inf, time.monotonic()
+        try:
+            while True:
+                ended = [job for job in self._jobs if self._goes_on(job) is False]
+                for job in ended:
+                    self._jobs.remove(job)
+                    self._free.append(job.place)
+                if look := time.monotonic() - looked > LOOK:
+                    looked = time.monotonic()
+                    for number in self.queue.put_back_lost():
+                        self.tell(f"trial {number} waits again: its process was gone")
+                    if self.plan.prune:
+                        self._prune()
+                    self.show()
+                if time.monotonic() - beat > BEAT:
+                    beat = time.monotonic()
+                    self.queue.beat([job.trial for job in self._jobs])
+                if ended or look:  # as a trial ends here, or waits again somewhere
+                    self._take()
+                    if not self._jobs and not (to_the_end and self.queue.open):
+                        return
+                time.sleep(TICK)
+        finally:
+            for job in self._jobs:
+                if job.fit is not None:
+                    job.fit.stop()
+                self.queue.put_back(job.trial)
+
+    def _take(self) -> None:
+        while self._free and (claimed := self.queue.claim()):
+            self._jobs.append(Job(*claimed, self._free.pop()))
+            self._begin(self._jobs[-1])
+
+    def _begin(self, job: Job) -> None:
+        number, seed = job.trial.number, len(job.values)
+        log = self.logs / f"{number}-s{seed}.log"
+        job.fit = Fit(self.plan, self.parent, number, seed, job.setting, log, job.place)
+
+    def _goes_on(self, job: Job) -> bool:
+        assert job.fit is not None
+        if job.fit.code is None:
+            return True
+        number = job.trial.number
+        run = run_of(self.plan, number, len(job.values), self.store)
+        try:
+            if job.fit.code != 0 or run is None:
+                raise ValueError(job.fit.last_words(run))
+            job.values.append([score(run, metric) for metric in self.plan.objectives])
+        except ValueError as error:
+            job.trial.set_user_attr("error", str(error))
+            self.queue.study.tell(job.trial, state=TrialState.FAIL)
+            self.tell(f"trial {number} failed: {error}")
+            return False
+        if len(job.values) < self.plan.seeds:
+            self._begin(job)
+            return True
+        job.trial.set_user_attr("seeds", job.values)
+        means = [fmean(values) for values in zip(*job.values, strict=True)]
+        self.queue.study.tell(job.trial, means)
+        named = ", ".join(f"{name} {mean:.4g}" for name, mean in zip(self.plan.objectives, means, strict=True))
+        self.tell(f"trial {number} of {self.plan.trials}: {named}")
+        return False
+
+    def _prune(self) -> None:
+        """Reports the validations of the first seed's fits, counted from 1, and stops those that do badly."""
+        for job in [job for job in self._jobs if not job.values]:
+            run = run_of(self.plan, job.trial.number, 0, self.store)
+            history = [] if run is None else run.history(self.plan.objectives[0])
+            for step in range(job.reported, len(history)):
+                job.trial.report(history[step][1], step + 1)
+                job.reported = step + 1
+                if job.trial.should_prune():
+                    self._end_early(job)
+                    break
+
+    def _end_early(self, job: Job) -> None:
+        assert job.fit is not None
+        job.fit.stop()
+        self._jobs.remove(job)
+        self._free.append(job.place)
+        self.queue.study.tell(job.trial, state=TrialState.PRUNED)
+        self.tell(f"trial {job.trial.number} pruned after {job.reported} validations")

@@ -1,0 +1,106 @@
+"""A sweep of real fits: its runs, its table, and the config that it ends with."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.conftest import TINY, write_text
+from seqlab.cli import main
+from seqlab.tracking.runs import search
+from seqlab.tracking.store import Store
+
+FIT = [flag for flag in TINY if not flag.startswith("--experiment")]
+SWEEP = ["sweep", "--config", "lm/gru", "--sampler", "grid", "--name", "tiny"]
+
+
+class InThisProcess:
+    """In the place of a process of its own, which would import for seconds."""
+
+    def __init__(self, command: list[str], *, env: dict[str, str], stdout: Any, **_: Any) -> None:
+        before, said = os.environ.copy(), io.StringIO()
+        os.environ.update(env)
+        with redirect_stdout(said), redirect_stderr(said):
+            self.code = main(command[command.index("fit") :])
+        os.environ.clear()
+        os.environ.update(before)
+        stdout.write(said.getvalue().encode())
+
+    def poll(self) -> int:
+        return self.code
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr("seqlab.sweeps.fits.Popen", InThisProcess)
+    write_text(tmp_path)
+
+
+def test_two_seeds_of_two_learning_rates(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*SWEEP, "--vary", "model.lr=0.01,1e30", "--seeds", "2", "--", *FIT]) == 0
+    said = capsys.readouterr().out
+    runs = {run.name: run for run in search(Store(), experiment="tiny")}
+    assert set(runs) == {"tiny", "tiny-0-s0", "tiny-0-s1", "tiny-1-s0"}
+    parent, first, second, failed = (runs[name] for name in ("tiny", "tiny-0-s0", "tiny-0-s1", "tiny-1-s0"))
+    children = [first, second, failed]
+    assert {run.tags["mlflow.parentRunId"] for run in children} == {parent.id}
+    assert "mlflow.parentRunId" not in parent.tags and parent.status == "FINISHED"
+    assert (second.tags["sweep"], second.tags["sweep.trial"], second.tags["sweep.seed"]) == ("tiny", "0", "1")
+    assert (first.params["seed_everything"], second.params["seed_everything"]) == ("0", "1")
+    assert first.params["model.init_args.lr"] == "0.01"
+    losses = [min(value for _, value in run.history("val/loss")) for run in (first, second)]
+    assert losses[0] != losses[1]
+    assert parent.metrics["val/loss"] == pytest.approx(sum(losses) / 2)
+    assert f"{sum(losses) / 2:.5g} ± " in said
+    assert failed.status == "FAILED" and "FAIL: DivergedError" in said
+
+    best = re.search(r"next: seqlab fit --config (\S+)", said.replace("\n", " "))
+    assert best is not None and Path(best[1]) == parent.artifacts / "best.yaml"
+    assert main(["fit", "--config", best[1], "--run_name=again", "--seed_everything=1"]) == 0
+    again = next(run for run in search(Store()) if run.name == "again")
+    assert min(value for _, value in again.history("val/loss")) == losses[1]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["--vary", "model.lr"], "--vary model.lr: accepted: OPTION=LOW..HIGH"),
+        (["--vary", "model.model.mixer=GRU,LSTMM"], "there is no class LSTMM"),
+        (["--vary", "model.learning=1,2"], "is not an option"),
+        (["no.yaml"], "no.yaml"),
+        (["--vary", "model.lr=1,2", "--storage", "nothing://x"], "--storage nothing://x cannot be opened"),
+        (["--vary", "model.lr=1,2", "--devices-per-trial", "0"], "--devices-per-trial must be at least 1"),
+    ],
+)
+def test_what_cannot_be_swept(
+    args: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "--storage" in args:
+        monkeypatch.setattr("seqlab.cli.sweep._check_fits", lambda plan: None)
+    assert main([*SWEEP, *args]) == 2
+    said = capsys.readouterr().err
+    assert told in said and said.count("\n") == 1
+    assert not Path("mlruns/mlflow.db").exists()
+
+
+def test_a_worker_needs_a_sweep_and_its_settings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("seqlab.cli.sweep.JOINING", 0.0)
+    monkeypatch.setattr("seqlab.cli.sweep._check_fits", lambda plan: None)
+    assert main([*SWEEP, "--vary", "model.lr=1,2", "--worker"]) == 2
+    assert "there is no sweep tiny to work on" in capsys.readouterr().err
+    monkeypatch.setattr("seqlab.sweeps.fits.command", lambda args: ["seqlab", "fit", "--no"])
+    assert main([*SWEEP, "--vary", "model.lr=1,2"]) == 1
+    assert main([*SWEEP, "--vary", "model.lr=1,2", "--worker"]) == 0
+    capsys.readouterr()
+    assert main([*SWEEP, "--vary", "model.lr=1,3"]) == 2
+    assert "was begun with vary {'model.lr': '1,2'}, not {'model.lr': '1,3'}" in capsys.readouterr().err

@@ -1,0 +1,83 @@
+"""A sweep that is killed and begun again by the same command: every trial once, in one run."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import warnings
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import optuna
+import psutil
+import pytest
+
+from seqlab.cli import main
+from seqlab.sweeps.plan import Plan
+from seqlab.tracking.runs import search
+from seqlab.tracking.store import Store
+
+SWEEP = ["sweep", "--config", "lm/gru", "--vary", "model.lr=1e-4..1e-2:log", "--trials", "12", "--jobs", "2"]
+# The seventh kills the sweep that has started it, and does not end.
+FIT = """\
+case "$*" in *-6-s0*) if [ ! -e orphan ]; then echo $$ > orphan; kill -9 $PPID; exec sleep 60; fi;; esac
+echo "$*" >> ran
+"""
+
+
+@pytest.fixture(autouse=True)
+def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fits take a few milliseconds, and their loss is their learning rate."""
+
+    def run_of(plan: Plan, trial: int, seed: int, store: Store) -> Any:
+        lines = Path("ran").read_text().splitlines()
+        mine = next(line.split() for line in lines if f"--run_name={plan.run_name(trial, seed)} " in line)
+        loss = next(float(flag.partition("=")[2]) for flag in mine if flag.startswith("--model.lr="))
+        return SimpleNamespace(loss=loss, config={"model": {"lr": loss}, "run_name": "x"})
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("seqlab.cli.sweep._check_fits", lambda plan: None)
+    monkeypatch.setattr("seqlab.sweeps.fits.command", lambda args: ["sh", "-c", FIT, "sh", *args])
+    monkeypatch.setattr("seqlab.sweeps.work.score", lambda run, metric: run.loss)
+    for module in ("work", "result"):
+        monkeypatch.setattr(f"seqlab.sweeps.{module}.run_of", run_of)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_twelve_trials_in_one_run(capfd: pytest.CaptureFixture[str]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        importlib.import_module("mlflow.store.tracking.sqlalchemy_store")  # not anew in the process that is killed
+    if (child := os.fork()) == 0:
+        os._exit(main(SWEEP))
+    assert os.waitpid(child, 0)[1] == signal.SIGKILL
+    orphan = psutil.Process(int(Path("orphan").read_text()))
+    study = the_study()
+    states = [trial.state.name for trial in study.trials]
+    assert states.count("RUNNING") in (1, 2) and states.count("COMPLETE") in (5, 6) and len(states) == 12
+    begun = {trial.number: trial.params for trial in study.trials if trial.params}
+
+    assert main(SWEEP) == 0
+    said = capfd.readouterr().out
+    assert "trial 6 waits again: its process was gone" in said
+    assert not orphan.is_running() or orphan.status() == psutil.STATUS_ZOMBIE
+    trials = the_study().trials
+    assert [trial.state.name for trial in trials] == ["COMPLETE"] * 12
+    assert len({trial.params["model.lr"] for trial in trials}) == 12
+    assert all(trials[number].params == params for number, params in begun.items())
+    (run,) = search(Store())
+    assert run.status == "FINISHED" and run.metrics["val/loss"] == min(trial.params["model.lr"] for trial in trials)
+    best = run.artifacts / "best.yaml"
+    assert best.read_text() == f"model:\n  lr: {run.metrics['val/loss']}\n" and str(best) in said
+
+    ran = len(Path("ran").read_text().splitlines())
+    assert main(SWEEP) == 0 and len(Path("ran").read_text().splitlines()) == ran  # all is done
+    assert main([*SWEEP, "--trials", "13"]) == 0 and len(the_study().trials) == 13
+    assert len(search(Store())) == 1
+
+
+def the_study() -> optuna.Study:
+    storage = f"sqlite:///{Path('mlruns/sweeps.db').resolve()}"
+    return optuna.load_study(study_name=None, storage=storage)

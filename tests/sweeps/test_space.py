@@ -1,0 +1,109 @@
+"""What varies, as a user writes it, and what a file of a sweep may say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
+
+from seqlab.sweeps.plan import make_plan, read_file
+from seqlab.sweeps.space import grid, read_space
+
+GIVEN = {"config": "lm/gru", "vary": {"model.lr": "1e-4..1e-2:log"}, "trials": 3}
+
+
+@pytest.mark.parametrize(
+    ("given", "distribution"),
+    [
+        ("1e-4..1e-2:log", FloatDistribution(1e-4, 1e-2, log=True)),
+        ("0..0.5", FloatDistribution(0, 0.5)),
+        ("-1.5..2", FloatDistribution(-1.5, 2)),
+        ("1..8", IntDistribution(1, 8)),
+        ("16..512:log", IntDistribution(16, 512, log=True)),
+        ("GRU,LSTM", CategoricalDistribution(["GRU", "LSTM"])),
+        ("1e-3, 3e-3,0.01", CategoricalDistribution(["1e-3", "3e-3", "0.01"])),
+        ("GRU,[Mamba, Attention]", CategoricalDistribution(["GRU", '["Mamba", "Attention"]'])),
+        ([True, None, "a,b"], CategoricalDistribution(["true", "null", "a,b"])),
+    ],
+)
+def test_ranges_and_lists(given: Any, distribution: BaseDistribution) -> None:
+    assert read_space({"option": given}) == {"option": distribution}
+
+
+@pytest.mark.parametrize(
+    ("vary", "told"),
+    [
+        ({}, "something that varies"),
+        ({"a": "2..1"}, "--vary a=2..1: a range rises"),
+        ({"a": "0..1:log"}, "from above 0"),
+        ({"a": "GRU"}, "at least two values"),
+        ({"a": "GRU,GRU"}, "each once"),
+        ({"a": "[1,2"}, "neither a range nor a list"),
+    ],
+)
+def test_what_is_no_range_is_refused(vary: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told.replace("[", r"\[")):
+        read_space(vary)
+
+
+def test_a_grid_is_every_setting() -> None:
+    settings = grid(read_space({"a": "x,y", "b": "1..3"}))
+    assert settings == [{"a": a, "b": b} for a in "xy" for b in (1, 2, 3)]
+    with pytest.raises(ValueError, match="needs the values of lr"):
+        grid(read_space({"lr": "0..0.5"}))
+
+
+def test_a_file_says_what_the_options_say(tmp_path: Path) -> None:
+    file = tmp_path / "sweep.yaml"
+    file.write_text(
+        "config: lm/gru\nvary:\n  model.lr: 1e-4..1e-2:log\n  model.model.mixer: [GRU, LSTM]\n"
+        "trials: 4\nfit: {trainer.max_steps: 9, data.path: 'a b.txt'}\n"
+    )
+    plan = make_plan(read_file(file), ["--model.warmup_steps=2"])
+    assert plan.flags({"model.lr": 0.5}, 1) == [
+        "--config=lm/gru",
+        "--trainer.max_steps=9",
+        "--data.path=a b.txt",
+        "--model.warmup_steps=2",
+        "--model.lr=0.5",
+        "--seed_everything=1",
+    ]
+    assert (
+        plan.name == make_plan(read_file(file), ["--model.warmup_steps=2"]).name != make_plan(read_file(file), []).name
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("a: [", "is not YAML"),
+        ("- 1", "is not the file of a sweep"),
+        ("trial: 1", "trial is not a key"),
+        ("trials: many", "trials is 'many'; accepted: int"),
+        ("seeds: true", "seeds is True; accepted: int"),
+    ],
+)
+def test_a_file_that_is_none(text: str, told: str, tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text(text)
+    with pytest.raises(ValueError, match=told):
+        read_file(tmp_path / "sweep.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"config": []}, "needs a config"),
+        ({"trials": 0}, "--trials must be at least 1"),
+        ({"sampler": "best"}, "accepted: tpe, random, grid"),
+        ({"sampler": "grid"}, "needs the values of model.lr"),
+        ({"vary": {"seed_everything": "1..3"}}, "says seed_everything itself"),
+        ({"fit": ["--run_name=x"]}, "says run_name itself"),
+        ({"prune": True, "objective": "val/loss,state_size"}, "--prune goes by one objective"),
+        ({"name": "a/b"}, "--name a/b: accepted"),
+    ],
+)
+def test_a_plan_that_is_none(changed: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        make_plan(GIVEN | changed, [])
