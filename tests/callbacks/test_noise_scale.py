@@ -21,8 +21,6 @@ ROWS = 4
 class Known(L.LightningModule):
     """The gradient of a row is the row, whatever the weights are."""
 
-    tokens_per_step: int | None = None
-
     def __init__(self) -> None:
         super().__init__()
         self.weights = nn.Parameter(torch.zeros(WIDTH))

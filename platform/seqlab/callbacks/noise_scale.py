@@ -9,6 +9,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch.optim import Optimizer
 
+from seqlab.callbacks.tokens_per_step import TokensPerStep
 from seqlab.parallel.gradients import norm_of
 
 DECAY = 0.99
@@ -29,12 +30,15 @@ class GradientNoiseScale(Callback):
         self._small = self._first = self._tokens = 0.0
         self._micro_batches = 0
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.accumulate_grad_batches < 2 or trainer.world_size > 1 or pl_module.tokens_per_step is not None:
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        by_tokens = any(isinstance(callback, TokensPerStep) for callback in trainer.callbacks)  # type: ignore[attr-defined]
+        if trainer.accumulate_grad_batches < 2 or trainer.world_size > 1 or by_tokens:
             raise ValueError(
                 "--noise_scale compares a step's first micro-batch with all of them, in one process; give "
                 "--trainer.accumulate_grad_batches of at least 2, and no --tokens_per_step"
             )
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._tokens, self._micro_batches = 0.0, 0
 
     def on_after_backward(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
