@@ -9,11 +9,13 @@ import lightning as L
 import pytest
 import torch
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.plugins import MixedPrecision
 from torch import Tensor
 
 from callbacks.tiny_fit import TinyData, TinyTask, tiny_trainer
 from seqlab.callbacks.averaged_weights import AveragedWeights
 from seqlab.checkpoint_io import read_checkpoint
+from trainers import quiet_trainer
 
 
 def vector(module: L.LightningModule) -> Tensor:
@@ -61,10 +63,10 @@ def test_the_average_by_hand(tmp_path: Path) -> None:
     for seen, step in zip(weights.validated, (2, 6, 10), strict=True):
         torch.testing.assert_close(seen.double(), averages[step - 1], rtol=0, atol=1e-6)
     torch.testing.assert_close(vector(task).double(), averages[-1], rtol=0, atol=1e-6)
-    for name, step in (("last", 12), ("best", None)):
+    for name, among in (("last", averages[-1:]), ("best", averages)):
         stored = read_checkpoint(tmp_path / "checkpoints" / f"{name}.ckpt")["state_dict"]
         flat = torch.cat([weight.flatten() for weight in stored.values()]).double()
-        assert any((flat - average).abs().max() < 1e-6 for average in (averages if step is None else averages[-1:]))
+        assert any((flat - average).abs().max() < 1e-6 for average in among)
         assert not any(torch.equal(flat.float(), now) for now in weights.trained[1:])
 
 
@@ -80,6 +82,29 @@ def test_it_goes_on_exactly(stop_at: int, tmp_path: Path) -> None:
     files = (tmp_path / name / "checkpoints" / "best.ckpt" for name in ("whole", "killed"))
     ours, theirs = (read_checkpoint(file)["state_dict"] for file in files)
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+class Overflows(TinyTask):
+    """Its first gradient, scaled as in 16-mixed, is not finite."""
+
+    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        return super().training_step(batch, batch_idx) * (3e38 if batch_idx == 0 else 1)
+
+
+@pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")
+def test_a_first_step_that_is_left_out_leaves_the_optimizer_new(tmp_path: Path) -> None:
+    scaled = MixedPrecision("16-mixed", "cpu", scaler=torch.amp.GradScaler("cpu"))
+    trainer = quiet_trainer(tmp_path, max_steps=3, plugins=[scaled], callbacks=[AveragedWeights(0.9)])
+    trainer.fit(task := Overflows(), datamodule=TinyData())
+    kept = [trainer.optimizers[0].state[weight] for weight in task.parameters()]
+    assert all(one.keys() == {"step", "exp_avg", "exp_avg_sq", "average"} for one in kept)
+
+
+def test_it_does_not_go_on_without(tmp_path: Path) -> None:
+    fitted(tmp_path)
+    trainer = tiny_trainer(tmp_path, max_epochs=4)
+    with pytest.raises(ValueError, match="its weights are averages: it goes on with --ema alone"):
+        trainer.fit(TinyTask(), datamodule=TinyData(), ckpt_path=str(tmp_path / "checkpoints" / "last.ckpt"))
 
 
 def test_half_precision_is_refused(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 import torch
 from lightning.pytorch.plugins.precision import Precision
 
-from cli.conftest import Seqlab, last_weights, write_text
-from cli.test_stopped_fit import FIT, send
+from cli.conftest import Seqlab, last_weights, send, write_text
+from cli.test_stopped_fit import FIT
 from seqlab.half_precision import HalfInputs
 from seqlab.tasks.language_modeling import LanguageModeling
 

@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from seqlab.attention import Attention, Bidirectional
-from seqlab.models import DecoderLM, Encoder, EncoderDecoder
+from seqlab.models import Classifier, DecoderLM, Encoder, EncoderDecoder
 from seqlab.optim import ByName, DecayMatrices, Groups, LayerwiseDecay, trained_alike
 from seqlab.positions import Learned
 from seqlab.recurrence import LSTM
@@ -51,7 +51,7 @@ def test_rules_by_name() -> None:
 @pytest.mark.parametrize(
     ("rules", "says"),
     [
-        ({"no such": {"lr_ratio": 1.0}}, "the rule 'no such' is first for no parameter of the model"),
+        ({"no such": {"lr_ratio": 1.0}}, "the rule 'no such' matches no parameter that an earlier rule has not taken"),
         ({"norm": {"lr": 1.0}}, "the rule 'norm' must give an lr_ratio or a weight_decay from 0 on, got {'lr': 1.0}"),
         ({"norm": {"lr_ratio": -1.0}}, "the rule 'norm' must give an lr_ratio or a weight_decay from 0 on"),
     ],
@@ -79,6 +79,20 @@ def test_an_encoder_and_a_decoder_have_their_own_blocks() -> None:
     assert [rates[f"encoder.{q_proj.format(i)}"] for i in range(3)] == [1 / 8, 1 / 4, 1 / 2]
     assert [rates[q_proj.format(i)] for i in range(2)] == [1 / 4, 1 / 2]
     assert rates["encoder.embedding.weight"] == 1 / 16 and rates["embedding.weight"] == 1 / 8
+
+
+@pytest.mark.parametrize("part", ["embedding.weight", "embed_norm.weight", "class_token"])
+def test_all_that_comes_before_the_blocks_is_below_them(part: str) -> None:
+    """BERT's norm of embeddings and ViT's class token too."""
+    encoder = partial(Encoder, d_model=8, num_layers=1, mixer=partial(Attention, num_heads=2, pattern=Bidirectional))
+    classifier = Classifier(11, 3, 16, encoder=partial(encoder, embed_norm=nn.LayerNorm), pool="class")
+    rates = by_name(classifier, LayerwiseDecay(0.1, ratio=0.5)(classifier.named_parameters()), "lr_ratio")
+    assert [rate for name, rate in rates.items() if name.endswith(part)] == [1 / 4]
+
+
+def test_a_model_without_blocks_is_refused() -> None:
+    with pytest.raises(ValueError, match="LayerwiseDecay goes by a model's blocks, and this one has none"):
+        LayerwiseDecay(0.1)(nn.Linear(2, 2).named_parameters())
 
 
 def test_rates_and_names_are_what_an_optimizer_takes() -> None:

@@ -268,14 +268,25 @@ def test_muon_goes_on_from_what_it_stored() -> None:
     assert same(steps_of(second, continued, lambda _: None), steps_of(first, begun, lambda _: None))
 
 
+def test_muon_leaves_what_is_no_matrix_to_adamw() -> None:
+    """Two dimensions alone make none: gains by head, decay rates, one row."""
+    names = ["mixer.a_log", "mixer.bias", "mixer.head_norm.weight", "mixer.dt_weight", "mixer.q_proj.weight"]
+    shapes = [(4, 4), (4, 4), (4, 4), (4, 1), (4, 4)]
+    weights = [nn.Parameter(torch.zeros(shape)) for shape in shapes]
+    muon, *others = Muon([{"params": weights, "param_names": names, "weight_decay": 0.0}], 0.1).param_groups
+    assert muon["param_names"] == ["mixer.q_proj.weight"] and others[0]["param_names"] == names[:-1]
+
+
 def test_muon_without_a_matrix_is_refused() -> None:
     weight = nn.Parameter(torch.zeros(3, 3))
-    with pytest.raises(ValueError, match="Muon has no matrix to train: what has two dimensions has"):
+    with pytest.raises(ValueError, match="Muon has no matrix: of what is trained, each matrix has"):
         Muon([{"params": [weight], "param_names": ["head.weight"], "weight_decay": 0.0}], 0.1)
 
 
 def test_a_fused_adamw_is_adamw_but_for_rounding() -> None:
     fused = {"class_path": "AdamW", "init_args": {"fused": True}}
+    optimizer: Any = task_of(optimizer=fused).new_optimizer()
+    assert [group["fused"] for group in optimizer.param_groups] == [True, True]
     plain, ours = trained(task_of()), trained(task_of(optimizer=fused))
     for expected, found in zip(plain, ours, strict=True):
         torch.testing.assert_close(found, expected)

@@ -48,6 +48,8 @@ COMPILED = ("heads", "LSTM")
 OF_CUDA: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW, eps=1e-3, foreach=True)}
 """An optimiser that takes many weights in one call, as it does by itself on a GPU."""
 
+AVERAGED: dict[str, Any] = {"ema": 0.9, "limit_val_batches": 1, "val_check_interval": 2}
+"""Of weights that validations exchange for their average."""
 OPTIMIZERS: dict[str, Any] = {"SGD": SGD, "Lion": Lion, "Adafactor": Adafactor, "Muon": Muon}
 """Beside AdamW. The last two need whole matrices."""
 
@@ -82,6 +84,7 @@ def of(strategy: str, *, tp: int | None = None) -> dict[str, Callable[..., Any]]
             for name, made in OPTIMIZERS.items()
             if strategy == "ddp" or name in ("SGD", "Lion")
         },
+        f"averaged, {strategy}": of_blocks("heads", **spread, **AVERAGED),
         f"foreach, {strategy}": of_blocks("parts of heads", **spread, options=OF_CUDA),
         **{f"{name}, {strategy}": of_mixer(mixer, **spread) for name, mixer in MIXERS.items()},
         f"RNNSeq2Seq, {strategy}": of_mixer(RNNSeq2Seq, **spread),
@@ -113,6 +116,7 @@ PLAIN = [
     *(f"{case}, {strategy}" for case in ("clipped by norm", "resumed") for strategy in ("fsdp2", "tp")),
     *("RNNSeq2Seq, fsdp2", "LSTM, fsdp2", "Mamba, fsdp2"),
     *("translation, tp", "masked, tp", "clipped by value, tp", "foreach, tp"),
+    *("averaged, fsdp2", "averaged, tp"),
     *("in turns", "killed, fsdp2"),
 ]
 """Those of a plain `make test`, with two ranks; the others are slow."""

@@ -15,6 +15,7 @@ from torch.distributed.tensor import DTensor
 
 from scale.kinds import kinds, told
 from seqlab.attention import Attention, Bidirectional
+from seqlab.callbacks.averaged_weights import AveragedWeights
 from seqlab.callbacks.evaluation import PredictionFile
 from seqlab.callbacks.exact_resume import ExactResume
 from seqlab.callbacks.run_tracker import RunTracker
@@ -57,6 +58,7 @@ def fit(
     resumed: Path | None = None,
     saved: Path | None = None,
     compiled: bool = False,
+    ema: float | None = None,
     **flags: Any,
 ) -> dict[str, Any]:
     """Fits a kind of task for two epochs or 12 steps, and scores it.
@@ -68,6 +70,7 @@ def fit(
         options: of the task.
         resumed, saved: the checkpoint to begin with, and the one to end with.
         compiled: captured as `--compile true` does, forwards and backwards, without the seconds of C++.
+        ema: the decay of averaged weights, if they are.
         flags: of the trainer.
 
     Returns:
@@ -95,7 +98,10 @@ def fit(
     }
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     ranked: dict[str, Any] = {"strategy": strategy, "devices": ranks, "use_distributed_sampler": False}
-    made_with: dict[str, Any] = {"callbacks": [notes, tracker, ExactResume(0)], "plugins": [AtomicCheckpointIO()]}
+    made_with: dict[str, Any] = {
+        "callbacks": [notes, tracker, ExactResume(0), *([AveragedWeights(ema)] if ema else [])],
+        "plugins": [AtomicCheckpointIO()],
+    }
     trainer: Any = quiet_trainer(folder, **{**limits, **ranked, **made_with, **flags})
     set_tensor_parallel(trainer, tp)
     trainer.fit(task, data, ckpt_path=None if resumed is None else str(resumed))

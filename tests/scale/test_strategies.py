@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scale.cases import BLOCKS, CASES, CLIPS, DRAWS, OF_CUDA, OF_RANKS, RESUMED, of_blocks
+from scale.cases import AVERAGED, BLOCKS, CASES, CLIPS, DRAWS, OF_CUDA, OF_RANKS, RESUMED, of_blocks
 from scale.fits import fit
 from scale.kinds import KINDS
 
@@ -92,6 +92,12 @@ def test_gradients_are_clipped_as_those_of_one_process(case: str, plain: dict[st
     assert_same(plain[case], alone, 1e-6)
     if name == "clipped by norm":
         assert plain[case]["norm"] == pytest.approx(alone["norm"], rel=1e-6)
+
+
+@pytest.mark.parametrize("strategy", ["fsdp2", "tp"])
+def test_weights_are_averaged_as_those_of_one_process(strategy: str, plain: dict[str, Any], files: Path) -> None:
+    alone = of_blocks("heads", batches=1 if strategy == "tp" else 2, **AVERAGED)(files)
+    assert_same(plain[f"averaged, {strategy}"], alone, 1e-6)
 
 
 @pytest.mark.parametrize("strategy", ["fsdp2", "tp"])

@@ -9,6 +9,7 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.distributed.tensor import DTensor
 
 AVERAGE = "average"
@@ -84,6 +85,9 @@ class AveragedWeights(Callback):
                 held = here.clone()
                 here.copy_(there)
                 there.copy_(held)
+        for module in trainer.lightning_module.modules():
+            if isinstance(module, FSDPModule):
+                module.reshard()  # it may still hold the weights that were here, whole
 
     def on_save_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
         if self._in_use:

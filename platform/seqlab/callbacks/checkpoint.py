@@ -14,6 +14,7 @@ import torch
 from lightning.pytorch.callbacks import Callback, ModelCheckpoint
 from torch import Tensor
 
+from seqlab.callbacks.averaged_weights import AveragedWeights
 from seqlab.callbacks.stopping import StoppedError, StopSignals
 from seqlab.config.configs import LINKS
 from seqlab.config.errors import sentence
@@ -87,7 +88,8 @@ class Checkpoints(ModelCheckpoint):
         }
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Refuses to go on in the middle of an epoch in another layout: sums would be added in another order."""
+        """Refuses to go on in the middle of an epoch in another layout, where sums would be added in another order, and
+        from averaged weights without what averages them."""
         before, here = checkpoint.get("seqlab", {}).get("layout"), layout(trainer)
         begun = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"] > 0
         if trainer.state.fn == "fit" and begun and before not in (None, here):
@@ -95,6 +97,9 @@ class Checkpoints(ModelCheckpoint):
                 f"it was written in the middle of an epoch by {before}, and goes on exactly by that alone, not by "
                 f"{here}; a checkpoint of an epoch's end goes on by any"
             )
+        averages = any(isinstance(callback, AveragedWeights) for callback in trainer.callbacks)  # type: ignore[attr-defined]
+        if trainer.state.fn == "fit" and not averages and AveragedWeights.__name__ in checkpoint.get("callbacks", {}):
+            raise ValueError("its weights are averages: it goes on with --ema alone; --init_from begins anew with them")
 
     @property
     def last(self) -> Path | None:

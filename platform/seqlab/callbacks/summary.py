@@ -32,7 +32,12 @@ class ModelTable(ModelSummary):
 
     def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.is_global_zero:
-            Console(stderr=True).print(self._table, *map(group_table, trainer.optimizers))
+            Console(stderr=True).print(self._table)
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """The groups as a checkpoint has restored them."""
+        if trainer.is_global_zero:
+            Console(stderr=True).print(*map(group_table, trainer.optimizers))
 
 
 def model_table(model: nn.Module, seq_len: int) -> Table:

@@ -198,7 +198,7 @@ class SeqlabCLI(LightningCLI):
 
     def _run_subcommand(self, subcommand: str) -> None:
         if isinstance(self.trainer.strategy, SpreadStrategy):
-            self.trainer.strategy.check(self.model)
+            self.trainer.strategy.check(self.model, fits=subcommand == "fit")
         with saying_what_is_wrong(self.config[subcommand].ckpt_path):
             super()._run_subcommand(subcommand)
 

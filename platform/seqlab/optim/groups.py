@@ -32,7 +32,7 @@ class DecayMatrices(ParameterGroups):
     def __call__(self, parameters: Iterable[tuple[str, nn.Parameter]]) -> Groups:
         decayed: Groups = [{"params": [], "weight_decay": self.weight_decay}, {"params": [], "weight_decay": 0.0}]
         for name, parameter in parameters:
-            decayed[0 if _is_matrix(name, parameter) else 1]["params"].append(parameter)
+            decayed[0 if is_matrix(name, parameter) else 1]["params"].append(parameter)
         return decayed
 
 
@@ -65,7 +65,7 @@ class ByName(ParameterGroups):
 
         groups = _grouped(parameters, self.weight_decay, of)
         if unused:
-            raise ValueError(f"the rule {next(iter(unused))!r} is first for no parameter of the model")
+            raise ValueError(f"the rule {next(iter(unused))!r} matches no parameter that an earlier rule has not taken")
         return groups
 
 
@@ -74,7 +74,7 @@ class LayerwiseDecay(ParameterGroups):
     2022, "BEiT"): the last block's is `ratio` times that of what follows, and so on down to the embedding.
 
     Raises:
-        ValueError: `ratio` is not above 0 and at most 1.
+        ValueError: `ratio` is not above 0 and at most 1, or the model has no blocks.
     """
 
     def __init__(self, weight_decay: float, *, ratio: float = 0.75) -> None:
@@ -86,16 +86,20 @@ class LayerwiseDecay(ParameterGroups):
         named = list(parameters)
         blocks = [found for name, _ in named if (found := BLOCK.match(name))]
         depth = {found["stack"]: int(found["number"]) + 1 for found in blocks}  # by the last, which comes last
+        if not depth:
+            raise ValueError("LayerwiseDecay goes by a model's blocks, and this one has none")
 
         def of(name: str) -> Mapping[str, float]:
             if block := BLOCK.match(name):
                 return {"lr_ratio": self.ratio ** (depth[block["stack"]] - int(block["number"]))}
-            below = [stack for stack in depth if name.startswith((f"{stack}embedding.", f"{stack}positions."))]
+            below = [stack for stack in depth if name.startswith((*(stack + part for part in BELOW), "class_token"))]
             return {"lr_ratio": self.ratio ** (depth[below[0]] + 1)} if below else {}
 
         return _grouped(named, self.weight_decay, of)
 
 
+BELOW = ("embedding.", "embed_norm.", "positions.")
+"""What comes before a stack's blocks."""
 BLOCK = re.compile(r"(?P<stack>.*?)stack\.blocks\.(?P<number>\d+)\.")
 
 
@@ -109,7 +113,8 @@ def trained_alike(groups: Groups, names: Mapping[nn.Parameter, str], lr: float) 
     ]
 
 
-def _is_matrix(name: str, parameter: nn.Parameter) -> bool:
+def is_matrix(name: str, parameter: nn.Parameter) -> bool:
+    """Whether it is a weight of two dimensions or more, by its name too: tables of biases or decay rates are none."""
     return parameter.dim() >= 2 and "weight" in name.rpartition(".")[2]
 
 
@@ -119,7 +124,7 @@ def _grouped(
     """A group of all that are alike, in the order of their first."""
     groups: dict[tuple[float, float], dict[str, Any]] = {}
     for name, parameter in parameters:
-        options = {"lr_ratio": 1.0, "weight_decay": weight_decay if _is_matrix(name, parameter) else 0.0} | dict(
+        options = {"lr_ratio": 1.0, "weight_decay": weight_decay if is_matrix(name, parameter) else 0.0} | dict(
             of(name)
         )
         key = options["lr_ratio"], options["weight_decay"]

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
 
-from seqlab.optim.groups import Groups
+from seqlab.optim.groups import Groups, is_matrix
 from seqlab.optim.optimizers import AdamW, Optimizer
 
 
@@ -33,19 +34,21 @@ class Muon(torch.optim.Optimizer, Optimizer):
         *,
         momentum: float = 0.95,
         betas: tuple[float, float] = (0.9, 0.99),
-        others: str = r"embedding\.|positions\.|head\.",
+        others: str = r"embedding\.|positions\.|head\.|norm",
     ) -> None:
         matrices: Groups = []
         rest: Groups = []
         for group in groups:
             named = list(zip(group["params"], group["param_names"], strict=True))
-            is_matrix = [weight.dim() == 2 and not re.search(others, name) for weight, name in named]
+            is_matrix = [_is_one(name, weight) and not re.search(others, name) for weight, name in named]
             for chosen, kind in ((matrices, True), (rest, False)):
                 its = [one for one, found in zip(named, is_matrix, strict=True) if found == kind]
                 params, names = [weight for weight, _ in its], [name for _, name in its]
                 chosen += [{**group, "params": params, "param_names": names}] if its else []
         if not matrices:
-            raise ValueError(f"Muon has no matrix to train: what has two dimensions has {others!r} in its name")
+            raise ValueError(
+                f"Muon has no matrix: of what is trained, each matrix has {others!r} in its name, and is AdamW's"
+            )
         muon = torch.optim.Muon(matrices, lr=lr, momentum=momentum, weight_decay=0.0, adjust_lr_fn="match_rms_adamw")
         self._inner: list[tuple[torch.optim.Optimizer, int]] = [(muon, len(matrices))]
         if rest:
@@ -61,3 +64,8 @@ class Muon(torch.optim.Optimizer, Optimizer):
             inner.step()
             first += count
         return loss
+
+
+def _is_one(name: str, weight: nn.Parameter) -> bool:
+    """Not a table of gains, biases or decay rates, nor one row or column."""
+    return weight.dim() == 2 and min(weight.shape) > 1 and is_matrix(name, weight)

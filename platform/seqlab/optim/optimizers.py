@@ -43,10 +43,11 @@ class AdamW(torch.optim.AdamW, Optimizer):
     ) -> None:
         super().__init__(groups, lr=lr, betas=betas, eps=eps, weight_decay=0.0)
         weights = [weight for group in self.param_groups for weight in group["params"]]
-        if fused is None:
-            fused = all(weight.is_cuda for weight in weights)
+        if fused is None and all(weight.is_cuda for weight in weights):
+            fused = True
         for group in self.param_groups:
-            group["fused"] = fused
+            # Not by the constructor: in 16-mixed, gradients are to be divided by their scale before they are clipped.
+            group["fused"] = fused or None  # None = several weights in a call where there is a GPU
             if any(weight.dtype == torch.float16 for weight in weights):
                 group["eps"] = max(eps, 1e-4)
 

@@ -66,8 +66,11 @@ class SpreadStrategy(ModelParallelStrategy):
             )
         return ranks // tp, tp
 
-    def check(self, module: L.LightningModule) -> None:
+    def check(self, module: L.LightningModule, *, fits: bool = True) -> None:
         """Checks, before there are ranks, that these can share a module.
+
+        Args:
+            fits: it is to be trained.
 
         Raises:
             ValueError: they cannot.
@@ -79,7 +82,7 @@ class SpreadStrategy(ModelParallelStrategy):
             )
         check_cut(module, self.sizes()[1])
         new_optimizer: Any = getattr(module, "new_optimizer", None)
-        optimizer = new_optimizer and new_optimizer()
+        optimizer = new_optimizer() if fits and new_optimizer else None
         if isinstance(optimizer, OF_WHOLE_MATRICES):
             raise ValueError(
                 f"{type(optimizer).__name__} needs whole matrices, which --trainer.strategy {self.word} spreads over "

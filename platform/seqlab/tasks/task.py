@@ -207,7 +207,7 @@ class Task(L.LightningModule):
             ValueError: the optimiser, or what groups the parameters, does not fit the model.
         """
         trained = {weight: name for name, weight in self.model.named_parameters() if weight.requires_grad}
-        groups = self.groups((name, weight) for weight, name in trained.items())
+        groups = self.groups([(name, weight) for weight, name in trained.items()])
         optimizer: Optimizer = self.optimizer(trained_alike(groups, trained, self.lr), self.lr)
         return optimizer
 
