@@ -62,6 +62,9 @@ def test_two_seeds_of_two_learning_rates(capsys: pytest.CaptureFixture[str]) -> 
     assert f"{sum(losses) / 2:.5g} ± " in said
     assert failed.status == "FAILED" and "FAIL: DivergedError" in said
 
+    assert main(["compare", "--experiment", "tiny", "-q"]) == 0
+    assert parent.id not in (compared := capsys.readouterr().out) and first.id in compared
+
     best = re.search(r"next: seqlab fit --config (\S+)", said.replace("\n", " "))
     assert best is not None and Path(best[1]) == parent.artifacts / "best.yaml"
     assert main(["fit", "--config", best[1], "--run_name=again", "--seed_everything=1"]) == 0

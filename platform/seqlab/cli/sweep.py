@@ -77,6 +77,7 @@ def _conduct(plan: Plan, queue: Queue, places: list[Place], store: Store) -> int
     """Works to the end of a sweep, and says what it found, in its run too."""
     from seqlab.tracking.job import run_of_job
     from seqlab.tracking.logger import RunLogger
+    from seqlab.tracking.runs import SWEEP_TAG
 
     before = run_of_job(plan.name, plan.experiment, "", store)
     logger = RunLogger(plan.experiment, name=plan.name, run_id=None if before is None else before.id)
@@ -84,7 +85,7 @@ def _conduct(plan: Plan, queue: Queue, places: list[Place], store: Store) -> int
     assert logger.run_id is not None and logger.artifacts is not None
     queue.study.set_user_attr("parent", logger.run_id)
     logger.log_hyperparams({**plan.settings, "trials": plan.trials})
-    logger.log_tags({"sweep": plan.name})
+    logger.log_tags({"sweep": plan.name, SWEEP_TAG: str(plan.trials)})
     print(f"Sweep {plan.name}: {plan.trials} trials of {_count(plan.seeds, 'fit')} · run {logger.run_id}", flush=True)
     try:
         _work(plan, queue, logger.run_id, logger.artifacts, places, to_the_end=True)

@@ -12,7 +12,7 @@ from seqlab.comparison.fair import tokenizer_of, unfair
 from seqlab.comparison.rows import BITS_PER_CHAR, Row, more_is_better, rows_of, short
 from seqlab.comparison.seeds import runs_named
 from seqlab.comparison.statistics import ranks
-from seqlab.tracking.runs import TrackedRun, experiment_names, search, settle
+from seqlab.tracking.runs import SWEEP_TAG, TrackedRun, experiment_names, search, settle
 from seqlab.tracking.store import Store
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ def compare(
     store = store or Store()
     store.check_exists()
     settle(store)
-    found = search(store, experiment=experiment)
+    found = [run for run in search(store, experiment=experiment) if SWEEP_TAG not in run.tags]
     if runs is not None:
         named = {run.id: run for text in runs for run in runs_named(text, found, store)}
         found = [run for run in named.values() if experiment in (None, run.experiment)]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from seqlab.comparison.comparison import more_is_better
+from seqlab.comparison.rows import more_is_better
 from seqlab.sweeps.plan import Plan
 from seqlab.tracking.job import JOB_TAG
 from seqlab.tracking.provenance import TAGS

@@ -24,7 +24,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from seqlab.comparison.comparison import more_is_better
+from seqlab.comparison.rows import more_is_better
 from seqlab.sweeps.plan import Plan
 from seqlab.sweeps.space import grid
 from seqlab.tracking.provenance import host_id, is_gone, process_tags

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 MOST_LISTED = 10
+SWEEP_TAG = "sweep.trials"
+"""Of a run that is a sweep's, with the fits below it, and no fit's."""
 
 
 @dataclass(frozen=True)

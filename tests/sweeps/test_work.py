@@ -1,0 +1,122 @@
+"""Who works on a sweep: what is pruned, what is killed, which trial and which GPUs are whose, what is best."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from seqlab.cli.sweep import _places
+from seqlab.sweeps.fits import Place
+from seqlab.sweeps.plan import Plan, make_plan
+from seqlab.sweeps.queue import Queue
+from seqlab.sweeps.result import best_trials, importance, table
+from seqlab.sweeps.work import Worker
+from seqlab.tracking.provenance import process_tags
+from seqlab.tracking.store import Store
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("seqlab.sweeps.work.LOOK", 0.02)
+
+
+def plan_of(*values: str, **more: Any) -> Plan:
+    return make_plan({"config": "lm/gru", "vary": {"model.lr": list(values)}, "sampler": "grid", **more}, [])
+
+
+def queue_of(plan: Plan, **more: Any) -> Queue:
+    return Queue(plan, f"sqlite:///{Path('sweeps.db').resolve()}", **more)
+
+
+def work(plan: Plan, queue: Queue, jobs: int = 1) -> list[str]:
+    """What a worker tells."""
+    told: list[str] = []
+    places = [Place()] * jobs
+    Worker(plan, queue, "parent", Path("fits"), places, told.append, lambda: None).run(to_the_end=True)
+    return told
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, plan: Plan, fit: str, metrics: dict[str, list[float]]) -> None:
+    """Fits are this script; what they log is this, times their learning rate."""
+    lrs = plan.vary["model.lr"]
+
+    def run_of(plan: Plan, trial: int, seed: int, store: Store) -> Any:
+        logged = {name: [value * float(lrs[trial]) for value in values] for name, values in metrics.items()}
+        history = lambda name: list(enumerate(logged[name]))  # noqa: E731
+        return SimpleNamespace(history=history, metrics=logged, name="a run", tags={})
+
+    monkeypatch.setattr("seqlab.sweeps.fits.command", lambda args: ["sh", "-c", fit, "sh", *args])
+    monkeypatch.setattr("seqlab.sweeps.work.run_of", run_of)
+
+
+def test_what_does_badly_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of("1", "5", "9", prune=True)
+    # The others would take a minute.
+    pretend(monkeypatch, plan, 'case "$*" in *lr=1\\ *) sleep 0.3;; *) exec sleep 60;; esac', {"val/loss": [1.0]})
+    queue = queue_of(plan)
+    told = work(plan, queue)
+    assert [trial.state.name for trial in queue.study.trials] == ["COMPLETE", "PRUNED", "PRUNED"]
+    assert told[1:] == ["trial 1 pruned after 1 validations", "trial 2 pruned after 1 validations"]
+    assert best_trials(queue.study)[0].params == {"model.lr": "1"}
+    assert queue.study.trials[2].intermediate_values == {1: 9.0}
+
+
+def test_a_fit_that_is_killed_ends_its_trial_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of("1", "2", "3", seeds=2)
+    pretend(
+        monkeypatch, plan, 'case "$*" in *lr=2\\ *seed_everything=1*) kill -9 $$;; esac', {"val/loss": [3.0, 2.0, 4.0]}
+    )
+    queue = queue_of(plan)
+    told = work(plan, queue, jobs=2)
+    assert [trial.state.name for trial in queue.study.trials] == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert "trial 1 failed: killed by SIGKILL" in told
+    assert queue.study.trials[2].values == [6.0] and queue.study.trials[2].user_attrs["seeds"] == [[6.0], [6.0]]
+    assert list(importance(plan, queue.study)["val/loss"]) == ["model.lr"]
+    shown = [list(column.cells) for column in table(plan, queue.study).columns]
+    assert [str(cell) for cell in shown[0]] == ["0", "2", "1"]
+    assert str(shown[-1][2]) == "FAIL: killed by SIGKILL"
+
+
+def test_of_two_objectives_all_that_none_beats(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = plan_of("1", "2", "-1", objective="val/loss,val/accuracy")
+    pretend(monkeypatch, plan, "", {"val/loss": [1.0], "val/accuracy": [1.0]})
+    queue = queue_of(plan)
+    work(plan, queue)
+    assert {trial.params["model.lr"] for trial in best_trials(queue.study)} == {"1", "2", "-1"}
+    pretend(monkeypatch, plan, "", {"val/loss": [-1.0], "val/accuracy": [1.0]})
+    other = plan_of("1", "2", "-1", objective="val/loss,val/accuracy", name="other")
+    queue = queue_of(other)
+    work(other, queue)
+    assert [trial.params["model.lr"] for trial in best_trials(queue.study)] == ["2"]
+
+
+def test_two_workers_take_no_trial_twice() -> None:
+    plan = plan_of("1", "2", "3")
+    first = queue_of(plan)
+    first.study.set_user_attr("parent", "a run")
+    second = queue_of(plan, join=0.0)
+    claimed = [queue.claim() for queue in (first, second, first, second)]
+    assert [one and one[0].number for one in claimed] == [0, 1, 2, None]
+    assert claimed[0] is not None and claimed[1] is not None
+    assert first.put_back_lost() == []  # their process is this one
+    elsewhere = process_tags() | {"host.id": "another"}
+    claimed[0][0].set_user_attr("worker", elsewhere | {"beat": "0"})
+    claimed[1][0].set_user_attr("worker", elsewhere | {"beat": "9e9"})
+    assert second.put_back_lost() == [0]
+    again = second.claim()
+    assert again is not None and again[0].number == 0 and again[1] == claimed[0][1]
+
+
+def test_each_job_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _places(2, None) == [Place(None, None, max(1, (os.cpu_count() or 1) // 2))] * 2
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6,7")
+    assert [place[:2] for place in _places(2, 2)] == [(2, "4,5"), (2, "6,7")]
+    with pytest.raises(ValueError, match="need 6 GPUs; there are 4"):
+        _places(3, 2)
