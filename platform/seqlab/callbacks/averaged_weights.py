@@ -56,12 +56,12 @@ class AveragedWeights(Callback):
             return
         self._step = trainer.global_step
         decay = min(self.decay, (1 + self._step) / (10 + self._step))
+        # An optimiser takes a weight of which it keeps nothing to be new; a scaler may have left its first step out.
+        scaled = getattr(trainer.precision_plugin, "scaler", None) is not None
         for weight, kept in _trained(trainer):
             if AVERAGE in kept:
                 kept[AVERAGE].lerp_(weight, 1 - decay)
-            elif (
-                weight.grad is not None
-            ):  # what an optimiser has not touched yet, it takes to be new by its empty state
+            elif kept or (weight.grad is not None and not scaled):
                 kept[AVERAGE] = weight.detach().clone()
 
     def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
