@@ -41,6 +41,7 @@ def runs(store: Store) -> dict[str, str]:
                 "val/accuracy": [(19, 0.5)],
                 "num_params": [(0, 271360)],
                 "state_size": [(0, 256)],
+                "num_flops": [(0, 2402304.0)],
                 "perf/tokens_per_s": [(9, 1.0), (19, SPEED)],
             },
         ),
@@ -66,6 +67,7 @@ def test_the_least_is_the_best_and_who_has_no_value_comes_last(store: Store, run
     attention, gru, unborn = comparison.rows
     assert (attention.value, attention.bits_per_char) == (1.25, 1.8), "of its best validation"
     assert (gru.value, gru.bits_per_char, gru.num_params, gru.state_size) == (1.5, 2.2, 271360, 256)
+    assert gru.num_flops == 2402304
     assert gru.tokens_per_s == SPEED
     assert (unborn.value, unborn.num_params, unborn.tokens_per_s) == (None, None, None)
 
@@ -155,7 +157,7 @@ def test_the_table_fits_into_80_columns_and_cuts_nothing(store: Store, runs: dic
             assert run.status in shown
         for cell in ("1.2500", "1.8000", "271.4k", "256", "50k"):
             assert cell in shown
-    for cell in ("days for", "100B", "cost at", "2.5/h", "11.57", "2,778", "23.15", "1,389"):
+    for cell in ("days", "100B", "cost", "2.5/h", "2.4M", "11.57", "2,778", "23.15", "1,389"):
         assert cell in shown
 
 
@@ -178,7 +180,7 @@ def test_a_nan_is_not_the_best(store: Store) -> None:
         ({"tokens": math.inf}, "tokens must be"),
         ({"tokens": 1.0, "price": -1.0}, "price must be a number of at least 0, got -1"),
         ({"price": 1.0}, "a price needs tokens"),
-        ({"metric": "val/los"}, "no run has the metric 'val/los'; there are num_devices, num_params"),
+        ({"metric": "val/los"}, "no run has the metric 'val/los'; there are num_devices, num_flops, num_params"),
         ({"experiment": "nope"}, "no runs to compare in experiment 'nope'; the experiments are Default, others, tests"),
         ({"runs": ["nope"]}, "no run has the id"),
         ({"runs": []}, "no runs to compare"),

@@ -87,11 +87,11 @@ class Comparison:
         titles = ["#", "run", self.metric.replace("/", "/\n").replace("_per_", "\n_per_")]
         titles += ["sd", "±\n95%", "n"] if self.several_seeds else []
         titles += ["bits/\nchar"] if self.metric != BITS_PER_CHAR else []
-        titles += ["params", "state", "tokens\n/s"]
+        titles += ["params", "FLOPs\n/tok", "state", "tok\n/s"]
         if self.tokens is not None:
-            titles.append(f"days for\n{short(self.tokens)}\ntokens")
+            titles.append(f"days\nfor\n{short(self.tokens)}\ntokens")
         if self.price is not None:
-            titles.append(f"cost at\n{self.price:g}/h")
+            titles.append(f"cost\nat\n{self.price:g}/h")
         return [*titles, "status", "run id"]
 
     def cells(self, row: Row) -> list[str]:
@@ -101,7 +101,12 @@ class Comparison:
             known = row.spread is not None
             texts += [_fixed(row.deviation), _fixed(row.half_width), str(len(row.runs))] if known else ["", "", "1"]
         texts += [_fixed(row.bits_per_char)] if self.metric != BITS_PER_CHAR else []
-        texts += [short(row.num_params), short(row.state_size), short(row.tokens_per_s)]
+        texts += [
+            short(row.num_params),
+            _about(row.num_flops),
+            short(row.state_size),
+            short(row.tokens_per_s),
+        ]
         texts += [_rounded(row.days)] if self.tokens is not None else []
         texts += [_rounded(row.cost)] if self.price is not None else []
         return [*texts, row.run.status, row.run.id[:8]]
@@ -112,8 +117,7 @@ class Comparison:
         from rich.table import Table
         from rich.text import Text
 
-        gap = 1 if self.price is None else 0
-        table = Table(box=box.SIMPLE_HEAD, padding=(0, gap, 0, 0), pad_edge=False, show_edge=False)
+        table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
         table.title, table.title_justify = Text("\n".join(self.warnings)) if self.warnings else None, "left"
         widths = [max(map(len, column)) for column in zip(*map(self.cells, self.rows), strict=True)]
         for title, width in zip(self.header, widths, strict=True):
@@ -206,6 +210,11 @@ def _kind(run: TrackedRun) -> tuple[str, str]:
 
 def _fixed(value: float | None) -> str:
     return f"{value:.4f}" if value is not None and abs(value) < 1000 else short(value)
+
+
+def _about(value: float | None) -> str:
+    """In two digits."""
+    return short(None if value is None else float(f"{value:.2g}"))
 
 
 def _rounded(value: float | None) -> str:

@@ -29,6 +29,7 @@ class Row:
         spread: the mean of several seeds with its 95% interval.
         bits_per_char: in validation, at the same step.
         num_params: parameters.
+        num_flops: of training, a token at the training length.
         state_size: numbers that decoding must remember of one sequence, at the training length.
         tokens_per_s: measured speed of training, of all devices together.
         days: to train on the asked number of tokens at that speed.
@@ -41,6 +42,7 @@ class Row:
     spread: Estimate | None
     bits_per_char: float | None
     num_params: int | None
+    num_flops: float | None
     state_size: int | None
     tokens_per_s: float | None
     days: float | None = None
@@ -108,6 +110,7 @@ def _row(
         mean(values) if len(values) > 1 else None,
         _mean([_bits_per_char(run, step) for run, (step, _) in zip(runs, points, strict=True)]),
         _count(run, "num_params"),
+        run.metrics.get("num_flops"),
         _count(run, "state_size"),
         speed,
         days,
