@@ -9,10 +9,19 @@ import sys
 from typing import NoReturn
 
 from seqlab import __version__
-from seqlab.cli import bundle, fit, matrices, runs, submit, sweep, text
+from seqlab.cli import bundle, estimate, fit, matrices, runs, submit, sweep, text
 from seqlab.working_folder import add_working_folder
 
-VERBS = (*fit.VERBS, *submit.VERBS, *sweep.VERBS, *runs.VERBS, *bundle.VERBS, *matrices.VERBS, *text.VERBS)
+VERBS = (
+    *fit.VERBS,
+    *submit.VERBS,
+    *estimate.VERBS,
+    *sweep.VERBS,
+    *runs.VERBS,
+    *bundle.VERBS,
+    *matrices.VERBS,
+    *text.VERBS,
+)
 
 # A process that is spawned imports this file too, and then the classes that it is sent.
 add_working_folder()

@@ -1,0 +1,53 @@
+"""What a training will take, by arithmetic: nothing is allocated."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+
+from seqlab.budgets.devices import DEVICES
+from seqlab.budgets.flops import training_flops
+from seqlab.config.configs import build_task, config_path, load_short_yaml
+
+BYTES = 16
+"""Of a parameter, in float32 as mixed precision keeps it: weight, gradient and AdamW's two moments."""
+SECONDS_A_DAY = 86400
+
+
+class Estimate(NamedTuple):
+    """num_flops: of training, a token. memory: bytes of weights, gradients and moments of the whole model; activations
+    come besides."""
+
+    num_params: int
+    num_flops: float
+    memory: float
+    days: float
+
+
+def estimate(config: str, *, device: str, devices: int, mfu: float, tokens: float, vocab_size: int) -> Estimate:
+    """Of a packaged config or a file's.
+
+    Args:
+        device: one of `DEVICES`, in bfloat16.
+        mfu: the share of its dense peak that is reached.
+        vocab_size: which the data would tell.
+
+    Raises:
+        ValueError: a number is out of its range, the device is not known, or the config has no seq_len or no model of
+            tokens.
+    """
+    if device not in DEVICES:
+        raise ValueError(f"--device {device} is not known; accepted: {', '.join(DEVICES)}")
+    if not (devices >= 1 and 0 < mfu <= 1 and tokens > 0 and vocab_size >= 1):
+        raise ValueError("--devices and --vocab-size must be at least 1, --tokens above 0 and --mfu in 0 to 1")
+    stored: dict[str, Any] = load_short_yaml(config_path(config).read_text(encoding="utf-8"))
+    seq_len = stored.get("data", {}).get("init_args", {}).get("seq_len")
+    if "model" not in stored or not isinstance(seq_len, int):
+        raise ValueError(f"--config {config} says no model and data.seq_len; a language model's does")
+    with torch.device("meta"):
+        task = build_task(stored, {"vocab_size": vocab_size, "seq_len": seq_len})
+    flops = training_flops(task.model, seq_len)
+    num_params = sum(parameter.numel() for parameter in task.parameters())
+    days = flops * tokens / (DEVICES[device].half * devices * mfu) / SECONDS_A_DAY
+    return Estimate(num_params, flops, num_params * BYTES, days)

@@ -1,0 +1,37 @@
+"""The verb of plans: estimate."""
+
+from __future__ import annotations
+
+import argparse
+
+from seqlab.cli.verb import argument, decimal, verb, whole
+
+
+@verb(
+    "say what a training takes, without allocating anything",
+    argument("--config", required=True, metavar="NAME|PATH", help="of a language model"),
+    argument("--tokens", type=decimal, required=True, metavar="N", help="to train on"),
+    argument("--device", default="H100", metavar="NAME", help="default: H100"),
+    argument("--devices", type=whole, default=1, metavar="N", help="default: 1"),
+    argument("--mfu", type=decimal, default=0.4, metavar="X", help="share of the dense bf16 peak; default: 0.4"),
+    argument("--price", type=decimal, metavar="P", help="of a device an hour"),
+    argument("--vocab-size", type=whole, default=50257, metavar="V", help="default: 50257"),
+)
+def estimate(options: argparse.Namespace) -> int:
+    from seqlab.budgets.devices import DEVICES
+    from seqlab.budgets.estimate import estimate
+
+    names = ("device", "devices", "mfu", "tokens", "vocab_size")
+    found = estimate(options.config, **{name: getattr(options, name) for name in names})
+    memory, shared = DEVICES[options.device].memory, found.memory / options.devices
+    print(f"{found.num_params:,} parameters, {found.num_flops:.4g} FLOPs of training a token")
+    print(f"{found.days:.3g} days for {options.tokens:.4g} tokens on {options.devices} {options.device}")
+    if options.price is not None:
+        print(f"cost {found.days * 24 * options.devices * options.price:,.0f}")
+    for strategy, held in (("ddp", found.memory), ("fsdp2", shared)):
+        fits = "fits" if held < memory else "does not fit"
+        print(f"{strategy}: {held / 1e9:,.1f} GB of {memory / 1e9:g} a device, {fits}; activations come besides")
+    return 0
+
+
+VERBS = (estimate,)

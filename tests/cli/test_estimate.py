@@ -1,0 +1,31 @@
+"""`seqlab estimate` against sums by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from seqlab.cli import main
+
+
+def test_gpt2_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every token passes 12 layers of 7,077,888 weights in matrices, the output layer of 50,257 x 768, and attention to
+    1,024 places, two products of 768 in each layer."""
+    flops = 6 * (12 * 7_077_888 + 50_257 * 768 + 12 * 2 * 1024 * 768)
+    args = ["--config=presets/gpt2", "--device=H200", "--devices=8", "--mfu=0.5", "--tokens=1e10", "--price=2"]
+    assert main(["estimate", *args]) == 0
+    said = capsys.readouterr().out.splitlines()
+    days = flops * 1e10 / (8 * 989e12 * 0.5) / 86400
+    assert said[0] == f"124,439,808 parameters, {flops:.4g} FLOPs of training a token"
+    assert said[1] == f"{days:.3g} days for 1e+10 tokens on 8 H200"
+    assert said[2] == f"cost {days * 24 * 8 * 2:,.0f}"
+    assert said[3].startswith("ddp: 2.0 GB of 141 a device, fits")
+    assert said[4].startswith("fsdp2: 0.2 GB")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [(["--device=H300"], "--device H300 is not known; accepted: H100"), (["--mfu=2"], "--mfu in 0 to 1")],
+)
+def test_what_makes_no_sense(given: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["estimate", "--config=presets/gpt2", "--tokens=1e9", *given]) == 2
+    assert said in capsys.readouterr().err
