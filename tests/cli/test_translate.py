@@ -75,6 +75,19 @@ def test_translate_writes_a_line_for_each_and_beams_change_it(typed: Seqlab) -> 
     assert "beams must be at least 1" in typed("translate", "pairs", "--beams", "0", lines=lines, code=2).stderr
 
 
+def test_a_text_and_a_translation_are_compared_by_accuracy_and_bleu(typed: Seqlab) -> None:
+    assert (
+        "there is no test split; name its file in data.test"
+        in typed("compare", "pairs", "pairs", "--paired", code=2).stderr
+    )
+    data = [f"--data.{split}=pairs.tsv" for split in ("train", "val", "test")]
+    typed("fit", "--config", "translate/rnn", *FEW_STEPS, *data, "--model.model.d_model=32", "--run_name=tested")
+    for run, unit in (("texts", "of accuracy"), ("tested", "BLEU")):
+        said = typed("compare", run, run, "--paired").stdout
+        assert f"difference, {unit}" in said and f"{run} and {run}: not told apart; there is no difference" in said
+    assert "are not of one task, data and tokenizer" in typed("compare", "texts", "pairs", "--paired", code=2).stderr
+
+
 def test_classify_prints_a_label_and_its_probability(typed: Seqlab) -> None:
     rows = [line.split("\t") for line in typed("classify", "texts", lines="one two\nseven six\n").stdout.splitlines()]
     assert len(rows) == 2

@@ -83,6 +83,7 @@ def test_it_is_the_share_that_greedy_decoding_answers_exactly(tmp_path: Path) ->
         (written,) = generate(decoder, [prompt], max_new_tokens=int(counted.sum()), stop_ids=())
         right += written == batch.targets[row][counted].tolist()
     assert 0 < right < 40
+    assert sum(its["right"] for its in task.predictions(batch)) == right
     said = zip(task.predictions(batch), batch.targets, strict=True)
     assert sum(its["answer"] == targets[targets != IGNORE].tolist() for its, targets in said) == right
     del task.log

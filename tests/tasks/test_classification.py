@@ -72,7 +72,7 @@ def test_predictions_have_the_labels_names() -> None:
     task._trainer = SimpleNamespace(datamodule=SimpleNamespace(labels=["a", "b", "c"]))  # type: ignore[assignment]
     some = batch([2, 0, 1], [0, 0, IGNORE])._replace(rows=torch.tensor([3, 0, -1]))
     found = task.predict_step(some, 0)
-    assert [(said["row"], said["label"]) for said in found] == [(3, "c"), (0, "a")]
+    assert [(said["row"], said["label"], said["right"]) for said in found] == [(3, "c", False), (0, "a", True)]
     wrong, right = (float(torch.tensor([2.0, 0.0, 0.0]).softmax(0)[k]) for k in (1, 0))
     assert found[0]["probabilities"] == pytest.approx({"a": wrong, "b": wrong, "c": right})
     task._trainer = SimpleNamespace(datamodule=object())  # type: ignore[assignment]

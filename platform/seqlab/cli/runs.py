@@ -7,7 +7,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from seqlab.cli.verb import RUN, argument, decimal, verb, whole
+from seqlab.cli.verb import RUN, TRUST, argument, decimal, verb, whole
 
 
 @verb(
@@ -35,8 +35,15 @@ def configs(options: argparse.Namespace) -> int:
     argument("--price", type=decimal, metavar="P", help="add the cost at P an hour"),
     argument("--out", metavar="FILE.html", help="write a report with curves and quality against cost"),
     argument("-q", "--quiet", action="store_true", help="print run ids only, the best first"),
+    argument("--paired", action="store_true", help="the first RUN with each other one, by each test example"),
+    TRUST,
 )
 def compare(options: argparse.Namespace) -> int:
+    if options.paired:
+        from seqlab.cli.paired import compare_paired
+
+        compare_paired(options.runs, experiment=options.experiment, trust=options.trust)
+        return 0
     from rich.console import Console
 
     from seqlab.comparison.comparison import compare

@@ -62,11 +62,11 @@ class Comparison:
     @property
     def title(self) -> str:
         """The task and the data; empty where the runs do not say."""
-        return " on ".join(text for text in _kind(self.runs[0]) if text)
+        return " on ".join(text for text in kind_of(self.runs[0]) if text)
 
     def reason(self, other: Comparison) -> str:
         """Why another one's runs are not ranked with these."""
-        differ = [ours != theirs for ours, theirs in zip(_kind(self.runs[0]), _kind(other.runs[0]), strict=True)]
+        differ = [ours != theirs for ours, theirs in zip(kind_of(self.runs[0]), kind_of(other.runs[0]), strict=True)]
         texts = ("another task", "other data")
         return " and ".join(text for text, differs in zip(texts, differ, strict=True) if differs)
 
@@ -180,7 +180,7 @@ def compare(
         raise ValueError(f"no run has the metric {metric!r}; there are {', '.join(logged) or 'none'}")
     kinds: dict[tuple[str, str], list[TrackedRun]] = {}
     for run in found:
-        kinds.setdefault(_kind(run), []).append(run)
+        kinds.setdefault(kind_of(run), []).append(run)
     groups = [_comparison(group, metric, tokens, price) for group in kinds.values()]
     sign = -1 if more_is_better(metric) else 1
     groups.sort(key=lambda group: _places(group, sign))
@@ -203,7 +203,7 @@ def _places(comparison: Comparison, sign: int) -> tuple[int, float]:
     return -len(values), sign * values[0] if values else 0
 
 
-def _kind(run: TrackedRun) -> tuple[str, str]:
+def kind_of(run: TrackedRun) -> tuple[str, str]:
     """The task, and the data with its digest."""
     return run.params.get("model.class_path", "").rpartition(".")[2], run.tags.get("dataset", "")
 

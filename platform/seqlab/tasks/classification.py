@@ -86,11 +86,16 @@ class Classification(Task):
             log_text(confusion_matrix(self._last_confusion.cpu().numpy(), self._labels), "confusion.svg")
 
     def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
-        """ "label", the likeliest class, and "probabilities" by the names of the classes."""
+        """ "label", the likeliest class, whether it is "right", and "probabilities" by the names of the classes."""
         probabilities = self._logits(batch).softmax(dim=-1)
+        best, targets = probabilities.argmax(dim=-1).tolist(), batch.targets.tolist()
         return [
-            {"label": self._labels[best], "probabilities": dict(zip(self._labels, row, strict=True))}
-            for best, row in zip(probabilities.argmax(dim=-1).tolist(), probabilities.tolist(), strict=True)
+            {
+                "label": self._labels[it],
+                "right": it == target,
+                "probabilities": dict(zip(self._labels, row, strict=True)),
+            }
+            for it, target, row in zip(best, targets, probabilities.tolist(), strict=True)
         ]
 
     @property

@@ -105,6 +105,8 @@ class Answering(LanguageModeling):
         return super().evaluate_said(batch, nats, best) | own
 
     def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
-        """ "answer", the likeliest token of each target that counts."""
+        """ "answer", the likeliest token of each target that counts, and whether all are "right"."""
         (_, best), counted = self._logits(batch).nats_and_best(batch.targets), batch.targets != IGNORE
-        return [{"answer": row[its].tolist()} for row, its in zip(best, counted, strict=True)]
+        right = ((best == batch.targets) | ~counted).all(dim=1).tolist()
+        rows = zip(best, counted, right, strict=True)
+        return [{"answer": row[its].tolist(), "right": all_right} for row, its, all_right in rows]

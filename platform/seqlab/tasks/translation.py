@@ -65,8 +65,10 @@ class Translation(Task):
         return self._logits(batch, self.sampling).summed_nats(batch.targets, self.label_smoothing)
 
     def predictions(self, batch: PairBatch) -> list[dict[str, Any]]:
-        """ "text", what is written greedily."""
-        return [{"text": text} for text in self.write(batch)]
+        """ "text", what is written greedily, and "references", what would be right."""
+        references = self.trainer.datamodule.references("test")  # type: ignore[attr-defined]
+        texts = zip(self.write(batch), batch.rows.tolist(), strict=True)
+        return [{"text": text, "references": list(references[row])} for text, row in texts]
 
     def write(self, batch: PairBatch) -> list[str]:
         """The greedy text of each source."""

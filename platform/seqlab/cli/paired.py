@@ -1,0 +1,90 @@
+"""`seqlab compare A B --paired`: models example by example, by the predictions that their runs have or are given."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seqlab.comparison.paired import Model
+    from seqlab.tracking.runs import TrackedRun
+
+
+def compare_paired(names: Sequence[str], *, experiment: str | None, trust: list[str]) -> None:
+    """Prints how the first model differs from each other one.
+
+    Raises:
+        ValueError: there are fewer than two, one is none, or what they are tested on is not the same.
+    """
+    from rich.console import Console
+
+    from seqlab.comparison.comparison import kind_of
+    from seqlab.comparison.fair import tokenizer_of
+    from seqlab.comparison.paired import compare_pairs, table_of
+    from seqlab.comparison.seeds import runs_named
+    from seqlab.tracking.runs import search, settle
+    from seqlab.tracking.store import Store
+
+    if len(names) < 2:
+        raise ValueError(
+            "--paired compares a model with others; name two rows or runs, as in compare gru lstm --paired"
+        )
+    store = Store()
+    store.check_exists()
+    settle(store)
+    found = search(store, experiment=experiment)
+    models = [(name, runs_named(name, found, store)) for name in names]
+    first = models[0][1][0]
+    for name, runs in models:
+        if other := [
+            run for run in runs if (*kind_of(run), tokenizer_of(run)) != (*kind_of(first), tokenizer_of(first))
+        ]:
+            raise ValueError(
+                f"{other[0].name} of {name} and {first.name} are not of one task, data and tokenizer; their rows are "
+                "not the same examples"
+            )
+    with_scores = [_model(name, runs, trust) for name, runs in models]
+    pairs = compare_pairs(with_scores[0], with_scores[1:])
+    console = Console()
+    console.print(table_of(pairs))
+    console.print()
+    for pair in pairs:
+        print(pair.sentence)
+    if any(min(len(pair.first.seeds), len(pair.second.seeds)) == 1 for pair in pairs):
+        print("Of one seed the interval is that of other examples: how far another seed would move it is not known.")
+
+
+def _model(name: str, runs: Sequence[TrackedRun], trust: list[str]) -> Model:
+    from seqlab.comparison.paired import Model
+    from seqlab.comparison.scores import read_scores
+    from seqlab.comparison.seeds import SEED
+
+    tokenize = [run.params.get("model.init_args.bleu_tokenize", "13a") for run in runs]
+    scores = [read_scores(_predictions(run, trust), run.name, its) for run, its in zip(runs, tokenize, strict=True)]
+    return Model(name, [run.params.get(SEED, "") for run in runs], scores)
+
+
+def _predictions(run: TrackedRun, trust: list[str]) -> Path:
+    """The file of a run's predictions by its best checkpoint, made if there is none."""
+    from seqlab.checkpoint_io import read_checkpoint
+    from seqlab.cli.fit import evaluate
+    from seqlab.trained.load import checkpoint_of
+
+    checkpoint, _ = checkpoint_of(run.id)
+    step = read_checkpoint(checkpoint, weights=False)["global_step"]
+    stored = f"predictions/test-of-step-{step}.jsonl"
+    found = run.artifact(stored)
+    if found is not None:
+        return found
+    print(f"{run.name} has no predictions of its test split; they are made", file=sys.stderr)
+    path = run.artifacts / stored
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with redirect_stdout(sys.stderr):
+        code = evaluate(argparse.Namespace(verb="predict", target=run.id, trust=trust, overrides=[f"--out={path}"]))
+    if code != 0 or not path.is_file():
+        raise ValueError(f"the predictions of {run.name} could not be made; `seqlab predict {run.id[:8]}` says why")
+    return path

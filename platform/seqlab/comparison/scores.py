@@ -1,0 +1,100 @@
+"""What a run scores on each example of its test split, by what `seqlab predict` wrote of it.
+
+N examples, K numbers of each.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ORDERS = 4
+"""Of BLEU: n-grams up to so many words."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The score of a run, in numbers that add up over examples.
+
+    Attributes:
+        unit: of the score.
+        more: whether more of it is better.
+        parts: (N, K).
+        total: the score of sums of `parts`, (..., K) to (...).
+        examples: what each example is, the same for every run of the same data.
+    """
+
+    unit: str
+    more: bool
+    parts: NDArray[Any]
+    total: Callable[[NDArray[Any]], NDArray[Any]]
+    examples: list[Any]
+
+
+def read_scores(path: Path, name: str, tokenize: str) -> Scores:
+    """The scores of predictions: the loss where they have "nats", the accuracy where they say what is "right", BLEU
+    where they have a "text" and its "references".
+
+    Args:
+        name: of the run, for a message.
+        tokenize: sacrebleu's tokenizer for BLEU.
+
+    Raises:
+        ValueError: they have none of these, there are fewer than two, or the file is damaged.
+    """
+    try:
+        with path.open(encoding="utf-8") as lines:
+            said = [json.loads(line) for line in lines]
+    except ValueError as error:
+        raise ValueError(f"{path} is not what seqlab predicts: {error}; delete it to have it made again") from error
+    if len(said) < 2:
+        raise ValueError(f"{name} has predictions of {len(said)} rows of its test split; a comparison needs two")
+    if "nats" in said[0]:
+        nats = np.array([(sum(one["nats"]), len(one["nats"])) for one in said])
+        return Scores("nats", False, nats, _quotient, [(one["row"], len(one["nats"])) for one in said])
+    if "right" in said[0]:
+        return Scores("of accuracy", True, np.array([(one["right"], 1) for one in said]), _quotient, _rows(said))
+    if "references" in said[0]:
+        parts = bleu_parts([one["text"] for one in said], [one["references"] for one in said], tokenize)
+        return Scores(
+            "BLEU", True, parts, bleu_of, [*zip(_rows(said), (one["references"] for one in said), strict=True)]
+        )
+    raise ValueError(
+        f"{name} predicts {', '.join(said[0])}; runs are compared by the nats of language models, by which texts are "
+        "right of classifiers, and by BLEU of translations"
+    )
+
+
+def bleu_parts(texts: Sequence[str], references: Sequence[Sequence[str]], tokenize: str = "13a") -> NDArray[Any]:
+    """Of each text the right n-grams and all its n-grams by order, its length and its reference's: (N, 10)."""
+    from sacrebleu.metrics import BLEU  # type: ignore[attr-defined]
+
+    metric = BLEU(tokenize=tokenize, force=True)
+    found = [metric.corpus_score([text], [[one] for one in its]) for text, its in zip(texts, references, strict=True)]
+    return np.array([[*one.counts, *one.totals, one.sys_len, one.ref_len] for one in found])
+
+
+def bleu_of(sums: NDArray[Any]) -> NDArray[Any]:
+    """sacrebleu's BLEU of summed `bleu_parts`, (..., 10) to (...)."""
+    from sacrebleu.metrics import BLEU  # type: ignore[attr-defined]
+
+    def score(its: NDArray[Any]) -> float:
+        counts, totals = its[:ORDERS].tolist(), its[ORDERS : 2 * ORDERS].tolist()
+        return BLEU.compute_bleu(counts, totals, int(its[-2]), int(its[-1]), smooth_method="exp").score
+
+    return np.apply_along_axis(score, -1, sums)
+
+
+def _quotient(sums: NDArray[Any]) -> NDArray[Any]:
+    quotient: NDArray[Any] = sums[..., 0] / sums[..., 1]
+    return quotient
+
+
+def _rows(said: list[dict[str, Any]]) -> list[Any]:
+    return [one["row"] for one in said]

@@ -1,0 +1,43 @@
+"""`seqlab compare A B --paired`, from fits with several seeds to the sentence."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import TINY, Seqlab, write_text
+from seqlab.tracking.runs import find_run
+
+
+def test_models_of_two_seeds_are_compared_window_by_window(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
+    write_text(tmp_path)
+    seqlab = inside(tmp_path)
+    for name, steps in (("short", 4), ("long", 24)):
+        for seed in range(2):
+            more = [f"--trainer.max_steps={steps}", f"--seed_everything={seed}", f"--run_name={name}-s{seed}"]
+            seqlab("fit", "--config", "lm/window", *TINY, *more)
+    done = seqlab("compare", "long", "short", "--paired")
+    assert done.stderr.count("has no predictions of its test split; they are made") == 4
+    assert re.search(r"^long - short +(-\d+\.\d+) ± (\d+\.\d+) +(\S+) +2 seeds +\d+$", done.stdout, flags=re.MULTILINE)
+    again = seqlab("compare", "long", "short", "--paired")
+    assert again.stdout == done.stdout and again.stderr == ""
+    (last,) = [line for line in done.stdout.splitlines() if line.startswith("long ")][1:]
+    assert re.fullmatch(r"long is better than short by .* nats \(2 seeds\)|long and short: not told apart; .*", last)
+
+    single = seqlab("compare", "long-s0", "short-s0", "--paired").stdout
+    assert "(1 seed)" in single and "another seed would move it is not known" in single
+    for name in ("long-s0", "short-s0"):
+        seqlab("test", name)
+    losses = [find_run(name).metrics["test/loss"] for name in ("long-s0", "short-s0")]
+    (found,) = re.findall(r"^long-s0 - short-s0 +(-\d+\.\d+) ±", single, flags=re.MULTILINE)
+    assert float(found) == pytest.approx(losses[0] - losses[1], abs=0.002)
+    table = seqlab("compare", "--experiment", "tiny", COLUMNS="120").stdout
+    assert re.search(r"^1 long +\d\.\d{4} +\d\.\d{4} +\d\.\d{4} +2 ", table, flags=re.MULTILINE)
+    assert "name two rows or runs" in seqlab("compare", "long", "--paired", code=2).stderr
+    stored = find_run("long-s0").artifact("predictions/test-of-step-24.jsonl")
+    assert stored is not None
+    stored.write_text("{not json\n")
+    assert "is not" in seqlab("compare", "long", "short", "--paired", code=2).stderr

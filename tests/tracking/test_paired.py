@@ -1,0 +1,147 @@
+"""Two models example by example."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sacrebleu.metrics import BLEU  # type: ignore[attr-defined]
+from sacrebleu.significance import PairedTest
+from scipy import stats
+
+from seqlab.comparison.paired import Model, Pair, compare_pairs
+from seqlab.comparison.scores import bleu_of, bleu_parts, read_scores
+from seqlab.comparison.statistics import resampled
+
+WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while", "seven", "wizards", "box"]
+SEEDS = ("0", "1", "2")
+
+
+@pytest.fixture
+def draw() -> np.random.Generator:
+    return np.random.default_rng(5)
+
+
+def model(folder: Path, name: str, runs: list[list[Any]], seeds: tuple[str, ...] = SEEDS) -> Model:
+    """Of what each run says of each row."""
+    scores = []
+    for run in runs:
+        path = folder / "said.jsonl"
+        path.write_text("".join(json.dumps({"row": row, **said}) + "\n" for row, said in enumerate(run)))
+        scores.append(read_scores(path, name, "13a"))
+    return Model(name, seeds[: len(runs)], scores)
+
+
+def losses(draw: np.random.Generator, means: list[float], examples: Any) -> list[list[Any]]:
+    """Windows of four tokens; examples (N,) are as hard for every run."""
+    return [[{"nats": (mean + its + 0.1 * draw.normal(size=4)).tolist()} for its in examples] for mean in means]
+
+
+def only(first: Model, second: Model) -> Pair:
+    (pair,) = compare_pairs(first, [second])
+    return pair
+
+
+def test_a_difference_over_seeds_and_examples_is_told(tmp_path: Path, draw: np.random.Generator) -> None:
+    examples = draw.normal(3, 1, 200)
+    better = model(tmp_path, "gru", losses(draw, [0.01, -0.01, 0.0], examples))
+    worse = model(tmp_path, "rnn", losses(draw, [0.3, 0.32, 0.31], examples))
+    pair = only(worse, better)
+    assert pair.found.value == pytest.approx(0.31, abs=0.01) and pair.p < 0.01
+    assert re.fullmatch(r"gru is better than rnn by 0\.31\d ± 0\.0\d+ nats \(3 seeds\)", pair.sentence)
+    by_seed = np.array([[its.total(its.parts.sum(0)) for its in of.scores] for of in (worse, better)])
+    of_seeds = stats.ttest_rel(*by_seed)
+    assert of_seeds.confidence_interval().high - pair.found.value < pair.found.half_width
+    same_seeds_elsewhere = Model("gru", ("2", "0", "1"), [better.scores[place] for place in (2, 0, 1)])
+    assert only(worse, same_seeds_elsewhere).p == pytest.approx(pair.p)
+
+
+def test_what_seeds_alone_would_tell_other_examples_may_not(tmp_path: Path, draw: np.random.Generator) -> None:
+    """Ten examples, on which the first is better or worse at random, but each seed alike."""
+    examples, apart = draw.normal(3, 1, 10), draw.normal(0.1, 1, 10)
+    first = model(tmp_path, "a", losses(draw, [0.0] * 3, examples))
+    second = model(tmp_path, "b", losses(draw, [0.0] * 3, examples + apart))
+    pair = only(first, second)
+    assert pair.p > 0.05 and re.search(
+        r"told apart; about [\d,]+ test examples would be needed, there are 10 ", pair.sentence
+    )
+
+
+def test_the_seeds_that_would_be_needed(tmp_path: Path, draw: np.random.Generator) -> None:
+    examples = draw.normal(3, 1, 500)
+    noise = [0.0, 0.1, 0.2]
+    first = model(tmp_path, "a", losses(draw, noise, examples))
+    second = model(tmp_path, "b", losses(draw, [0.3, 0.05, 0.2], examples), ("7", "8", "9"))
+    assert re.fullmatch(
+        r"a and b: not told apart; about \d\d seeds would be needed \(3 seeds\)", only(first, second).sentence
+    )
+
+
+def test_no_number_of_seeds_tells_apart_what_hardly_differs(tmp_path: Path, draw: np.random.Generator) -> None:
+    examples = draw.normal(3, 1, 4000)
+    first = model(tmp_path, "a", losses(draw, [0.0, 2.0], examples))
+    second = model(tmp_path, "b", losses(draw, [2.01, 0.03], examples))
+    assert "over 1,000 seeds would be needed" in only(first, second).sentence
+
+
+def test_single_runs_have_the_interval_of_the_examples(tmp_path: Path) -> None:
+    right = [[k % 3 > 0 for k in range(300)], [k % 3 > 0 or k % 20 == 0 for k in range(300)]]
+    worse, better = (
+        model(tmp_path, name, [[{"label": "x", "right": its} for its in run]])
+        for name, run in zip("ab", right, strict=True)
+    )
+    pair = only(better, worse)
+    expected = stats.ttest_rel(*np.array(right[::-1], dtype=float))
+    assert pair.found.value == pytest.approx(5 / 300)
+    assert pair.found.error == pytest.approx(5 / 300 / expected.statistic, rel=0.1)
+    assert pair.p == pytest.approx(expected.pvalue, abs=0.02)
+    assert pair.sentence == f"b is better than a by {pair.numbers} of accuracy (1 seed)"
+    assert only(better, better).p == 1 and "no difference" in only(better, better).sentence
+
+
+def test_several_comparisons_are_holms(tmp_path: Path, draw: np.random.Generator) -> None:
+    examples = draw.normal(3, 1, 100)
+    models = [
+        model(tmp_path, name, losses(draw, [mean], examples)) for name, mean in (("a", 0), ("b", 0.013), ("c", 0.5))
+    ]
+    alone = [only(models[0], other).p for other in models[1:]]
+    together = [pair.p for pair in compare_pairs(models[0], models[1:])]
+    assert together == pytest.approx([alone[0], 2 * alone[1]])
+
+
+def test_bleu_and_its_bootstrap_are_sacrebleus(draw: np.random.Generator) -> None:
+    references = [[" ".join(draw.choice(WORDS, 8)) for _ in range(1 + row % 2)] for row in range(60)]
+    spoil = lambda text, share: " ".join(w if draw.random() > share else "x" for w in text.split())  # noqa: E731
+    systems = [[spoil(its[0], share) for its in references] for share in (0.2, 0.26)]
+    streams = [[its[k] if k < len(its) else None for its in references] for k in range(2)]
+    parts = [bleu_parts(texts, references) for texts in systems]
+    found = [float(bleu_of(its.sum(0))) for its in parts]
+    assert found == pytest.approx([BLEU().corpus_score(texts, streams).score for texts in systems])  # type: ignore[arg-type]
+
+    drawn = bleu_of(resampled(parts[0])) - bleu_of(resampled(parts[1]))
+    named = list(zip(("first", "second"), systems, strict=True))
+    _, results = PairedTest(named, {"BLEU": BLEU()}, streams, test_type="bs", n_samples=1000)()  # type: ignore[arg-type]
+    one_sided = (np.sum(np.abs(drawn) - np.abs(drawn).mean() > abs(found[0] - found[1])) + 1) / 1001
+    assert results["BLEU"][1].p_value == pytest.approx(one_sided)
+
+
+def test_bleu_is_compared_by_resampled_texts(tmp_path: Path, draw: np.random.Generator) -> None:
+    references = [" ".join(draw.choice(WORDS, 8)) for _ in range(60)]
+    good = [[{"text": text, "references": [text]} for text in references]]
+    bad = [[{"text": f"x {text[4:]}", "references": [text]} for text in references]]
+    pair = only(model(tmp_path, "good", good), model(tmp_path, "bad", bad))
+    assert re.fullmatch(r"good is better than bad by \d\d\.?\d* ± [\d.]+ BLEU \(1 seed\)", pair.sentence)
+
+
+def test_what_cannot_be_compared_is_refused(tmp_path: Path, draw: np.random.Generator) -> None:
+    first, second = (model(tmp_path, "a", losses(draw, [0.0], np.ones(count))) for count in (4, 5))
+    with pytest.raises(ValueError, match="not tested on the same examples"):
+        compare_pairs(first, [second])
+    with pytest.raises(ValueError, match="a predicts row, number; runs are compared by"):
+        model(tmp_path, "a", [[{"number": 1}, {"number": 2}]])
+    with pytest.raises(ValueError, match="a has predictions of 1 rows"):
+        model(tmp_path, "a", [[{"nats": [1]}]])
