@@ -36,7 +36,7 @@ td { border-bottom: 1px solid #e4e7eb; }
 .FAILED { color: #b42318; } .KILLED { color: #92600a; } .RUNNING { color: #0b6e99; } .FINISHED { color: #1f7a4d; }
 code { font: .85em ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
 figure { margin: 0; } svg { max-width: 100%; height: auto; } svg text { font-family: inherit !important; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(25rem, 1fr)); gap: 1.5rem; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(25rem, 100%), 1fr)); gap: 1.5rem; }
 figcaption { font-size: .88rem; color: #52606d; }
 .origins table { font-size: .82rem; } .origins td:nth-child(2) { font: .85em ui-monospace, monospace; }
 .origins td:last-child { white-space: normal; }
@@ -49,6 +49,7 @@ figcaption { font-size: .88rem; color: #52606d; }
 """
 TRAIN_LOSS = "train/loss"
 TRAIN_CAPTION = "The loss of single training batches, from the first on."
+BAND = " Of several seeds the line is the mean, the band from the least to the greatest."
 COST_CAPTION = "Quality against cost. No run is better in both than those that the dashed line joins."
 
 
@@ -68,7 +69,7 @@ def page(comparison: Comparison) -> str:
     told = [f'<p class="told">{escape(text)}</p>' for text in comparison.warnings]
     experiments = ", ".join(sorted({run.experiment for run in runs}))
     drawn = [
-        (learning_curves(comparison), f"{comparison.metric} while training."),
+        (learning_curves(comparison), f"{comparison.metric} while training.{BAND if comparison.several_seeds else ''}"),
         (learning_curves(comparison, TRAIN_LOSS) if comparison.metric != TRAIN_LOSS else None, TRAIN_CAPTION),
         (quality_against_cost(comparison), COST_CAPTION),
     ]
