@@ -79,8 +79,12 @@ def main() -> None:
     if sys.argv[1:2] == ["--measure"]:
         print(json.dumps(measure(*sys.argv[2:])))
         return
+    given = sys.argv[1:] or ["100"]
+    if wrong := [size for size in given if not size.isdecimal() or not int(size) or int(size) % UNIT]:
+        sys.exit(f"MEGABYTES {wrong[0]}: texts are written in parts of {UNIT} MB; give multiples of {UNIT}")
+    sizes = [int(size) for size in given]
     print("| tokenizer | text | largest memory | processor time | a MB | of it learning | a later start |")
-    for megabytes in map(int, sys.argv[1:] or ["100"]):
+    for megabytes in sizes:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "text.txt"
             write(path, megabytes)

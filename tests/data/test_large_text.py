@@ -173,6 +173,17 @@ def test_of_a_long_text_subwords_are_learnt_from_parts_of_all_of_it(monkeypatch:
         assert learnt == set("aiqy"), "every eighth of 26 parts of 50 characters"
 
 
+def test_of_a_text_without_lines_subwords_are_learnt_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the words that it has as lines' too."""
+    words = random.Random(0).choices(["one", "two", "three", "seven"], k=1000)
+    whole = SubwordTokenizer(" ".join(words), vocab_size=275)
+    monkeypatch.setattr("seqlab_data.tokenizers.pieces.LONGEST", 1000)
+    monkeypatch.setattr("seqlab_data.tokenizers.subword.PART", 50)
+    assert SubwordTokenizer.learn([" ".join(words)], vocab_size=275).to_dict() == whole.to_dict()
+    with pytest.raises(ValueError, match="1000 characters in a row"):
+        SubwordTokenizer.learn(["x" * 2000], vocab_size=275)
+
+
 def test_text_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.txt"
     for content in ("y" * 99, "y" * 100, "y" * 101):

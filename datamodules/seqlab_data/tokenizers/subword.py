@@ -53,12 +53,11 @@ class SubwordTokenizer(Tokenizer):
     def learn(cls, texts: Iterable[str], **options: Any) -> Self:
         """Of a text of more than `LEARNT` characters, parts are learnt from that are spread over all of it."""
         tokenizer = cls.__new__(cls)
-        tokenizer._open(_train(_spread(recut(sized(texts, PART), _after_separator)), **options))
+        tokenizer._open(_train(_spread(recut(sized(texts, PART), _end_of_part)), **options))
         return tokenizer
 
     def cut(self, text: str) -> int:
-        before_spaces = len(text.rpartition(" ")[0].rstrip(" "))
-        return max(_after_separator(text), before_spaces)
+        return max(_after_separator(text), _before_spaces(text))
 
     def _open(self, model: bytes) -> None:
         self._model = model
@@ -100,6 +99,15 @@ class SubwordTokenizer(Tokenizer):
 
 def _after_separator(text: str) -> int:
     return max(text.rfind("\n"), text.rfind(SPACE)) + 1
+
+
+def _before_spaces(text: str) -> int:
+    return len(text.rpartition(" ")[0].rstrip(" "))
+
+
+def _end_of_part(text: str) -> int:
+    """After a line; before a word where a whole part is of one line."""
+    return _after_separator(text) or (_before_spaces(text) if len(text) == PART else 0)
 
 
 def _spread(texts: Iterable[str]) -> list[str]:
