@@ -165,7 +165,7 @@ def export_bundle(
         as_int8 = precision == "int4" and target != "cuda-graph" and provider == "cpu"
         report = write(folder, as_int8)
         if as_int8 and not report.ok:
-            # Where a few inputs are far larger than the others, their range is too coarse for these.
+            # Where a few channels of an input are far larger than the others, a row's range is too coarse for these.
             folder = Path(name) / "in_blocks"
             report = write(folder, as_int8=False)
         if not report.ok:

@@ -97,10 +97,31 @@ def test_int4_weights_are_multiplied_as_int8_where_whole_sequences_are_read(tmp_
     multiply_as_int8(graph)
     found = run(graph, x, tmp_path / "optimized.onnx")
     own = F.linear(x, int4_blocks(weight))
-    np.testing.assert_allclose(found, F.linear(dynamic_uint8(x), int7_rows(int4_blocks(weight))), atol=1e-5, rtol=1e-5)
+    largest = x.abs().amax(dim=1, keepdim=True)
+    rounded = dynamic_uint8(x / largest) * largest
+    np.testing.assert_allclose(found, F.linear(rounded, int7_rows(int4_blocks(weight))), atol=1e-5, rtol=1e-5)
     assert torch.dist(torch.from_numpy(found), own) < 0.25 * torch.dist(own, x @ weight.T)
-    nodes = onnx.load(tmp_path / "optimized.onnx").graph.node
-    assert [node.op_type for node in nodes] == ["DynamicQuantizeMatMul"]
+    assert products(tmp_path / "optimized.onnx") == {"DynamicQuantizeMatMul"}
+    assert not {"Cast", "QuantizeLinear"} & operators(tmp_path / "optimized.onnx"), "the weights are not made each time"
+
+
+def test_rows_in_int4_hardly_depend_on_the_others() -> None:
+    """Beside a row 300 times as large, and one of zeros."""
+    torch.manual_seed(0)
+    weight, x = torch.randn(24, 70), torch.randn(9, 70)
+    graph = linear(weight, "int4", "MatMul")
+    multiply_as_int8(graph)
+    alone, beside = run(graph, x), run(graph, torch.cat([x, 300 * x[:1], 0 * x[:1]]))
+    assert np.linalg.norm(beside[:9] - alone) < 0.1 * torch.dist(x @ weight.T, F.linear(x, int4_blocks(weight)))
+    assert not beside[10].any()
+
+
+def test_int4_weights_that_are_too_many_are_not_multiplied_as_int8(monkeypatch: pytest.MonkeyPatch) -> None:
+    for most, expected in ((24 * 70, "MatMulInteger"), (24 * 70 - 1, "MatMulNBits")):
+        monkeypatch.setattr("seqlab_export.passes.int8_products.MOST", most)
+        graph = linear(torch.randn(24, 70), "int4", "MatMul")
+        multiply_as_int8(graph)
+        assert expected in {node.op_type for node in graph.graph}
 
 
 @pytest.mark.parametrize("precision", ["int4", pytest.param("int8", marks=pytest.mark.slow)])
@@ -117,8 +138,11 @@ def test_a_large_table_is_quantised_as_the_output_layer_of_both_graphs(precision
 
 def products(path: Path) -> set[str]:
     """What a graph has that multiplies."""
-    nodes = onnx.load(path, load_external_data=False).graph.node
-    return {node.op_type for node in nodes if node.op_type.startswith(("MatMul", "Gemm"))}
+    return {name for name in operators(path) if name.startswith(("MatMul", "Gemm", "DynamicQuantizeMatMul"))}
+
+
+def operators(path: Path) -> set[str]:
+    return {node.op_type for node in onnx.load(path, load_external_data=False).graph.node}
 
 
 def test_int4_weights_are_not_multiplied_as_int8_where_the_proof_forbids_it(tmp_path: Path) -> None:
@@ -184,7 +208,10 @@ def test_a_bundle_is_proven_in_its_precision(name: str, precision: str, tmp_path
     }
     kinds = onnx.TensorProto
     of_precision = {"fp16": kinds.FLOAT16, "bf16": kinds.BFLOAT16, "int8": kinds.INT8, "int4": kinds.UINT4}
-    assert stored <= {of_precision[precision]}
+    assert stored == {of_precision[precision]}
+    if precision == "int4":
+        assert products(folder / "model.onnx") == {"MatMulInteger"}
+        assert products(folder / "step.onnx") == {"MatMulNBits"}
     if (name, precision) == ("attention", "int8"):
         _check_that_a_wrong_scale_is_found(folder)
     if precision == "bf16":

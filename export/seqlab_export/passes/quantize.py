@@ -3,7 +3,7 @@
 int8: weights of MatMul and LSTM as 7 bits of an int8, symmetric, a scale for each output channel; activations as
 uint8 with the scale of the tensor at hand ("dynamic"). The eighth bit is left free: processors without VNNI
 instructions add pairs of products in 16 bits, which it would overflow. int4: weights of MatMul alone, a scale
-for every 32 of an output channel (`MatMulNBits`).
+for every 32 of an output channel (`MatMulNBits`, which `int8_products` rewrites where whole sequences are read).
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 """PyTorch in a quantised precision: the arithmetic of `quantize`, in floating point. Its error is what quantisation
-itself costs, which a runtime's is judged by.
+itself costs, which a runtime's is judged by. In int4 that is the error of weights in blocks alone: inputs in 8
+bits, and the int8 weights of `int8_products`, must fit into the same budget.
 
 D inputs and O outputs of a linear layer, G blocks of weights.
 """
