@@ -16,29 +16,19 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_only
 
 from seqlab.budgets.match import match, said
-from seqlab.callbacks.averaged_weights import AveragedWeights
-from seqlab.callbacks.checkpoint import Checkpoints, ValidateOnce
-from seqlab.callbacks.compile_time import CompileTime
 from seqlab.callbacks.evaluation import PredictionFile, RunScores
-from seqlab.callbacks.exact_resume import ExactResume
 from seqlab.callbacks.finders import FINDERS, QUIETLY, search
 from seqlab.callbacks.last_words import LastWords
-from seqlab.callbacks.noise_scale import GradientNoiseScale
 from seqlab.callbacks.one_start import OneStart
 from seqlab.callbacks.progress import FitProgress
-from seqlab.callbacks.restored_state import RestoredState, saying_what_is_wrong
+from seqlab.callbacks.restored_state import saying_what_is_wrong
 from seqlab.callbacks.roll_call import RollCall
-from seqlab.callbacks.run_tracker import RunTracker
-from seqlab.callbacks.skip_spikes import SkipSpikes
 from seqlab.callbacks.speed import Speed
-from seqlab.callbacks.summary import ModelTable
-from seqlab.callbacks.tokens_per_step import TokensPerStep
-from seqlab.callbacks.where_next import WhereNext
 from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.cli.fit_callbacks import fit_callbacks
 from seqlab.config.configs import LINKS, import_blocks, resolve_names
 from seqlab.config.options import check_precision, check_tokenizers, check_trainer, numbers_before_shares, options
 from seqlab.config.stored_config import check_reads_back
-from seqlab.config.trust import to_trust
 from seqlab.half_precision import HalfInputs
 from seqlab.nn.stack import forget_activations
 from seqlab.parallel import SpreadStrategy, meet_anew, set_tensor_parallel
@@ -165,7 +155,7 @@ class SeqlabCLI(LightningCLI):
             callbacks += [OneStart(options.ckpt_path), RollCall(options.timeout)]
         callbacks.append(LastWords())
         if self.verb == "fit":
-            callbacks += self._fit_callbacks(options, speed)
+            callbacks += fit_callbacks(options, self.config_dump, speed)
             if given.logger in (None, True):
                 kwargs["logger"] = RunLogger(options.experiment, name=options.run_name, run_id=self.run_id)
         elif given.logger in (None, True):
@@ -243,29 +233,6 @@ class SeqlabCLI(LightningCLI):
 
     def _check_data(self, checkpoint: dict[str, Any]) -> None:
         check_vocabulary(checkpoint.get("seqlab", {}), self.datamodule)
-
-    def _fit_callbacks(self, options: Any, speed: Speed) -> list[Callback]:
-        callbacks: list[Callback] = [
-            *([CompileTime()] if options.compile else []),
-            ExactResume(int(options.seed_everything)),
-            RunTracker(self.config_dump, speed),
-            RestoredState(),
-            ModelTable(),
-            ValidateOnce(),
-            WhereNext(to_trust(self.config_dump)),
-        ]
-        if options.skip_spikes is not None:
-            callbacks.insert(0, SkipSpikes(options.skip_spikes))
-        if options.noise_scale:
-            callbacks.insert(0, GradientNoiseScale())
-        if options.ema is not None:
-            callbacks.insert(0, AveragedWeights(options.ema))
-        if options.tokens_per_step is not None:
-            callbacks.insert(0, TokensPerStep(options.tokens_per_step))
-        if options.trainer.enable_checkpointing is not False:
-            every = {"every_n_steps": options.checkpoint_every, "every_n_minutes": options.checkpoint_minutes}
-            callbacks.append(Checkpoints(config=self.config_dump, **every))
-        return callbacks
 
 
 class _Parsed(SeqlabCLI):

@@ -1,0 +1,48 @@
+"""What accompanies a fit from the command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lightning.pytorch.callbacks import Callback
+
+from seqlab.callbacks.averaged_weights import AveragedWeights
+from seqlab.callbacks.checkpoint import Checkpoints, ValidateOnce
+from seqlab.callbacks.compile_time import CompileTime
+from seqlab.callbacks.exact_resume import ExactResume
+from seqlab.callbacks.noise_scale import GradientNoiseScale
+from seqlab.callbacks.restored_state import RestoredState
+from seqlab.callbacks.run_tracker import RunTracker
+from seqlab.callbacks.skip_spikes import SkipSpikes
+from seqlab.callbacks.speed import Speed
+from seqlab.callbacks.summary import ModelTable
+from seqlab.callbacks.tokens_per_step import TokensPerStep
+from seqlab.callbacks.where_next import WhereNext
+from seqlab.config.trust import to_trust
+
+
+def fit_callbacks(options: Any, config: dict[str, Any], speed: Speed) -> list[Callback]:
+    """Those that the options ask for, in the order that they rely on.
+
+    Args:
+        config: what is stored of the fit.
+    """
+    return [
+        *([] if options.tokens_per_step is None else [TokensPerStep(options.tokens_per_step)]),
+        *([] if options.ema is None else [AveragedWeights(options.ema)]),
+        *([GradientNoiseScale()] if options.noise_scale else []),
+        *([] if options.skip_spikes is None else [SkipSpikes(options.skip_spikes)]),
+        *([CompileTime()] if options.compile else []),
+        ExactResume(int(options.seed_everything)),
+        RunTracker(config, speed),
+        RestoredState(),
+        ModelTable(),
+        ValidateOnce(),
+        WhereNext(to_trust(config)),
+        *([] if options.trainer.enable_checkpointing is False else [_checkpoints(options, config)]),
+    ]
+
+
+def _checkpoints(options: Any, config: dict[str, Any]) -> Checkpoints:
+    every_n_steps, every_n_minutes = options.checkpoint_every, options.checkpoint_minutes
+    return Checkpoints(config=config, every_n_steps=every_n_steps, every_n_minutes=every_n_minutes)
