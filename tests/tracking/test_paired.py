@@ -106,10 +106,11 @@ def test_single_runs_have_the_interval_of_the_examples(tmp_path: Path) -> None:
 def test_several_comparisons_are_holms(tmp_path: Path, draw: np.random.Generator) -> None:
     examples = draw.normal(3, 1, 100)
     models = [
-        model(tmp_path, name, losses(draw, [mean], examples)) for name, mean in (("a", 0), ("b", 0.013), ("c", 0.5))
+        model(tmp_path, name, losses(draw, [mean], examples)) for name, mean in (("a", 0), ("b", 0.013), ("c", 0.02))
     ]
     alone = [only(models[0], other).p for other in models[1:]]
     together = [pair.p for pair in compare_pairs(models[0], models[1:])]
+    assert alone[0] > 2 * alone[1] > 1e-5
     assert together == pytest.approx([alone[0], 2 * alone[1]])
 
 
