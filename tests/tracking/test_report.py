@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,7 +10,8 @@ import pytest
 
 from seqlab.comparison import report
 from seqlab.comparison.comparison import compare
-from seqlab.comparison.figures import learning_curves, quality_against_cost
+from seqlab.comparison.costs import front, quality_against_costs
+from seqlab.comparison.curves import learning_curves
 from seqlab.tracking.store import Store
 from tracking.tiny import make_run
 
@@ -65,7 +67,7 @@ def test_the_page_escapes_what_users_name(evil_store: Store) -> None:
     page = Page(text)
     assert "script" not in page.tags
     assert page.text.count("<script>alert('x')</script> $\\frac{1}{0}$ --> &amp;") >= 6
-    assert page.tags.count("svg") == 3
+    assert page.tags.count("figure") == 3  # the losses, and the speed
     assert page.tags.count("html") == page.tags.count("body") == 1
 
 
@@ -136,14 +138,14 @@ def test_a_folder_that_is_not_there_is_refused(evil_store: Store, tmp_path: Path
 def test_figures_are_the_same_each_time(evil_store: Store) -> None:
     comparison = compare(store=evil_store)
     assert learning_curves(comparison) == learning_curves(comparison)
-    assert quality_against_cost(comparison) == quality_against_cost(comparison)
+    assert quality_against_costs(comparison) == quality_against_costs(comparison)
 
 
 def test_runs_without_speed_or_tokens_have_a_page(store: Store) -> None:
     make_run(store, "bare", {"val/loss": [(0, 1.0)]})
     make_run(store, "nothing")
     page = Page(report.page(compare(store=store)))
-    assert page.tags.count("svg") == 1
+    assert page.tags.count("figure") == 1
     assert "bare" in page.text
 
 
@@ -152,11 +154,47 @@ def test_long_runs_are_thinned_to_means(store: Store) -> None:
     assert len(learning_curves(compare(store=store)) or "") < 300_000
 
 
+def test_no_other_point_beats_those_of_the_front() -> None:
+    nan, points = math.nan, [(1.0, 3.0), (2.0, 2.0), (2.0, 2.0), (2.0, 4.0), (3.0, 2.0), (4.0, 1.0), (5.0, 1.5)]
+    assert front(points) == [0, 1, 2, 5], "equal ones both are on it; as good at a higher cost is beaten"
+    assert front(points, more_cost=True) == [5, 6]
+    assert front(points, more_value=True) == [0, 3]
+    assert front(points, more_cost=True, more_value=True) == [3, 4, 6]
+    assert front([(1.0, nan), (nan, 1.0), (2.0, 2.0), (math.inf, 1.0)]) == [2]
+    assert front([]) == []
+
+
+def test_quality_is_drawn_against_every_cost_that_is_known(store: Store) -> None:
+    """The slow one is the best, the fast one the cheapest; the third is beaten but in its speed."""
+    costs = {"num_params": (9.0, 9.0, 9.0), "num_flops": (1e6, 9e6, 9e6), "state_size": (1.0, 8.0, 9.0)}
+    costs |= {"perf/tokens_per_s": (20.0, 10.0, 30.0), "perf/train_seconds": (1.0, 2.0, 3.0)}
+    losses = {"fast": [2.0], "slow": [1.0, 1.1], "third": [3.0]}
+    for k, (name, values) in enumerate(losses.items()):
+        for seed, loss in enumerate(values):
+            points = {metric: [(0, of[k])] for metric, of in costs.items()} | {"val/loss": [(0, loss)]}
+            make_run(store, f"{name}-{seed}", points, params={"of": name, "seed_everything": str(seed)})
+    comparison = compare(store=store)
+    named = {
+        title.removesuffix(" "): [name for name in ("fast-0", "slow", "third-0") if f">{name}<" in svg]
+        for svg in quality_against_costs(comparison)
+        for title in re.findall(r">(parameters|FLOPs.*|bytes.*|tokens/s.*|seconds.*)</text>", svg)
+    }
+    assert named == {
+        "parameters": ["slow"],
+        "FLOPs of training a token": ["fast-0", "slow"],
+        "bytes of state, float32": ["fast-0", "slow"],
+        "tokens/s in training": ["fast-0", "slow", "third-0"],
+        "seconds of training": ["fast-0", "slow"],
+    }
+    text = report.page(comparison)
+    assert text.count('id="LineCollection') == len(named), "the interval of the one row that has several seeds"
+
+
 @pytest.mark.parametrize("name", ["$\\frac{$", "--> <!-- ]]>", "名前", "x" * 200])
 def test_a_name_is_neither_formula_nor_markup_in_figures(store: Store, name: str) -> None:
     make_run(store, name, {"val/loss": [(0, 1.0), (1, 0.5)], "perf/tokens_per_s": [(0, 10.0)]})
     comparison = compare(store=store)
-    for figure in (learning_curves(comparison), quality_against_cost(comparison)):
+    for figure in (learning_curves(comparison), *quality_against_costs(comparison)):
         assert figure is not None
         ElementTree.fromstring(figure)
 
@@ -166,4 +204,4 @@ def test_many_runs_have_a_page(store: Store) -> None:
         make_run(store, f"run {number}", {"val/loss": [(0, 1.0 + number)], "perf/tokens_per_s": [(0, 10.0 + number)]})
     page = Page(report.page(compare(store=store)))
     assert "20 runs by val/loss" in page.text
-    assert page.tags.count("svg") == 2
+    assert page.tags.count("figure") == 2

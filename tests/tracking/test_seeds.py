@@ -10,7 +10,7 @@ from scipy import stats
 from seqlab.cli import main
 from seqlab.comparison import report
 from seqlab.comparison.comparison import Comparison, compare
-from seqlab.comparison.figures import learning_curves
+from seqlab.comparison.curves import learning_curves
 from seqlab.comparison.seeds import runs_named, shared_name
 from seqlab.tracking.runs import search
 from seqlab.tracking.store import Store

@@ -9,7 +9,9 @@ from html import escape
 from pathlib import Path
 
 from seqlab.comparison.comparison import TEXT_COLUMNS, Comparison
-from seqlab.comparison.figures import COLOURS, learning_curves, quality_against_cost
+from seqlab.comparison.costs import quality_against_costs
+from seqlab.comparison.curves import learning_curves
+from seqlab.comparison.drawing import mark
 from seqlab.comparison.rows import short
 from seqlab.comparison.seeds import SEED
 from seqlab.tracking.params import CLASS, RUN_SPECIFIC, short_names
@@ -32,11 +34,13 @@ td { border-bottom: 1px solid #e4e7eb; }
 .told { border-left: 3px solid #d55e00; padding-left: .7rem; margin: .5rem 0; }
 .number { text-align: right; }
 .best td { font-weight: 600; background: #f0f6fb; }
-.dot { display: inline-block; width: .65rem; height: .65rem; border-radius: 50%; margin-right: .5rem; }
+.mark { display: inline-block; width: .8rem; height: .8rem; margin-right: .4rem; vertical-align: -.1rem; }
+.key { max-width: none; } .key span { white-space: nowrap; margin-right: 1.2rem; }
 .FAILED { color: #b42318; } .KILLED { color: #92600a; } .RUNNING { color: #0b6e99; } .FINISHED { color: #1f7a4d; }
 code { font: .85em ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
-figure { margin: 0; } svg { max-width: 100%; height: auto; } svg text { font-family: inherit !important; }
+figure { margin: 0; } figure svg { width: 100%; height: auto; } svg text { font-family: inherit !important; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(25rem, 100%), 1fr)); gap: 1.5rem; }
+.panels { grid-template-columns: repeat(auto-fit, minmax(min(18rem, 100%), 1fr)); gap: 1rem; }
 figcaption { font-size: .88rem; color: #52606d; }
 .origins table { font-size: .82rem; } .origins td:nth-child(2) { font: .85em ui-monospace, monospace; }
 .origins td:last-child { white-space: normal; }
@@ -50,7 +54,8 @@ figcaption { font-size: .88rem; color: #52606d; }
 TRAIN_LOSS = "train/loss"
 TRAIN_CAPTION = "The loss of single training batches, from the first on."
 BAND = " Of several seeds the line is the mean, the band from the least to the greatest."
-COST_CAPTION = "Quality against cost. No run is better in both than those that the dashed line joins."
+COSTS = "The dashed line is the best that each cost gives; no other run is better in both than those on it, named here."
+INTERVALS = " Of several seeds the point is the mean, the line its 95% interval."
 
 
 def write_report(comparison: Comparison, path: Path) -> None:
@@ -71,7 +76,6 @@ def page(comparison: Comparison) -> str:
     drawn = [
         (learning_curves(comparison), f"{comparison.metric} while training.{BAND if comparison.several_seeds else ''}"),
         (learning_curves(comparison, TRAIN_LOSS) if comparison.metric != TRAIN_LOSS else None, TRAIN_CAPTION),
-        (quality_against_cost(comparison), COST_CAPTION),
     ]
     figures = [_figure(svg, caption) for svg, caption in drawn if svg is not None]
     return f"""<!doctype html>
@@ -89,8 +93,9 @@ def page(comparison: Comparison) -> str:
 <div class="wide">{_comparison_table(comparison)}</div>
 <p class="note">{escape(_notes(comparison))}</p>
 {_apart(comparison)}
-<h2>Curves and cost</h2>
+<h2>Learning curves</h2>
 <div class="figures">{"".join(figures)}</div>
+{_costs(comparison)}
 {_differences(comparison)}
 <h2>How to repeat them</h2>
 <div class="wide commands">{_commands(comparison)}</div>
@@ -106,7 +111,7 @@ def _comparison_table(comparison: Comparison) -> str:
     lines = []
     for index, row in enumerate(comparison.rows):
         cells = [escape(cell) for cell in comparison.cells(row)]
-        cells[1] = f'<span class="dot" style="background:{COLOURS[index % len(COLOURS)]}"></span>{cells[1]}'
+        cells[1] = mark(index) + cells[1]
         cells[-2] = f'<span class="{escape(row.run.status)}">{cells[-2]}</span>'
         cells[-1] = f'<code title="{escape(row.run.id)}">{cells[-1]}</code>'
         lines.append(_row("td", cells, classes, "best" if cells[0] == "1" else ""))
@@ -121,6 +126,17 @@ def _apart(comparison: Comparison) -> str:
         for group in comparison.apart
     ]
     return "\n".join(parts)
+
+
+def _costs(comparison: Comparison) -> str:
+    if not (figures := quality_against_costs(comparison)):
+        return ""
+    names = "".join(f"<span>{mark(index)}{escape(row.name)}</span> " for index, row in enumerate(comparison.rows))
+    note = COSTS + (INTERVALS if comparison.several_seeds else "")
+    return (
+        f'<h2>Quality against cost</h2>\n<p class="key">{names}</p>\n<p class="note">{escape(note)}</p>\n'
+        f'<div class="figures panels">{"".join(map(_figure, figures))}</div>'
+    )
 
 
 def _differences(comparison: Comparison) -> str:
@@ -179,7 +195,7 @@ def _row(tag: str, cells: list[str], classes: list[str] | None = None, row_class
     return f'<tr class="{row_class}">{"".join(texts)}</tr>'
 
 
-def _figure(svg: str, caption: str) -> str:
+def _figure(svg: str, caption: str = "") -> str:
     return f"<figure>{svg}<figcaption>{escape(caption)}</figcaption></figure>"
 
 

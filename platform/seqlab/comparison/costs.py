@@ -1,0 +1,118 @@
+"""What quality costs: the metric of a comparison against each cost, as SVG, with the rows that no other one beats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from seqlab.comparison.comparison import Comparison
+from seqlab.comparison.drawing import FAINT, drawn, look, short_name
+from seqlab.comparison.rows import Row, more_is_better, short
+
+FLOAT32 = 4
+"""Bytes."""
+DECADE = 10.0
+"""Costs of which the greatest is so many times the least are drawn by their logarithms."""
+
+
+class Cost(NamedTuple):
+    """What a row costs; None where that is unknown.
+
+    Attributes:
+        title: with its unit.
+        more: whether more of it is better.
+    """
+
+    title: str
+    of: Callable[[Row], float | None]
+    more: bool = False
+
+
+def costs(comparison: Comparison) -> tuple[Cost, ...]:
+    """Those that are drawn; the last is the time that the runs took, or the days or their price that were asked for."""
+    time = Cost("seconds of training", _seconds)
+    if comparison.tokens is not None:
+        tokens = f"{short(comparison.tokens)} tokens"
+        time = Cost(f"days for {tokens}", lambda row: row.days)
+        if comparison.price is not None:
+            time = Cost(f"cost of {tokens} at {comparison.price:g}/h", lambda row: row.cost)
+    return (
+        Cost("parameters", lambda row: row.num_params),
+        Cost("FLOPs of training a token", lambda row: row.num_flops),
+        Cost("bytes of state, float32", lambda row: None if row.state_size is None else FLOAT32 * row.state_size),
+        Cost("tokens/s in training", lambda row: row.tokens_per_s, more=True),
+        time,
+    )
+
+
+def quality_against_costs(comparison: Comparison) -> list[str]:
+    """A figure of each cost that is known of some row that has the metric."""
+    return [svg for cost in costs(comparison) if (svg := _against(comparison, cost)) is not None]
+
+
+def front(points: Sequence[tuple[float, float]], *, more_cost: bool = False, more_value: bool = False) -> list[int]:
+    """The points (cost, value) that no other one beats: is no worse than in both, and better in one (Pareto). By cost;
+    what is not finite is neither beaten nor beats.
+
+    Args:
+        more_cost: more of the cost is better, as of a speed.
+        more_value: more of the value is better.
+    """
+    signs = (-1 if more_cost else 1, -1 if more_value else 1)
+    signed = {
+        i: (signs[0] * x, signs[1] * y) for i, (x, y) in enumerate(points) if math.isfinite(x) and math.isfinite(y)
+    }
+    beaten = {
+        i for i, (x, y) in signed.items() if any(u <= x and v <= y and (u, v) != (x, y) for u, v in signed.values())
+    }
+    return sorted(signed.keys() - beaten, key=lambda i: points[i])
+
+
+def _against(comparison: Comparison, cost: Cost) -> str | None:
+    known = [
+        (x, row.value, index)
+        for index, row in enumerate(comparison.rows)
+        if (x := cost.of(row)) is not None and math.isfinite(x) and row.value is not None
+    ]
+    if not known:
+        return None
+    more = more_is_better(comparison.metric)
+    best = [known[i] for i in front([point[:2] for point in known], more_cost=cost.more, more_value=more)]
+    with drawn(cost.title, 3.4, 2.9) as drawing:
+        axes = drawing.figure.subplots()
+        least, most = min(known)[0], max(known)[0]
+        if least > 0 and most >= DECADE * least:
+            axes.set_xscale("log")
+            axes.minorticks_off()
+        else:
+            axes.locator_params(axis="x", nbins=5)
+        axes.margins(x=0.15, y=0.2)
+        xs, values, _ = zip(*best, strict=True)
+        steps = "steps-pre" if cost.more else "steps-post"  # at each cost the best that can be had
+        axes.plot(xs, values, color=FAINT, linewidth=1, linestyle="--", drawstyle=steps, zorder=1)
+        for x, value, index in known:
+            width = comparison.rows[index].half_width
+            axes.errorbar(
+                [x], [value], [width] if width else None, capsize=3, elinewidth=1, markersize=7, **look(index)
+            )
+        for x, value, index in best:
+            _name(axes, x, value, short_name(comparison.rows[index]), above=more)
+        axes.set_xlabel(cost.title)
+        axes.set_ylabel(comparison.metric)
+        axes.xaxis.set_major_formatter(lambda number, _: short(number))
+    return drawing.svg
+
+
+def _name(axes: Any, x: float, value: float, text: str, *, above: bool) -> None:
+    """Beside a point of the front, on the side where no other point is."""
+    axes.autoscale_view()
+    right = axes.transAxes.inverted().transform(axes.transData.transform((x, value)))[0] > 0.5
+    offset, align = (-6 if right else 6, 7 if above else -7), "right" if right else "left"
+    place: Any = {"xytext": offset, "textcoords": "offset points", "ha": align, "va": "bottom" if above else "top"}
+    axes.annotate(text, (x, value), fontsize=9, **place)
+
+
+def _seconds(row: Row) -> float | None:
+    known = [run.metrics["perf/train_seconds"] for run in row.runs if "perf/train_seconds" in run.metrics]
+    return math.fsum(known) / len(known) if known else None

@@ -1,0 +1,68 @@
+"""The learning curves of a comparison, as SVG."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from seqlab.comparison.comparison import Comparison
+from seqlab.comparison.drawing import drawn, line, look, short_name
+from seqlab.comparison.rows import short
+from seqlab.tracking.runs import TrackedRun
+
+MOST_NAMES, MOST_MARKED, MOST_POINTS = 12, 50, 1000
+
+
+def learning_curves(comparison: Comparison, metric: str | None = None) -> str | None:
+    """A metric over the tokens seen (or steps where they are unknown); None where no run has it.
+
+    Args:
+        metric: None = the one that is compared.
+    """
+    metric = metric or comparison.metric
+    if not any(metric in run.metrics for run in comparison.runs):
+        return None
+    with drawn(metric) as drawing:
+        axes = drawing.figure.subplots()
+        by_tokens = all("num_tokens" in run.metrics for run in comparison.runs)
+        for index, row in enumerate(comparison.rows):
+            curves = [_curve(run, metric, by_tokens) for run in row.runs if metric in run.metrics]
+            if curves := [curve for curve in curves if len(curve[0])]:
+                x, low, middle, high = _band(curves)
+                label, often = f"{comparison.ranks[index]}  {short_name(row)}", max(1, len(x) // MOST_MARKED)
+                axes.plot(x, middle, label=label, markevery=often, **line(index))
+                if len(curves) > 1:
+                    axes.fill_between(x, low, high, color=look(index)["color"], alpha=0.22, linewidth=0)
+        axes.set_xlabel("training tokens" if by_tokens else "optimiser steps")
+        axes.set_ylabel(metric)
+        axes.xaxis.set_major_formatter(lambda value, _: short(value))
+        if len(comparison.rows) <= MOST_NAMES:
+            axes.legend(frameon=False, loc="best", handlelength=3)
+    return drawing.svg
+
+
+def _band(curves: list[tuple[Any, Any]]) -> tuple[Any, Any, Any, Any]:
+    """Where all seeds have been, the least, the mean and the greatest of them."""
+    x = curves[0][0]
+    x = x[(x >= max(of[0][0] for of in curves)) & (x <= min(of[0][-1] for of in curves))]
+    values = np.stack([np.interp(x, *of) for of in curves])
+    return x, values.min(0), values.mean(0), values.max(0)
+
+
+def _curve(run: TrackedRun, metric: str, by_tokens: bool) -> tuple[Any, Any]:
+    points = np.array([point for point in run.history(metric) if math.isfinite(point[1])]).reshape(-1, 2)
+    steps, values = points[:, 0], points[:, 1]
+    if by_tokens:
+        tokens = np.array(run.history("num_tokens"))
+        steps = np.interp(steps, np.append(-1, tokens[:, 0]), np.append(0, tokens[:, 1]))
+    return _thinned(steps, values) if len(steps) > MOST_POINTS else (steps, values)
+
+
+def _thinned(x: Any, y: Any) -> tuple[Any, Any]:
+    """At most `MOST_POINTS` points, each the mean of its neighbours."""
+    size = -(-len(x) // MOST_POINTS)
+    starts = np.arange(0, len(x), size)
+    counts = np.diff(np.append(starts, len(x)))
+    return np.add.reduceat(x, starts) / counts, np.add.reduceat(y, starts) / counts

@@ -1,0 +1,94 @@
+"""What the figures of a comparison share: a row looks the same in each, in grey too."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.markers import MarkerStyle
+
+from seqlab.comparison.rows import Row
+
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#4d4d4d")
+"""Okabe and Ito's, which differ to colour-blind eyes too; the darkest come last."""
+LINES = ("-", "--", "-.", ":", (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+"""Of another number than the colours and the lines, so that no two of many rows are the same in all."""
+INK, SOFT, FAINT = "#1f2933", "#52606d", "#9aa5b1"
+NAME_LENGTH = 28
+STYLE: Any = {
+    "font.size": 10,
+    "text.color": INK,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "axes.grid": True,
+    "grid.color": "#d9dee4",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.fonttype": "none",  # text stays text, in the font of the page
+    "text.parse_math": False,  # a run's name is not a formula
+}
+
+
+class Drawing:
+    """A figure, and what becomes of it.
+
+    Attributes:
+        figure: to draw on, until `drawn` ends.
+        svg: the figure as an element to put into a page, afterwards.
+    """
+
+    def __init__(self, width: float, height: float) -> None:
+        self.figure = Figure(figsize=(width, height), layout="constrained")
+        self.svg = ""
+
+
+@contextmanager
+def drawn(salt: str, width: float = 4.5, height: float = 3.3) -> Iterator[Drawing]:
+    """A figure of inches; the same drawing always gives the same text.
+
+    Args:
+        salt: tells its parts from those of a page's other figures.
+    """
+    with matplotlib.rc_context(STYLE | {"svg.hashsalt": salt}):
+        drawing, buffer = Drawing(width, height), io.StringIO()
+        yield drawing
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")  # the page's font may have it
+            metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+            drawing.figure.savefig(buffer, format="svg", metadata=metadata)
+    text = buffer.getvalue()
+    drawing.svg = text[text.index("<svg") :]
+
+
+def look(index: int) -> Any:
+    """Colour and marker of a row."""
+    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]}
+
+
+def line(index: int) -> Any:
+    """Of a row, how its line is dashed too."""
+    return look(index) | {"linestyle": LINES[index % len(LINES)], "linewidth": 1.6, "markersize": 4}
+
+
+def mark(index: int) -> str:
+    """A row's marker as an SVG element, to stand before its name."""
+    style = MarkerStyle(look(index)["marker"])
+    polygons: Any = style.get_path().transformed(style.get_transform()).to_polygons()
+    corners = " ".join(f"{x:.2f},{-y:.2f}" for x, y in polygons[0])
+    return (
+        f'<svg class="mark" viewBox="-.8 -.8 1.6 1.6"><polygon points="{corners}" fill="{look(index)["color"]}"/></svg>'
+    )
+
+
+def short_name(row: Row) -> str:
+    return row.name if len(row.name) <= NAME_LENGTH else f"{row.name[: NAME_LENGTH - 1]}…"
