@@ -37,7 +37,24 @@ def test_models_of_two_seeds_are_compared_window_by_window(tmp_path: Path, insid
     table = seqlab("compare", "--experiment", "tiny", COLUMNS="120").stdout
     assert re.search(r"^1 long +\d\.\d{4} +\d\.\d{4} +\d\.\d{4} +2 ", table, flags=re.MULTILINE)
     assert "name two rows or runs" in seqlab("compare", "long", "--paired", code=2).stderr
+    assert (
+        "long-s0 and long-s0 have the same seed"
+        in seqlab("compare", "long-s0,long-s0", "short", "--paired", code=2).stderr
+    )
+    mixed = seqlab("compare", "long-s0,short-s1", "short", "--paired").stdout
+    assert mixed.startswith(
+        "long-s0,short-s1: short-s1 differs from long-s0 in more than its seed: trainer.max_steps\n"
+    )
     stored = find_run("long-s0").artifact("predictions/test-of-step-24.jsonl")
     assert stored is not None
     stored.write_text("{not json\n")
     assert "is not" in seqlab("compare", "long", "short", "--paired", code=2).stderr
+    checkpoint = find_run("long-s0").checkpoint
+    assert checkpoint is not None
+    checkpoint.touch()  # the predictions are of older weights
+    assert "long-s0 has no predictions" in seqlab("compare", "long", "short", "--paired").stderr
+    checkpoint.touch()
+    lines = Path("text.txt").read_text().splitlines(keepends=True)
+    Path("text.txt").write_text("".join(reversed(lines)))  # of the same length, in the same characters
+    refused = seqlab("compare", "long", "short", "--paired", code=2).stderr
+    assert re.search(r"the data of long-s0 have changed since .* they were text (\w{12}), and are text (?!\1)", refused)

@@ -76,9 +76,10 @@ def test_the_seeds_that_would_be_needed(tmp_path: Path, draw: np.random.Generato
     noise = [0.0, 0.1, 0.2]
     first = model(tmp_path, "a", losses(draw, noise, examples))
     second = model(tmp_path, "b", losses(draw, [0.3, 0.05, 0.2], examples), ("7", "8", "9"))
-    assert re.fullmatch(
-        r"a and b: not told apart; about \d\d seeds would be needed \(3 seeds\)", only(first, second).sentence
-    )
+    said = r"a and b: not told apart; about (\d\d) seeds would be needed \(3 seeds\)"
+    alone, of_nine = (compare_pairs(first, [second] * times)[0].sentence for times in (1, 9))
+    fewer, more = (re.fullmatch(said, sentence) for sentence in (alone, of_nine))
+    assert fewer and more and int(more[1]) > 1.3 * int(fewer[1]), "by Holm more are needed"
 
 
 def test_no_number_of_seeds_tells_apart_what_hardly_differs(tmp_path: Path, draw: np.random.Generator) -> None:
@@ -144,5 +145,7 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, draw: np.random.Gene
         compare_pairs(first, [second])
     with pytest.raises(ValueError, match="a predicts row, number; runs are compared by"):
         model(tmp_path, "a", [[{"number": 1}, {"number": 2}]])
+    with pytest.raises(ValueError, match="a predicts nats that are no numbers: it has diverged"):
+        model(tmp_path, "a", [[{"nats": [1.0]}, {"nats": [2.0, float("nan")]}]])
     with pytest.raises(ValueError, match="a has predictions of 1 rows"):
         model(tmp_path, "a", [[{"nats": [1]}]])

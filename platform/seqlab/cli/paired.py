@@ -40,14 +40,15 @@ def compare_paired(names: Sequence[str], *, experiment: str | None, trust: list[
     models = [(name, runs_named(name, found, store)) for name in names]
     first = models[0][1][0]
     for name, runs in models:
-        if other := [
-            run for run in runs if (*kind_of(run), tokenizer_of(run)) != (*kind_of(first), tokenizer_of(first))
-        ]:
-            raise ValueError(
-                f"{other[0].name} of {name} and {first.name} are not of one task, data and tokenizer; their rows are "
-                "not the same examples"
-            )
-    with_scores = [_model(name, runs, trust) for name, runs in models]
+        _check_seeds(name, runs)
+        for run in runs:
+            if (*kind_of(run), tokenizer_of(run)) != (*kind_of(first), tokenizer_of(first)):
+                raise ValueError(
+                    f"{run.name} of {name} and {first.name} are not of one task, data and tokenizer; their rows are "
+                    "not the same examples"
+                )
+    tokenize = first.params.get("model.init_args.bleu_tokenize", "13a")
+    with_scores = [_model(name, runs, tokenize, trust) for name, runs in models]
     pairs = compare_pairs(with_scores[0], with_scores[1:])
     console = Console()
     console.print(table_of(pairs))
@@ -58,13 +59,31 @@ def compare_paired(names: Sequence[str], *, experiment: str | None, trust: list[
         print("Of one seed the interval is that of other examples: how far another seed would move it is not known.")
 
 
-def _model(name: str, runs: Sequence[TrackedRun], trust: list[str]) -> Model:
+def _check_seeds(name: str, runs: Sequence[TrackedRun]) -> None:
+    """Refuses what tells nothing of seeds: one of them twice; and says where runs differ in more.
+
+    Raises:
+        ValueError: two of the runs have the same seed.
+    """
+    from seqlab.comparison.seeds import SEED, config_of
+
+    for place, run in enumerate(runs):
+        for other in runs[:place]:
+            if run.id == other.id or run.params.get(SEED, run.id) == other.params.get(SEED):
+                raise ValueError(
+                    f"{name}: {other.name} and {run.name} have the same seed, which tells nothing of others; name "
+                    "runs of several seeds"
+                )
+        if more := sorted({option for option, _ in config_of(run) ^ config_of(runs[0])}):
+            print(f"{name}: {run.name} differs from {runs[0].name} in more than its seed: {', '.join(more)}")
+
+
+def _model(name: str, runs: Sequence[TrackedRun], tokenize: str, trust: list[str]) -> Model:
     from seqlab.comparison.paired import Model
     from seqlab.comparison.scores import read_scores
     from seqlab.comparison.seeds import SEED
 
-    tokenize = [run.params.get("model.init_args.bleu_tokenize", "13a") for run in runs]
-    scores = [read_scores(_predictions(run, trust), run.name, its) for run, its in zip(runs, tokenize, strict=True)]
+    scores = [read_scores(_predictions(run, trust), run.name, tokenize) for run in runs]
     return Model(name, [run.params.get(SEED, "") for run in runs], scores)
 
 
@@ -78,8 +97,9 @@ def _predictions(run: TrackedRun, trust: list[str]) -> Path:
     step = read_checkpoint(checkpoint, weights=False)["global_step"]
     stored = f"predictions/test-of-step-{step}.jsonl"
     found = run.artifact(stored)
-    if found is not None:
+    if found is not None and found.stat().st_mtime >= checkpoint.stat().st_mtime:
         return found
+    _check_data(run, trust)
     print(f"{run.name} has no predictions of its test split; they are made", file=sys.stderr)
     path = run.artifacts / stored
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -88,3 +108,25 @@ def _predictions(run: TrackedRun, trust: list[str]) -> Path:
     if code != 0 or not path.is_file():
         raise ValueError(f"the predictions of {run.name} could not be made; `seqlab predict {run.id[:8]}` says why")
     return path
+
+
+def _check_data(run: TrackedRun, trust: list[str]) -> None:
+    """Refuses data that have changed since the fit: other runs may have predictions of what they were.
+
+    Raises:
+        ValueError: they have.
+    """
+    from seqlab.config.configs import build_data
+    from seqlab.config.trust import only_trusted
+    from seqlab.tracking.writes import DATASET_TAG, dataset_tag
+    from seqlab.trained.load import stored_run
+
+    stored, _ = stored_run(run.id, trust=trust)
+    with only_trusted(trust):
+        data = build_data(stored["config"])
+        now = dataset_tag(data.describe()) if hasattr(data, "describe") else run.tags.get(DATASET_TAG)
+    if now != run.tags.get(DATASET_TAG, now):
+        raise ValueError(
+            f"the data of {run.name} have changed since it was fitted: they were {run.tags[DATASET_TAG]}, and are "
+            f"{now}; predictions of these are of other examples"
+        )

@@ -14,6 +14,7 @@ from seqlab.comparison.seeds import runs_named
 from seqlab.comparison.statistics import ranks
 from seqlab.tracking.runs import SWEEP_TAG, TrackedRun, experiment_names, search, settle
 from seqlab.tracking.store import Store
+from seqlab.tracking.writes import DATASET_TAG
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -205,7 +206,7 @@ def _places(comparison: Comparison, sign: int) -> tuple[int, float]:
 
 def kind_of(run: TrackedRun) -> tuple[str, str]:
     """The task, and the data with its digest."""
-    return run.params.get("model.class_path", "").rpartition(".")[2], run.tags.get("dataset", "")
+    return run.params.get("model.class_path", "").rpartition(".")[2], run.tags.get(DATASET_TAG, "")
 
 
 def _fixed(value: float | None) -> str:

@@ -88,7 +88,7 @@ def compare_pairs(first: Model, others: Sequence[Model]) -> list[Pair]:
     Raises:
         ValueError: their test examples are not the same.
     """
-    pairs = [_pair(first, other) for other in others]
+    pairs = [_pair(first, other, LEVEL / len(others)) for other in others]
     return [replace(pair, p=p) for pair, p in zip(pairs, holm([pair.p for pair in pairs]), strict=True)]
 
 
@@ -113,7 +113,8 @@ def table_of(pairs: Sequence[Pair]) -> Table:
     return table
 
 
-def _pair(first: Model, second: Model) -> Pair:
+def _pair(first: Model, second: Model, level: float) -> Pair:
+    """By Holm the least p must be below this level."""
     count = len(first.scores[0].examples)
     for model in (first, second):
         for scores in model.scores:
@@ -125,7 +126,7 @@ def _pair(first: Model, second: Model) -> Pair:
     (ours, ours_drawn), (theirs, theirs_drawn) = (_scored(model) for model in (first, second))
     value = ours.mean() - theirs.mean()
     found = of_examples = over_examples(value, ours_drawn.mean(1) - theirs_drawn.mean(1), count)
-    examples = examples_needed(of_examples, count)
+    examples = examples_needed(of_examples, count, level=level)
     needed = "there is no difference"
     if examples is not None:
         needed = f"about {max(examples, count + 1):,} test examples would be needed, there are {count:,}"
@@ -136,9 +137,10 @@ def _pair(first: Model, second: Model) -> Pair:
         of_seeds = difference(ours, theirs, paired=paired)
         found = joined(of_seeds, of_examples)
         spread = np.std(ours - theirs, ddof=1) if paired else math.hypot(ours.std(ddof=1), theirs.std(ddof=1))
-        seeds = seeds_needed(value, float(spread), fixed=float(of_examples.error), samples=1 if paired else 2)
+        fixed, samples = float(of_examples.error), 1 if paired else 2
+        seeds = seeds_needed(value, float(spread), fixed=fixed, samples=samples, level=level)
         if seeds is not None:
-            needed = f"about {max(seeds, len(ours) + 1)} seeds would be needed"
+            needed = f"about {max(seeds, len(ours) + 1, len(theirs) + 1)} seeds would be needed"
         elif examples is not None and examples <= count:
             needed = f"over {MOST_SEEDS:,} seeds would be needed"
     return Pair(first, second, found, float(found.p), needed)
@@ -152,5 +154,5 @@ def _scored(model: Model) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _numbers(value: float, half_width: float) -> str:
-    decimals = max(0, 1 - math.floor(math.log10(half_width))) if half_width > 0 else 4
+    decimals = max(0, 1 - math.floor(math.log10(half_width))) if half_width > 1e-6 else 4
     return f"{value:.{decimals}f} ± {half_width:.{decimals}f}"

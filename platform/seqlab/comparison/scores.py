@@ -6,6 +6,7 @@ N examples, K numbers of each.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ def read_scores(path: Path, name: str, tokenize: str) -> Scores:
         tokenize: sacrebleu's tokenizer for BLEU.
 
     Raises:
-        ValueError: they have none of these, there are fewer than two, or the file is damaged.
+        ValueError: they have none of these, there are fewer than two, one is no number, or the file is damaged.
     """
     try:
         with path.open(encoding="utf-8") as lines:
@@ -55,6 +56,8 @@ def read_scores(path: Path, name: str, tokenize: str) -> Scores:
         raise ValueError(f"{path} is not what seqlab predicts: {error}; delete it to have it made again") from error
     if len(said) < 2:
         raise ValueError(f"{name} has predictions of {len(said)} rows of its test split; a comparison needs two")
+    if any(not math.isfinite(nats) for one in said for nats in one.get("nats", [])):
+        raise ValueError(f"{name} predicts nats that are no numbers: it has diverged, and is compared with none")
     if "nats" in said[0]:
         nats = np.array([(sum(one["nats"]), len(one["nats"])) for one in said])
         return Scores("nats", False, nats, _quotient, [(one["row"], len(one["nats"])) for one in said])

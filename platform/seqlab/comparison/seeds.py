@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from seqlab.tracking.params import RUN_SPECIFIC
 from seqlab.tracking.runs import TrackedRun, find_run, listed
 from seqlab.tracking.store import Store
-from seqlab.tracking.writes import CHANGED_TAG
+from seqlab.tracking.writes import CHANGED_TAG, DATASET_TAG
 
 SEED = "seed_everything"
 LR = "model.init_args.lr"
@@ -34,10 +34,10 @@ def by_seed(runs: Iterable[TrackedRun]) -> list[tuple[TrackedRun, ...]]:
 
 
 def config_of(run: TrackedRun, *but: str) -> Config:
-    """A run's parameters but those of the run itself, the seed, and these."""
+    """A run's data, and its parameters but those of the run itself, the seed, and these."""
     left_out = {*RUN_SPECIFIC, SEED, *but}
     named = {name: value for name, value in run.params.items() if not {name, name.partition(".")[0]} & left_out}
-    return frozenset((named | {CHANGED_TAG: run.tags.get(CHANGED_TAG, "")}).items())
+    return frozenset((named | {tag: run.tags.get(tag, "") for tag in (CHANGED_TAG, DATASET_TAG)}).items())
 
 
 def shared_name(names: Sequence[str]) -> str:

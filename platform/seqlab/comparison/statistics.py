@@ -120,7 +120,9 @@ def holm(ps: Sequence[float]) -> list[float]:
     return [float(p) for p in corrected]
 
 
-def seeds_needed(difference: float, spread: float, *, fixed: float = 0.0, samples: int = 1) -> int | None:
+def seeds_needed(
+    difference: float, spread: float, *, fixed: float = 0.0, samples: int = 1, level: float = LEVEL
+) -> int | None:
     """The seeds of each model with which a difference is found four times in five; None where 1,000 are too few.
 
     Args:
@@ -128,21 +130,22 @@ def seeds_needed(difference: float, spread: float, *, fixed: float = 0.0, sample
             summed variances.
         fixed: standard error that more seeds do not make less.
         samples: 1 where the seeds are paired, 2 where they are not.
+        level: that p must be below.
     """
     seeds = np.arange(2, MOST_SEEDS + 1)
     freedom = samples * (seeds - 1.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         shift = abs(difference) / np.sqrt(spread**2 / seeds + fixed**2)
-    power = 1 - nctdtr(freedom, np.minimum(np.nan_to_num(shift), 30), stdtrit(freedom, 1 - LEVEL / 2))
+    power = 1 - nctdtr(freedom, np.minimum(np.nan_to_num(shift), 30), stdtrit(freedom, 1 - level / 2))
     enough = seeds[power >= POWER]
     return int(enough[0]) if len(enough) else None
 
 
-def examples_needed(found: Estimate, count: int) -> int | None:
+def examples_needed(found: Estimate, count: int, *, level: float = LEVEL) -> int | None:
     """As `seeds_needed`, of examples, where `count` of them gave what was found."""
     if not found.value:
         return None
-    far = stdtrit(found.freedom, 1 - LEVEL / 2) + stdtrit(found.freedom, POWER)
+    far = stdtrit(found.freedom, 1 - level / 2) + stdtrit(found.freedom, POWER)
     return int(np.ceil(count * np.square(far * found.error / found.value)))
 
 

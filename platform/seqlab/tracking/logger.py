@@ -20,7 +20,7 @@ from seqlab.tracking.params import accepted, flatten
 from seqlab.tracking.provenance import description, given_tags, process_tags
 from seqlab.tracking.runs import settle
 from seqlab.tracking.store import DEFAULT_ROOT, Store, UnreachableError
-from seqlab.tracking.writes import Write, dataset_of
+from seqlab.tracking.writes import DATASET_TAG, Write, dataset_of, dataset_tag
 from seqlab.whole_file import write_whole, writing
 
 if TYPE_CHECKING:
@@ -191,9 +191,8 @@ class RunLogger(Logger):
     @rank_zero_only
     def log_dataset(self, description: dict[str, Any]) -> None:
         """Stores what a datamodule says of its data, as an MLflow dataset."""
-        dataset = dataset_of(description)
-        self._write({"op": "dataset", "dataset": dataset})
-        self.log_tags({"dataset": f"{dataset['name']} {dataset['digest'][:12]}"})
+        self._write({"op": "dataset", "dataset": dataset_of(description)})
+        self.log_tags({DATASET_TAG: dataset_tag(description)})
 
     @rank_zero_only
     def after_save_checkpoint(self, checkpoint_callback: ModelCheckpoint) -> None:

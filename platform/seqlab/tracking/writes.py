@@ -24,6 +24,7 @@ Point = tuple[str, float, int, int]
 """Name, value, milliseconds since 1970 and step."""
 
 CHANGED_TAG = "seqlab.changed_params"
+DATASET_TAG = "dataset"
 FAILURE_TAG = "failure"
 MAX_TAG_LENGTH, MAX_DIGEST_LENGTH = 5000, 36
 UPLOAD_SECONDS = 600
@@ -116,6 +117,12 @@ def dataset_of(description: dict[str, Any]) -> dict[str, str]:
         "source": json.dumps({"uri": str(description.get("source", ""))}),
         "profile": json.dumps(description, default=str),
     }
+
+
+def dataset_tag(description: dict[str, Any]) -> str:
+    """The data's name and the beginning of its digest."""
+    dataset = dataset_of(description)
+    return f"{dataset['name']} {dataset['digest'][:12]}"
 
 
 def _known_run(store: Store, client: MlflowClient, run_id: str) -> str | None:
