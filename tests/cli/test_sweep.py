@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
+import shlex
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,15 @@ def test_two_seeds_of_two_learning_rates(capsys: pytest.CaptureFixture[str]) -> 
 
     assert main(["compare", "--experiment", "tiny", "-q"]) == 0
     assert parent.id not in (compared := capsys.readouterr().out) and first.id in compared
+
+    assert main(["compare", "tiny", "-q"]) == 0
+    assert sorted(capsys.readouterr().out.split()) == sorted(run.id for run in children), "of the sweep's run, its fits"
+    report = (parent.artifacts / "report.html").read_text(encoding="utf-8")
+    command = next(text for text in re.findall(r"<code>(seqlab fit.*?)</code>", report) if second.id in text)
+    assert main(shlex.split(command)[1:]) == 0
+    repeated = next(run for run in search(Store()) if run.name == "tiny-0-s1-again")
+    assert repeated.tags["config_hash"] == second.tags["config_hash"] and repeated.status == "FINISHED"
+    assert repeated.history("train/loss") == second.history("train/loss"), "bit for bit"
 
     best = re.search(r"next: seqlab fit --config (\S+)", said.replace("\n", " "))
     assert best is not None and Path(best[1]) == parent.artifacts / "best.yaml"

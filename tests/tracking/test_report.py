@@ -9,9 +9,12 @@ from xml.etree import ElementTree
 import pytest
 
 from seqlab.comparison import report
-from seqlab.comparison.comparison import compare
+from seqlab.comparison.comparison import Comparison, compare
 from seqlab.comparison.costs import front, quality_against_costs
 from seqlab.comparison.curves import learning_curves
+from seqlab.comparison.differences import differences
+from seqlab.comparison.settings import settings
+from seqlab.tracking.runs import find_run
 from seqlab.tracking.store import Store
 from tracking.tiny import make_run
 
@@ -90,10 +93,67 @@ def test_the_page_says_what_differs_and_what_is_best(evil_store: Store) -> None:
 
 def test_the_page_says_how_to_repeat_each_run(store: Store) -> None:
     make_run(store, "begun", {"val/loss": [(0, 1.0)]}, tags={"command": "seqlab fit --config lm/gru --data.path 'a b'"})
-    make_run(store, "resumed", {"val/loss": [(0, 2.0)]}, tags={"command": "seqlab resume x"})
+    resumed = find_run(make_run(store, "resumed", {"val/loss": [(0, 2.0)]}), store)
+    resumed.artifacts.mkdir(parents=True)
+    (resumed.artifacts / "config.yaml").write_text("run_name: resumed\nresume: auto\nckpt_path: x.ckpt\n")
     text = Page(report.page(compare(store=store))).text
     assert "seqlab fit --config lm/gru --data.path 'a b'" in text
-    assert "seqlab resume x" not in text and text.count("seqlab fit --config ") == 2 and "config.yaml" in text
+    config = f"mlruns/tests/{resumed.id}/artifacts/config.yaml"
+    assert f"seqlab fit --config {config} --run_name resumed-again --ckpt_path=null --resume=null" in text
+    assert text.count("seqlab fit ") == 2
+
+
+def test_a_difference_has_the_shortest_name_that_no_other_has(store: Store) -> None:
+    mixer, ffn = "model.init_args.model.init_args.mixer", "model.init_args.model.init_args.block.init_args.ffn"
+    same = {
+        "model.init_args.lr": "0.020838320204682157",
+        "seed_everything": "0",
+        "run_name": "a",
+        f"{mixer}.hidden": "4",
+    }
+    make_run(store, "a", {"val/loss": [(0, 1.0)]}, params={**same, f"{mixer}.class_path": "seqlab.recurrence.GRU"})
+    others = {"seed_everything": "1", "run_name": "b", f"{ffn}.dropout": "0.1", f"{mixer}.init_args.dropout": "0.2"}
+    mixers = {f"{mixer}.class_path": "seqlab.attention.Attention"}
+    make_run(store, "b", {"val/loss": [(0, 2.0)]}, params=same | mixers | others | {"model.init_args.lr": "0.001"})
+    comparison = compare(store=store)
+    found = {one.title: one.values for one in differences(comparison.rows)}
+    assert found == {
+        "lr": ["0.020838320204682157", "0.001"],
+        "mixer": ["GRU", "Attention"],
+        "ffn.dropout": ["", "0.1"],
+        "mixer.dropout": ["", "0.2"],
+    }
+    assert list(found)[:2] == ["lr", "mixer"], "first what all have"
+    page = Page(report.page(comparison))
+    assert "0.02084" in page.text and "0.020838320204682157" not in page.text, "which its tooltip has"
+
+
+def trial(store: Store, number: int, loss: float, **params: str) -> None:
+    points = {"val/loss": [(0, loss)]} if math.isfinite(loss) else {}
+    make_run(store, f"sweep-{number}", points, params=params, tags={"sweep": "sweep"})
+
+
+def test_a_sweep_is_drawn_by_what_varies(store: Store) -> None:
+    trial(store, 0, 2.0, lr="0.001", mixer="GRU", layers="2", of_gru="1", same="7")
+    trial(store, 1, 1.0, lr="0.1", mixer="LSTM", layers="2", same="7")
+    trial(store, 2, 3.0, lr="0.01", mixer="RNN", layers="4", same="7")
+    trial(store, 3, math.nan, lr="9", mixer="Failed", layers="9", same="7")
+    (svg,) = settings(compare(store=store)).values()
+    written = re.findall(r">([^<>]+)</text>", svg)
+    axes = {"layers": ["2", "4"], "lr": ["0.001", "0.01", "0.1"], "mixer": ["GRU", "LSTM", "RNN"]}
+    values = {"val/loss": ["1", "2", "3"]}
+    assert sorted(written) == sorted(text for name, of in (axes | values).items() for text in (name, *of))
+    lines = re.findall(r'<path d="(M [^"]*)" clip-path.*?stroke: (#\w+).*?stroke-width: (\S+)[;"]', svg)
+    lines = [line for line in lines if line[0].count("L") == 3]
+    assert [line[2] for line in lines] == ["1.2", "1.2", "2.6"], "the best above the others"
+    at_lr = [float(re.findall(r"L \S+ (\S+)", path)[0]) for path, _, _ in lines]
+    assert at_lr[0] == pytest.approx((at_lr[1] + at_lr[2]) / 2, abs=0.01), "0.01 in the middle of 0.001 and 0.1"
+    brightness = [sum(bytes.fromhex(line[1][1:])) for line in lines]
+    assert brightness == sorted(brightness, reverse=True), "in grey too"
+
+    trial(store, 4, 1.5, same="7")
+    (alone,) = compare(["sweep-4"], store=store).rows
+    assert settings(Comparison([alone], "val/loss")) == {}, "of one setting nothing varies"
 
 
 def test_nothing_of_the_training_loss_is_cut_off(store: Store) -> None:

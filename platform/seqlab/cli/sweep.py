@@ -120,9 +120,11 @@ def _work(plan: Plan, queue: Queue, parent: str, folder: Path, places: list[Plac
 
 
 def _tell(plan: Plan, queue: Queue, logger: RunLogger, store: Store) -> int:
-    """Prints the table, the best configs, which the run keeps, and how much each option matters."""
+    """Prints the table, how much each option matters, and the best configs, which the run keeps with a report."""
     from rich.console import Console
 
+    from seqlab.comparison.comparison import compare
+    from seqlab.comparison.report import page
     from seqlab.sweeps.result import best_trials, config_of, importance, table
 
     Console().print(table(plan, queue.study))
@@ -139,6 +141,8 @@ def _tell(plan: Plan, queue: Queue, logger: RunLogger, store: Store) -> int:
         logger.log_text(config_of(plan, trial.number, store), name)
         assert logger.artifacts is not None and trial.values is not None
         print(f"Best: trial {trial.number} · next: seqlab fit --config {shlex.quote(str(logger.artifacts / name))}")
+    assert logger.run_id is not None
+    logger.log_text(page(compare([logger.run_id], metric=plan.objectives[0], store=store)), "report.html")
     if len(best) == 1:
         logger.log_metrics(dict(zip(plan.objectives, best[0].values, strict=True)))
     return 0

@@ -12,7 +12,7 @@ from seqlab.comparison.fair import tokenizer_of, unfair
 from seqlab.comparison.rows import BITS_PER_CHAR, Row, more_is_better, rows_of, short
 from seqlab.comparison.seeds import runs_named
 from seqlab.comparison.statistics import ranks
-from seqlab.tracking.runs import SWEEP_TAG, TrackedRun, experiment_names, search, settle
+from seqlab.tracking.runs import PARENT_TAG, SWEEP_TAG, TrackedRun, experiment_names, search, settle
 from seqlab.tracking.store import Store
 from seqlab.tracking.writes import DATASET_TAG
 
@@ -149,7 +149,7 @@ def compare(
     others in its `apart`.
 
     Args:
-        runs: what `find_run` takes; None = all.
+        runs: what `find_run` takes, a sweep standing for its fits; None = all.
         experiment: only runs of this experiment.
         metric: a logged metric.
         tokens: adds the days that training on so many would take.
@@ -170,7 +170,7 @@ def compare(
     settle(store)
     found = [run for run in search(store, experiment=experiment) if SWEEP_TAG not in run.tags]
     if runs is not None:
-        named = {run.id: run for text in runs for run in runs_named(text, found, store)}
+        named = {run.id: run for text in runs for one in runs_named(text, found, store) for run in _fits(one, found)}
         found = [run for run in named.values() if experiment in (None, run.experiment)]
     if not found:
         place = f"experiment {experiment!r}" if experiment else store.uri
@@ -186,6 +186,11 @@ def compare(
     sign = -1 if more_is_better(metric) else 1
     groups.sort(key=lambda group: _places(group, sign))
     return replace(groups[0], apart=tuple(groups[1:]))
+
+
+def _fits(run: TrackedRun, runs: list[TrackedRun]) -> list[TrackedRun]:
+    """Of a sweep's run those below it, else the run."""
+    return [one for one in runs if one.tags.get(PARENT_TAG) == run.id] if SWEEP_TAG in run.tags else [run]
 
 
 def _comparison(runs: list[TrackedRun], metric: str, tokens: float | None, price: float | None) -> Comparison:

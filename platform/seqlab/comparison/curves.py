@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from seqlab.comparison.comparison import Comparison
-from seqlab.comparison.drawing import drawn, line, look, short_name
+from seqlab.comparison.drawing import drawn, line, look
 from seqlab.comparison.rows import short
 from seqlab.tracking.runs import TrackedRun
 
-MOST_NAMES, MOST_MARKED, MOST_POINTS = 12, 50, 1000
+MOST_MARKED, MOST_POINTS = 50, 1000
 
 
 def learning_curves(comparison: Comparison, metric: str | None = None) -> str | None:
@@ -31,15 +31,12 @@ def learning_curves(comparison: Comparison, metric: str | None = None) -> str | 
             curves = [_curve(run, metric, by_tokens) for run in row.runs if metric in run.metrics]
             if curves := [curve for curve in curves if len(curve[0])]:
                 x, low, middle, high = _band(curves)
-                label, often = f"{comparison.ranks[index]}  {short_name(row)}", max(1, len(x) // MOST_MARKED)
-                axes.plot(x, middle, label=label, markevery=often, **line(index))
+                axes.plot(x, middle, markevery=max(1, len(x) // MOST_MARKED), **line(index))
                 if len(curves) > 1:
                     axes.fill_between(x, low, high, color=look(index)["color"], alpha=0.22, linewidth=0)
         axes.set_xlabel("training tokens" if by_tokens else "optimiser steps")
         axes.set_ylabel(metric)
         axes.xaxis.set_major_formatter(lambda value, _: short(value))
-        if len(comparison.rows) <= MOST_NAMES:
-            axes.legend(frameon=False, loc="best", handlelength=3)
     return drawing.svg
 
 

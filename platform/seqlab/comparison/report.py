@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shlex
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -11,10 +9,11 @@ from pathlib import Path
 from seqlab.comparison.comparison import TEXT_COLUMNS, Comparison
 from seqlab.comparison.costs import quality_against_costs
 from seqlab.comparison.curves import learning_curves
+from seqlab.comparison.differences import differences
 from seqlab.comparison.drawing import mark
+from seqlab.comparison.repeat import command
 from seqlab.comparison.rows import short
-from seqlab.comparison.seeds import SEED
-from seqlab.tracking.params import CLASS, RUN_SPECIFIC, short_names
+from seqlab.comparison.settings import settings
 from seqlab.whole_file import write_whole
 
 STYLE = """
@@ -38,13 +37,15 @@ td { border-bottom: 1px solid #e4e7eb; }
 .key { max-width: none; } .key span { white-space: nowrap; margin-right: 1.2rem; }
 .FAILED { color: #b42318; } .KILLED { color: #92600a; } .RUNNING { color: #0b6e99; } .FINISHED { color: #1f7a4d; }
 code { font: .85em ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
-figure { margin: 0; } figure svg { width: 100%; height: auto; } svg text { font-family: inherit !important; }
+figure { margin: 0; } figure svg { width: 100%; max-width: 50rem; height: auto; }
+svg text { font-family: inherit !important; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(25rem, 100%), 1fr)); gap: 1.5rem; }
 .panels { grid-template-columns: repeat(auto-fit, minmax(min(18rem, 100%), 1fr)); gap: 1rem; }
 figcaption { font-size: .88rem; color: #52606d; }
 .origins table { font-size: .82rem; } .origins td:nth-child(2) { font: .85em ui-monospace, monospace; }
 .origins td:last-child { white-space: normal; }
-.commands td { white-space: normal; vertical-align: top; } .commands code { overflow-wrap: anywhere; }
+.commands td { vertical-align: top; } .commands td:not(:first-child) { white-space: normal; }
+.commands code { overflow-wrap: anywhere; }
 .differs td:not(:first-child) { white-space: normal; overflow-wrap: anywhere; min-width: 7rem; }
 @media print {
   body { padding: 0; max-width: none; font-size: 11px; } h2 { margin-top: 1.2rem; }
@@ -54,8 +55,13 @@ figcaption { font-size: .88rem; color: #52606d; }
 TRAIN_LOSS = "train/loss"
 TRAIN_CAPTION = "The loss of single training batches, from the first on."
 BAND = " Of several seeds the line is the mean, the band from the least to the greatest."
-COSTS = "The dashed line is the best that each cost gives; no other run is better in both than those on it, named here."
+COSTS = "The dashed line is the best that each cost gives. The runs on it are named: no other one is better in both."
 INTERVALS = " Of several seeds the point is the mean, the line its 95% interval."
+SETTINGS = "Each line is a setting, at the right what it gave: the darker the better, the thick one is the best."
+AGAIN = (
+    "In the folder where the run was begun, which has its store and what its data's path names, at the commit and on "
+    "the data below. From its config a run comes out bit for bit; elsewhere the command that it was begun by may do."
+)
 
 
 def write_report(comparison: Comparison, path: Path) -> None:
@@ -94,10 +100,13 @@ def page(comparison: Comparison) -> str:
 <p class="note">{escape(_notes(comparison))}</p>
 {_apart(comparison)}
 <h2>Learning curves</h2>
+{_key(comparison)}
 <div class="figures">{"".join(figures)}</div>
 {_costs(comparison)}
+{_settings(comparison)}
 {_differences(comparison)}
 <h2>How to repeat them</h2>
+<p class="note">{AGAIN}</p>
 <div class="wide commands">{_commands(comparison)}</div>
 <h2>Where the runs come from</h2>
 <div class="wide origins">{_origins(comparison)}</div>
@@ -131,45 +140,45 @@ def _apart(comparison: Comparison) -> str:
 def _costs(comparison: Comparison) -> str:
     if not (figures := quality_against_costs(comparison)):
         return ""
-    names = "".join(f"<span>{mark(index)}{escape(row.name)}</span> " for index, row in enumerate(comparison.rows))
     note = COSTS + (INTERVALS if comparison.several_seeds else "")
     return (
-        f'<h2>Quality against cost</h2>\n<p class="key">{names}</p>\n<p class="note">{escape(note)}</p>\n'
+        f'<h2>Quality against cost</h2>\n{_key(comparison)}\n<p class="note">{escape(note)}</p>\n'
         f'<div class="figures panels">{"".join(map(_figure, figures))}</div>'
     )
 
 
+def _key(comparison: Comparison) -> str:
+    names = "".join(f"<span>{mark(index)}{escape(row.name)}</span> " for index, row in enumerate(comparison.rows))
+    return f'<p class="key">{names}</p>'
+
+
+def _settings(comparison: Comparison) -> str:
+    figures = [
+        f"<h2>{escape(f'What the sweep {name} has tried')}</h2>\n{_figure(svg, SETTINGS)}"
+        for name, svg in settings(comparison).items()
+    ]
+    return "\n".join(figures)
+
+
 def _differences(comparison: Comparison) -> str:
-    """The parameters that are not the same in all rows, but for the seed; first those that all runs have."""
-    rows, runs = comparison.rows, [row.run for row in comparison.rows]
-    known = {name for run in runs for name in run.params}
-    names = {
-        name for name in known if name.partition(".")[0] not in (*RUN_SPECIFIC, SEED) and not name.endswith("init_args")
-    }
-    lines: dict[bool, list[str]] = {True: [], False: []}
-    for name, shown in sorted(short_names(names).items(), key=lambda entry: entry[1]):
-        values = [run.params.get(name) for run in runs]
-        if len(set(values)) > 1:
-            texts = ["" if value is None else value for value in values]
-            if name.endswith(CLASS):
-                texts = [text.rpartition(".")[2] for text in texts]
-            cells = [f'<code title="{escape(name)}">{escape(shown)}</code>', *map(escape, texts)]
-            lines[None not in values].append(_row("td", cells))
-    if not any(lines.values()):
+    lines = []
+    for one in differences(comparison.rows):
+        title = f'<code title="{escape(one.name)}">{escape(one.title)}</code>'
+        values = (f'<span title="{escape(text)}">{escape(_digits(text))}</span>' for text in one.values)
+        lines.append(_row("td", [title, *values]))
+    if not lines:
         return ""
-    head = _row("th", ["parameter", *(escape(row.name) for row in rows)])
-    return f'<h2>What differs</h2>\n<div class="wide differs">{_table(head, lines[True] + lines[False])}</div>'
+    head = _row("th", ["parameter", *(escape(row.name) for row in comparison.rows)])
+    return f'<h2>What differs</h2>\n<div class="wide differs">{_table(head, lines)}</div>'
 
 
 def _commands(comparison: Comparison) -> str:
-    """How each run is repeated: as it was begun, or from its stored config where that is not known."""
+    """How each run is fitted again, by its config and as it was begun."""
     lines = []
     for run in comparison.runs:
-        command = run.tags.get("command", "")
-        if not command.startswith("seqlab fit "):
-            command = shlex.join(["seqlab", "fit", "--config", os.path.relpath(run.artifacts / "config.yaml")])
-        lines.append(_row("td", [escape(run.name), f"<code>{escape(command)}</code>"]))
-    return _table(_row("th", ["run", "command, at the commit and on the data below"]), lines)
+        commands = (command(run) or "", run.tags.get("command", ""))
+        lines.append(_row("td", [escape(run.name), *(f"<code>{escape(text)}</code>" for text in commands)]))
+    return _table(_row("th", ["run", "again, exactly", "as it was begun"]), lines)
 
 
 def _origins(comparison: Comparison) -> str:
@@ -193,6 +202,14 @@ def _row(tag: str, cells: list[str], classes: list[str] | None = None, row_class
     classes = classes or [""] * len(cells)
     texts = [f'<{tag} class="{name}">{cell}</{tag}>' for cell, name in zip(cells, classes, strict=True)]
     return f'<tr class="{row_class}">{"".join(texts)}</tr>'
+
+
+def _digits(text: str) -> str:
+    """A number of a sweep, of which four digits say enough."""
+    try:
+        return text if len(text) <= len("0.000123") else f"{float(text):.4g}"
+    except ValueError:
+        return text
 
 
 def _figure(svg: str, caption: str = "") -> str:

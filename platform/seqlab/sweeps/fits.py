@@ -19,7 +19,7 @@ from seqlab.comparison.rows import more_is_better
 from seqlab.sweeps.plan import Plan
 from seqlab.tracking.job import JOB_TAG
 from seqlab.tracking.provenance import TAGS
-from seqlab.tracking.runs import TrackedRun, condition, search, settle
+from seqlab.tracking.runs import PARENT_TAG, TrackedRun, condition, search, settle
 from seqlab.tracking.store import Store
 from seqlab.tracking.writes import FAILURE_TAG
 
@@ -102,7 +102,7 @@ def command(args: list[str]) -> list[str]:
 
 def tags(plan: Plan, parent: str, trial: int, seed: int) -> str:
     """Of the fit's run, as JSON; MLflow shows it below its parent."""
-    of_run = {"mlflow.parentRunId": parent, "sweep": plan.name, "sweep.trial": str(trial), "sweep.seed": str(seed)}
+    of_run = {PARENT_TAG: parent, "sweep": plan.name, "sweep.trial": str(trial), "sweep.seed": str(seed)}
     return json.dumps(of_run)
 
 

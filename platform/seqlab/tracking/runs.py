@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 MOST_LISTED = 10
+PARENT_TAG = "mlflow.parentRunId"
+"""Of a sweep's fits; MLflow shows them below its run."""
 SWEEP_TAG = "sweep.trials"
 """Of a run that is a sweep's, with the fits below it, and no fit's."""
 
