@@ -11,6 +11,7 @@ from seqlab.cli import main
 from seqlab.comparison import report
 from seqlab.comparison.comparison import Comparison, compare
 from seqlab.comparison.rows import more_is_better, short
+from seqlab.tracking.journal import Journal, now
 from seqlab.tracking.store import Store
 from tracking.tiny import make_run
 
@@ -75,7 +76,32 @@ def test_the_least_is_the_best_and_who_has_no_value_comes_last(store: Store, run
 def test_more_is_better_where_the_name_says_so(store: Store, runs: dict[str, str]) -> None:
     assert names(compare(store=store, metric="val/accuracy")) == ["gru", "attention", "unborn"]
     assert [more_is_better(name) for name in ("test/bleu", "val/exact_match", "perf/tokens_per_s")] == [True] * 3
+    assert more_is_better("perf/mfu") and not more_is_better("val/loss_per_sequence")
     assert [more_is_better(name) for name in ("val/loss", "val/perplexity", "val/bits_per_char", "lr")] == [False] * 4
+
+
+def test_scores_of_other_data_are_told_and_the_last_counts(store: Store) -> None:
+    """`seqlab test` writes at the step of the checkpoint, however often."""
+    task = of("LanguageModeling", "text 1")
+    make_run(store, "a", {"test/loss": [(9, 1.0)], "val/loss": [(9, 1.0)]}, tested_on="text", **task)
+    run = make_run(store, "b", {"test/loss": [(9, 3.0)], "val/loss": [(9, 1.0)]}, tested_on="other", **task)
+    Journal(store, run).write({"op": "scores", "points": [("test/loss", 0.5, now(), 9)]})
+    comparison = compare(metric="test/loss", store=store)
+    assert [row.value for row in comparison.rows] == [0.5, 1.0]
+    assert comparison.warnings == ["Evaluated on other data too, and by the last evaluation here: b on other 1."]
+    assert compare(store=store).warnings == []
+
+
+def test_the_same_data_read_in_other_pieces_is_told(store: Store) -> None:
+    for name, seq_len, share in (("short", "128", "0.05"), ("long", "256", "0.1")):
+        task = of("LanguageModeling", "text 1")
+        task["params"] |= {"data.init_args.seq_len": seq_len, "data.init_args.split.0": share}
+        task["params"] |= {"data.init_args.path": name, "data.init_args.batch_size": seq_len, "data.train": name}
+        make_run(store, name, {"val/loss": [(9, 1.0)]}, **task)
+    assert compare(store=store).warnings == [
+        "The data are read differently: data.seq_len 128 in short, 256 in long; "
+        "data.split.0 0.05 in short, 0.1 in long."
+    ]
 
 
 def of(task: str, data: str, host: str = "one") -> Any:

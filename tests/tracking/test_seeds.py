@@ -11,7 +11,7 @@ from seqlab.cli import main
 from seqlab.comparison import report
 from seqlab.comparison.comparison import Comparison, compare
 from seqlab.comparison.curves import learning_curves
-from seqlab.comparison.seeds import runs_named, shared_name
+from seqlab.comparison.seeds import by_seed, runs_named, shared_name
 from seqlab.tracking.runs import search
 from seqlab.tracking.store import Store
 from tracking.test_comparison import text
@@ -21,13 +21,21 @@ TASK = "seqlab.tasks.LanguageModeling"
 
 
 def make(
-    store: Store, name: str, loss: float, seed: int, mixer: str = "GRU", status: str = "FINISHED", **params: str
+    store: Store,
+    name: str,
+    loss: float,
+    seed: int,
+    mixer: str = "GRU",
+    status: str = "FINISHED",
+    data: str = "text 1",
+    **params: str,
 ) -> str:
-    points = {"val/loss": [(0, 2 * loss), (9, loss)], "num_tokens": [(9, 1000.0)], "perf/tokens_per_s": [(9, 10.0)]}
-    points |= {"val/bits_per_byte": [(9, 10 - loss)], "num_params": [(0, 1000.0)]}
+    points = {"val/loss": [(0, 2 * loss), (9, loss)], "num_tokens": [(9, 1000.0)], "perf/tokens_per_s": [(9, 5121.0)]}
+    points |= {"val/bits_per_byte": [(9, 10 - loss)], "val/bits_per_char": [(9, loss)]}
+    points |= {"num_params": [(0, 410512.0)], "state_size": [(0, 65540.0)]}
     options = {"model.class_path": TASK, "model.init_args.mixer": mixer, "model.init_args.lr": "0.001"} | params
     run_specific = {"run_name": name, "seed_everything": str(seed)}
-    return make_run(store, name, points, status=status, params=options | run_specific, tags={"dataset": "text 1"})
+    return make_run(store, name, points, status=status, params=options | run_specific, tags={"dataset": data})
 
 
 def rows(comparison: Comparison) -> list[tuple[int, str, int]]:
@@ -70,10 +78,22 @@ def test_more_is_better_ranks_the_other_way(three_models: Store) -> None:
 def test_the_same_fit_twice_tells_nothing_of_seeds(store: Store) -> None:
     for name, seed, status in (("a-0", 0, "FINISHED"), ("again", 0, "FINISHED"), ("a-1", 1, "FINISHED")):
         make(store, name, 1.0 + seed, seed, status=status)
-    make(store, "a-2", 9.0, 2, status="KILLED")
-    assert sorted(len(row.runs) for row in compare(store=store).rows) == [1, 1, 2]
-    make(store, "deeper", 1.0, 3, **{"model.init_args.num_layers": "9"})
+    make(store, "a-2", 9.0, 2, status="FAILED")
+    make(store, "a-1", 9.0, 1, status="KILLED")
     assert sorted(len(row.runs) for row in compare(store=store).rows) == [1, 1, 1, 2]
+    told = [text for text in compare(store=store).warnings if "Not among" in text]
+    assert told == [
+        "Not among the seeds of a-0: a-1 (KILLED), a-2 (FAILED).",
+        "Not among the seeds of again: a-2 (FAILED).",
+    ]
+    make(store, "deeper", 1.0, 3, **{"model.init_args.num_layers": "9"})
+    assert sorted(len(row.runs) for row in compare(store=store).rows) == [1, 1, 1, 1, 2]
+
+
+def test_seeds_on_other_data_are_no_seeds_of_a_model(store: Store) -> None:
+    for seed, data in enumerate(("text 1", "text 2", "text 1")):
+        make(store, f"a-{seed}", 1.0, seed, data=data)
+    assert sorted(len(group) for group in by_seed(search(store))) == [1, 2]
 
 
 def test_single_runs_have_the_table_they_had(store: Store) -> None:

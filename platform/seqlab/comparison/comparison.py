@@ -74,7 +74,7 @@ class Comparison:
     @cached_property
     def warnings(self) -> list[str]:
         """What else than the models may make the difference."""
-        found = unfair(self.rows)
+        found = unfair(self.rows, self.metric)
         if self.metric.endswith(OF_BYTES) and len({tokenizer_of(row.run) for row in self.rows} - {""}) > 1:
             found.append(f"A token is not the same in each, a byte is: ranked by {self.metric}.")
         if self.apart:
@@ -126,7 +126,9 @@ class Comparison:
                 table.add_column(title, overflow="fold")
             else:
                 least = max(width, *map(len, title.split("\n")))
-                table.add_column(Text(title), justify="left" if title in TEXT_COLUMNS else "right", min_width=least)
+                table.add_column(
+                    Text(title), justify="left" if title in TEXT_COLUMNS else "right", min_width=least, no_wrap=True
+                )
         for row in self.rows:
             cells = [Text(cell) for cell in self.cells(row)]
             cells[-2].stylize(STATUS_STYLES.get(row.run.status, ""))

@@ -6,16 +6,22 @@ import re
 from collections.abc import Callable, Sequence
 
 from seqlab.comparison.rows import Row, short
-from seqlab.comparison.seeds import LR, Config, config_of
+from seqlab.comparison.seeds import LR, SEED, Config, config_of
 from seqlab.tracking.params import CLASS
 from seqlab.tracking.runs import TrackedRun
+from seqlab.tracking.writes import DATASET_TAG
 
 ALIKE = {"Parameters": 1.05, "Tokens read": 1.01}
 """Times as many as which two models count as having equally many."""
+READ = re.compile(
+    r"data\.(?!.*(tokenizer|path|num_workers|batch_size|max_tokens|seed)|(init_args\.)?(train|val|test)$)"
+    r"|trainer\.limit_(val|test)_batches$"
+)
+"""Options that a digest of the data does not know, and that the validation depends on."""
 
 
-def unfair(rows: Sequence[Row]) -> list[str]:
-    """A sentence for each thing."""
+def unfair(rows: Sequence[Row], metric: str) -> list[str]:
+    """A sentence for each thing that makes the metric, or its cost, another in some rows."""
     numbers: dict[str, Callable[[Row], float | None]] = {
         "Parameters": lambda row: row.num_params,
         "Tokens read": lambda row: row.run.metrics.get("num_tokens"),
@@ -28,7 +34,14 @@ def unfair(rows: Sequence[Row]) -> list[str]:
     if len(tokenizers) > 1:
         texts = "; ".join(f"{tokenizer} in {name}" for tokenizer, name in sorted(tokenizers.items()))
         found.append(f"Tokenizers differ: {texts}.")
-    return [*found, *_rates_tried(rows), *_alone(rows)]
+    return [
+        *found,
+        *_read_differently(rows),
+        *_on_other_data(rows, metric),
+        *_rates_tried(rows),
+        *_left_out(rows),
+        *_alone(rows),
+    ]
 
 
 def tokenizer_of(run: TrackedRun) -> str:
@@ -46,6 +59,49 @@ def _unequal(what: str, rows: Sequence[Row], number: Callable[[Row], float | Non
     (least, smallest), (most, largest) = sizes[0], sizes[-1]
     share = f"{most / least - 1:.0%}"
     return f"{what} differ by {share}: {short(least)} in {smallest}, {short(most)} in {largest}."
+
+
+def _read_differently(rows: Sequence[Row]) -> list[str]:
+    """Which parts of the same data are read, and in which pieces."""
+    values: dict[str, dict[str, str]] = {}
+    for row in reversed(rows):
+        for name, value in row.run.params.items():
+            if READ.match(name):
+                values.setdefault(name.replace(".init_args", ""), {})[value] = row.name
+    texts = [
+        f"{name} " + ", ".join(f"{value} in {of[value]}" for value in sorted(of))
+        for name, of in sorted(values.items())
+        if len(of) > 1
+    ]
+    return [f"The data are read differently: {'; '.join(texts)}."] if texts else []
+
+
+def _on_other_data(rows: Sequence[Row], metric: str) -> list[str]:
+    """Runs that `seqlab test RUN --data.path OTHER` and the like have given scores of the same name."""
+    found = [
+        f"{run.name} on {data}"
+        for row in rows
+        for run in row.runs
+        for context, data in sorted(run.datasets)
+        if context == metric.partition("/")[0] and data != run.tags.get(DATASET_TAG)
+    ]
+    return [f"Evaluated on other data too, and by the last evaluation here: {', '.join(found)}."] if found else []
+
+
+def _left_out(rows: Sequence[Row]) -> list[str]:
+    """Seeds that a row does not have because they went wrong: its mean is that of the others."""
+    lost: dict[Config, list[TrackedRun]] = {}
+    for row in rows:
+        if row.value is None or row.run.status != "FINISHED":
+            lost.setdefault(config_of(row.run), []).append(row.run)
+    found = []
+    for row in rows:
+        seeds = {run.params.get(SEED) for run in row.runs}
+        others = [run for run in lost.get(config_of(row.run), []) if run.params.get(SEED) not in seeds]
+        if others and row.run.status == "FINISHED" and row.value is not None:
+            names = ", ".join(f"{run.name} ({run.status})" for run in others)
+            found.append(f"Not among the seeds of {row.name}: {names}.")
+    return found
 
 
 def _rates_tried(rows: Sequence[Row]) -> list[str]:

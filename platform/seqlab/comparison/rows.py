@@ -11,7 +11,7 @@ from seqlab.comparison.seeds import by_seed, shared_name
 from seqlab.comparison.statistics import Estimate, mean
 from seqlab.tracking.runs import TrackedRun
 
-MORE_IS_BETTER = re.compile(r"acc|bleu|chrf|exact|f1|per_s|precision|recall")
+MORE_IS_BETTER = re.compile(r"acc|auc|bleu|chrf|exact|f1|mfu|per_s(?![a-z])|precision|recall")
 BITS_PER_CHAR = "val/bits_per_char"
 SECONDS_A_DAY = 86400
 
@@ -125,7 +125,10 @@ def _value(run: TrackedRun, metric: str, sign: int) -> tuple[int, float | None]:
     )
     if not points:
         return -1, None
-    return min(points, key=lambda point: sign * point[1]) if metric.startswith("val/") else points[-1]
+    if metric.startswith("val/"):
+        return min(points, key=lambda point: sign * point[1])
+    latest = run.metrics[metric]  # of several at one step, which are sorted by their values, the one written last
+    return points[-1][0], latest if math.isfinite(latest) else points[-1][1]
 
 
 def _bits_per_char(run: TrackedRun, step: int) -> float | None:

@@ -119,10 +119,14 @@ def dataset_of(description: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def shown_dataset(name: str, digest: str, **_: str) -> str:
+    """A dataset of MLflow's in few words."""
+    return f"{name} {digest[:12]}"
+
+
 def dataset_tag(description: dict[str, Any]) -> str:
     """The data's name and the beginning of its digest."""
-    dataset = dataset_of(description)
-    return f"{dataset['name']} {dataset['digest'][:12]}"
+    return shown_dataset(**dataset_of(description))
 
 
 def _known_run(store: Store, client: MlflowClient, run_id: str) -> str | None:
