@@ -9,13 +9,14 @@ import sys
 from typing import NoReturn
 
 from seqlab import __version__
-from seqlab.cli import bundle, estimate, fit, matrices, runs, submit, sweep, text
+from seqlab.cli import bundle, estimate, fit, matrices, profile, runs, submit, sweep, text
 from seqlab.working_folder import add_working_folder
 
 VERBS = (
     *fit.VERBS,
     *submit.VERBS,
     *estimate.VERBS,
+    *profile.VERBS,
     *sweep.VERBS,
     *runs.VERBS,
     *bundle.VERBS,

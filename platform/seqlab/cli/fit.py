@@ -7,7 +7,7 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,26 +36,38 @@ def directly(name: str, args: list[str]) -> int | None:
 
 
 def lightning(name: str, args: list[str], *, run_id: str | None = None) -> int:
+    from seqlab.config.configs import resolve_names
+
+    args = resolve_names(args)
+
+    def run() -> None:
+        from seqlab.cli.lightning_cli import SeqlabCLI
+
+        SeqlabCLI(name, args, run_id=run_id)
+
+    return ran(name, run)
+
+
+def ran(name: str, run: Callable[[], None]) -> int:
+    """The exit code of a verb that Lightning runs."""
     if "lightning" not in sys.modules and os.environ.get("LOCAL_RANK", "0") == "0":
         print(f"seqlab {name}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
     with _importing():
-        from seqlab.config.configs import import_blocks, resolve_names
         from seqlab.config.quiet import import_torchmetrics, quiet
 
-        args = resolve_names(args)
         import_torchmetrics()
         from lightning.fabric.utilities.exceptions import MisconfigurationException
 
         from seqlab.callbacks.last_words import last_words, spoken
         from seqlab.callbacks.stopping import exit_code
-        from seqlab.cli.lightning_cli import SeqlabCLI
+        from seqlab.config.configs import import_blocks
 
         import_blocks()  # `SeqlabCLI` finds them imported
 
     quiet()
     with last_words():
         try:
-            SeqlabCLI(name, args, run_id=run_id)
+            run()
         except MisconfigurationException as error:
             raise ValueError(str(error)) from error
         except SystemExit as end:
@@ -115,5 +127,5 @@ def evaluate(options: argparse.Namespace) -> int:
 
 
 VERBS = (*(Verb(name, does, (RUN, TRUST), evaluate) for name, does in LIGHTNING.items()), resume)
-TAKE_OVERRIDES = ("resume", "submit", "sweep", "validate", "test", "predict")
+TAKE_OVERRIDES = ("resume", "profile", "submit", "sweep", "validate", "test", "predict")
 """What else is on their command lines goes to Lightning."""

@@ -1,0 +1,77 @@
+"""The parts that a training step's time is divided over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from torch import nn
+
+from seqlab.mixer import Mixer
+from seqlab.nn.feed_forward import FeedForward
+from seqlab.nn.norm import Norm
+from seqlab.positions.base import PositionalEncoding
+
+KINDS: dict[str, tuple[type[nn.Module], ...]] = {
+    "mixer": (Mixer,),
+    "feed-forward": (FeedForward,),
+    "norm": (Norm, nn.LayerNorm),
+    "embedding": (nn.Embedding, PositionalEncoding),
+}
+"""Of a model's modules; what is inside one belongs to it."""
+NAMES = {"embedding": "embedding", "head": "loss", "pooler": "loss"}
+"""Kinds of modules of any class, by the name that a model has for them."""
+
+
+class Part(NamedTuple):
+    """Attributes:
+    kind: mixer, feed-forward, norm, embedding, loss (with the output layer), optimiser, data, logging, waiting or rest.
+    name: the class of a module; empty = of no class that matters.
+    stack: which stack of the model it is in, `encoder` say; empty = the only one.
+    block: its number there; None = outside of the blocks.
+    """
+
+    kind: str
+    name: str = ""
+    stack: str = ""
+    block: int | None = None
+
+    def __str__(self) -> str:
+        where = "" if self.block is None else f"block {self.block}"
+        return " ".join(filter(None, (self.stack, where, self.kind, self.name)))
+
+
+REST = Part("rest")
+
+
+def parts_of(module: nn.Module, path: tuple[str, ...] = ()) -> Iterator[tuple[nn.Module, Part]]:
+    """Those modules of a model whose time is told apart, in the model's order; the time of others is the rest."""
+    for key, child in module.named_children():
+        kind = next((kind for kind, types in KINDS.items() if isinstance(child, types)), NAMES.get(key))
+        if kind is None:
+            yield from parts_of(child, (*path, key))
+        else:
+            block = next((int(word) for word in reversed(path) if word.isdecimal()), None)
+            stack = " ".join(word for word in path if not (word.isdecimal() or word in ("stack", "blocks")))
+            yield (
+                child,
+                Part(kind, type(child).__name__ if kind in ("mixer", "feed-forward", "norm") else "", stack, block),
+            )
+
+
+def among(parts: Iterable[Part]) -> str:
+    """What parts of one kind and class are, in words: the mixer GRU of blocks 0-1."""
+    parts = sorted(set(parts), key=lambda part: (part.stack, -1 if part.block is None else part.block))
+    words = []
+    for stack, of_stack in groupby((part for part in parts if part.block is not None), key=lambda part: part.stack):
+        blocks = [part.block or 0 for part in of_stack]
+        words.append(f"{stack} block{'s' if len(blocks) > 1 else ''} {_ranges(blocks)}".strip())
+    what = f"{parts[0].kind} {parts[0].name}".strip()
+    return f"the {what} of {' and '.join(words)}" if words else f"the {what}"
+
+
+def _ranges(numbers: list[int]) -> str:
+    """0, 1, 2, 5 are 0-2, 5."""
+    runs = [[number for _, number in run] for _, run in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0])]
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
