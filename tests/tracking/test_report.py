@@ -13,6 +13,7 @@ from seqlab.comparison.comparison import Comparison, compare
 from seqlab.comparison.costs import front, quality_against_costs
 from seqlab.comparison.curves import learning_curves
 from seqlab.comparison.differences import differences
+from seqlab.comparison.lengths import length_curves, length_surfaces, scores
 from seqlab.comparison.settings import settings
 from seqlab.tracking.runs import find_run
 from seqlab.tracking.store import Store
@@ -248,6 +249,41 @@ def test_quality_is_drawn_against_every_cost_that_is_known(store: Store) -> None
     }
     text = report.page(comparison)
     assert text.count('id="LineCollection') == len(named), "the interval of the one row that has several seeds"
+
+
+def by_position(split: str, **of: float) -> dict[str, list[tuple[int, float]]]:
+    buckets = {"a": "1-8", "b": "9-16", "c": "over 1024"}
+    return {f"{split}/loss_by_position/{buckets[name]}": [(0, value)] for name, value in of.items()}
+
+
+def test_scores_by_position_tell_what_is_beyond_the_training(store: Store) -> None:
+    """A model that was trained at two lengths, one of them with two seeds, and one that was not tested."""
+    gru, lstm = {"model.mixer": "GRU", "data.seq_len": "8"}, {"model.mixer": "LSTM"}
+    loss = {"val/loss": [(0, 1.0)]}
+    for seed in (0, 1):
+        points = by_position("val", a=9) | by_position("test", a=4 + seed, b=3 + seed, c=7)
+        make_run(store, f"gru-8-{seed}", loss | points, params=gru | {"seed_everything": str(seed)})
+    points = by_position("val", a=9, b=9) | by_position("test", a=2, b=1)
+    make_run(store, "gru-16", {"val/loss": [(0, 2.0)]} | points, params=gru | {"data.seq_len": "16"})
+    make_run(store, "lstm", {"val/loss": [(0, 3.0)]} | by_position("val", a=5), params=lstm)
+    comparison = compare(store=store)
+    (found,) = scores(comparison)
+    assert (found.metric, found.axis) == ("test/loss_by_position", "position")
+    assert found.buckets == ["1-8", "9-16", "over 1024"]
+    assert found.values == [{"1-8": 4.5, "9-16": 3.5, "over 1024": 7.0}, {"1-8": 2.0, "9-16": 1.0}, {}]
+    assert found.trained == ["1-8", "9-16", "1-8"]
+    assert [found.beyond(row) for row in (0, 1)] == [[False, True, True], [False, False, True]]
+
+    surfaces = length_surfaces(comparison, found)
+    assert list(surfaces) == ["gru"]
+    shown = re.findall(r">([^<>]+)</text>", surfaces["gru"])
+    assert [text for text in shown if re.fullmatch(r"[\d.]+", text)] == ["4.5", "3.5", "7", "2", "1"]
+    text = report.page(comparison)
+    assert "test/loss_by_position of gru" in text and "Hollow markers are beyond" in text
+    assert Page(text).loads == []
+    drawn = length_curves(comparison, found)
+    hollow = re.findall(r'<use xlink:href="#\S+" x="[^"]+" y="[^"]+" style="fill: #ffffff', drawn)
+    assert len(hollow) == 2
 
 
 @pytest.mark.parametrize("name", ["$\\frac{$", "--> <!-- ]]>", "名前", "x" * 200])

@@ -11,6 +11,7 @@ from seqlab.comparison.costs import quality_against_costs
 from seqlab.comparison.curves import learning_curves
 from seqlab.comparison.differences import differences
 from seqlab.comparison.drawing import mark
+from seqlab.comparison.lengths import length_curves, length_surfaces, scores
 from seqlab.comparison.repeat import command
 from seqlab.comparison.rows import short
 from seqlab.comparison.settings import settings
@@ -44,7 +45,7 @@ svg text { font-family: inherit !important; }
 figcaption { font-size: .88rem; color: #52606d; }
 .origins table { font-size: .82rem; } .origins td:nth-child(2) { font: .85em ui-monospace, monospace; }
 .origins td:last-child { white-space: normal; }
-.commands td { vertical-align: top; } .commands td:not(:first-child) { white-space: normal; }
+.commands td { vertical-align: top; } .commands td:not(:first-child) { white-space: normal; min-width: 16rem; }
 .commands code { overflow-wrap: anywhere; }
 .differs td:not(:first-child) { white-space: normal; overflow-wrap: anywhere; min-width: 7rem; }
 @media print {
@@ -57,6 +58,8 @@ TRAIN_CAPTION = "The loss of single training batches, from the first on."
 BAND = " Of several seeds the line is the mean, the band from the least to the greatest."
 COSTS = "The dashed line is the best that each cost gives. The runs on it are named: no other one is better in both."
 INTERVALS = " Of several seeds the point is the mean, the line its 95% interval."
+BEYOND = " Hollow markers are beyond the lengths of the run's training."
+SURFACE = " The darker the better; right of the white line it is beyond the lengths of training."
 SETTINGS = "Each line is a setting, at the right what it gave: the darker the better, the thick one is the best."
 AGAIN = (
     "In the folder where the run was begun, which has its store and what its data's path names, at the commit and on "
@@ -103,6 +106,7 @@ def page(comparison: Comparison) -> str:
 {_key(comparison)}
 <div class="figures">{"".join(figures)}</div>
 {_costs(comparison)}
+{_lengths(comparison)}
 {_settings(comparison)}
 {_differences(comparison)}
 <h2>How to repeat them</h2>
@@ -150,6 +154,18 @@ def _costs(comparison: Comparison) -> str:
 def _key(comparison: Comparison) -> str:
     names = "".join(f"<span>{mark(index)}{escape(row.name)}</span> " for index, row in enumerate(comparison.rows))
     return f'<p class="key">{names}</p>'
+
+
+def _lengths(comparison: Comparison) -> str:
+    figures = []
+    for one in scores(comparison):
+        caption = f"{one.metric}.{BEYOND if any(any(one.beyond(k)) for k in range(len(one.values))) else ''}"
+        figures.append(_figure(length_curves(comparison, one), caption))
+        for name, svg in length_surfaces(comparison, one).items():
+            figures.append(_figure(svg, f"{one.metric} of {name}.{SURFACE}"))
+    if not figures:
+        return ""
+    return f'<h2>By position and length</h2>\n{_key(comparison)}\n<div class="figures">{"".join(figures)}</div>'
 
 
 def _settings(comparison: Comparison) -> str:

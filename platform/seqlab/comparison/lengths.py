@@ -1,0 +1,121 @@
+"""Scores by position or by length, in SVG: of each row a line; of a model that was trained at several lengths a
+surface."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from seqlab.comparison.comparison import Comparison
+from seqlab.comparison.drawing import INK, drawn, line
+from seqlab.comparison.rows import Row, more_is_better
+from seqlab.comparison.seeds import shared_name
+
+SCORE = re.compile(r"(test|val)/(\w+_by_(length|position))/(.+)")
+
+
+class Scores(NamedTuple):
+    """Of one name, as loss_by_position.
+
+    Attributes:
+        metric: with its split, test where a row has it, else val.
+        axis: length or position.
+        buckets: of all rows, the shortest first, as 9-16.
+        values: of each row by bucket, the mean over its seeds.
+        trained: of each row the longest bucket that its validation has, and so its training; None where it has none.
+    """
+
+    metric: str
+    axis: str
+    buckets: list[str]
+    values: list[dict[str, float]]
+    trained: list[str | None]
+
+    def beyond(self, row: int) -> list[bool]:
+        """Of each bucket, whether it is longer than the row's training."""
+        trained = self.trained[row]
+        return [trained is not None and _least(bucket) > _least(trained) for bucket in self.buckets]
+
+
+def scores(comparison: Comparison) -> list[Scores]:
+    """Those that runs have, by name."""
+    found = {name: match for run in comparison.runs for name in run.metrics if (match := SCORE.fullmatch(name))}
+    splits = {match[2]: match[1] for match in sorted(found.values(), key=lambda match: match[1], reverse=True)}
+    result = []
+    for name, axis in sorted({match[2]: match[3] for match in found.values()}.items()):
+        metric = f"{splits[name]}/{name}"
+        values = [_values(row, metric) for row in comparison.rows]
+        trained = [max(_values(row, f"val/{name}"), key=_least, default=None) for row in comparison.rows]
+        buckets = sorted({bucket for row in values for bucket in row}, key=_least)
+        result.append(Scores(metric, axis, buckets, values, trained))
+    return result
+
+
+def length_curves(comparison: Comparison, of: Scores) -> str:
+    """A line a row; its markers are hollow beyond the training length."""
+    with drawn(of.metric) as drawing:
+        axes = drawing.figure.subplots()
+        places = np.arange(len(of.buckets))
+        for index, row in enumerate(of.values):
+            y, look, beyond = [row.get(bucket, math.nan) for bucket in of.buckets], line(index), of.beyond(index)
+            axes.plot(places, y, **look, markevery=[k for k in places if not beyond[k]])
+            hollow = look | {"linestyle": "none", "markerfacecolor": "white"}
+            axes.plot(places, y, **hollow, markevery=[k for k in places if beyond[k]])
+        axes.set_xticks(places, of.buckets, fontsize=8)
+        axes.set_xlabel(f"{of.axis} in tokens")
+        axes.set_ylabel(of.metric)
+    return drawing.svg
+
+
+def length_surfaces(comparison: Comparison, of: Scores) -> dict[str, str]:
+    """By model, of those that were trained at several lengths: its score by the length of training and by what is
+    scored, the darker the better."""
+    models: dict[frozenset[tuple[str, str]], dict[str, int]] = {}
+    for index, row in enumerate(comparison.rows):
+        if (trained := of.trained[index]) is not None and of.values[index]:
+            model = frozenset((name, value) for name, value in row.run.params.items() if name.startswith("model."))
+            models.setdefault(model, {}).setdefault(trained, index)  # the best, of several
+    chosen = [sorted(of_model.values(), key=lambda index: _least(of.trained[index])) for of_model in models.values()]
+    names = {tuple(rows): shared_name([comparison.rows[index].name for index in rows]) for rows in chosen}
+    return {name: _surface(of, rows, name) for rows, name in names.items() if len(rows) > 1}
+
+
+def _surface(of: Scores, rows: Sequence[int], name: str) -> str:
+    values = np.array([[of.values[index].get(bucket, math.nan) for bucket in of.buckets] for index in rows])
+    low, high = np.nanmin(values), np.nanmax(values)
+    light = (values - low) / (high - low or 1)
+    light = 0.9 * (1 - light if more_is_better(of.metric) else light)
+    with drawn(f"{of.metric} {name}", 0.62 * len(of.buckets) + 1.2, 0.42 * len(rows) + 1.1) as drawing:
+        axes = drawing.figure.subplots()
+        axes.pcolormesh(light, cmap="cividis", vmin=0, vmax=1)
+        for y, x in np.argwhere(np.isfinite(values)):
+            ink = "w" if light[y, x] < 0.5 else INK
+            axes.text(x + 0.5, y + 0.5, f"{values[y, x]:.3g}", ha="center", va="center", fontsize=8, color=ink)
+        ends = [of.beyond(index).index(True) if any(of.beyond(index)) else math.nan for index in rows]
+        axes.vlines(ends, range(len(rows)), range(1, len(rows) + 1), color="w", linewidth=3)
+        axes.set_xticks(np.arange(len(of.buckets)) + 0.5, of.buckets, fontsize=8)
+        axes.set_yticks(np.arange(len(rows)) + 0.5, [str(of.trained[index]) for index in rows], fontsize=8)
+        axes.set(xlabel=f"{of.axis} in tokens", ylabel="trained up to")
+        axes.grid(False)
+    return drawing.svg
+
+
+def _values(row: Row, metric: str) -> dict[str, float]:
+    """By bucket, the means over a row's seeds."""
+    said: dict[str, list[float]] = {}
+    for run in row.runs:
+        for name, value in run.metrics.items():
+            family, _, bucket = name.rpartition("/")
+            if family == metric and math.isfinite(value):
+                said.setdefault(bucket, []).append(value)
+    return {bucket: math.fsum(values) / len(values) for bucket, values in said.items()}
+
+
+def _least(bucket: str | None) -> int:
+    """What is before 9-16 and after it, as is said of a text over 1024."""
+    numbers = re.findall(r"\d+", bucket or "")
+    return int(numbers[0]) + (len(numbers) == 1) if numbers else 0
