@@ -58,3 +58,16 @@ def test_models_of_two_seeds_are_compared_window_by_window(tmp_path: Path, insid
     Path("text.txt").write_text("".join(reversed(lines)))  # of the same length, in the same characters
     refused = seqlab("compare", "long", "short", "--paired", code=2).stderr
     assert re.search(r"the data of long-s0 have changed since .* they were text (\w{12}), and are text (?!\1)", refused)
+
+
+def test_numbers_are_compared_by_their_squared_errors(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
+    seqlab = inside(tmp_path)
+    data = ["--data.train_lengths=[8,8]", "--data.test_lengths=[8,8]", "--data.num_train=64", "--data.num_eval=32"]
+    for name, steps in (("short", 1), ("long", 6)):
+        more = [*data, "--model.model.encoder.d_model=4", f"--trainer.max_steps={steps}", f"--run_name={name}"]
+        seqlab("fit", "--config", "synthetic/adding", *more, "--trainer.val_check_interval=1", "--model.lr=0.03")
+        seqlab("test", name)
+    done = seqlab("compare", "long", "short", "--paired").stdout
+    (found,) = re.findall(r"^long - short +(-\d+\.\d+) ± .* 1 seed +32$", done, flags=re.MULTILINE)
+    losses = [find_run(name).metrics["test/loss"] for name in ("long", "short")]
+    assert float(found) == pytest.approx(losses[0] - losses[1], abs=0.01)

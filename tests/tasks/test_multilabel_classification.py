@@ -122,8 +122,9 @@ def test_pads_teach_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     loss = task.training_step(batch(logits, targets, [0]), 0)
     loss.backward()
     assert loss == 0 and task.model.factor.grad == 0
-    ((said,),) = task.predict_step(batch(logits, targets, [1]), 0)[0].values()
-    assert said == pytest.approx((1 / (1 + (-logits[0, 0]).exp())).tolist())
+    (said,) = task.predict_step(batch(logits, targets, [1]), 0)
+    assert said["probabilities"] == [pytest.approx((1 / (1 + (-logits[0, 0]).exp())).tolist())]
+    assert said["nats"] == pytest.approx([2 * expected.item()])
     (whole,) = task.predict_step(batch(logits, targets, [2])._replace(rows=torch.tensor([7])), 0)
     assert whole["row"] == 7 and torch.tensor(whole["probabilities"]).shape == (2, 2)
 

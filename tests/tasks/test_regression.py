@@ -50,7 +50,10 @@ def test_the_loss_counts_what_has_a_target(monkeypatch: pytest.MonkeyPatch) -> N
     loss.backward()
     assert loss == 0 and task.model.factor.grad == 0
     numbered = batch([1, 2, 5], [0, 0, 0], 3)._replace(rows=torch.tensor([4, 1, -1]))
-    assert task.predict_step(numbered, 0) == [{"row": 4, "number": 1}, {"row": 1, "number": 2}]
+    assert task.predict_step(numbered, 0) == [
+        {"row": 4, "number": 1, "squared_error": 1},
+        {"row": 1, "number": 2, "squared_error": 4},
+    ]
 
 
 def test_classes_and_labels_are_refused() -> None:

@@ -156,4 +156,8 @@ def test_predictions_are_the_tags_of_the_real_tokens() -> None:
     task = Tagging(5, 5, 4, model=Echo)
     task._trainer = SimpleNamespace(datamodule=SimpleNamespace(labels=["A", "B", "C", "D", "E"]))  # type: ignore[assignment]
     some = batch([[1, 3], [4, 0]], [[0, 0], [0, IGNORE]])
-    assert task.predict_step(some, 0) == [{"tags": ["B", "D"]}, {"tags": ["E"]}]
+    some.targets[0, 1] = 3
+    assert task.predict_step(some, 0) == [
+        {"tags": ["B", "D"], "right": [False, True]},
+        {"tags": ["E"], "right": [False]},
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,19 @@ def test_single_runs_have_the_interval_of_the_examples(tmp_path: Path) -> None:
     assert only(better, better).p == 1 and "no difference" in only(better, better).sentence
 
 
+@pytest.mark.parametrize(("field", "better"), [("nats", "b"), ("right", "a"), ("squared_error", "b")])
+def test_a_row_may_have_several_places(field: str, better: str, tmp_path: Path, draw: np.random.Generator) -> None:
+    """The score is the mean over places; what is resampled is rows."""
+    lengths = draw.integers(1, 9, 40)
+    runs = {
+        name: [[1.0 + far + draw.random() for _ in range(n)] for n in lengths] for name, far in (("a", 2), ("b", 0))
+    }
+    one, two = (model(tmp_path, name, [[{field: its} for its in run]]) for name, run in runs.items())
+    pair = only(one, two)
+    assert pair.found.value == pytest.approx(np.mean([*chain(*runs["a"])]) - np.mean([*chain(*runs["b"])]))
+    assert pair.sentence.startswith(f"{better} is better than ")
+
+
 def test_several_comparisons_are_holms(tmp_path: Path, draw: np.random.Generator) -> None:
     examples = draw.normal(3, 1, 100)
     models = [
@@ -143,9 +157,9 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, draw: np.random.Gene
     first, second = (model(tmp_path, "a", losses(draw, [0.0], np.ones(count))) for count in (4, 5))
     with pytest.raises(ValueError, match="not tested on the same examples"):
         compare_pairs(first, [second])
-    with pytest.raises(ValueError, match="a predicts row, number; runs are compared by"):
+    with pytest.raises(ValueError, match=r"said.jsonl says row, number of a row; a can be compared by nats, right"):
         model(tmp_path, "a", [[{"number": 1}, {"number": 2}]])
-    with pytest.raises(ValueError, match="a predicts nats that are no numbers: it has diverged"):
+    with pytest.raises(ValueError, match="a has nats that are no numbers: it has diverged"):
         model(tmp_path, "a", [[{"nats": [1.0]}, {"nats": [2.0, float("nan")]}]])
     with pytest.raises(ValueError, match="a has predictions of 1 rows"):
         model(tmp_path, "a", [[{"nats": [1]}]])

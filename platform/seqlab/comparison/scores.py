@@ -6,7 +6,6 @@ N examples, K numbers of each.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+MEANS = {"nats": ("nats", False), "right": ("of accuracy", True), "squared_error": ("of squared error", False)}
+"""What may be said of an example, or of each place in it: the unit of its mean, and whether more of it is better."""
 ORDERS = 4
 """Of BLEU: n-grams up to so many words."""
 
@@ -39,8 +40,7 @@ class Scores:
 
 
 def read_scores(path: Path, name: str, tokenize: str) -> Scores:
-    """The scores of predictions: the loss where they have "nats", the accuracy where they say what is "right", BLEU
-    where they have a "text" and its "references".
+    """The scores of predictions: the mean of one of `MEANS`, or BLEU where they have a "text" and its "references".
 
     Args:
         name: of the run, for a message.
@@ -56,21 +56,21 @@ def read_scores(path: Path, name: str, tokenize: str) -> Scores:
         raise ValueError(f"{path} is not what seqlab predicts: {error}; delete it to have it made again") from error
     if len(said) < 2:
         raise ValueError(f"{name} has predictions of {len(said)} rows of its test split; a comparison needs two")
-    if any(not math.isfinite(nats) for one in said for nats in one.get("nats", [])):
-        raise ValueError(f"{name} predicts nats that are no numbers: it has diverged, and is compared with none")
-    if "nats" in said[0]:
-        nats = np.array([(sum(one["nats"]), len(one["nats"])) for one in said])
-        return Scores("nats", False, nats, _quotient, [(one["row"], len(one["nats"])) for one in said])
-    if "right" in said[0]:
-        return Scores("of accuracy", True, np.array([(one["right"], 1) for one in said]), _quotient, _rows(said))
+    for field, (unit, more) in MEANS.items():
+        if field in said[0]:
+            values = [np.atleast_1d(np.asarray(one[field], dtype=float)) for one in said]
+            parts = np.array([(its.sum(), its.size) for its in values])
+            if not np.isfinite(parts).all():
+                raise ValueError(f"{name} has {field} that are no numbers: it has diverged, and is compared with none")
+            return Scores(unit, more, parts, _quotient, [*zip(_rows(said), map(len, values), strict=True)])
     if "references" in said[0]:
         parts = bleu_parts([one["text"] for one in said], [one["references"] for one in said], tokenize)
         return Scores(
             "BLEU", True, parts, bleu_of, [*zip(_rows(said), (one["references"] for one in said), strict=True)]
         )
     raise ValueError(
-        f"{name} predicts {', '.join(said[0])}; runs are compared by the nats of language models, by which texts are "
-        "right of classifiers, and by BLEU of translations"
+        f"{path} says {', '.join(said[0])} of a row; {name} can be compared by {', '.join(MEANS)} or references. "
+        "A file of an older seqlab is made again where it is deleted"
     )
 
 

@@ -5,7 +5,7 @@ B batch, T length, C labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -58,10 +58,14 @@ class MultilabelClassification(Task):
         return (self._nats(batch, self._logits(batch)) * real).sum(), real.sum()
 
     def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
-        """ "probabilities" of the labels, of each real frame where frames have their own."""
-        by_frame = batch.targets.ndim > 2
-        found = zip(self._logits(batch).sigmoid(), batch.pad_mask, strict=True)
-        return [{"probabilities": (some[real] if by_frame else some).tolist()} for some, real in found]
+        """ "probabilities" of the labels, of each real frame where frames have their own, and the "nats" of the right
+        ones, each frame's labels together."""
+        logits = self._logits(batch)
+        nats = (self._nats(batch, logits) * batch.targets.isfinite()).sum(dim=-1)
+        found: Iterable[tuple[Tensor, Tensor, Tensor]] = zip(logits.sigmoid(), nats, batch.pad_mask, strict=True)
+        if batch.targets.ndim > 2:
+            found = ((some[real], its[real], real) for some, its, real in found)
+        return [{"probabilities": some.tolist(), "nats": its.tolist()} for some, its, _ in found]
 
     def _logits(self, batch: LabelledBatch) -> Tensor:
         """Of the targets' shape, in at least float32.

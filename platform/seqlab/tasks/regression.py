@@ -49,8 +49,11 @@ class Regression(Task):
         return (squared * real).sum(), real.sum()
 
     def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
-        """ "number" of each sequence."""
-        return [{"number": number} for number in self._predicted(batch).tolist()]
+        """ "number" of each sequence, and its "squared_error"."""
+        numbers = self._predicted(batch)
+        squared = (numbers - batch.targets).square()
+        found = zip(numbers.tolist(), squared.tolist(), strict=True)
+        return [{"number": number, "squared_error": error} for number, error in found]
 
     def scores(self, split: str) -> dict[str, Metric]:
         return {

@@ -52,8 +52,10 @@ class Tagging(Task):
         return summed_nats(self._logits(batch), batch.targets, self.label_smoothing)
 
     def predictions(self, batch: LabelledBatch) -> list[dict[str, Any]]:
-        """ "tags", the likeliest of each token."""
-        return [{"tags": tags} for tags in self._tags(self._logits(batch).argmax(dim=-1), batch.pad_mask)]
+        """ "tags", the likeliest of each token, and whether each is "right"."""
+        best, real = self._logits(batch).argmax(dim=-1), batch.pad_mask
+        rights = [row[counted].tolist() for row, counted in zip(best == batch.targets, real, strict=True)]
+        return [{"tags": tags, "right": right} for tags, right in zip(self._tags(best, real), rights, strict=True)]
 
     def _logits(self, batch: LabelledBatch) -> Tensor:
         """(B, T, C), in at least float32."""
