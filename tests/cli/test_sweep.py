@@ -57,6 +57,7 @@ def test_two_seeds_of_two_learning_rates(capsys: pytest.CaptureFixture[str]) -> 
     assert (second.tags["sweep"], second.tags["sweep.trial"], second.tags["sweep.seed"]) == ("tiny", "0", "1")
     assert (first.params["seed_everything"], second.params["seed_everything"]) == ("0", "1")
     assert first.params["model.init_args.lr"] == "0.01"
+    assert (first.tags["task"], first.tags["mixer"]) == ("LanguageModeling", "GRU")
     losses = [min(value for _, value in run.history("val/loss")) for run in (first, second)]
     assert losses[0] != losses[1]
     assert parent.metrics["val/loss"] == pytest.approx(sum(losses) / 2)

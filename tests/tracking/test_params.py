@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from seqlab.tracking.params import MAX_KEY_LENGTH, MAX_VALUE_LENGTH, config_hash, flatten, short_names, to_yaml
+from seqlab.tracking.params import (
+    MAX_KEY_LENGTH,
+    MAX_VALUE_LENGTH,
+    block_tags,
+    config_hash,
+    flatten,
+    short_names,
+    to_yaml,
+)
 
 CONFIG = {
     "model": {"class_path": "Task", "init_args": {"lr": 1e-3, "betas": (0.9, 0.99), "mixers": [{"heads": 4}, None]}},
@@ -20,6 +28,22 @@ def test_a_parameter_goes_by_the_shortest_end_that_no_other_has() -> None:
         f"{block}.ffn.class_path": "ffn",
         f"{block}.ffn.init_args.d_ff": "d_ff",
     }
+
+
+def test_tags_name_the_blocks_by_their_classes() -> None:
+    model = "model.init_args.model.init_args"
+    params = {
+        "model.class_path": "seqlab.tasks.Translation",
+        "data.class_path": "seqlab_data.PairDataModule",
+        "model.init_args.model.class_path": "seqlab.models.EncoderDecoder",
+        f"{model}.encoder.init_args.mixer.0.class_path": "seqlab.recurrence.Mamba",
+        f"{model}.encoder.init_args.mixer.1.class_path": "seqlab.attention.Attention",
+        f"{model}.encoder.init_args.mixer.1.init_args.pattern.class_path": "seqlab.attention.Causal",
+        f"{model}.decoder.init_args.mixer.class_path": "my_module.Mine",
+        f"{model}.decoder.init_args.mixer.init_args.size": "4",
+    }
+    blocks = {"task": "Translation", "model": "EncoderDecoder", "mixer": "Attention, Mamba, Mine"}
+    assert block_tags(params) == blocks, "and of no positions none"
 
 
 def test_flat_parameters_are_the_leaves_by_dotted_path() -> None:

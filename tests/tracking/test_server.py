@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from seqlab.tracking.runs import PARENT_TAG, SWEEP_TAG
 from seqlab.tracking.server import VIEW_TAG, run_pages, ui, ui_command
 from seqlab.tracking.store import Store
 from tracking.tiny import make_run
@@ -25,10 +26,21 @@ def test_a_page_of_runs_shows_their_validation(store: Store) -> None:
             (experiment,) = [found for found in client.search_experiments() if found.name == "plain"]
             view = json.loads(experiment.tags["mlflow.sharedViewState.seqlab"])
             # Who overrides the view in MLflow's page keeps theirs.
-            client.set_experiment_tag(experiment.experiment_id, VIEW_TAG, json.dumps(view | {"orderByAsc": False}))
+            overridden = json.dumps(view | {"orderByAsc": False})
+            client.set_experiment_tag(experiment.experiment_id, f"{VIEW_TAG}seqlab", overridden)
         assert pages == {"plain": f"#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=seqlab"}
         assert view["orderByKey"] == "metrics.`val/loss`" and view["orderByKey"] in view["selectedColumns"]
     assert not view["orderByAsc"]
+
+
+def test_sweeps_have_a_page_by_time_on_which_mlflow_nests_their_fits(store: Store) -> None:
+    parent = make_run(store, "sweep", experiment="tune", tags={SWEEP_TAG: "1"})
+    make_run(store, "fit", experiment="tune", tags={PARENT_TAG: parent})
+    assert list(pages := run_pages(store)) == ["tune", "tune, its sweeps"]
+    assert pages["tune, its sweeps"].endswith("runs?viewStateShareKey=seqlab-sweeps")
+    with store.calls() as client:
+        (tags,) = [found.tags for found in client.search_experiments() if found.name == "tune"]
+    assert json.loads(tags["mlflow.sharedViewState.seqlab-sweeps"])["orderByKey"] == "attributes.start_time"
 
 
 def test_without_runs_there_is_nothing_to_show(tmp_path: Path) -> None:

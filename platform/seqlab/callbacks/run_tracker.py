@@ -21,7 +21,7 @@ from seqlab.callbacks.speed import Speed
 from seqlab.callbacks.stopping import StoppedError
 from seqlab.parallel import data_parallel
 from seqlab.tracking.logger import RunLogger
-from seqlab.tracking.params import config_hash, to_yaml
+from seqlab.tracking.params import block_tags, config_hash, flatten, to_yaml
 from seqlab.tracking.provenance import package_versions, provenance
 from seqlab.tracking.system import SystemMetrics, peak_memory_mb
 from seqlab.tracking.writes import FAILURE_TAG
@@ -75,7 +75,7 @@ class RunTracker(Callback):
         if self.config:
             logger.log_text(to_yaml(self.config), "config.yaml")
             logger.log_hyperparams(self.config)
-            logger.log_tags({"config_hash": self._hash})
+            logger.log_tags({"config_hash": self._hash, **block_tags(flatten(self.config))})
             if self.config.get("match") is not None:
                 logger.log_tags({"matched": f"{self.config['match']} {self.config['to']:.12g}"})
         logger.log_text("".join(f"{k}=={v}\n" for k, v in package_versions().items()), "packages.txt")

@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -51,6 +51,18 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
         )
         for name, end in parts.items()
     }
+
+
+def block_tags(params: Mapping[str, str]) -> dict[str, str]:
+    """Short tags to look for runs by: the classes of task, model, mixers and positions in `flatten`'s parameters,
+    several with commas between."""
+    found = {"task": re.compile(r"model"), "model": re.compile(r"model\.init_args\.model")}
+    found |= {name: re.compile(rf"model\..*\.{name}(\.\d+)?") for name in ("mixer", "positions")}
+    classes = {
+        key.removesuffix(CLASS): value.rpartition(".")[2] for key, value in params.items() if key.endswith(CLASS)
+    }
+    named = {tag: {value for key, value in classes.items() if of.fullmatch(key)} for tag, of in found.items()}
+    return {tag: ", ".join(sorted(values)) for tag, values in named.items() if values}
 
 
 def to_yaml(config: dict[str, Any]) -> str:

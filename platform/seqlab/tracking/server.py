@@ -7,22 +7,26 @@ import os
 import sys
 from typing import NoReturn
 
-from seqlab.tracking.runs import settle
+from seqlab.tracking.runs import SWEEP_TAG, settle
 from seqlab.tracking.store import ENVIRONMENT, Store
 
 # Without the workers for evaluating chats, which are six processes of 400 MB.
 UI_ENVIRONMENT = {**ENVIRONMENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
 
 TRAINING_PAGE = "#/experiments?workflowType=machine_learning"
-METRICS = ("val/loss", "val/accuracy", "val/bleu", "val/f1", "num_params", "state_size", "perf/tokens_per_s")
-VIEW_TAG = "mlflow.sharedViewState.seqlab"
+QUALITY = ("val/loss", "val/accuracy", "val/bleu", "val/f1")
+COST = ("num_params", "num_flops", "state_size", "perf/tokens_per_s")
+COLUMNS = [
+    *("attributes.`Created`", "tags.`mixer`", "tags.`positions`", "params.`model.init_args.lr`"),
+    *(f"metrics.`{name}`" for name in (*QUALITY, *COST)),
+    "attributes.`Duration`",
+]
+"""Without them the page shows no metric. Those that no run has are left out."""
+BEST_FIRST = "seqlab", {"orderByKey": "metrics.`val/loss`", "orderByAsc": True}
+SWEEPS = "seqlab-sweeps", {"orderByKey": "attributes.start_time", "orderByAsc": False}
+"""MLflow shows a sweep's fits below its run where runs are sorted by time only."""
+VIEW_TAG = "mlflow.sharedViewState."
 """MLflow keeps a shared view of an experiment's runs in such a tag; a page's address names it."""
-VIEW = {
-    "selectedColumns": ["attributes.`Created`", "attributes.`Duration`", *(f"metrics.`{name}`" for name in METRICS)],
-    "orderByKey": "metrics.`val/loss`",
-    "orderByAsc": True,
-}
-"""Without it the page shows no metric. Columns of metrics that no run has are left out."""
 
 
 def ui_command(store: Store, port: int) -> list[str]:
@@ -43,18 +47,23 @@ def ui_command(store: Store, port: int) -> list[str]:
 
 
 def run_pages(store: Store) -> dict[str, str]:
-    """The pages of the experiments' runs, sorted by their validation, by the experiments' names."""
+    """The pages of the experiments' runs, sorted by their validation, by the experiments' names; of one that has sweeps
+    a second one."""
+    pages = {}
     with store.calls() as client:
-        found = {
-            e.experiment_id: e
-            for e in client.search_experiments()
-            if client.search_runs([e.experiment_id], max_results=1)
-        }
-        for number, experiment in found.items():
-            if VIEW_TAG not in experiment.tags:
-                client.set_experiment_tag(number, VIEW_TAG, json.dumps(VIEW))
-    key = VIEW_TAG.rpartition(".")[2]
-    return {e.name: f"#/experiments/{number}/runs?viewStateShareKey={key}" for number, e in found.items()}
+        for experiment in client.search_experiments():
+            number = experiment.experiment_id
+            if not client.search_runs([number], max_results=1):
+                continue
+            views = {experiment.name: BEST_FIRST}
+            if client.search_runs([number], f"tags.`{SWEEP_TAG}` LIKE '%'", max_results=1):
+                views[f"{experiment.name}, its sweeps"] = SWEEPS
+            for name, (key, order) in views.items():
+                if VIEW_TAG + key not in experiment.tags:
+                    view = {"selectedColumns": COLUMNS, "columnOrder": COLUMNS, **order}
+                    client.set_experiment_tag(number, VIEW_TAG + key, json.dumps(view))
+                pages[name] = f"#/experiments/{number}/runs?viewStateShareKey={key}"
+    return pages
 
 
 def ui(port: int) -> NoReturn:
