@@ -34,7 +34,9 @@ def test_models_of_two_seeds_are_compared_window_by_window(tmp_path: Path, insid
     losses = [find_run(name).metrics["test/loss"] for name in ("long-s0", "short-s0")]
     (found,) = re.findall(r"^long-s0 - short-s0 +(-\d+\.\d+) ±", single, flags=re.MULTILINE)
     assert float(found) == pytest.approx(losses[0] - losses[1], abs=0.002)
-    table = seqlab("compare", "--experiment", "tiny", COLUMNS="120").stdout
+    tested = seqlab("compare", "long-s0", "short-s0", "--metric", "test/loss", COLUMNS="120").stdout
+    assert "Of one seed, with the interval of other test examples: long-s0, short-s0." in tested
+    table = seqlab("compare", "--experiment", "tiny").stdout
     assert re.search(r"^1 long +\d\.\d{4} +\d\.\d{4} +\d\.\d{4} +2 ", table, flags=re.MULTILINE)
     assert "name two rows or runs" in seqlab("compare", "long", "--paired", code=2).stderr
     assert (
@@ -60,6 +62,7 @@ def test_models_of_two_seeds_are_compared_window_by_window(tmp_path: Path, insid
     assert re.search(r"the data of long-s0 have changed since .* they were text (\w{12}), and are text (?!\1)", refused)
 
 
+@pytest.mark.slow
 def test_numbers_are_compared_by_their_squared_errors(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     seqlab = inside(tmp_path)
     data = ["--data.train_lengths=[8,8]", "--data.test_lengths=[8,8]", "--data.num_train=64", "--data.num_eval=32"]

@@ -49,8 +49,13 @@ class Comparison:
 
     @property
     def several_seeds(self) -> bool:
-        """Whether a row has an interval."""
+        """Whether a row has several."""
         return any(row.spread is not None for row in self.rows)
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether a row has one, of its seeds or of its test examples."""
+        return self.several_seeds or any(row.of_examples is not None for row in self.rows)
 
     @cached_property
     def ranks(self) -> list[int]:
@@ -86,7 +91,9 @@ class Comparison:
     def header(self) -> list[str]:
         """The titles of the columns, with units and line breaks: all columns fit into 80 characters."""
         titles = ["#", "run", self.metric.replace("/", "/\n").replace("_per_", "\n_per_")]
-        titles += ["sd", "±\n95%", "n"] if self.several_seeds else []
+        titles += ["sd"] if self.several_seeds else []
+        titles += ["±\n95%"] if self.has_intervals else []
+        titles += ["n"] if self.several_seeds else []
         titles += ["bits/\nchar"] if self.metric != BITS_PER_CHAR else []
         titles += ["params", "FLOPs\n/tok", "state", "tok\n/s"]
         if self.tokens is not None:
@@ -98,9 +105,9 @@ class Comparison:
     def cells(self, row: Row) -> list[str]:
         """A row's texts, by `header`."""
         texts = [str(self.ranks[self.rows.index(row)]), row.name, _fixed(row.value)]
-        if self.several_seeds:
-            known = row.spread is not None
-            texts += [_fixed(row.deviation), _fixed(row.half_width), str(len(row.runs))] if known else ["", "", "1"]
+        texts += [_fixed(row.deviation) if row.spread else ""] if self.several_seeds else []
+        texts += [_fixed(row.half_width) if row.spread or row.of_examples else ""] if self.has_intervals else []
+        texts += [str(len(row.runs))] if self.several_seeds else []
         texts += [_fixed(row.bits_per_char)] if self.metric != BITS_PER_CHAR else []
         texts += [
             short(row.num_params),

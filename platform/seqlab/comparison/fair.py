@@ -13,6 +13,12 @@ from seqlab.tracking.writes import DATASET_TAG
 
 ALIKE = {"Parameters": 1.05, "Tokens read": 1.01}
 """Times as many as which two models count as having equally many."""
+INTERVALS = {
+    (False, False): "Of one seed, and without an interval",
+    (False, True): "Of one seed, with the interval of other test examples",
+    (True, True): "With the interval of other seeds and other test examples",
+}
+"""By whether a row has several seeds, and predictions of its test examples."""
 READ = re.compile(
     r"data\.(?!.*(tokenizer|path|num_workers|batch_size|max_tokens|seed)|(init_args\.)?(train|val|test)$)"
     r"|trainer\.limit_(val|test)_batches$"
@@ -40,7 +46,7 @@ def unfair(rows: Sequence[Row], metric: str) -> list[str]:
         *_on_other_data(rows, metric),
         *_rates_tried(rows),
         *_left_out(rows),
-        *_alone(rows),
+        *_intervals(rows),
     ]
 
 
@@ -120,12 +126,15 @@ def _rates_tried(rows: Sequence[Row]) -> list[str]:
     return [f"Learning rates tried differ: {'; '.join(texts)}."] if len(texts) > 1 else []
 
 
-def _alone(rows: Sequence[Row]) -> list[str]:
-    """Whether some rows have an interval and some have none."""
-    alone = [row.name for row in rows if row.value is not None and row.spread is None]
-    if not alone or len(alone) == len(rows):
+def _intervals(rows: Sequence[Row]) -> list[str]:
+    """What the intervals are of, where some are not those of other seeds alone."""
+    names: dict[tuple[bool, bool], list[str]] = {}
+    for row in rows:
+        if row.value is not None:
+            names.setdefault((row.spread is not None, row.of_examples is not None), []).append(row.name)
+    if len(names) == 1 and (False, False) in names:
         return []
-    return [f"Of one seed, and without an interval: {', '.join(alone)}."]
+    return [f"{text}: {', '.join(names[kind])}." for kind, text in INTERVALS.items() if kind in names]
 
 
 def _machine(run: TrackedRun) -> str:

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from seqlab.comparison.examples import known_by_examples
 from seqlab.comparison.seeds import by_seed, shared_name
-from seqlab.comparison.statistics import Estimate, mean
+from seqlab.comparison.statistics import Estimate, joined, mean
 from seqlab.tracking.runs import TrackedRun
 
 MORE_IS_BETTER = re.compile(r"acc|auc|bleu|chrf|exact|f1|mfu|per_s(?![a-z])|precision|recall")
@@ -27,6 +28,7 @@ class Row:
         value: of the metric that is compared. A validation metric's best, as the best checkpoint has it, or else the
             last.
         spread: the mean of several seeds with its 95% interval.
+        of_examples: the same mean with the interval that other test examples give it.
         bits_per_char: in validation, at the same step.
         num_params: parameters.
         num_flops: of training, a token at the training length.
@@ -40,6 +42,7 @@ class Row:
     name: str
     value: float | None
     spread: Estimate | None
+    of_examples: Estimate | None
     bits_per_char: float | None
     num_params: int | None
     num_flops: float | None
@@ -55,8 +58,9 @@ class Row:
 
     @property
     def half_width(self) -> float:
-        """Of the 95% interval; 0 of a run alone, of which nothing is known."""
-        return 0.0 if self.spread is None else float(self.spread.half_width)
+        """Of the 95% interval, of seeds and of examples as far as they are known; 0 where neither is."""
+        known = [estimate for estimate in (self.spread, self.of_examples) if estimate is not None]
+        return float((joined(*known) if len(known) == 2 else known[0]).half_width) if known else 0.0
 
     @property
     def deviation(self) -> float | None:
@@ -74,7 +78,7 @@ def rows_of(runs: Iterable[TrackedRun], metric: str, tokens: float | None, price
         unknown = [(run,) for run in group if points[run.id][1] is None]
         best_first = sorted(known, key=lambda run: sign * (points[run.id][1] or 0))
         for some in ([tuple(best_first)] if known else []) + unknown:
-            rows.append(_row(some, [points[run.id] for run in some], tokens, price))
+            rows.append(_row(some, metric, [points[run.id] for run in some], tokens, price))
     return sorted(rows, key=lambda row: (row.value is None, sign * (row.value or 0)))
 
 
@@ -95,6 +99,7 @@ def short(number: float | None) -> str:
 
 def _row(
     runs: tuple[TrackedRun, ...],
+    metric: str,
     points: Sequence[tuple[int, float | None]],
     tokens: float | None,
     price: float | None,
@@ -108,6 +113,7 @@ def _row(
         shared_name([run.name for run in runs]),
         _mean(values),
         mean(values) if len(values) > 1 else None,
+        known_by_examples(runs, metric, values) if values else None,
         _mean([_bits_per_char(run, step) for run, (step, _) in zip(runs, points, strict=True)]),
         _count(run, "num_params"),
         run.metrics.get("num_flops"),

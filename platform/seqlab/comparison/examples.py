@@ -1,0 +1,50 @@
+"""How far other test examples would move a test score, where a run has its predictions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from seqlab.comparison.scores import Scores, read_scores
+from seqlab.comparison.statistics import Estimate, over_examples, resampled
+from seqlab.tracking.runs import TrackedRun
+
+METRICS = {
+    "nats": ("loss", "loss_per_frame"),
+    "of accuracy": ("accuracy", "exact_match"),
+    "of squared error": ("loss",),
+    "BLEU": ("bleu",),
+}
+"""By the unit of a score, the metrics that it may be."""
+ALIKE = 1e-3
+"""Part of itself by which a metric may differ from the score of the predictions that it is of: a device's rounding."""
+
+
+def known_by_examples(runs: Sequence[TrackedRun], metric: str, values: Sequence[float]) -> Estimate | None:
+    """The mean of a test metric over runs, with what resampled examples make of it (1,000 resamples); None where one
+    of them has no predictions on this machine of which its value is.
+
+    Args:
+        values: the metric of each run.
+    """
+    if not metric.startswith("test/"):
+        return None
+    found = [_scores(run, metric, value) for run, value in zip(runs, values, strict=True)]
+    scores = [one for one in found if one is not None]
+    if len(scores) < len(runs) or any(one.examples != scores[0].examples for one in scores):
+        return None
+    drawn = scores[0].total(resampled(np.stack([one.parts for one in scores], axis=1)))
+    return over_examples(np.mean(values), drawn.mean(axis=1), len(scores[0].examples))
+
+
+def _scores(run: TrackedRun, metric: str, value: float) -> Scores | None:
+    for path in sorted((run.artifacts / "predictions").glob("*.jsonl")):
+        with suppress(ValueError):  # of a file that is damaged, or says nothing that is scored
+            scores = read_scores(path, run.name, run.params.get("model.init_args.bleu_tokenize", "13a"))
+            is_of = metric.removeprefix("test/") in METRICS[scores.unit]
+            if is_of and math.isclose(scores.total(scores.parts.sum(0)), value, rel_tol=ALIKE):
+                return scores
+    return None
