@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
-import io
-import os
 import re
 import shlex
-from contextlib import redirect_stderr, redirect_stdout
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cli.conftest import TINY, write_text
+from forks import server_of_this_process
 from seqlab.cli import main
 from seqlab.tracking.runs import search
 from seqlab.tracking.store import Store
 
 FIT = [flag for flag in TINY if not flag.startswith("--experiment")]
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only"),
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+]
 SWEEP = ["sweep", "--config", "lm/gru", "--sampler", "grid", "--name", "tiny"]
 
 
-class InThisProcess:
-    """In the place of a process of its own, which would import for seconds."""
-
-    def __init__(self, command: list[str], *, env: dict[str, str], stdout: Any, **_: Any) -> None:
-        before, said = os.environ.copy(), io.StringIO()
-        os.environ.update(env)
-        with redirect_stdout(said), redirect_stderr(said):
-            self.code = main(command[command.index("fit") :])
-        os.environ.clear()
-        os.environ.update(before)
-        stdout.write(said.getvalue().encode())
-
-    def poll(self) -> int:
-        return self.code
-
-
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr("seqlab.sweeps.fits.Popen", InThisProcess)
     write_text(tmp_path)
+    with server_of_this_process():
+        yield
 
 
 def test_two_seeds_of_two_learning_rates(capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,9 +100,10 @@ def test_a_worker_needs_a_sweep_and_its_settings(
     monkeypatch.setattr("seqlab.cli.sweep._check_fits", lambda plan: None)
     assert main([*SWEEP, "--vary", "model.lr=1,2", "--worker"]) == 2
     assert "there is no sweep tiny to work on" in capsys.readouterr().err
-    monkeypatch.setattr("seqlab.sweeps.fits.command", lambda args: ["seqlab", "fit", "--no"])
-    assert main([*SWEEP, "--vary", "model.lr=1,2"]) == 1
-    assert main([*SWEEP, "--vary", "model.lr=1,2", "--worker"]) == 0
+    refused = ["--", "--nothing=1"]
+    assert main([*SWEEP, "--vary", "model.lr=1,2", *refused]) == 1
+    assert "nothing is not an option" in capsys.readouterr().out
+    assert main([*SWEEP, "--vary", "model.lr=1,2", "--worker", *refused]) == 0
     capsys.readouterr()
-    assert main([*SWEEP, "--vary", "model.lr=1,3"]) == 2
+    assert main([*SWEEP, "--vary", "model.lr=1,3", *refused]) == 2
     assert "was begun with vary {'model.lr': '1,2'}, not {'model.lr': '1,3'}" in capsys.readouterr().err

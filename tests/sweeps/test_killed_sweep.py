@@ -9,6 +9,7 @@ import warnings
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import optuna
 import psutil
@@ -39,6 +40,7 @@ def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("seqlab.cli.sweep._check_fits", lambda plan: None)
+    monkeypatch.setattr("seqlab.sweeps.fits.Forked", Mock(side_effect=OSError))  # a script is no fit to fork
     monkeypatch.setattr("seqlab.sweeps.fits.command", lambda args: ["sh", "-c", FIT, "sh", *args])
     monkeypatch.setattr("seqlab.sweeps.work.score", lambda run, metric: run.loss)
     for module in ("work", "result"):

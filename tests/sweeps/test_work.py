@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -51,6 +52,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, plan: Plan, fit: str, metrics: dict
         history = lambda name: list(enumerate(logged[name]))  # noqa: E731
         return SimpleNamespace(history=history, metrics=logged, name="a run", tags={})
 
+    monkeypatch.setattr("seqlab.sweeps.fits.Forked", Mock(side_effect=OSError))  # a script is no fit to fork
     monkeypatch.setattr("seqlab.sweeps.fits.command", lambda args: ["sh", "-c", fit, "sh", *args])
     monkeypatch.setattr("seqlab.sweeps.work.run_of", run_of)
 

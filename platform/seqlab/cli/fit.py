@@ -52,17 +52,12 @@ def ran(name: str, run: Callable[[], None]) -> int:
     """The exit code of a verb that Lightning runs."""
     if "lightning" not in sys.modules and os.environ.get("LOCAL_RANK", "0") == "0":
         print(f"seqlab {name}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
-    with _importing():
-        from seqlab.config.quiet import import_torchmetrics, quiet
+    import_lightning()
+    from lightning.fabric.utilities.exceptions import MisconfigurationException
 
-        import_torchmetrics()
-        from lightning.fabric.utilities.exceptions import MisconfigurationException
-
-        from seqlab.callbacks.last_words import last_words, spoken
-        from seqlab.callbacks.stopping import exit_code
-        from seqlab.config.configs import import_blocks
-
-        import_blocks()  # `SeqlabCLI` finds them imported
+    from seqlab.callbacks.last_words import last_words, spoken
+    from seqlab.callbacks.stopping import exit_code
+    from seqlab.config.quiet import quiet
 
     quiet()
     with last_words():
@@ -77,6 +72,18 @@ def ran(name: str, run: Callable[[], None]) -> int:
                 raise
             return 1
     return 0
+
+
+def import_lightning() -> None:
+    """Imports what Lightning's verbs need, the blocks too."""
+    with _importing():
+        from seqlab.config.configs import import_blocks
+        from seqlab.config.quiet import import_torchmetrics
+
+        import_torchmetrics()
+        import seqlab.cli.lightning_cli  # noqa: F401
+
+        import_blocks()  # `SeqlabCLI` finds them imported
 
 
 @contextmanager

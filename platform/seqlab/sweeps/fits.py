@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import psutil
 
 from seqlab.comparison.rows import more_is_better
+from seqlab.sweeps.forked import LOST, Forked, short
 from seqlab.sweeps.plan import Plan
 from seqlab.tracking.job import JOB_TAG
 from seqlab.tracking.provenance import TAGS
@@ -55,10 +56,9 @@ class Fit:
     def __init__(
         self, plan: Plan, parent: str, trial: int, seed: int, setting: Mapping[str, Any], log: Path, place: Place
     ) -> None:
-        self.log, of_run = log, tags(plan, parent, trial, seed)
-        end_leftover(of_run)
+        self.log, self._tags, self._forks = log, tags(plan, parent, trial, seed), True
         env = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
-        env = {"OMP_NUM_THREADS": str(place.threads), **env, TAGS: of_run}
+        env = {"OMP_NUM_THREADS": str(place.threads), **env, TAGS: self._tags}
         args = [
             *plan.flags(setting, seed),
             f"--experiment={plan.experiment}",
@@ -70,13 +70,26 @@ class Fit:
         if place.visible is not None:
             env["CUDA_VISIBLE_DEVICES"] = place.visible
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as out:
-            self._process = Popen(command(args), stdin=DEVNULL, stdout=out, stderr=STDOUT, env=env)
+        self._args, self._env = args, env
+        self._process = self._begin()
 
     @property
     def code(self) -> int | None:
         """Its exit code; None while it runs."""
-        return self._process.poll()
+        code = self._process.poll()
+        if code == LOST:
+            self._forks = False
+            self._process = self._begin()  # where the one that nobody waits for has come to
+            return None
+        return code
+
+    def _begin(self) -> Forked | Popen[bytes]:
+        end_leftover(self._tags)
+        if self._forks:
+            with suppress(OSError, EOFError):
+                return Forked(["fit", *self._args], self._env, self.log, short(self._tags))
+        with self.log.open("ab") as out:
+            return Popen(command(self._args), stdin=DEVNULL, stdout=out, stderr=STDOUT, env=self._env)
 
     def stop(self) -> None:
         """Has it end, its checkpoint written."""
@@ -128,11 +141,14 @@ def score(run: TrackedRun, metric: str) -> float:
 
 
 def end_leftover(tags: str) -> None:
-    """Ends what a sweep that was killed has left running of a fit: the processes that are told these tags."""
+    """Ends what a sweep that was killed has left running of a fit: the processes that are told these tags.
+
+    One that is forked is known by its name: what the system shows of its environment is the server's.
+    """
     left = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):
-            if process.pid != os.getpid() and process.environ().get(TAGS) == tags:
+            if process.pid != os.getpid() and (process.name() == short(tags) or process.environ().get(TAGS) == tags):
                 left.append(process)
     _end(left)
 

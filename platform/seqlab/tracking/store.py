@@ -137,7 +137,7 @@ class Store:
         """
         with aside(), warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # of what newer libraries deprecate and MLflow uses
-            _prepare_mlflow()
+            prepare_mlflow()
             from mlflow.exceptions import MlflowException
             from mlflow.tracking import MlflowClient
             from sqlalchemy.exc import DatabaseError
@@ -246,7 +246,8 @@ def _code_of_status(error: Exception) -> str | None:
     return None if response is None else HTTP_STATUS_TO_ERROR_CODE.get(response.status_code)
 
 
-def _prepare_mlflow() -> None:
+def prepare_mlflow() -> None:
+    """Imports MLflow, told to be quiet and not to wait for a server."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     import mlflow  # noqa: F401  # configures its logger when imported

@@ -1,0 +1,89 @@
+"""A fit in a process that is forked from one that has imported all it needs: Python's own server of forks."""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import multiprocessing
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing.context import ForkServerContext
+from pathlib import Path
+from runpy import run_module
+
+PRELOADED = "seqlab.cli.preloaded"
+LOST = 255
+"""The exit code of a process whose server is gone, which nobody knows."""
+LETTERS = 15
+"""Of a process's name that Linux keeps."""
+
+
+class Forked:
+    """`python -m seqlab` with these arguments, as if it were typed; otherwise as `subprocess.Popen` has it.
+
+    Args:
+        env: its environment; but for `OMP_NUM_THREADS`, which libraries read when they are imported, it is its own.
+        log: file that gets what it prints.
+        name: which `ps` shows of it.
+
+    Raises:
+        OSError, EOFError: there is no server of forks here, or it ends.
+    """
+
+    def __init__(self, args: list[str], env: Mapping[str, str], log: Path, name: str) -> None:
+        with _environment({**env, "PYTHONSAFEPATH": "1"}):  # the server finds no module in the working folder
+            self._process = _context().Process(target=_run, args=(args, dict(env), str(log), name))
+            self._process.start()
+        assert self._process.pid is not None
+        self.pid = self._process.pid
+
+    def poll(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self) -> None:
+        self._process.join()
+
+
+def short(text: str) -> str:
+    """A name for a process, the same for the same text and no other."""
+    return f"fit-{hashlib.sha256(text.encode()).hexdigest()}"[:LETTERS]
+
+
+def _context() -> ForkServerContext:
+    if sys.platform != "linux":
+        raise OSError("a process that has imported these libraries can be forked on Linux only")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([PRELOADED])
+    return context
+
+
+def _run(args: list[str], env: dict[str, str], log: str, name: str) -> None:
+    """In the process that was forked."""
+    Path("/proc/self/comm").write_text(name, encoding="ascii")
+    out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    os.dup2(out, 1)
+    os.dup2(out, 2)
+    os.close(out)
+    os.environ.clear()
+    os.environ.update(env)
+    multiprocessing.set_start_method(None, force=True)  # this process's own way is not for those that it starts
+    sys.argv[1:] = args
+    try:
+        run_module("seqlab", run_name="__main__", alter_sys=True)
+    finally:
+        atexit._run_exitfuncs()  # a process that was forked runs none
+
+
+@contextmanager
+def _environment(env: Mapping[str, str]) -> Iterator[None]:
+    """Within it this is the environment: the server takes over the one that it is started in."""
+    before = os.environ.copy()
+    os.environ.clear()
+    os.environ.update(env)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

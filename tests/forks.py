@@ -1,0 +1,44 @@
+"""The server of forks that a sweep starts, forked from this process, which has imported all that a fit needs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from multiprocessing import forkserver, resource_tracker
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+
+@contextmanager
+def server_of_this_process() -> Iterator[int]:
+    """Its process id. What is patched when it starts is patched in the fits."""
+    server: Any = vars(forkserver)["_forkserver"]
+    resource_tracker.ensure_running()  # as a process of its own
+    with (
+        patch("multiprocessing.util.spawnv_passfds", _fork),
+        patch("seqlab.sweeps.forked.atexit", SimpleNamespace(_run_exitfuncs=lambda: None)),  # this process's
+    ):
+        server._stop()
+        server.ensure_running()
+    try:
+        yield server._forkserver_pid
+    finally:
+        server._stop()
+
+
+def _fork(path: str, args: list[str], passfds: list[int]) -> int:
+    if (child := os.fork()) == 0:
+        try:
+            ends = [0, 1, 2, *sorted(passfds), os.sysconf("SC_OPEN_MAX")]
+            for before, after in pairwise(ends):
+                os.closerange(before + 1, after)  # as those of a process that is not forked are
+            sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+            main: Any = forkserver.main
+            main(*passfds, [])
+        finally:
+            os._exit(0)
+    return child

@@ -1,0 +1,87 @@
+"""A fit of a sweep that is forked: what it is given, what becomes of it, and what is left of it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from forks import server_of_this_process
+from seqlab.sweeps.fits import Fit, Place, end_leftover
+from seqlab.sweeps.forked import Forked, short
+from seqlab.sweeps.plan import Plan, make_plan
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only"),
+    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
+]
+SLEEP = 60
+
+
+def program(name: str, **_: Any) -> None:
+    """In the place of seqlab."""
+    what = sys.argv[1]
+    print("argv", sys.argv[1:], os.getcwd(), sorted(os.environ), sys.stdin.read() == "", flush=True)
+    os.system("echo from below")
+    if what == "sleep":
+        time.sleep(SLEEP)
+    handlers = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
+    assert handlers == [signal.default_int_handler, signal.SIG_DFL], handlers
+    if what == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    sys.exit(int(what))
+
+
+@pytest.fixture(autouse=True)
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("seqlab.sweeps.forked.run_module", program)
+    with server_of_this_process() as process:
+        yield process
+
+
+def test_it_is_as_if_it_were_typed(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    codes = []
+    for what in ("0", "3", "die"):
+        fit = Forked([what, "a b"], {"ONE": "1", "PATH": os.environ["PATH"]}, log, "fit-x")
+        fit.wait()
+        codes.append(fit.poll())
+    assert codes == [0, 3, -signal.SIGKILL]
+    said = log.read_text().splitlines()
+    assert said[:2] == [f"argv ['0', 'a b'] {tmp_path} ['ONE', 'PATH'] True", "from below"] and len(said) == 6
+
+
+def test_what_a_sweep_has_left_is_found(tmp_path: Path) -> None:
+    begun = [Forked(["sleep"], {}, tmp_path / "log", short(of_run)) for of_run in ("mine", "another")]
+    assert psutil.Process(begun[0].pid).name() == short("mine")
+    end_leftover("mine")
+    begun[0].wait()
+    assert [fit.poll() for fit in begun] == [-signal.SIGTERM, None]
+    psutil.Process(begun[1].pid).kill()
+
+
+def test_without_the_server_it_is_a_process_of_its_own(server: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seqlab.sweeps.fits.command", lambda args: ["sh", "-c", "echo alone; exit 7"])
+    plan = make_plan({"config": "sleep", "vary": {"a": "1,2"}, "trials": 1}, [])
+    monkeypatch.setattr(Plan, "flags", lambda *_: [])
+    monkeypatch.setattr("seqlab.sweeps.fits.Forked", forking_sleepers())
+    fit = Fit(plan, "parent", 0, 0, {}, Path("log"), Place())
+    assert fit.code is None
+    forked = psutil.Process(fit._process.pid)
+    os.kill(server, signal.SIGKILL)
+    while (code := fit.code) is None:
+        time.sleep(0.01)
+    assert code == 7 and Path("log").read_text().endswith("alone\n")
+    assert not forked.is_running() or forked.status() == psutil.STATUS_ZOMBIE
+
+
+def forking_sleepers() -> Callable[..., Forked]:
+    return lambda args, *more: Forked(["sleep"], *more)
