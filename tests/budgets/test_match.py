@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import seqlab.budgets.match as matching
-from seqlab.budgets.match import Budget, match
+from seqlab.budgets.match import Budget, Cost, match, said
 from seqlab.config.configs import config_path, load_short_yaml
 
 
@@ -51,3 +51,33 @@ def test_widths_go_by_what_heads_need_and_finer_ones_do_not(config: Any) -> None
     assert match(config, "params", 385_000, "ffn.d_ff").costs["params"] == pytest.approx(385_000, rel=0.005)
     with pytest.raises(ValueError, match=r"--match state: ffn\.d_ff does not change it"):
         match(config, "state", 1e5, "ffn.d_ff")
+
+
+def measure(spread: float) -> Any:
+    """A clock by which a step takes a tenth of a microsecond a parameter."""
+    asked: list[int] = []
+
+    def seconds(task: Any, data: Any) -> Cost:
+        asked.append(sum(weight.numel() for weight in task.parameters()))
+        assert len(set(asked)) == len(asked), "a model was measured twice"
+        return Cost(asked[-1] * 1e-7, spread)
+
+    return seconds
+
+
+def test_seconds_are_measured(config: Any) -> None:
+    matched = match(config, "seconds", 0.041, "d_model", measure(0.001))
+    assert matched.number == 128
+    assert said(matched, "seconds", 0.041) == (
+        "matched 0.04105 seconds a step (+0.1% of 0.041, measured to ±0.1%) by d_model 128 (was 128); "
+        "not matched: 410,496 parameters, 2,834,688 FLOPs a token, 262,144 bytes of state"
+    )
+
+
+def test_what_is_measured_is_as_near_as_the_noise_allows(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"d_model 120 gives 0\.036\d+ and 128 gives 0\.04105: neither is within 2%"):
+        match(config, "seconds", 0.0385, "d_model", measure(0.01))
+    assert match(config, "seconds", 0.0385, "d_model", measure(0.07)).number == 120
+    monkeypatch.setattr(matching, "virtual_memory", lambda: SimpleNamespace(available=100e6))
+    with pytest.raises(ValueError, match=r"--match seconds: d_model 960 needs 0\.\d+ GB to be measured, 0\.1 are free"):
+        match(config, "seconds", 1e9, "d_model", measure(0.01))

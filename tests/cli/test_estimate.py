@@ -24,7 +24,11 @@ def test_gpt2_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [(["--device=H300"], "--device H300 is not known; accepted: H100"), (["--mfu=2"], "--mfu in 0 to 1")],
+    [
+        (["--device=H300"], "--device H300 is not known; accepted: H100"),
+        (["--mfu=2"], "--mfu in 0 to 1"),
+        (["--price=-1"], "--price must be at least 0, got -1"),
+    ],
 )
 def test_what_makes_no_sense(given: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", "--config=presets/gpt2", "--tokens=1e9", *given]) == 2

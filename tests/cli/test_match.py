@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 import yaml
 
+import seqlab.callbacks.step_seconds as timing
+import seqlab.cli.matched as matching
 from cli.conftest import TINY, Seqlab, last_weights, write_text
+from seqlab.budgets.match import Cost
+from seqlab.callbacks.step_seconds import step_seconds
 from seqlab.tracking.runs import find_run
 
 GRU = ("fit", "--config=lm/gru", *(option for option in TINY if "d_model" not in option), "--trainer.max_steps=2")
@@ -43,9 +49,34 @@ def test_a_fit_is_the_one_that_was_given_the_width(quick: Seqlab, tmp_path: Path
     assert find_run("matched").metrics["num_params"] == run.metrics["num_params"]
 
 
+def test_seconds_are_measured_by_a_fit_of_each_width(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock that goes on by a microsecond a parameter at each look at it."""
+    clock = SimpleNamespace(now=0.0, tick=0.0)
+
+    def look() -> float:
+        clock.now += clock.tick
+        return clock.now
+
+    def measured(task: Any, *rest: Any) -> Cost:
+        clock.tick = 1e-6 * sum(weight.numel() for weight in task.parameters())
+        return step_seconds(task, *rest)
+
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=look))
+    monkeypatch.setattr(timing, "TIMED", 2)
+    monkeypatch.setattr(matching, "step_seconds", measured)
+    options = "--match=seconds", "--to=0.0105", "--trainer.accumulate_grad_batches=2", "--checkpoint_activations=true"
+    said = quick(*GRU, *options, "--model.model.d_model=16", "--match_by=num_layers", "--run_name=timed").stderr
+    run = find_run("timed")
+    assert run.metrics["num_params"] == pytest.approx(10500, rel=0.02) and run.tags["matched"] == "seconds 0.0105"
+    assert run.tags["matched.costs"] in said.splitlines()
+    assert run.tags["matched.costs"].startswith(f"matched {run.metrics['num_params'] * 1e-6:.4g} seconds a step (")
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
+        (("--match=seconds", "--to=1", "--resume=auto"), "find it first, and then give d_model"),
+        (("--match=seconds", "--to=1", "--trainer.devices=2"), "--match seconds measures one process; find"),
         (("--match=state", "--to=9e3", "--model.model.mixer.num_layers=2", "--match_by=num_layers"), "num_layers"),
         (("--match=params",), "--match needs --to, and --to needs --match: a budget and how much of it"),
         (("--match=params", "--to=-1"), "--to must be above 0, got -1"),

@@ -1,5 +1,5 @@
 """A size solved for a budget: the width, or another number of a config, that gives a model so many parameters, training
-FLOPs or bytes of state. Models are made without memory."""
+FLOPs, bytes of state, or measured seconds. But for these, models are made without memory."""
 
 from __future__ import annotations
 
@@ -10,16 +10,28 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import torch
+from psutil import virtual_memory
 from torch import nn
 
+from seqlab.budgets.estimate import BYTES
 from seqlab.budgets.flops import training_flops
 from seqlab.config.configs import LINKS, build_data, build_task
 from seqlab.mixer import size_of
 
 WITHIN = 0.02
 LARGEST = 1 << 24
-Budget = Literal["params", "flops", "state"]
-UNITS = {"params": "parameters", "flops": "FLOPs a token", "state": "bytes of state"}
+Budget = Literal["params", "flops", "state", "seconds"]
+UNITS = {"params": "parameters", "flops": "FLOPs a token", "state": "bytes of state", "seconds": "seconds a step"}
+
+
+class Cost(NamedTuple):
+    """Attributes:
+    value: in its unit; of what is measured the median.
+    spread: how uncertain it is, as a share of it.
+    """
+
+    value: float
+    spread: float = 0.0
 
 
 class Matched(NamedTuple):
@@ -27,55 +39,84 @@ class Matched(NamedTuple):
     path: the keys of the number in a config.
     before, number: what it was, and what it is.
     costs: of the model, by budget; one that is not known is left out.
+    spread: of the one that was matched, where it was measured.
     """
 
     path: list[str]
     before: int | None
     number: int
     costs: dict[str, float]
+    spread: float
 
 
-def match(config: dict[str, Any], budget: Budget, to: float, by: str) -> Matched:
-    """Puts the number into a config with which its model costs what it is to cost, within 2%.
+def match(
+    config: dict[str, Any], budget: Budget, to: float, by: str, measure: Callable[[Any, Any], Cost] | None = None
+) -> Matched:
+    """Puts the number into a config with which its model costs what it is to cost, within 2%, or within the spread of
+    what is measured where that is more.
 
     Args:
         config: resolved, nested, of plain values. Its data module is made, to tell the model its sizes.
-        budget: parameters, training FLOPs a token or bytes of decoding state, both at the training length.
+        budget: parameters; training FLOPs a token or bytes of decoding state, both at the training length; or seconds.
         by: the name of the number, or the end of its dotted name; the outermost one of the model is meant.
+        measure: the seconds of a step, of a task and its data module.
 
     Raises:
-        ValueError: no number has this name, the budget does not depend on it, or no value of it comes as near.
+        ValueError: no number has this name, the budget does not depend on it, no value of it comes as near, or one
+            that is to be measured does not fit into the memory.
     """
     if not to > 0:
         raise ValueError(f"--to must be above 0, got {to:g}")
-    told = _told(build_data(config))
+    data = build_data(config)
+    told = _told(data)
     path = _find(config, by)
     before = _at(config, path[:-1])[path[-1]]
     if not (before is None or type(before) is int):
         raise ValueError(f"--match_by {by} is {before!r}; a whole number of the model can be solved for")
+    what, sized = f"--match {budget}: {by}", "params" if budget == "seconds" else budget
+
+    def made(number: int | None) -> Any:
+        changed = deepcopy(config)
+        _at(changed, path[:-1])[path[-1]] = number
+        return build_task(changed, told)
 
     @cache
     def costs(number: int | None) -> dict[str, float]:
-        changed = deepcopy(config)
-        _at(changed, path[:-1])[path[-1]] = number
         with torch.device("meta"):
-            task = build_task(changed, told)
-        return dict(_costs(task, told.get("seq_len")))
+            return dict(_costs(made(number), told.get("seq_len")))
 
-    if budget not in costs(before):
-        raise ValueError(f"--match {budget}: the {UNITS[budget]} of this model are not known")
-    number = _nearest(lambda number: costs(number)[budget], before, to, f"--match {budget}: {by}")
+    @cache
+    def cost(number: int) -> Cost:
+        if budget != "seconds":
+            return Cost(costs(number)[budget])
+        assert measure is not None
+        needed, free = costs(number)["params"] * BYTES, virtual_memory().available
+        if needed > free:
+            raise ValueError(f"{what} {number} needs {needed / 1e9:.3g} GB to be measured, {free / 1e9:.3g} are free")
+        return measure(made(number), data)
+
+    if sized not in costs(before):
+        raise ValueError(f"--match {budget}: the {UNITS[sized]} of this model are not known")
+    start = before or 1
+    least = _least(lambda number: costs(number)[sized], start, what)
+    number = _nearest(cost, start, least, to, what)
     _at(config, path[:-1])[path[-1]] = number
-    return Matched(path, before, number, costs(number))
+    value, spread = cost(number)
+    return Matched(path, before, number, costs(number) | {budget: value}, spread)
 
 
 def said(matched: Matched, budget: Budget, to: float) -> str:
     """What was matched and what is not, in one line."""
-    costs = {name: f"{cost:,.0f} {UNITS[name]}" for name, cost in matched.costs.items()}
-    off = matched.costs[budget] / to - 1
+    costs = {name: f"{_written(cost)} {UNITS[name]}" for name, cost in matched.costs.items()}
+    off = f"{matched.costs[budget] / to - 1:+.1%} of {_written(to)}"
+    noise = f", measured to ±{matched.spread:.1%}" if matched.spread else ""
     others = ", ".join(text for name, text in costs.items() if name != budget)
     changed = f"{matched.path[-1]} {matched.number} (was {matched.before})"
-    return f"matched {costs[budget]} ({off:+.1%} of {to:,.0f}) by {changed}; not matched: {others}"
+    return f"matched {costs[budget]} ({off}{noise}) by {changed}; not matched: {others}"
+
+
+def _written(cost: float) -> str:
+    return f"{cost:,.0f}" if cost >= 100 else f"{cost:.4g}"
 
 
 def _told(data: Any) -> dict[str, int]:
@@ -115,29 +156,32 @@ def _at(config: dict[str, Any], path: list[str]) -> Any:
     return config
 
 
-def _nearest(cost: Callable[[int], float], before: int | None, to: float, what: str) -> int:
-    """The number within 2% of the budget, among the multiples of the least one that the model takes.
+def _least(size: Callable[[int], float], start: int, what: str) -> int:
+    """The least number that the model takes, of which all that are tried are multiples.
 
     A width that heads divide is a multiple of what they need, and so is the one that there was.
     """
-    start = before or 1
-    if cost(2 * start) <= cost(start):
+    if size(2 * start) <= size(start):
         raise ValueError(f"{what} does not change it")
-    least = next(number for number in range(1, start + 1) if start % number == 0 and _taken(cost, number))
-    low, high = 0, 1
-    while cost(high * least) < to:
+    return next(number for number in range(1, start + 1) if start % number == 0 and _taken(size, number))
+
+
+def _nearest(cost: Callable[[int], Cost], start: int, least: int, to: float, what: str) -> int:
+    """The multiple of the least number that comes as near to the budget as it must."""
+    low, high = 0, start // least
+    while cost(high * least).value < to:
         low, high = high, 2 * high
         if high * least > LARGEST:
-            raise ValueError(f"{what} {low * least} gives {cost(low * least):,.0f} only, not {to:,.0f}")
+            raise ValueError(f"{what} {low * least} gives {_written(cost(low * least).value)} only, not {_written(to)}")
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if cost(middle * least) < to else (low, middle)
+        low, high = (middle, high) if cost(middle * least).value < to else (low, middle)
     around = [number * least for number in (low, high) if number]
-    nearest = min(around, key=lambda number: abs(cost(number) - to))
-    if abs(cost(nearest) - to) > WITHIN * to:
-        values = " and ".join(f"{number} gives {cost(number):,.0f}" for number in around)
+    nearest = min(around, key=lambda number: abs(cost(number).value - to))
+    if abs(cost(nearest).value - to) > max(WITHIN, cost(nearest).spread) * to:
+        values = " and ".join(f"{number} gives {_written(cost(number).value)}" for number in around)
         raise ValueError(
-            f"{what} {values}: neither is within {WITHIN:.0%} of {to:,.0f}; give --to one of these, or --match_by "
+            f"{what} {values}: neither is within {WITHIN:.0%} of {_written(to)}; give --to one of these, or --match_by "
             "another number of the model"
         )
     return nearest

@@ -39,15 +39,19 @@ class RunTracker(Callback):
     Args:
         config: the resolved configuration, nested, of plain values.
         speed: the meter, which this counts with; None = its own.
+        matched: which budget the model's size was solved for, and what is not matched, in words.
 
     Raises:
         DivergedError: from the fit, when the training loss becomes NaN or infinite.
     """
 
-    def __init__(self, config: dict[str, Any] | None = None, speed: Speed | None = None) -> None:
+    def __init__(
+        self, config: dict[str, Any] | None = None, speed: Speed | None = None, matched: str | None = None
+    ) -> None:
         self.config = config or {}
         self._hash = config_hash(self.config)  # as it was given: finders put into it what they find
         self.speed = speed or Speed()
+        self._matched = matched
         self._started_at = time.monotonic()
         self._sizes: dict[str, float] = {}
         self._lr = 0.0
@@ -78,6 +82,8 @@ class RunTracker(Callback):
             logger.log_tags({"config_hash": self._hash, **block_tags(flatten(self.config))})
             if self.config.get("match") is not None:
                 logger.log_tags({"matched": f"{self.config['match']} {self.config['to']:.12g}"})
+            if self._matched is not None:
+                logger.log_tags({"matched.costs": self._matched})
         logger.log_text("".join(f"{k}=={v}\n" for k, v in package_versions().items()), "packages.txt")
         logger.log_tags(provenance())
         datamodule = trainer.datamodule  # type: ignore[attr-defined]

@@ -21,6 +21,8 @@ def estimate(options: argparse.Namespace) -> int:
     from seqlab.budgets.devices import DEVICES
     from seqlab.budgets.estimate import estimate
 
+    if options.price is not None and options.price < 0:
+        raise ValueError(f"--price must be at least 0, got {options.price:g}")
     names = ("device", "devices", "mfu", "tokens", "vocab_size")
     found = estimate(options.config, **{name: getattr(options, name) for name in names})
     memory, shared = DEVICES[options.device].memory, found.memory / options.devices

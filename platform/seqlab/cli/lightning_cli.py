@@ -15,7 +15,7 @@ from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_only
 
-from seqlab.budgets.match import match, said
+from seqlab.budgets.match import said
 from seqlab.callbacks.evaluation import PredictionFile, RunScores
 from seqlab.callbacks.finders import FINDERS, QUIETLY, search
 from seqlab.callbacks.last_words import LastWords
@@ -26,6 +26,7 @@ from seqlab.callbacks.roll_call import RollCall
 from seqlab.callbacks.speed import Speed
 from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from seqlab.cli.fit_callbacks import fit_callbacks
+from seqlab.cli.matched import matched
 from seqlab.config.configs import LINKS, import_blocks, resolve_names
 from seqlab.config.options import check_precision, check_tokenizers, check_trainer, numbers_before_shares, options
 from seqlab.config.stored_config import check_reads_back
@@ -61,6 +62,7 @@ class SeqlabCLI(LightningCLI):
     def __init__(self, verb: str, args: list[str], *, run_id: str | None = None) -> None:
         self.verb = verb
         self.run_id = run_id
+        self.matched: str | None = None
         import_blocks()
         numbers_before_shares()
         super().__init__(
@@ -124,14 +126,11 @@ class SeqlabCLI(LightningCLI):
 
     def _match(self, options: Any) -> None:
         """Solves the model's size for a budget, and puts it into the config."""
-        if (options.match is None) != (options.to is None):
-            raise ValueError("--match needs --to, and --to needs --match: a budget and how much of it")
-        if options.match is None:
-            return
-        matched = match(self.config_dump, options.match, options.to, options.match_by)
-        options[".".join(matched.path)] = matched.number
-        self._set_seed()
-        rank_zero_only(print)(said(matched, options.match, options.to), file=sys.stderr)
+        if (found := matched(options, self.config_dump)) is not None:
+            options[".".join(found.path)] = found.number
+            self._set_seed()
+            self.matched = said(found, options.match, options.to)
+            rank_zero_only(print)(self.matched, file=sys.stderr)
 
     def _continue_job(self, options: Any) -> None:
         """Finds the job's run, and its checkpoint if there is one."""
@@ -155,7 +154,7 @@ class SeqlabCLI(LightningCLI):
             callbacks += [OneStart(options.ckpt_path), RollCall(options.timeout)]
         callbacks.append(LastWords())
         if self.verb == "fit":
-            callbacks += fit_callbacks(options, self.config_dump, speed)
+            callbacks += fit_callbacks(options, self.config_dump, speed, self.matched)
             if given.logger in (None, True):
                 kwargs["logger"] = RunLogger(options.experiment, name=options.run_name, run_id=self.run_id)
         elif given.logger in (None, True):

@@ -1,0 +1,32 @@
+"""`--match`: the size of a model is solved for a budget before the fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seqlab.budgets.match import Matched, match
+from seqlab.callbacks.step_seconds import step_seconds
+from seqlab.callbacks.tokens_per_step import TokensPerStep
+
+
+def matched(options: Any, config: dict[str, Any]) -> Matched | None:
+    """What a fit's options ask for, put into its resolved config; None where they ask for nothing.
+
+    Raises:
+        ValueError: they do not go together, or as of `match`.
+    """
+    if (options.match is None) != (options.to is None):
+        raise ValueError("--match needs --to, and --to needs --match: a budget and how much of it")
+    if options.match is None:
+        return None
+    if options.match == "seconds" and (options.resume, options.ckpt_path) != (None, None):
+        raise ValueError(
+            "--match seconds measures another number each time, which a fit that goes on could not have; find it "
+            f"first, and then give {options.match_by}"
+        )
+
+    def measure(task: Any, data: Any) -> Any:
+        tokens = options.tokens_per_step
+        return step_seconds(task, data, options, [] if tokens is None else [TokensPerStep(tokens)])
+
+    return match(config, options.match, options.to, options.match_by, measure)
