@@ -79,13 +79,14 @@ def test_the_same_fit_twice_tells_nothing_of_seeds(store: Store) -> None:
     for name, seed, status in (("a-0", 0, "FINISHED"), ("again", 0, "FINISHED"), ("a-1", 1, "FINISHED")):
         make(store, name, 1.0 + seed, seed, status=status)
     make(store, "a-2", 9.0, 2, status="FAILED")
-    make(store, "a-1", 9.0, 1, status="KILLED")
+    make(store, "killed", 9.0, 1, status="KILLED")
     assert sorted(len(row.runs) for row in compare(store=store).rows) == [1, 1, 1, 2]
     told = [text for text in compare(store=store).warnings if "Not among" in text]
     assert told == [
-        "Not among the seeds of a-0: a-1 (KILLED), a-2 (FAILED).",
+        "Not among the seeds of a-0: killed (KILLED), a-2 (FAILED).",
         "Not among the seeds of again: a-2 (FAILED).",
     ]
+    assert told[1] in compare(["a-1,again"], store=store).warnings, "chosen or not"
     make(store, "deeper", 1.0, 3, **{"model.init_args.num_layers": "9"})
     assert sorted(len(row.runs) for row in compare(store=store).rows) == [1, 1, 1, 1, 2]
 
@@ -118,6 +119,9 @@ def test_what_is_unequal_is_said_above_the_table(store: Store, monkeypatch: pyte
         "Of one seed, and without an interval: longer, lstm.",
         "Not ranked with these, but below: 1 of other data.",
     ]
+    (gru, *_) = (row.run.id for row in comparison.rows if row.name == "gru")
+    best = compare([gru, "lstm"], store=store)
+    assert "Learning rates tried differ: 2 of gru-0; 1 of lstm." in best.warnings, "of those that were not chosen too"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", store.uri)
     shown = text(comparison, 120)
     assert shown.index("Tokens read differ") < shown.index("Learning rates") < shown.index("run id")

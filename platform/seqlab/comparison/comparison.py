@@ -34,6 +34,7 @@ class Comparison:
         tokens: that `days` and `cost` are for, or None.
         price: of one device for an hour, or None.
         apart: comparisons of the runs of other tasks and datasets.
+        searched: the runs that these were chosen from.
     """
 
     rows: list[Row]
@@ -41,6 +42,7 @@ class Comparison:
     tokens: float | None = None
     price: float | None = None
     apart: tuple[Comparison, ...] = ()
+    searched: tuple[TrackedRun, ...] = ()
 
     @property
     def runs(self) -> list[TrackedRun]:
@@ -79,7 +81,7 @@ class Comparison:
     @cached_property
     def warnings(self) -> list[str]:
         """What else than the models may make the difference."""
-        found = unfair(self.rows, self.metric)
+        found = unfair(self.rows, self.metric, self.searched or self.runs)
         if self.metric.endswith(OF_BYTES) and len({tokenizer_of(row.run) for row in self.rows} - {""}) > 1:
             found.append(f"A token is not the same in each, a byte is: ranked by {self.metric}.")
         if self.apart:
@@ -178,6 +180,7 @@ def compare(
     store.check_exists()
     settle(store)
     found = [run for run in search(store, experiment=experiment) if SWEEP_TAG not in run.tags]
+    searched = tuple(found)
     if runs is not None:
         named = {run.id: run for text in runs for one in runs_named(text, found, store) for run in _fits(one, found)}
         found = [run for run in named.values() if experiment in (None, run.experiment)]
@@ -191,7 +194,7 @@ def compare(
     kinds: dict[tuple[str, str], list[TrackedRun]] = {}
     for run in found:
         kinds.setdefault(kind_of(run), []).append(run)
-    groups = [_comparison(group, metric, tokens, price) for group in kinds.values()]
+    groups = [replace(_comparison(group, metric, tokens, price), searched=searched) for group in kinds.values()]
     sign = -1 if more_is_better(metric) else 1
     groups.sort(key=lambda group: _places(group, sign))
     return replace(groups[0], apart=tuple(groups[1:]))

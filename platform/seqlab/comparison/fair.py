@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 
@@ -26,8 +27,12 @@ READ = re.compile(
 """Options that a digest of the data does not know, and that the validation depends on."""
 
 
-def unfair(rows: Sequence[Row], metric: str) -> list[str]:
-    """A sentence for each thing that makes the metric, or its cost, another in some rows."""
+def unfair(rows: Sequence[Row], metric: str, searched: Sequence[TrackedRun]) -> list[str]:
+    """A sentence for each thing that makes the metric, or its cost, another in some rows.
+
+    Args:
+        searched: the runs of the rows, and those that they were chosen from.
+    """
     numbers: dict[str, Callable[[Row], float | None]] = {
         "Parameters": lambda row: row.num_params,
         "Tokens read": lambda row: row.run.metrics.get("num_tokens"),
@@ -44,8 +49,8 @@ def unfair(rows: Sequence[Row], metric: str) -> list[str]:
         *found,
         *_read_differently(rows),
         *_on_other_data(rows, metric),
-        *_rates_tried(rows),
-        *_left_out(rows),
+        *_rates_tried(rows, searched),
+        *_left_out(rows, metric, searched),
         *_intervals(rows),
     ]
 
@@ -94,34 +99,36 @@ def _on_other_data(rows: Sequence[Row], metric: str) -> list[str]:
     return [f"Evaluated on other data too, and by the last evaluation here: {', '.join(found)}."] if found else []
 
 
-def _left_out(rows: Sequence[Row]) -> list[str]:
+def _left_out(rows: Sequence[Row], metric: str, searched: Sequence[TrackedRun]) -> list[str]:
     """Seeds that a row does not have because they went wrong: its mean is that of the others."""
     lost: dict[Config, list[TrackedRun]] = {}
-    for row in rows:
-        if row.value is None or row.run.status != "FINISHED":
-            lost.setdefault(config_of(row.run), []).append(row.run)
+    for run in searched:
+        if not _counts(run, metric):
+            lost.setdefault(config_of(run), []).append(run)
     found = []
     for row in rows:
         seeds = {run.params.get(SEED) for run in row.runs}
         others = [run for run in lost.get(config_of(row.run), []) if run.params.get(SEED) not in seeds]
-        if others and row.run.status == "FINISHED" and row.value is not None:
+        if others and _counts(row.run, metric):
             names = ", ".join(f"{run.name} ({run.status})" for run in others)
             found.append(f"Not among the seeds of {row.name}: {names}.")
     return found
 
 
-def _rates_tried(rows: Sequence[Row]) -> list[str]:
+def _counts(run: TrackedRun, metric: str) -> bool:
+    return run.status == "FINISHED" and math.isfinite(run.metrics.get(metric, math.nan))
+
+
+def _rates_tried(rows: Sequence[Row], searched: Sequence[TrackedRun]) -> list[str]:
     """Whether some models had more learning rates to be the best with."""
-    names: dict[Config, str] = {}
-    tried: dict[Config, set[str]] = {}
-    for row in rows:
-        if LR in row.run.params:
-            config = config_of(row.run, LR)
-            names.setdefault(config, row.name)
-            tried.setdefault(config, set()).add(row.run.params[LR])
+    names = {config_of(row.run, LR): row.name for row in reversed(rows) if LR in row.run.params}
+    tried: dict[Config, set[str]] = {config: set() for config in names}
+    for run in searched:
+        if LR in run.params and (config := config_of(run, LR)) in tried:
+            tried[config].add(run.params[LR])
     by_count: dict[int, list[str]] = {}
     for config, rates in tried.items():
-        by_count.setdefault(len(rates), []).append(names[config])
+        by_count.setdefault(len(rates), []).insert(0, names[config])
     texts = [f"{count} of {', '.join(by_count[count])}" for count in sorted(by_count, reverse=True)]
     return [f"Learning rates tried differ: {'; '.join(texts)}."] if len(texts) > 1 else []
 
