@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
 
+from seqlab.budgets.activations import Activations, activations
 from seqlab.budgets.devices import DEVICES
 from seqlab.budgets.flops import training_flops
 from seqlab.config.configs import build_task, config_path, load_short_yaml
@@ -16,13 +18,18 @@ SECONDS_A_DAY = 86400
 
 
 class Estimate(NamedTuple):
-    """num_flops: of training, a token. memory: bytes of weights, gradients and moments of the whole model; activations
-    come besides."""
+    """Attributes:
+    num_flops: of training, a token.
+    memory: bytes of weights, gradients and moments of the whole model.
+    activations: besides; None = not known.
+    """
 
     num_params: int
     num_flops: float
     memory: float
     days: float
+    seq_len: int
+    activations: Activations | None
 
 
 def estimate(config: str, *, device: str, devices: int, mfu: float, tokens: float, vocab_size: int) -> Estimate:
@@ -45,9 +52,13 @@ def estimate(config: str, *, device: str, devices: int, mfu: float, tokens: floa
     seq_len = stored.get("data", {}).get("init_args", {}).get("seq_len")
     if "model" not in stored or not isinstance(seq_len, int):
         raise ValueError(f"--config {config} says no model and data.seq_len; a language model's does")
+    told = {"vocab_size": vocab_size, "seq_len": seq_len}
     with torch.device("meta"):
-        task = build_task(stored, {"vocab_size": vocab_size, "seq_len": seq_len})
+        task = build_task(stored, told)
     flops = training_flops(task.model, seq_len)
     num_params = sum(parameter.numel() for parameter in task.parameters())
     days = flops * tokens / (DEVICES[device].half * devices * mfu) / SECONDS_A_DAY
-    return Estimate(num_params, flops, num_params * BYTES, days)
+    kept = None
+    with suppress(ValueError):  # unknown
+        kept = activations(lambda: build_task(stored, told).model, seq_len)
+    return Estimate(num_params, flops, num_params * BYTES, days, seq_len, kept)

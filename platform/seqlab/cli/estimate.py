@@ -6,6 +6,8 @@ import argparse
 
 from seqlab.cli.verb import argument, decimal, verb, whole
 
+AGAIN = "with --checkpoint_activations"
+
 
 @verb(
     "say what a training takes, without allocating anything",
@@ -25,14 +27,21 @@ def estimate(options: argparse.Namespace) -> int:
         raise ValueError(f"--price must be at least 0, got {options.price:g}")
     names = ("device", "devices", "mfu", "tokens", "vocab_size")
     found = estimate(options.config, **{name: getattr(options, name) for name in names})
-    memory, shared = DEVICES[options.device].memory, found.memory / options.devices
     print(f"{found.num_params:,} parameters, {found.num_flops:.4g} FLOPs of training a token")
     print(f"{found.days:.3g} days for {options.tokens:.4g} tokens on {options.devices} {options.device}")
     if options.price is not None:
         print(f"cost {found.days * 24 * options.devices * options.price:,.0f}")
-    for strategy, held in (("ddp", found.memory), ("fsdp2", shared)):
-        fits = "fits" if held < memory else "does not fit"
-        print(f"{strategy}: {held / 1e9:,.1f} GB of {memory / 1e9:g} a device, {fits}; activations come besides")
+    memory, kept = DEVICES[options.device].memory, found.activations
+    if kept is not None:
+        each, again = (f"{some.fixed / 1e9:.3g} GB and {some.each / 1e9:.3g} a sequence" for some in kept[:2])
+        print(f"activations of {found.seq_len:,} tokens: {each}; {AGAIN} {again}")
+    for strategy, shared_by in (("ddp", 1), ("fsdp2", options.devices)):
+        held = found.memory / shared_by
+        said = "fits" if held < memory else "does not fit"
+        if kept is not None and held < memory:
+            batch, most = (kept.largest_batch(memory - held, forget=forget) for forget in (False, True))
+            said += f", with {batch:,} sequences at once, {most:,} {AGAIN}"
+        print(f"{strategy}: {held / 1e9:,.1f} GB of {memory / 1e9:g} a device, {said}")
     return 0
 
 

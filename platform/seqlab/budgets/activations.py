@@ -1,0 +1,102 @@
+"""The memory of activations: what autograd keeps of a forward pass, counted without memory.
+
+T length, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+from warnings import catch_warnings
+
+import torch
+from torch import Tensor
+from torch._subclasses import FakeTensorMode
+from torch.autograd.graph import saved_tensors_hooks
+
+from seqlab.nn import Block
+
+AT_ONCE = 2**26
+"""Logits that a task makes at once, at most (`seqlab.tasks.large_vocabulary`)."""
+LOGIT = 12
+"""Bytes of one, in float32: itself, its log-probability and its gradient."""
+
+
+class Kept(NamedTuple):
+    """Bytes whatever the batch is, which are weights in bfloat16, and of each sequence."""
+
+    fixed: int
+    each: int
+
+
+class Activations(NamedTuple):
+    """Attributes:
+    kept: by a training step.
+    forgotten: the same with `--checkpoint_activations`: what enters the blocks, and what one of them keeps, the one
+        that keeps most.
+    num_logits: T V of each sequence.
+    """
+
+    kept: Kept
+    forgotten: Kept
+    num_logits: int
+
+    def largest_batch(self, room: float, *, forget: bool) -> int:
+        """How many sequences fit into so many bytes. Where they have many logits, these are made of some at a time."""
+        fixed, each = self.forgotten if forget else self.kept
+        few = min((room - fixed) // (each + LOGIT * self.num_logits), AT_ONCE // self.num_logits)
+        return max(0, int(few), int((room - fixed - LOGIT * AT_ONCE) // each))
+
+
+def activations(make: Callable[[], Any], seq_len: int) -> Activations:
+    """Of a model of tokens, in mixed precision with bfloat16, each mixer in its plain form. What the backward pass
+    holds for a moment is not counted.
+
+    Args:
+        make: gives the model.
+
+    Raises:
+        ValueError: it has no vocabulary, or does not run without memory.
+    """
+    saved: dict[Any, tuple[int, int]] = {}
+    with FakeTensorMode():
+        model = make().train()
+        if not hasattr(model, "vocab_size"):
+            raise ValueError(f"the activations of {type(model).__name__} are unknown: it has no vocabulary")
+        blocks = [module for module in model.modules() if isinstance(module, Block)]
+        for block in blocks:
+            if _kind(block) not in saved:
+                saved[_kind(block)] = _saved(block, 1, seq_len), _saved(block, 2, seq_len)
+    kept = [Kept(2 * one - two, two - one) for one, two in (saved[_kind(block)] for block in blocks)]
+    fixed, each = zip(*kept, strict=True)
+    entering = [4 * seq_len * block.mixer.d_model for block in blocks]
+    outside = 2 * entering[-1]  # what leaves the last block, and its norm
+    forgotten = Kept(max(fixed), sum(entering) + max(each) + outside)
+    return Activations(Kept(sum(fixed), sum(each) + outside), forgotten, seq_len * model.vocab_size)
+
+
+def _kind(block: Block) -> tuple[str, Any]:
+    """Blocks that keep as much have the same."""
+    return repr(block), block.mixer.state_spec() if block.mixer.causal else None
+
+
+def _saved(block: Block, batch: int, seq_len: int) -> int:
+    """Bytes that a block keeps, what enters it among them."""
+    own = {weight.untyped_storage()._cdata for weight in (*block.parameters(), *block.buffers())}
+    kept: dict[int, torch.UntypedStorage] = {}
+
+    def keep(saved: Tensor) -> Tensor:
+        storage = saved.untyped_storage()
+        if storage._cdata not in own:
+            kept[storage._cdata] = storage
+        return saved
+
+    x = torch.empty(batch, seq_len, block.mixer.d_model, requires_grad=True)
+    plain, half = torch.backends.mkldnn.flags(enabled=False), torch.autocast("cpu", torch.bfloat16)
+    with catch_warnings(action="ignore"), plain, half, saved_tensors_hooks(keep, lambda saved: saved):
+        try:
+            block(x)
+        except (NotImplementedError, RuntimeError) as error:
+            name = type(block.mixer).__name__
+            raise ValueError(f"the activations of {name} are unknown: it does not run without memory") from error
+    return sum(storage.nbytes() for storage in kept.values())
