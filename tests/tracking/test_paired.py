@@ -16,7 +16,7 @@ from scipy import stats
 
 from seqlab.comparison.paired import Model, Pair, compare_pairs
 from seqlab.comparison.scores import bleu_of, bleu_parts, read_scores
-from seqlab.comparison.statistics import resampled
+from seqlab.comparison.statistics import resampled, seeds_needed
 
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "while", "seven", "wizards", "box"]
 SEEDS = ("0", "1", "2")
@@ -81,6 +81,19 @@ def test_the_seeds_that_would_be_needed(tmp_path: Path, draw: np.random.Generato
     alone, of_nine = (compare_pairs(first, [second] * times)[0].sentence for times in (1, 9))
     fewer, more = (re.fullmatch(said, sentence) for sentence in (alone, of_nine))
     assert fewer and more and int(more[1]) > 1.3 * int(fewer[1]), "by Holm more are needed"
+    ours, theirs = (np.array([its.total(its.parts.sum(0)) for its in of.scores]) for of in (first, second))
+    both = [
+        seeds_needed(ours.mean() - theirs.mean(), np.hypot(ours.std(ddof=1), theirs.std(ddof=1)), samples=samples)
+        for samples in (1, 2)
+    ]
+    assert [int(fewer[1])] == both[1:] != both[:1], "Student's t of both models' seeds"
+
+
+def test_the_seeds_that_would_be_needed_are_more_than_there_are(tmp_path: Path, draw: np.random.Generator) -> None:
+    examples = draw.normal(3, 1, 500)
+    first = model(tmp_path, "a", losses(draw, [0.0, 0.02], examples))
+    second = model(tmp_path, "b", losses(draw, [0.1, 0.11, 0.12, 0.13, 0.1], examples), ("4", "5", "6", "7", "8"))
+    assert only(first, second).sentence == "a and b: not told apart; about 6 seeds would be needed (5 and 2 seeds)"
 
 
 def test_no_number_of_seeds_tells_apart_what_hardly_differs(tmp_path: Path, draw: np.random.Generator) -> None:

@@ -79,6 +79,8 @@ def test_the_bootstrap_is_scipys(draw: np.random.Generator) -> None:
     expected = stats.bootstrap((values,), np.mean, n_resamples=4000, random_state=draw).standard_error
     assert (resampled(values) / 300).std() == pytest.approx(expected, rel=0.06)
     assert (resampled(values) == resampled(values)).all()
+    found = over_examples(0.0, [1.0, 2.0, 3.0], 4)
+    assert (found.error, found.freedom) == (pytest.approx(np.sqrt(4 / 3)), 3), "as a sample's, which is one less free"
 
 
 @pytest.mark.parametrize(("effect", "samples", "expected"), [(1.0, 1, 10), (0.5, 1, 34), (1.0, 2, 17), (0.5, 2, 64)])
@@ -116,3 +118,4 @@ def test_intervals_that_overlap_share_a_rank() -> None:
     assert ranks([(0, 1), (0.9, 2), (3, 3)]) == [1, 1, 3]
     assert ranks([(0, 1), (2, 3), (0.5, 2.5), (4, 5)]) == [1, 1, 1, 4]
     assert ranks([(3, 3), (1, 1), (2, 2)]) == [3, 1, 2]
+    assert ranks([(0, 9), (1, 2), (3, 4), (10, 11)]) == [1, 1, 1, 4], "the second ends before the first"

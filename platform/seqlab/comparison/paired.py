@@ -129,7 +129,7 @@ def _pair(first: Model, second: Model, level: float) -> Pair:
     examples = examples_needed(of_examples, count, level=level)
     needed = "there is no difference"
     if examples is not None:
-        needed = f"about {max(examples, count + 1):,} test examples would be needed, there are {count:,}"
+        needed = f"about {examples:,} test examples would be needed, there are {count:,}"
     if min(len(ours), len(theirs)) > 1:
         paired = sorted(first.seeds) == sorted(second.seeds)
         if paired:
