@@ -13,6 +13,7 @@ from seqlab.comparison.comparison import Comparison, compare
 from seqlab.comparison.costs import front, quality_against_costs
 from seqlab.comparison.curves import learning_curves
 from seqlab.comparison.differences import differences
+from seqlab.comparison.drawing import look
 from seqlab.comparison.lengths import length_curves, length_surfaces, scores
 from seqlab.comparison.settings import settings
 from seqlab.tracking.runs import find_run
@@ -115,7 +116,9 @@ def test_a_difference_has_the_shortest_name_that_no_other_has(store: Store) -> N
     make_run(store, "a", {"val/loss": [(0, 1.0)]}, params={**same, f"{mixer}.class_path": "seqlab.recurrence.GRU"})
     others = {"seed_everything": "1", "run_name": "b", f"{ffn}.dropout": "0.1", f"{mixer}.init_args.dropout": "0.2"}
     mixers = {f"{mixer}.class_path": "seqlab.attention.Attention"}
-    make_run(store, "b", {"val/loss": [(0, 2.0)]}, params=same | mixers | others | {"model.init_args.lr": "0.001"})
+    later = {"git.commit": "0123456789abc", "git.dirty": "true"}
+    options = same | mixers | others | {"model.init_args.lr": "0.001"}
+    make_run(store, "b", {"val/loss": [(0, 2.0)]}, params=options, tags=later)
     comparison = compare(store=store)
     found = {one.title: one.values for one in differences(comparison.rows)}
     assert found == {
@@ -126,6 +129,7 @@ def test_a_difference_has_the_shortest_name_that_no_other_has(store: Store) -> N
     }
     assert list(found)[:2] == ["lr", "mixer"], "first what all have"
     page = Page(report.page(comparison))
+    assert page.text.count("0123456789 + changes") == 2, "where it comes from, and that it differs"
     assert "0.02084" in page.text and "0.020838320204682157" not in page.text, "which its tooltip has"
 
 
@@ -235,12 +239,14 @@ def test_quality_is_drawn_against_every_cost_that_is_known(store: Store) -> None
             points = {metric: [(0, of[k])] for metric, of in costs.items()} | {"val/loss": [(0, loss)]}
             make_run(store, f"{name}-{seed}", points, params={"of": name, "seed_everything": str(seed)})
     comparison = compare(store=store)
-    named = {
-        title.removesuffix(" "): [name for name in ("fast-0", "slow", "third-0") if f">{name}<" in svg]
-        for svg in quality_against_costs(comparison)
-        for title in re.findall(r">(parameters|FLOPs.*|bytes.*|tokens/s.*|seconds.*)</text>", svg)
-    }
-    assert named == {
+    names = {look(index)["color"]: row.name for index, row in enumerate(comparison.rows)}
+    on_front = {}
+    for svg in quality_against_costs(comparison):
+        (title,) = re.findall(r">(parameters|FLOPs[^<]*|bytes[^<]*|tokens/s[^<]*|seconds[^<]*)</text>", svg)
+        drawn = re.findall(r'<use \S+ x="(\S+)" y="(\S+)" style="(.*?)[;"]', svg)
+        colours = {(x, y): fill for x, y, style in drawn if (fill := style.removeprefix("fill: ")) in names}
+        on_front[title] = sorted(names[colours[x, y]] for x, y, style in drawn if style == "fill-opacity: 0")
+    assert on_front == {
         "parameters": ["slow"],
         "FLOPs of training a token": ["fast-0", "slow"],
         "bytes of state, float32": ["fast-0", "slow"],
@@ -248,7 +254,7 @@ def test_quality_is_drawn_against_every_cost_that_is_known(store: Store) -> None
         "seconds of training": ["fast-0", "slow"],
     }
     text = report.page(comparison)
-    assert text.count('id="LineCollection') == len(named), "the interval of the one row that has several seeds"
+    assert text.count('id="LineCollection') == len(on_front), "the interval of the one row that has several seeds"
 
 
 def by_position(split: str, **of: float) -> dict[str, list[tuple[int, float]]]:

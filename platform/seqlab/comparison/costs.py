@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from seqlab.comparison.comparison import Comparison
-from seqlab.comparison.drawing import FAINT, drawn, look, short_name
+from seqlab.comparison.drawing import FAINT, INK, drawn, look
 from seqlab.comparison.rows import Row, more_is_better, short
 
 FLOAT32 = 4
@@ -90,27 +90,17 @@ def _against(comparison: Comparison, cost: Cost) -> str | None:
         axes.margins(x=0.15, y=0.2)
         xs, values, _ = zip(*best, strict=True)
         steps = "steps-pre" if cost.more else "steps-post"  # at each cost the best that can be had
-        axes.plot(xs, values, color=FAINT, linewidth=1, linestyle="--", drawstyle=steps, zorder=1)
+        ring: Any = {"marker": "o", "markersize": 14, "markerfacecolor": "none", "markeredgecolor": INK}
+        axes.plot(xs, values, color=FAINT, linewidth=1, linestyle="--", drawstyle=steps, zorder=1, **ring)
         for x, value, index in known:
             width = comparison.rows[index].half_width
             axes.errorbar(
                 [x], [value], [width] if width else None, capsize=3, elinewidth=1, markersize=7, **look(index)
             )
-        for x, value, index in best:
-            _name(axes, x, value, short_name(comparison.rows[index]), above=more)
         axes.set_xlabel(cost.title)
         axes.set_ylabel(comparison.metric)
         axes.xaxis.set_major_formatter(lambda number, _: short(number))
     return drawing.svg
-
-
-def _name(axes: Any, x: float, value: float, text: str, *, above: bool) -> None:
-    """Beside a point of the front, on the side where no other point is."""
-    axes.autoscale_view()
-    right = axes.transAxes.inverted().transform(axes.transData.transform((x, value)))[0] > 0.5
-    offset, align = (-6 if right else 6, 7 if above else -7), "right" if right else "left"
-    place: Any = {"xytext": offset, "textcoords": "offset points", "ha": align, "va": "bottom" if above else "top"}
-    axes.annotate(text, (x, value), fontsize=9, **place)
 
 
 def _seconds(row: Row) -> float | None:

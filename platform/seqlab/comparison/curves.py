@@ -12,7 +12,7 @@ from seqlab.comparison.drawing import drawn, line, look
 from seqlab.comparison.rows import short
 from seqlab.tracking.runs import TrackedRun
 
-MOST_MARKED, MOST_POINTS = 50, 1000
+MOST_MARKED, MOST_POINTS = 15, 1000
 
 
 def learning_curves(comparison: Comparison, metric: str | None = None) -> str | None:

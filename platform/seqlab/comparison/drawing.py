@@ -12,15 +12,12 @@ import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 
-from seqlab.comparison.rows import Row
-
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#4d4d4d")
 """Okabe and Ito's, which differ to colour-blind eyes too; the darkest come last."""
 LINES = ("-", "--", "-.", ":", (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 """Of another number than the colours and the lines, so that no two of many rows are the same in all."""
 INK, SOFT, FAINT = "#1f2933", "#52606d", "#9aa5b1"
-NAME_LENGTH = 28
 STYLE: Any = {
     "font.size": 10,
     "text.color": INK,
@@ -88,7 +85,3 @@ def mark(index: int) -> str:
     return (
         f'<svg class="mark" viewBox="-.8 -.8 1.6 1.6"><polygon points="{corners}" fill="{look(index)["color"]}"/></svg>'
     )
-
-
-def short_name(row: Row) -> str:
-    return row.name if len(row.name) <= NAME_LENGTH else f"{row.name[: NAME_LENGTH - 1]}…"

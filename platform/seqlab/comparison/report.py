@@ -15,6 +15,7 @@ from seqlab.comparison.lengths import length_curves, length_surfaces, scores
 from seqlab.comparison.repeat import command
 from seqlab.comparison.rows import short
 from seqlab.comparison.settings import settings
+from seqlab.tracking.runs import TrackedRun
 from seqlab.whole_file import write_whole
 
 STYLE = """
@@ -40,8 +41,8 @@ td { border-bottom: 1px solid #e4e7eb; }
 code { font: .85em ui-monospace, "SF Mono", Menlo, Consolas, monospace; }
 figure { margin: 0; } figure svg { width: 100%; max-width: 50rem; height: auto; }
 svg text { font-family: inherit !important; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(25rem, 100%), 1fr)); gap: 1.5rem; }
-.panels { grid-template-columns: repeat(auto-fit, minmax(min(18rem, 100%), 1fr)); gap: 1rem; }
+.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(25rem, 100%), 1fr)); gap: 1.5rem; }
+.panels { grid-template-columns: repeat(auto-fill, minmax(min(18rem, 100%), 1fr)); gap: 1rem; }
 figcaption { font-size: .88rem; color: #52606d; }
 .origins table { font-size: .82rem; } .origins td:nth-child(2) { font: .85em ui-monospace, monospace; }
 .origins td:last-child { white-space: normal; }
@@ -56,8 +57,8 @@ figcaption { font-size: .88rem; color: #52606d; }
 TRAIN_LOSS = "train/loss"
 TRAIN_CAPTION = "The loss of single training batches, from the first on."
 BAND = " Of several seeds the line is the mean, the band from the least to the greatest."
-COSTS = "The dashed line is the best that each cost gives. The runs on it are named: no other one is better in both."
-INTERVALS = " Of several seeds the point is the mean, the line its 95% interval."
+COSTS = "The dashed line is the best that each cost gives. The runs on it have a ring: no other one is better in both."
+INTERVALS = " Of several seeds the point is the mean; the line through it is the 95% interval."
 BEYOND = " Hollow markers are beyond the lengths of the run's training."
 SURFACE = " The darker the better; right of the white line it is beyond the lengths of training."
 SETTINGS = "Each line is a setting, at the right what it gave: the darker the better, the thick one is the best."
@@ -144,7 +145,7 @@ def _apart(comparison: Comparison) -> str:
 def _costs(comparison: Comparison) -> str:
     if not (figures := quality_against_costs(comparison)):
         return ""
-    note = COSTS + (INTERVALS if comparison.several_seeds else "")
+    note = COSTS + (INTERVALS if comparison.has_intervals else "")
     return (
         f'<h2>Quality against cost</h2>\n{_key(comparison)}\n<p class="note">{escape(note)}</p>\n'
         f'<div class="figures panels">{"".join(map(_figure, figures))}</div>'
@@ -178,6 +179,9 @@ def _settings(comparison: Comparison) -> str:
 
 def _differences(comparison: Comparison) -> str:
     lines = []
+    commits = [sorted({_commit(run) for run in row.runs}) for row in comparison.rows]
+    if len(set().union(*commits)) > 1:
+        lines.append(_row("td", ["commit", *(escape(", ".join(some)) for some in commits)]))
     for one in differences(comparison.rows):
         title = f'<code title="{escape(one.name)}">{escape(one.title)}</code>'
         values = (f'<span title="{escape(text)}">{escape(_digits(text))}</span>' for text in one.values)
@@ -201,13 +205,16 @@ def _origins(comparison: Comparison) -> str:
     lines = []
     for run in comparison.runs:
         tags = run.tags
-        commit = tags.get("git.commit", "")[:10] + (" + changes" if tags.get("git.dirty") == "true" else "")
         started = datetime.fromtimestamp(run.started / 1000, UTC).strftime("%Y-%m-%d %H:%M")
         gpus = tags.get("hardware.gpus", "none")
         hardware = tags.get("hardware.cpu", "") if gpus == "none" else gpus
-        cells = [run.name, run.id, started, commit, tags.get("dataset", ""), hardware]
+        cells = [run.name, run.id, started, _commit(run), tags.get("dataset", ""), hardware]
         lines.append(_row("td", [escape(cell) for cell in cells]))
     return _table(_row("th", ["run", "run id", "started (UTC)", "commit", "data", "hardware"]), lines)
+
+
+def _commit(run: TrackedRun) -> str:
+    return run.tags.get("git.commit", "")[:10] + (" + changes" if run.tags.get("git.dirty") == "true" else "")
 
 
 def _table(head: str, lines: list[str]) -> str:
@@ -242,8 +249,10 @@ def _notes(comparison: Comparison) -> str:
     if comparison.several_seeds:
         notes.append(
             "Runs that differ in nothing but their seeds are one row of n: their mean, standard deviation and "
-            "95% interval (Student's t). Rows whose intervals overlap share a rank."
+            "95% interval (Student's t)."
         )
+    if comparison.has_intervals:
+        notes.append("Rows whose intervals overlap share a rank.")
     if comparison.tokens is not None:
         notes.append(f"Days: for {short(comparison.tokens)} tokens at that speed.")
     if comparison.price is not None:
