@@ -69,6 +69,9 @@ def test_seconds_are_measured_by_a_fit_of_each_width(quick: Seqlab, monkeypatch:
     run = find_run("timed")
     assert run.metrics["num_params"] == pytest.approx(10500, rel=0.02) and run.tags["matched"] == "seconds 0.0105"
     assert run.tags["matched.costs"] in said.splitlines()
+    stored = run.config
+    assert stored["model"]["init_args"]["model"]["init_args"]["num_layers"] == 3
+    assert (stored["match"], stored["to"]) == (None, None)  # or whoever fits it again would measure again
     assert run.tags["matched.costs"].startswith(f"matched {run.metrics['num_params'] * 1e-6:.4g} seconds a step (")
 
 

@@ -39,19 +39,19 @@ class RunTracker(Callback):
     Args:
         config: the resolved configuration, nested, of plain values.
         speed: the meter, which this counts with; None = its own.
-        matched: which budget the model's size was solved for, and what is not matched, in words.
+        tags: of the run, besides.
 
     Raises:
         DivergedError: from the fit, when the training loss becomes NaN or infinite.
     """
 
     def __init__(
-        self, config: dict[str, Any] | None = None, speed: Speed | None = None, matched: str | None = None
+        self, config: dict[str, Any] | None = None, speed: Speed | None = None, tags: dict[str, str] | None = None
     ) -> None:
         self.config = config or {}
         self._hash = config_hash(self.config)  # as it was given: finders put into it what they find
         self.speed = speed or Speed()
-        self._matched = matched
+        self._tags = tags or {}
         self._started_at = time.monotonic()
         self._sizes: dict[str, float] = {}
         self._lr = 0.0
@@ -80,12 +80,8 @@ class RunTracker(Callback):
             logger.log_text(to_yaml(self.config), "config.yaml")
             logger.log_hyperparams(self.config)
             logger.log_tags({"config_hash": self._hash, **block_tags(flatten(self.config))})
-            if self.config.get("match") is not None:
-                logger.log_tags({"matched": f"{self.config['match']} {self.config['to']:.12g}"})
-            if self._matched is not None:
-                logger.log_tags({"matched.costs": self._matched})
         logger.log_text("".join(f"{k}=={v}\n" for k, v in package_versions().items()), "packages.txt")
-        logger.log_tags(provenance())
+        logger.log_tags(provenance() | self._tags)
         datamodule = trainer.datamodule  # type: ignore[attr-defined]
         if getattr(datamodule, "tokenizer", None) is not None:
             logger.log_text(json.dumps(datamodule.tokenizer.to_dict()) + "\n", "tokenizer.json")

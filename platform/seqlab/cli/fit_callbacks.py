@@ -21,12 +21,12 @@ from seqlab.callbacks.where_next import WhereNext
 from seqlab.config.trust import to_trust
 
 
-def fit_callbacks(options: Any, config: dict[str, Any], speed: Speed, matched: str | None) -> list[Callback]:
+def fit_callbacks(options: Any, config: dict[str, Any], speed: Speed, tags: dict[str, str]) -> list[Callback]:
     """Those that the options ask for, in the order that they rely on.
 
     Args:
         config: what is stored of the fit.
-        matched: what `--match` says.
+        tags: of its run.
     """
     return [
         *([] if options.tokens_per_step is None else [TokensPerStep(options.tokens_per_step)]),
@@ -35,7 +35,7 @@ def fit_callbacks(options: Any, config: dict[str, Any], speed: Speed, matched: s
         *([] if options.skip_spikes is None else [SkipSpikes(options.skip_spikes)]),
         *([CompileTime()] if options.compile else []),
         ExactResume(int(options.seed_everything)),
-        RunTracker(config, speed, matched),
+        RunTracker(config, speed, tags),
         RestoredState(),
         ModelTable(),
         ValidateOnce(),

@@ -62,7 +62,7 @@ class SeqlabCLI(LightningCLI):
     def __init__(self, verb: str, args: list[str], *, run_id: str | None = None) -> None:
         self.verb = verb
         self.run_id = run_id
-        self.matched: str | None = None
+        self.tags: dict[str, str] = {}
         import_blocks()
         numbers_before_shares()
         super().__init__(
@@ -129,8 +129,9 @@ class SeqlabCLI(LightningCLI):
         if (found := matched(options, self.config_dump)) is not None:
             options[".".join(found.path)] = found.number
             self._set_seed()
-            self.matched = said(found, options.match, options.to)
-            rank_zero_only(print)(self.matched, file=sys.stderr)
+            costs = said(found, options.match, options.to)
+            self.tags = {"matched": f"{options.match} {options.to:.12g}", "matched.costs": costs}
+            rank_zero_only(print)(costs, file=sys.stderr)
 
     def _continue_job(self, options: Any) -> None:
         """Finds the job's run, and its checkpoint if there is one."""
@@ -154,7 +155,7 @@ class SeqlabCLI(LightningCLI):
             callbacks += [OneStart(options.ckpt_path), RollCall(options.timeout)]
         callbacks.append(LastWords())
         if self.verb == "fit":
-            callbacks += fit_callbacks(options, self.config_dump, speed, self.matched)
+            callbacks += fit_callbacks(options, self.config_dump, speed, self.tags)
             if given.logger in (None, True):
                 kwargs["logger"] = RunLogger(options.experiment, name=options.run_name, run_id=self.run_id)
         elif given.logger in (None, True):

@@ -10,7 +10,8 @@ from seqlab.callbacks.tokens_per_step import TokensPerStep
 
 
 def matched(options: Any, config: dict[str, Any]) -> Matched | None:
-    """What a fit's options ask for, put into its resolved config; None where they ask for nothing.
+    """What a fit's options ask for, put into its resolved config; None where they ask for nothing. Seconds are not
+    asked for again by who fits that config: it would have another number.
 
     Raises:
         ValueError: they do not go together, or as of `match`.
@@ -29,4 +30,7 @@ def matched(options: Any, config: dict[str, Any]) -> Matched | None:
         tokens = options.tokens_per_step
         return step_seconds(task, data, options, [] if tokens is None else [TokensPerStep(tokens)])
 
-    return match(config, options.match, options.to, options.match_by, measure)
+    found = match(config, options.match, options.to, options.match_by, measure)
+    if options.match == "seconds":
+        config |= {"match": None, "to": None}
+    return found
