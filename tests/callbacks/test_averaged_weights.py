@@ -8,11 +8,10 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.plugins import MixedPrecision
 from torch import Tensor
 
-from callbacks.tiny_fit import TinyData, TinyTask, tiny_trainer
+from callbacks.tiny_fit import EndBefore, TinyData, TinyTask, tiny_trainer
 from seqlab.callbacks.averaged_weights import AveragedWeights
 from seqlab.checkpoint_io import read_checkpoint
 from trainers import quiet_trainer
@@ -22,17 +21,13 @@ def vector(module: L.LightningModule) -> Tensor:
     return torch.cat([weight.detach().flatten() for weight in module.parameters()])
 
 
-class Weights(Callback):
+class Weights(EndBefore):
     """The weights after each optimiser step and in each validation, and an end before a micro-batch."""
 
     def __init__(self, stop_at: int = -1) -> None:
+        super().__init__(stop_at)
         self.trained: list[Tensor] = []
         self.validated: list[Tensor] = []
-        self.stop_at = stop_at
-
-    def on_train_batch_start(self, trainer: L.Trainer, *args: Any) -> None:
-        if trainer.fit_loop.epoch_loop.total_batch_idx + 1 == self.stop_at:
-            raise InterruptedError
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any) -> None:
         if not trainer.fit_loop.epoch_loop._should_accumulate():

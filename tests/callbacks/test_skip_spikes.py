@@ -8,10 +8,9 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from callbacks.tiny_fit import TinyData, TinyTask, tiny_trainer
+from callbacks.tiny_fit import EndBefore, TinyData, TinyTask, tiny_trainer
 from seqlab.callbacks import skip_spikes
 from seqlab.callbacks.run_tracker import DivergedError, RunTracker
 from seqlab.callbacks.skip_spikes import SkipSpikes
@@ -30,16 +29,12 @@ class Spiky(TinyTask):
         return loss * (1000 if place in self.spikes else torch.nan if place in self.broken else 1)
 
 
-class Weights(Callback):
+class Weights(EndBefore):
     """A copy of the weights after each micro-batch, and an end before one."""
 
     def __init__(self, stop_at: int = -1) -> None:
+        super().__init__(stop_at)
         self.seen: list[Tensor] = []
-        self.stop_at = stop_at
-
-    def on_train_batch_start(self, trainer: L.Trainer, *args: Any) -> None:
-        if trainer.fit_loop.epoch_loop.total_batch_idx + 1 == self.stop_at:
-            raise InterruptedError
 
     def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any) -> None:
         self.seen.append(torch.cat([weight.detach().flatten() for weight in pl_module.parameters()]))

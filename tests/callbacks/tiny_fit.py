@@ -32,6 +32,17 @@ NUM_SAMPLES, BATCH_SIZE = 28, 4
 BATCHES_AN_EPOCH = NUM_SAMPLES // BATCH_SIZE
 
 
+class EndBefore(Callback):
+    """Ends a fit before a micro-batch, counted from 1 over all epochs; -1 = never."""
+
+    def __init__(self, stop_at: int = -1) -> None:
+        self.stop_at = stop_at
+
+    def on_train_batch_start(self, trainer: L.Trainer, *args: Any) -> None:
+        if trainer.fit_loop.epoch_loop.total_batch_idx + 1 == self.stop_at:
+            raise InterruptedError
+
+
 class NoisySamples(Dataset[Tensor]):
     """Sample (epoch, index): its noise is a function of both, whichever process draws it."""
 

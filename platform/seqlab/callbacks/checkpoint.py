@@ -88,15 +88,10 @@ class Checkpoints(ModelCheckpoint):
         }
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        """Refuses to go on in the middle of an epoch in another layout, where sums would be added in another order, and
-        from averaged weights without what averages them."""
-        before, here = checkpoint.get("seqlab", {}).get("layout"), layout(trainer)
-        begun = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"] > 0
-        if trainer.state.fn == "fit" and begun and before not in (None, here):
-            raise ValueError(
-                f"it was written in the middle of an epoch by {before}, and goes on exactly by that alone, not by "
-                f"{here}; a checkpoint of an epoch's end goes on by any"
-            )
+        """Refuses to go on in a layout that `check_layout` refuses, and from averaged weights without what averages
+        them."""
+        if trainer.state.fn == "fit":
+            check_layout(checkpoint, trainer)
         averages = any(isinstance(callback, AveragedWeights) for callback in trainer.callbacks)  # type: ignore[attr-defined]
         if trainer.state.fn == "fit" and not averages and AveragedWeights.__name__ in checkpoint.get("callbacks", {}):
             raise ValueError("its weights are averages: it goes on with --ema alone; --init_from begins anew with them")
@@ -225,6 +220,22 @@ def _validation_follows(trainer: L.Trainer) -> bool:
     fetcher = trainer.fit_loop._data_fetcher
     assert fetcher is not None
     return trainer.fit_loop.epoch_loop._should_check_val_fx(fetcher)
+
+
+def check_layout(checkpoint: dict[str, Any], trainer: L.Trainer) -> None:
+    """Checks that a trainer may go on from a checkpoint: in the middle of an epoch another layout would add up the
+    sums in another order.
+
+    Raises:
+        ValueError: it may not.
+    """
+    before, here = checkpoint.get("seqlab", {}).get("layout"), layout(trainer)
+    begun = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["ready"] > 0
+    if begun and before not in (None, here):
+        raise ValueError(
+            f"it was written in the middle of an epoch by {before}, and goes on exactly by that alone, not by {here}; "
+            "a checkpoint of an epoch's end goes on by any"
+        )
 
 
 class ValidateOnce(Callback):

@@ -19,12 +19,12 @@ MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer")
 
 
 @contextmanager
-def saying_what_is_wrong(checkpoint: str | None) -> Iterator[None]:
-    """Within it, an error in restoring a checkpoint is a ValueError that names it."""
+def saying_what_is_wrong(checkpoint: str | None, *, anywhere: bool = False) -> Iterator[None]:
+    """Within it, an error in restoring a checkpoint, or any, is a ValueError that names it."""
     try:
         yield
     except Exception as error:
-        if checkpoint is None or not _is_restoring(error):
+        if checkpoint is None or not (anywhere or _is_restoring(error)):
             raise
         kind = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
         text = textwrap.shorten(kind + str(error), MOST_SAID, placeholder=" ...")

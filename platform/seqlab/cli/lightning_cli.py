@@ -16,6 +16,7 @@ from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_only
 
 from seqlab.budgets.match import said
+from seqlab.callbacks.checkpoint import check_layout
 from seqlab.callbacks.evaluation import PredictionFile, RunScores
 from seqlab.callbacks.finders import FINDERS, QUIETLY, search
 from seqlab.callbacks.last_words import LastWords
@@ -196,8 +197,10 @@ class SeqlabCLI(LightningCLI):
         options = self.config["fit"]
         meet_anew(self.trainer)
         check_tokenizers(self.datamodule)
-        if options.ckpt_path is not None and self.run_id is None:
-            read_checkpoint(options.ckpt_path, weights=False)  # refused before there is a run of it
+        if options.ckpt_path is not None:  # refused before there is a run of it, and before there are ranks
+            stored = read_checkpoint(options.ckpt_path, weights=False)
+            with saying_what_is_wrong(options.ckpt_path, anywhere=True):
+                check_layout(stored, self.trainer)
         if options.init_from is not None:
             begin_with(self.model, options.init_from)
         if options.encoder_from is not None:
