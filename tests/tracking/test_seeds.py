@@ -95,6 +95,8 @@ def test_seeds_on_other_data_are_no_seeds_of_a_model(store: Store) -> None:
     for seed, data in enumerate(("text 1", "text 2", "text 1")):
         make(store, f"a-{seed}", 1.0, seed, data=data)
     assert sorted(len(group) for group in by_seed(search(store))) == [1, 2]
+    make(store, "a-3", 1.0, 0, **{"data.init_args.seed": "3"})
+    assert sorted(len(group) for group in by_seed(search(store))) == [1, 3], "another order of the batches"
 
 
 def test_single_runs_have_the_table_they_had(store: Store) -> None:

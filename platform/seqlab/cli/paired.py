@@ -65,11 +65,11 @@ def _check_seeds(name: str, runs: Sequence[TrackedRun]) -> None:
     Raises:
         ValueError: two of the runs have the same seed.
     """
-    from seqlab.comparison.seeds import SEED, config_of
+    from seqlab.comparison.seeds import config_of, seed_of
 
     for place, run in enumerate(runs):
         for other in runs[:place]:
-            if run.id == other.id or run.params.get(SEED, run.id) == other.params.get(SEED):
+            if run.id == other.id or (seed_of(run) or run.id) == seed_of(other):
                 raise ValueError(
                     f"{name}: {other.name} and {run.name} have the same seed, which tells nothing of others; name "
                     "runs of several seeds"
@@ -81,10 +81,10 @@ def _check_seeds(name: str, runs: Sequence[TrackedRun]) -> None:
 def _model(name: str, runs: Sequence[TrackedRun], tokenize: str, trust: list[str]) -> Model:
     from seqlab.comparison.paired import Model
     from seqlab.comparison.scores import read_scores
-    from seqlab.comparison.seeds import SEED
+    from seqlab.comparison.seeds import seed_of
 
     scores = [read_scores(_predictions(run, trust), run.name, tokenize) for run in runs]
-    return Model(name, [run.params.get(SEED, "") for run in runs], scores)
+    return Model(name, [seed_of(run) for run in runs], scores)
 
 
 def _predictions(run: TrackedRun, trust: list[str]) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from seqlab.comparison.rows import Row
-from seqlab.comparison.seeds import SEED
+from seqlab.comparison.seeds import SEEDS
 from seqlab.tracking.params import CLASS, RUN_SPECIFIC, short_names
 
 
@@ -27,13 +27,13 @@ class Difference(NamedTuple):
 
 
 def differences(rows: Sequence[Row]) -> list[Difference]:
-    """Those of rows, but for the seed; first the ones that all rows have, by their titles."""
+    """Those of rows, but for the seeds; first the ones that all rows have, by their titles."""
     known = {name: [row.run.params.get(name) for row in rows] for row in rows for name in row.run.params}
     differ = {
         name: values
         for name, values in known.items()
         if len(set(values)) > 1
-        and name.partition(".")[0] not in (*RUN_SPECIFIC, SEED)
+        and not {name, name.partition(".")[0]} & {*RUN_SPECIFIC, *SEEDS}
         and not name.endswith("init_args")  # of a class without options
     }
     titles = short_names(differ)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from seqlab.comparison.rows import Row, short
-from seqlab.comparison.seeds import LR, SEED, Config, config_of
+from seqlab.comparison.seeds import LR, Config, config_of, seed_of
 from seqlab.tracking.params import CLASS
 from seqlab.tracking.runs import TrackedRun
 from seqlab.tracking.writes import DATASET_TAG
@@ -21,7 +21,7 @@ INTERVALS = {
 }
 """By whether a row has several seeds, and predictions of its test examples."""
 READ = re.compile(
-    r"data\.(?!.*(tokenizer|path|num_workers|batch_size|max_tokens|seed)|(init_args\.)?(train|val|test)$)"
+    r"data\.(?!.*(tokenizer|path|num_workers|batch_size|max_tokens)|(init_args\.)?(train|val|test|seed)$)"
     r"|trainer\.limit_(val|test)_batches$"
 )
 """Options that a digest of the data does not know, and that the validation depends on."""
@@ -107,8 +107,8 @@ def _left_out(rows: Sequence[Row], metric: str, searched: Sequence[TrackedRun]) 
             lost.setdefault(config_of(run), []).append(run)
     found = []
     for row in rows:
-        seeds = {run.params.get(SEED) for run in row.runs}
-        others = [run for run in lost.get(config_of(row.run), []) if run.params.get(SEED) not in seeds]
+        seeds = {seed_of(run) for run in row.runs}
+        others = [run for run in lost.get(config_of(row.run), []) if seed_of(run) not in seeds]
         if others and _counts(row.run, metric):
             names = ", ".join(f"{run.name} ({run.status})" for run in others)
             found.append(f"Not among the seeds of {row.name}: {names}.")

@@ -12,6 +12,8 @@ from seqlab.tracking.store import Store
 from seqlab.tracking.writes import CHANGED_TAG, DATASET_TAG
 
 SEED = "seed_everything"
+SEEDS = (SEED, "data.init_args.seed")
+"""Of weights and dropout, and of the order of the batches; where it is of the examples too, their digest tells."""
 LR = "model.init_args.lr"
 SEED_AT_END = re.compile(r"(?<=.)(?:[-_. ]+(?:seed|s)?[-_=]?)?\d+$")
 
@@ -26,16 +28,21 @@ def by_seed(runs: Iterable[TrackedRun]) -> list[tuple[TrackedRun, ...]]:
     for run in runs:
         key: tuple[Config, int] | str = run.id
         if run.status == "FINISHED" and SEED in run.params:
-            config, seed = config_of(run), run.params[SEED]
+            config, seed = config_of(run), seed_of(run)
             key = config, times[config, seed]
             times[config, seed] += 1
         groups.setdefault(key, []).append(run)
     return [tuple(group) for group in groups.values()]
 
 
+def seed_of(run: TrackedRun) -> str:
+    """The seeds of a run; empty where it does not say."""
+    return ", ".join(run.params[name] for name in SEEDS if name in run.params)
+
+
 def config_of(run: TrackedRun, *but: str) -> Config:
-    """A run's data, and its parameters but those of the run itself, the seed, and these."""
-    left_out = {*RUN_SPECIFIC, SEED, *but}
+    """A run's data, and its parameters but those of the run itself, its seeds, and these."""
+    left_out = {*RUN_SPECIFIC, *SEEDS, *but}
     named = {name: value for name, value in run.params.items() if not {name, name.partition(".")[0]} & left_out}
     return frozenset((named | {tag: run.tags.get(tag, "") for tag in (CHANGED_TAG, DATASET_TAG)}).items())
 

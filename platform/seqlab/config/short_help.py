@@ -53,7 +53,7 @@ def show_help(verb: str, description: str, args: list[str]) -> None:
     for option in options(verb) if fits else options(verb)[len(options("fit")) :]:
         own.add_argument(f"--{option.name}", metavar=_written(option.default), help=_escaped(option.help))
     own.add_argument("--ckpt_path", metavar="RUN", help="the run or checkpoint to evaluate, or to go on from")
-    own.add_argument("--seed_everything", metavar="0", help="of weights, batches and dropout")
+    own.add_argument("--seed_everything", metavar="0", help="of weights and dropout; data.seed: of batches")
     trainer = parser.add_argument_group("trainer", "Lightning's, of which these are the most used.")
     values = config.get("trainer") or {}
     for name, text in TRAINER.items():
