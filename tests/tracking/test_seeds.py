@@ -12,6 +12,7 @@ from seqlab.comparison import report
 from seqlab.comparison.comparison import Comparison, compare
 from seqlab.comparison.curves import learning_curves
 from seqlab.comparison.seeds import by_seed, runs_named, shared_name
+from seqlab.tracking.journal import Journal, now
 from seqlab.tracking.runs import search
 from seqlab.tracking.store import Store
 from tracking.test_comparison import text
@@ -97,6 +98,13 @@ def test_seeds_on_other_data_are_no_seeds_of_a_model(store: Store) -> None:
     assert sorted(len(group) for group in by_seed(search(store))) == [1, 2]
     make(store, "a-3", 1.0, 0, **{"data.init_args.seed": "3"})
     assert sorted(len(group) for group in by_seed(search(store))) == [1, 3], "another order of the batches"
+
+
+def test_a_seed_that_read_less_is_told(store: Store) -> None:
+    for seed in range(2):
+        run = make(store, f"a-{seed}", 1.0 + seed, seed)
+    Journal(store, run).write({"op": "points", "points": [("num_tokens", 1400.0, now(), 19)]})
+    assert compare(store=store).warnings == ["Tokens read differ by 40%: 1k in a, 1.4k in a."]
 
 
 def test_single_runs_have_the_table_they_had(store: Store) -> None:

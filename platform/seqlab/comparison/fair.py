@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from seqlab.comparison.rows import Row, short
 from seqlab.comparison.seeds import LR, Config, config_of, seed_of
@@ -12,8 +12,8 @@ from seqlab.tracking.params import CLASS
 from seqlab.tracking.runs import TrackedRun
 from seqlab.tracking.writes import DATASET_TAG
 
-ALIKE = {"Parameters": 1.05, "Tokens read": 1.01}
-"""Times as many as which two models count as having equally many."""
+ALIKE = {"Parameters": ("num_params", 1.05), "Tokens read": ("num_tokens", 1.01)}
+"""Metrics, and times as many as which two runs count as having equally many."""
 INTERVALS = {
     (False, False): "Of one seed, and without an interval",
     (False, True): "Of one seed, with the interval of other test examples",
@@ -33,12 +33,9 @@ def unfair(rows: Sequence[Row], metric: str, searched: Sequence[TrackedRun]) -> 
     Args:
         searched: the runs of the rows, and those that they were chosen from.
     """
-    numbers: dict[str, Callable[[Row], float | None]] = {
-        "Parameters": lambda row: row.num_params,
-        "Tokens read": lambda row: row.run.metrics.get("num_tokens"),
-    }
-    found = [sentence for what, number in numbers.items() if (sentence := _unequal(what, rows, number))]
-    machines = sorted({_machine(row.run) for row in rows if row.tokens_per_s is not None} - {""})
+    found = [sentence for what in ALIKE if (sentence := _unequal(what, rows))]
+    timed = [run for row in rows for run in row.runs if "perf/tokens_per_s" in run.metrics]
+    machines = sorted({_machine(run) for run in timed} - {""})
     if len(machines) > 1:
         found.append(f"Speeds are of different machines: {'; '.join(machines)}.")
     tokenizers = {text: row.name for row in reversed(rows) if (text := tokenizer_of(row.run))}
@@ -63,9 +60,10 @@ def tokenizer_of(run: TrackedRun) -> str:
     return ", ".join([*classes, *options])
 
 
-def _unequal(what: str, rows: Sequence[Row], number: Callable[[Row], float | None]) -> str | None:
-    sizes = sorted((size, row.name) for row in rows if (size := number(row)))
-    if not sizes or sizes[-1][0] <= ALIKE[what] * sizes[0][0]:
+def _unequal(what: str, rows: Sequence[Row]) -> str | None:
+    metric, times = ALIKE[what]
+    sizes = sorted((size, row.name) for row in rows for run in row.runs if (size := run.metrics.get(metric)))
+    if not sizes or sizes[-1][0] <= times * sizes[0][0]:
         return None
     (least, smallest), (most, largest) = sizes[0], sizes[-1]
     share = f"{most / least - 1:.0%}"
