@@ -50,7 +50,7 @@ def test_two_seeds_of_two_learning_rates(capsys: pytest.CaptureFixture[str]) -> 
     assert losses[0] != losses[1]
     assert parent.metrics["val/loss"] == pytest.approx(sum(losses) / 2)
     assert f"{sum(losses) / 2:.5g} ± " in said
-    assert failed.status == "FAILED" and "FAIL: DivergedError" in said
+    assert failed.status == "FAILED" and "Failed: trial 1: DivergedError: the training loss is" in said
 
     assert main(["compare", "--experiment", "tiny", "-q"]) == 0
     assert parent.id not in (compared := capsys.readouterr().out) and first.id in compared
@@ -102,7 +102,7 @@ def test_a_worker_needs_a_sweep_and_its_settings(
     assert "there is no sweep tiny to work on" in capsys.readouterr().err
     refused = ["--", "--nothing=1"]
     assert main([*SWEEP, "--vary", "model.lr=1,2", *refused]) == 1
-    assert "nothing is not an option" in capsys.readouterr().out
+    assert "Failed: trials 0, 1: nothing is not an option" in capsys.readouterr().out
     assert main([*SWEEP, "--vary", "model.lr=1,2", "--worker", *refused]) == 0
     capsys.readouterr()
     assert main([*SWEEP, "--vary", "model.lr=1,3", *refused]) == 2

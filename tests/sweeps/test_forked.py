@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from forks import server_of_this_process
-from seqlab.sweeps.fits import Fit, Place, end_leftover
+from seqlab.sweeps.fits import Fit, Place, end, leftover
 from seqlab.sweeps.forked import Forked, short
 from seqlab.sweeps.plan import Plan, make_plan
 
@@ -31,6 +31,12 @@ def program(name: str, **_: Any) -> None:
     print("argv", sys.argv[1:], os.getcwd(), sorted(os.environ), sys.stdin.read() == "", flush=True)
     os.system("echo from below")
     if what == "sleep":
+        parent = os.getpid()
+        if os.fork() == 0:
+            Path("worker").touch()
+            while os.getppid() == parent:
+                time.sleep(0.01)
+            os._exit(0)
         time.sleep(SLEEP)
     handlers = [signal.getsignal(signum) for signum in (signal.SIGINT, signal.SIGTERM)]
     assert handlers == [signal.default_int_handler, signal.SIG_DFL], handlers
@@ -62,7 +68,11 @@ def test_it_is_as_if_it_were_typed(tmp_path: Path) -> None:
 def test_what_a_sweep_has_left_is_found(tmp_path: Path) -> None:
     begun = [Forked(["sleep"], {}, tmp_path / "log", short(of_run)) for of_run in ("mine", "another")]
     assert psutil.Process(begun[0].pid).name() == short("mine")
-    end_leftover("mine")
+    while not Path("worker").exists():
+        time.sleep(0.01)
+    (left,) = leftover("mine")
+    assert left.pid == begun[0].pid, "and not the process that it has started"
+    end([left])
     begun[0].wait()
     assert [fit.poll() for fit in begun] == [-signal.SIGTERM, None]
     psutil.Process(begun[1].pid).kill()

@@ -43,6 +43,8 @@ def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqlab.sweeps.fits.Forked", Mock(side_effect=OSError))  # a script is no fit to fork
     monkeypatch.setattr("seqlab.sweeps.fits.command", lambda args: ["sh", "-c", FIT, "sh", *args])
     monkeypatch.setattr("seqlab.sweeps.work.score", lambda run, metric: run.loss)
+    monkeypatch.setattr("seqlab.comparison.comparison.compare", lambda *_, **__: None)
+    monkeypatch.setattr("seqlab.comparison.report.page", lambda _: "")
     for module in ("work", "result"):
         monkeypatch.setattr(f"seqlab.sweeps.{module}.run_of", run_of)
 
@@ -78,6 +80,29 @@ def test_twelve_trials_in_one_run(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(SWEEP) == 0 and len(Path("ran").read_text().splitlines()) == ran  # all is done
     assert main([*SWEEP, "--trials", "13"]) == 0 and len(the_study().trials) == 13
     assert len(search(Store())) == 1
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_sweep_that_is_told_to_stop(signum: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sixth fit is stopped with it, and done when it is begun again."""
+    fit = """\
+    trap 'echo "$*" >> stopped; exit 143' TERM
+    case "$*" in *-5-s0*) if [ ! -e told ]; then echo > told; kill -%d $PPID; sleep 60 & wait; fi;; esac
+    echo "$*" >> ran
+    """
+    monkeypatch.setattr("seqlab.sweeps.fits.command", lambda args: ["sh", "-c", fit % signum, "sh", *args])
+    with pytest.raises(SystemExit) as stopped:
+        main(SWEEP[:-2])
+    assert stopped.value.code == 128 + signum
+    assert "-5-s0" in Path("stopped").read_text()
+    states = [trial.state.name for trial in the_study().trials]
+    assert states == ["COMPLETE"] * 5 + ["WAITING"] * 7
+    (run,) = search(Store())
+    assert run.status == "KILLED" and run.tags["failure"].endswith(f"Stopped by {signal.Signals(signum).name}")
+    assert main(SWEEP) == 0
+    assert [trial.state.name for trial in the_study().trials] == ["COMPLETE"] * 12
+    assert [one.id for one in search(Store())] == [run.id]
 
 
 def the_study() -> optuna.Study:

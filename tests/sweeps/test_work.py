@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,12 +11,13 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from rich.console import Console
 
 from seqlab.cli.sweep import _places
 from seqlab.sweeps.fits import Place
 from seqlab.sweeps.plan import Plan, make_plan
 from seqlab.sweeps.queue import Queue
-from seqlab.sweeps.result import best_trials, importance, table
+from seqlab.sweeps.result import best_trials, failures, importance, table
 from seqlab.sweeps.work import Worker
 from seqlab.tracking.provenance import process_tags
 from seqlab.tracking.store import Store
@@ -82,7 +84,8 @@ def test_a_fit_that_is_killed_ends_its_trial_only(monkeypatch: pytest.MonkeyPatc
     assert list(importance(plan, queue.study)["val/loss"]) == ["model.lr"]
     shown = [list(column.cells) for column in table(plan, queue.study).columns]
     assert [str(cell) for cell in shown[0]] == ["0", "2", "1"]
-    assert str(shown[-1][2]) == "FAIL: killed by SIGKILL"
+    assert [str(cell) for cell in shown[-1]] == ["COMPLETE", "COMPLETE", "FAIL"]
+    assert failures(queue.study) == {"killed by SIGKILL": [1]}
 
 
 def test_of_two_objectives_all_that_none_beats(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +99,25 @@ def test_of_two_objectives_all_that_none_beats(monkeypatch: pytest.MonkeyPatch) 
     queue = queue_of(other)
     work(other, queue)
     assert [trial.params["model.lr"] for trial in best_trials(queue.study)] == ["2"]
+
+
+def test_a_table_fits_its_terminal() -> None:
+    queue = queue_of(plan := plan_of("[Mamba, Mamba, {class_path: Attention, pattern: SlidingWindow}]", *"12345"))
+    for number in range(5):
+        claimed = queue.claim()
+        assert claimed is not None
+        if number < 4:
+            claimed[0].set_user_attr("seeds", [[1.0]])
+            queue.study.tell(claimed[0], [float(-number)])
+    shown = table(plan, queue.study, 3)
+    cells = [[str(cell) for cell in column.cells] for column in shown.columns]
+    assert cells[0] == ["3", "2", "4"] and cells[-1] == ["COMPLETE", "COMPLETE", "RUNNING"]
+    assert shown.caption == "2 more have ended · 1 wait"
+    console = Console(width=60, file=io.StringIO())
+    console.print(table(plan, queue.study, 5))
+    assert console.file.getvalue().count("\n") == 8, "the head, a line each, and what waits"  # type: ignore[attr-defined]
+    console.print(table(plan, queue.study))
+    assert "SlidingWindow" in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_two_workers_take_no_trial_twice() -> None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from seqlab.tracking.logger import RunLogger
     from seqlab.tracking.store import Store
 
+BESIDE = 8
+"""Lines of a terminal that the table does not take while a sweep runs."""
 JOINING = 60.0
 """Seconds that a worker waits for the sweep to begin: a batch queue starts all at once."""
 
@@ -78,6 +80,7 @@ def _conduct(plan: Plan, queue: Queue, places: list[Place], store: Store) -> int
     from seqlab.tracking.job import run_of_job
     from seqlab.tracking.logger import RunLogger
     from seqlab.tracking.runs import SWEEP_TAG
+    from seqlab.tracking.writes import FAILURE_TAG
 
     before = run_of_job(plan.name, plan.experiment, "", store)
     logger = RunLogger(plan.experiment, name=plan.name, run_id=None if before is None else before.id)
@@ -92,7 +95,7 @@ def _conduct(plan: Plan, queue: Queue, places: list[Place], store: Store) -> int
         return _tell(plan, queue, logger, store)
     except BaseException as error:
         logger.status = "KILLED"
-        logger.log_tags({"failure": f"{type(error).__name__}: {error}"})
+        logger.log_tags({FAILURE_TAG: f"{type(error).__name__}: {error}"})
         raise
     finally:
         logger.finalize("success")
@@ -113,9 +116,9 @@ def _work(plan: Plan, queue: Queue, parent: str, folder: Path, places: list[Plac
 
         def show() -> None:
             if live is not None:
-                live.update(table(plan, queue.study), refresh=True)
+                live.update(table(plan, queue.study, max(1, console.height - BESIDE)), refresh=True)
 
-        with _stopped_by_sigterm():
+        with _stopped_by_signals(queue):
             Worker(plan, queue, parent, folder / "fits", places, tell, show).run(to_the_end=to_the_end)
 
 
@@ -125,14 +128,14 @@ def _tell(plan: Plan, queue: Queue, logger: RunLogger, store: Store) -> int:
 
     from seqlab.comparison.comparison import compare
     from seqlab.comparison.report import page
-    from seqlab.sweeps.result import best_trials, config_of, importance, table
+    from seqlab.sweeps.result import best_trials, config_of, failures, importance, table
 
     Console().print(table(plan, queue.study))
+    for reason, trials in failures(queue.study).items():
+        print(f"Failed: {'trial' if len(trials) == 1 else 'trials'} {', '.join(map(str, trials))}: {reason}")
     best = best_trials(queue.study)
     if not best:
-        print(
-            "no trial is complete; see their errors above, and what they printed in", logger.artifacts, file=sys.stderr
-        )
+        print("no trial is complete; what they printed is in", f"{logger.artifacts}/fits", file=sys.stderr)
         return 1
     for objective, shares in importance(plan, queue.study).items():
         print(f"What {objective} depends on: " + ", ".join(f"{name} {share:.0%}" for name, share in shares.items()))
@@ -141,10 +144,10 @@ def _tell(plan: Plan, queue: Queue, logger: RunLogger, store: Store) -> int:
         logger.log_text(config_of(plan, trial.number, store), name)
         assert logger.artifacts is not None and trial.values is not None
         print(f"Best: trial {trial.number} · next: seqlab fit --config {shlex.quote(str(logger.artifacts / name))}")
-    assert logger.run_id is not None
-    logger.log_text(page(compare([logger.run_id], metric=plan.objectives[0], store=store)), "report.html")
     if len(best) == 1:
         logger.log_metrics(dict(zip(plan.objectives, best[0].values, strict=True)))
+    assert logger.run_id is not None
+    logger.log_text(page(compare([logger.run_id], metric=plan.objectives[0], store=store)), "report.html")
     return 0
 
 
@@ -206,17 +209,23 @@ def _count(number: int, what: str) -> str:
 
 
 @contextmanager
-def _stopped_by_sigterm() -> Iterator[None]:
-    """A batch queue's request ends a sweep as Ctrl-C does: its fits are stopped, and their trials wait again."""
+def _stopped_by_signals(queue: Queue) -> Iterator[None]:
+    """Ctrl-C and a batch queue's request end a sweep alike: its fits are stopped, and their trials wait again."""
+    from seqlab.callbacks.stopping import StoppedError
 
     def stop(signum: int, frame: object) -> NoReturn:
-        raise SystemExit(128 + signum)
+        raise StoppedError(signum)
 
-    before = signal.signal(signal.SIGTERM, stop)
+    caught = [signum for signum in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(signum) != signal.SIG_IGN]
+    before = {signum: signal.signal(signum, stop) for signum in caught}
     try:
         yield
+    except StoppedError as error:
+        print(f"{error}: {_count(queue.left, 'trial')} to go · next: the same command", file=sys.stderr)
+        raise
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 VERBS = (sweep,)

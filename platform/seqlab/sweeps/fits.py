@@ -84,17 +84,22 @@ class Fit:
         return code
 
     def _begin(self) -> Forked | Popen[bytes]:
-        end_leftover(self._tags)
+        end(leftover(self._tags))
         if self._forks:
             with suppress(OSError, EOFError):
                 return Forked(["fit", *self._args], self._env, self.log, short(self._tags))
         with self.log.open("ab") as out:
             return Popen(command(self._args), stdin=DEVNULL, stdout=out, stderr=STDOUT, env=self._env)
 
-    def stop(self) -> None:
-        """Has it end, its checkpoint written."""
-        with suppress(psutil.NoSuchProcess):
-            _end([psutil.Process(self._process.pid)])
+    def processes(self) -> list[psutil.Process]:
+        """What has to end for it to end: one process, none once it has ended."""
+        code = self._process.poll()
+        if code is None:
+            return [psutil.Process(self._process.pid)]
+        return leftover(self._tags) if code == LOST else []
+
+    def wait(self) -> None:
+        """Until it has ended."""
         self._process.wait()
 
     def last_words(self, run: TrackedRun | None) -> str:
@@ -140,20 +145,29 @@ def score(run: TrackedRun, metric: str) -> float:
     return max(values) if more_is_better(metric) else min(values)
 
 
-def end_leftover(tags: str) -> None:
-    """Ends what a sweep that was killed has left running of a fit: the processes that are told these tags.
+def stop(fits: list[Fit]) -> None:
+    """Has fits end, all at once, their checkpoints written."""
+    end([process for fit in fits for process in fit.processes()])
+    for fit in fits:
+        fit.wait()
+
+
+def leftover(tags: str) -> list[psutil.Process]:
+    """What a sweep that was killed has left running of a fit: the processes that are told these tags, but not those
+    that are theirs.
 
     One that is forked is known by its name: what the system shows of its environment is the server's.
     """
-    left = []
+    left = {}
     for process in psutil.process_iter():
         with suppress(psutil.Error):
             if process.pid != os.getpid() and (process.name() == short(tags) or process.environ().get(TAGS) == tags):
-                left.append(process)
-    _end(left)
+                left[process.pid] = process, process.ppid()
+    return [process for process, parent in left.values() if parent not in left]
 
 
-def _end(processes: list[psutil.Process]) -> None:
+def end(processes: list[psutil.Process]) -> None:
+    """Has them end as a batch queue does: asked first."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.terminate()

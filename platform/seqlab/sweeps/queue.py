@@ -111,9 +111,9 @@ class Queue:
         return [trial.number for trial in lost]
 
     @property
-    def open(self) -> bool:
-        """Whether a trial has yet to end."""
-        return any(not trial.state.is_finished() for trial in self.study.get_trials(deepcopy=False))
+    def left(self) -> int:
+        """How many trials have yet to end."""
+        return sum(not trial.state.is_finished() for trial in self.study.get_trials(deepcopy=False))
 
     def _attributes(self) -> dict[str, Any]:
         """Of the study, where there is one."""

@@ -7,6 +7,7 @@ from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
 import optuna
+from optuna.distributions import CategoricalDistribution
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+LETTERS = 24
+"""Of an option's value, where a trial has one line."""
+
+
 def best_trials(study: optuna.Study) -> list[FrozenTrial]:
     """The best one; of several objectives those that none is better than in all. Empty where none is complete."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
@@ -28,28 +33,46 @@ def best_trials(study: optuna.Study) -> list[FrozenTrial]:
     return [study.best_trial] if len(study.directions) == 1 else study.best_trials
 
 
-def table(plan: Plan, study: optuna.Study) -> Table:
-    """The trials, the best first; of several objectives by the first of them."""
+def table(plan: Plan, study: optuna.Study, rows: int | None = None) -> Table:
+    """The trials that have begun, the best first; of several objectives by the first of them.
+
+    Args:
+        rows: at most so many, of one line each, those that run among them; None = all, with all that they have.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    names = list(plan.vary)
-    titles = short_names(names)
-    result = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False)
-    for title in ("trial", *(titles[name] for name in names), *plan.objectives):
-        result.add_column(Text(title), justify="right")
-    result.add_column("state", overflow="fold")
+    titles, space = short_names(list(plan.vary)), plan.space
+    result = Table(box=box.SIMPLE_HEAD, padding=(0, 2, 0, 0), pad_edge=False, show_edge=False, caption_justify="left")
+    result.add_column("trial", justify="right", no_wrap=True)
+    for name, of in space.items():
+        chosen = isinstance(of, CategoricalDistribution)
+        result.add_column(Text(titles[name]), justify="left" if chosen else "right", no_wrap=not chosen)
+    for title in plan.objectives:
+        result.add_column(Text(title), justify="right", no_wrap=True)
+    result.add_column("state", no_wrap=True)
     best = {trial.number for trial in best_trials(study)}
     sign = 1 if study.directions[0] == StudyDirection.MINIMIZE else -1
-    trials = study.get_trials(deepcopy=False)
-    for trial in sorted(trials, key=lambda trial: _order(trial, sign)):
-        state = trial.state.name
-        said = f"{state}: {trial.user_attrs['error']}" if "error" in trial.user_attrs else state
-        cells = [str(trial.number), *(_short(trial.params.get(name)) for name in names)]
-        cells += [_value(trial, k) for k in range(len(plan.objectives))]
-        result.add_row(*map(Text, (*cells, said)), style="bold" if trial.number in best else None)
+    trials = sorted(study.get_trials(deepcopy=False), key=lambda trial: _order(trial, sign))
+    running = [trial for trial in trials if trial.state == TrialState.RUNNING]
+    ended = [trial for trial in trials if trial.state.is_finished()]
+    shown = ended if rows is None else ended[: max(0, rows - len(running))]
+    for trial in (*shown, *running):
+        options = [_short(trial.params.get(name), None if rows is None else LETTERS) for name in space]
+        cells = [str(trial.number), *options, *(_value(trial, k) for k in range(len(plan.objectives)))]
+        result.add_row(*map(Text, (*cells, trial.state.name)), style="bold" if trial.number in best else None)
+    left = {"more have ended": len(ended) - len(shown), "wait": len(trials) - len(ended) - len(running)}
+    result.caption = " · ".join(f"{count} {what}" for what, count in left.items() if count) or None
     return result
+
+
+def failures(study: optuna.Study) -> dict[str, list[int]]:
+    """What trials failed of, and which."""
+    failed: dict[str, list[int]] = {}
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.FAIL,)):
+        failed.setdefault(trial.user_attrs["error"], []).append(trial.number)
+    return failed
 
 
 def importance(plan: Plan, study: optuna.Study) -> dict[str, dict[str, float]]:
@@ -90,5 +113,6 @@ def _value(trial: FrozenTrial, k: int) -> str:
     return f"{trial.values[k]:.5g}{spread}"
 
 
-def _short(value: Any) -> str:
-    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+def _short(value: Any, most: int | None) -> str:
+    text = "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text if most is None or len(text) <= most else f"{text[: most - 1]}…"

@@ -12,7 +12,7 @@ from typing import Any
 
 from optuna.trial import Trial, TrialState
 
-from seqlab.sweeps.fits import Fit, Place, run_of, score
+from seqlab.sweeps.fits import Fit, Place, run_of, score, stop
 from seqlab.sweeps.plan import Plan
 from seqlab.sweeps.queue import BEAT, Queue
 from seqlab.tracking.store import Store
@@ -86,13 +86,12 @@ class Worker:
                     self.queue.beat([job.trial for job in self._jobs])
                 if ended or look:  # as a trial ends here, or waits again somewhere
                     self._take()
-                    if not self._jobs and not (to_the_end and self.queue.open):
+                    if not self._jobs and not (to_the_end and self.queue.left):
                         return
                 time.sleep(TICK)
         finally:
+            stop([job.fit for job in self._jobs if job.fit is not None])
             for job in self._jobs:
-                if job.fit is not None:
-                    job.fit.stop()
                 self.queue.put_back(job.trial)
 
     def _take(self) -> None:
@@ -144,7 +143,7 @@ class Worker:
 
     def _end_early(self, job: Job) -> None:
         assert job.fit is not None
-        job.fit.stop()
+        stop([job.fit])
         self._jobs.remove(job)
         self._free.append(job.place)
         self.queue.study.tell(job.trial, state=TrialState.PRUNED)
