@@ -36,7 +36,7 @@ def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         lines = Path("ran").read_text().splitlines()
         mine = next(line.split() for line in lines if f"--run_name={plan.run_name(trial, seed)} " in line)
         loss = next(float(flag.partition("=")[2]) for flag in mine if flag.startswith("--model.lr="))
-        return SimpleNamespace(loss=loss, config={"model": {"lr": loss}, "run_name": "x"})
+        return SimpleNamespace(loss=loss, tags={}, config={"model": {"lr": loss}, "run_name": "x"})
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("seqlab.cli.sweep._check_fits", lambda plan: None)

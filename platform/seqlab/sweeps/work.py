@@ -19,6 +19,8 @@ from seqlab.tracking.store import Store
 
 TICK, LOOK = 0.02, 2.0
 """Seconds between looks at the processes, and between looks at the storage."""
+MATCHED = "matched"
+"""Tags of a run that `--match` has sized begin so."""
 
 
 @dataclass
@@ -123,10 +125,13 @@ class Worker:
             self._begin(job)
             return True
         job.trial.set_user_attr("seeds", job.values)
+        matched = {name: text for name, text in run.tags.items() if name.startswith(MATCHED)}
+        job.trial.set_user_attr(MATCHED, matched)
         means = [fmean(values) for values in zip(*job.values, strict=True)]
         self.queue.study.tell(job.trial, means)
         named = ", ".join(f"{name} {mean:.4g}" for name, mean in zip(self.plan.objectives, means, strict=True))
-        self.tell(f"trial {number} of {self.plan.trials}: {named}")
+        solved = "".join(f" · {text.partition(';')[0]}" for name, text in matched.items() if name != MATCHED)
+        self.tell(f"trial {number} of {self.plan.trials}: {named}{solved}")
         return False
 
     def _prune(self) -> None:
