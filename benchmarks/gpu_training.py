@@ -3,8 +3,8 @@
 python benchmarks/gpu_training.py
 
 Each mixer takes attention's place in GPT-2 124M (Radford et al. 2019) at 1024 tokens in bf16-mixed, with and without
-`--checkpoint_activations`, eager and compiled. The share (MFU) is of dense bfloat16: 6 N + 12 L D T operations a token
-(Chowdhery et al. 2022, "PaLM", appendix B), for attention only; a device whose peak is not known has none.
+`--checkpoint_activations`, eager and compiled. The share (MFU) is of the peak in dense bfloat16, by the formulae of
+`seqlab.budgets`; a device whose peak is not known has none.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ from seqlab.attention import (
     Mamba2,
     Retention,
 )
+from seqlab.budgets import training_flops
+from seqlab.budgets.devices import peak_of
 from seqlab.models import DecoderLM
 from seqlab.nn import MixerFactory
 from seqlab.nn.stack import forget_activations
@@ -38,8 +40,6 @@ from seqlab.positions import Learned
 from seqlab.recurrence import GRU, LRU, LSTM, MLSTM, RGLRU, RWKV7, S4D, Mamba, MinGRU, MinLSTM
 from seqlab.tasks.large_vocabulary import Logits
 
-PEAKS = {"H100 80GB HBM3": 989e12, "H200": 989e12}
-"""Dense bfloat16 operations a second, of NVIDIA's data sheets; of the H100 that is the SXM one's name."""
 HEADS = 12
 MIXERS: dict[str, MixerFactory] = {
     "attention": partial(Attention, num_heads=HEADS),
@@ -85,21 +85,10 @@ class Measured(NamedTuple):
     gigabytes: float | None
 
 
-def peak_of(device: str) -> float | None:
-    """The peak of a device of this name, in operations a second."""
-    return next((peak for name, peak in PEAKS.items() if name in device), None)
-
-
 def model_of(mixer: MixerFactory, size: Size) -> DecoderLM:
     torch.manual_seed(0)
     width, length = size.d_model, size.length
     return DecoderLM(size.vocab_size, length, d_model=width, num_layers=size.layers, mixer=mixer, positions=Learned)
-
-
-def operations(model: DecoderLM, size: Size) -> float:
-    """Of a token, forwards and backwards: those of the blocks and the output layer, and of attention."""
-    weights = sum(weight.numel() for weight in model.stack.parameters()) + size.vocab_size * size.d_model
-    return 6 * weights + 12 * size.layers * size.d_model * size.length
 
 
 def measure(
@@ -133,8 +122,8 @@ def measure(
         seconds.append(time.perf_counter() - began)
     rate = targets.numel() / statistics.median(seconds[size.steps :])
     on_gpu = device == "cuda"
-    peak = peak_of(torch.cuda.get_device_name()) if on_gpu and mixer is MIXERS["attention"] else None
-    mfu = None if peak is None else rate * operations(model, size) / peak
+    peak = peak_of(torch.cuda.get_device_name(), "bf16-mixed") if on_gpu else None
+    mfu = None if peak is None else rate * training_flops(model, size.length) / peak
     return Measured(rate, mfu, torch.cuda.max_memory_allocated() / 1e9 if on_gpu else None)
 
 
