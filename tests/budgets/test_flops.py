@@ -14,6 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from contracts.cases import MIXERS, PAIRS, POSITIONS, MixerCase, PositionCase, fits, pair_name
 from seqlab.attention import Attention, Bidirectional, LatentAttention
+from seqlab.batch import PairBatch
 from seqlab.budgets import decoding_flops, forward_flops, training_flops
 from seqlab.mixer import Mixer, Spec, State
 from seqlab.models import Classifier, DecoderLM, Encoder, EncoderDecoder, MaskedLM, RNNSeq2Seq, Tagger
@@ -100,6 +101,15 @@ def test_training_takes_three_forward_passes() -> None:
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
         model(tokens)[0].sum().backward()
     assert training_flops(model, 64) == pytest.approx(counter.get_total_flops() / (2 * 64), rel=0.02)
+
+
+@pytest.mark.parametrize("name", ["encoder-decoder", "rnn-seq2seq"])
+def test_tokens_of_pairs_are_those_of_both(name: str) -> None:
+    """As `num_tokens` counts them, and with it the share of a device's peak."""
+    ones = torch.ones(1, 64, dtype=torch.int64)
+    batch = PairBatch(ones, ones.bool(), ones, ones, torch.zeros(1, dtype=torch.int64))
+    model = MODELS[name]()
+    assert training_flops(model, 64) * int(batch.num_tokens) == 3 * forward_flops(model, 64)
 
 
 @pytest.mark.parametrize("mixer", [Attention, LatentAttention, GRU, CausalConv])

@@ -11,10 +11,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from seqlab.budgets.formulae import products
 from seqlab.mixer import Mixer
-from seqlab.models import BagOfWords, Classifier, DecoderLM, RNNSeq2Seq
+from seqlab.models import BagOfWords, Classifier, DecoderLM, EncoderDecoder, RNNSeq2Seq
 
 ONCE = {Classifier: ("head", "pooler"), BagOfWords: ("head",), RNNSeq2Seq: ("context_proj",)}
 """Layers that read one vector of a sequence."""
+OF_TWO = (EncoderDecoder, RNNSeq2Seq)
+"""Models that read a source and a target."""
 
 
 def forward_flops(model: nn.Module, seq_len: int) -> int:
@@ -33,16 +35,19 @@ def forward_flops(model: nn.Module, seq_len: int) -> int:
 
 def training_flops(model: nn.Module, seq_len: int) -> float:
     """FLOPs a token of training on sequences of `seq_len`: those of the forward pass, and twice as many of the backward
-    pass (Kaplan et al. 2020, section 2.1). What is computed again to save memory is not counted.
+    pass (Kaplan et al. 2020, section 2.1). What is computed again to save memory is not counted. Tokens are counted as
+    a fit does, of two sequences both.
 
     Raises:
         ValueError: as of `forward_flops`.
     """
-    return 3 * forward_flops(model, seq_len) / seq_len
+    num_tokens = 2 * seq_len if isinstance(model, OF_TWO) else seq_len
+    return 3 * forward_flops(model, seq_len) / num_tokens
 
 
 def decoding_flops(model: DecoderLM, seq_len: int) -> int:
-    """FLOPs of one step of decoding, the token at place `seq_len`.
+    """FLOPs of one step of decoding, the token at place `seq_len`. What writes and reads the state of a linear
+    recurrence or a convolution is counted, which a step computes elementwise and `FlopCounterMode` does not see.
 
     Raises:
         ValueError: as of `forward_flops`.
