@@ -59,6 +59,11 @@ class Comparison:
         """Whether a row has one, of its seeds or of its test examples."""
         return self.several_seeds or any(row.of_examples is not None for row in self.rows)
 
+    @property
+    def has_unfinished(self) -> bool:
+        """Whether a row's run has another status than FINISHED, which is not said."""
+        return any(row.run.status != "FINISHED" for row in self.rows)
+
     @cached_property
     def ranks(self) -> list[int]:
         """Of each row; those whose 95% intervals overlap share one, and one without the metric has its place."""
@@ -102,7 +107,7 @@ class Comparison:
             titles.append(f"days\nfor\n{short(self.tokens)}\ntokens")
         if self.price is not None:
             titles.append(f"cost\nat\n{self.price:g}/h")
-        return [*titles, "status", "run id"]
+        return [*titles, *(["status"] if self.has_unfinished else []), "run id"]
 
     def cells(self, row: Row) -> list[str]:
         """A row's texts, by `header`."""
@@ -119,7 +124,8 @@ class Comparison:
         ]
         texts += [_rounded(row.days)] if self.tokens is not None else []
         texts += [_rounded(row.cost)] if self.price is not None else []
-        return [*texts, row.run.status, row.run.id[:8]]
+        texts += [row.run.status] if self.has_unfinished else []
+        return [*texts, row.run.id[:8]]
 
     def table(self) -> Table:
         """The comparison for a terminal."""
@@ -140,7 +146,8 @@ class Comparison:
                 )
         for row in self.rows:
             cells = [Text(cell) for cell in self.cells(row)]
-            cells[-2].stylize(STATUS_STYLES.get(row.run.status, ""))
+            if self.has_unfinished:
+                cells[-2].stylize(STATUS_STYLES.get(row.run.status, ""))
             table.add_row(*cells, style="bold" if cells[0].plain == "1" else None)
         return table
 

@@ -126,7 +126,8 @@ def _comparison_table(comparison: Comparison) -> str:
     for index, row in enumerate(comparison.rows):
         cells = [escape(cell) for cell in comparison.cells(row)]
         cells[1] = mark(index) + cells[1]
-        cells[-2] = f'<span class="{escape(row.run.status)}">{cells[-2]}</span>'
+        if comparison.has_unfinished:
+            cells[-2] = f'<span class="{escape(row.run.status)}">{cells[-2]}</span>'
         cells[-1] = f'<code title="{escape(row.run.id)}">{cells[-1]}</code>'
         lines.append(_row("td", cells, classes, "best" if cells[0] == "1" else ""))
     return _table(_row("th", [escape(title).replace("\n", "<br>") for title in comparison.header], classes), lines)
