@@ -47,6 +47,7 @@ def test_a_fit_is_the_one_that_was_given_the_width(quick: Seqlab, tmp_path: Path
 
     assert "matched" not in quick("resume", "matched", "--trainer.max_steps=3").stderr
     assert find_run("matched").metrics["num_params"] == run.metrics["num_params"]
+    assert "a run that goes on has its size" in quick("resume", "matched", "--to=30000", code=2).stderr
 
 
 def test_seconds_are_measured_by_a_fit_of_each_width(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,6 +108,9 @@ def resume(options: argparse.Namespace) -> int:
     from seqlab.tracking.runs import find_run
     from seqlab.trained.load import check_stored
 
+    given = [option for option in options.overrides if option.partition("=")[0] in ("--match", "--match_by", "--to")]
+    if given:
+        raise ValueError(f"{given[0]} solves for the size of a model that begins; a run that goes on has its size")
     run = find_run(options.target)
     checkpoint = run.last_checkpoint
     if checkpoint is None:
