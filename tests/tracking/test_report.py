@@ -107,13 +107,9 @@ def test_the_page_says_how_to_repeat_each_run(store: Store) -> None:
 
 def test_a_difference_has_the_shortest_name_that_no_other_has(store: Store) -> None:
     mixer, ffn = "model.init_args.model.init_args.mixer", "model.init_args.model.init_args.block.init_args.ffn"
-    same = {
-        "model.init_args.lr": "0.020838320204682157",
-        "seed_everything": "0",
-        "run_name": "a",
-        f"{mixer}.hidden": "4",
-    }
-    make_run(store, "a", {"val/loss": [(0, 1.0)]}, params={**same, f"{mixer}.class_path": "seqlab.recurrence.GRU"})
+    same = {"seed_everything": "0", "run_name": "a", "data.init_args.lr": "4"}
+    own = {"model.init_args.lr": "0.020838320204682157", f"{mixer}.class_path": "seqlab.recurrence.GRU"}
+    make_run(store, "a", {"val/loss": [(0, 1.0)]}, params=same | own)
     others = {"seed_everything": "1", "run_name": "b", f"{ffn}.dropout": "0.1", f"{mixer}.init_args.dropout": "0.2"}
     mixers = {f"{mixer}.class_path": "seqlab.attention.Attention"}
     later = {"git.commit": "0123456789abc", "git.dirty": "true"}
