@@ -90,6 +90,8 @@ def test_scores_of_other_data_are_told_and_the_last_counts(store: Store) -> None
     assert [row.value for row in comparison.rows] == [0.5, 1.0]
     assert comparison.warnings == ["Evaluated on other data too, and by the last evaluation here: b on other 1."]
     assert compare(store=store).warnings == []
+    Journal(store, run).write({"op": "scores", "points": [("test/loss", math.nan, now() + 1, 9)]})
+    assert [row.value for row in compare(metric="test/loss", store=store).rows] == [1.0, None]
 
 
 def test_the_same_data_read_in_other_pieces_is_told(store: Store) -> None:

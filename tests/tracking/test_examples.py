@@ -53,6 +53,13 @@ def test_other_seeds_and_other_examples_add_up(store: Store, nats: Any) -> None:
     assert row.half_width == pytest.approx(np.hypot(row.spread.half_width, row.of_examples.half_width))
 
 
+def test_seeds_that_were_tested_on_other_rows_have_no_interval_of_examples(store: Store, nats: Any) -> None:
+    make(store, "a-0", nats)
+    make(store, "a-1", nats[:-1], seed=1)
+    (row,) = compare(metric="test/loss", store=store).rows
+    assert row.of_examples is None and row.spread is not None
+
+
 def test_predictions_of_something_else_give_no_interval(store: Store, nats: Any) -> None:
     make(store, "moved", nats)
     (file,) = (find_run("moved", store).artifacts / "predictions").iterdir()

@@ -148,6 +148,7 @@ def test_by_other_tokens_models_are_ranked_by_bytes(store: Store) -> None:
         "A token is not the same in each, a byte is: ranked by val/bits_per_byte.",
     ]
     assert compare(["chars"], store=store).metric == "val/loss"
+    assert compare(metric="val/bits_per_char", store=store).metric == "val/bits_per_char"
 
 
 def test_runs_are_named_by_row_or_with_commas(

@@ -134,7 +134,7 @@ def _value(run: TrackedRun, metric: str, sign: int) -> tuple[int, float | None]:
     if metric.startswith("val/"):
         return min(points, key=lambda point: sign * point[1])
     latest = run.metrics[metric]  # of several at one step, which are sorted by their values, the one written last
-    return points[-1][0], latest if math.isfinite(latest) else points[-1][1]
+    return (points[-1][0], latest) if math.isfinite(latest) else (-1, None)
 
 
 def _bits_per_char(run: TrackedRun, step: int) -> float | None:
