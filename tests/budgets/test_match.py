@@ -75,9 +75,10 @@ def test_seconds_are_measured(config: Any) -> None:
 
 
 def test_what_is_measured_is_as_near_as_the_noise_allows(config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ValueError, match=r"d_model 120 gives 0\.036\d+ and 128 gives 0\.04105: neither is within 2%"):
-        match(config, "seconds", 0.0385, "d_model", measure(0.01))
-    assert match(config, "seconds", 0.0385, "d_model", measure(0.07)).number == 120
-    monkeypatch.setattr(matching, "virtual_memory", lambda: SimpleNamespace(available=100e6))
-    with pytest.raises(ValueError, match=r"--match seconds: d_model 960 needs 0\.\d+ GB to be measured, 0\.1 are free"):
-        match(config, "seconds", 1e9, "d_model", measure(0.01))
+    with pytest.raises(ValueError, match=r"num_layers 2 gives 0\.04105 and 3 gives 0\.06\d+: neither is within 2%"):
+        match(config, "seconds", 0.05, "num_layers", measure(0.01))
+    matched = match(config, "seconds", 0.05, "num_layers", measure(0.2))
+    assert (matched.number, matched.spread) == (2, 0.2)
+    monkeypatch.setattr(matching, "virtual_memory", lambda: SimpleNamespace(available=20e6))
+    with pytest.raises(ValueError, match=r"num_layers 8 needs 0\.0\d+ GB to be measured, 0\.02 are free"):
+        match(config, "seconds", 1e9, "num_layers", measure(0.01))

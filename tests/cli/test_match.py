@@ -79,8 +79,6 @@ def test_seconds_are_measured_by_a_fit_of_each_width(quick: Seqlab, monkeypatch:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("--match=seconds", "--to=1", "--resume=auto"), "find it first, and then give d_model"),
-        (("--match=seconds", "--to=1", "--trainer.devices=2"), "--match seconds measures one process; find"),
         (("--match=state", "--to=9e3", "--model.model.mixer.num_layers=2", "--match_by=num_layers"), "num_layers"),
         (("--match=params",), "--match needs --to, and --to needs --match: a budget and how much of it"),
         (("--match=params", "--to=-1"), "--to must be above 0, got -1"),
@@ -92,3 +90,13 @@ def test_what_cannot_be_matched_is_said(quick: Seqlab, given: tuple[str, ...], s
     (line,) = quick(*GRU, *given, code=2).stderr.splitlines()
     assert said in line
     assert not Path("mlruns").exists()
+
+
+def test_seconds_of_one_process_that_begins() -> None:
+    trainer = {"num_nodes": 1, "precision": None, "accumulate_grad_batches": 1, "accelerator": "cpu", "devices": 2}
+    trainer |= {"gradient_clip_val": None, "gradient_clip_algorithm": None}
+    options = SimpleNamespace(match="seconds", to=1.0, match_by="d_model", resume="auto", ckpt_path=None)
+    with pytest.raises(ValueError, match="find it first, and then give d_model"):
+        matching.matched(options, {})
+    with pytest.raises(ValueError, match="--match seconds measures one process; find the number with"):
+        step_seconds(None, None, SimpleNamespace(trainer=SimpleNamespace(**trainer)), [])
