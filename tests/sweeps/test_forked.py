@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import psutil
@@ -53,9 +54,12 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         yield process
 
 
-def test_it_is_as_if_it_were_typed(tmp_path: Path) -> None:
+def test_it_is_as_if_it_were_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "log"
     codes = []
+    (tmp_path / "script.py").write_text("print('run again')")
+    monkeypatch.setitem(sys.modules, "__main__", module := ModuleType("__main__"))
+    module.__file__ = str(tmp_path / "script.py")
     for what in ("0", "3", "die"):
         fit = Forked([what, "a b"], {"ONE": "1", "PATH": os.environ["PATH"]}, log, "fit-x")
         fit.wait()

@@ -25,6 +25,7 @@ GIVEN = {"config": "lm/gru", "vary": {"model.lr": "1e-4..1e-2:log"}, "trials": 3
         ("GRU,LSTM", CategoricalDistribution(["GRU", "LSTM"])),
         ("1e-3, 3e-3,0.01", CategoricalDistribution(["1e-3", "3e-3", "0.01"])),
         ("GRU,[Mamba, Attention]", CategoricalDistribution(["GRU", '["Mamba", "Attention"]'])),
+        ("{a: [1, 2]},2026-01-31", CategoricalDistribution(['{"a": [1, 2]}', '"2026-01-31"'])),
         ([True, None, "a,b"], CategoricalDistribution(["true", "null", "a,b"])),
     ],
 )
@@ -38,6 +39,8 @@ def test_ranges_and_lists(given: Any, distribution: BaseDistribution) -> None:
         ({}, "something that varies"),
         ({"a": "2..1"}, "--vary a=2..1: a range rises"),
         ({"a": "0..1:log"}, "from above 0"),
+        ({"a": "1..1e400"}, "that are finite"),
+        ({"a": "1e-4...1e-2"}, "at least two values"),
         ({"a": "GRU"}, "at least two values"),
         ({"a": "GRU,GRU"}, "each once"),
         ({"a": "[1,2"}, "neither a range nor a list"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import resource
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from rich.console import Console
 from seqlab.cli.sweep import _places
 from seqlab.sweeps.fits import Place
 from seqlab.sweeps.plan import Plan, make_plan
-from seqlab.sweeps.queue import Queue
+from seqlab.sweeps.queue import Queue, told
 from seqlab.sweeps.result import best_trials, failures, importance, table
 from seqlab.sweeps.work import Worker
 from seqlab.tracking.provenance import process_tags
@@ -135,6 +136,36 @@ def test_two_workers_take_no_trial_twice() -> None:
     assert second.put_back_lost() == [0]
     again = second.claim()
     assert again is not None and again[0].number == 0 and again[1] == claimed[0][1]
+
+
+def test_a_storage_on_a_full_disk_is_told_and_is_whole() -> None:
+    queue = queue_of(plan_of("1", "2"))
+    claimed = queue.claim()
+    assert claimed is not None
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (Path("sweeps.db").stat().st_size, before[1]))
+    try:
+        refused = pytest.raises(OSError, match=r"--storage sqlite:///.*db: \(sqlite3.OperationalError\) .* goes on$")
+        with refused, told("sqlite:///sweeps.db"):
+            for number in range(500):
+                claimed[0].set_user_attr(f"attribute {number}", "long" * 500)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    queue.put_back(claimed[0])
+    again = queue.claim()
+    assert again is not None and again[0].number == 0
+
+
+def test_a_config_that_has_changed_is_another_sweep() -> None:
+    config = Path("mine.yaml")
+    given = {"config": "mine.yaml", "vary": {"a": "1,2"}, "trials": 1}
+    config.write_text("a: 1")
+    queue_of(make_plan(given, []))
+    config.write_text("a: 2")
+    with pytest.raises(ValueError, match=r"was begun with config_files {'mine.yaml': .*; give another --name"):
+        queue_of(make_plan(given, []))
+    config.write_text("a: 1")
+    queue_of(make_plan(given, []))
 
 
 def test_each_job_has_gpus_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,14 +48,14 @@ JOINING = 60.0
 )
 def sweep(options: argparse.Namespace) -> int:
     from seqlab.sweeps.plan import TYPES, make_plan, read_file
-    from seqlab.sweeps.queue import Queue
+    from seqlab.sweeps.queue import Queue, told
     from seqlab.tracking.runs import find_run
     from seqlab.tracking.store import SQLITE, Store
 
     given: dict[str, Any] = {} if options.file is None else read_file(Path(options.file))
     given |= {key: value for key in TYPES if (value := getattr(options, key, None)) is not None}
     if isinstance(given.get("vary"), list):
-        given["vary"] = dict(_varied(text) for text in given["vary"])
+        given["vary"] = _varied(given["vary"])
     plan, store = make_plan(given, options.overrides), Store()
     places = _places(given.get("jobs", 1), given.get("devices_per_trial"))
     _check_fits(plan)
@@ -63,13 +63,14 @@ def sweep(options: argparse.Namespace) -> int:
     if options.worker:
         queue = Queue(plan, url, join=JOINING)
         parent = find_run(queue.study.user_attrs["parent"], store)
-        _work(plan, queue, parent.id, parent.artifacts, places, to_the_end=False)
+        with told(url):
+            _work(plan, queue, parent.id, parent.artifacts, places, to_the_end=False)
         return 0
     from filelock import FileLock, Timeout
 
     store.root.mkdir(parents=True, exist_ok=True)
     try:
-        with FileLock(store.root / f".sweep-{plan.name}.lock", timeout=0):
+        with FileLock(store.root / f".sweep-{plan.name}.lock", timeout=0), told(url):
             return _conduct(plan, Queue(plan, url), places, store)
     except Timeout:
         raise ValueError(f"sweep {plan.name} is running here already; --worker helps it") from None
@@ -199,11 +200,16 @@ def _places(jobs: int, devices: int | None) -> list[Place]:
     return [Place(devices, ",".join(names[job * devices : (job + 1) * devices]), threads) for job in range(jobs)]
 
 
-def _varied(text: str) -> tuple[str, str]:
-    name, equals, values = text.partition("=")
-    if not (name and equals and values):
-        raise ValueError(f"--vary {text}: accepted: OPTION=LOW..HIGH, OPTION=LOW..HIGH:log, OPTION=A,B,C")
-    return name.removeprefix("--"), values
+def _varied(texts: list[str]) -> dict[str, str]:
+    varied: dict[str, str] = {}
+    for text in texts:
+        name, equals, values = text.partition("=")
+        if not (name and equals and values):
+            raise ValueError(f"--vary {text}: accepted: OPTION=LOW..HIGH, OPTION=LOW..HIGH:log, OPTION=A,B,C")
+        if (name := name.removeprefix("--")) in varied:
+            raise ValueError(f"--vary {text}: {name} varies over {varied[name]} already; give all of its values once")
+        varied[name] = values
+    return varied
 
 
 def _count(number: int, what: str) -> str:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from runpy import run_module
+from types import ModuleType
 
 PRELOADED = "seqlab.cli.preloaded"
 LOST = 255
@@ -33,7 +34,7 @@ class Forked:
     """
 
     def __init__(self, args: list[str], env: Mapping[str, str], log: Path, name: str) -> None:
-        with _environment({**env, "PYTHONSAFEPATH": "1"}):  # the server finds no module in the working folder
+        with _starting({**env, "PYTHONSAFEPATH": "1"}):  # the server finds no module in the working folder
             self._process = _context().Process(target=_run, args=(args, dict(env), str(log), name))
             self._process.start()
         assert self._process.pid is not None
@@ -77,9 +78,11 @@ def _run(args: list[str], env: dict[str, str], log: str, name: str) -> None:
 
 
 @contextmanager
-def _environment(env: Mapping[str, str]) -> Iterator[None]:
-    """Within it this is the environment: the server takes over the one that it is started in."""
-    before = os.environ.copy()
+def _starting(env: Mapping[str, str]) -> Iterator[None]:
+    """Within it this is the environment, which the server takes over when it starts, and there is no program, which
+    the process would run again."""
+    before, main = os.environ.copy(), sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
     os.environ.clear()
     os.environ.update(env)
     try:
@@ -87,3 +90,4 @@ def _environment(env: Mapping[str, str]) -> Iterator[None]:
     finally:
         os.environ.clear()
         os.environ.update(before)
+        sys.modules["__main__"] = main

@@ -51,6 +51,7 @@ class Plan:
         sampler: one of `SAMPLERS`.
         objectives: metrics, of which each run's best counts.
         prune: whether trials that do badly are stopped early.
+        config_files: sha256 of each of the configs that is a file here, which may have changed since a sweep began.
 
     Raises:
         ValueError: one of these is not what it must be.
@@ -66,6 +67,7 @@ class Plan:
     sampler: str
     objectives: list[str]
     prune: bool
+    config_files: dict[str, str]
 
     @property
     def space(self) -> Space:
@@ -74,7 +76,7 @@ class Plan:
     @property
     def settings(self) -> dict[str, Any]:
         """What a sweep of this name must have been begun with to go on; of trials there may be more."""
-        kept = ("experiment", "configs", "vary", "fit", "seeds", "sampler", "objectives", "prune")
+        kept = ("experiment", "configs", "vary", "fit", "seeds", "sampler", "objectives", "prune", "config_files")
         return {name: getattr(self, name) for name in kept}
 
     def run_name(self, trial: int, seed: int) -> str:
@@ -113,12 +115,13 @@ def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
     prune = given.get("prune", False)
     if prune and len(objectives) > 1:
         raise ValueError(f"--prune goes by one objective, got {', '.join(objectives)}")
-    digest = hashlib.sha256(json.dumps([configs, vary, fit, seeds, sampler, objectives, prune]).encode()).hexdigest()
+    digest = _sha256(json.dumps([configs, vary, fit, seeds, sampler, objectives, prune]).encode())
     name = given.get("name") or f"{Path(configs[-1]).stem}-{digest[:6]}"
     if not re.fullmatch(r"[\w.-]+", name):
         raise ValueError(f"--name {name}: accepted: letters, digits, '.', '_' and '-'")
     experiment = given.get("experiment", name)
-    return Plan(name, experiment, configs, vary, fit, seeds, trials, sampler, objectives, prune)
+    files = {config: _sha256(path.read_bytes()) for config in configs if (path := Path(config)).is_file()}
+    return Plan(name, experiment, configs, vary, fit, seeds, trials, sampler, objectives, prune, files)
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -141,6 +144,10 @@ def read_file(path: Path) -> dict[str, Any]:
             accepted = " or ".join(kind.__name__ for kind in TYPES[key])
             raise ValueError(f"{path}: {key} is {value!r}; accepted: {accepted}")
     return found
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 def _as_list(value: Any) -> list[str]:

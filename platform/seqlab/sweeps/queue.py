@@ -16,6 +16,7 @@ from typing import Any
 import optuna
 from filelock import FileLock
 from optuna.distributions import FloatDistribution, IntDistribution
+from optuna.exceptions import StorageInternalError
 from optuna.pruners import NopPruner, SuccessiveHalvingPruner
 from optuna.samplers import BaseSampler, RandomSampler, TPESampler
 from optuna.storages import RDBStorage
@@ -74,7 +75,7 @@ class Queue:
             )
             before = self.study.user_attrs.get("settings", plan.settings)
             for name, now in plan.settings.items():
-                if before[name] != now:
+                if before.get(name, now) != now:
                     raise ValueError(
                         f"sweep {plan.name} was begun with {name} {before[name]}, not {now}; give another --name"
                     )
@@ -149,6 +150,8 @@ class Queue:
             yield
 
     def _open(self, url: str) -> RDBStorage:
+        if url in ("sqlite://", "sqlite:///", "sqlite:///:memory:"):
+            raise ValueError(f"--storage {url} is gone with its process; a file is {SQLITE}PATH")
         waits = {"connect_args": {"timeout": 60}} if self._file is not None else {}
         try:
             with self._alone():
@@ -156,6 +159,22 @@ class Queue:
         except (SQLAlchemyError, ImportError, RuntimeError) as error:
             reason = " ".join(str(error).split("\n")[0].split())
             raise ValueError(f"--storage {shown(url)} cannot be opened: {reason}") from error
+
+
+@contextmanager
+def told(url: str) -> Iterator[None]:
+    """Puts what a storage refuses while a sweep runs in one sentence.
+
+    Raises:
+        OSError: it refused something.
+    """
+    try:
+        yield
+    except (StorageInternalError, SQLAlchemyError) as error:
+        reason = str(error.__cause__ or error).split("\n")[0]
+        raise OSError(
+            f"--storage {shown(url)}: {reason}; what it has is whole, and the same command goes on"
+        ) from error
 
 
 def shown(url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +13,7 @@ import yaml
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 Space = dict[str, BaseDistribution]
-NUMBER = r"-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
 RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})(:log)?")
 ACCEPTED = "accepted: LOW..HIGH, LOW..HIGH:log, or values with commas between"
 
@@ -54,8 +55,9 @@ def _distribution(name: str, given: Any) -> BaseDistribution:
     if isinstance(given, str) and (match := RANGE.fullmatch(given.strip())):
         whole = all(re.fullmatch(r"-?\d+", end) for end in match.groups()[:2])
         low, high = float(match[1]), float(match[2])
-        if not low < high or (match[3] and low <= 0):
-            raise ValueError(f"{where}: a range rises" + (", from above 0 where it is logarithmic" if match[3] else ""))
+        if not low < high < math.inf or (match[3] and low <= 0):
+            rule = ", from above 0 where it is logarithmic" if match[3] else ""
+            raise ValueError(f"{where}: a range rises{rule}, between numbers that are finite")
         log = match[3] is not None
         return (
             IntDistribution(int(match[1]), int(match[2]), log=log) if whole else FloatDistribution(low, high, log=log)
@@ -65,7 +67,7 @@ def _distribution(name: str, given: Any) -> BaseDistribution:
             given = yaml.safe_load(f"[{given}]")
         except yaml.YAMLError:
             raise ValueError(f"{where} is neither a range nor a list; {ACCEPTED}") from None
-    choices = [entry if isinstance(entry, str) else json.dumps(entry) for entry in given] if given else []
+    choices = [entry if isinstance(entry, str) else json.dumps(entry, default=str) for entry in given] if given else []
     if len(choices) < 2 or len(set(choices)) < len(choices):
         raise ValueError(f"{where}: of a list at least two values are needed, each once; {ACCEPTED}")
     return CategoricalDistribution(choices)
