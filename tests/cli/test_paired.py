@@ -34,9 +34,13 @@ def test_models_of_two_seeds_are_compared_window_by_window(tmp_path: Path, insid
     losses = [find_run(name).metrics["test/loss"] for name in ("long-s0", "short-s0")]
     (found,) = re.findall(r"^long-s0 - short-s0 +(-\d+\.\d+) ±", single, flags=re.MULTILINE)
     assert float(found) == pytest.approx(losses[0] - losses[1], abs=0.002)
-    tested = seqlab("compare", "long-s0", "short-s0", "--metric", "test/loss", COLUMNS="120").stdout
+    tested = " ".join(seqlab("compare", "long-s0", "short-s0", "--metric", "test/loss").stdout.split())
     assert "Of one seed, with the interval of other test examples: long-s0, short-s0." in tested
-    table = seqlab("compare", "--experiment", "tiny").stdout
+    assert "Evaluated on" not in tested
+    seqlab("test", "short-s0", "--data.seq_len=8")
+    again = " ".join(seqlab("compare", "long-s0", "short-s0", "--metric", "test/loss").stdout.split())
+    assert f"than its own: short-s0 on {find_run('short-s0').tags['dataset']}, data.seq_len 8." in again
+    table = seqlab("compare", "--experiment", "tiny", COLUMNS="120").stdout
     assert re.search(r"^1 long +\d\.\d{4} +\d\.\d{4} +\d\.\d{4} +2 ", table, flags=re.MULTILINE)
     assert "name two rows or runs" in seqlab("compare", "long", "--paired", code=2).stderr
     assert (

@@ -83,12 +83,13 @@ def test_more_is_better_where_the_name_says_so(store: Store, runs: dict[str, str
 def test_scores_of_other_data_are_told_and_the_last_counts(store: Store) -> None:
     """`seqlab test` writes at the step of the checkpoint, however often."""
     task = of("LanguageModeling", "text 1")
-    make_run(store, "a", {"test/loss": [(9, 1.0)], "val/loss": [(9, 1.0)]}, tested_on="text", **task)
-    run = make_run(store, "b", {"test/loss": [(9, 3.0)], "val/loss": [(9, 1.0)]}, tested_on="other", **task)
+    make_run(store, "a", {"test/loss": [(9, 1.0)], "val/loss": [(9, 1.0)]}, **task)
+    run = make_run(store, "b", {"test/loss": [(9, 3.0)], "val/loss": [(9, 1.0)]}, **task)
+    Journal(store, run).write({"op": "tags", "tags": {"test.data": "other 1, data.seq_len 8"}})
     Journal(store, run).write({"op": "scores", "points": [("test/loss", 0.5, now(), 9)]})
     comparison = compare(metric="test/loss", store=store)
     assert [row.value for row in comparison.rows] == [0.5, 1.0]
-    assert comparison.warnings == ["Evaluated on other data too, and by the last evaluation here: b on other 1."]
+    assert comparison.warnings == ["Evaluated on other data than its own: b on other 1, data.seq_len 8."]
     assert compare(store=store).warnings == []
     Journal(store, run).write({"op": "scores", "points": [("test/loss", math.nan, now() + 1, 9)]})
     assert [row.value for row in compare(metric="test/loss", store=store).rows] == [1.0, None]

@@ -17,7 +17,6 @@ from seqlab.batch import IGNORE, TokenBatch
 from seqlab.tracking.journal import Journal
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.store import Store
-from seqlab.tracking.writes import dataset_of
 
 VOCAB_SIZE, SEQ_LEN, BATCH_SIZE, BATCHES = 11, 6, 4, 8
 IGNORED_A_WINDOW = 2
@@ -120,7 +119,6 @@ def make_run(
     status: str = "FINISHED",
     tags: dict[str, str] | None = None,
     params: dict[str, str] | None = None,
-    tested_on: str | None = None,
 ) -> str:
     """A run that says these things of itself; its id."""
     journal = Journal(store)
@@ -128,7 +126,5 @@ def make_run(
     listed = [[key, value, 0, step] for key, values in (points or {}).items() for step, value in values]
     journal.write({"op": "points", "points": listed})
     journal.write({"op": "params", "params": params or {}})
-    if tested_on is not None:
-        journal.write({"op": "dataset", "dataset": dataset_of({"name": tested_on, "digest": "1"}), "context": "test"})
     journal.write({"op": "status", "status": status, "time": 0})
     return journal.run_id

@@ -12,24 +12,32 @@ from lightning.pytorch.callbacks import Callback
 
 from seqlab.parallel import data_parallel
 from seqlab.tracking.journal import Journal, now
+from seqlab.tracking.params import flatten, read_by
 from seqlab.tracking.runs import find_run
-from seqlab.tracking.writes import dataset_of
+from seqlab.tracking.writes import EVALUATED_TAG, dataset_of, dataset_tag
 from seqlab.whole_file import write_whole
 
 
 class RunScores(Callback):
     """Writes the scores of `seqlab test` and `seqlab validate` to the run of the checkpoint, at the checkpoint's step,
-    with the data that they are of.
+    with the data that they are of, and how they were read where it was not as in training.
 
     A validation's are named `validate/...`: `val/...` is the run's own learning curve, of its own data.
+
+    Args:
+        config: of the evaluation, resolved.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._read_by = read_by(flatten(config))
         self._run_id: str | None = None
         self._step = 0
 
     def on_load_checkpoint(self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]) -> None:
-        self._run_id, self._step = checkpoint.get("seqlab", {}).get("run_id"), int(checkpoint["global_step"])
+        stored = checkpoint.get("seqlab", {})
+        self._run_id, self._step = stored.get("run_id"), int(checkpoint["global_step"])
+        before = read_by(flatten(stored.get("config", {})))
+        self._differs = [f", {name} {value}" for name, value in self._read_by.items() if before.get(name) != value]
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._write(trainer, "test")
@@ -50,7 +58,10 @@ class RunScores(Callback):
         journal.write({"op": "scores", "points": [(name, float(v), time, self._step) for name, v in named.items()]})
         datamodule = trainer.datamodule  # type: ignore[attr-defined]
         if hasattr(datamodule, "describe"):
-            journal.write({"op": "dataset", "dataset": dataset_of(datamodule.describe()), "context": verb})
+            description = datamodule.describe()
+            journal.write({"op": "dataset", "dataset": dataset_of(description), "context": verb})
+            data = dataset_tag(description) + "".join(self._differs)
+            journal.write({"op": "tags", "tags": {EVALUATED_TAG.format(verb): data}})
 
 
 class PredictionFile(Callback):

@@ -162,7 +162,7 @@ class SeqlabCLI(LightningCLI):
         elif given.logger in (None, True):
             kwargs["logger"] = False
         if self.verb in ("validate", "test"):
-            callbacks.append(RunScores())
+            callbacks.append(RunScores(self.config_dump))
         if self.verb == "predict":
             callbacks.append(PredictionFile(options.out))
         check = self._check_data if self.verb == "fit" else None

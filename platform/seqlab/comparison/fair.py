@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from seqlab.comparison.rows import Row, short
 from seqlab.comparison.seeds import LR, Config, config_of, seed_of
-from seqlab.tracking.params import CLASS
+from seqlab.tracking.params import CLASS, read_by
 from seqlab.tracking.runs import TrackedRun
-from seqlab.tracking.writes import DATASET_TAG
+from seqlab.tracking.writes import DATASET_TAG, EVALUATED_TAG
 
 ALIKE = {"Parameters": ("num_params", 1.05), "Tokens read": ("num_tokens", 1.01)}
 """Metrics, and times as many as which two runs count as having equally many."""
@@ -20,11 +20,6 @@ INTERVALS = {
     (True, True): "With the interval of other seeds and other test examples",
 }
 """By whether a row has several seeds, and predictions of its test examples."""
-READ = re.compile(
-    r"data\.(?!.*(tokenizer|path|num_workers|batch_size|max_tokens)|(init_args\.)?(train|val|test|seed)$)"
-    r"|trainer\.limit_(val|test)_batches$"
-)
-"""Options that a digest of the data does not know, and that the validation depends on."""
 
 
 def unfair(rows: Sequence[Row], metric: str, searched: Sequence[TrackedRun]) -> list[str]:
@@ -74,9 +69,8 @@ def _read_differently(rows: Sequence[Row]) -> list[str]:
     """Which parts of the same data are read, and in which pieces."""
     values: dict[str, dict[str, str]] = {}
     for row in reversed(rows):
-        for name, value in row.run.params.items():
-            if READ.match(name):
-                values.setdefault(name.replace(".init_args", ""), {})[value] = row.name
+        for name, value in read_by(row.run.params).items():
+            values.setdefault(name, {})[value] = row.name
     texts = [
         f"{name} " + ", ".join(f"{value} in {of[value]}" for value in sorted(of))
         for name, of in sorted(values.items())
@@ -86,15 +80,11 @@ def _read_differently(rows: Sequence[Row]) -> list[str]:
 
 
 def _on_other_data(rows: Sequence[Row], metric: str) -> list[str]:
-    """Runs that `seqlab test RUN --data.path OTHER` and the like have given scores of the same name."""
-    found = [
-        f"{run.name} on {data}"
-        for row in rows
-        for run in row.runs
-        for context, data in sorted(run.datasets)
-        if context == metric.partition("/")[0] and data != run.tags.get(DATASET_TAG)
-    ]
-    return [f"Evaluated on other data too, and by the last evaluation here: {', '.join(found)}."] if found else []
+    """Runs whose scores of this name are of `seqlab test RUN --data.path OTHER` and the like."""
+    tag = EVALUATED_TAG.format(metric.partition("/")[0])
+    own = [(run, run.tags.get(DATASET_TAG)) for row in rows for run in row.runs]
+    found = [f"{run.name} on {run.tags[tag]}" for run, data in own if run.tags.get(tag, data) != data]
+    return [f"Evaluated on other data than its own: {', '.join(found)}."] if found else []
 
 
 def _left_out(rows: Sequence[Row], metric: str, searched: Sequence[TrackedRun]) -> list[str]:

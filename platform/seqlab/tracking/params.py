@@ -14,6 +14,10 @@ import yaml
 MAX_VALUE_LENGTH = 6000
 MAX_KEY_LENGTH = 250
 CLASS = ".class_path"
+READ = re.compile(
+    r"data\.(?!.*(tokenizer|path|num_workers|batch_size|max_tokens)|(init_args\.)?(train|val|test|seed)$)"
+    r"|trainer\.limit_(val|test)_batches$"
+)
 RUN_SPECIFIC = (
     "checkpoint_async",
     "ckpt_path",
@@ -63,6 +67,12 @@ def block_tags(params: Mapping[str, str]) -> dict[str, str]:
     }
     named = {tag: {value for key, value in classes.items() if of.fullmatch(key)} for tag, of in found.items()}
     return {tag: ", ".join(sorted(values)) for tag, values in named.items() if values}
+
+
+def read_by(params: dict[str, str]) -> dict[str, str]:
+    """Of `flatten`'s parameters those that an evaluation depends on and a digest of the data does not know, by their
+    names without init_args."""
+    return {name.replace(".init_args", ""): value for name, value in sorted(params.items()) if READ.match(name)}
 
 
 def to_yaml(config: dict[str, Any]) -> str:

@@ -14,7 +14,7 @@ import yaml
 from seqlab.tracking.journal import replay_all
 from seqlab.tracking.provenance import host_id, is_gone
 from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
-from seqlab.tracking.writes import FAILURE_TAG, shown_dataset
+from seqlab.tracking.writes import FAILURE_TAG
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -41,7 +41,6 @@ class TrackedRun:
         tags: provenance and the rest.
         artifacts: folder of the artifacts; with a server, of those that are on this machine.
         found_by: the checkpoint that the run was found by.
-        datasets: what it was trained, tested and validated on: ("training", "test" or "validate", data).
     """
 
     id: str
@@ -55,7 +54,6 @@ class TrackedRun:
     artifacts: Path
     store: Store = field(repr=False)
     found_by: Path | None = None
-    datasets: frozenset[tuple[str, str]] = frozenset()
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -261,7 +259,7 @@ def _conditions(text: str) -> list[str]:
 
 
 def _tracked(run: Run, experiment: str, store: Store) -> TrackedRun:
-    info, data, inputs = run.info, run.data, run.inputs.dataset_inputs if run.inputs else []
+    info, data = run.info, run.data
     return TrackedRun(
         id=info.run_id,
         name=info.run_name or info.run_id[:8],
@@ -273,7 +271,4 @@ def _tracked(run: Run, experiment: str, store: Store) -> TrackedRun:
         tags=data.tags,
         artifacts=store.artifacts(run),
         store=store,
-        datasets=frozenset(
-            (tag.value, shown_dataset(its.dataset.name, its.dataset.digest)) for its in inputs for tag in its.tags
-        ),
     )

@@ -25,6 +25,8 @@ Point = tuple[str, float, int, int]
 
 CHANGED_TAG = "seqlab.changed_params"
 DATASET_TAG = "dataset"
+EVALUATED_TAG = "{}.data"
+"""Of `test` and `validate`: what the run was last evaluated on."""
 FAILURE_TAG = "failure"
 MAX_TAG_LENGTH, MAX_DIGEST_LENGTH = 5000, 36
 UPLOAD_SECONDS = 600
@@ -119,14 +121,10 @@ def dataset_of(description: dict[str, Any]) -> dict[str, str]:
     }
 
 
-def shown_dataset(name: str, digest: str, **_: str) -> str:
-    """A dataset of MLflow's in few words."""
-    return f"{name} {digest[:12]}"
-
-
 def dataset_tag(description: dict[str, Any]) -> str:
     """The data's name and the beginning of its digest."""
-    return shown_dataset(**dataset_of(description))
+    dataset = dataset_of(description)
+    return f"{dataset['name']} {dataset['digest'][:12]}"
 
 
 def _known_run(store: Store, client: MlflowClient, run_id: str) -> str | None:
