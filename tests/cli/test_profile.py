@@ -88,6 +88,14 @@ def test_both_passes_count_to_the_block_that_they_are_of(
     assert not Path("mlruns").exists()
 
 
+@pytest.mark.cuda
+def test_kernels_on_a_gpu(here: Seqlab) -> None:
+    said = here("profile", *ARGS, "--steps=1", "--trainer.accelerator=gpu").stdout.splitlines()
+    rows = {line.rsplit(maxsplit=3)[0]: line for line in said if line.endswith("%")}
+    assert {"waiting", "optimiser", "block 2 mixer Busy"} <= rows.keys()
+    assert all(float(number) > 0 for number in rows["block 2 mixer Busy"].rstrip("%").split()[-3:])
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
