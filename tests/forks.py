@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from multiprocessing import forkserver, resource_tracker
@@ -14,13 +14,17 @@ from unittest.mock import patch
 
 
 @contextmanager
-def server_of_this_process() -> Iterator[int]:
-    """Its process id. What is patched when it starts is patched in the fits."""
+def server_of_this_process(at_exit: Callable[[], None] = lambda: None) -> Iterator[int]:
+    """Its process id. What is patched when it starts is patched in the fits.
+
+    Args:
+        at_exit: called by a fit in the place of this process's own exit functions.
+    """
     server: Any = vars(forkserver)["_forkserver"]
     resource_tracker.ensure_running()  # as a process of its own
     with (
         patch("multiprocessing.util.spawnv_passfds", _fork),
-        patch("seqlab.sweeps.forked.atexit", SimpleNamespace(_run_exitfuncs=lambda: None)),  # this process's
+        patch("seqlab.sweeps.forked.atexit", SimpleNamespace(_run_exitfuncs=at_exit)),
     ):
         server._stop()
         server.ensure_running()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import sys
@@ -23,14 +24,15 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only"),
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
-SLEEP = 60
+SLEEP = 20
 
 
 def program(name: str, **_: Any) -> None:
     """In the place of seqlab."""
     what = sys.argv[1]
     print("argv", sys.argv[1:], os.getcwd(), sorted(os.environ), sys.stdin.read() == "", flush=True)
-    os.system("echo from below")
+    assert multiprocessing.get_start_method(allow_none=True) is None
+    os.system("echo from below >&2")
     if what == "sleep":
         parent = os.getpid()
         if os.fork() == 0:
@@ -50,23 +52,24 @@ def program(name: str, **_: Any) -> None:
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("seqlab.sweeps.forked.run_module", program)
-    with server_of_this_process() as process:
+    with server_of_this_process(lambda: print("the end", flush=True)) as process:
         yield process
 
 
 def test_it_is_as_if_it_were_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "log"
     codes = []
-    (tmp_path / "script.py").write_text("print('run again')")
+    (tmp_path / "script.py").write_text("open('run again', 'w')")
     monkeypatch.setitem(sys.modules, "__main__", module := ModuleType("__main__"))
     module.__file__ = str(tmp_path / "script.py")
     for what in ("0", "3", "die"):
         fit = Forked([what, "a b"], {"ONE": "1", "PATH": os.environ["PATH"]}, log, "fit-x")
         fit.wait()
         codes.append(fit.poll())
-    assert codes == [0, 3, -signal.SIGKILL]
+    assert codes == [0, 3, -signal.SIGKILL] and not Path("run again").exists()
     said = log.read_text().splitlines()
-    assert said[:2] == [f"argv ['0', 'a b'] {tmp_path} ['ONE', 'PATH'] True", "from below"] and len(said) == 6
+    assert said[:2] == [f"argv ['0', 'a b'] {tmp_path} ['ONE', 'PATH'] True", "from below"]
+    assert said[2::3] == ["the end"] * 2 and len(said) == 8
 
 
 def test_what_a_sweep_has_left_is_found(tmp_path: Path) -> None:
