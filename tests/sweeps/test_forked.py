@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from multiprocessing import forkserver
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,12 +20,14 @@ from forks import server_of_this_process
 from seqlab.sweeps.fits import Fit, Place, end, leftover
 from seqlab.sweeps.forked import Forked, short
 from seqlab.sweeps.plan import Plan, make_plan
+from seqlab.tracking.provenance import TAGS
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="forks on Linux only"),
     pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),
 ]
 SLEEP = 20
+ENV = {"OMP_NUM_THREADS": "1"}
 
 
 def program(name: str, **_: Any) -> None:
@@ -63,20 +66,25 @@ def test_it_is_as_if_it_were_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "__main__", module := ModuleType("__main__"))
     module.__file__ = str(tmp_path / "script.py")
     for what in ("0", "3", "die"):
-        fit = Forked([what, "a b"], {"ONE": "1", "PATH": os.environ["PATH"]}, log, "fit-x")
+        fit = Forked([what, "a b"], {"ONE": "1", "PATH": os.environ["PATH"], **ENV}, log, "fit-x")
         fit.wait()
         codes.append(fit.poll())
     assert codes == [0, 3, -signal.SIGKILL] and not Path("run again").exists()
     said = log.read_text().splitlines()
-    assert said[:2] == [f"argv ['0', 'a b'] {tmp_path} ['ONE', 'PATH'] True", "from below"]
+    assert said[:2] == [f"argv ['0', 'a b'] {tmp_path} ['OMP_NUM_THREADS', 'ONE', 'PATH'] True", "from below"]
     assert said[2::3] == ["the end"] * 2 and len(said) == 8
 
 
-def test_what_a_sweep_has_left_is_found(tmp_path: Path) -> None:
-    begun = [Forked(["sleep"], {}, tmp_path / "log", short(of_run)) for of_run in ("mine", "another")]
+def test_what_a_sweep_has_left_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_server: list[str] = []
+    monkeypatch.setattr(vars(forkserver)["_forkserver"], "ensure_running", lambda: of_server.extend(os.environ))
+    begun = [
+        Forked(["sleep"], {TAGS: of_run, **ENV}, tmp_path / "log", short(of_run)) for of_run in ("mine", "another")
+    ]
     assert psutil.Process(begun[0].pid).name() == short("mine")
     while not Path("worker").exists():
         time.sleep(0.01)
+    assert "PYTHONSAFEPATH" in of_server and TAGS not in of_server, "it would be taken for its first fit"
     (left,) = leftover("mine")
     assert left.pid == begun[0].pid, "and not the process that it has started"
     end([left])

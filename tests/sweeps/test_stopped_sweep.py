@@ -16,7 +16,7 @@ from cli.conftest import TINY, write_text
 from seqlab.tracking.runs import TrackedRun, search
 from seqlab.tracking.store import Store
 
-TRIALS, STEPS = 4, 30
+TRIALS, STEPS = 3, 150
 SLOW = """
 import time
 from lightning.pytorch.callbacks import Callback
@@ -69,7 +69,10 @@ def test_a_sweep_that_a_signal_ends_goes_on(
         assert {run.status for run in stopped.values()} == {"KILLED"}
         assert all(run.last_checkpoint is not None for run in stopped.values()) and len(stopped) == 2
 
-    assert sweep(tmp_path).wait(timeout=300) == 0, Path("said").read_text()
+    assert sweep(tmp_path).wait(timeout=400) == 0, Path("said").read_text()
+    by = "SIGTERM" if how is signal.SIGKILL else how.name  # what is left of a sweep is ended by the next one
+    logs = [log.read_text() for log in Path("mlruns").rglob("fits/*.log")]
+    assert sum(f"Stopped by {by}" in log for log in logs) == 2
     assert states() == ["COMPLETE"] * TRIALS
     assert sorted(fits()) == [f"mine-{trial}-s0" for trial in range(TRIALS)]
     assert [run.status for run in search(Store())] == ["FINISHED"] * (TRIALS + 1)

@@ -13,6 +13,7 @@ from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from runpy import run_module
 from types import ModuleType
+from unittest.mock import patch
 
 PRELOADED = "seqlab.cli.preloaded"
 LOST = 255
@@ -25,7 +26,7 @@ class Forked:
     """`python -m seqlab` with these arguments, as if it were typed; otherwise as `subprocess.Popen` has it.
 
     Args:
-        env: its environment; but for `OMP_NUM_THREADS`, which libraries read when they are imported, it is its own.
+        env: its environment; libraries read `OMP_NUM_THREADS` when they are imported, and the first one's holds.
         log: file that gets what it prints.
         name: which `ps` shows of it.
 
@@ -34,7 +35,7 @@ class Forked:
     """
 
     def __init__(self, args: list[str], env: Mapping[str, str], log: Path, name: str) -> None:
-        with _starting({**env, "PYTHONSAFEPATH": "1"}):  # the server finds no module in the working folder
+        with _starting(env["OMP_NUM_THREADS"]):
             self._process = _context().Process(target=_run, args=(args, dict(env), str(log), name))
             self._process.start()
         assert self._process.pid is not None
@@ -78,16 +79,13 @@ def _run(args: list[str], env: dict[str, str], log: str, name: str) -> None:
 
 
 @contextmanager
-def _starting(env: Mapping[str, str]) -> Iterator[None]:
-    """Within it this is the environment, which the server takes over when it starts, and there is no program, which
-    the process would run again."""
-    before, main = os.environ.copy(), sys.modules["__main__"]
+def _starting(threads: str) -> Iterator[None]:
+    """Within it a server that starts has so many threads and finds no module in the working folder, and there is no
+    program, which a process would run again."""
+    main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
-    os.environ.clear()
-    os.environ.update(env)
     try:
-        yield
+        with patch.dict(os.environ, OMP_NUM_THREADS=threads, PYTHONSAFEPATH="1"):
+            yield
     finally:
-        os.environ.clear()
-        os.environ.update(before)
         sys.modules["__main__"] = main
