@@ -72,6 +72,7 @@ def test_two_seeds_of_two_learning_rates(capsys: pytest.CaptureFixture[str]) -> 
     assert min(value for _, value in again.history("val/loss")) == losses[1]
 
 
+@pytest.mark.slow
 def test_mixers_of_one_budget(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ["--match=params", "--to=5500", "--match_by=ffn.d_ff", "--trainer.max_steps=1"]
     assert main([*SWEEP, "--vary", "model.model.mixer=GRU,MinGRU", "--", *FIT, *sizes]) == 0

@@ -21,6 +21,7 @@ from seqlab.tracking.runs import search
 from seqlab.tracking.store import Store
 
 SWEEP = ["sweep", "--config", "lm/gru", "--vary", "model.lr=1e-4..1e-2:log", "--trials", "12", "--jobs", "2"]
+MATCHED = {"matched": "params 9", "matched.costs": "matched 9 parameters by d_model 3; not matched: 5 bytes of state"}
 # The seventh kills the sweep that has started it, and does not end.
 FIT = """\
 case "$*" in *-6-s0*) if [ ! -e orphan ]; then echo $$ > orphan; kill -9 $PPID; exec sleep 60; fi;; esac
@@ -36,7 +37,7 @@ def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         lines = Path("ran").read_text().splitlines()
         mine = next(line.split() for line in lines if f"--run_name={plan.run_name(trial, seed)} " in line)
         loss = next(float(flag.partition("=")[2]) for flag in mine if flag.startswith("--model.lr="))
-        return SimpleNamespace(loss=loss, tags={}, config={"model": {"lr": loss}, "run_name": "x"})
+        return SimpleNamespace(loss=loss, tags=MATCHED, config={"model": {"lr": loss}, "run_name": "x"})
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("seqlab.cli.sweep._check_fits", lambda plan: None)
@@ -73,6 +74,7 @@ def test_twelve_trials_in_one_run(capfd: pytest.CaptureFixture[str]) -> None:
     assert all(trials[number].params == params for number, params in begun.items())
     (run,) = search(Store())
     assert run.status == "FINISHED" and run.metrics["val/loss"] == min(trial.params["model.lr"] for trial in trials)
+    assert run.tags["matched"] == "params 9" and " · matched 9 parameters by d_model 3\n" in said
     best = run.artifacts / "best.yaml"
     assert best.read_text() == f"model:\n  lr: {run.metrics['val/loss']}\n" and str(best) in said
 
@@ -83,7 +85,7 @@ def test_twelve_trials_in_one_run(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_a_sweep_that_is_told_to_stop(signum: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sixth fit is stopped with it, and done when it is begun again."""
     fit = """\
