@@ -7,7 +7,7 @@ FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,hostile_configs tampered_c
 	stopped_fit full_disk)) $(addprefix tests/export/test_,$(addsuffix .py,reach statements defects correct_models)) \
 	tests/runtime/test_mutated_bundles.py tests/callbacks/test_exact_resume.py tests/callbacks/test_stopping.py tests/tracking
 
-.PHONY: quickstart test test-ci test-all scale faults processors lint benchmarks cpp cpp-test cpp-docs clean
+.PHONY: quickstart test test-ci test-all scale faults processors lint benchmarks leaderboard cpp cpp-test cpp-docs clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: .venv/installed
@@ -52,6 +52,9 @@ cpp-docs:
 
 benchmarks: .venv/installed
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+
+leaderboard: .venv/installed
+	$(BIN)/python scripts/leaderboard.py $(if $(SHAKESPEARE),--shakespeare $(SHAKESPEARE))
 
 .venv/installed: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit("seqlab needs Python 3.11 or later") if sys.version_info < (3, 11) else None'

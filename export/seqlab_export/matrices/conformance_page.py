@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from rich import box
-from rich.table import Table
+from rich.table import Column, Table
 
 from seqlab.laws import LIMIT
 from seqlab_export.matrices.conformance import CHECKS, D_MODEL, LENGTH, Row
@@ -29,7 +29,8 @@ def to_json(rows: list[Row]) -> list[dict[str, Any]]:
 
 def to_table(rows: list[Row]) -> Table:
     """The rows as a table of their errors; why a cell has none, `reasons` says."""
-    table = Table("mixer", "positions", *CHECKS, box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    names = (Column(title, overflow="fold") for title in ("mixer", "positions"))
+    table = Table(*names, *CHECKS, box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
     for row in rows:
         cells = [row.cells[name] for name in CHECKS]
         shown = ["failed" if cell.failed else "-" if cell.error is None else str(cell) for cell in cells]

@@ -84,7 +84,7 @@ def conformance(options: argparse.Namespace) -> int:
     Console().print(to_table(rows))
     print("".join(f"{line}\n" for line in reasons(rows)), end="")
     failed = sum(cell.failed is not None for row in rows for cell in row.cells.values())
-    print(f"{len(rows)} pairs, {failed} cells failed")
+    print(f"{len(rows)} pair{'' if len(rows) == 1 else 's'}, {failed} cells failed")
     if options.out is not None:
         _write(Path(options.out), "conformance", to_markdown(rows), to_json(rows))
     return 1 if failed else 0

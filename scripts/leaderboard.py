@@ -1,0 +1,206 @@
+"""Fits the comparison of docs/leaderboard.md, and writes its tables and figures: `make leaderboard`.
+
+Every mixer, with as many parameters, has the learning rate that is best for it in validation among four, and there
+three seeds. Stopped, it goes on by the same command.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from seqlab.cli import main
+from seqlab.comparison.comparison import Comparison, compare
+from seqlab.comparison.costs import quality_against_costs
+from seqlab.comparison.rows import Row, short
+from seqlab.comparison.seeds import LR, by_seed, config_of
+from seqlab.sweeps.fits import score
+from seqlab.tracking.params import RUN_SPECIFIC, to_yaml
+from seqlab.tracking.runs import SWEEP_TAG, TrackedRun, search
+from seqlab.tracking.store import Store
+
+MIXERS = (
+    *("NGramWindow", "RNN", "LSTM", "GRU", "MinGRU", "S4D", "RGLRU"),
+    *("Mamba", "Mamba2", "MLSTM", "RWKV7", "GatedDeltaNet"),
+)
+SEEDS = (0, 1, 2)
+BUDGET = ["--match", "params", "--to", "410000", "--match_by", "ffn.d_ff", "--model.model.d_model", "128"]
+STATE = 2
+"""Of the costs that quality is drawn against."""
+PAGE = Path(__file__).parent.parent / "docs/leaderboard.md"
+
+
+@dataclass(frozen=True)
+class Track:
+    """What the models are compared on.
+
+    Attributes:
+        fit: what each fit is given.
+        rates: the learning rates.
+        positions: the encodings that attention has.
+        mixer: what stands for a mixer in the model.
+        seeds: the options that are a seed; the one of made-up data draws the examples, which stay.
+        metric: of the test split.
+    """
+
+    name: str
+    fit: list[str]
+    rates: str = "4e-3,8e-3,1.6e-2,3.2e-2"
+    positions: tuple[str, ...] = ("NoPositions", "Learned", "RoPE", "ALiBi", "T5Bias")
+    mixer: str = "{}"
+    seeds: tuple[str, ...] = ("seed_everything", "data.seed")
+    metric: str = "test/loss"
+    store: Store = field(default_factory=Store)
+
+    @property
+    def experiment(self) -> str:
+        return f"leaderboard-{self.name}"
+
+    @property
+    def runs(self) -> list[TrackedRun]:
+        """Its finished fits."""
+        runs = search(self.store, experiment=self.experiment)
+        return [run for run in runs if run.status == "FINISHED" and SWEEP_TAG not in run.tags]
+
+
+TEXT = [
+    *("--config", "lm/gru", "--data.seq_len", "64", "--data.batch_size", "16"),
+    *("--trainer.max_steps", "400", "--trainer.val_check_interval", "200"),
+]
+RECALL = [
+    *("--config", "synthetic/recall", "--model.model.block.ffn", "GELU"),
+    *("--data.batch_size", "64", "--data.num_train", "64000"),
+]
+
+
+def tracks(shakespeare: Path | None) -> Iterator[Track]:
+    """Those whose data are here."""
+    if shakespeare is not None:
+        yield Track("shakespeare", [*TEXT, "--data.path", str(shakespeare)])
+    yield Track(
+        "recall",
+        RECALL,
+        "5e-4,1e-3,2e-3,4e-3",
+        ("NoPositions", "Learned"),
+        "[CausalConv,{}]",
+        ("seed_everything",),
+        "test/accuracy",
+    )
+    yield Track("python-docs", TEXT)
+
+
+def sweep(track: Track, jobs: int, name: str, vary: str, *fit: str) -> None:
+    """Tries each of what varies with each learning rate."""
+    seqlab(
+        *("sweep", *track.fit[:2], "--vary", vary, "--vary", f"model.lr={track.rates}", "--sampler", "grid"),
+        *("--jobs", str(jobs), "--name", f"{track.experiment}-{name}", "--experiment", track.experiment, "--"),
+        *(*BUDGET, *track.fit[2:], *fit),
+    )
+
+
+def fit_seeds(track: Track, jobs: int, folder: Path) -> None:
+    """Fits each model at its best learning rate with the seeds that it has not had yet."""
+    commands = []
+    for run in best(track):
+        config = folder / f"{track.experiment}-{label(run)}.yaml"
+        config.write_text(to_yaml({name: value for name, value in run.config.items() if name not in RUN_SPECIFIC}))
+        for seed in SEEDS[1:]:
+            named = ["--run_name", f"{label(run)}-s{seed}", "--experiment", track.experiment, "--resume", "auto"]
+            commands.append(["fit", "--config", str(config), *(f"--{name}={seed}" for name in track.seeds), *named])
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(lambda command: seqlab(*command), commands))
+
+
+def test(track: Track) -> list[str]:
+    """Evaluates the runs of all seeds on the test split, and gives their ids."""
+    chosen = {config_of(run) for run in best(track)}
+    rows = [runs for runs in by_seed(track.runs) if config_of(runs[0]) in chosen and len(runs) == len(SEEDS)]
+    ids = [run.id for runs in rows for run in runs]
+    for run in (run for runs in rows for run in runs if track.metric not in run.metrics):
+        if main(["test", run.id]) != 0:
+            raise SystemExit(1)
+    return ids
+
+
+def best(track: Track) -> list[TrackedRun]:
+    """Of each model the run of the first seed that has the least validation loss."""
+    models: dict[object, list[TrackedRun]] = {}
+    for run in track.runs:
+        if run.params["seed_everything"] == str(SEEDS[0]):
+            models.setdefault(config_of(run, LR), []).append(run)
+    return [min(runs, key=lambda run: score(run, "val/loss")) for runs in models.values()]
+
+
+def label(run: TrackedRun) -> str:
+    """A model's mixer, the last of several, and of attention its positions."""
+    model = "model.init_args.model.init_args"
+    mixers = [value for name, value in run.params.items() if re.fullmatch(rf"{model}\.mixer(\.\d+)?\.class_path", name)]
+    mixer, positions = (path.rpartition(".")[2] for path in (mixers[-1], run.params[f"{model}.positions.class_path"]))
+    return f"{mixer}-{positions}" if mixer == "Attention" else mixer
+
+
+def seqlab(*args: str) -> None:
+    subprocess.run([sys.executable, "-m", "seqlab", *args], check=True)
+
+
+def table(track: Track, comparison: Comparison) -> str:
+    """The rows in Markdown."""
+    head = f"| rank | model | {track.metric} | sd | lr | FLOPs a token | state | tokens/s |"
+    lines = [head, "|" + "---|" * 8]
+    for rank, row in zip(comparison.ranks, comparison.rows, strict=True):
+        value = f"{row.value:.4f} ± {row.half_width:.4f}"
+        cells = [str(rank), label(row.run), value, f"{row.deviation:.4f}", rate(track, row)]
+        lines.append("| " + " | ".join([*cells, *map(short, (row.num_flops, row.state_size, row.tokens_per_s))]) + " |")
+    return "\n".join(lines)
+
+
+def rate(track: Track, row: Row) -> str:
+    """The learning rate; with a star at an end of the grid, beyond which a better one may be."""
+    grid, rate = [float(text) for text in track.rates.split(",")], float(row.run.params[LR])
+    return f"{rate:g}" + ("\\*" if rate in (grid[0], grid[-1]) else "")
+
+
+def write(track: Track, runs: list[str]) -> None:
+    """Puts the table between the page's marks, and the figure beside the page."""
+    comparison = compare(runs, metric=track.metric)
+    marks = f"<!-- {track.name} -->", f"<!-- end of {track.name} -->"
+    page = PAGE.read_text(encoding="utf-8")
+    between = re.compile(re.escape(marks[0]) + ".*?" + re.escape(marks[1]), re.DOTALL)
+    PAGE.write_text(between.sub("\n".join([marks[0], table(track, comparison), marks[1]]), page), encoding="utf-8")
+    folder = PAGE.with_suffix("")
+    folder.mkdir(exist_ok=True)
+    (folder / f"{track.name}.svg").write_text(quality_against_costs(comparison)[STATE], encoding="utf-8")
+
+
+def make() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shakespeare", type=Path, help="tiny Shakespeare's input.txt; without, that part is left out")
+    parser.add_argument("--jobs", type=int, default=2, help="fits at a time")
+    parser.add_argument("--only", help="the name of one part")
+    options = parser.parse_args()
+    folder = Store().root / "leaderboard"
+    folder.mkdir(parents=True, exist_ok=True)
+    for track in tracks(options.shakespeare):
+        if options.only in (None, track.name):
+            mixers, positions = ",".join(map(track.mixer.format, MIXERS)), ",".join(track.positions)
+            sweep(track, options.jobs, "mixers", f"model.model.mixer={mixers}")
+            attention = track.mixer.format("Attention")
+            sweep(
+                track,
+                options.jobs,
+                "attention",
+                f"model.model.positions={positions}",
+                f"--model.model.mixer={attention}",
+            )
+            fit_seeds(track, options.jobs, folder)
+            write(track, test(track))
+
+
+if __name__ == "__main__":
+    make()
