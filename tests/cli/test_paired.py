@@ -38,8 +38,8 @@ def test_models_of_two_seeds_are_compared_window_by_window(tmp_path: Path, insid
     assert "Of one seed, with the interval of other test examples: long-s0, short-s0." in tested
     assert "Evaluated on" not in tested
     seqlab("test", "short-s0", "--data.seq_len=8")
-    again = " ".join(seqlab("compare", "long-s0", "short-s0", "--metric", "test/loss").stdout.split())
-    assert f"than its own: short-s0 on {find_run('short-s0').tags['dataset']}, data.seq_len 8." in again
+    shorter = " ".join(seqlab("compare", "long-s0", "short-s0", "--metric", "test/loss").stdout.split())
+    assert f"than its own: short-s0 on {find_run('short-s0').tags['dataset']}, data.seq_len 8." in shorter
     table = seqlab("compare", "--experiment", "tiny", COLUMNS="120").stdout
     assert re.search(r"^1 long +\d\.\d{4} +\d\.\d{4} +\d\.\d{4} +2 ", table, flags=re.MULTILINE)
     assert "name two rows or runs" in seqlab("compare", "long", "--paired", code=2).stderr
