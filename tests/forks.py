@@ -11,6 +11,7 @@ from multiprocessing import forkserver, resource_tracker
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
+from warnings import catch_warnings
 
 
 @contextmanager
@@ -21,7 +22,8 @@ def server_of_this_process(at_exit: Callable[[], None] = lambda: None) -> Iterat
         at_exit: called by a fit in the place of this process's own exit functions.
     """
     server: Any = vars(forkserver)["_forkserver"]
-    resource_tracker.ensure_running()  # as a process of its own
+    with catch_warnings(action="ignore"):  # of one that another test has ended
+        resource_tracker.ensure_running()  # as a process of its own
     with (
         patch("multiprocessing.util.spawnv_passfds", _fork),
         patch("seqlab.sweeps.forked.atexit", SimpleNamespace(_run_exitfuncs=at_exit)),
@@ -41,6 +43,7 @@ def _fork(path: str, args: list[str], passfds: list[int]) -> int:
             for before, after in pairwise(ends):
                 os.closerange(before + 1, after)  # as those of a process that is not forked are
             sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
+            sys.modules.pop("seqlab.__main__", None)  # a test may have imported it, a server has not
             main: Any = forkserver.main
             main(*passfds, [])
         finally:

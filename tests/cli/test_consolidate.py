@@ -43,7 +43,7 @@ def test_a_run_of_two_processes(tmp_path: Path, inside: Callable[[Path], Seqlab]
     seqlab("export", "spread", "--out=bundle")
     seqlab("verify", "bundle")
     refused = seqlab("resume", "spread", "--trainer.max_steps=6", *ALONE, code=2).stderr
-    assert "trained with world 2, this data has world 1" in refused
+    assert "over 2 processes, and goes on exactly by that alone" in refused
     for file in best.parent.glob("best.ckpt.shards-*/__1_*"):
         file.unlink()
     assert f"checkpoint {best} is not whole: " in seqlab("export", "spread", "--out=other", code=2).stderr
