@@ -51,7 +51,7 @@ class Track:
 
     name: str
     fit: list[str]
-    rates: str = "4e-3,8e-3,1.6e-2,3.2e-2"
+    rates: str = "2e-3,4e-3,8e-3,1.6e-2"
     positions: tuple[str, ...] = ("NoPositions", "Learned", "RoPE", "ALiBi", "T5Bias")
     mixer: str = "{}"
     seeds: tuple[str, ...] = ("seed_everything", "data.seed")
@@ -63,10 +63,15 @@ class Track:
         return f"leaderboard-{self.name}"
 
     @property
+    def grid(self) -> list[float]:
+        return [float(rate) for rate in self.rates.split(",")]
+
+    @property
     def runs(self) -> list[TrackedRun]:
-        """Its finished fits."""
+        """Its finished fits with a rate of the grid."""
         runs = search(self.store, experiment=self.experiment)
-        return [run for run in runs if run.status == "FINISHED" and SWEEP_TAG not in run.tags]
+        fits = [run for run in runs if run.status == "FINISHED" and SWEEP_TAG not in run.tags]
+        return [run for run in fits if float(run.params[LR]) in self.grid]
 
 
 TEXT = [
@@ -162,8 +167,8 @@ def table(track: Track, comparison: Comparison) -> str:
 
 def rate(track: Track, row: Row) -> str:
     """The learning rate; with a star at an end of the grid, beyond which a better one may be."""
-    grid, rate = [float(text) for text in track.rates.split(",")], float(row.run.params[LR])
-    return f"{rate:g}" + ("\\*" if rate in (grid[0], grid[-1]) else "")
+    rate = float(row.run.params[LR])
+    return f"{rate:g}" + ("\\*" if rate in (track.grid[0], track.grid[-1]) else "")
 
 
 def write(track: Track, runs: list[str]) -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import io
 import os
 import resource
+import signal
 from pathlib import Path
+from subprocess import Popen
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
+import psutil
 import pytest
 import torch
 from rich.console import Console
 
-from seqlab.cli.sweep import _places
+from seqlab.callbacks.stopping import StoppedError
+from seqlab.cli.sweep import _places, _stopped_by_signals
 from seqlab.sweeps.fits import Place
 from seqlab.sweeps.plan import Plan, make_plan
 from seqlab.sweeps.queue import Queue, told
@@ -41,8 +45,9 @@ def queue_of(plan: Plan, **more: Any) -> Queue:
 def work(plan: Plan, queue: Queue, jobs: int = 1) -> list[str]:
     """What a worker tells."""
     told: list[str] = []
-    places = [Place()] * jobs
-    Worker(plan, queue, "parent", Path("fits"), places, told.append, lambda: None).run(to_the_end=True)
+    with _stopped_by_signals(queue) as signals:
+        worker = Worker(plan, queue, "parent", Path("fits"), [Place()] * jobs, signals, told.append, lambda: None)
+        worker.run(to_the_end=True)
     return told
 
 
@@ -87,6 +92,23 @@ def test_a_fit_that_is_killed_ends_its_trial_only(monkeypatch: pytest.MonkeyPatc
     assert [str(cell) for cell in shown[0]] == ["0", "2", "1"]
     assert [str(cell) for cell in shown[-1]] == ["COMPLETE", "COMPLETE", "FAIL"]
     assert failures(queue.study) == {"killed by SIGKILL": [1]}
+
+
+def test_a_signal_while_a_fit_begins_stops_that_fit_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def begin(*args: Any, **more: Any) -> Any:
+        process = Popen(*args, **more)
+        os.kill(os.getpid(), signal.SIGTERM)
+        return process
+
+    plan = plan_of("1", "2")
+    pretend(monkeypatch, plan, "exec sleep 60", {})
+    monkeypatch.setattr("seqlab.sweeps.fits.Popen", begin)
+    queue = queue_of(plan)
+    before = psutil.Process().children()
+    with pytest.raises(StoppedError, match="SIGTERM"):
+        work(plan, queue)
+    assert psutil.Process().children() == before
+    assert [trial.state.name for trial in queue.study.trials] == ["WAITING"] * 2
 
 
 def test_of_two_objectives_all_that_none_beats(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if
 
 
 class StoppedError(SystemExit):
-    """A signal stopped the fit, its checkpoint written. The exit code is 128 + the signal's number."""
+    """A signal stopped a fit, its checkpoint written, or a sweep. The exit code is 128 + the signal's number."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(128 + signum)
@@ -31,16 +31,16 @@ class StopSignals:
 
     Attributes:
         received: the first signal's number; 0 before it.
-        during: what the fit finishes before it stops.
+        during: what is finished before the stop.
     """
 
     def __init__(self) -> None:
         self.received, self.during = 0, "step"
         self._before: dict[int, Any] = {}
 
-    def catch(self) -> None:
+    def catch(self, during: str = "step") -> None:
         """From now on. A signal that is ignored, as in the background of a shell, stays ignored."""
-        self.received, self.during = 0, "step"
+        self.received, self.during = 0, during
         if threading.current_thread() is threading.main_thread():
             self._before = {s: signal.getsignal(s) for s in SIGNALS if signal.getsignal(s) != signal.SIG_IGN}
             for signum in self._before:

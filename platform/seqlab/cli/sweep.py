@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import shlex
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from seqlab.cli.verb import argument, verb, whole
 
 if TYPE_CHECKING:
+    from seqlab.callbacks.stopping import StopSignals
     from seqlab.sweeps.fits import Place
     from seqlab.sweeps.plan import Plan
     from seqlab.sweeps.queue import Queue
@@ -119,8 +119,8 @@ def _work(plan: Plan, queue: Queue, parent: str, folder: Path, places: list[Plac
             if live is not None:
                 live.update(table(plan, queue.study, max(1, console.height - BESIDE)), refresh=True)
 
-        with _stopped_by_signals(queue):
-            Worker(plan, queue, parent, folder / "fits", places, tell, show).run(to_the_end=to_the_end)
+        with _stopped_by_signals(queue) as signals:
+            Worker(plan, queue, parent, folder / "fits", places, signals, tell, show).run(to_the_end=to_the_end)
 
 
 def _tell(plan: Plan, queue: Queue, logger: RunLogger, store: Store) -> int:
@@ -217,23 +217,19 @@ def _count(number: int, what: str) -> str:
 
 
 @contextmanager
-def _stopped_by_signals(queue: Queue) -> Iterator[None]:
+def _stopped_by_signals(queue: Queue) -> Iterator[StopSignals]:
     """Ctrl-C and a batch queue's request end a sweep alike: its fits are stopped, and their trials wait again."""
-    from seqlab.callbacks.stopping import StoppedError
+    from seqlab.callbacks.stopping import StoppedError, StopSignals
 
-    def stop(signum: int, frame: object) -> NoReturn:
-        raise StoppedError(signum)
-
-    caught = [signum for signum in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(signum) != signal.SIG_IGN]
-    before = {signum: signal.signal(signum, stop) for signum in caught}
+    signals = StopSignals()
+    signals.catch("step of each fit")
     try:
-        yield
+        yield signals
     except StoppedError as error:
         print(f"{error}: {_count(queue.left, 'trial')} to go · next: the same command", file=sys.stderr)
         raise
     finally:
-        for signum, handler in before.items():
-            signal.signal(signum, handler)
+        signals.release()
 
 
 VERBS = (sweep,)
