@@ -18,7 +18,7 @@ import torch
 from rich.console import Console
 
 from seqlab.callbacks.stopping import StoppedError
-from seqlab.cli.sweep import _places, _stopped_by_signals
+from seqlab.cli.sweep import _places, _work
 from seqlab.sweeps.fits import Place
 from seqlab.sweeps.plan import Plan, make_plan
 from seqlab.sweeps.queue import Queue, told
@@ -45,9 +45,8 @@ def queue_of(plan: Plan, **more: Any) -> Queue:
 def work(plan: Plan, queue: Queue, jobs: int = 1) -> list[str]:
     """What a worker tells."""
     told: list[str] = []
-    with _stopped_by_signals(queue) as signals:
-        worker = Worker(plan, queue, "parent", Path("fits"), [Place()] * jobs, signals, told.append, lambda: None)
-        worker.run(to_the_end=True)
+    places, running = [Place()] * jobs, lambda: False
+    Worker(plan, queue, "parent", Path("fits"), places, running, told.append, lambda: None).run(to_the_end=True)
     return told
 
 
@@ -106,7 +105,7 @@ def test_a_signal_while_a_fit_begins_stops_that_fit_too(monkeypatch: pytest.Monk
     queue = queue_of(plan)
     before = psutil.Process().children()
     with pytest.raises(StoppedError, match="SIGTERM"):
-        work(plan, queue)
+        _work(plan, queue, "parent", Path(), [Place()], to_the_end=True)
     assert psutil.Process().children() == before
     assert [trial.state.name for trial in queue.study.trials] == ["WAITING"] * 2
 

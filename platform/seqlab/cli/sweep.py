@@ -6,15 +6,13 @@ import argparse
 import os
 import shlex
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqlab.cli.verb import argument, verb, whole
 
 if TYPE_CHECKING:
-    from seqlab.callbacks.stopping import StopSignals
     from seqlab.sweeps.fits import Place
     from seqlab.sweeps.plan import Plan
     from seqlab.sweeps.queue import Queue
@@ -103,13 +101,19 @@ def _conduct(plan: Plan, queue: Queue, places: list[Place], store: Store) -> int
 
 
 def _work(plan: Plan, queue: Queue, parent: str, folder: Path, places: list[Place], *, to_the_end: bool) -> None:
+    """Works on a sweep, which Ctrl-C and a batch queue's request end alike: its fits stop, and their trials wait again.
+
+    Raises:
+        StoppedError: one of these came.
+    """
     from rich.console import Console
     from rich.live import Live
 
+    from seqlab.callbacks.stopping import StoppedError, StopSignals
     from seqlab.sweeps.result import table
     from seqlab.sweeps.work import Worker
 
-    console = Console()
+    console, signals = Console(), StopSignals()
     with Live(console=console, transient=True, auto_refresh=False) if console.is_terminal else nullcontext() as live:
 
         def tell(line: str) -> None:
@@ -119,8 +123,16 @@ def _work(plan: Plan, queue: Queue, parent: str, folder: Path, places: list[Plac
             if live is not None:
                 live.update(table(plan, queue.study, max(1, console.height - BESIDE)), refresh=True)
 
-        with _stopped_by_signals(queue) as signals:
-            Worker(plan, queue, parent, folder / "fits", places, signals, tell, show).run(to_the_end=to_the_end)
+        worker = Worker(plan, queue, parent, folder / "fits", places, lambda: bool(signals.received), tell, show)
+        signals.catch("step of each fit")
+        try:
+            worker.run(to_the_end=to_the_end)
+        finally:
+            signals.release()
+    if signals.received:
+        stopped = StoppedError(signals.received)
+        print(f"{stopped}: {_count(queue.left, 'trial')} to go · next: the same command", file=sys.stderr)
+        raise stopped
 
 
 def _tell(plan: Plan, queue: Queue, logger: RunLogger, store: Store) -> int:
@@ -214,22 +226,6 @@ def _varied(texts: list[str]) -> dict[str, str]:
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
-
-
-@contextmanager
-def _stopped_by_signals(queue: Queue) -> Iterator[StopSignals]:
-    """Ctrl-C and a batch queue's request end a sweep alike: its fits are stopped, and their trials wait again."""
-    from seqlab.callbacks.stopping import StoppedError, StopSignals
-
-    signals = StopSignals()
-    signals.catch("step of each fit")
-    try:
-        yield signals
-    except StoppedError as error:
-        print(f"{error}: {_count(queue.left, 'trial')} to go · next: the same command", file=sys.stderr)
-        raise
-    finally:
-        signals.release()
 
 
 VERBS = (sweep,)

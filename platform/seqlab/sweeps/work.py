@@ -12,7 +12,6 @@ from typing import Any
 
 from optuna.trial import Trial, TrialState
 
-from seqlab.callbacks.stopping import StoppedError, StopSignals
 from seqlab.sweeps.fits import Fit, Place, run_of, score, stop
 from seqlab.sweeps.plan import Plan
 from seqlab.sweeps.queue import BEAT, Queue
@@ -41,13 +40,13 @@ class Job:
 
 
 class Worker:
-    """Runs trials until none waits.
+    """Runs trials until none waits, or it is stopped.
 
     Args:
         parent: the id of the sweep's run.
         logs: folder of what the fits print.
         places: one for each trial that runs at a time.
-        signals: which stop it between two looks: a fit that is begun is a process that can be stopped.
+        stopped: whether it is to end; asked between two looks: a fit that is begun is a process that can be stopped.
         tell: gets a line whenever a trial ends or waits again.
         show: is called every two seconds.
     """
@@ -59,25 +58,22 @@ class Worker:
         parent: str,
         logs: Path,
         places: list[Place],
-        signals: StopSignals,
+        stopped: Callable[[], bool],
         tell: Callable[[str], None],
         show: Callable[[], None],
     ) -> None:
         self.plan, self.queue, self.parent, self.logs = plan, queue, parent, logs
-        self.signals, self.tell, self.show, self.store = signals, tell, show, Store()
+        self._stopped, self.tell, self.show, self.store = stopped, tell, show, Store()
         self._free, self._jobs = list(reversed(places)), list[Job]()
 
     def run(self, *, to_the_end: bool) -> None:
         """Works; if it is to the end, waits for the trials of other machines too.
 
         Whatever ends it, its fits are stopped and their trials wait again.
-
-        Raises:
-            StoppedError: a signal was received.
         """
         looked, beat = -math.inf, time.monotonic()
         try:
-            while not self.signals.received:
+            while not self._stopped():
                 ended = [job for job in self._jobs if self._goes_on(job) is False]
                 for job in ended:
                     self._jobs.remove(job)
@@ -97,7 +93,6 @@ class Worker:
                     if not self._jobs and not (to_the_end and self.queue.left):
                         return
                 time.sleep(TICK)
-            raise StoppedError(self.signals.received)
         finally:
             stop([job.fit for job in self._jobs if job.fit is not None])
             for job in self._jobs:
