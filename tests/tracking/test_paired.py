@@ -131,6 +131,12 @@ def test_a_row_may_have_several_places(field: str, better: str, tmp_path: Path, 
     assert pair.sentence.startswith(f"{better} is better than ")
 
 
+def test_rows_that_have_no_number_go_by_their_places(tmp_path: Path) -> None:
+    path = tmp_path / "said.jsonl"
+    path.write_text('{"nats": [1.0, 2.0]}\n{"nats": [3.0]}\n')
+    assert read_scores(path, "mine", "13a").examples == [(0, 2), (1, 1)]
+
+
 def test_several_comparisons_are_holms(tmp_path: Path, draw: np.random.Generator) -> None:
     examples = draw.normal(3, 1, 100)
     models = [

@@ -56,18 +56,18 @@ def read_scores(path: Path, name: str, tokenize: str) -> Scores:
         raise ValueError(f"{path} is not what seqlab predicts: {error}; delete it to have it made again") from error
     if len(said) < 2:
         raise ValueError(f"{name} has predictions of {len(said)} rows of its test split; a comparison needs two")
+    rows = [one.get("row", place) for place, one in enumerate(said)]  # a data module may not know them
     for field, (unit, more) in MEANS.items():
         if field in said[0]:
             values = [np.atleast_1d(np.asarray(one[field], dtype=float)) for one in said]
             parts = np.array([(its.sum(), its.size) for its in values])
             if not np.isfinite(parts).all():
                 raise ValueError(f"{name} has {field} that are no numbers: it has diverged, and is compared with none")
-            return Scores(unit, more, parts, _quotient, [*zip(_rows(said), map(len, values), strict=True)])
+            return Scores(unit, more, parts, _quotient, [*zip(rows, map(len, values), strict=True)])
     if "references" in said[0]:
-        parts = bleu_parts([one["text"] for one in said], [one["references"] for one in said], tokenize)
-        return Scores(
-            "BLEU", True, parts, bleu_of, [*zip(_rows(said), (one["references"] for one in said), strict=True)]
-        )
+        references = [one["references"] for one in said]
+        parts = bleu_parts([one["text"] for one in said], references, tokenize)
+        return Scores("BLEU", True, parts, bleu_of, [*zip(rows, references, strict=True)])
     raise ValueError(
         f"{path} says {', '.join(said[0])} of a row; {name} can be compared by {', '.join(MEANS)} or references. "
         "A file of an older seqlab is made again where it is deleted"
@@ -97,7 +97,3 @@ def bleu_of(sums: NDArray[Any]) -> NDArray[Any]:
 def _quotient(sums: NDArray[Any]) -> NDArray[Any]:
     quotient: NDArray[Any] = sums[..., 0] / sums[..., 1]
     return quotient
-
-
-def _rows(said: list[dict[str, Any]]) -> list[Any]:
-    return [one["row"] for one in said]
