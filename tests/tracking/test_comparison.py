@@ -98,14 +98,9 @@ def test_scores_of_other_data_are_told_and_the_last_counts(store: Store) -> None
 def test_the_same_data_read_in_other_pieces_is_told(store: Store) -> None:
     for name, seq_len, share in (("short", "128", "0.05"), ("long", "256", "0.1")):
         task = of("LanguageModeling", "text 1")
-        task["params"] |= {"data.init_args.seq_len": seq_len, "data.init_args.split.0": share}
-        task["params"] |= {
-            "data.init_args.path": name,
-            "data.init_args.batch_size": seq_len,
-            "data.train": name,
-            "data.seed": name,
-        }
-        task["params"] |= {"data.split_seed": seq_len}
+        options = {"seq_len": seq_len, "split.0": share, "path": name, "batch_size": seq_len}
+        task["params"] |= {f"data.init_args.{option}": value for option, value in options.items()}
+        task["params"] |= {"data.train": name, "data.seed": name, "data.split_seed": seq_len}
         make_run(store, name, {"val/loss": [(9, 1.0)]}, **task)
     assert compare(store=store).warnings == [
         "The data are read differently: data.seq_len 128 in short, 256 in long; "

@@ -14,7 +14,7 @@ from seqlab.comparison.costs import front, quality_against_costs
 from seqlab.comparison.curves import learning_curves
 from seqlab.comparison.differences import differences
 from seqlab.comparison.drawing import look
-from seqlab.comparison.lengths import length_curves, length_surfaces, scores
+from seqlab.comparison.lengths import by_length, length_curves, length_surfaces
 from seqlab.comparison.settings import settings
 from seqlab.tracking.runs import find_run
 from seqlab.tracking.store import Store
@@ -268,7 +268,7 @@ def test_scores_by_position_tell_what_is_beyond_the_training(store: Store) -> No
     make_run(store, "gru-16", {"val/loss": [(0, 2.0)]} | points, params=gru | {"data.seq_len": "16"})
     make_run(store, "lstm", {"val/loss": [(0, 3.0)]} | by_position("val", a=5), params=lstm)
     comparison = compare(store=store)
-    (found,) = scores(comparison)
+    (found,) = by_length(comparison)
     assert (found.metric, found.axis) == ("test/loss_by_position", "position")
     assert found.buckets == ["1-8", "9-16", "over 1024"]
     assert found.values == [{"1-8": 4.5, "9-16": 3.5, "over 1024": 7.0}, {"1-8": 2.0, "9-16": 1.0}, {}]
@@ -282,7 +282,7 @@ def test_scores_by_position_tell_what_is_beyond_the_training(store: Store) -> No
     text = report.page(comparison)
     assert "test/loss_by_position of gru" in text and "Hollow markers are beyond" in text
     assert Page(text).loads == []
-    drawn = length_curves(comparison, found)
+    drawn = length_curves(found)
     hollow = re.findall(r'<use xlink:href="#\S+" x="[^"]+" y="[^"]+" style="fill: #ffffff', drawn)
     assert len(hollow) == 2
 

@@ -107,7 +107,7 @@ def test_a_seed_that_read_less_is_told(store: Store) -> None:
     assert compare(store=store).warnings == ["Tokens read differ by 40%: 1k in a, 1.4k in a."]
 
 
-def test_single_runs_have_the_table_they_had(store: Store) -> None:
+def test_single_runs_have_no_columns_of_seeds(store: Store) -> None:
     for seed, mixer in enumerate(("GRU", "LSTM")):
         make(store, mixer, 1.0 + seed, seed, mixer)
     comparison = compare(store=store)

@@ -4,11 +4,12 @@ ranked within one task and one dataset; those that differ in nothing but their s
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from seqlab.comparison.fair import tokenizer_of, unfair
+from seqlab.comparison.fair import OF_BYTES, tokenizer_of, unfair
 from seqlab.comparison.rows import BITS_PER_CHAR, Row, more_is_better, rows_of, short
 from seqlab.comparison.seeds import runs_named
 from seqlab.comparison.statistics import ranks
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 TEXT_COLUMNS = ("run", "status", "run id")
-OF_TOKENS, OF_BYTES = ("loss", "perplexity"), "bits_per_byte"
+OF_TOKENS = ("loss", "perplexity")
 STATUS_STYLES = {"FINISHED": "green", "RUNNING": "cyan", "FAILED": "red", "KILLED": "yellow"}
 
 
@@ -61,7 +62,7 @@ class Comparison:
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether a row's run has another status than FINISHED, which is not said."""
+        """Whether the status of a row's run is another than FINISHED; else the table has no column of it."""
         return any(row.run.status != "FINISHED" for row in self.rows)
 
     @cached_property
@@ -87,45 +88,40 @@ class Comparison:
     def warnings(self) -> list[str]:
         """What else than the models may make the difference."""
         found = unfair(self.rows, self.metric, self.searched or self.runs)
-        if self.metric.endswith(OF_BYTES) and len({tokenizer_of(row.run) for row in self.rows} - {""}) > 1:
-            found.append(f"A token is not the same in each, a byte is: ranked by {self.metric}.")
         if self.apart:
             texts = (f"{len(other.rows)} of {self.reason(other)}" for other in self.apart)
             found.append(f"Not ranked with these, but below: {', '.join(texts)}.")
         return found
 
-    @cached_property
+    @property
     def header(self) -> list[str]:
         """The titles of the columns, with units and line breaks: all columns fit into 80 characters."""
-        titles = ["#", "run", self.metric.replace("/", "/\n").replace("_per_", "\n_per_")]
-        titles += ["sd"] if self.several_seeds else []
-        titles += ["±\n95%"] if self.has_intervals else []
-        titles += ["n"] if self.several_seeds else []
-        titles += ["bits/\nchar"] if self.metric != BITS_PER_CHAR else []
-        titles += ["params", "FLOPs\n/tok", "state", "tok\n/s"]
-        if self.tokens is not None:
-            titles.append(f"days\nfor\n{short(self.tokens)}\ntokens")
-        if self.price is not None:
-            titles.append(f"cost\nat\n{self.price:g}/h")
-        return [*titles, *(["status"] if self.has_unfinished else []), "run id"]
+        return [title for title, _ in self._columns]
 
     def cells(self, row: Row) -> list[str]:
         """A row's texts, by `header`."""
-        texts = [str(self.ranks[self.rows.index(row)]), row.name, _fixed(row.value)]
-        texts += [_fixed(row.deviation) if row.spread else ""] if self.several_seeds else []
-        texts += [_fixed(row.half_width) if row.spread or row.of_examples else ""] if self.has_intervals else []
-        texts += [str(len(row.runs))] if self.several_seeds else []
-        texts += [_fixed(row.bits_per_char)] if self.metric != BITS_PER_CHAR else []
-        texts += [
-            short(row.num_params),
-            _about(row.num_flops),
-            short(row.state_size),
-            short(row.tokens_per_s),
+        return [text(row) for _, text in self._columns]
+
+    @cached_property
+    def _columns(self) -> list[tuple[str, Callable[[Row], str]]]:
+        columns: list[tuple[bool, str, Callable[[Row], str]]] = [
+            (True, "#", lambda row: str(self.ranks[self.rows.index(row)])),
+            (True, "run", lambda row: row.name),
+            (True, self.metric.replace("/", "/\n").replace("_per_", "\n_per_"), lambda row: _fixed(row.value)),
+            (self.several_seeds, "sd", lambda row: _fixed(row.deviation) if row.spread else ""),
+            (self.has_intervals, "±\n95%", lambda row: _fixed(row.half_width) if row.spread or row.of_examples else ""),
+            (self.several_seeds, "n", lambda row: str(len(row.runs))),
+            (self.metric != BITS_PER_CHAR, "bits/\nchar", lambda row: _fixed(row.bits_per_char)),
+            (True, "params", lambda row: short(row.num_params)),
+            (True, "FLOPs\n/tok", lambda row: _about(row.num_flops)),
+            (True, "state", lambda row: short(row.state_size)),
+            (True, "tok\n/s", lambda row: short(row.tokens_per_s)),
+            (self.tokens is not None, f"days\nfor\n{short(self.tokens)}\ntokens", lambda row: _rounded(row.days)),
+            (self.price is not None, f"cost\nat\n{self.price or 0:g}/h", lambda row: _rounded(row.cost)),
+            (self.has_unfinished, "status", lambda row: row.run.status),
+            (True, "run id", lambda row: row.run.id[:8]),
         ]
-        texts += [_rounded(row.days)] if self.tokens is not None else []
-        texts += [_rounded(row.cost)] if self.price is not None else []
-        texts += [row.run.status] if self.has_unfinished else []
-        return [*texts, row.run.id[:8]]
+        return [(title, text) for wanted, title, text in columns if wanted]
 
     def table(self) -> Table:
         """The comparison for a terminal."""

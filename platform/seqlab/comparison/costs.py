@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from seqlab.comparison.comparison import Comparison
-from seqlab.comparison.drawing import FAINT, INK, drawn, look
+from seqlab.comparison.drawing import FAINT, INK, by_logarithm, drawn, look
 from seqlab.comparison.rows import Row, more_is_better, short
 
 FLOAT32 = 4
 """Bytes."""
-DECADE = 10.0
-"""Costs of which the greatest is so many times the least are drawn by their logarithms."""
 
 
 class Cost(NamedTuple):
@@ -81,8 +80,7 @@ def _against(comparison: Comparison, cost: Cost) -> str | None:
     best = [known[i] for i in front([point[:2] for point in known], more_cost=cost.more, more_value=more)]
     with drawn(cost.title, 3.4, 2.9) as drawing:
         axes = drawing.figure.subplots()
-        least, most = min(known)[0], max(known)[0]
-        if least > 0 and most >= DECADE * least:
+        if by_logarithm([x for x, _, _ in known]):
             axes.set_xscale("log")
             axes.minorticks_off()
         else:
@@ -105,4 +103,4 @@ def _against(comparison: Comparison, cost: Cost) -> str | None:
 
 def _seconds(row: Row) -> float | None:
     known = [run.metrics["perf/train_seconds"] for run in row.runs if "perf/train_seconds" in run.metrics]
-    return math.fsum(known) / len(known) if known else None
+    return fmean(known) if known else None

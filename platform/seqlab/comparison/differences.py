@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from seqlab.comparison.rows import Row
-from seqlab.comparison.seeds import SEEDS
-from seqlab.tracking.params import CLASS, RUN_SPECIFIC, short_names
+from seqlab.comparison.seeds import options_of
+from seqlab.tracking.params import CLASS, short_names
 
 
 class Difference(NamedTuple):
@@ -28,13 +29,12 @@ class Difference(NamedTuple):
 
 def differences(rows: Sequence[Row]) -> list[Difference]:
     """Those of rows, but for the seeds; first the ones that all rows have, by their titles."""
-    known = {name: [row.run.params.get(name) for row in rows] for row in rows for name in row.run.params}
+    options = [options_of(row.run) for row in rows]
+    known = {name: [its.get(name) for its in options] for name in chain(*options)}
     differ = {
         name: values
         for name, values in known.items()
-        if len(set(values)) > 1
-        and not {name, name.partition(".")[0]} & {*RUN_SPECIFIC, *SEEDS}
-        and not name.endswith("init_args")  # of a class without options
+        if len(set(values)) > 1 and not name.endswith("init_args")  # of a class without options
     }
     titles = short_names(differ)
     found = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -75,6 +75,11 @@ def look(index: int) -> Any:
 def line(index: int) -> Any:
     """Of a row, how its line is dashed too."""
     return look(index) | {"linestyle": LINES[index % len(LINES)], "linewidth": 1.6, "markersize": 4}
+
+
+def by_logarithm(numbers: Sequence[float]) -> bool:
+    """Whether positive numbers span a decade, and so are drawn by their logarithms."""
+    return 0 < 10 * min(numbers) <= max(numbers)
 
 
 def mark(index: int) -> str:

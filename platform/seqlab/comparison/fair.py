@@ -12,6 +12,7 @@ from seqlab.tracking.params import CLASS, read_by
 from seqlab.tracking.runs import TrackedRun
 from seqlab.tracking.writes import DATASET_TAG, EVALUATED_TAG
 
+OF_BYTES = "bits_per_byte"
 ALIKE = {"Parameters": ("num_params", 1.05), "Tokens read": ("num_tokens", 1.01)}
 """Metrics, and times as many as which two runs count as having equally many."""
 INTERVALS = {
@@ -37,6 +38,8 @@ def unfair(rows: Sequence[Row], metric: str, searched: Sequence[TrackedRun]) -> 
     if len(tokenizers) > 1:
         texts = "; ".join(f"{tokenizer} in {name}" for tokenizer, name in sorted(tokenizers.items()))
         found.append(f"Tokenizers differ: {texts}.")
+        if metric.endswith(OF_BYTES):
+            found.append(f"A token is not the same in each, a byte is: ranked by {metric}.")
     return [
         *found,
         *_read_differently(rows),

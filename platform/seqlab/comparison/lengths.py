@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +19,8 @@ from seqlab.comparison.seeds import shared_name
 SCORE = re.compile(r"(test|val)/(\w+_by_(length|position))/(.+)")
 
 
-class Scores(NamedTuple):
-    """Of one name, as loss_by_position.
+class ByLength(NamedTuple):
+    """Scores of one name, as loss_by_position.
 
     Attributes:
         metric: with its split, test where a row has it, else val.
@@ -41,8 +42,8 @@ class Scores(NamedTuple):
         return [trained is not None and _least(bucket) > _least(trained) for bucket in self.buckets]
 
 
-def scores(comparison: Comparison) -> list[Scores]:
-    """Those that runs have, by name."""
+def by_length(comparison: Comparison) -> list[ByLength]:
+    """What runs have of these, by name."""
     found = {name: match for run in comparison.runs for name in run.metrics if (match := SCORE.fullmatch(name))}
     splits = {match[2]: match[1] for match in sorted(found.values(), key=lambda match: match[1], reverse=True)}
     result = []
@@ -51,11 +52,11 @@ def scores(comparison: Comparison) -> list[Scores]:
         values = [_values(row, metric) for row in comparison.rows]
         trained = [max(_values(row, f"val/{name}"), key=_least, default=None) for row in comparison.rows]
         buckets = sorted({bucket for row in values for bucket in row}, key=_least)
-        result.append(Scores(metric, axis, buckets, values, trained))
+        result.append(ByLength(metric, axis, buckets, values, trained))
     return result
 
 
-def length_curves(comparison: Comparison, of: Scores) -> str:
+def length_curves(of: ByLength) -> str:
     """A line a row; its markers are hollow beyond the training length."""
     with drawn(of.metric) as drawing:
         axes = drawing.figure.subplots()
@@ -71,7 +72,7 @@ def length_curves(comparison: Comparison, of: Scores) -> str:
     return drawing.svg
 
 
-def length_surfaces(comparison: Comparison, of: Scores) -> dict[str, str]:
+def length_surfaces(comparison: Comparison, of: ByLength) -> dict[str, str]:
     """By model, of those that were trained at several lengths: its score by the length of training and by what is
     scored, the darker the better."""
     models: dict[frozenset[tuple[str, str]], dict[str, int]] = {}
@@ -84,7 +85,7 @@ def length_surfaces(comparison: Comparison, of: Scores) -> dict[str, str]:
     return {name: _surface(of, rows, name) for rows, name in names.items() if len(rows) > 1}
 
 
-def _surface(of: Scores, rows: Sequence[int], name: str) -> str:
+def _surface(of: ByLength, rows: Sequence[int], name: str) -> str:
     values = np.array([[of.values[index].get(bucket, math.nan) for bucket in of.buckets] for index in rows])
     low, high = np.nanmin(values), np.nanmax(values)
     light = (values - low) / (high - low or 1)
@@ -112,7 +113,7 @@ def _values(row: Row, metric: str) -> dict[str, float]:
             family, _, bucket = name.rpartition("/")
             if family == metric and math.isfinite(value):
                 said.setdefault(bucket, []).append(value)
-    return {bucket: math.fsum(values) / len(values) for bucket, values in said.items()}
+    return {bucket: fmean(values) for bucket, values in said.items()}
 
 
 def _least(bucket: str | None) -> int:

@@ -11,7 +11,7 @@ from seqlab.comparison.costs import quality_against_costs
 from seqlab.comparison.curves import learning_curves
 from seqlab.comparison.differences import differences
 from seqlab.comparison.drawing import mark
-from seqlab.comparison.lengths import length_curves, length_surfaces, scores
+from seqlab.comparison.lengths import by_length, length_curves, length_surfaces
 from seqlab.comparison.repeat import command
 from seqlab.comparison.rows import short
 from seqlab.comparison.settings import settings
@@ -160,9 +160,9 @@ def _key(comparison: Comparison) -> str:
 
 def _lengths(comparison: Comparison) -> str:
     figures = []
-    for one in scores(comparison):
+    for one in by_length(comparison):
         caption = f"{one.metric}.{BEYOND if any(any(one.beyond(k)) for k in range(len(one.values))) else ''}"
-        figures.append(_figure(length_curves(comparison, one), caption))
+        figures.append(_figure(length_curves(one), caption))
         for name, svg in length_surfaces(comparison, one).items():
             figures.append(_figure(svg, f"{one.metric} of {name}.{SURFACE}"))
     if not figures:

@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 from seqlab.comparison.examples import known_by_examples
 from seqlab.comparison.seeds import by_seed, shared_name
@@ -73,7 +74,7 @@ def rows_of(runs: Iterable[TrackedRun], metric: str, tokens: float | None, price
     sign = -1 if more_is_better(metric) else 1
     rows = []
     for group in by_seed(runs):
-        points = {run.id: _value(run, metric, sign) for run in group}
+        points = {run.id: best_point(run, metric) for run in group}
         known = [run for run in group if points[run.id][1] is not None]
         unknown = [(run,) for run in group if points[run.id][1] is None]
         best_first = sorted(known, key=lambda run: sign * (points[run.id][1] or 0))
@@ -124,15 +125,15 @@ def _row(
     )
 
 
-def _value(run: TrackedRun, metric: str, sign: int) -> tuple[int, float | None]:
-    """The step and the value to compare a run by; of a validation metric the best."""
-    points = (
-        [(step, value) for step, value in run.history(metric) if math.isfinite(value)] if metric in run.metrics else []
-    )
+def best_point(run: TrackedRun, metric: str) -> tuple[int, float | None]:
+    """The step and the value to compare a run by: of a validation metric the best, of another the last; (-1, None)
+    where it has none."""
+    history = run.history(metric) if metric in run.metrics else []
+    points = [(step, value) for step, value in history if math.isfinite(value)]
     if not points:
         return -1, None
     if metric.startswith("val/"):
-        return min(points, key=lambda point: sign * point[1])
+        return (max if more_is_better(metric) else min)(points, key=lambda point: point[1])
     latest = run.metrics[metric]  # of several at one step, which are sorted by their values, the one written last
     return (points[-1][0], latest) if math.isfinite(latest) else (-1, None)
 
@@ -149,4 +150,4 @@ def _count(run: TrackedRun, metric: str) -> int | None:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known else None
+    return fmean(known) if known else None

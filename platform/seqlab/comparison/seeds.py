@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from seqlab.tracking.params import RUN_SPECIFIC
 from seqlab.tracking.runs import TrackedRun, find_run, listed
@@ -40,11 +41,16 @@ def seed_of(run: TrackedRun) -> str:
     return ", ".join(run.params[name] for name in SEEDS if name in run.params)
 
 
-def config_of(run: TrackedRun, *but: str) -> Config:
-    """A run's data, and its parameters but those of the run itself, its seeds, and these."""
+def options_of(run: TrackedRun, *but: str) -> dict[str, str]:
+    """A run's parameters but those of the run itself, its seeds, and these."""
     left_out = {*RUN_SPECIFIC, *SEEDS, *but}
-    named = {name: value for name, value in run.params.items() if not {name, name.partition(".")[0]} & left_out}
-    return frozenset((named | {tag: run.tags.get(tag, "") for tag in (CHANGED_TAG, DATASET_TAG)}).items())
+    return {name: value for name, value in run.params.items() if not {name, name.partition(".")[0]} & left_out}
+
+
+def config_of(run: TrackedRun, *but: str) -> Config:
+    """A run's data and its `options_of`."""
+    tags = {tag: run.tags.get(tag, "") for tag in (CHANGED_TAG, DATASET_TAG)}
+    return frozenset((options_of(run, *but) | tags).items())
 
 
 def shared_name(names: Sequence[str]) -> str:
@@ -65,7 +71,7 @@ def runs_named(text: str, runs: Sequence[TrackedRun], store: Store) -> tuple[Tra
     """
     rows = [group for group in by_seed(runs) if len(group) > 1 and shared_name([run.name for run in group]) == text]
     if rows:
-        named = {run.id: run for group in [*rows, runs] for run in group if group is not runs or run.name == text}
+        named = {run.id: run for run in (*chain(*rows), *(run for run in runs if run.name == text))}
         if len(named) > len(rows[0]):
             raise ValueError(f"{text!r} names more than one row: {listed([*named.values()])}; give ids, with commas")
         return rows[0]

@@ -11,12 +11,11 @@ from matplotlib import colormaps
 
 from seqlab.comparison.comparison import Comparison
 from seqlab.comparison.differences import differences
-from seqlab.comparison.drawing import FAINT, INK, drawn
+from seqlab.comparison.drawing import FAINT, INK, by_logarithm, drawn
 from seqlab.comparison.rows import more_is_better, short
 
 MOST_AXES, MOST_CHOICES, MOST_NUMBERS = 8, 12, 3
-DECADE = 10.0
-"""Numbers of which the greatest is so many times the least are placed by their logarithms."""
+BEHIND: Any = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
 
 
 def settings(comparison: Comparison) -> dict[str, str]:
@@ -41,15 +40,12 @@ def _of_sweep(comparison: Comparison, sweep: str) -> str | None:
             axes.plot([k, k], [0, 1], color=FAINT, linewidth=1)
             axes.text(k, 1.09, title, ha="center", va="bottom", fontsize=9, color=INK)
             for place, text in ticks[k]:
-                axes.text(k + 0.04, place, text, va="center", fontsize=8, zorder=3, bbox=_BEHIND)
+                axes.text(k + 0.04, place, text, va="center", fontsize=8, zorder=3, bbox=BEHIND)
         for at in reversed(range(len(rows))):  # the best lies above the others
             look = {"color": colormaps["cividis"](0.85 * (1 - good[at])), "linewidth": 2.6 if at == 0 else 1.2}
             axes.plot(range(len(columns)), [place[at] for place in places], **look)
         axes.set(xlim=(-0.1, len(columns) - 0.5), ylim=(-0.06, 1.2))
     return drawing.svg
-
-
-_BEHIND: Any = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 0.6}
 
 
 def _axis(texts: Sequence[str]) -> tuple[list[float], list[tuple[float, str]]]:
@@ -64,7 +60,7 @@ def _axis(texts: Sequence[str]) -> tuple[list[float], list[tuple[float, str]]]:
         place = {text: at / max(1, len(choices) - 1) for at, text in enumerate(choices)}
         return [place[text] for text in texts], [(place[text], text) for text in choices[:MOST_CHOICES]]
     least, most = min(numbers), max(numbers)
-    log = least > 0 and most >= DECADE * least
+    log = by_logarithm(numbers)
     scaled = np.log(numbers) if log else np.array(numbers)
     low, high = scaled.min(), scaled.max()
     places = [float(place) for place in (scaled - low) / (high - low or 1)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import sys
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from seqlab.comparison.rows import more_is_better
+from seqlab.comparison.rows import best_point
 from seqlab.sweeps.forked import LOST, Forked, short
 from seqlab.sweeps.plan import Plan
 from seqlab.tracking.job import JOB_TAG
@@ -137,12 +136,10 @@ def score(run: TrackedRun, metric: str) -> float:
     Raises:
         ValueError: the run has none.
     """
-    values = [value for _, value in run.history(metric) if math.isfinite(value)]
-    if not values:
+    _, value = best_point(run, metric)
+    if value is None:
         raise ValueError(f"run {run.name} has no metric {metric}; there are {', '.join(sorted(run.metrics)) or 'none'}")
-    if not metric.startswith("val/"):
-        return values[-1]
-    return max(values) if more_is_better(metric) else min(values)
+    return value
 
 
 def stop(fits: list[Fit]) -> None:
