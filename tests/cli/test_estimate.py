@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from seqlab.cli import main
@@ -37,3 +39,12 @@ def test_gpt2_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_makes_no_sense(given: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["estimate", "--config=presets/gpt2", "--tokens=1e9", *given]) == 2
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["model: [", "- 1", "data: x", "model: 3\ndata: {class_path: x, seq_len: 8}"])
+def test_what_is_no_config(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (config := tmp_path / "mine.yaml").write_text(text)
+    assert main(["estimate", f"--config={config}", "--tokens=1e9"]) == 2
+    assert f"seqlab: --config {config} " in capsys.readouterr().err
+    if "data" not in text:
+        assert main(["fit", f"--config={config}", "--help"]) == 2

@@ -94,7 +94,7 @@ def test_what_a_sweep_has_left_is_found(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_without_the_server_it_is_a_process_of_its_own(server: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqlab.sweeps.fits.command", lambda args: ["sh", "-c", "echo alone; exit 7"])
+    monkeypatch.setattr("seqlab.sweeps.fits.command", lambda args: ["sh", "-c", "echo alone; exit 255"])
     plan = make_plan({"config": "sleep", "vary": {"a": "1,2"}, "trials": 1}, [])
     monkeypatch.setattr(Plan, "flags", lambda *_: [])
     monkeypatch.setattr("seqlab.sweeps.fits.Forked", forking_sleepers())
@@ -104,7 +104,7 @@ def test_without_the_server_it_is_a_process_of_its_own(server: int, monkeypatch:
     os.kill(server, signal.SIGKILL)
     while (code := fit.code) is None:
         time.sleep(0.01)
-    assert code == 7 and Path("log").read_text().endswith("alone\n")
+    assert code == 255 and Path("log").read_text().endswith("alone\n")
     assert not forked.is_running() or forked.status() == psutil.STATUS_ZOMBIE
 
 

@@ -44,6 +44,9 @@ def test_ranges_and_lists(given: Any, distribution: BaseDistribution) -> None:
         ({"a": "GRU"}, "at least two values"),
         ({"a": "GRU,GRU"}, "each once"),
         ({"a": "[1,2"}, "neither a range nor a list"),
+        ({"a": "2026-13-45,b"}, "neither a range nor a list"),
+        ({"a": 3}, "--vary a=3: of a list at least two values"),
+        ({"a": {"b": 1, "c": 2}}, "of a list at least two values"),
     ],
 )
 def test_what_is_no_range_is_refused(vary: dict[str, Any], told: str) -> None:
@@ -62,13 +65,14 @@ def test_a_file_says_what_the_options_say(tmp_path: Path) -> None:
     file = tmp_path / "sweep.yaml"
     file.write_text(
         "config: lm/gru\nvary:\n  model.lr: 1e-4..1e-2:log\n  model.model.mixer: [GRU, LSTM]\n"
-        "trials: 4\nfit: {trainer.max_steps: 9, data.path: 'a b.txt'}\n"
+        "trials: 4\nfit: {trainer.max_steps: 9, data.path: 'a b.txt', data.train: 2026-01-31}\n"
     )
     plan = make_plan(read_file(file), ["--model.warmup_steps=2"])
     assert plan.flags({"model.lr": 0.5}, 1) == [
         "--config=lm/gru",
         "--trainer.max_steps=9",
         "--data.path=a b.txt",
+        "--data.train=2026-01-31",
         "--model.warmup_steps=2",
         "--model.lr=0.5",
         "--seed_everything=1",
@@ -82,6 +86,7 @@ def test_a_file_says_what_the_options_say(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("a: [", "is not YAML"),
+        ("2026-01-31: 1", "is not YAML"),
         ("- 1", "is not the file of a sweep"),
         ("trial: 1", "trial is not a key"),
         ("trials: many", "trials is 'many'; accepted: int"),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from seqlab.budgets.activations import Activations, activations
 from seqlab.budgets.devices import DEVICES
 from seqlab.budgets.flops import training_flops
-from seqlab.config.configs import build_task, config_path, load_short_yaml
+from seqlab.config.configs import build_task, read_config
 
 BYTES = 16
 """Of a parameter, in float32 as mixed precision keeps it: weight, gradient and AdamW's two moments."""
@@ -48,9 +48,10 @@ def estimate(config: str, *, device: str, devices: int, mfu: float, tokens: floa
         raise ValueError(f"--device {device} is not known; accepted: {', '.join(DEVICES)}")
     if not (devices >= 1 and 0 < mfu <= 1 and tokens > 0 and vocab_size >= 1):
         raise ValueError("--devices and --vocab-size must be at least 1, --tokens above 0 and --mfu in 0 to 1")
-    stored: dict[str, Any] = load_short_yaml(config_path(config).read_text(encoding="utf-8"))
-    seq_len = stored.get("data", {}).get("init_args", {}).get("seq_len")
-    if "model" not in stored or not isinstance(seq_len, int):
+    stored = read_config(config)
+    data, model = stored.get("data"), stored.get("model")
+    seq_len = data.get("init_args", {}).get("seq_len") if isinstance(data, dict) else None
+    if not (isinstance(model, dict) and isinstance(seq_len, int)):
         raise ValueError(f"--config {config} says no model and data.seq_len; a language model's does")
     told = {"vocab_size": vocab_size, "seq_len": seq_len}
     with torch.device("meta"):

@@ -98,6 +98,22 @@ def load_short_yaml(text: str) -> Any:
         raise yaml.YAMLError("it is nested too deeply for a config") from None
 
 
+def read_config(given: str) -> dict[str, Any]:
+    """What a config says, as `--config` takes it: a packaged one's name, a path, or the config itself in braces.
+
+    Raises:
+        ValueError: there is no such file, or it is no config.
+    """
+    text = given if given.startswith("{") else config_path(given).read_text(encoding="utf-8")
+    try:
+        found = load_short_yaml(text) or {}
+    except yaml.YAMLError as error:
+        raise ValueError(f"--config {given} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"--config {given} is no config: its YAML has no keys; `seqlab configs lm/gru` prints one")
+    return found
+
+
 def _canonical(value: Any) -> Any:
     if isinstance(value, list):
         return [_canonical(entry) for entry in value]

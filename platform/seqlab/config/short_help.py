@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from textwrap import shorten
 from typing import Any
 
-from seqlab.config.configs import LINKS, config_path, instead, load_short_yaml
+from seqlab.config.configs import LINKS, instead, read_config
 from seqlab.config.options import options
 from seqlab.config.signatures import Argument, arguments, choices, is_known, summary
 
@@ -134,8 +134,7 @@ def _chosen(args: list[str]) -> dict[str, Any]:
         key, equals, value = arg.removeprefix("--").partition("=")
         value = value if equals else "".join(args[place + 1 : place + 2])
         if key in ("config", "-c"):
-            text = value if value.startswith("{") else config_path(value).read_text(encoding="utf-8")
-            config |= load_short_yaml(text) or {}
+            config |= read_config(value)
         elif arg.startswith("--") and not value.startswith("--") and not key.endswith("help"):
             _set(config, key.split("."), value)
     return config

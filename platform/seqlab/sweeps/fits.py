@@ -62,8 +62,8 @@ class Fit:
             *plan.flags(setting, seed),
             f"--experiment={plan.experiment}",
             f"--run_name={plan.run_name(trial, seed)}",
+            "--resume=auto",
         ]
-        args.append("--resume=auto")
         if place.devices is not None:
             args.append(f"--trainer.devices={place.devices}")
         if place.visible is not None:
@@ -76,7 +76,7 @@ class Fit:
     def code(self) -> int | None:
         """Its exit code; None while it runs."""
         code = self._process.poll()
-        if code == LOST:
+        if code == LOST and self._forks:
             self._forks = False
             self._process = self._begin()  # where the one that nobody waits for has come to
             return None

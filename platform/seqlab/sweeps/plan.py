@@ -108,7 +108,8 @@ def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
     trials = len(grid(space)) if sampler == "grid" else given.get("trials")
     if trials is None:
         raise ValueError(f"--sampler {sampler} needs --trials N")
-    seeds, objectives = given.get("seeds", 1), [one.strip() for one in given.get("objective", "val/loss").split(",")]
+    seeds, named = given.get("seeds", 1), given.get("objective", "val/loss").split(",")
+    objectives = [one.strip() for one in named if one.strip()]
     for name, count in {"--seeds": seeds, "--trials": trials, "--jobs": given.get("jobs", 1)}.items():
         if count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}")
@@ -131,12 +132,13 @@ def read_file(path: Path) -> dict[str, Any]:
         ValueError: it is no such file.
     """
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        # A date is text, as everywhere in a config.
+        found = json.loads(json.dumps(yaml.safe_load(path.read_text(encoding="utf-8")), default=str))
+    except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(found, dict):
         raise ValueError(f"{path} is not the file of a sweep; its keys are {', '.join(TYPES)}")
-    found = {str(key).replace("-", "_"): value for key, value in found.items()}
+    found = {key.replace("-", "_"): value for key, value in found.items()}
     for key, value in found.items():
         if key not in TYPES:
             raise ValueError(f"{path}: {key} is not a key of a sweep; accepted: {', '.join(TYPES)}")

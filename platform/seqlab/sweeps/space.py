@@ -65,9 +65,10 @@ def _distribution(name: str, given: Any) -> BaseDistribution:
     if isinstance(given, str):
         try:
             given = yaml.safe_load(f"[{given}]")
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError, RecursionError):
             raise ValueError(f"{where} is neither a range nor a list; {ACCEPTED}") from None
-    choices = [entry if isinstance(entry, str) else json.dumps(entry, default=str) for entry in given] if given else []
+    entries = given if isinstance(given, list) else []
+    choices = [entry if isinstance(entry, str) else json.dumps(entry, default=str) for entry in entries]
     if len(choices) < 2 or len(set(choices)) < len(choices):
         raise ValueError(f"{where}: of a list at least two values are needed, each once; {ACCEPTED}")
     return CategoricalDistribution(choices)
