@@ -38,19 +38,30 @@ def writing(file: Path, whole: str = "nothing of it is left") -> Iterator[None]:
         raise CannotWriteError(f"{reason} while writing {file}; {whole}") from error
 
 
+@contextmanager
+def replacing(file: Path) -> Iterator[Path]:
+    """Gives a path beside the file to write; what is there at the end is the file. Else it stays what it was.
+
+    Raises:
+        CannotWriteError: it could not be written.
+    """
+    partial = file.with_name(f".partial.{file.name}")
+    with writing(file, "what was there before is whole" if file.exists() else "nothing of it is left"):
+        try:
+            yield partial
+            os.replace(partial, file)
+        finally:
+            partial.unlink(missing_ok=True)
+
+
 def write_whole(file: Path, text: str) -> None:
     """Writes a text file, or leaves what was there.
 
     Raises:
         CannotWriteError: it could not be written.
     """
-    partial = file.with_name(f".{file.name}.partial")
-    with writing(file, "what was there before is whole" if file.exists() else "nothing of it is left"):
-        try:
-            partial.write_text(text, encoding="utf-8")
-            os.replace(partial, file)
-        finally:
-            partial.unlink(missing_ok=True)
+    with replacing(file) as partial:
+        partial.write_text(text, encoding="utf-8")
 
 
 def why_not_written(error: BaseException, file: Path) -> str | None:

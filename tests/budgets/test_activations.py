@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
 from seqlab.attention import Attention
-from seqlab.budgets.activations import AT_ONCE, Activations, Kept, activations
+from seqlab.budgets.activations import Activations, Kept, activations
 from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions
 from seqlab.recurrence import GRU, Mamba
-from seqlab.tasks import large_vocabulary
+from seqlab.tasks.large_vocabulary import AT_ONCE
 
 LENGTH, D_MODEL = 24, 32
 
@@ -70,7 +70,6 @@ def test_what_is_not_known() -> None:
 
 def test_the_largest_batch() -> None:
     """Of logits no more than a task makes at once are ever there."""
-    assert AT_ONCE == large_vocabulary.AT_ONCE
     few = Activations(Kept(1000, 100), Kept(100, 10), 10)
     assert few.largest_batch(1000 + 220 * 7, forget=False) == 7
     assert few.largest_batch(100 + 130 * 7 - 1, forget=True) == 6

@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 import seqlab.budgets.match as matching
-from seqlab.budgets.match import Budget, Cost, match, said
-from seqlab.config.configs import config_path, load_short_yaml
+from seqlab.budgets.match import Cost, match, said
+from seqlab.config.configs import read_config
+from seqlab.config.options import Budget
 
 
 @pytest.fixture
 def config(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setattr(matching, "build_data", lambda config: SimpleNamespace(vocab_size=107, seq_len=128))
-    return load_short_yaml(config_path("lm/attention-rope").read_text(encoding="utf-8"))
+    return read_config("lm/attention-rope")
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,10 @@ def test_seconds_are_measured_by_a_fit_of_each_width(quick: Seqlab, monkeypatch:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("--match=state", "--to=9e3", "--model.model.mixer.num_layers=2", "--match_by=num_layers"), "num_layers"),
+        (
+            ("--match=state", "--to=9e3", "--model.model.mixer.num_layers=2", "--match_by=num_layers"),
+            "8 gives 8,192 and 9 gives 9,216: neither",
+        ),
         (("--match=params",), "--match needs --to, and --to needs --match: a budget and how much of it"),
         (("--match=params", "--to=-1"), "--to must be above 0, got -1"),
         (("--match=params", "--to=9e3", "--match_by=width"), "the model has no such number"),
@@ -99,4 +102,4 @@ def test_seconds_of_one_process_that_begins() -> None:
     with pytest.raises(ValueError, match="find it first, and then give d_model"):
         matching.matched(options, {})
     with pytest.raises(ValueError, match="--match seconds measures one process; find the number with"):
-        step_seconds(None, None, SimpleNamespace(trainer=SimpleNamespace(**trainer)), [])
+        step_seconds(None, None, SimpleNamespace(trainer=SimpleNamespace(**trainer), tokens_per_step=None))

@@ -15,9 +15,8 @@ from torch._subclasses import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 
 from seqlab.nn import Block
+from seqlab.tasks.large_vocabulary import AT_ONCE
 
-AT_ONCE = 2**26
-"""Logits that a task makes at once, at most (`seqlab.tasks.large_vocabulary`)."""
 LOGIT = 12
 """Bytes of one, in float32: itself, its log-probability and its gradient."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from psutil import virtual_memory
@@ -16,11 +16,11 @@ from torch import nn
 from seqlab.budgets.estimate import BYTES
 from seqlab.budgets.flops import training_flops
 from seqlab.config.configs import LINKS, build_data, build_task
+from seqlab.config.options import Budget
 from seqlab.mixer import size_of
 
 WITHIN = 0.02
 LARGEST = 1 << 24
-Budget = Literal["params", "flops", "state", "seconds"]
 UNITS = {"params": "parameters", "flops": "FLOPs a token", "state": "bytes of state", "seconds": "seconds a step"}
 
 

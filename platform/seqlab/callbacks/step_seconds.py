@@ -12,24 +12,24 @@ from lightning.pytorch.callbacks import Callback
 
 from seqlab.budgets.match import Cost
 from seqlab.callbacks.finders import QUIETLY
+from seqlab.callbacks.tokens_per_step import TokensPerStep
 from seqlab.nn.stack import forget_activations
 
 WARM_UP, TIMED = 3, 10
 """Optimiser steps."""
 
 
-def step_seconds(task: Any, data: Any, options: Any, callbacks: list[Callback]) -> Cost:
+def step_seconds(task: Any, data: Any, options: Any) -> Cost:
     """The median of some optimiser steps of a fit of one process, its data read, and half of what their middle half
     spans, as a share of it.
 
     Args:
         options: of the fit, whose device, precision and accumulation it has.
-        callbacks: that say what a step is.
 
     Raises:
         ValueError: there are several processes, the device has too little memory, or the data too few steps.
     """
-    trainer, times = options.trainer, _StepTimes()
+    trainer, tokens, times = options.trainer, options.tokens_per_step, _StepTimes()
     alone = L.Trainer(
         accelerator=trainer.accelerator,
         devices=trainer.devices,
@@ -40,7 +40,7 @@ def step_seconds(task: Any, data: Any, options: Any, callbacks: list[Callback]) 
         gradient_clip_algorithm=trainer.gradient_clip_algorithm,
         max_epochs=-1,
         max_steps=WARM_UP + TIMED,
-        callbacks=[*callbacks, times],
+        callbacks=[times] if tokens is None else [TokensPerStep(tokens), times],
         use_distributed_sampler=False,
         **QUIETLY,
     )

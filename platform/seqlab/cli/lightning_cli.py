@@ -39,6 +39,7 @@ from seqlab.tracking.job import run_of_job
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash
 from seqlab.tracking.runs import TrackedRun, find_run, listed, unfinished_runs
+from seqlab.tracking.writes import COSTS_TAG, MATCHED_TAG
 from seqlab.trained.same_vocabulary import check_vocabulary
 from seqlab.trained.transfer import begin_encoder_with, begin_with
 from seqlab.trained.word_vectors import begin_words_with
@@ -131,7 +132,7 @@ class SeqlabCLI(LightningCLI):
             options[".".join(found.path)] = found.number
             self._set_seed()
             costs = said(found, options.match, options.to)
-            self.tags = {"matched": f"{options.match} {options.to:.12g}", "matched.costs": costs}
+            self.tags = {MATCHED_TAG: f"{options.match} {options.to:.12g}", COSTS_TAG: costs}
             rank_zero_only(print)(costs, file=sys.stderr)
 
     def _continue_job(self, options: Any) -> None:

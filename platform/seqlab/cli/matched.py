@@ -6,7 +6,6 @@ from typing import Any
 
 from seqlab.budgets.match import Matched, match
 from seqlab.callbacks.step_seconds import step_seconds
-from seqlab.callbacks.tokens_per_step import TokensPerStep
 
 
 def matched(options: Any, config: dict[str, Any]) -> Matched | None:
@@ -26,10 +25,7 @@ def matched(options: Any, config: dict[str, Any]) -> Matched | None:
             f"first, and then give {options.match_by}"
         )
 
-    def measure(task: Any, data: Any) -> Any:
-        tokens = options.tokens_per_step
-        return step_seconds(task, data, options, [] if tokens is None else [TokensPerStep(tokens)])
-
+    measure = lambda task, data: step_seconds(task, data, options)  # noqa: E731
     found = match(config, options.match, options.to, options.match_by, measure)
     if options.match == "seconds":
         config |= {"match": None, "to": None}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +14,12 @@ from seqlab.budgets.shares import Time, in_words, shares
 from seqlab.callbacks.step_profiler import StepProfiler
 from seqlab.cli.lightning_cli import SeqlabCLI
 from seqlab.config.configs import resolve_names
-from seqlab.whole_file import writing
+from seqlab.whole_file import replacing
 
 ALONE = (
     "--trainer.logger=false",
     "--trainer.enable_checkpointing=false",
     "--trainer.limit_val_batches=0",
-    "--trainer.val_check_interval=null",
-    f"--trainer.check_val_every_n_epoch={1 << 30}",
     "--trainer.max_epochs=-1",
 )
 """Nothing is stored, and nothing validated."""
@@ -61,13 +58,8 @@ def profiled(args: list[str], steps: int, trace: Path) -> None:
     _Profiled([*resolve_names(args), *ALONE, f"--trainer.max_steps={profiler.needed}"], profiler)
     if profiler.recorded is None:
         raise ValueError(f"the fit ended after {profiler.done} of the {profiler.needed} steps that profile needs")
-    partial = trace.with_name(f".partial.{trace.name}")
-    with writing(trace):
-        try:
-            profiler.recorded.export_chrome_trace(str(partial))
-            os.replace(partial, trace)
-        finally:
-            partial.unlink(missing_ok=True)
+    with replacing(trace) as partial:
+        profiler.recorded.export_chrome_trace(str(partial))
     events: Any = profiler.recorded.events()  # type: ignore[no-untyped-call]
     found = shares(events, profiler.parts)
     Console().print(_table(found))

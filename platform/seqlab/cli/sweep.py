@@ -142,7 +142,7 @@ def _tell(plan: Plan, queue: Queue, logger: RunLogger, store: Store) -> int:
     from seqlab.comparison.comparison import compare
     from seqlab.comparison.report import page
     from seqlab.sweeps.result import best_trials, config_of, failures, importance, table
-    from seqlab.sweeps.work import MATCHED
+    from seqlab.tracking.writes import MATCHED_TAG
 
     Console().print(table(plan, queue.study))
     for reason, trials in failures(queue.study).items():
@@ -160,7 +160,7 @@ def _tell(plan: Plan, queue: Queue, logger: RunLogger, store: Store) -> int:
         print(f"Best: trial {trial.number} · next: seqlab fit --config {shlex.quote(str(logger.artifacts / name))}")
     if len(best) == 1:
         logger.log_metrics(dict(zip(plan.objectives, best[0].values, strict=True)))
-        logger.log_tags(best[0].user_attrs.get(MATCHED, {}))
+        logger.log_tags(best[0].user_attrs.get(MATCHED_TAG, {}))
     assert logger.run_id is not None
     logger.log_text(page(compare([logger.run_id], metric=plan.objectives[0], store=store)), "report.html")
     return 0

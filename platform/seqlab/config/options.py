@@ -10,6 +10,9 @@ if TYPE_CHECKING:
     import lightning as L
 
 
+Budget = Literal["params", "flops", "state", "seconds"]
+
+
 class Option(NamedTuple):
     name: str
     type: Any
@@ -25,7 +28,7 @@ OPTIONS = (
     Option("encoder_from", str | None, None, "Run whose encoder to begin with."),
     Option("freeze_encoder", bool, False, "Do not train that encoder."),
     Option("word_vectors", str | None, None, "Word vectors to begin with, as text."),
-    Option("match", Literal["params", "flops", "state", "seconds"] | None, None, "Budget to solve the width for."),
+    Option("match", Budget | None, None, "Budget to solve the width for."),
     Option("to", float | None, None, "So much of the budget."),
     Option("match_by", str, "d_model", "Number of the model to solve for."),
     Option("compile", bool, False, "Compile the inner model."),

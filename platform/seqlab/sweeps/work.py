@@ -16,11 +16,10 @@ from seqlab.sweeps.fits import Fit, Place, run_of, score, stop
 from seqlab.sweeps.plan import Plan
 from seqlab.sweeps.queue import BEAT, Queue
 from seqlab.tracking.store import Store
+from seqlab.tracking.writes import COSTS_TAG, MATCHED_TAG
 
 TICK, LOOK = 0.02, 2.0
 """Seconds between looks at the processes, and between looks at the storage."""
-MATCHED = "matched"
-"""Tags of a run that `--match` has sized begin so."""
 
 
 @dataclass
@@ -127,12 +126,12 @@ class Worker:
             self._begin(job)
             return True
         job.trial.set_user_attr("seeds", job.values)
-        matched = {name: text for name, text in run.tags.items() if name.startswith(MATCHED)}
-        job.trial.set_user_attr(MATCHED, matched)
+        matched = {name: run.tags[name] for name in (MATCHED_TAG, COSTS_TAG) if name in run.tags}
+        job.trial.set_user_attr(MATCHED_TAG, matched)
         means = [fmean(values) for values in zip(*job.values, strict=True)]
         self.queue.study.tell(job.trial, means)
         named = ", ".join(f"{name} {mean:.4g}" for name, mean in zip(self.plan.objectives, means, strict=True))
-        solved = "".join(f" · {text.partition(';')[0]}" for name, text in matched.items() if name != MATCHED)
+        solved = f" · {matched[COSTS_TAG].partition(';')[0]}" if matched else ""
         self.tell(f"trial {number} of {self.plan.trials}: {named}{solved}")
         return False
 

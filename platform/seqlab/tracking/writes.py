@@ -28,6 +28,8 @@ DATASET_TAG = "dataset"
 EVALUATED_TAG = "{}.data"
 """Of `test` and `validate`: what the run was last evaluated on."""
 FAILURE_TAG = "failure"
+MATCHED_TAG, COSTS_TAG = "matched", "matched.costs"
+"""Of a fit that `--match` has sized: its budget; what was matched and what is not."""
 MAX_TAG_LENGTH, MAX_DIGEST_LENGTH = 5000, 36
 UPLOAD_SECONDS = 600
 
