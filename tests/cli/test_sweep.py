@@ -122,6 +122,7 @@ def test_a_worker_needs_a_sweep_and_its_settings(
     refused = ["--", "--nothing=1"]
     assert main([*SWEEP, "--vary", "model.lr=1,2", *refused]) == 1
     assert "Failed: trials 0, 1: nothing is not an option" in capsys.readouterr().out
+    assert [run.status for run in search(Store())] == ["FAILED"]
     assert main([*SWEEP, "--vary", "model.lr=1,2", "--worker", *refused]) == 0
     capsys.readouterr()
     assert main([*SWEEP, "--vary", "model.lr=1,3", *refused]) == 2

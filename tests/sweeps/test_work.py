@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
+import optuna
 import psutil
 import pytest
 import torch
@@ -121,6 +122,13 @@ def test_of_two_objectives_all_that_none_beats(monkeypatch: pytest.MonkeyPatch) 
     queue = queue_of(other)
     work(other, queue)
     assert [trial.params["model.lr"] for trial in best_trials(queue.study)] == ["2"]
+
+
+def test_of_one_setting_no_option_matters() -> None:
+    plan, study = plan_of("1", "2"), optuna.create_study()
+    for value in (1.0, 2.0):
+        study.add_trial(optuna.trial.create_trial(params={"model.lr": "1"}, distributions=plan.space, value=value))
+    assert importance(plan, study) == {}
 
 
 def test_a_table_fits_its_terminal() -> None:

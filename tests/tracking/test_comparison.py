@@ -161,6 +161,11 @@ def test_sizes_and_machines_that_differ_are_told(store: Store) -> None:
 def test_runs_are_chosen_by_name_and_by_experiment(store: Store, runs: dict[str, str]) -> None:
     assert names(compare(["gru", runs["attention"][:12], runs["gru"]], store=store)) == ["attention", "gru"]
     assert names(compare(experiment="others", metric="train/loss", store=store)) == ["unborn"]
+    make_run(store, "gru", {"val/loss": [(0, 1.0)]}, experiment="others")
+    (other,) = compare(["gru"], experiment="others", store=store).runs
+    assert (other.name, other.experiment) == ("gru", "others")
+    with pytest.raises(ValueError, match="'attention' in experiment 'others'"):
+        compare(["attention"], experiment="others", store=store)
 
 
 def test_days_and_cost_follow_from_the_measured_speed(store: Store, runs: dict[str, str]) -> None:

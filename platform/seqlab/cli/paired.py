@@ -37,7 +37,7 @@ def compare_paired(names: Sequence[str], *, experiment: str | None, trust: list[
     store.check_exists()
     settle(store)
     found = search(store, experiment=experiment)
-    models = [(name, runs_named(name, found, store)) for name in names]
+    models = [(name, runs_named(name, found, store, experiment)) for name in names]
     first = models[0][1][0]
     for name, runs in models:
         _check_seeds(name, runs)

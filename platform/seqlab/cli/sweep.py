@@ -149,6 +149,7 @@ def _tell(plan: Plan, queue: Queue, logger: RunLogger, store: Store) -> int:
         print(f"Failed: {'trial' if len(trials) == 1 else 'trials'} {', '.join(map(str, trials))}: {reason}")
     best = best_trials(queue.study)
     if not best:
+        logger.status = "FAILED"
         print("no trial is complete; what they printed is in", f"{logger.artifacts}/fits", file=sys.stderr)
         return 1
     for objective, shares in importance(plan, queue.study).items():

@@ -185,8 +185,8 @@ def compare(
     found = [run for run in search(store, experiment=experiment) if SWEEP_TAG not in run.tags]
     searched = tuple(found)
     if runs is not None:
-        named = {run.id: run for text in runs for one in runs_named(text, found, store) for run in _fits(one, found)}
-        found = [run for run in named.values() if experiment in (None, run.experiment)]
+        named = [one for text in runs for one in runs_named(text, found, store, experiment)]
+        found = [*{run.id: run for one in named for run in _fits(one, found)}.values()]
     if not found:
         place = f"experiment {experiment!r}" if experiment else store.uri
         names = ", ".join(sorted(experiment_names(store).values()))

@@ -60,11 +60,14 @@ def shared_name(names: Sequence[str]) -> str:
     return stems.pop() if len(stems) == 1 < len(set(names)) else names[0]
 
 
-def runs_named(text: str, runs: Sequence[TrackedRun], store: Store) -> tuple[TrackedRun, ...]:
+def runs_named(
+    text: str, runs: Sequence[TrackedRun], store: Store, experiment: str | None = None
+) -> tuple[TrackedRun, ...]:
     """The runs of a row's name, or of RUNs joined by commas.
 
     Args:
         runs: all that are there.
+        experiment: that these are of; None = any.
 
     Raises:
         ValueError: there is no such run, or there are several rows or runs of the name; the message lists them.
@@ -76,4 +79,4 @@ def runs_named(text: str, runs: Sequence[TrackedRun], store: Store) -> tuple[Tra
             raise ValueError(f"{text!r} names more than one row: {listed([*named.values()])}; give ids, with commas")
         return rows[0]
     several = "," in text and text not in {run.name for run in runs}
-    return tuple(find_run(one, store) for one in (text.split(",") if several else [text]))
+    return tuple(find_run(one, store, experiment) for one in (text.split(",") if several else [text]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from statistics import stdev
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +79,7 @@ def failures(study: optuna.Study) -> dict[str, list[int]]:
 def importance(plan: Plan, study: optuna.Study) -> dict[str, dict[str, float]]:
     """The share of each option in how an objective varies, by fANOVA (Hutter et al. 2014), by objective.
 
-    Empty where fewer than two trials are complete, or all have the same value.
+    Empty where fewer than two trials are complete, or all have the same value or setting.
     """
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     shares: dict[str, dict[str, float]] = {}
@@ -86,7 +87,8 @@ def importance(plan: Plan, study: optuna.Study) -> dict[str, dict[str, float]]:
         if len({trial.values[k] for trial in complete}) > 1:
             evaluator = FanovaImportanceEvaluator(seed=0)
             target = lambda trial, k=k: trial.values[k]  # noqa: E731
-            shares[objective] = dict(get_param_importances(study, evaluator=evaluator, target=target))
+            with suppress(RuntimeError):  # one setting, tried twice: no option varies
+                shares[objective] = dict(get_param_importances(study, evaluator=evaluator, target=target))
     return shares
 
 

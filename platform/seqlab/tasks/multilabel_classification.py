@@ -5,7 +5,7 @@ B batch, T length, C labels.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -62,10 +62,9 @@ class MultilabelClassification(Task):
         ones, each frame's labels together."""
         logits = self._logits(batch)
         nats = (self._nats(batch, logits) * batch.targets.isfinite()).sum(dim=-1)
-        found: Iterable[tuple[Tensor, Tensor, Tensor]] = zip(logits.sigmoid(), nats, batch.pad_mask, strict=True)
-        if batch.targets.ndim > 2:
-            found = ((some[real], its[real], real) for some, its, real in found)
-        return [{"probabilities": some.tolist(), "nats": its.tolist()} for some, its, _ in found]
+        kept: Any = batch.pad_mask if batch.targets.ndim > 2 else [...] * len(logits)
+        found = zip(logits.sigmoid(), nats, kept, strict=True)
+        return [{"probabilities": some[real].tolist(), "nats": its[real].tolist()} for some, its, real in found]
 
     def _logits(self, batch: LabelledBatch) -> Tensor:
         """Of the targets' shape, in at least float32.

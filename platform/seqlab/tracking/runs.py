@@ -135,9 +135,12 @@ class TrackedRun:
                 return []
 
 
-def find_run(text: str, store: Store | None = None) -> TrackedRun:
+def find_run(text: str, store: Store | None = None, experiment: str | None = None) -> TrackedRun:
     """The run of an id, a unique beginning of one, a name, or a checkpoint's path; of several, the one that has a
     checkpoint.
+
+    Args:
+        experiment: only runs of this experiment.
 
     Raises:
         ValueError: there is no such run, or several, of which not exactly one has a checkpoint; the message lists
@@ -150,15 +153,14 @@ def find_run(text: str, store: Store | None = None) -> TrackedRun:
     store.check_exists()
     settle(store)
     for condition in _conditions(text):
-        runs = search(store, condition)
+        runs = search(store, condition, experiment)
         trained = [run for run in runs if {"checkpoint.best", "checkpoint.last"} & run.tags.keys()]
         if len(runs) > 1 and len(trained) != 1:
             raise ValueError(f"{text!r} names more than one run: {listed(runs)}; give the id")
         if runs:
             return (trained or runs)[0]
-    raise ValueError(
-        f"no run has the id, the name or the checkpoint {text!r} in {store.uri}; seqlab compare lists runs"
-    )
+    place = f"experiment {experiment!r}" if experiment else store.uri
+    raise ValueError(f"no run has the id, the name or the checkpoint {text!r} in {place}; seqlab compare lists runs")
 
 
 def unfinished_runs(experiment: str, config_hash: str, store: Store | None = None) -> list[TrackedRun]:
