@@ -164,6 +164,8 @@ def test_runs_are_named_by_row_or_with_commas(
     make(three_models, "gru", 1.0, 0, "another")
     assert main(["compare", "gru"]) == 2
     assert "'gru' names more than one row: gru-s2 (" in capsys.readouterr().err
+    assert main(["compare", "gru", "rnn", "--paired", "--metric", "test/loss"]) == 2
+    assert "--paired prints how models differ by test example, and takes no --metric" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def configs(options: argparse.Namespace) -> int:
     "table of runs, sorted by a metric",
     argument("runs", nargs="*", metavar="RUN", help="default: every run of the experiment"),
     argument("--experiment", metavar="NAME", help="only its runs"),
-    argument("--metric", default="val/loss", metavar="M", help="default: val/loss"),
+    argument("--metric", metavar="M", help="default: val/loss"),
     argument("--tokens", type=decimal, metavar="N", help="add the days to train on N tokens"),
     argument("--price", type=decimal, metavar="P", help="add the cost at P an hour"),
     argument("--out", metavar="FILE.html", help="write a report with curves and quality against cost"),
@@ -42,6 +42,8 @@ def compare(options: argparse.Namespace) -> int:
     if options.paired:
         from seqlab.cli.paired import compare_paired
 
+        if others := [name for name in ("metric", "tokens", "price", "out", "quiet") if getattr(options, name)]:
+            raise ValueError(f"--paired prints how models differ by test example, and takes no --{others[0]}")
         compare_paired(options.runs, experiment=options.experiment, trust=options.trust)
         return 0
     from rich.console import Console
@@ -51,7 +53,7 @@ def compare(options: argparse.Namespace) -> int:
     result = compare(
         options.runs or None,
         experiment=options.experiment,
-        metric=options.metric,
+        metric=options.metric or "val/loss",
         tokens=options.tokens,
         price=options.price,
     )

@@ -18,6 +18,8 @@ READ = re.compile(
     r"data\.(?!.*(tokenizer|path|num_workers|batch_size|max_tokens)|(init_args\.)?(train|val|test|seed)$)"
     r"|trainer\.limit_(val|test)_batches$"
 )
+"""Options of the data, but for tokenizers and files, which are told by themselves, seeds, and how many are read at a
+time."""
 RUN_SPECIFIC = (
     "checkpoint_async",
     "ckpt_path",
