@@ -8,6 +8,11 @@ import pytest
 
 from seqlab.cli import main
 
+MISSPELT = (
+    "{data: {class_path: TextDataModule, seq_len: 8}, "
+    "model: {class_path: LanguageModeling, model: {class_path: DecoderLM, mixer: GRUU}}}"
+)
+
 
 def test_gpt2_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
     """Every token passes 12 layers of 7,077,888 weights in matrices, the output layer of 50,257 x 768, and attention to
@@ -34,6 +39,7 @@ def test_gpt2_by_hand(capsys: pytest.CaptureFixture[str]) -> None:
         (["--device=H300"], "--device H300 is not known; accepted: H100"),
         (["--mfu=2"], "--mfu in 0 to 1"),
         (["--price=-1"], "--price must be at least 0, got -1"),
+        ([f"--config={MISSPELT}"], "model.model.mixer: there is no class GRUU; did you mean GRU?"),
     ],
 )
 def test_what_makes_no_sense(given: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:

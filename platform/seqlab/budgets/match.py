@@ -17,7 +17,6 @@ from seqlab.budgets.estimate import BYTES
 from seqlab.budgets.flops import training_flops
 from seqlab.config.configs import LINKS, build_data, build_task
 from seqlab.config.options import Budget
-from seqlab.mixer import size_of
 
 WITHIN = 0.02
 LARGEST = 1 << 24
@@ -130,9 +129,8 @@ def _costs(task: nn.Module, seq_len: int | None) -> Iterator[tuple[str, float]]:
         return
     with suppress(ValueError):  # unknown
         yield "flops", training_flops(model, seq_len)
-    if hasattr(model, "state_spec"):
-        spec = model.state_spec()
-        yield "state", sum(size_of((entry,), seq_len) * (entry.dtype or torch.float32).itemsize for entry in spec)
+    if hasattr(model, "state_size"):
+        yield "state", 4 * model.state_size(seq_len)  # in float32
 
 
 def _find(config: dict[str, Any], name: str) -> list[str]:

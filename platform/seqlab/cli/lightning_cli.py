@@ -114,8 +114,8 @@ class SeqlabCLI(LightningCLI):
             check_reads_back(self._parser(self.verb), self.config_dump, options)
             if self.run_id is None:  # a run that goes on has what was found
                 self._match(options)
-            if options.resume is not None and self.run_id is None:
-                self._continue_job(options)
+                if options.resume is not None:
+                    self._continue_job(options)
         if options.ckpt_path is None or Path(options.ckpt_path).is_file():
             return
         if self.verb == "fit" and options.ckpt_path == "last":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from argparse import ArgumentError
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -162,22 +163,29 @@ def build_task(config: dict[str, Any], told: dict[str, int]) -> Any:
     Args:
         config: what a run stored.
         told: what its data module told the task, by the names of `LINKS`; it would have to read its data to tell again.
+
+    Raises:
+        ValueError: it names a class or an option that there is not, or a value that a class does not take.
     """
     import lightning as L
 
     task = as_trained(config["model"])
-    return _instantiate(L.LightningModule, {**task, "init_args": task.get("init_args", {}) | told})
+    return _instantiate(L.LightningModule, "model", {**task, "init_args": task.get("init_args", {}) | told})
 
 
 def build_data(config: dict[str, Any]) -> Any:
     """The data module of a stored config, None where it names no data. Reads none."""
     import lightning as L
 
-    return _instantiate(L.LightningDataModule, config["data"]) if "data" in config else None
+    return _instantiate(L.LightningDataModule, "data", config["data"]) if "data" in config else None
 
 
-def _instantiate(base: type, config: dict[str, Any]) -> Any:
+def _instantiate(base: type, name: str, config: dict[str, Any]) -> Any:
     import_blocks()
     parser = ArgumentParser(exit_on_error=False, parser_mode="seqlab")
-    parser.add_subclass_arguments(base, "object", required=True)
-    return parser.instantiate(parser.parse_object({"object": config}, defaults=False)).object
+    parser.add_subclass_arguments(base, name, required=True)
+    try:
+        read = parser.parse_object({name: config}, defaults=False)
+    except ArgumentError as error:
+        raise ValueError(str(error)) from error
+    return parser.instantiate(read)[name]
