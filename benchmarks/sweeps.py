@@ -51,6 +51,9 @@ def _children() -> float:
 
 
 def main() -> None:
+    if sys.platform != "linux":
+        print("sweeps: not run: a sweep forks its fits on Linux only")
+        return
     os.environ["OMP_NUM_THREADS"] = "1"
     ctypes.CDLL(None).prctl(BE_SUBREAPER, 1, 0, 0, 0)
     alone, of_sweep = [], []

@@ -94,7 +94,8 @@ class Fit:
         """What has to end for it to end: one process, none once it has ended."""
         code = self._process.poll()
         if code is None:
-            return [psutil.Process(self._process.pid)]
+            with suppress(psutil.NoSuchProcess):  # it has just ended
+                return [psutil.Process(self._process.pid)]
         return leftover(self._tags) if code == LOST else []
 
     def wait(self) -> None:

@@ -73,7 +73,7 @@ class Worker:
         looked, beat = -math.inf, time.monotonic()
         try:
             while not self._stopped():
-                ended = [job for job in self._jobs if self._goes_on(job) is False]
+                ended = [job for job in self._jobs if not self._goes_on(job)]
                 for job in ended:
                     self._jobs.remove(job)
                     self._free.append(job.place)
