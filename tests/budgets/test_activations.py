@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from budgets.test_flops import Undone
 from seqlab.attention import Attention
 from seqlab.budgets.activations import Activations, Kept, activations
 from seqlab.models import DecoderLM
@@ -52,13 +53,6 @@ def test_what_is_kept_to_compute_again() -> None:
     block = (four.kept.each - one.kept.each) // 3
     assert four.forgotten.each == block + (4 * D_MODEL * LENGTH) * (4 + 2)
     assert four.forgotten.fixed == one.kept.fixed == four.kept.fixed // 4 > 0
-
-
-class Undone(Attention):
-    """Runs only where its inputs have values."""
-
-    def forward(self, x: Tensor, *args: Any, **options: Any) -> Any:
-        return super().forward(x * float(x.sum() > 0), *args, **options)
 
 
 def test_what_is_not_known() -> None:

@@ -33,7 +33,6 @@ from seqlab.tracking.store import SQLITE
 
 BEAT, SILENCE = 30.0, 300.0
 """Seconds between a worker's signs of life, and without one until its trials wait again on another machine."""
-ENDED = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.FAIL)
 
 
 class Queue:
