@@ -129,16 +129,17 @@ def cpu_model() -> str:
 
 def _git_tags(prefix: str, folder: Path) -> dict[str, str]:
     """Commit and dirty flag (tracked files only) of the checkout that holds a folder; nothing outside of one."""
-    commit = _git(folder, "rev-parse", "HEAD")
+    commit = git(folder, "rev-parse", "HEAD")
     if not commit:
         return {}
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    changes = git(folder, "status", "--porcelain", "--untracked-files=no")
     dirty = "unknown" if changes is None else str(bool(changes)).lower()
     tags = {f"{prefix}.commit": commit, f"{prefix}.dirty": dirty}
     return tags | ({"mlflow.source.git.commit": commit} if prefix == "git" else {})
 
 
-def _git(folder: Path, *args: str) -> str | None:
+def git(folder: Path, *args: str) -> str | None:
+    """What a command of git prints in a folder; None where it fails, as outside of a checkout."""
     try:
         result = subprocess.run(
             ["git", "-C", str(folder), *args], capture_output=True, text=True, timeout=10, check=True

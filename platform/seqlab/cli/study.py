@@ -1,0 +1,87 @@
+"""The verb of studies: list, run, page."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from seqlab.cli.verb import argument, verb, whole
+
+SCALES = ("smoke", "cpu", "gpu")
+
+
+@verb(
+    "put claims of the field to the test",
+    argument("does", choices=["list", "run", "page"], metavar="list|run|page", help="what to do"),
+    argument("name", nargs="?", metavar="NAME", help="of a study"),
+    argument("--scale", choices=SCALES, default="cpu", help="smoke shows that it runs; default: cpu"),
+    argument("--seeds", type=whole, default=3, metavar="N", help="default: 3"),
+    argument("--jobs", type=whole, default=1, metavar="N", help="fits at a time; default: 1"),
+    argument("--all", action="store_true", help="the pages of all studies that were run here, with an index"),
+    argument("--out", default="studies", metavar="DIR", help="folder of the pages; default: studies"),
+)
+def study(options: argparse.Namespace) -> int:
+    if options.does == "list":
+        return _list()
+    if (options.name is None) is not (options.does == "page" and options.all):
+        raise ValueError(
+            f"study {options.does} needs the NAME of a study" + (" or --all" if options.does == "page" else "")
+        )
+    for name in ("seeds", "jobs"):
+        if getattr(options, name) < 1:
+            raise ValueError(f"--{name} must be at least 1, got {getattr(options, name)}")
+    return _run(options) if options.does == "run" else _page(options.name, Path(options.out))
+
+
+def _list() -> int:
+    from rich.console import Console
+    from rich.table import Table
+
+    from seqlab.studies.book import STUDIES
+
+    table = Table("study", "claim", "who says it", box=None, pad_edge=False)
+    for one in STUDIES.values():
+        for place, claim in enumerate(one.claims):
+            table.add_row(one.name if place == 0 else "", claim.says, claim.source)
+    Console().print(table)
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from seqlab.studies.book import study_named
+    from seqlab.studies.conduct import FIXED_TAG, conduct
+
+    result = conduct(study_named(options.name), options.scale, options.seeds, options.jobs)
+    console = Console(highlight=False, markup=False)
+    for claim in result.study.claims:
+        found = result.judgements[claim.key]
+        console.print(f"{claim.says}\n  {found.verdict}: {found.reason}\n  supported where {claim.rule}\n")
+    print(f"The commit of these rules: {result.run.tags[FIXED_TAG]}")
+    print(f"Next: seqlab study page {options.name} --out studies")
+    return 0
+
+
+def _page(name: str | None, folder: Path) -> int:
+    """The page of one study, or of all that were run here, and the index of these."""
+    from seqlab.studies.book import STUDIES, study_named
+    from seqlab.studies.conduct import latest
+    from seqlab.studies.page import index, page
+    from seqlab.whole_file import write_whole, writing
+
+    named = STUDIES.values() if name is None else [study_named(name)]
+    results = {study.name: found for study in STUDIES.values() if (found := latest(study))}
+    shown = [results[study.name] for study in named if study.name in results]
+    if not shown:
+        raise ValueError(f"study {name} was not run here" if name else "no study was run here")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for found in shown:
+        write_whole(folder / f"{found[0].study.name}.html", page(found))
+    write_whole(folder / "index.html", index(list(results.values())))
+    print(f"Wrote {folder / ('index.html' if name is None else f'{name}.html')}")
+    return 0
+
+
+VERBS = (study,)

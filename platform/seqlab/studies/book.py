@@ -1,0 +1,18 @@
+"""All studies."""
+
+from __future__ import annotations
+
+from seqlab.studies.study import Study
+from seqlab.studies.worked_numbers import WorkedNumbers
+
+STUDIES: dict[str, Study] = {study.name: study for study in (WorkedNumbers(),)}
+
+
+def study_named(name: str) -> Study:
+    """
+    Raises:
+        ValueError: there is no such study.
+    """
+    if name not in STUDIES:
+        raise ValueError(f"there is no study {name}; accepted: {', '.join(STUDIES)}")
+    return STUDIES[name]

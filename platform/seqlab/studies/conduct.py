@@ -1,0 +1,104 @@
+"""Runs a study, and keeps what each seed gave in one run of its experiment. Stopped, it goes on with the next seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seqlab.studies.rules import Judgement
+from seqlab.studies.study import Measured, Points, Scale, Study
+from seqlab.tracking.job import run_of_job
+from seqlab.tracking.logger import RunLogger
+from seqlab.tracking.provenance import git, provenance
+from seqlab.tracking.runs import TrackedRun, find_run, search
+from seqlab.tracking.store import Store
+
+STUDY_TAG, SCALE_TAG, FIXED_TAG = "study", "study.scale", "study.fixed"
+VERDICT = "verdict."
+"""Tags of a study's run: which it is, at which scale, the commit that its rules were fixed in, and each verdict."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A study that was run.
+
+    Attributes:
+        seeds: what each gave.
+    """
+
+    study: Study
+    run: TrackedRun
+    seeds: Sequence[Measured]
+
+    @property
+    def judgements(self) -> dict[str, Judgement]:
+        return self.study.judge(self.seeds)
+
+    @property
+    def points(self) -> Points:
+        """Of all seeds, each with its own."""
+        return [row | {"seed": seed} for seed, seen in enumerate(self.seeds) for row in seen.points]
+
+
+def conduct(study: Study, scale: Scale, seeds: int, jobs: int) -> Result:
+    """
+    Args:
+        seeds: how many.
+        jobs: fits at a time.
+    """
+    digest = hashlib.sha256(study.file().read_bytes()).hexdigest()[:8]  # of another declaration nothing is taken over
+    name, store = f"{study.name}-{scale}-{digest}", Store()
+    before = run_of_job(name, study.name, "", store)
+    logger = RunLogger(study.name, name=name, run_id=None if before is None else before.id)
+    logger.begin()
+    assert logger.run_id is not None and logger.artifacts is not None
+    kept = _kept(logger.artifacts)
+    try:
+        if before is None:
+            logger.log_tags({**provenance(), STUDY_TAG: study.name, SCALE_TAG: scale, FIXED_TAG: fixed(study)})
+        wanted = 1 if all(claim.exact for claim in study.claims) else seeds
+        for seed in range(len(kept), wanted):
+            kept.append(study.measure(scale, seed, {}))
+            logger.log_text(json.dumps(kept[-1]._asdict()), f"measured/{seed}.json")
+        kept = kept[:wanted]
+        judged = study.judge(kept)
+        logger.log_tags({VERDICT + key: f"{found.verdict}: {found.reason}" for key, found in judged.items()})
+    except BaseException:
+        logger.status = "KILLED"
+        raise
+    finally:
+        logger.finalize("success")
+    return Result(study, find_run(logger.run_id, store), kept)
+
+
+def latest(study: Study) -> list[Result]:
+    """The newest finished run of each scale; none where it was not run here."""
+    store = Store()
+    runs = search(store, experiment=study.name) if store.exists else []
+    finished = [run for run in runs if run.status == "FINISHED" and run.tags.get(STUDY_TAG) == study.name]
+    newest: dict[str, TrackedRun] = {}
+    for run in sorted(finished, key=lambda run: run.started):
+        newest[run.tags[SCALE_TAG]] = run
+    return [Result(study, run, _kept(run.artifacts)) for run in newest.values()]
+
+
+def fixed(study: Study) -> str:
+    """The commit in which the study's file was last changed, or why it has none."""
+    file = study.file()
+    if (changed := git(file.parent, "status", "--porcelain", "--", file.name)) is None:
+        return "not under version control"
+    last = git(file.parent, "log", "-1", "--format=%h of %cs", "--", file.name)
+    return "changed since the last commit" if changed or not last else last
+
+
+def _kept(artifacts: Path) -> list[Measured]:
+    """What is stored of the first seeds, as many as there are without a gap."""
+    found: list[Measured] = []
+    while (file := artifacts / "measured" / f"{len(found)}.json").is_file():
+        content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        found.append(Measured(**content))
+    return found

@@ -1,0 +1,155 @@
+"""A study as one HTML page that loads nothing, and the index of all verdicts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import cache
+from html import escape
+
+from seqlab.studies.conduct import FIXED_TAG, SCALE_TAG, Result
+from seqlab.studies.rules import Claim, Control
+
+STYLE = """
+:root { color-scheme: light; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 2rem 1.25rem 3rem; max-width: 50rem; background: #fff; color: #1f2933;
+  font: 17px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
+h1 { margin: 0 0 .5rem; font-size: 1.7rem; line-height: 1.25; letter-spacing: -.01em; }
+h2 { margin: 2.5rem 0 .5rem; font-size: 1.25rem; line-height: 1.35; }
+h3 { margin: 1.5rem 0 .25rem; font-size: 1rem; }
+.note, .by { color: #52606d; font-size: .88rem; }
+fieldset { margin: 1rem 0; padding: .5rem 1rem .75rem; border: 1px solid #9aa5b1; border-radius: .4rem; }
+label { display: inline-block; margin-right: 1.2rem; padding: .25rem 0; }
+summary { cursor: pointer; padding: .5rem 0; font-weight: 600; }
+:focus-visible { outline: 3px solid #0072b2; outline-offset: 2px; }
+.verdict { border-left: 5px solid #0072b2; padding: .25rem 0 .25rem .8rem; margin: 1rem 0; }
+.verdict b { font-size: 1.1rem; }
+.figure { overflow-x: auto; }
+.table { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
+th { text-align: left; color: #52606d; border-bottom: 1.5px solid #9aa5b1; vertical-align: bottom; }
+th, td { padding: .35rem 1rem .35rem 0; } td { border-bottom: 1px solid #e4e7eb; vertical-align: top; }
+pre { overflow-x: auto; padding: .7rem .9rem; background: #f4f6f8; font-size: .85rem; }
+@media print {
+  body { padding: 0; max-width: none; font-size: 13px; } section { break-before: page; } fieldset { display: none; }
+}
+"""
+VOTE = """
+for (const form of document.querySelectorAll("form")) form.addEventListener("change", () => {
+  const said = new FormData(form).get("vote"), answer = form.nextElementSibling;
+  answer.querySelector(".said").textContent = `You said: ${said}.`;
+  answer.open = true;
+});
+addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(one => (one.open = true)));
+"""
+VOTES = ("supported", "refuted", "it depends")
+
+
+def page(results: Sequence[Result]) -> str:
+    """The page of one study, by the results of each scale it was run at; the figures show the last one's."""
+    study, last = results[-1].study, results[-1]
+    sections = "".join(_section(claim, results) for claim in study.claims)
+    specs = {claim.key: study.figure(claim, last.points).to_dict() for claim in study.claims}
+    # Nothing in a script may look like its end.
+    figures = json.dumps(specs).replace("<", "\\u003c")
+    body = f"""<h1>{escape(study.question)}</h1>
+<p class="by"><a href="index.html">all studies</a></p>
+{sections}
+<section>
+<h2>Why</h2><p>{escape(study.why)}</p>
+<h2>What would change it</h2><p>{escape(study.change)}</p>
+<h2>How it was measured</h2><p>{escape(study.matched)}</p>
+{"".join(_origin(result) for result in results)}
+</section>
+<script>{_vega()}</script>
+<script>
+for (const [key, spec] of Object.entries({figures}))
+  vegaEmbed(document.getElementById(`figure-${{key}}`), spec, {{actions: false, renderer: "svg"}});
+{VOTE}</script>"""
+    return _whole(study.question, body)
+
+
+def index(results: Sequence[Sequence[Result]]) -> str:
+    """The verdicts of all studies that were run, by study and scale."""
+    rows = [
+        f'<tr><td><a href="{result.study.name}.html">{escape(result.study.name)}</a></td><td>{escape(claim.says)}</td>'
+        f"<td>{escape(result.run.tags[SCALE_TAG])}</td><td><b>{result.judgements[claim.key].verdict}</b></td></tr>"
+        for of_study in results
+        for result in of_study
+        for claim in result.study.claims
+    ]
+    head = "<tr><th>study</th><th>claim</th><th>scale</th><th>verdict</th></tr>"
+    title = "What lectures say of sequence models, put to the test"
+    body = f'<h1>{title}</h1><div class="table"><table>{head}{"".join(rows)}</table></div>'
+    return _whole(title, body)
+
+
+def _section(claim: Claim, results: Sequence[Result]) -> str:
+    votes = "".join(f'<label><input type="radio" name="vote" value="{vote}"> {vote}</label>' for vote in VOTES)
+    verdicts = "".join(_verdict(claim, result) for result in results)
+    controls = "".join(f"<li>{_control(claim, control, results[-1])}</li>" for control in claim.controls)
+    return f"""<section>
+<h2>{escape(claim.says)}</h2>
+<p class="by">{escape(claim.source)}</p>
+<form><fieldset><legend>What do you expect?</legend>{votes}</fieldset></form>
+<details><summary>What was found</summary>
+<p class="said"></p>
+{verdicts}
+<div class="figure" id="figure-{claim.key}" role="img" aria-label="{escape(claim.says)}"></div>
+<h3>The rule</h3>
+<p>Supported where {escape(str(claim.rule))}. The whole 95% interval must lie there, of each case by itself.</p>
+<h3>The controls</h3>
+<ul>{controls}</ul>
+</details>
+</section>
+"""
+
+
+def _verdict(claim: Claim, result: Result) -> str:
+    found = result.judgements[claim.key]
+    scale = "" if claim.exact else f" at {escape(result.run.tags[SCALE_TAG])} scale"
+    return f'<p class="verdict"><b>{escape(found.verdict)}</b>{scale}: {escape(found.reason)}</p>'
+
+
+def _control(claim: Claim, control: Control, result: Result) -> str:
+    rule = "the same rule" if control.rule == claim.rule else f"the rule that {control.rule}"
+    interval = result.judgements[claim.key].intervals.get(control.case)
+    was = "was not measured" if interval is None else f"was {interval}"
+    return (
+        f"<b>{escape(control.case)}</b> {was}; by {escape(rule)} it must be {control.expected}. {escape(control.why)}"
+    )
+
+
+def _origin(result: Result) -> str:
+    tags, name = result.run.tags, result.study.name
+    scale = tags[SCALE_TAG]
+    return f"""<h3>{escape(scale)}: {len(result.seeds)} seed{"s" if len(result.seeds) > 1 else ""}</h3>
+<pre>seqlab study run {name} --scale {escape(scale)}
+seqlab study page {name} --out pages</pre>
+<p class="note">The commit of these rules: {escape(tags[FIXED_TAG])}. Run {escape(result.run.name)} on
+{escape(tags.get("hardware.cpu", "unknown"))}, GPUs: {escape(tags.get("hardware.gpus", "none"))}.</p>"""
+
+
+def _whole(title: str, body: str) -> str:
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title>
+<style>{STYLE}</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+@cache
+def _vega() -> str:
+    """Vega, Vega-Lite and Vega-Embed, of which a page holds its own copy."""
+    import vl_convert
+
+    return str(vl_convert.javascript_bundle()).replace("</script", "<\\/script")  # type: ignore[call-arg]

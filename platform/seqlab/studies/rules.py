@@ -1,0 +1,177 @@
+"""From what was measured to a verdict, by a rule that was fixed before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from seqlab.comparison.statistics import mean
+
+FEWEST_SEEDS = 3
+
+
+class Verdict(StrEnum):
+    SUPPORTED = "supported"
+    REFUTED = "refuted"
+    DEPENDS = "depends"
+    INCONCLUSIVE = "inconclusive"
+    INVALID = "invalid"
+    NOT_TESTABLE = "not testable here"
+
+
+class Interval(NamedTuple):
+    """95% over seeds, by Student's t."""
+
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
+        return f"{middle:.4g} ± {half:.2g}" if half else f"{middle:.4g}"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Where a quantity's interval must lie.
+
+    Attributes:
+        quantity: in words, with its unit.
+        low, high: a claim is supported where the whole interval lies between them; the edges count.
+        beyond: how far outside of them the whole interval must lie, more than that, where the claim is refuted.
+    """
+
+    quantity: str
+    low: float = -math.inf
+    high: float = math.inf
+    beyond: float = 0.0
+
+    def judge(self, interval: Interval) -> Verdict:
+        """SUPPORTED, REFUTED, or INCONCLUSIVE: the interval straddles an edge, or is no number."""
+        if self.low <= interval.low and interval.high <= self.high:
+            return Verdict.SUPPORTED
+        if interval.high < self.low - self.beyond or interval.low > self.high + self.beyond:
+            return Verdict.REFUTED
+        return Verdict.INCONCLUSIVE
+
+    def __str__(self) -> str:
+        edges = [f"at least {self.low:g}"] if math.isfinite(self.low) else []
+        edges += [f"at most {self.high:g}"] if math.isfinite(self.high) else []
+        text = f"{self.quantity} is {' and '.join(edges)}"
+        beyond = [f"below {self.low - self.beyond:g}"] if math.isfinite(self.low) else []
+        beyond += [f"above {self.high + self.beyond:g}"] if math.isfinite(self.high) else []
+        return f"{text}; refuted {' or '.join(beyond)}" if self.beyond else text
+
+
+@dataclass(frozen=True)
+class Control:
+    """What must come out as it is known to, or the study measures something else.
+
+    Attributes:
+        case: what is measured.
+        rule: of this control.
+        holds: whether the rule must be supported, or must be refuted: a control that can only pass shows nothing.
+        why: in one sentence.
+    """
+
+    case: str
+    rule: Rule
+    holds: bool
+    why: str
+
+    @property
+    def expected(self) -> Verdict:
+        return Verdict.SUPPORTED if self.holds else Verdict.REFUTED
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement, and what decides on it.
+
+    Attributes:
+        key: names it within its study.
+        says: the claim in one sentence.
+        source: who says it.
+        cases: what is measured for it, each judged by itself.
+        rule: of each case.
+        controls: one that must pass and one that must fail, at least.
+        exact: no seed has a part in what is measured: it is measured once.
+    """
+
+    key: str
+    says: str
+    source: str
+    cases: tuple[str, ...]
+    rule: Rule
+    controls: tuple[Control, ...]
+    exact: bool = False
+
+    def __post_init__(self) -> None:
+        assert {control.holds for control in self.controls} == {True, False}, f"{self.key} needs both kinds of control"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """
+    Attributes:
+        cases: the verdict of each case.
+        intervals: of each case and each control's.
+        reason: in one sentence, with the numbers.
+    """
+
+    verdict: Verdict
+    reason: str
+    cases: Mapping[str, Verdict]
+    intervals: Mapping[str, Interval]
+
+
+def judge(claim: Claim, measured: Mapping[str, Sequence[float]], needs: str = "") -> Judgement:
+    """
+    Args:
+        measured: what each seed gave, by case.
+        needs: what is not here without which nothing can be measured.
+    """
+    if needs:
+        return Judgement(Verdict.NOT_TESTABLE, needs, {}, {})
+    names = dict.fromkeys([*claim.cases, *(control.case for control in claim.controls)])
+    intervals = {name: interval_of(measured[name]) for name in names}
+    cases = {name: claim.rule.judge(intervals[name]) for name in claim.cases}
+    verdict, reason = _verdict(claim, intervals, cases, min(len(measured[name]) for name in names))
+    return Judgement(verdict, reason, cases, intervals)
+
+
+def interval_of(values: Sequence[float]) -> Interval:
+    """Of one value, itself; not numbers where one of them is none."""
+    if not all(map(math.isfinite, values)):
+        return Interval(math.nan, math.nan)
+    if len(values) == 1:
+        return Interval(values[0], values[0])
+    estimate = mean(values)
+    return Interval(float(estimate.value - estimate.half_width), float(estimate.value + estimate.half_width))
+
+
+def _verdict(
+    claim: Claim, intervals: Mapping[str, Interval], cases: Mapping[str, Verdict], seeds: int
+) -> tuple[Verdict, str]:
+    for control in claim.controls:
+        if (found := control.rule.judge(intervals[control.case])) != control.expected:
+            interval, rule = intervals[control.case], control.rule
+            return Verdict.INVALID, (
+                f"the control {control.case} must be {control.expected} and is {found}: {rule.quantity} {interval}"
+            )
+    told = "; ".join(_told(cases, intervals))
+    if not claim.exact and seeds < FEWEST_SEEDS:
+        return Verdict.INCONCLUSIVE, f"{seeds} of the {FEWEST_SEEDS} seeds that a verdict needs; {told}"
+    verdicts = set(cases.values())
+    if verdicts >= {Verdict.SUPPORTED, Verdict.REFUTED}:
+        return Verdict.DEPENDS, told
+    return (verdicts.pop() if len(verdicts) == 1 else Verdict.INCONCLUSIVE), told
+
+
+def _told(cases: Mapping[str, Verdict], intervals: Mapping[str, Interval]) -> Iterator[str]:
+    """Of each verdict the cases that have it, with their numbers."""
+    for verdict in (Verdict.SUPPORTED, Verdict.REFUTED, Verdict.INCONCLUSIVE):
+        if named := [f"{name} {intervals[name]}" for name, of in cases.items() if of == verdict]:
+            yield f"{verdict}: {', '.join(named)}" if len(set(cases.values())) > 1 else ", ".join(named)

@@ -1,0 +1,97 @@
+"""What a study is: claims, what is fitted for them, what is measured, and its figures, all fixed before it runs."""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+
+from seqlab.studies.rules import Claim, Judgement, judge
+from seqlab.tracking.runs import TrackedRun
+
+if TYPE_CHECKING:
+    from altair import TopLevelMixin
+
+Scale = Literal["smoke", "cpu", "gpu"]
+Points = list[dict[str, Any]]
+"""Rows of numbers and texts, by column."""
+
+
+class Arm(NamedTuple):
+    """A model that is fitted, at its own best learning rate.
+
+    Attributes:
+        name: within its study.
+        fit: what `seqlab fit` is given, but for the learning rate and the seeds.
+    """
+
+    name: str
+    fit: tuple[str, ...]
+
+
+class Measured(NamedTuple):
+    """What one seed gave.
+
+    Attributes:
+        values: a number for each case and each control of the claims.
+        points: what the figures show.
+        needs: by claim, what is not here without which it cannot be tested.
+    """
+
+    values: Mapping[str, float]
+    points: Points
+    needs: Mapping[str, str] = {}
+
+
+class Study(ABC):
+    """A question of the field, and how it is put to the test. One file each.
+
+    Attributes:
+        name: of the study and of its experiment in MLflow.
+        question: its title.
+        claims: each gets a verdict.
+        matched: what the arms have in common, or what else the measure rests on, in one sentence.
+        why: what the result comes from, in a few sentences, whichever it is.
+        change: what would change it.
+        rates: the grid of learning rates that each arm has.
+        metric: which the best rate is chosen by.
+    """
+
+    name: ClassVar[str]
+    question: ClassVar[str]
+    claims: ClassVar[tuple[Claim, ...]]
+    matched: ClassVar[str]
+    why: ClassVar[str]
+    change: ClassVar[str]
+    rates: ClassVar[tuple[float, ...]] = ()
+    metric: ClassVar[str] = "val/loss"
+
+    def arms(self, scale: Scale) -> Sequence[Arm]:
+        """What is fitted; nothing, where what is measured needs no training."""
+        return ()
+
+    @abstractmethod
+    def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
+        """
+        Args:
+            runs: of this seed, by arm.
+        """
+
+    @abstractmethod
+    def figure(self, claim: Claim, points: Points) -> TopLevelMixin:
+        """
+        Args:
+            points: of all seeds; each row has its `seed`.
+        """
+
+    def judge(self, seeds: Sequence[Measured]) -> dict[str, Judgement]:
+        """Of each claim, by its key."""
+        by_case = {case: [seen.values[case] for seen in seeds] for case in seeds[0].values}
+        return {claim.key: judge(claim, by_case, seeds[0].needs.get(claim.key, "")) for claim in self.claims}
+
+    @classmethod
+    def file(cls) -> Path:
+        """Where it is declared."""
+        return Path(inspect.getfile(cls))

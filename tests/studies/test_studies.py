@@ -1,0 +1,164 @@
+"""Studies as they are typed: listed, run, gone on with, judged, shown."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from pathlib import Path
+
+import altair as alt
+import pytest
+
+from seqlab.cli import main
+from seqlab.studies import book
+from seqlab.studies.conduct import latest
+from seqlab.studies.rules import Claim, Control, Rule, Verdict
+from seqlab.studies.study import Measured, Points, Scale, Study
+from seqlab.tracking.runs import TrackedRun, search
+from seqlab.tracking.store import Store
+
+GAIN = Rule("gain in </script><b>BLEU", low=1.0)
+
+
+class Coin(Study):
+    """Its numbers differ by seed."""
+
+    name = "coin"
+    question = "Is it fair?"
+    matched, why, change = "Nothing.", "A coin has two sides.", "A third side."
+    claims = (
+        Claim(
+            "gain",
+            "A gains <i>much</i>.",
+            "L9",
+            ("a", "b"),
+            GAIN,
+            (Control("two", GAIN, True, "It is 2."), Control("none", GAIN, False, "It is 0.")),
+        ),
+    )
+    shift = 2.0
+
+    def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
+        with Path("measured").open("a") as file:
+            file.write(f"{seed}\n")
+        if Path("stop").exists() and seed == 2:
+            raise KeyboardInterrupt
+        draw = random.Random(seed).uniform(-0.1, 0.1)
+        values = {"a": self.shift + draw, "b": 2 + draw, "two": 2.0, "none": 0.0}
+        return Measured(values, [{"case": case, "value": value} for case, value in values.items()])
+
+    def figure(self, claim: Claim, points: Points) -> alt.TopLevelMixin:
+        chart: alt.TopLevelMixin = alt.Chart(alt.InlineData(values=points)).mark_point().encode(x="value:Q")
+        return chart
+
+
+@pytest.fixture(autouse=True)
+def _coin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(book.STUDIES, "coin", Coin())
+
+
+def test_a_study_that_is_stopped_goes_on_with_the_next_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("stop").touch()
+    assert main(["study", "run", "coin", "--scale", "smoke"]) == 130
+    (run,) = search(Store(), experiment="coin")
+    assert run.status == "KILLED" and latest(book.STUDIES["coin"]) == []
+    Path("stop").unlink()
+    assert main(["study", "run", "coin", "--scale", "smoke"]) == 0
+    assert Path("measured").read_text().split() == ["0", "1", "2", "2"]
+    (same,) = search(Store(), experiment="coin")
+    assert (same.id, same.status) == (run.id, "FINISHED")
+    assert same.tags["verdict.gain"].startswith("supported: a 2.0") and same.tags["study.scale"] == "smoke"
+    assert "\n  supported: a 2.0" in capsys.readouterr().out
+
+    assert main(["study", "run", "coin", "--scale", "smoke", "--seeds", "4"]) == 0
+    assert Path("measured").read_text().split() == ["0", "1", "2", "2", "3"]
+    assert main(["study", "run", "coin", "--scale", "smoke", "--seeds", "2"]) == 0
+    assert "inconclusive: 2 of the 3 seeds" in capsys.readouterr().out
+    assert len(search(Store(), experiment="coin")) == 1
+
+
+def test_another_declaration_takes_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main(["study", "run", "coin"]) == 0
+    changed = Path("changed.py")
+    changed.write_text("other rules")
+    monkeypatch.setattr(Coin, "file", staticmethod(lambda: changed))
+    assert main(["study", "run", "coin"]) == 0
+    assert Path("measured").read_text().split() == ["0", "1", "2"] * 2
+    assert len(search(Store(), experiment="coin")) == 2 and len(latest(book.STUDIES["coin"])) == 1
+
+
+class Loads(HTMLParser):
+    """What a page would load, and its figures."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loads, self.ids = list[str](), list[str]()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.loads += [value for name in ("src", "href") if (value := given.get(name)) and tag != "a"]
+        self.ids += [value for name, value in attrs if name == "id" and value]
+
+
+def test_pages_load_nothing_and_the_index_has_all_verdicts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["study", "run", "coin"]) == 0
+    monkeypatch.setattr(Coin, "shift", 0.5)
+    assert main(["study", "run", "coin", "--scale", "smoke"]) == 0
+    assert main(["study", "run", "worked-numbers"]) == 0
+    said = capsys.readouterr().out
+    assert "Next: seqlab study page worked-numbers" in said
+    assert main(["study", "page", "--all", "--out", "pages"]) == 0
+    assert sorted(path.name for path in Path("pages").iterdir()) == ["coin.html", "index.html", "worked-numbers.html"]
+    page = Path("pages/coin.html").read_text()
+    parser = Loads()
+    parser.feed(page)
+    assert parser.loads == [] and "figure-gain" in parser.ids
+    assert "A gains &lt;i&gt;much&lt;/i&gt;." in page and "gain in &lt;/script&gt;" in page
+    assert "<b>supported</b> at cpu scale: a 2" in page and "<b>depends</b> at smoke scale" in page
+    specs = re.search(r"Object.entries\((.*)\)\)\n  vegaEmbed", page)
+    assert specs is not None
+    (figure,) = json.loads(specs[1]).values()
+    (rows,) = figure["datasets"].values()
+    assert len(rows) == 4 * 3 and {row["seed"] for row in rows} == {0, 1, 2}
+    index = Path("pages/index.html").read_text()
+    assert index.count("<b>supported</b>") == 4 and index.count("<b>depends</b>") == 1
+
+    assert main(["study", "page", "coin", "--out", "pages"]) == 0
+    assert Path("pages/index.html").read_text() == index
+
+
+def test_each_study_of_the_book_at_smoke_scale_and_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The frame, not the verdict; what is exact is judged."""
+    assert main(["study", "list"]) == 0
+    listed = capsys.readouterr().out
+    for name, study in book.STUDIES.items():
+        assert name in listed
+        assert main(["study", "run", name, "--scale", "smoke", "--seeds", "1"]) == 0
+        (result,) = latest(study)
+        exact = {claim.key for claim in study.claims if claim.exact}
+        judged = result.judgements
+        assert {judged[key].verdict for key in exact} <= {Verdict.SUPPORTED}
+        assert all(study.figure(claim, result.points).to_dict() for claim in study.claims)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["run"], "study run needs the NAME of a study"),
+        (["run", "nought"], "there is no study nought; accepted: worked-numbers"),
+        (["run", "coin", "--seeds", "0"], "--seeds must be at least 1, got 0"),
+        (["page"], "study page needs the NAME of a study or --all"),
+        (["page", "coin", "--all"], "study page needs the NAME of a study or --all"),
+        (["page", "coin"], "study coin was not run here"),
+        (["page", "--all"], "no study was run here"),
+    ],
+)
+def test_bad_input(typed: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["study", *typed]) == 2
+    assert said in capsys.readouterr().err and not Path("mlruns").exists()
