@@ -15,7 +15,6 @@ from seqlab.positions import Sinusoidal
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
-from seqlab_data.tokenizers import WordTokenizer
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin
@@ -179,6 +178,8 @@ def weights(vectors: Tensor, scale: float | None) -> Tensor:
 
 def counts(sentences: Sequence[str]) -> Tensor:
     """(words, sentences): the mean of one-hot embeddings is the share of each word; times the length, its count."""
+    from seqlab_data.tokenizers import WordTokenizer
+
     tokenizer = WordTokenizer("\n".join(SENTENCES))
     bag = BagOfWords(tokenizer.vocab_size, 2, 0, d_model=tokenizer.vocab_size)
     bag.head = torch.nn.Identity()  # type: ignore[assignment]
