@@ -1,0 +1,200 @@
+"""Who sees the order of the words: attention with and without positions, and recurrences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from seqlab import attention, positions, recurrence
+from seqlab.attention import Attention
+from seqlab.attention.patterns import Bidirectional
+from seqlab.mixer import Mixer
+from seqlab.models import DecoderLM, Encoder
+from seqlab.positions import NoPositions, PositionalEncoding
+from seqlab.studies.rules import Claim, Control, Rule
+from seqlab.studies.study import Measured, Points, Scale, Study
+from seqlab.tracking.runs import TrackedRun
+
+if TYPE_CHECKING:
+    from altair import TopLevelMixin
+
+BATCH, LENGTH, VOCAB, WIDTH = 8, 16, 32, 64
+DEPTHS = (1, 2, 4)
+NOTHING = 1e-20
+"""What is no effect at all counts as this."""
+BLIND, SEES = 1e-12, 1e-3
+QUANTITY = "log10 of what another order of the words changes, over what other words change,"
+IS_BLIND = Rule(QUANTITY, high=math.log10(BLIND), beyond=math.log10(SEES / BLIND))
+DOES_SEE = Rule(QUANTITY, low=math.log10(SEES), beyond=math.log10(SEES / BLIND))
+BAG, UNPLACED, GRU = "bag of words", "attention without positions", "GRU"
+ENCODINGS: dict[str, Callable[[int, int], PositionalEncoding]] = {
+    **{name: getattr(positions, name) for name in ("Sinusoidal", "Learned", "Binary", "Integer")},
+    "Integer, added": partial(positions.Integer, combine="add"),
+    **{name: getattr(positions, name) for name in ("RoPE", "XPos", "ALiBi", "T5Bias", "Shaw", "CoPE")},
+}
+RECURRENCES = {
+    **{name: getattr(recurrence, name) for name in recurrence.__all__},
+    **{
+        name: getattr(attention, name)
+        for name in ("LinearAttention", "Retention", "GatedLinearAttention", "DeltaNet", "GatedDeltaNet", "Mamba2")
+    },
+}
+
+
+class Order(Study):
+    name = "order"
+    question = "Is attention blind to the order of the words?"
+    matched = (
+        f"At initialisation, in float64: {WIDTH} channels, {LENGTH} random tokens of {VOCAB}. The last token stays and "
+        "those before it change places; what that changes at the last output is divided by what other tokens in their "
+        f"places change. Below {BLIND:g} is blind, above {SEES:g} sees. One layer where the depth is not said, but two "
+        "where positions are compared."
+    )
+    why = (
+        "A sum over the words has no order, and attention is such a sum. A causal mask brings the order in: the second "
+        "layer attends to outputs of the first, each of which has seen what came before it and nothing else. An "
+        "integer that is added to every channel is a constant over the channels, and the norm before attention takes "
+        "it away. CoPE tells nothing before it is trained: its table begins at zero. Linear attention is a recurrence "
+        "that adds up the past, and a sum has no order."
+    )
+    change = "Another norm: RMSNorm does not subtract the mean, so that added integers would be seen."
+    claims = (
+        Claim(
+            "bag",
+            "Attention alone is a bag of words: cat chased mouse is mouse chased cat.",
+            "L0, L2 and L3, claim 14",
+            tuple(f"{kind}, {depth} deep" for kind in ("encoder", "causal decoder") for depth in DEPTHS),
+            IS_BLIND,
+            (
+                Control(BAG, IS_BLIND, True, "The mean of the embeddings has no order."),
+                Control(GRU, IS_BLIND, False, "It reads one word after the other."),
+            ),
+        ),
+        Claim(
+            "invariant",
+            "Attention alone is permutation invariant.",
+            "L0, L2 and L3, claim 14",
+            ("every output in its place", "the mean of the outputs"),
+            IS_BLIND,
+            (
+                Control("outputs that move with their words", IS_BLIND, True, "That is what equivariant means."),
+                Control("the mean of the outputs, with Sinusoidal", IS_BLIND, False, "Positions tell."),
+            ),
+        ),
+        Claim(
+            "positions",
+            "A positional encoding makes attention see the order.",
+            "L0, L1 and L3, claims 14 and 16",
+            tuple(ENCODINGS),
+            DOES_SEE,
+            (
+                Control(GRU, DOES_SEE, True, "It reads one word after the other."),
+                Control(UNPLACED, DOES_SEE, False, "It has nothing that could tell."),
+            ),
+        ),
+        Claim(
+            "recurrences",
+            "A recurrence sees the order by itself.",
+            "L2 and L4, claims 9 and 14",
+            tuple(RECURRENCES),
+            DOES_SEE,
+            (
+                Control("causal decoder, 2 deep", DOES_SEE, True, "Two causal layers see the order of the past."),
+                Control(UNPLACED, DOES_SEE, False, "It has nothing that could tell."),
+            ),
+        ),
+    )
+
+    @torch.no_grad()
+    def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
+        with torch.random.fork_rng(devices=()):
+            torch.manual_seed(seed)
+            values = {case: math.log10(max(effect, NOTHING)) for case, effect in effects()}
+        return Measured(values, [{"case": case, "value": value} for case, value in values.items()])
+
+    def figure(self, claim: Claim, points: Points) -> TopLevelMixin:
+        import altair as alt
+
+        names = [*claim.cases, *(control.case for control in claim.controls)]
+        shown = [row | {"is": "case" if row["case"] in claim.cases else "control"} for row in points]
+        shown = [row for row in shown if row["case"] in names]
+        edges = alt.Chart(alt.InlineData(values=[{"edge": math.log10(edge)} for edge in (BLIND, SEES)]))
+        points_of = alt.Chart(alt.InlineData(values=shown)).encode(
+            x=alt.X("value:Q", title="log10 of the effect of order", scale=alt.Scale(domain=[-20.5, 1])),
+            y=alt.Y("case:N", title=None, sort=names, axis=alt.Axis(labelLimit=220)),
+            shape=alt.Shape("is:N", title=None, legend=alt.Legend(orient="bottom")),
+            color=alt.Color("is:N", title=None),
+            tooltip=["case:N", "seed:O", "value:Q"],
+        )
+        chart: TopLevelMixin = (
+            (edges.mark_rule(strokeDash=[4, 3]).encode(x="edge:Q") + points_of.mark_point(filled=True, size=70))
+            .properties(width=190, height=alt.Step(20))
+            .configure(font="sans-serif")
+            .configure_axis(labelFontSize=12, titleFontSize=12)
+            .configure_legend(labelFontSize=12)
+        )
+        return chart
+
+
+def effects() -> Iterator[tuple[str, float]]:
+    """Of each case what order changes, over what words change."""
+    both_ways = partial(Attention, pattern=Bidirectional)
+    yield BAG, at_last(lambda tokens: nn.functional.one_hot(tokens, VOCAB).double().mean(1, keepdim=True))
+    for depth in DEPTHS:
+        yield f"encoder, {depth} deep", at_last(encoder(both_ways, NoPositions, depth))
+        yield f"causal decoder, {depth} deep", at_last(decoder(Attention, depth))
+    yield UNPLACED, at_last(encoder(both_ways, NoPositions, 1))
+
+    tokens, swapped, others, moved = draw()
+    alone, told = encoder(both_ways, NoPositions, 2), encoder(both_ways, positions.Sinusoidal, 2)
+    out, again, other = alone(tokens), alone(swapped), alone(others)
+    yield "every output in its place", ratio(again - out, other - out)
+    yield "outputs that move with their words", ratio(again - out[:, moved], other - out)
+    yield "the mean of the outputs", ratio((again - out).mean(1), (other - out).mean(1))
+    first, second, third = (told(given).mean(1) for given in (tokens, swapped, others))
+    yield "the mean of the outputs, with Sinusoidal", ratio(second - first, third - first)
+
+    for name, encoding in ENCODINGS.items():
+        yield name, at_last(encoder(both_ways, encoding, 2))
+    for name, mixer in RECURRENCES.items():
+        yield name, at_last(decoder(mixer, 1))
+
+
+MakeMixer = Callable[[int, int], Mixer]
+Model = Callable[[Tensor], Tensor]
+"""Tokens (B, T) to outputs (B, T, D)."""
+
+
+def encoder(mixer: MakeMixer, encoding: Callable[[int, int], PositionalEncoding], depth: int) -> Model:
+    model = Encoder(VOCAB, LENGTH, mixer=mixer, d_model=WIDTH, num_layers=depth, positions=encoding)
+    return model.double().eval()
+
+
+def decoder(mixer: MakeMixer, depth: int) -> Model:
+    model = DecoderLM(VOCAB, LENGTH, d_model=WIDTH, num_layers=depth, mixer=mixer, positions=NoPositions)
+    model.double().eval()
+    return lambda tokens: model(tokens, features=True)[0]
+
+
+def at_last(model: Model) -> float:
+    tokens, swapped, others, _ = draw()
+    out = model(tokens)[:, -1]
+    return ratio(model(swapped)[:, -1] - out, model(others)[:, -1] - out)
+
+
+def draw() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Tokens (B, T), these in another order, others before the same last token, and that order (T,)."""
+    tokens, others = torch.randint(VOCAB, (2, BATCH, LENGTH)).unbind()
+    others[:, -1] = tokens[:, -1]
+    moved = torch.cat((torch.randperm(LENGTH - 1), torch.tensor([LENGTH - 1])))
+    return tokens, tokens[:, moved], others, moved
+
+
+def ratio(ours: Tensor, theirs: Tensor) -> float:
+    """Of the root mean squares."""
+    return float(ours.square().mean().sqrt() / theirs.square().mean().sqrt())
