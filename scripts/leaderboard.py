@@ -16,9 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import altair as alt
+
 from seqlab.cli import main
 from seqlab.comparison.comparison import Comparison, compare
-from seqlab.comparison.costs import quality_against_costs
 from seqlab.comparison.rows import Row, short
 from seqlab.comparison.seeds import LR, by_seed, config_of
 from seqlab.sweeps.fits import score
@@ -32,8 +33,6 @@ MIXERS = (
 )
 SEEDS = (0, 1, 2)
 BUDGET = ["--match", "params", "--to", "410000", "--match_by", "ffn.d_ff", "--model.model.d_model", "128"]
-STATE = 2
-"""Of the costs that quality is drawn against."""
 PAGE = Path(__file__).parent.parent / "docs/leaderboard.md"
 
 
@@ -173,15 +172,41 @@ def rate(track: Track, row: Row) -> str:
 
 
 def write(track: Track, runs: list[str]) -> None:
-    """Puts the table between the page's marks, and the figure beside the page."""
+    """Puts the table between the page's marks, and the figure beside the page and below the table."""
     comparison = compare(runs, metric=track.metric)
     marks = f"<!-- {track.name} -->", f"<!-- end of {track.name} -->"
+    figure = f"![{track.metric} and the state of each model]({PAGE.stem}/{track.name}.svg)"
+    lines = [marks[0], table(track, comparison), "", figure, marks[1]]
     page = PAGE.read_text(encoding="utf-8")
     between = re.compile(re.escape(marks[0]) + ".*?" + re.escape(marks[1]), re.DOTALL)
-    PAGE.write_text(between.sub("\n".join([marks[0], table(track, comparison), marks[1]]), page), encoding="utf-8")
+    PAGE.write_text(between.sub(lambda _: "\n".join(lines), page), encoding="utf-8")
     folder = PAGE.with_suffix("")
     folder.mkdir(exist_ok=True)
-    (folder / f"{track.name}.svg").write_text(quality_against_costs(comparison)[STATE], encoding="utf-8")
+    drawing(track, comparison).save(folder / f"{track.name}.svg")
+
+
+def drawing(track: Track, comparison: Comparison) -> alt.HConcatChart:
+    """Each model's metric with its interval, and beside it the size of its state."""
+    shown = [
+        {
+            "model": label(row.run),
+            "value": row.value,
+            "low": row.value - row.half_width,
+            "high": row.value + row.half_width,
+            "state": 4 * row.state_size,
+        }
+        for row in comparison.rows
+    ]
+    base = alt.Chart(alt.InlineData(values=shown)).properties(width=260, height=alt.Step(18))
+    names = alt.Y("model:N", title=None, sort=None)
+    metric = base.mark_point(filled=True, size=50).encode(
+        x=alt.X("value:Q", title=track.metric, scale=alt.Scale(zero=False)), y=names
+    ) + base.mark_rule().encode(x=alt.X("low:Q", title=track.metric), x2="high:Q", y=names)
+    state = base.mark_point(shape="square", size=50).encode(
+        x=alt.X("state:Q", title="bytes of state, float32", scale=alt.Scale(type="log")),
+        y=names.axis(labels=False, ticks=False),
+    )
+    return (metric | state).configure(background="white", font="sans-serif")
 
 
 def make() -> None:

@@ -114,13 +114,21 @@ def test_pages_load_nothing_and_the_index_has_all_verdicts(
     said = capsys.readouterr().out
     assert "Next: seqlab study page worked-numbers" in said
     assert main(["study", "page", "--all", "--out", "pages"]) == 0
-    assert sorted(path.name for path in Path("pages").iterdir()) == ["coin.html", "index.html", "worked-numbers.html"]
+    assert sorted(path.name for path in Path("pages").iterdir()) == [
+        "coin.html",
+        "coin.json",
+        "index.html",
+        "worked-numbers.html",
+        "worked-numbers.json",
+    ]
+    kept = json.loads(Path("pages/coin.json").read_text())["scales"]
+    assert kept["smoke"]["verdicts"]["gain"][0] == "depends" and len(kept["cpu"]["points"]) == 12
     page = Path("pages/coin.html").read_text()
     parser = Loads()
     parser.feed(page)
     assert parser.loads == [] and "figure-gain" in parser.ids
     assert "A gains &lt;i&gt;much&lt;/i&gt;." in page and "gain in &lt;/script&gt;" in page
-    assert "<b>supported</b> at cpu scale: a 2" in page and "<b>depends</b> at smoke scale" in page
+    assert "<b>supported</b> at cpu scale<ul><li>a 2" in page and "<b>depends</b> at smoke scale" in page
     specs = re.search(r"Object.entries\((.*)\)\)\n  vegaEmbed", page)
     assert specs is not None
     (figure,) = json.loads(specs[1]).values()

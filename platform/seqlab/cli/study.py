@@ -67,7 +67,7 @@ def _page(name: str | None, folder: Path) -> int:
     """The page of one study, or of all that were run here, and the index of these."""
     from seqlab.studies.book import STUDIES, study_named
     from seqlab.studies.conduct import latest
-    from seqlab.studies.page import index, page
+    from seqlab.studies.page import index, page, record
     from seqlab.whole_file import write_whole, writing
 
     named = STUDIES.values() if name is None else [study_named(name)]
@@ -79,6 +79,7 @@ def _page(name: str | None, folder: Path) -> int:
         folder.mkdir(parents=True, exist_ok=True)
     for found in shown:
         write_whole(folder / f"{found[0].study.name}.html", page(found))
+        write_whole(folder / f"{found[0].study.name}.json", record(found))
     write_whole(folder / "index.html", index(list(results.values())))
     print(f"Wrote {folder / ('index.html' if name is None else f'{name}.html')}")
     return 0

@@ -24,7 +24,7 @@ label { display: inline-block; margin-right: 1.2rem; padding: .25rem 0; }
 summary { cursor: pointer; padding: .5rem 0; font-weight: 600; }
 :focus-visible { outline: 3px solid #0072b2; outline-offset: 2px; }
 .verdict { border-left: 5px solid #0072b2; padding: .25rem 0 .25rem .8rem; margin: 1rem 0; }
-.verdict b { font-size: 1.1rem; }
+.verdict b { font-size: 1.1rem; } .verdict ul { margin: .25rem 0 0; padding-left: 1.2rem; }
 .figure { overflow-x: auto; }
 .table { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
@@ -70,6 +70,19 @@ for (const [key, spec] of Object.entries({figures}))
     return _whole(study.question, body)
 
 
+def record(results: Sequence[Result]) -> str:
+    """What the page shows, as JSON, by scale."""
+    scales = {
+        result.run.tags[SCALE_TAG]: {
+            "seeds": len(result.seeds),
+            "verdicts": {key: [found.verdict, found.reason] for key, found in result.judgements.items()},
+            "points": result.points,
+        }
+        for result in results
+    }
+    return json.dumps({"study": results[-1].study.name, "scales": scales}, indent=1)
+
+
 def index(results: Sequence[Sequence[Result]]) -> str:
     """The verdicts of all studies that were run, by study and scale."""
     rows = [
@@ -109,7 +122,8 @@ def _section(claim: Claim, results: Sequence[Result]) -> str:
 def _verdict(claim: Claim, result: Result) -> str:
     found = result.judgements[claim.key]
     scale = "" if claim.exact else f" at {escape(result.run.tags[SCALE_TAG])} scale"
-    return f'<p class="verdict"><b>{escape(found.verdict)}</b>{scale}: {escape(found.reason)}</p>'
+    told = "".join(f"<li>{escape(part)}</li>" for part in found.reason.split("; "))
+    return f'<div class="verdict"><b>{escape(found.verdict)}</b>{scale}<ul>{told}</ul></div>'
 
 
 def _control(claim: Claim, control: Control, result: Result) -> str:
