@@ -35,7 +35,7 @@ COUNTS = {
 }
 
 
-class Sum(NamedTuple):
+class Worked(NamedTuple):
     """
     Attributes:
         names: of the numbers.
@@ -139,13 +139,13 @@ class WorkedNumbers(Study):
         return chart
 
 
-def sums() -> Iterator[tuple[str, Sum]]:
+def sums() -> Iterator[tuple[str, Worked]]:
     words = ("the", "cat", "sat")
     scores = CAT_SAT @ CAT_SAT[1]
-    yield "scores", Sum(words, (0.14, 0.40, 0.31), scores, 0.01)
-    yield "weights", Sum(words, (0.29, 0.37, 0.34), weights(CAT_SAT, scale=1.0)[1], 0.01)
-    yield "weights of equal keys", Sum(words, (0.33,) * 3, weights(CAT_SAT[[0, 0, 0]], scale=1.0)[1], 0.01)
-    yield "weights of scaled scores", Sum(words, (0.29, 0.37, 0.34), weights(CAT_SAT, scale=None)[1], 0.01)
+    yield "scores", Worked(words, (0.14, 0.40, 0.31), scores, 0.01)
+    yield "weights", Worked(words, (0.29, 0.37, 0.34), weights(CAT_SAT, scale=1.0)[1], 0.01)
+    yield "weights of equal keys", Worked(words, (0.33,) * 3, weights(CAT_SAT[[0, 0, 0]], scale=1.0)[1], 0.01)
+    yield "weights of scaled scores", Worked(words, (0.29, 0.37, 0.34), weights(CAT_SAT, scale=None)[1], 0.01)
 
     names = tuple(f"{word} {column}" for word in COUNTS for column in (1, 2, 3))
     printed = tuple(float(count) for counts in COUNTS.values() for count in counts)
@@ -155,16 +155,16 @@ def sums() -> Iterator[tuple[str, Sum]]:
         "counts of shuffled words": shuffled,
         "counts of other sentences": SENTENCES[::-1],
     }.items():
-        yield case, Sum(names, printed, counts(sentences), 1.0)
+        yield case, Worked(names, printed, counts(sentences), 1.0)
 
     told = sines(torch.arange(4))
     pairs = tuple(f"{function} {position}" for position in (1, 2, 3) for function in ("sin", "cos"))
-    yield "sines", Sum(pairs, (0.84, 0.54, 0.91, -0.42, 0.14, -0.99), told[1:], 0.01)
-    yield "sines without their sign", Sum(pairs[2:4], (0.91, 0.42), told[2], 0.01)
-    yield "position 0", Sum(("sin 0", "cos 0"), (0.0, 1.0), told[0], 0.01)
+    yield "sines", Worked(pairs, (0.84, 0.54, 0.91, -0.42, 0.14, -0.99), told[1:], 0.01)
+    yield "sines without their sign", Worked(pairs[2:4], (0.91, 0.42), told[2], 0.01)
+    yield "position 0", Worked(("sin 0", "cos 0"), (0.0, 1.0), told[0], 0.01)
     embedded = torch.tensor([0.3, 0.2, 0.5, 0.1], dtype=torch.float64)
     added = embedded + torch.tensor([0.1, 0.0, 0.0, 0.05], dtype=torch.float64)
-    yield "added", Sum(("1", "2", "3", "4"), (0.4, 0.2, 0.5, 0.15), added, 0.01)
+    yield "added", Worked(("1", "2", "3", "4"), (0.4, 0.2, 0.5, 0.15), added, 0.01)
 
 
 def weights(vectors: Tensor, scale: float | None) -> Tensor:
