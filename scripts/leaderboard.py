@@ -215,7 +215,7 @@ def make() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="fits at a time")
     parser.add_argument("--only", help="the name of one part")
     options = parser.parse_args()
-    # Threads that wait for each other make a loop over time twenty times slower.
+    # Fits that have more threads than cores between them wait for each other at each step of a loop over time.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // options.jobs)))
     folder = Store().root / "leaderboard"
     folder.mkdir(parents=True, exist_ok=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from seqlab.studies import book
 from seqlab.studies.conduct import latest
 from seqlab.studies.rules import Claim, Control, Rule, Verdict
 from seqlab.studies.study import Measured, Points, Scale, Study
-from seqlab.tracking.runs import TrackedRun, search
+from seqlab.tracking.runs import search
 from seqlab.tracking.store import Store
 
 GAIN = Rule("gain in </script><b>BLEU", low=1.0)
@@ -41,7 +40,7 @@ class Coin(Study):
     )
     shift = 2.0
 
-    def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
+    def measure(self, scale: Scale, seed: int) -> Measured:
         with Path("measured").open("a") as file:
             file.write(f"{seed}\n")
         if Path("stop").exists() and seed == 2:
@@ -152,6 +151,7 @@ def test_each_study_of_the_book_at_smoke_scale_and_listed(capsys: pytest.Capture
         exact = {claim.key for claim in study.claims if claim.exact}
         judged = result.judgements
         assert {judged[key].verdict for key in exact} <= {Verdict.SUPPORTED}
+        assert Verdict.INVALID not in {found.verdict for found in judged.values()}
         assert all(study.figure(claim, result.points).to_dict() for claim in study.claims)
 
 

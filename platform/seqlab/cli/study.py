@@ -16,7 +16,6 @@ SCALES = ("smoke", "cpu", "gpu")
     argument("name", nargs="?", metavar="NAME", help="of a study"),
     argument("--scale", choices=SCALES, default="cpu", help="smoke shows that it runs; default: cpu"),
     argument("--seeds", type=whole, default=3, metavar="N", help="default: 3"),
-    argument("--jobs", type=whole, default=1, metavar="N", help="fits at a time; default: 1"),
     argument("--all", action="store_true", help="the pages of all studies that were run here, with an index"),
     argument("--out", default="studies", metavar="DIR", help="folder of the pages; default: studies"),
 )
@@ -27,9 +26,8 @@ def study(options: argparse.Namespace) -> int:
         raise ValueError(
             f"study {options.does} needs the NAME of a study" + (" or --all" if options.does == "page" else "")
         )
-    for name in ("seeds", "jobs"):
-        if getattr(options, name) < 1:
-            raise ValueError(f"--{name} must be at least 1, got {getattr(options, name)}")
+    if options.seeds < 1:
+        raise ValueError(f"--seeds must be at least 1, got {options.seeds}")
     return _run(options) if options.does == "run" else _page(options.name, Path(options.out))
 
 
@@ -53,7 +51,7 @@ def _run(options: argparse.Namespace) -> int:
     from seqlab.studies.book import study_named
     from seqlab.studies.conduct import FIXED_TAG, conduct
 
-    result = conduct(study_named(options.name), options.scale, options.seeds, options.jobs)
+    result = conduct(study_named(options.name), options.scale, options.seeds)
     console = Console(highlight=False, markup=False)
     for claim in result.study.claims:
         found = result.judgements[claim.key]

@@ -15,23 +15,16 @@ from seqlab.comparison.lengths import by_length, length_curves, length_surfaces
 from seqlab.comparison.repeat import command
 from seqlab.comparison.rows import short
 from seqlab.comparison.settings import settings
+from seqlab.html_page import html_page
 from seqlab.tracking.runs import TrackedRun
 from seqlab.whole_file import write_whole
 
 STYLE = """
-:root { color-scheme: light; }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2.5rem 2rem 3rem; max-width: 68rem; background: #fff; color: #1f2933;
-  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-h1 { margin: 0 0 .25rem; font-size: 1.6rem; font-weight: 650; letter-spacing: -.01em; }
+body { padding: 2.5rem 2rem 3rem; max-width: 68rem; }
+h1 { margin: 0 0 .25rem; font-size: 1.6rem; font-weight: 650; }
 h2 { margin: 2.5rem 0 .75rem; font-size: 1.1rem; font-weight: 600; }
 p { margin: .25rem 0; max-width: 46rem; }
-.note { color: #52606d; font-size: .88rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
-th { text-align: left; font-weight: 600; color: #52606d; border-bottom: 1.5px solid #9aa5b1; vertical-align: bottom; }
 th, td { padding: .4rem 1.1rem .4rem 0; white-space: nowrap; }
-td { border-bottom: 1px solid #e4e7eb; }
 .told { border-left: 3px solid #d55e00; padding-left: .7rem; margin: .5rem 0; }
 .number { text-align: right; }
 .best td { font-weight: 600; background: #f0f6fb; }
@@ -88,16 +81,7 @@ def page(comparison: Comparison) -> str:
         (learning_curves(comparison, TRAIN_LOSS) if comparison.metric != TRAIN_LOSS else None, TRAIN_CAPTION),
     ]
     figures = [_figure(svg, caption) for svg, caption in drawn if svg is not None]
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<style>{STYLE}</style>
-</head>
-<body>
-<h1>{escape(title)}</h1>
+    body = f"""<h1>{escape(title)}</h1>
 <p class="note">Experiment {escape(experiments)} · {datetime.now(UTC):%Y-%m-%d %H:%M} UTC</p>
 {"".join(told)}
 <div class="wide">{_comparison_table(comparison)}</div>
@@ -114,10 +98,8 @@ def page(comparison: Comparison) -> str:
 <p class="note">{AGAIN}</p>
 <div class="wide commands">{_commands(comparison)}</div>
 <h2>Where the runs come from</h2>
-<div class="wide origins">{_origins(comparison)}</div>
-</body>
-</html>
-"""
+<div class="wide origins">{_origins(comparison)}</div>"""
+    return html_page(title, body, STYLE)
 
 
 def _comparison_table(comparison: Comparison) -> str:

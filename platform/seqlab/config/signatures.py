@@ -71,13 +71,15 @@ def choices(hint: str) -> list[str]:
 
 @cache
 def _classes() -> dict[str, tuple[Path, ast.ClassDef]]:
-    """Every class of the packages whose blocks have short names, by its name."""
+    """Every class of the packages whose blocks have short names, by its name; of two of one name the block."""
     found: dict[str, tuple[Path, ast.ClassDef]] = {}
-    for package in sorted({module.partition(".")[0] for module in BLOCK_MODULES}):
-        for path in _folder(package).rglob("*.py"):
-            text = path.read_text(encoding="utf-8")
-            if re.search(r"^class [A-Z]", text, re.MULTILINE):
-                found |= {node.name: (path, node) for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
+    blocks = {_place(module) for module in BLOCK_MODULES}
+    packages = sorted({module.partition(".")[0] for module in BLOCK_MODULES})
+    paths = [path for package in packages for path in _folder(package).rglob("*.py")]
+    for path in sorted(paths, key=lambda path: not blocks.isdisjoint({path.with_suffix(""), *path.parents})):
+        text = path.read_text(encoding="utf-8")
+        if re.search(r"^class [A-Z]", text, re.MULTILINE):
+            found |= {node.name: (path, node) for node in ast.parse(text).body if isinstance(node, ast.ClassDef)}
     return found
 
 
@@ -85,15 +87,19 @@ def _classes() -> dict[str, tuple[Path, ast.ClassDef]]:
 def _public() -> list[str]:
     """The classes that a config may name and that can be made."""
     names = set()
-    for module in BLOCK_MODULES:
-        package, *rest = module.split(".")
-        path = _folder(package).joinpath(*rest)
+    for path in map(_place, BLOCK_MODULES):
         if path.is_dir():
             body = ast.parse((path / "__init__.py").read_text(encoding="utf-8")).body
             names |= {alias.name for node in body if isinstance(node, ast.ImportFrom) for alias in node.names}
         else:
             names |= {name for name, (file, _) in _classes().items() if file == path.with_suffix(".py")}
     return sorted(name for name in names if is_known(name) and not _is_abstract(_class(name)))
+
+
+def _place(module: str) -> Path:
+    """Its folder, or its file without .py."""
+    package, *rest = module.split(".")
+    return _folder(package).joinpath(*rest)
 
 
 def _folder(package: str) -> Path:

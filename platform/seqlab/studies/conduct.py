@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ class Result:
     run: TrackedRun
     seeds: Sequence[Measured]
 
-    @property
+    @cached_property
     def judgements(self) -> dict[str, Judgement]:
         return self.study.judge(self.seeds)
 
@@ -44,12 +45,8 @@ class Result:
         return [row | {"seed": seed} for seed, seen in enumerate(self.seeds) for row in seen.points]
 
 
-def conduct(study: Study, scale: Scale, seeds: int, jobs: int) -> Result:
-    """
-    Args:
-        seeds: how many.
-        jobs: fits at a time.
-    """
+def conduct(study: Study, scale: Scale, seeds: int) -> Result:
+    """With so many seeds; with one where none has a part in it."""
     digest = hashlib.sha256(study.file().read_bytes()).hexdigest()[:8]  # of another declaration nothing is taken over
     name, store = f"{study.name}-{scale}-{digest}", Store()
     before = run_of_job(name, study.name, "", store)
@@ -58,11 +55,11 @@ def conduct(study: Study, scale: Scale, seeds: int, jobs: int) -> Result:
     assert logger.run_id is not None and logger.artifacts is not None
     kept = _kept(logger.artifacts)
     try:
-        if before is None:
+        if before is None or STUDY_TAG not in before.tags:
             logger.log_tags({**provenance(), STUDY_TAG: study.name, SCALE_TAG: scale, FIXED_TAG: fixed(study)})
         wanted = 1 if all(claim.exact for claim in study.claims) else seeds
         for seed in range(len(kept), wanted):
-            kept.append(study.measure(scale, seed, {}))
+            kept.append(study.measure(scale, seed))
             logger.log_text(json.dumps(kept[-1]._asdict()), f"measured/{seed}.json")
         kept = kept[:wanted]
         judged = study.judge(kept)

@@ -7,18 +7,15 @@ from collections.abc import Sequence
 from functools import cache
 from html import escape
 
+from seqlab.html_page import html_page
 from seqlab.studies.conduct import FIXED_TAG, SCALE_TAG, Result
 from seqlab.studies.rules import Claim, Control
 
 STYLE = """
-:root { color-scheme: light; }
-* { box-sizing: border-box; }
-body { margin: 0 auto; padding: 2rem 1.25rem 3rem; max-width: 50rem; background: #fff; color: #1f2933;
-  font: 17px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif; }
-h1 { margin: 0 0 .5rem; font-size: 1.7rem; line-height: 1.25; letter-spacing: -.01em; }
+body { padding: 2rem 1.25rem 3rem; max-width: 50rem; font-size: 17px; }
+h1 { margin: 0 0 .5rem; font-size: 1.7rem; line-height: 1.25; }
 h2 { margin: 2.5rem 0 .5rem; font-size: 1.25rem; line-height: 1.35; }
 h3 { margin: 1.5rem 0 .25rem; font-size: 1rem; }
-.note, .by { color: #52606d; font-size: .88rem; }
 fieldset { margin: 1rem 0; padding: .5rem 1rem .75rem; border: 1px solid #9aa5b1; border-radius: .4rem; }
 label { display: inline-block; margin-right: 1.2rem; padding: .25rem 0; }
 summary { cursor: pointer; padding: .5rem 0; font-weight: 600; }
@@ -26,10 +23,7 @@ summary { cursor: pointer; padding: .5rem 0; font-weight: 600; }
 .verdict { border-left: 5px solid #0072b2; padding: .25rem 0 .25rem .8rem; margin: 1rem 0; }
 .verdict b { font-size: 1.1rem; } .verdict ul { margin: .25rem 0 0; padding-left: 1.2rem; }
 .figure { overflow-x: auto; }
-.table { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
-th { text-align: left; color: #52606d; border-bottom: 1.5px solid #9aa5b1; vertical-align: bottom; }
-th, td { padding: .35rem 1rem .35rem 0; } td { border-bottom: 1px solid #e4e7eb; vertical-align: top; }
+th, td { padding: .35rem 1rem .35rem 0; } td { vertical-align: top; }
 pre { overflow-x: auto; padding: .7rem .9rem; background: #f4f6f8; font-size: .85rem; }
 @media print {
   body { padding: 0; max-width: none; font-size: 13px; } section { break-before: page; } fieldset { display: none; }
@@ -54,7 +48,7 @@ def page(results: Sequence[Result]) -> str:
     # Nothing in a script may look like its end.
     figures = json.dumps(specs).replace("<", "\\u003c")
     body = f"""<h1>{escape(study.question)}</h1>
-<p class="by"><a href="index.html">all studies</a></p>
+<p class="note"><a href="index.html">all studies</a></p>
 {sections}
 <section>
 <h2>Why</h2><p>{escape(study.why)}</p>
@@ -67,7 +61,7 @@ def page(results: Sequence[Result]) -> str:
 for (const [key, spec] of Object.entries({figures}))
   vegaEmbed(document.getElementById(`figure-${{key}}`), spec, {{actions: false, renderer: "svg"}});
 {VOTE}</script>"""
-    return _whole(study.question, body)
+    return html_page(study.question, body, STYLE)
 
 
 def record(results: Sequence[Result]) -> str:
@@ -94,8 +88,8 @@ def index(results: Sequence[Sequence[Result]]) -> str:
     ]
     head = "<tr><th>study</th><th>claim</th><th>scale</th><th>verdict</th></tr>"
     title = "What lectures say of sequence models, put to the test"
-    body = f'<h1>{title}</h1><div class="table"><table>{head}{"".join(rows)}</table></div>'
-    return _whole(title, body)
+    body = f'<h1>{title}</h1><div class="wide"><table>{head}{"".join(rows)}</table></div>'
+    return html_page(title, body, STYLE)
 
 
 def _section(claim: Claim, results: Sequence[Result]) -> str:
@@ -104,7 +98,7 @@ def _section(claim: Claim, results: Sequence[Result]) -> str:
     controls = "".join(f"<li>{_control(claim, control, results[-1])}</li>" for control in claim.controls)
     return f"""<section>
 <h2>{escape(claim.says)}</h2>
-<p class="by">{escape(claim.source)}</p>
+<p class="note">{escape(claim.source)}</p>
 <form><fieldset><legend>What do you expect?</legend>{votes}</fieldset></form>
 <details><summary>What was found</summary>
 <p class="said"></p>
@@ -122,7 +116,7 @@ def _section(claim: Claim, results: Sequence[Result]) -> str:
 def _verdict(claim: Claim, result: Result) -> str:
     found = result.judgements[claim.key]
     scale = "" if claim.exact else f" at {escape(result.run.tags[SCALE_TAG])} scale"
-    told = "".join(f"<li>{escape(part)}</li>" for part in found.reason.split("; "))
+    told = "".join(f"<li>{escape(part)}</li>" for part in found.told)
     return f'<div class="verdict"><b>{escape(found.verdict)}</b>{scale}<ul>{told}</ul></div>'
 
 
@@ -143,22 +137,6 @@ def _origin(result: Result) -> str:
 seqlab study page {name} --out pages</pre>
 <p class="note">The commit of these rules: {escape(tags[FIXED_TAG])}. Run {escape(result.run.name)} on
 {escape(tags.get("hardware.cpu", "unknown"))}, GPUs: {escape(tags.get("hardware.gpus", "none"))}.</p>"""
-
-
-def _whole(title: str, body: str) -> str:
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<style>{STYLE}</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
 
 
 @cache

@@ -116,15 +116,19 @@ class Claim:
 class Judgement:
     """
     Attributes:
+        told: why, with the numbers: a part for each verdict that cases have.
         cases: the verdict of each case.
         intervals: of each case and each control's.
-        reason: in one sentence, with the numbers.
     """
 
     verdict: Verdict
-    reason: str
+    told: tuple[str, ...]
     cases: Mapping[str, Verdict]
     intervals: Mapping[str, Interval]
+
+    @property
+    def reason(self) -> str:
+        return "; ".join(self.told)
 
 
 def judge(claim: Claim, measured: Mapping[str, Sequence[float]], needs: str = "") -> Judgement:
@@ -134,12 +138,12 @@ def judge(claim: Claim, measured: Mapping[str, Sequence[float]], needs: str = ""
         needs: what is not here without which nothing can be measured.
     """
     if needs:
-        return Judgement(Verdict.NOT_TESTABLE, needs, {}, {})
+        return Judgement(Verdict.NOT_TESTABLE, (needs,), {}, {})
     names = dict.fromkeys([*claim.cases, *(control.case for control in claim.controls)])
     intervals = {name: interval_of(measured[name]) for name in names}
     cases = {name: claim.rule.judge(intervals[name]) for name in claim.cases}
-    verdict, reason = _verdict(claim, intervals, cases, min(len(measured[name]) for name in names))
-    return Judgement(verdict, reason, cases, intervals)
+    verdict, told = _verdict(claim, intervals, cases, min(len(measured[name]) for name in names))
+    return Judgement(verdict, told, cases, intervals)
 
 
 def interval_of(values: Sequence[float]) -> Interval:
@@ -154,16 +158,15 @@ def interval_of(values: Sequence[float]) -> Interval:
 
 def _verdict(
     claim: Claim, intervals: Mapping[str, Interval], cases: Mapping[str, Verdict], seeds: int
-) -> tuple[Verdict, str]:
+) -> tuple[Verdict, tuple[str, ...]]:
     for control in claim.controls:
         if (found := control.rule.judge(intervals[control.case])) != control.expected:
             interval, rule = intervals[control.case], control.rule
-            return Verdict.INVALID, (
-                f"the control {control.case} must be {control.expected} and is {found}: {rule.quantity} {interval}"
-            )
-    told = "; ".join(_told(cases, intervals))
+            said = f"the control {control.case} must be {control.expected} and is {found}: {rule.quantity} {interval}"
+            return Verdict.INVALID, (said,)
+    told = tuple(_told(cases, intervals))
     if not claim.exact and seeds < FEWEST_SEEDS:
-        return Verdict.INCONCLUSIVE, f"{seeds} of the {FEWEST_SEEDS} seeds that a verdict needs; {told}"
+        return Verdict.INCONCLUSIVE, (f"{seeds} of the {FEWEST_SEEDS} seeds that a verdict needs", *told)
     verdicts = set(cases.values())
     if verdicts >= {Verdict.SUPPORTED, Verdict.REFUTED}:
         return Verdict.DEPENDS, told

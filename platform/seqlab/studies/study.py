@@ -1,4 +1,4 @@
-"""What a study is: claims, what is fitted for them, what is measured, and its figures, all fixed before it runs."""
+"""What a study is: claims, what is measured for them, and its figures, all fixed before it runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from seqlab.studies.rules import Claim, Judgement, judge
-from seqlab.tracking.runs import TrackedRun
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin
@@ -17,18 +16,6 @@ if TYPE_CHECKING:
 Scale = Literal["smoke", "cpu", "gpu"]
 Points = list[dict[str, Any]]
 """Rows of numbers and texts, by column."""
-
-
-class Arm(NamedTuple):
-    """A model that is fitted, at its own best learning rate.
-
-    Attributes:
-        name: within its study.
-        fit: what `seqlab fit` is given, but for the learning rate and the seeds.
-    """
-
-    name: str
-    fit: tuple[str, ...]
 
 
 class Measured(NamedTuple):
@@ -52,11 +39,9 @@ class Study(ABC):
         name: of the study and of its experiment in MLflow.
         question: its title.
         claims: each gets a verdict.
-        matched: what the arms have in common, or what else the measure rests on, in one sentence.
+        matched: what is the same in all cases, and what else the measure rests on.
         why: what the result comes from, in a few sentences, whichever it is.
         change: what would change it.
-        rates: the grid of learning rates that each arm has.
-        metric: which the best rate is chosen by.
     """
 
     name: ClassVar[str]
@@ -65,19 +50,10 @@ class Study(ABC):
     matched: ClassVar[str]
     why: ClassVar[str]
     change: ClassVar[str]
-    rates: ClassVar[tuple[float, ...]] = ()
-    metric: ClassVar[str] = "val/loss"
-
-    def arms(self, scale: Scale) -> Sequence[Arm]:
-        """What is fitted; nothing, where what is measured needs no training."""
-        return ()
 
     @abstractmethod
-    def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
-        """
-        Args:
-            runs: of this seed, by arm.
-        """
+    def measure(self, scale: Scale, seed: int) -> Measured:
+        """What one seed gives."""
 
     @abstractmethod
     def figure(self, claim: Claim, points: Points) -> TopLevelMixin:

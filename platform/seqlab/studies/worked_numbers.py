@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -14,7 +14,6 @@ from seqlab.models import BagOfWords
 from seqlab.positions import Sinusoidal
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
-from seqlab.tracking.runs import TrackedRun
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin
@@ -35,7 +34,7 @@ COUNTS = {
 }
 
 
-class Worked(NamedTuple):
+class Sum(NamedTuple):
     """
     Attributes:
         names: of the numbers.
@@ -102,7 +101,7 @@ class WorkedNumbers(Study):
         ),
     )
 
-    def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
+    def measure(self, scale: Scale, seed: int) -> Measured:
         values, points = {}, []
         for case, some in sums():
             printed = torch.tensor(some.printed, dtype=torch.float64)
@@ -139,13 +138,13 @@ class WorkedNumbers(Study):
         return chart
 
 
-def sums() -> Iterator[tuple[str, Worked]]:
+def sums() -> Iterator[tuple[str, Sum]]:
     words = ("the", "cat", "sat")
     scores = CAT_SAT @ CAT_SAT[1]
-    yield "scores", Worked(words, (0.14, 0.40, 0.31), scores, 0.01)
-    yield "weights", Worked(words, (0.29, 0.37, 0.34), weights(CAT_SAT, scale=1.0)[1], 0.01)
-    yield "weights of equal keys", Worked(words, (0.33,) * 3, weights(CAT_SAT[[0, 0, 0]], scale=1.0)[1], 0.01)
-    yield "weights of scaled scores", Worked(words, (0.29, 0.37, 0.34), weights(CAT_SAT, scale=None)[1], 0.01)
+    yield "scores", Sum(words, (0.14, 0.40, 0.31), scores, 0.01)
+    yield "weights", Sum(words, (0.29, 0.37, 0.34), weights(CAT_SAT, scale=1.0)[1], 0.01)
+    yield "weights of equal keys", Sum(words, (0.33,) * 3, weights(CAT_SAT[[0, 0, 0]], scale=1.0)[1], 0.01)
+    yield "weights of scaled scores", Sum(words, (0.29, 0.37, 0.34), weights(CAT_SAT, scale=None)[1], 0.01)
 
     names = tuple(f"{word} {column}" for word in COUNTS for column in (1, 2, 3))
     printed = tuple(float(count) for counts in COUNTS.values() for count in counts)
@@ -155,16 +154,16 @@ def sums() -> Iterator[tuple[str, Worked]]:
         "counts of shuffled words": shuffled,
         "counts of other sentences": SENTENCES[::-1],
     }.items():
-        yield case, Worked(names, printed, counts(sentences), 1.0)
+        yield case, Sum(names, printed, counts(sentences), 1.0)
 
     told = sines(torch.arange(4))
     pairs = tuple(f"{function} {position}" for position in (1, 2, 3) for function in ("sin", "cos"))
-    yield "sines", Worked(pairs, (0.84, 0.54, 0.91, -0.42, 0.14, -0.99), told[1:], 0.01)
-    yield "sines without their sign", Worked(pairs[2:4], (0.91, 0.42), told[2], 0.01)
-    yield "position 0", Worked(("sin 0", "cos 0"), (0.0, 1.0), told[0], 0.01)
+    yield "sines", Sum(pairs, (0.84, 0.54, 0.91, -0.42, 0.14, -0.99), told[1:], 0.01)
+    yield "sines without their sign", Sum(pairs[2:4], (0.91, 0.42), told[2], 0.01)
+    yield "position 0", Sum(("sin 0", "cos 0"), (0.0, 1.0), told[0], 0.01)
     embedded = torch.tensor([0.3, 0.2, 0.5, 0.1], dtype=torch.float64)
     added = embedded + torch.tensor([0.1, 0.0, 0.0, 0.05], dtype=torch.float64)
-    yield "added", Worked(("1", "2", "3", "4"), (0.4, 0.2, 0.5, 0.15), added, 0.01)
+    yield "added", Sum(("1", "2", "3", "4"), (0.4, 0.2, 0.5, 0.15), added, 0.01)
 
 
 def weights(vectors: Tensor, scale: float | None) -> Tensor:
