@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Mapping
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from seqlab.studies import book
 from seqlab.studies.conduct import latest
 from seqlab.studies.rules import Claim, Control, Rule, Verdict
 from seqlab.studies.study import Measured, Points, Scale, Study
-from seqlab.tracking.runs import search
+from seqlab.tracking.runs import TrackedRun, search
 from seqlab.tracking.store import Store
 
 GAIN = Rule("gain in </script><b>BLEU", low=1.0)
@@ -40,7 +41,7 @@ class Coin(Study):
     )
     shift = 2.0
 
-    def measure(self, scale: Scale, seed: int) -> Measured:
+    def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
         with Path("measured").open("a") as file:
             file.write(f"{seed}\n")
         if Path("stop").exists() and seed == 2:

@@ -19,7 +19,6 @@ import pytest
 from forks import server_of_this_process
 from seqlab.sweeps.fits import Fit, Place, end, leftover
 from seqlab.sweeps.forked import Forked, short
-from seqlab.sweeps.plan import Plan, make_plan
 from seqlab.tracking.provenance import TAGS
 
 pytestmark = [
@@ -95,10 +94,8 @@ def test_what_a_sweep_has_left_is_found(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_without_the_server_it_is_a_process_of_its_own(server: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqlab.sweeps.fits.command", lambda args: ["sh", "-c", "echo alone; exit 255"])
-    plan = make_plan({"config": "sleep", "vary": {"a": "1,2"}, "trials": 1}, [])
-    monkeypatch.setattr(Plan, "flags", lambda *_: [])
     monkeypatch.setattr("seqlab.sweeps.fits.Forked", forking_sleepers())
-    fit = Fit(plan, "parent", 0, 0, {}, Path("log"), Place())
+    fit = Fit([], "tags", Path("log"), Place())
     assert fit.code is None
     forked = psutil.Process(fit._process.pid)
     os.kill(server, signal.SIGKILL)

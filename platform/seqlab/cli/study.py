@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from pathlib import Path
 
 from seqlab.cli.verb import argument, verb, whole
@@ -16,6 +18,7 @@ SCALES = ("smoke", "cpu", "gpu")
     argument("name", nargs="?", metavar="NAME", help="of a study"),
     argument("--scale", choices=SCALES, default="cpu", help="smoke shows that it runs; default: cpu"),
     argument("--seeds", type=whole, default=3, metavar="N", help="default: 3"),
+    argument("--jobs", type=whole, metavar="N", help="fits at a time; default: one for each core"),
     argument("--all", action="store_true", help="the pages of all studies that were run here, with an index"),
     argument("--out", default="studies", metavar="DIR", help="folder of the pages; default: studies"),
 )
@@ -26,8 +29,9 @@ def study(options: argparse.Namespace) -> int:
         raise ValueError(
             f"study {options.does} needs the NAME of a study" + (" or --all" if options.does == "page" else "")
         )
-    if options.seeds < 1:
-        raise ValueError(f"--seeds must be at least 1, got {options.seeds}")
+    for name in ("seeds", "jobs"):
+        if (value := getattr(options, name)) is not None and value < 1:
+            raise ValueError(f"--{name} must be at least 1, got {value}")
     return _run(options) if options.does == "run" else _page(options.name, Path(options.out))
 
 
@@ -48,10 +52,15 @@ def _list() -> int:
 def _run(options: argparse.Namespace) -> int:
     from rich.console import Console
 
+    from seqlab.callbacks.stopping import StoppedError
     from seqlab.studies.book import study_named
     from seqlab.studies.conduct import FIXED_TAG, conduct
 
-    result = conduct(study_named(options.name), options.scale, options.seeds)
+    try:
+        result = conduct(study_named(options.name), options.scale, options.seeds, options.jobs or os.cpu_count() or 1)
+    except StoppedError as stopped:
+        print(f"{stopped} · next: the same command", file=sys.stderr)
+        raise
     console = Console(highlight=False, markup=False)
     for claim in result.study.claims:
         found = result.judgements[claim.key]

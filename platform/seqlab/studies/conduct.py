@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from seqlab.studies.arms import fit_arms
 from seqlab.studies.rules import Judgement
 from seqlab.studies.study import Measured, Points, Scale, Study
 from seqlab.tracking.job import run_of_job
@@ -45,8 +46,12 @@ class Result:
         return [row | {"seed": seed} for seed, seen in enumerate(self.seeds) for row in seen.points]
 
 
-def conduct(study: Study, scale: Scale, seeds: int) -> Result:
-    """With so many seeds; with one where none has a part in it."""
+def conduct(study: Study, scale: Scale, seeds: int, jobs: int) -> Result:
+    """With so many seeds, or with one where none has a part in it, and so many fits at a time.
+
+    Raises:
+        ValueError: an arm could not be fitted.
+    """
     digest = hashlib.sha256(study.file().read_bytes()).hexdigest()[:8]  # of another declaration nothing is taken over
     name, store = f"{study.name}-{scale}-{digest}", Store()
     before = run_of_job(name, study.name, "", store)
@@ -59,7 +64,8 @@ def conduct(study: Study, scale: Scale, seeds: int) -> Result:
             logger.log_tags({**provenance(), STUDY_TAG: study.name, SCALE_TAG: scale, FIXED_TAG: fixed(study)})
         wanted = 1 if all(claim.exact for claim in study.claims) else seeds
         for seed in range(len(kept), wanted):
-            kept.append(study.measure(scale, seed))
+            runs = fit_arms(study.arms(scale), study.name, seed, jobs, logger.run_id)
+            kept.append(study.measure(scale, seed, runs))
             logger.log_text(json.dumps(kept[-1]._asdict()), f"measured/{seed}.json")
         kept = kept[:wanted]
         judged = study.judge(kept)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from seqlab.models import DecoderLM, Encoder
 from seqlab.positions import NoPositions, PositionalEncoding
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
+from seqlab.tracking.runs import TrackedRun
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin
@@ -110,7 +111,7 @@ class Order(Study):
     )
 
     @torch.no_grad()
-    def measure(self, scale: Scale, seed: int) -> Measured:
+    def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
         with torch.random.fork_rng(devices=()):
             torch.manual_seed(seed)
             values = {case: math.log10(max(effect, NOTHING)) for case, effect in effects()}

@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
+from seqlab.studies.arms import Arm
 from seqlab.studies.rules import Claim, Judgement, judge
+from seqlab.tracking.runs import TrackedRun
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin
@@ -51,9 +53,17 @@ class Study(ABC):
     why: ClassVar[str]
     change: ClassVar[str]
 
+    def arms(self, scale: Scale) -> Sequence[Arm]:
+        """What is fitted before it is measured."""
+        return ()
+
     @abstractmethod
-    def measure(self, scale: Scale, seed: int) -> Measured:
-        """What one seed gives."""
+    def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
+        """What one seed gives.
+
+        Args:
+            runs: of the arms with this seed, by the arm's name.
+        """
 
     @abstractmethod
     def figure(self, claim: Claim, points: Points) -> TopLevelMixin:

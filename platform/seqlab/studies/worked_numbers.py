@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -14,6 +14,7 @@ from seqlab.models import BagOfWords
 from seqlab.positions import Sinusoidal
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
+from seqlab.tracking.runs import TrackedRun
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin
@@ -101,7 +102,7 @@ class WorkedNumbers(Study):
         ),
     )
 
-    def measure(self, scale: Scale, seed: int) -> Measured:
+    def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
         values, points = {}, []
         for case, some in sums():
             printed = torch.tensor(some.printed, dtype=torch.float64)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from subprocess import DEVNULL, STDOUT, Popen
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psutil
 
@@ -19,7 +18,7 @@ from seqlab.sweeps.forked import LOST, Forked, short
 from seqlab.sweeps.plan import Plan
 from seqlab.tracking.job import JOB_TAG
 from seqlab.tracking.provenance import TAGS
-from seqlab.tracking.runs import PARENT_TAG, TrackedRun, condition, search, settle
+from seqlab.tracking.runs import TrackedRun, condition, search, settle
 from seqlab.tracking.store import Store
 from seqlab.tracking.writes import FAILURE_TAG
 
@@ -47,23 +46,16 @@ class Fit:
     """A fit that runs.
 
     Args:
-        parent: the id of the sweep's run.
-        setting: what its trial varies.
+        args: what `seqlab fit` is given; its `--run_name` is the job's, which `--resume=auto` goes on with.
+        tags: of its run, as JSON; no other fit's.
         log: file of what it prints.
     """
 
-    def __init__(
-        self, plan: Plan, parent: str, trial: int, seed: int, setting: Mapping[str, Any], log: Path, place: Place
-    ) -> None:
-        self.log, self._tags, self._forks = log, tags(plan, parent, trial, seed), True
+    def __init__(self, args: Sequence[str], tags: str, log: Path, place: Place) -> None:
+        self.log, self._tags, self._forks = log, tags, True
         env = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS)}
         env = {"OMP_NUM_THREADS": str(place.threads), **env, TAGS: self._tags}
-        args = [
-            *plan.flags(setting, seed),
-            f"--experiment={plan.experiment}",
-            f"--run_name={plan.run_name(trial, seed)}",
-            "--resume=auto",
-        ]
+        args = [*args, "--resume=auto"]
         if place.devices is not None:
             args.append(f"--trainer.devices={place.devices}")
         if place.visible is not None:
@@ -116,12 +108,6 @@ class Fit:
 def command(args: list[str]) -> list[str]:
     """Of a fit with these arguments."""
     return [sys.executable, "-m", "seqlab", "fit", *args]
-
-
-def tags(plan: Plan, parent: str, trial: int, seed: int) -> str:
-    """Of the fit's run, as JSON; MLflow shows it below its parent."""
-    of_run = {PARENT_TAG: parent, "sweep": plan.name, "sweep.trial": str(trial), "sweep.seed": str(seed)}
-    return json.dumps(of_run)
 
 
 def run_of(plan: Plan, trial: int, seed: int, store: Store) -> TrackedRun | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from optuna.trial import Trial, TrialState
 from seqlab.sweeps.fits import Fit, Place, run_of, score, stop
 from seqlab.sweeps.plan import Plan
 from seqlab.sweeps.queue import BEAT, Queue
+from seqlab.tracking.runs import PARENT_TAG
 from seqlab.tracking.store import Store
 from seqlab.tracking.writes import COSTS_TAG, MATCHED_TAG
 
@@ -103,9 +105,11 @@ class Worker:
             self._begin(self._jobs[-1])
 
     def _begin(self, job: Job) -> None:
-        number, seed = job.trial.number, len(job.values)
+        number, seed, plan = job.trial.number, len(job.values), self.plan
+        args = [*plan.flags(job.setting, seed), f"--experiment={plan.experiment}"]
+        tags = {PARENT_TAG: self.parent, "sweep": plan.name, "sweep.trial": str(number), "sweep.seed": str(seed)}
         log = self.logs / f"{number}-s{seed}.log"
-        job.fit = Fit(self.plan, self.parent, number, seed, job.setting, log, job.place)
+        job.fit = Fit([*args, f"--run_name={plan.run_name(number, seed)}"], json.dumps(tags), log, job.place)
 
     def _goes_on(self, job: Job) -> bool:
         assert job.fit is not None

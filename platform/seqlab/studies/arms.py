@@ -1,0 +1,106 @@
+"""Fits the arms of a study: each at the learning rate that is best for it in validation, with each seed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seqlab.callbacks.stopping import StoppedError, StopSignals
+from seqlab.sweeps.fits import Fit, Place, score, stop
+from seqlab.tracking.job import JOB_TAG
+from seqlab.tracking.runs import PARENT_TAG, TrackedRun, search, settle
+from seqlab.tracking.store import Store
+
+TICK = 0.02
+"""Seconds between looks at the fits."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One of the models that a study compares.
+
+    Attributes:
+        fit: what `seqlab fit` is given, `--config` too.
+        rates: the learning rates that are tried with the first seed; the others have the best of them.
+        seeds: the options that are the seed: of weights, and of the order or the draw of the data.
+    """
+
+    name: str
+    fit: tuple[str, ...]
+    rates: tuple[float, ...]
+    seeds: tuple[str, ...] = ("seed_everything", "data.seed")
+
+    def job(self, rate: float, seed: int) -> str:
+        """The name of a fit's run: that of a changed arm is another one."""
+        digest = hashlib.sha256(json.dumps([self.fit, self.seeds]).encode()).hexdigest()[:6]
+        return f"{self.name.replace(' ', '-')}-{digest}-lr{rate:g}-s{seed}"
+
+    def flags(self, rate: float, seed: int) -> list[str]:
+        return [*self.fit, f"--model.lr={rate:g}", *(f"--{option}={seed}" for option in self.seeds)]
+
+
+def fit_arms(arms: Sequence[Arm], experiment: str, seed: int, at_once: int, parent: str) -> dict[str, TrackedRun]:
+    """The run of each arm with this seed, by the arm's name. What is fitted already is not fitted again.
+
+    Args:
+        at_once: how many fits run at a time, each with its share of the cores.
+        parent: id of the run that MLflow shows them below.
+
+    Raises:
+        ValueError: no rate of an arm, or another seed of it, could be fitted; the fit's log tells why.
+        StoppedError: a signal came; its fits have written their checkpoints, from which the same call goes on.
+    """
+    tried = _fit([(arm, rate, 0) for arm in arms for rate in arm.rates], experiment, at_once, parent)
+    best = {}
+    for arm in arms:
+        runs = {rate: tried[job] for rate in arm.rates if (job := arm.job(rate, 0)) in tried}
+        if not runs:
+            raise ValueError(f"arm {arm.name}: no learning rate could be fitted")
+        best[arm.name] = min(runs, key=lambda rate: score(runs[rate], "val/loss"))
+    chosen = [(arm, best[arm.name], seed) for arm in arms]
+    fitted = tried if seed == 0 else _fit(chosen, experiment, at_once, parent)
+    if missing := [arm.name for arm, rate, _ in chosen if arm.job(rate, seed) not in fitted]:
+        raise ValueError(f"with seed {seed}, could not be fitted: {', '.join(missing)}")
+    return {arm.name: fitted[arm.job(rate, seed)] for arm, rate, _ in chosen}
+
+
+def _fit(wanted: Sequence[tuple[Arm, float, int]], experiment: str, at_once: int, parent: str) -> dict[str, TrackedRun]:
+    """The finished runs of an experiment by their job, once those that are wanted and are not there were fitted."""
+    store, place = Store(), Place(threads=max(1, (os.cpu_count() or 1) // at_once))
+    done = _finished(store, experiment)
+    waiting = [one for one in wanted if one[0].job(*one[1:]) not in done]
+    running: list[tuple[str, Fit]] = []
+    signals, total = StopSignals(), len(waiting)
+    signals.catch("step of each fit")
+    try:
+        while (waiting or running) and not signals.received:
+            while waiting and len(running) < at_once:
+                arm, rate, seed = waiting.pop(0)
+                job = arm.job(rate, seed)
+                args = [*arm.flags(rate, seed), f"--experiment={experiment}", f"--run_name={job}"]
+                tags = json.dumps({PARENT_TAG: parent, "arm": arm.name, "arm.job": job})
+                running.append((job, Fit(args, tags, store.root / "fits" / experiment / f"{job}.log", place)))
+            for job, fit in [one for one in running if one[1].code is not None]:
+                running.remove((job, fit))
+                why = "" if fit.code == 0 else f" failed: {fit.last_words(None)}; see {fit.log}"
+                print(f"fit {total - len(waiting) - len(running)} of {total}: {job}{why}", file=sys.stderr)
+            time.sleep(TICK)
+    finally:
+        stop([fit for _, fit in running])
+        signals.release()
+    if signals.received:
+        raise StoppedError(signals.received)
+    return _finished(store, experiment) if total else done
+
+
+def _finished(store: Store, experiment: str) -> dict[str, TrackedRun]:
+    if not store.exists:
+        return {}
+    settle(store)
+    runs = search(store, experiment=experiment)
+    return {run.tags[JOB_TAG]: run for run in runs if run.status == "FINISHED" and JOB_TAG in run.tags}
