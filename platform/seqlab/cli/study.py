@@ -14,25 +14,29 @@ SCALES = ("smoke", "cpu", "gpu")
 
 @verb(
     "put claims of the field to the test",
-    argument("does", choices=["list", "run", "page"], metavar="list|run|page", help="what to do"),
-    argument("name", nargs="?", metavar="NAME", help="of a study"),
+    argument("does", choices=["list", "run", "page", "notebook"], metavar="list|run|page|notebook", help="what to do"),
+    argument("name", nargs="?", metavar="NAME", help="of a study; the notebook `worksheet` has exercises"),
     argument("--scale", choices=SCALES, default="cpu", help="smoke shows that it runs; default: cpu"),
     argument("--seeds", type=whole, default=3, metavar="N", help="default: 3"),
     argument("--jobs", type=whole, metavar="N", help="fits at a time; default: one for each core"),
-    argument("--all", action="store_true", help="the pages of all studies that were run here, with an index"),
-    argument("--out", default="studies", metavar="DIR", help="folder of the pages; default: studies"),
+    argument(
+        "--all",
+        action="store_true",
+        help="the pages of all studies that were run here, with an index, or all notebooks",
+    ),
+    argument("--out", default="studies", metavar="DIR", help="folder of the pages or notebooks; default: studies"),
 )
 def study(options: argparse.Namespace) -> int:
     if options.does == "list":
         return _list()
-    if (options.name is None) is not (options.does == "page" and options.all):
-        raise ValueError(
-            f"study {options.does} needs the NAME of a study" + (" or --all" if options.does == "page" else "")
-        )
+    if (options.name is None) is not (options.does != "run" and options.all):
+        raise ValueError(f"study {options.does} needs the NAME of a study" + (" or --all" * (options.does != "run")))
     for name in ("seeds", "jobs"):
         if (value := getattr(options, name)) is not None and value < 1:
             raise ValueError(f"--{name} must be at least 1, got {value}")
-    return _run(options) if options.does == "run" else _page(options.name, Path(options.out))
+    if options.does == "run":
+        return _run(options)
+    return (_page if options.does == "page" else _notebook)(options.name, Path(options.out))
 
 
 def _list() -> int:
@@ -89,6 +93,22 @@ def _page(name: str | None, folder: Path) -> int:
         write_whole(folder / f"{found[0].study.name}.json", record(found))
     write_whole(folder / "index.html", index(list(results.values())))
     print(f"Wrote {folder / ('index.html' if name is None else f'{name}.html')}")
+    return 0
+
+
+def _notebook(name: str | None, folder: Path) -> int:
+    """The notebook of one study or the worksheet, or all."""
+    from seqlab.studies.book import STUDIES, study_named
+    from seqlab.studies.notebook import WORKSHEET, notebook
+    from seqlab.whole_file import write_whole, writing
+
+    names = [*STUDIES, WORKSHEET] if name is None else [name]
+    notebooks = {one: notebook(None if one == WORKSHEET else study_named(one)) for one in names}
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for one, content in notebooks.items():
+        write_whole(folder / f"{one}.ipynb", content)
+        print(f"Wrote {folder / one}.ipynb")
     return 0
 
 

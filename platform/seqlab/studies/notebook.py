@@ -1,0 +1,69 @@
+"""Notebooks in Markdown, which Jupytext makes Jupyter's: of a study, to see it and break it, and of the worksheet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.resources import files
+
+from seqlab.studies.rules import Claim
+from seqlab.studies.study import Study
+
+WORKSHEET = "worksheet"
+
+
+def notebook(study: Study | None) -> str:
+    """As `.ipynb`; of no study, the worksheet."""
+    import jupytext
+
+    text = "\n\n".join(_parts(study)) if study else (files("seqlab.studies") / "worksheet.md").read_text("utf-8")
+    read = jupytext.reads(text, fmt="md")
+    read.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    for place, cell in enumerate(read.cells):
+        cell["id"] = f"cell-{place}"  # the same source gives the same file
+    return str(jupytext.writes(read, fmt="ipynb"))
+
+
+def _parts(study: Study) -> Iterator[str]:
+    yield f"# {study.question}\n\n{study.matched}"
+    yield "## See it"
+    yield (
+        "One seed at scale `smoke`, which shows that it runs. For a verdict take `cpu` and three seeds, or read what "
+        f"that gave on the page of `seqlab study page {study.name}`."
+    )
+    yield _code(f"""
+from seqlab.studies.book import study_named
+from seqlab.studies.conduct import conduct
+
+study = study_named("{study.name}")
+result = conduct(study, "smoke", seeds=1, jobs=1)""")
+    for place, claim in enumerate(study.claims):
+        yield from _claim(place, claim)
+    yield """## Break it
+
+A measure that tells nothing gives every case the same number. The controls must find that out: one of them must pass
+the rule and another must not."""
+    yield _code("""
+broken = result.seeds[0]
+anything = next(iter(broken.values.values()))
+broken = broken._replace(values=dict.fromkeys(broken.values, anything))
+for key, found in study.judge([broken]).items():
+    print(f"{key}: {found.verdict}: {found.reason}")""")
+    yield f"What would change the result: {study.change} Change it in a copy of the study's file, and run it:"
+    yield _code("print(study.file())")
+
+
+def _claim(place: int, claim: Claim) -> Iterator[str]:
+    controls = "\n".join(f"- **{one.case}** must be {one.expected}. {one.why}" for one in claim.controls)
+    yield f"""## {claim.says}
+
+{claim.source}. What do you expect: supported, refuted, or does it depend? Supported where {claim.rule}. The controls:
+
+{controls}"""
+    yield _code(f"""
+claim = study.claims[{place}]
+print(result.judgements[claim.key].verdict, "\\n".join(result.judgements[claim.key].told), sep="\\n")
+study.figure(claim, result.points)""")
+
+
+def _code(lines: str) -> str:
+    return f"```python\n{lines.strip()}\n```"

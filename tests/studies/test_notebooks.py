@@ -1,0 +1,101 @@
+"""Notebooks: of each study, and the worksheet with its checker."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import numpy as np
+import pytest
+from nbclient import NotebookClient
+
+from seqlab.cli import main
+from seqlab.studies.book import STUDIES
+from seqlab.studies.exercises import EXERCISES, check
+
+
+def weights(*looked_at: int) -> list[list[float]]:
+    """Rows that look at these."""
+    return [
+        [0.9 if column == at else 0.1 / (len(looked_at) - 1) for column in range(len(looked_at))] for at in looked_at
+    ]
+
+
+def attention(q: Any, k: Any, v: Any, scale: float = 0.5) -> Any:
+    scores = np.exp(q @ k.T * scale)
+    return scores / scores.sum(1, keepdims=True) @ v
+
+
+ANSWERS: dict[str, tuple[Any, Any]] = {
+    "dependency": ("Animal", "street"),
+    "connections": (lambda n: n * n, lambda n: n * (n - 1)),
+    "relevance": ([0.1, 0.4, 0.1, 0.1, 0.1, 0.1, 0.05, 0.05], [0.2] * 8),
+    "roles": (
+        {"looks for": "query", "is found by": "key", "hands over": "value"},
+        {"looks for": "key", "is found by": "query", "hands over": "value"},
+    ),
+    "divisor": (lambda d_k: d_k**0.5, lambda d_k: d_k),
+    "heads": ((8, 512), (8, 64)),
+    "encodings": ({"sines", "rotary"}, {"sines", "learned", "rotary"}),
+    "sines": ((0.91, -0.42, 0.02, 1.0), (0.91, 0.42, 0.02, 1.0)),
+    "layer": (
+        ["attention", "add and norm", "feed-forward", "add and norm"],
+        ["feed-forward", "add and norm", "attention", "add and norm"],
+    ),
+    "sizes": (lambda d: 12 * d * d, lambda d: 8 * d * d),
+    "steps": ({"recurrent": 100, "attention": 1}, {"recurrent": 100, "attention": 100}),
+    "attention": (attention, lambda q, k, v: attention(q, k, v, scale=1.0)),
+    "treats": (weights(0, 0, 1), weights(0, 0, 2)),
+    "two heads": ((weights(0, 0, 1, 2, 3), weights(0, 0, 0, 0, 2)), (weights(0, 0, 1, 2, 3),) * 2),
+}
+
+
+@pytest.mark.parametrize("name", EXERCISES)
+def test_an_answer_is_right_or_not(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    right, wrong = ANSWERS[name]
+    assert check(name, right) is True and check(name, wrong) is False
+    blank: Callable[..., Any] | Any = (lambda *_: ...) if callable(right) else ...
+    assert check(name, blank) is None and check(name, 3j) is not True
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == f"{name}: right." and said[2] == f"{name}: fill in the blank."
+
+
+def test_every_exercise_is_on_the_worksheet() -> None:
+    text = (Path(__file__).parents[2] / "platform/seqlab/studies/worksheet.md").read_text()
+    assert re.findall(r'check\("([^"]+)"', text) == list(EXERCISES) == list(ANSWERS)
+
+
+def test_an_exercise_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match="there is no exercise 'sums'; accepted: dependency"):
+        check("sums", 1)
+
+
+def test_the_worksheet_is_a_notebook_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["study", "notebook", "worksheet", "--out", "class"]) == 0
+    said = executed(Path("class/worksheet.ipynb"))
+    assert said.count("fill in the blank.") == len(EXERCISES)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_notebook_of_a_study_runs_and_its_break_is_found(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["study", "notebook", name]) == 0
+    said = executed(Path(f"studies/{name}.ipynb"))
+    for claim in STUDIES[name].claims:
+        assert f"\n{claim.key}: " in f"\n{said}"
+
+
+def executed(path: Path) -> str:
+    """What its cells print."""
+    read = nbformat.read(path, as_version=4)
+    nbformat.validate(read)
+    NotebookClient(read, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
+    outputs = [output for cell in read.cells for output in cell.get("outputs", ())]
+    return "".join(output.get("text", "") for output in outputs if output.get("name") == "stdout")
