@@ -1,0 +1,20 @@
+"""Where the texts are that a study is fitted on, which the platform does not bring."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+VARIABLE = "SEQLAB_CORPORA"
+
+
+def corpus(name: str) -> Path | None:
+    """A file or folder below `$SEQLAB_CORPORA`, else below `corpora` in the working folder; None if it is not there."""
+    path = Path(os.environ.get(VARIABLE, "corpora")) / name
+    return path.resolve() if path.exists() else None
+
+
+def needed(*names: str) -> str:
+    """What a claim needs that is not here; empty where all of it is."""
+    missing = [name for name in names if corpus(name) is None]
+    return f"needs {' and '.join(missing)} in the folder that {VARIABLE} names, or in ./corpora" if missing else ""
