@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from seqlab.studies.order import Order
+from seqlab.studies.scale_of_scores import ScaleOfScores
 from seqlab.studies.shuffled import Shuffled
 from seqlab.studies.study import Study
 from seqlab.studies.worked_numbers import WorkedNumbers
 
-STUDIES: dict[str, Study] = {study.name: study for study in (Order(), Shuffled(), WorkedNumbers())}
+STUDIES: dict[str, Study] = {
+    study.name: study
+    for study in (
+        Order(),
+        ScaleOfScores(),
+        Shuffled(),
+        WorkedNumbers(),
+    )
+}
 
 
 def study_named(name: str) -> Study:
