@@ -160,7 +160,7 @@ def test_each_study_of_the_book_at_smoke_scale_and_listed(capsys: pytest.Capture
     ("typed", "said"),
     [
         (["run"], "study run needs the NAME of a study"),
-        (["run", "nought"], "there is no study nought; accepted: order"),
+        (["run", "nought"], "there is no study nought; accepted: "),
         (["run", "coin", "--seeds", "0"], "--seeds must be at least 1, got 0"),
         (["page"], "study page needs the NAME of a study or --all"),
         (["page", "coin", "--all"], "study page needs the NAME of a study or --all"),

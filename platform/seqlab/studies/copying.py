@@ -1,0 +1,101 @@
+"""A made-up parallel text that studies fit on: the target is the source again, word by word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from seqlab.batch import PairBatch
+from seqlab.decoding import generate
+from seqlab.decoding.torch_model import TorchDecoder
+from seqlab.tasks.text_scores import score_texts
+from seqlab.tracking.store import DEFAULT_ROOT
+from seqlab.trained.load import LoadedRun
+
+WORDS = "abcdefghijklmnop"
+HELD_OUT = 1000
+"""Seeds of the text that is measured begin here."""
+
+
+@dataclass(frozen=True)
+class Copying:
+    """Sentences of words that are drawn independently of each other.
+
+    Attributes:
+        shortest, longest: words of a sentence in training; each length is as likely.
+        count: training sentences.
+        steps: of a fit.
+        max_tokens: of a batch.
+        furthest: the longest sentence that is ever written.
+    """
+
+    shortest: int
+    longest: int
+    count: int
+    steps: int
+    max_tokens: int
+    furthest: int
+
+    def flags(self) -> tuple[str, ...]:
+        """What a fit is given to train on it; the text is written where it is not there."""
+        train, val = (self._file(name, count) for name, count in (("train", self.count), ("val", 100)))
+        return (
+            *(f"--data.train={train}", f"--data.val={val}", f"--data.max_len={self.furthest + 8}"),
+            *(f"--data.max_tokens={self.max_tokens}", "--model.label_smoothing=0", "--model.warmup_steps=50"),
+            *(f"--trainer.max_steps={self.steps}", f"--trainer.val_check_interval={self.steps}"),
+            "--trainer.log_every_n_steps=50",
+        )
+
+    def _file(self, name: str, count: int) -> str:
+        path = Path(DEFAULT_ROOT) / "texts" / f"copy-{name}-{self.shortest}-{self.longest}-{count}.tsv"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            drawn = sentences(range(self.shortest, self.longest + 1), count, seed=0 if name == "train" else 1)
+            path.write_text("".join(f"{text}\t{text}\n" for text in drawn), encoding="utf-8")
+        return str(path)
+
+
+def sentences(lengths: Sequence[int], count: int, seed: int) -> list[str]:
+    """So many, of each of the lengths alike."""
+    from seqlab_data.generated import Draw
+
+    draws = (Draw(seed, index) for index in range(count))
+    drawn = (draw.integers(len(WORDS), lengths[draw.integer(len(lengths))]) for draw in draws)
+    return [" ".join(WORDS[word] for word in words) for words in drawn]
+
+
+def batch_of(model: LoadedRun, texts: Sequence[str]) -> PairBatch:
+    """Sentences of one length as sources, and as what is to be written of them."""
+    assert model.source_tokenizer is not None
+    source, target = (
+        torch.tensor([[*tokenizer.encode(text), tokenizer.eos_id] for text in texts])
+        for tokenizer in (model.source_tokenizer, model.tokenizer)
+    )
+    begun = torch.full((len(texts), 1), model.tokenizer.bos_id)
+    tokens = torch.cat((begun, target[:, :-1]), dim=1)
+    return PairBatch(source, torch.ones_like(source, dtype=torch.bool), tokens, target, torch.arange(len(texts)))
+
+
+@torch.inference_mode()
+def write(model: LoadedRun, texts: Sequence[str]) -> list[str]:
+    """What it writes greedily of sentences of one length."""
+    batch, tokenizer = batch_of(model, texts), model.tokenizer
+    decoder = TorchDecoder(model.model, model.model.begin(batch.source, batch.source_mask))
+    room = batch.source.shape[1] + 6
+    written = generate(decoder, [[tokenizer.bos_id]] * len(texts), max_new_tokens=room, stop_ids=(tokenizer.eos_id,))
+    return [tokenizer.decode(tokens) for tokens in written]
+
+
+def bleu(written: Sequence[str], texts: Sequence[str]) -> float:
+    scores, _ = score_texts(written, [[text] for text in texts], tokenize="none")
+    return scores["bleu"]
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """By least squares."""
+    first, second = (torch.tensor(some, dtype=torch.float64) for some in (x, y))
+    centred = first - first.mean()
+    return float(centred @ second / centred.square().sum())
