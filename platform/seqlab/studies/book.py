@@ -11,7 +11,7 @@ from seqlab.studies.study import Study
 from seqlab.studies.worked_numbers import WorkedNumbers
 
 STUDIES: dict[str, Study] = {
-    study.name: study for study in (Bottleneck, LookUp, Order, ScaleOfScores, Shuffled, WorkedNumbers)
+    study.name: study for study in (Bottleneck(), LookUp(), Order(), ScaleOfScores(), Shuffled(), WorkedNumbers())
 }
 
 
