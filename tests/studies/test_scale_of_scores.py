@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from seqlab.attention import Attention
-from seqlab.studies.scale_of_scores import LENGTH, attend
+from seqlab.studies.scale_of_scores import BATCH, LENGTH, attend
 
 
 def draw() -> torch.Generator:
@@ -20,13 +20,13 @@ def test_against_attention_by_hand() -> None:
     q_proj, k_proj, v_proj, out_proj = (
         torch.randn(16, 16, generator=again, dtype=torch.float64) / 4 for _ in ("q", "k", "v", "out")
     )
-    x = torch.randn(1, LENGTH, 16, generator=again, dtype=torch.float64)[0]
-    q, k = (x @ projection.T for projection in (q_proj, k_proj))
-    q.requires_grad_(), k.requires_grad_()
-    weights = (q @ k.T).softmax(-1)
+    x = torch.randn(BATCH, LENGTH, 16, generator=again, dtype=torch.float64)
+    q, k = ((x @ projection.T).requires_grad_() for projection in (q_proj, k_proj))
+    weights = scores.softmax(-1)
     out = weights @ (x @ v_proj.T) @ out_proj.T
-    (out * torch.randn(1, LENGTH, 16, generator=again, dtype=torch.float64)[0]).sum().backward()
+    (out * torch.randn(BATCH, LENGTH, 16, generator=again, dtype=torch.float64)).sum().backward()
     assert q.grad is not None and k.grad is not None
+    weights = weights.detach()
     assert found.largest == pytest.approx(float(weights.amax(-1).median()))
     assert found.entropy == pytest.approx(float(torch.special.entr(weights).sum(-1).median()))
     assert found.gradient == pytest.approx(float(q.grad.norm(dim=-1).median()))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from altair import TopLevelMixin
 
 WIDTHS = (16, 64, 256, 1024)
-LENGTH = 64
+BATCH, LENGTH = 8, 64
 SATURATED = "scores 100 times as large"
 AGAIN = "the same division, another draw"
 PEAKED = Rule("the median over queries of the largest weight", low=0.5)
@@ -43,7 +43,7 @@ class ScaleOfScores(Study):
     name = "scale-of-scores"
     question = "Why are the scores of attention divided by the square root of d_k?"
     matched = (
-        f"At initialisation: one head over {LENGTH} random tokens in float64, whose queries and keys have independent "
+        f"At initialisation: one head over {BATCH} rows of {LENGTH} random tokens in float64, whose queries and keys have independent "
         "channels of variance 1, as Vaswani et al. 2017 assume; the gradient is of a random sum of the outputs. "
         "Trained: character models of CPython's documentation, two layers with one head, so that d_k is the width; "
         "both forms have the same parameters and data, each its best of three learning rates."
@@ -185,7 +185,7 @@ def attend(width: int, scale: float | None, draw: torch.Generator) -> Attended:
     with torch.no_grad():
         for projection in (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj):
             projection.weight.copy_(_normal(width, width, draw=draw) / math.sqrt(width))
-    x = _normal(1, LENGTH, width, draw=draw)
+    x = _normal(BATCH, LENGTH, width, draw=draw)
     found: dict[str, Tensor] = {}
 
     def keep(name: str) -> None:
@@ -200,7 +200,7 @@ def attend(width: int, scale: float | None, draw: torch.Generator) -> Attended:
     out, _ = attention(x)
     (out * _normal(*out.shape, draw=draw)).sum().backward()
     norms = {name: _grad(one).norm(dim=-1).median() for name, one in found.items()}
-    weights = attention.attention_weights(x)[0, 0].detach()
+    weights = attention.attention_weights(x).detach()
     entropy = -(weights * weights.clamp_min(1e-300).log()).sum(-1)
     medians = (weights.amax(-1).median(), entropy.median(), norms["q_proj"], norms["k_proj"])
     return Attended(*(float(one) for one in medians))
