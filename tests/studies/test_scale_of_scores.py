@@ -22,7 +22,7 @@ def test_against_attention_by_hand() -> None:
     )
     x = torch.randn(BATCH, LENGTH, 16, generator=again, dtype=torch.float64)
     q, k = ((x @ projection.T).requires_grad_() for projection in (q_proj, k_proj))
-    weights = scores.softmax(-1)
+    weights = (q @ k.mT).softmax(-1)
     out = weights @ (x @ v_proj.T) @ out_proj.T
     (out * torch.randn(BATCH, LENGTH, 16, generator=again, dtype=torch.float64)).sum().backward()
     assert q.grad is not None and k.grad is not None
