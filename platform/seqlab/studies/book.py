@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from seqlab.studies.bottleneck import Bottleneck
+from seqlab.studies.layers import Layers
 from seqlab.studies.look_up import LookUp
 from seqlab.studies.order import Order
 from seqlab.studies.scale_of_scores import ScaleOfScores
@@ -11,7 +12,16 @@ from seqlab.studies.study import Study
 from seqlab.studies.worked_numbers import WorkedNumbers
 
 STUDIES: dict[str, Study] = {
-    study.name: study for study in (Bottleneck(), LookUp(), Order(), ScaleOfScores(), Shuffled(), WorkedNumbers())
+    study.name: study
+    for study in (
+        Bottleneck(),
+        Layers(),
+        LookUp(),
+        Order(),
+        ScaleOfScores(),
+        Shuffled(),
+        WorkedNumbers(),
+    )
 }
 
 

@@ -44,7 +44,8 @@ class ScaleOfScores(Study):
     question = "Why are the scores of attention divided by the square root of d_k?"
     matched = (
         f"At initialisation: one head over {BATCH} rows of {LENGTH} random tokens in float64, whose queries and keys "
-        "have independent channels of variance 1, as Vaswani et al. 2017 assume; the gradient is of a random sum of the outputs. "
+        "have independent channels of variance 1, as Vaswani et al. 2017 assume; the gradient is of a random sum of "
+        "the outputs. "
         "Trained: character models of CPython's documentation, two layers with one head, so that d_k is the width; "
         "both forms have the same parameters and data, each its best of three learning rates."
     )
