@@ -54,9 +54,9 @@ class Layers(Study):
     question = "What are residuals and the feed-forward for?"
     matched = (
         f"At initialisation: encoders of {WIDTH} channels without positions, {LENGTH} random vectors, norms before "
-        "each branch, in float64. Trained: character models of CPython's documentation, attention with learned positions, "
-        "their feed-forward (or without it their width) made so wide that all of a depth have as many parameters, "
-        "each at its best of three learning rates."
+        "each branch, in float64. Trained: character models of CPython's documentation, attention with learned "
+        "positions, their feed-forward (or without it their width) made so wide that all of a depth have as many "
+        "parameters, each at its best of three learning rates."
     )
     why = (
         "Attention averages, and an average of averages soon is the same for every token; what a residual adds is the "
