@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from seqlab.studies.bottleneck import Bottleneck
+from seqlab.studies.exposure import Exposure
 from seqlab.studies.layers import Layers
 from seqlab.studies.look_up import LookUp
 from seqlab.studies.order import Order
@@ -13,15 +14,7 @@ from seqlab.studies.worked_numbers import WorkedNumbers
 
 STUDIES: dict[str, Study] = {
     study.name: study
-    for study in (
-        Bottleneck(),
-        Layers(),
-        LookUp(),
-        Order(),
-        ScaleOfScores(),
-        Shuffled(),
-        WorkedNumbers(),
-    )
+    for study in (Bottleneck(), Exposure(), Layers(), LookUp(), Order(), ScaleOfScores(), Shuffled(), WorkedNumbers())
 }
 
 
