@@ -6,6 +6,7 @@ from seqlab.studies.bottleneck import Bottleneck
 from seqlab.studies.exposure import Exposure
 from seqlab.studies.layers import Layers
 from seqlab.studies.look_up import LookUp
+from seqlab.studies.memory import Memory
 from seqlab.studies.order import Order
 from seqlab.studies.scale_of_scores import ScaleOfScores
 from seqlab.studies.shuffled import Shuffled
@@ -14,7 +15,17 @@ from seqlab.studies.worked_numbers import WorkedNumbers
 
 STUDIES: dict[str, Study] = {
     study.name: study
-    for study in (Bottleneck(), Exposure(), Layers(), LookUp(), Order(), ScaleOfScores(), Shuffled(), WorkedNumbers())
+    for study in (
+        Bottleneck(),
+        Exposure(),
+        Layers(),
+        LookUp(),
+        Memory(),
+        Order(),
+        ScaleOfScores(),
+        Shuffled(),
+        WorkedNumbers(),
+    )
 }
 
 
