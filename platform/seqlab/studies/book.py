@@ -5,6 +5,7 @@ from __future__ import annotations
 from seqlab.studies.bottleneck import Bottleneck
 from seqlab.studies.exposure import Exposure
 from seqlab.studies.layers import Layers
+from seqlab.studies.length import Length
 from seqlab.studies.look_up import LookUp
 from seqlab.studies.memory import Memory
 from seqlab.studies.order import Order
@@ -19,6 +20,7 @@ STUDIES: dict[str, Study] = {
         Bottleneck(),
         Exposure(),
         Layers(),
+        Length(),
         LookUp(),
         Memory(),
         Order(),
