@@ -8,6 +8,7 @@ from seqlab.studies.layers import Layers
 from seqlab.studies.length import Length
 from seqlab.studies.look_up import LookUp
 from seqlab.studies.memory import Memory
+from seqlab.studies.objective import Objective
 from seqlab.studies.order import Order
 from seqlab.studies.scale_of_scores import ScaleOfScores
 from seqlab.studies.shuffled import Shuffled
@@ -23,6 +24,7 @@ STUDIES: dict[str, Study] = {
         Length(),
         LookUp(),
         Memory(),
+        Objective(),
         Order(),
         ScaleOfScores(),
         Shuffled(),

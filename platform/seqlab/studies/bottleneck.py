@@ -62,7 +62,10 @@ class Bottleneck(Study):
         "back. Attention reads the words themselves. Beyond the trained lengths it has to find places that it was "
         "never trained to find, and there its own limit shows."
     )
-    change = "Text that can be guessed in part: language leaves less to remember than random words do."
+    change = (
+        "Text that can be guessed in part: language leaves less to remember than random words do. And a "
+        "longer fit: a few hundred steps do not show what a vector can hold in the end."
+    )
     claims = (
         Claim(
             "gap",
@@ -148,15 +151,16 @@ class Bottleneck(Study):
             value="all",
             bind=alt.binding_select(options=["all", *sorted({row["seed"] for row in shown})], name="Seed: "),
         )
+        legend, scale = alt.Legend(orient="bottom", columns=1), alt.Scale(domain=arms)
         base = (
             alt.Chart(alt.InlineData(values=shown))
             .transform_filter("shown_seed == 'all' || datum.seed == shown_seed")
             .encode(
                 x=alt.X("length:Q", title="source length in words", scale=alt.Scale(nice=False)),
                 y=alt.Y("mean(value):Q", title="BLEU", scale=alt.Scale(domain=[0, 100])),
-                color=alt.Color("case:N", title=None, sort=arms, legend=alt.Legend(orient="bottom", columns=1)),
-                shape=alt.Shape("case:N", title=None, sort=arms),
-                strokeDash=alt.StrokeDash("case:N", title=None, sort=arms),
+                color=alt.Color("case:N", title=None, scale=scale, legend=legend),
+                shape=alt.Shape("case:N", title=None, scale=scale, legend=legend),
+                strokeDash=alt.StrokeDash("case:N", title=None, scale=scale, legend=legend),
                 tooltip=["case:N", "length:Q", "mean(value):Q"],
             )
         )

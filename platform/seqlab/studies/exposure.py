@@ -147,12 +147,13 @@ class Exposure(Study):
         base = alt.Chart(alt.InlineData(values=shown))
         chart: Any
         if claim.key == "bias":
+            legend, scale = alt.Legend(orient="bottom", columns=1), alt.Scale(domain=names)
             lines = base.encode(
                 x=alt.X("position:Q", title="position in the target, in words", scale=alt.Scale(nice=False)),
                 y=alt.Y("mean(value):Q", title="free minus forced loss, nats"),
-                color=alt.Color("case:N", title=None, sort=names, legend=alt.Legend(orient="bottom", columns=1)),
-                shape=alt.Shape("case:N", title=None, sort=names),
-                strokeDash=alt.StrokeDash("case:N", title=None, sort=names),
+                color=alt.Color("case:N", title=None, scale=scale, legend=legend),
+                shape=alt.Shape("case:N", title=None, scale=scale, legend=legend),
+                strokeDash=alt.StrokeDash("case:N", title=None, scale=scale, legend=legend),
                 tooltip=["case:N", "position:Q", "mean(value):Q"],
             )
             chart = (lines.mark_line() + lines.mark_point(filled=True, size=40)).properties(width=220, height=200)
