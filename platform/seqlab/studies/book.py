@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from seqlab.studies.bottleneck import Bottleneck
+from seqlab.studies.cost import Cost
 from seqlab.studies.exposure import Exposure
 from seqlab.studies.layers import Layers
 from seqlab.studies.length import Length
@@ -10,6 +11,7 @@ from seqlab.studies.look_up import LookUp
 from seqlab.studies.memory import Memory
 from seqlab.studies.objective import Objective
 from seqlab.studies.order import Order
+from seqlab.studies.price import Price
 from seqlab.studies.scale_of_scores import ScaleOfScores
 from seqlab.studies.shuffled import Shuffled
 from seqlab.studies.study import Study
@@ -19,6 +21,7 @@ STUDIES: dict[str, Study] = {
     study.name: study
     for study in (
         Bottleneck(),
+        Cost(),
         Exposure(),
         Layers(),
         Length(),
@@ -26,6 +29,7 @@ STUDIES: dict[str, Study] = {
         Memory(),
         Objective(),
         Order(),
+        Price(),
         ScaleOfScores(),
         Shuffled(),
         WorkedNumbers(),
