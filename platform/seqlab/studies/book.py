@@ -11,6 +11,7 @@ from seqlab.studies.look_up import LookUp
 from seqlab.studies.memory import Memory
 from seqlab.studies.objective import Objective
 from seqlab.studies.order import Order
+from seqlab.studies.parity import Parity
 from seqlab.studies.price import Price
 from seqlab.studies.scale_of_scores import ScaleOfScores
 from seqlab.studies.shuffled import Shuffled
@@ -29,6 +30,7 @@ STUDIES: dict[str, Study] = {
         Memory(),
         Objective(),
         Order(),
+        Parity(),
         Price(),
         ScaleOfScores(),
         Shuffled(),

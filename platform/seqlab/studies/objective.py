@@ -42,7 +42,7 @@ class Objective(Study):
     question = "Do encoders understand, and decoders write?"
     matched = (
         "20,050 surnames in 18 languages, character by character. Two layers of 64 channels with four heads and "
-        "learned positions, at cpu scale 1,200 steps of 32 windows of 64 characters, the best of three learning rates "
+        "rotary positions, at cpu scale 1,200 steps of 32 windows of 64 characters, the best of three learning rates "
         "each: one model reads both ways and finds 15% hidden characters, the other reads from left to right and "
         "predicts the next; the first has 4,000 parameters more of 110,000. Understanding is what a linear probe "
         "tells of the language of a name, of 13 languages, from the mean and the last of the model's outputs, frozen; "
