@@ -5,6 +5,7 @@ from __future__ import annotations
 from seqlab.studies.bottleneck import Bottleneck
 from seqlab.studies.cost import Cost
 from seqlab.studies.exposure import Exposure
+from seqlab.studies.heads import Heads
 from seqlab.studies.layers import Layers
 from seqlab.studies.length import Length
 from seqlab.studies.look_up import LookUp
@@ -24,6 +25,7 @@ STUDIES: dict[str, Study] = {
         Bottleneck(),
         Cost(),
         Exposure(),
+        Heads(),
         Layers(),
         Length(),
         LookUp(),

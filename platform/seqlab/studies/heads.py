@@ -1,0 +1,265 @@
+"""Several heads: whether they are better than one, what they look at, and which are missed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from seqlab.attention import Attention
+from seqlab.attention.recorded import recorded_weights
+from seqlab.studies.arms import Arm
+from seqlab.studies.charts import styled
+from seqlab.studies.rules import Claim, Control, Rule
+from seqlab.studies.study import Measured, Points, Scale, Study
+from seqlab.tracking.runs import TrackedRun
+
+if TYPE_CHECKING:
+    from altair import TopLevelMixin
+
+HEADS = (1, 2, 4, 8)
+WIDTH, LENGTH, WINDOWS, FIRST = 64, 64, 96, 8
+"""Queries before place FIRST see too little for a role."""
+ROLES = {
+    "previous": "the character before",
+    "same": "the same character, earlier",
+    "induction": "what followed the same character",
+    "beginning": "the first place",
+}
+GAIN = Rule("validation loss of one head minus theirs, in nats a character,", low=0.02, beyond=0.01)
+LOOKS = Rule("weight on a role's places, above even attention's, of the best head,", low=0.3, beyond=0.15)
+MISSED = Rule(
+    "what leaving it out costs more than leaving out a head at random, in nats a character,", low=0.02, beyond=0.01
+)
+MANY, UNTRAINED = f"{HEADS[-1]} heads", "not trained"
+EVEN, PLANTED, ALL, MEAN = "a head that attends evenly", "a head of the place before", "all heads", "the mean head"
+
+
+class Heads(Study):
+    name = "heads"
+    question = "What are several heads for?"
+    matched = (
+        f"Character models of CPython's documentation, two layers of {WIDTH} channels, rotary positions, at cpu scale "
+        f"800 steps of 32 windows of {LENGTH} characters, the best of three learning rates each. More heads are "
+        "narrower ones: parameters and FLOPs are the same. Roles and ablations are those of the eight heads' model: "
+        f"{WINDOWS} windows of validation, and for what followed the same character {WINDOWS} windows that repeat 32 "
+        "random ones. A head is left out by zeros in the place of its output."
+    )
+    why = (
+        "One head has one distribution over places, several can look at several places at once, each with fewer "
+        "channels. Looking at the character before is what a character model needs first, and a head that only does "
+        "that is soon found; the rest share the work, so that most can be left out alone at little cost."
+    )
+    change = (
+        "Deeper and wider models, words in place of characters, longer training, retraining after leaving heads out."
+    )
+    claims = (
+        Claim(
+            "better",
+            "Several heads are better than one.",
+            "L1, L2 and L3, claim 19",
+            tuple(f"{count} heads" for count in HEADS[1:]),
+            GAIN,
+            (
+                Control("over not trained", GAIN, True, "Training is worth far more."),
+                Control("one head, over itself", GAIN, False, "It is as good as itself."),
+            ),
+        ),
+        Claim(
+            "roles",
+            "Heads take on roles of their own.",
+            "L0, L1, L2 and L3, claim 19",
+            tuple(ROLES.values()),
+            LOOKS,
+            (
+                Control(PLANTED, LOOKS, True, "That is its role."),
+                Control(EVEN, LOOKS, False, "It has none."),
+                Control(f"{ROLES['previous']}, {UNTRAINED}", LOOKS, False, "Nothing has taught it."),
+            ),
+        ),
+        Claim(
+            "missed",
+            "A head that has a role is missed more than another.",
+            "L3, claim 19",
+            tuple(f"without {role}" for role in ROLES.values()),
+            MISSED,
+            (
+                Control(ALL, MISSED, True, "Without any the model sees one character."),
+                Control(MEAN, MISSED, False, "It is what the others are measured against."),
+            ),
+        ),
+    )
+
+    def arms(self, scale: Scale) -> Sequence[Arm]:
+        if scale == "smoke":
+            return ()
+        steps = 800 if scale == "cpu" else 8000
+        fit = (
+            *("--config=lm/attention", f"--data.seq_len={LENGTH}", "--data.batch_size=32", "--model.warmup_steps=50"),
+            *(f"--model.model.d_model={WIDTH}", "--model.model.num_layers=2", "--model.model.positions=RoPE"),
+        )
+        long = (f"--trainer.max_steps={steps}", f"--trainer.val_check_interval={steps // 4}")
+        once = ("--trainer.max_steps=1", "--trainer.val_check_interval=1")
+
+        def heads(count: int) -> str:
+            return f"--model.model.mixer.num_heads={count}"
+
+        return (
+            *(Arm(f"{count} heads", (*fit, *long, heads(count)), (2e-3, 4e-3, 8e-3)) for count in HEADS),
+            Arm(UNTRAINED, (*fit, *once, heads(HEADS[-1])), (1e-9,)),
+        )
+
+    def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
+        from seqlab.trained.load import load_run
+
+        if not runs:
+            return Measured({}, [], {claim.key: "no model is trained at smoke scale" for claim in self.claims})
+        loaded = {name: load_run(run.id) for name, run in runs.items()}
+        tokens, targets = validation(loaded[MANY].datamodule)
+        loss = {name: nats(of.model, tokens, targets) for name, of in loaded.items()}
+        texts = {role: repeated(tokens, seed) if role == "induction" else tokens for role in ROLES}
+        scores = {name: roles(loaded[name].model, texts) for name in (MANY, UNTRAINED)}
+        model = loaded[MANY].model
+        costs = {}
+        for head in heads_of(model):
+            with left_out(model, [head]):
+                costs[head] = nats(model, tokens, targets) - loss[MANY]
+        with left_out(model, heads_of(model)):
+            everything = nats(model, tokens, targets) - loss[MANY]
+        mean = sum(costs.values()) / len(costs)
+        values = {f"{count} heads": loss["1 heads"] - loss[f"{count} heads"] for count in HEADS[1:]}
+        values |= {"over not trained": loss[UNTRAINED] - loss[MANY], "one head, over itself": 0.0}
+        values |= {EVEN: planted("even", tokens), PLANTED: planted("previous", tokens)}
+        values |= {ALL: everything - mean, MEAN: 0.0}
+        for role, says in ROLES.items():
+            best = max(scores[MANY][role], key=scores[MANY][role].__getitem__)
+            values |= {says: scores[MANY][role][best], f"without {says}": costs[best] - mean}
+            values[f"{says}, {UNTRAINED}"] = max(scores[UNTRAINED][role].values())
+        points: Points = [{"model": name, "loss": of} for name, of in loss.items() if name != UNTRAINED]
+        for place, (head, cost) in enumerate(costs.items()):
+            name = f"layer {place // HEADS[-1] + 1}, head {head[1] + 1}"
+            points.append({"head": name, "cost": cost})
+            points += [{"head": name, "role": ROLES[role], "weight": scores[MANY][role][head]} for role in ROLES]
+        return Measured(values, points)
+
+    def figure(self, claim: Claim, points: Points) -> TopLevelMixin:
+        import altair as alt
+
+        column = {"better": "loss", "roles": "weight", "missed": "cost"}[claim.key]
+        base = alt.Chart(alt.InlineData(values=[row for row in points if column in row]))
+        if claim.key == "roles":
+            seeds = sorted({row["seed"] for row in points})
+            chosen = alt.param("shown", value=seeds[0], bind=alt.binding_select(options=seeds, name="Seed: "))
+            squares = base.transform_filter("datum.seed == shown").encode(
+                alt.X("role:N", title=None, sort=list(ROLES.values()), axis=alt.Axis(labelAngle=-40)),
+                alt.Y("head:N", title=None),
+                alt.Color("weight:Q", title="weight above even", scale=alt.Scale(scheme="greys", domain=[0, 1])),
+                tooltip=["head:N", "role:N", "weight:Q"],
+            )
+            return styled(squares.mark_rect().add_params(chosen).properties(width=150, height=alt.Step(16)))
+        title = {"loss": "validation loss, nats", "cost": "nats a character without it"}[column]
+        dots = base.encode(
+            alt.X(f"{column}:Q", title=title, scale=alt.Scale(zero=False)),
+            alt.Y(f"{'model' if column == 'loss' else 'head'}:N", title=None),
+            tooltip=["seed:O", f"{column}:Q"],
+        )
+        return styled(dots.mark_point(filled=True, size=70).properties(width=180, height=alt.Step(20)))
+
+
+Head = tuple[str, int]
+"""The name of an attention in its model, and which of its heads."""
+
+
+def heads_of(model: nn.Module) -> list[Head]:
+    layers = [(name, part) for name, part in model.named_modules() if isinstance(part, Attention)]
+    return [(name, head) for name, part in layers for head in range(part.num_heads)]
+
+
+@contextmanager
+def left_out(model: nn.Module, heads: Sequence[Head]) -> Iterator[None]:
+    """While open, these say nothing."""
+    handles = []
+    for name, head in heads:
+        attention: Any = model.get_submodule(name)
+        own = slice(head * attention.head_dim, (head + 1) * attention.head_dim)
+
+        def silence(_: nn.Module, args: tuple[Tensor, ...], own: slice = own) -> tuple[Tensor, ...]:
+            joined = args[0].clone()  # (B, T, H K)
+            joined[..., own] = 0
+            return (joined,)
+
+        handles.append(attention.out_proj.register_forward_pre_hook(silence))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+@torch.no_grad()
+def roles(model: Any, texts: Mapping[str, Tensor]) -> dict[str, dict[Head, float]]:
+    """By role, of each head its score on tokens (B, T)."""
+    found = dict[str, dict[Head, float]]()
+    for role, tokens in texts.items():
+        with recorded_weights(model) as weights:
+            model(tokens)
+        each = {name: score(of, places(role, tokens)) for name, of in weights.items()}
+        found[role] = {(name, head): float(of[head]) for name, of in each.items() for head in range(len(of))}
+    return found
+
+
+def places(role: str, tokens: Tensor) -> Tensor:
+    """(B, T, T): of the queries of tokens (B, T), which keys are the role's."""
+    count = tokens.shape[1]
+    at = torch.arange(count)
+    back = at.unsqueeze(1) - at  # (T, T)
+    alike = tokens.unsqueeze(2) == tokens.unsqueeze(1)  # (B, T, T)
+    if role == "previous":
+        return (back == 1).expand_as(alike)
+    if role == "beginning":
+        return (at == 0).expand_as(alike)
+    if role == "same":
+        return alike & (back > 0)
+    return F.pad(alike, (1, 0))[..., :-1] & (back >= 0)  # the key before is as the query
+
+
+def score(weights: Tensor, wanted: Tensor) -> Tensor:
+    """(H,): the weight (B, H, T, S) on places (B, T, S), less what even attention has there, over the queries that have
+    some such place, from FIRST on."""
+    even = torch.ones_like(weights[0, 0]).tril()
+    above = ((weights - even / even.sum(-1, keepdim=True)) * wanted.unsqueeze(1)).sum(-1)  # (B, H, T)
+    asked = (wanted & even.bool()).any(-1) & (torch.arange(wanted.shape[1]) >= FIRST)  # (B, T)
+    found: Tensor = above.transpose(0, 1)[:, asked].mean(-1)
+    return found
+
+
+def planted(kind: str, tokens: Tensor) -> float:
+    """The score for the role `previous` of a head that has it, or attends evenly."""
+    count = tokens.shape[1]
+    even = torch.ones(count, count).tril() / torch.arange(1, count + 1).unsqueeze(1)
+    weights = even if kind == "even" else torch.ones(count - 1).diag(-1)
+    return float(score(weights.expand(len(tokens), 1, -1, -1), places("previous", tokens)))
+
+
+def validation(data: Any) -> tuple[Tensor, Tensor]:
+    """Tokens and targets (WINDOWS, T)."""
+    data.setup("validate")
+    batches = [batch for batch, _ in zip(data.val_dataloader(), range(WINDOWS), strict=False)]
+    return tuple(torch.cat([getattr(batch, part) for batch in batches])[:WINDOWS] for part in ("tokens", "targets"))  # type: ignore[return-value]
+
+
+def repeated(tokens: Tensor, seed: int) -> Tensor:
+    """As many windows (B, T) of random tokens out of those that are there, the second half as the first."""
+    some = torch.unique(tokens)
+    shape = len(tokens), tokens.shape[1] // 2
+    half = some[torch.randint(len(some), shape, generator=torch.Generator().manual_seed(seed))]
+    return torch.cat((half, half), 1)
+
+
+@torch.no_grad()
+def nats(model: Any, tokens: Tensor, targets: Tensor) -> float:
+    return float(F.cross_entropy(model(tokens)[0].flatten(0, 1), targets.flatten()))
