@@ -129,11 +129,12 @@ def test_pages_load_nothing_and_the_index_has_all_verdicts(
     assert parser.loads == [] and "figure-gain" in parser.ids
     assert "A gains &lt;i&gt;much&lt;/i&gt;." in page and "gain in &lt;/script&gt;" in page
     assert "<b>supported</b> at cpu scale<ul><li>a 2" in page and "<b>depends</b> at smoke scale" in page
-    specs = re.search(r"Object.entries\((.*)\)\)\n  vegaEmbed", page)
+    specs = re.search(r"const figures = (.*);\n", page)
     assert specs is not None
     (figure,) = json.loads(specs[1]).values()
     (rows,) = figure["datasets"].values()
     assert len(rows) == 4 * 3 and {row["seed"] for row in rows} == {0, 1, 2}
+    assert '<select name="gain"><option value="">all</option><option>0</option><option>1</option>' in page
     index = Path("pages/index.html").read_text()
     assert index.count("<b>supported</b>") == 4 and index.count("<b>depends</b>") == 1
 

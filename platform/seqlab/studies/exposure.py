@@ -58,11 +58,14 @@ class Exposure(Study):
         "before it. A GRU without attention of 58,000 parameters and a Transformer of 61,000 at cpu scale; the "
         "Transformer has half the steps, for it must still make errors. With and without own words: the same model, "
         "steps, text and grid of two learning rates. The share of own words rises from 0 to a half: the GRU draws "
-        "them step by step, the Transformer all at once in one more pass. Loss by position is of the longest sources."
+        "them step by step, the Transformer all at once in one more pass. Loss by position is of the longest "
+        "sources."
     )
     why = (
         "A decoder that leans on the word before goes wrong after a wrong word, and the longer it writes the more "
-        "often there was one. Where it can read the answer off the source, its own errors need not spread."
+        "often there was one: the RNN's loss grows so. Where it can read the answer off the source, its own errors "
+        "need not spread. Training on own words did not pay: the RNN lost by it, and it may be that steps spent "
+        "after wrong words are taken from learning the task, which was not measured."
     )
     change = "Text that has more than one right continuation: there an error can lead to another good sentence."
     claims = (

@@ -152,15 +152,13 @@ class Heads(Study):
         column = {"better": "loss", "roles": "weight", "missed": "cost"}[claim.key]
         base = alt.Chart(alt.InlineData(values=[row for row in points if column in row]))
         if claim.key == "roles":
-            seeds = sorted({row["seed"] for row in points})
-            chosen = alt.param("shown", value=seeds[0], bind=alt.binding_select(options=seeds, name="Seed: "))
-            squares = base.transform_filter("datum.seed == shown").encode(
+            squares = base.encode(
                 alt.X("role:N", title=None, sort=list(ROLES.values()), axis=alt.Axis(labelAngle=-40)),
                 alt.Y("head:N", title=None),
-                alt.Color("weight:Q", title="weight above even", scale=alt.Scale(scheme="greys", domain=[0, 1])),
-                tooltip=["head:N", "role:N", "weight:Q"],
+                alt.Color("mean(weight):Q", title="weight above even", scale=alt.Scale(scheme="greys", domain=[0, 1])),
+                tooltip=["head:N", "role:N", "mean(weight):Q"],
             )
-            return styled(squares.mark_rect().add_params(chosen).properties(width=150, height=alt.Step(16)))
+            return styled(squares.mark_rect().properties(width=150, height=alt.Step(16)))
         title = {"loss": "validation loss, nats", "cost": "nats a character without it"}[column]
         dots = base.encode(
             alt.X(f"{column}:Q", title=title, scale=alt.Scale(zero=False)),

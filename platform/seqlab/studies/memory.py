@@ -57,8 +57,8 @@ class Memory(Study):
     why = (
         "A gradient through k steps is a product of k factors. A tanh network's are below 1 at the usual "
         "initialisation, and so are those of gates that begin half open: an LSTM or a GRU forgets as fast as its "
-        "gates say, until it has learned to hold them open, which a task that pays for it teaches soon. Attention has "
-        "one factor at any distance."
+        "gates say, until it has learned to hold them open, which a task that pays for it teaches, the sooner the "
+        "shorter its span. Attention has one factor at any distance."
     )
     change = "A longer sequence, fewer steps of training, or an initialisation that keeps the factors at 1."
     claims = (

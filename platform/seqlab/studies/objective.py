@@ -45,15 +45,15 @@ class Objective(Study):
         "rotary positions, at cpu scale 1,200 steps of 32 windows of 64 characters, the best of three learning rates "
         "each: one model reads both ways and finds 15% hidden characters, the other reads from left to right and "
         "predicts the next; the first has 4,000 parameters more of 110,000. Understanding is what a linear probe "
-        "tells of the language of a name, of 13 languages, from the mean and the last of the model's outputs, frozen; "
-        "the names were in the text of both, their languages not. Writing and finding are of the text's last "
+        "tells of the language of a name, of 13 languages, from the mean and the last of the model's outputs, "
+        "frozen; the names were in the text of both, their languages not. Writing and finding are of the text's last "
         "twentieth."
     )
     why = (
-        "What a model was trained to predict is what it predicts well: one that has read both sides needs them, and "
-        "one that has read the left has learned to make the most of it. Both have to learn which characters go "
-        "together, and that is what a probe reads; the objective that asks at every place learns it from fewer steps "
-        "than one that asks at every seventh."
+        "What a model was trained to predict is what it predicts well: who reads from left to right meets no mask at "
+        "the end, who hides characters meets both sides. For telling classes both have to learn which characters go "
+        "together, and the probe finds in either about as much; in short fits, the masked model's more or less by "
+        "the seed, for it learns late and at once."
     )
     change = "More text, larger models, fine-tuning in place of a probe, or a task about two texts at once."
     claims = (

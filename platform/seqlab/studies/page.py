@@ -26,8 +26,20 @@ summary { cursor: pointer; padding: .5rem 0; font-weight: 600; }
 th, td { padding: .35rem 1rem .35rem 0; } td { vertical-align: top; }
 pre { overflow-x: auto; padding: .7rem .9rem; background: #f4f6f8; font-size: .85rem; }
 @media print {
-  body { padding: 0; max-width: none; font-size: 13px; } section { break-before: page; } fieldset { display: none; }
+  body { padding: 0; max-width: none; font-size: 13px; } section { break-before: page; }
+  fieldset, .seed { display: none; }
 }
+"""
+DRAW = """
+const draw = (key, seed) => {
+  const spec = structuredClone(figures[key]);
+  for (const [name, rows] of Object.entries(spec.datasets ?? {}))
+    spec.datasets[name] = rows.filter(row => seed === "" || row.seed === undefined || String(row.seed) === seed);
+  vegaEmbed(document.getElementById(`figure-${key}`), spec, {actions: false, renderer: "svg"});
+};
+for (const key in figures) draw(key, "");
+for (const one of document.querySelectorAll(".seed select"))
+  one.addEventListener("change", () => draw(one.name, one.value));
 """
 VOTE = """
 for (const form of document.querySelectorAll("form")) form.addEventListener("change", () => {
@@ -58,9 +70,8 @@ def page(results: Sequence[Result]) -> str:
 </section>
 <script>{_vega()}</script>
 <script>
-for (const [key, spec] of Object.entries({figures}))
-  vegaEmbed(document.getElementById(`figure-${{key}}`), spec, {{actions: false, renderer: "svg"}});
-{VOTE}</script>"""
+const figures = {figures};
+{DRAW}{VOTE}</script>"""
     return html_page(study.question, body, STYLE)
 
 
@@ -103,6 +114,7 @@ def _section(claim: Claim, results: Sequence[Result]) -> str:
 <details><summary>What was found</summary>
 <p class="said"></p>
 {verdicts}
+{_seeds(claim, results[-1])}
 <div class="figure" id="figure-{claim.key}" role="img" aria-label="{escape(claim.says)}"></div>
 <h3>The rule</h3>
 <p>Supported where {escape(str(claim.rule))}. The whole 95% interval must lie there, of each case by itself.</p>
@@ -111,6 +123,15 @@ def _section(claim: Claim, results: Sequence[Result]) -> str:
 </details>
 </section>
 """
+
+
+def _seeds(claim: Claim, result: Result) -> str:
+    """A choice of the one that the figure shows, where there are several."""
+    if len(result.seeds) < 2:
+        return ""
+    options = "".join(f"<option>{seed}</option>" for seed in range(len(result.seeds)))
+    choice = f'<select name="{claim.key}"><option value="">all</option>{options}</select>'
+    return f'<p class="seed"><label>Seed: {choice}</label></p>'
 
 
 def _verdict(claim: Claim, result: Result) -> str:
