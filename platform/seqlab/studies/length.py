@@ -162,11 +162,12 @@ class Length(Study):
                 alt.StrokeDash("encoding:N", title=None),
             )
             return styled(base.mark_line().properties(width=220, height=180))
+        scale = alt.Scale(domain=[*ENCODINGS, "GRU", OF_ANOTHER])
         base = alt.Chart(alt.InlineData(values=[row for row in points if "model" in row])).encode(
             alt.X("length:Q", title="symbols", axis=alt.Axis(tickMinStep=1)),
             alt.Y("mean(whole):Q", title="share copied whole", scale=alt.Scale(domain=[0, 1])),
-            alt.Color("model:N", title=None),
-            alt.Shape("model:N", title=None),
+            alt.Color("model:N", title=None, scale=scale),
+            alt.Shape("model:N", title=None, scale=scale),
             tooltip=["model:N", "length:Q", "mean(whole):Q"],
         )
         last = alt.Chart(alt.InlineData(values=[{"length": TRAINED}])).mark_rule(strokeDash=[4, 3]).encode(x="length:Q")

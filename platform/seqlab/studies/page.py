@@ -22,7 +22,10 @@ summary { cursor: pointer; padding: .5rem 0; font-weight: 600; }
 :focus-visible { outline: 3px solid #0072b2; outline-offset: 2px; }
 .verdict { border-left: 5px solid #0072b2; padding: .25rem 0 .25rem .8rem; margin: 1rem 0; }
 .verdict b { font-size: 1.1rem; } .verdict ul { margin: .25rem 0 0; padding-left: 1.2rem; }
-.figure { overflow-x: auto; }
+.figure.vega-embed { display: block; padding: 0; }
+.figure svg { max-width: 100%; height: auto; }
+.figure select { max-width: 100%; }
+@media (min-width: 45rem) { .figure svg { width: 32rem; } }
 th, td { padding: .35rem 1rem .35rem 0; } td { vertical-align: top; }
 pre { overflow-x: auto; padding: .7rem .9rem; background: #f4f6f8; font-size: .85rem; }
 @media print {

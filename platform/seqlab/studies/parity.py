@@ -108,11 +108,12 @@ class Parity(Study):
         import altair as alt
 
         names = RECURRENCES if claim.key == "follows" else ENCODINGS
+        scale = alt.Scale(domain=names)
         base = alt.Chart(alt.InlineData(values=[row for row in points if row["model"] in names])).encode(
             alt.X("length:Q", title="bits"),
             alt.Y("mean(right):Q", title="share that is right", scale=alt.Scale(domain=[0.4, 1])),
-            alt.Color("model:N", title=None),
-            alt.Shape("model:N", title=None),
+            alt.Color("model:N", title=None, scale=scale),
+            alt.Shape("model:N", title=None, scale=scale),
             tooltip=["model:N", "length:Q", "mean(right):Q"],
         )
         last = alt.Chart(alt.InlineData(values=[{"length": TRAINED}])).mark_rule(strokeDash=[4, 3]).encode(x="length:Q")

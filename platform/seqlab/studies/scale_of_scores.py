@@ -143,7 +143,8 @@ class ScaleOfScores(Study):
     def figure(self, claim: Claim, points: Points) -> TopLevelMixin:
         import altair as alt
 
-        form = alt.Color("form:N", title=None), alt.Shape("form:N", title=None), alt.StrokeDash("form:N", title=None)
+        told = {"title": None, "scale": alt.Scale(domain=["with it", "without it"])}
+        form = [channel("form:N", **told) for channel in (alt.Color, alt.Shape, alt.StrokeDash)]
         if claim.key == "habit":
             base = alt.Chart(alt.InlineData(values=[row for row in points if row["claim"] == "habit"])).encode(
                 alt.X("step:Q", title="steps"),
