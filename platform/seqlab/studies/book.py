@@ -16,6 +16,7 @@ from seqlab.studies.parity import Parity
 from seqlab.studies.price import Price
 from seqlab.studies.scale_of_scores import ScaleOfScores
 from seqlab.studies.shuffled import Shuffled
+from seqlab.studies.speed import Speed
 from seqlab.studies.study import Study
 from seqlab.studies.worked_numbers import WorkedNumbers
 
@@ -36,6 +37,7 @@ STUDIES: dict[str, Study] = {
         Price(),
         ScaleOfScores(),
         Shuffled(),
+        Speed(),
         WorkedNumbers(),
     )
 }

@@ -1,0 +1,236 @@
+"""How much longer a recurrence takes to train than attention, by the kernel that runs it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from seqlab.attention import Attention, LinearAttention, Mamba2
+from seqlab.mixer import Mixer
+from seqlab.recurrence import GRU, LSTM, RNN, S4D, Mamba, MinGRU
+from seqlab.studies.charts import styled
+from seqlab.studies.rules import Claim, Control, Rule
+from seqlab.studies.study import Measured, Points, Scale, Study
+from seqlab.tracking.runs import TrackedRun
+
+if TYPE_CHECKING:
+    from altair import TopLevelMixin
+
+Make = Callable[[int], Mixer]
+JUDGED = (512, 1024)
+"""Lengths that are judged."""
+ATTENTION, AGAIN, TWENTY = "attention", "attention again", "attention, twenty times"
+RECURRENT: dict[str, Make] = {
+    "RNN, loop in Python": partial(RNN, looped=True),
+    "LSTM, loop in Python": partial(LSTM, looped=True),
+    "GRU, loop in Python": partial(GRU, looped=True),
+    "RNN, PyTorch's layer": RNN,
+    "LSTM, PyTorch's layer": LSTM,
+    "GRU, our own backward": GRU,
+}
+PARALLEL: dict[str, Make] = {"MinGRU": MinGRU, "LinearAttention": LinearAttention}
+OTHERS: dict[str, Make] = {"S4D": S4D, "Mamba": Mamba, "Mamba2": Mamba2}
+SLOWER = Rule("time of forward and backward pass, over that of the other,", low=10, beyond=5)
+"""Ten is the least that the lectures say; half of it is less than that, whatever the machine."""
+BUSY = Rule("share of the device's peak, in percent,", low=85, beyond=35)
+
+
+class Speed(Study):
+    name = "speed"
+    question = "Are recurrences 10 to 100 times slower to train?"
+    matched = (
+        "Forward and backward pass of one layer, each so wide that it has within 10% as many parameters as attention of "
+        "64 channels (512 on a GPU), over as many tokens at every length: 4,096 a step, fewer sequences where they are "
+        "longer. On a CPU the processor time of one thread, so that what else runs there counts little. All are timed "
+        "in turns, and each ratio is the median of the ratios of rounds. PyTorch's LSTM layer is oneDNN's kernel, its "
+        "RNN layer steps of ATen in C++; the GRU's steps are ours over ATen's operations. On a GPU all three layers "
+        "are cuDNN's."
+    )
+    why = (
+        "A loop in Python pays for each call at each step, and autograd pays again; a kernel over time takes the same "
+        "steps one after the other and pays once. So the factor is more of how the steps are run than of their order. "
+        "Attention's own work grows with the length meanwhile. One thread has no cores that could stand idle, as most "
+        "of a GPU does while one step waits for another."
+    )
+    change = "A GPU, more threads, wider layers: where more can be done at once, more is lost by waiting."
+    claims = (
+        Claim(
+            "slower",
+            "Steps one after the other make RNNs 10 to 100 times slower to train than attention, from 512 tokens on.",
+            "L0, L3 and L4, claim 3",
+            tuple(f"{name}, {length} tokens" for name in RECURRENT for length in JUDGED),
+            SLOWER,
+            (
+                Control(TWENTY, SLOWER, True, "It is twenty times the work."),
+                Control(AGAIN, SLOWER, False, "It is the same layer."),
+            ),
+        ),
+        Claim(
+            "reason",
+            "It is the steps: the same recurrence in parallel, by a scan or in chunks, is at least 10 times faster.",
+            "L0, L3 and L4, claim 3",
+            tuple(f"{name} by steps, {length} tokens" for name in PARALLEL for length in JUDGED),
+            SLOWER,
+            (
+                Control(TWENTY, SLOWER, True, "It is twenty times the work."),
+                Control(AGAIN, SLOWER, False, "It is the same layer."),
+            ),
+        ),
+        Claim(
+            "utilisation",
+            "An RNN uses 1 to 2% of a GPU, a Transformer 85 to 92%.",
+            "L0, claims 2 and 4",
+            ("Transformer",),
+            BUSY,
+            (
+                Control("products of large matrices", BUSY, True, "They are what the peak is said of."),
+                Control("RNN, loop in Python", BUSY, False, "Its products are of a few vectors each."),
+            ),
+        ),
+    )
+
+    def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
+        needs = {"utilisation": "needs the training of whole models on a GPU, whose share of the peak `fit` then logs"}
+        if scale == "gpu" and not torch.cuda.is_available():
+            return Measured({}, [], needs | dict.fromkeys(("slower", "reason"), "needs a GPU"))
+        width, tokens, rounds, lengths = {
+            "smoke": (16, 1024, 1, JUDGED),
+            "cpu": (64, 4096, 5, (64, 256, *JUDGED)),
+            "gpu": (512, 65_536, 5, (64, 256, *JUDGED, 4096)),
+        }[scale]
+        values, points, threads = {}, [], torch.get_num_threads()
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            torch.set_num_threads(1)
+            try:
+                for length in lengths:
+                    works = layers(width, length, max(1, tokens // length), "cuda" if scale == "gpu" else "cpu")
+                    found = timed(works, rounds, on_gpu if scale == "gpu" else time.process_time)
+                    told, rows = told_of(found, length)
+                    values |= told
+                    points += rows
+            finally:
+                torch.set_num_threads(threads)
+        return Measured(values, points, needs)
+
+    def figure(self, claim: Claim, points: Points) -> TopLevelMixin:
+        import altair as alt
+
+        names = [*RECURRENT, *PARALLEL, *OTHERS] if claim.key == "slower" else [f"{name} by steps" for name in PARALLEL]
+        shown = [row for row in points if row["model"] in names and claim.key != "utilisation"]
+        over = "attention's time" if claim.key == "slower" else "the time in parallel"
+        base = alt.Chart(alt.InlineData(values=shown)).encode(
+            alt.X(
+                "length:Q",
+                title="tokens of a sequence",
+                scale=alt.Scale(type="log", base=2),
+                axis=alt.Axis(tickCount=5),
+            ),
+            alt.Y(
+                "times:Q", title=f"time / {over}", scale=alt.Scale(type="log"), axis=alt.Axis(format="~g", tickCount=5)
+            ),
+            tooltip=["model:N", "length:Q", "times:Q", "milliseconds:Q", "seed:O"],
+        )
+        picked = alt.param(name="picked", value=names[0], bind=alt.binding_select(options=names, name="shown: "))
+        grey = base.mark_point(color="#aaa", size=25)
+        black = base.mark_point(color="#000", filled=True, size=70).transform_filter("datum.model == picked")
+        edge = alt.Chart(alt.InlineData(values=[{"times": 10}])).mark_rule(strokeDash=[4, 3]).encode(y="times:Q")
+        return styled((edge + grey + black.add_params(picked)).properties(width=220, height=240))
+
+
+Work = Callable[[], object]
+Times = dict[str, list[float]]
+
+
+def timed(works: Mapping[str, Work], rounds: int, clock: Callable[[], float]) -> Times:
+    """Seconds of each, one after the other in every round; those of a first round do not count."""
+    found: Times = {name: [] for name in works}
+    for at in range(-1, rounds):
+        for name, work in works.items():
+            begun = clock()
+            work()
+            spent = clock() - begun
+            if at >= 0:
+                found[name].append(spent)
+    return found
+
+
+def ratio(found: Times, ours: str, theirs: str) -> float:
+    """The median over rounds."""
+    return median(our / their for our, their in zip(found[ours], found[theirs], strict=True))
+
+
+def told_of(found: Times, length: int) -> tuple[dict[str, float], Points]:
+    """The values of the cases at a length, and rows for the figures."""
+    values: dict[str, float] = {}
+    points: Points = []
+    for name, seconds in found.items():
+        theirs = name.removesuffix(" by steps") if name.endswith(" by steps") else ATTENTION
+        times = ratio(found, name, theirs)
+        values[name if name in (AGAIN, TWENTY) else f"{name}, {length} tokens"] = times
+        points.append({"model": name, "length": length, "times": times, "milliseconds": 1e3 * median(seconds)})
+    return values, points
+
+
+def on_gpu() -> float:
+    torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def layers(width: int, length: int, batch: int, device: str) -> dict[str, Work]:
+    """Forward and backward pass of each layer, those with as many parameters as attention of a width."""
+    to = size_of(Attention(width))
+
+    def pass_of(make: Make, *, by_steps: bool = False, times: int = 1) -> Work:
+        wide = matched(make, to)
+        mixer = make(wide).to(device)
+        x, gradient = torch.randn(2, batch, length, wide, device=device)
+        x.requires_grad_()
+        run = stepped if by_steps else lambda mixer, x: mixer(x)[0]
+
+        def both() -> None:
+            for _ in range(times):
+                run(mixer, x).backward(gradient)
+
+        return both
+
+    return {
+        ATTENTION: pass_of(Attention),
+        AGAIN: pass_of(Attention),
+        **({TWENTY: pass_of(Attention, times=20)} if length == JUDGED[0] else {}),
+        **{name: pass_of(make) for name, make in (RECURRENT | PARALLEL | OTHERS).items()},
+        **{f"{name} by steps": pass_of(make, by_steps=True) for name, make in PARALLEL.items() if length in JUDGED},
+    }
+
+
+def stepped(mixer: Any, x: Tensor) -> Tensor:
+    """Outputs (B, T, D) of x, one step after the other."""
+    state, out = mixer.init_state(len(x)), []
+    for x_t in x.unbind(1):
+        y_t, state = mixer.step(x_t, state)
+        out.append(y_t)
+    return torch.stack(out, 1)
+
+
+def matched(make: Make, to: int) -> int:
+    """The width with which it has the number of parameters that is nearest."""
+    sizes: dict[int, int] = {}
+    with torch.device("meta"):
+        low, high = 4, 4
+        while not sizes or max(sizes.values()) < to:
+            low, high = high, 2 * high
+            for width in range(low, high + 1, max(1, low // 32)):
+                with suppress(ValueError):  # heads do not divide it
+                    sizes[width] = size_of(make(width))
+    return min(sizes, key=lambda width: abs(sizes[width] - to))
+
+
+def size_of(layer: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in layer.parameters())
