@@ -7,19 +7,20 @@ from functools import partial
 import pytest
 import torch
 
-from seqlab.attention import Attention, LinearAttention
-from seqlab.recurrence import LSTM, MinGRU
+from seqlab.attention import Attention
+from seqlab.recurrence import GRU, LSTM, RNN
 from seqlab.studies.speed import (
     AGAIN,
+    AT_ONCE,
     ATTENTION,
-    OTHERS,
+    ONE,
     PARALLEL,
     RECURRENT,
     Speed,
+    all_at_once,
     matched,
     ratio,
     size_of,
-    stepped,
     timed,
     told_of,
 )
@@ -50,23 +51,38 @@ def test_ratios_of_a_machine_that_becomes_slower() -> None:
     assert ratio(found, "slow", ATTENTION) == pytest.approx(12), "one round does not decide"
 
 
-def test_steps_are_compared_with_the_same_in_parallel() -> None:
-    found = {ATTENTION: [1.0], AGAIN: [1.0], "MinGRU": [2.0], "MinGRU by steps": [30.0]}
-    values, _ = told_of(found, 512)
-    assert values == {"attention, 512 tokens": 1, AGAIN: 1, "MinGRU, 512 tokens": 2, "MinGRU by steps, 512 tokens": 15}
+def test_each_is_compared_with_attention_and_with_the_same_steps_at_once() -> None:
+    found = {
+        ATTENTION: [1.0],
+        AGAIN: [1.0],
+        "MinGRU": [2.0],
+        "GRU, loop in Python": [30.0],
+        AT_ONCE.format("GRU"): [6.0],
+    }
+    values, points = told_of(found, 512, ONE)
+    assert values == {
+        AGAIN: 1,
+        "MinGRU, one text of 512": 2,
+        "GRU, loop in Python, one text of 512": 30,
+        "GRU, loop in Python, one text of 512, over all at once": 5,
+        "GRU, all steps at once, one text of 512": 6,
+    }
+    assert len(points) == 5
 
 
-@pytest.mark.parametrize("name", [*RECURRENT, *PARALLEL, *OTHERS])
+@pytest.mark.parametrize("name", [*RECURRENT, *PARALLEL])
 @pytest.mark.parametrize("width", [16, 64])
 def test_parameters_are_matched(name: str, width: int) -> None:
-    make, to = (RECURRENT | PARALLEL | OTHERS)[name], size_of(Attention(width))
+    make, to = (RECURRENT | PARALLEL)[name], size_of(Attention(width))
     assert size_of(make(matched(make, to))) == pytest.approx(to, rel=0.1)
 
 
-@pytest.mark.parametrize("make", [MinGRU, LinearAttention, LSTM])
-def test_steps_give_what_the_whole_gives(make: type[MinGRU | LinearAttention | LSTM]) -> None:
-    mixer, x = make(16), torch.randn(2, 20, 16)
-    torch.testing.assert_close(stepped(mixer, x), mixer(x)[0], atol=1e-4, rtol=1e-4)
+@pytest.mark.parametrize("make", [RNN, LSTM, GRU])
+def test_all_steps_at_once_are_those_of_the_loop(make: type[RNN | LSTM | GRU]) -> None:
+    """The first step of each text, from a state that is its input."""
+    mixer, x = make(16), torch.randn(8, 1, 16)
+    state = dict.fromkeys(mixer.state_names, x)
+    torch.testing.assert_close(all_at_once(mixer, x), mixer(x, state)[0])
 
 
 def test_without_a_gpu_its_scale_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:

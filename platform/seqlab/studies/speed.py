@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from seqlab.attention import Attention, LinearAttention, Mamba2
+from seqlab.attention import Attention, LinearAttention
 from seqlab.mixer import Mixer
 from seqlab.recurrence import GRU, LSTM, RNN, S4D, Mamba, MinGRU
+from seqlab.recurrence.fused import FusedRecurrence
 from seqlab.studies.charts import styled
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
@@ -27,6 +28,7 @@ Make = Callable[[int], Mixer]
 JUDGED = (512, 1024)
 """Lengths that are judged."""
 ATTENTION, AGAIN, TWENTY = "attention", "attention again", "attention, twenty times"
+AT_ONCE = "{}, all steps at once"
 RECURRENT: dict[str, Make] = {
     "RNN, loop in Python": partial(RNN, looped=True),
     "LSTM, loop in Python": partial(LSTM, looped=True),
@@ -35,8 +37,8 @@ RECURRENT: dict[str, Make] = {
     "LSTM, PyTorch's layer": LSTM,
     "GRU, our own backward": GRU,
 }
-PARALLEL: dict[str, Make] = {"MinGRU": MinGRU, "LinearAttention": LinearAttention}
-OTHERS: dict[str, Make] = {"S4D": S4D, "Mamba": Mamba, "Mamba2": Mamba2}
+PARALLEL: dict[str, Make] = {"MinGRU": MinGRU, "S4D": S4D, "Mamba": Mamba, "LinearAttention": LinearAttention}
+ONE, MANY = "one text", "many texts"
 SLOWER = Rule("time of forward and backward pass, over that of the other,", low=10, beyond=5)
 """Ten is the least that the lectures say; half of it is less than that, whatever the machine."""
 BUSY = Rule("share of the device's peak, in percent,", low=85, beyond=35)
@@ -46,18 +48,20 @@ class Speed(Study):
     name = "speed"
     question = "Are recurrences 10 to 100 times slower to train?"
     matched = (
-        "Forward and backward pass of one layer, each so wide that it has within 10% as many parameters as attention of "
-        "64 channels (512 on a GPU), over as many tokens at every length: 4,096 a step, fewer sequences where they are "
-        "longer. On a CPU the processor time of one thread, so that what else runs there counts little. All are timed "
-        "in turns, and each ratio is the median of the ratios of rounds. PyTorch's LSTM layer is oneDNN's kernel, its "
-        "RNN layer steps of ATen in C++; the GRU's steps are ours over ATen's operations. On a GPU all three layers "
-        "are cuDNN's."
+        "Forward and backward pass of one layer, each so wide that it has within 10% as many parameters as attention "
+        "of 64 channels (512 on a GPU); over 4,096 tokens (65,536) whatever the length, the longer the fewer texts, "
+        "or over one text. All steps at once are the same cell with the same weights, given the inputs as if they "
+        "were the states before, so that nothing waits. On a CPU the processor time of one thread, so that what else "
+        "runs there counts little. All are timed in turns, and each ratio is the median of the ratios of rounds. "
+        "PyTorch's LSTM layer is oneDNN's kernel, its RNN layer steps of ATen in C++; the GRU's steps are ours over "
+        "ATen's operations. On a GPU all three layers are cuDNN's."
     )
     why = (
-        "A loop in Python pays for each call at each step, and autograd pays again; a kernel over time takes the same "
-        "steps one after the other and pays once. So the factor is more of how the steps are run than of their order. "
-        "Attention's own work grows with the length meanwhile. One thread has no cores that could stand idle, as most "
-        "of a GPU does while one step waits for another."
+        "A loop in Python pays for each call at each step, and autograd pays again; a kernel over time takes the "
+        "same steps one after the other and pays once. With many texts a step is a larger product, and the price of "
+        "its call is shared. So the factor is more of how the steps are run than of their order. Attention's own "
+        "work grows with the length meanwhile. One thread has no cores that could stand idle, as most of a GPU does "
+        "while one step waits for another."
     )
     change = "A GPU, more threads, wider layers: where more can be done at once, more is lost by waiting."
     claims = (
@@ -65,7 +69,7 @@ class Speed(Study):
             "slower",
             "Steps one after the other make RNNs 10 to 100 times slower to train than attention, from 512 tokens on.",
             "L0, L3 and L4, claim 3",
-            tuple(f"{name}, {length} tokens" for name in RECURRENT for length in JUDGED),
+            tuple(f"{name}, {load} of {length}" for name in RECURRENT for load in (ONE, MANY) for length in JUDGED),
             SLOWER,
             (
                 Control(TWENTY, SLOWER, True, "It is twenty times the work."),
@@ -74,9 +78,9 @@ class Speed(Study):
         ),
         Claim(
             "reason",
-            "It is the steps: the same recurrence in parallel, by a scan or in chunks, is at least 10 times faster.",
+            "It is the order of the steps: the same steps all at once are 10 to 100 times faster.",
             "L0, L3 and L4, claim 3",
-            tuple(f"{name} by steps, {length} tokens" for name in PARALLEL for length in JUDGED),
+            tuple(f"{name}, {MANY} of {length}, over all at once" for name in RECURRENT for length in JUDGED),
             SLOWER,
             (
                 Control(TWENTY, SLOWER, True, "It is twenty times the work."),
@@ -101,21 +105,24 @@ class Speed(Study):
         if scale == "gpu" and not torch.cuda.is_available():
             return Measured({}, [], needs | dict.fromkeys(("slower", "reason"), "needs a GPU"))
         width, tokens, rounds, lengths = {
-            "smoke": (16, 1024, 1, JUDGED),
+            "smoke": (16, 2048, 1, JUDGED),
             "cpu": (64, 4096, 5, (64, 256, *JUDGED)),
             "gpu": (512, 65_536, 5, (64, 256, *JUDGED, 4096)),
         }[scale]
-        values, points, threads = {}, [], torch.get_num_threads()
+        values: dict[str, float] = {}
+        points: Points = []
+        threads = torch.get_num_threads()
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             torch.set_num_threads(1)
             try:
                 for length in lengths:
-                    works = layers(width, length, max(1, tokens // length), "cuda" if scale == "gpu" else "cpu")
-                    found = timed(works, rounds, on_gpu if scale == "gpu" else time.process_time)
-                    told, rows = told_of(found, length)
-                    values |= told
-                    points += rows
+                    for load, batch in {MANY: tokens // length, ONE: 1}.items():
+                        works = layers(width, length, batch, "cuda" if scale == "gpu" else "cpu")
+                        found = timed(works, rounds, on_gpu if scale == "gpu" else time.process_time)
+                        told, rows = told_of(found, length, load)
+                        values |= told
+                        points += rows
             finally:
                 torch.set_num_threads(threads)
         return Measured(values, points, needs)
@@ -123,9 +130,9 @@ class Speed(Study):
     def figure(self, claim: Claim, points: Points) -> TopLevelMixin:
         import altair as alt
 
-        names = [*RECURRENT, *PARALLEL, *OTHERS] if claim.key == "slower" else [f"{name} by steps" for name in PARALLEL]
-        shown = [row for row in points if row["model"] in names and claim.key != "utilisation"]
-        over = "attention's time" if claim.key == "slower" else "the time in parallel"
+        over = "attention" if claim.key == "slower" else "all at once"
+        shown = [row for row in points if row["over"] == over and claim.key != "utilisation"]
+        names = [*RECURRENT, *(PARALLEL if claim.key == "slower" else ())]
         base = alt.Chart(alt.InlineData(values=shown)).encode(
             alt.X(
                 "length:Q",
@@ -139,8 +146,10 @@ class Speed(Study):
             tooltip=["model:N", "length:Q", "times:Q", "milliseconds:Q", "seed:O"],
         )
         picked = alt.param(name="picked", value=names[0], bind=alt.binding_select(options=names, name="shown: "))
-        grey = base.mark_point(color="#aaa", size=25)
-        black = base.mark_point(color="#000", filled=True, size=70).transform_filter("datum.model == picked")
+        load = alt.param(name="load", value=MANY, bind=alt.binding_select(options=[MANY, ONE], name="of: "))
+        grey = base.mark_point(color="#aaa", size=25).transform_filter("datum.load == load").add_params(load)
+        black = base.mark_point(color="#000", filled=True, size=70)
+        black = black.transform_filter("datum.load == load && datum.model == picked")
         edge = alt.Chart(alt.InlineData(values=[{"times": 10}])).mark_rule(strokeDash=[4, 3]).encode(y="times:Q")
         return styled((edge + grey + black.add_params(picked)).properties(width=220, height=240))
 
@@ -167,15 +176,18 @@ def ratio(found: Times, ours: str, theirs: str) -> float:
     return median(our / their for our, their in zip(found[ours], found[theirs], strict=True))
 
 
-def told_of(found: Times, length: int) -> tuple[dict[str, float], Points]:
+def told_of(found: Times, length: int, load: str) -> tuple[dict[str, float], Points]:
     """The values of the cases at a length, and rows for the figures."""
     values: dict[str, float] = {}
     points: Points = []
-    for name, seconds in found.items():
-        theirs = name.removesuffix(" by steps") if name.endswith(" by steps") else ATTENTION
-        times = ratio(found, name, theirs)
-        values[name if name in (AGAIN, TWENTY) else f"{name}, {length} tokens"] = times
-        points.append({"model": name, "length": length, "times": times, "milliseconds": 1e3 * median(seconds)})
+    for name in found:
+        at_once = AT_ONCE.format(name.split(",")[0])
+        for theirs, over, ending in ((ATTENTION, "attention", ""), (at_once, "all at once", ", over all at once")):
+            if theirs in found and name not in (ATTENTION, at_once):
+                times, spent = ratio(found, name, theirs), 1e3 * median(found[name])
+                values[name if name in (AGAIN, TWENTY) else f"{name}, {load} of {length}{ending}"] = times
+                row = {"model": name, "load": load, "length": length, "over": over}
+                points.append({**row, "times": times, "milliseconds": spent})
     return values, points
 
 
@@ -188,12 +200,11 @@ def layers(width: int, length: int, batch: int, device: str) -> dict[str, Work]:
     """Forward and backward pass of each layer, those with as many parameters as attention of a width."""
     to = size_of(Attention(width))
 
-    def pass_of(make: Make, *, by_steps: bool = False, times: int = 1) -> Work:
+    def pass_of(make: Make, run: Callable[[Any, Tensor], Tensor] = whole, times: int = 1) -> Work:
         wide = matched(make, to)
         mixer = make(wide).to(device)
         x, gradient = torch.randn(2, batch, length, wide, device=device)
         x.requires_grad_()
-        run = stepped if by_steps else lambda mixer, x: mixer(x)[0]
 
         def both() -> None:
             for _ in range(times):
@@ -204,19 +215,21 @@ def layers(width: int, length: int, batch: int, device: str) -> dict[str, Work]:
     return {
         ATTENTION: pass_of(Attention),
         AGAIN: pass_of(Attention),
-        **({TWENTY: pass_of(Attention, times=20)} if length == JUDGED[0] else {}),
-        **{name: pass_of(make) for name, make in (RECURRENT | PARALLEL | OTHERS).items()},
-        **{f"{name} by steps": pass_of(make, by_steps=True) for name, make in PARALLEL.items() if length in JUDGED},
+        **({TWENTY: pass_of(Attention, times=20)} if length == JUDGED[0] and batch > 1 else {}),
+        **{name: pass_of(make) for name, make in (RECURRENT | PARALLEL).items()},
+        **{AT_ONCE.format(kind.__name__): pass_of(kind, all_at_once) for kind in (RNN, LSTM, GRU)},
     }
 
 
-def stepped(mixer: Any, x: Tensor) -> Tensor:
-    """Outputs (B, T, D) of x, one step after the other."""
-    state, out = mixer.init_state(len(x)), []
-    for x_t in x.unbind(1):
-        y_t, state = mixer.step(x_t, state)
-        out.append(y_t)
-    return torch.stack(out, 1)
+def whole(mixer: Mixer, x: Tensor) -> Tensor:
+    return mixer(x)[0]  # type: ignore[no-any-return]
+
+
+def all_at_once(mixer: FusedRecurrence, x: Tensor) -> Tensor:
+    """Outputs (B, T, D) of every step of x (B, T, D), its own input in the place of each state before it."""
+    flat = x.flatten(0, 1)
+    ((weights,),) = mixer.weights()
+    return mixer.cell_step(flat, (flat,) * len(mixer.state_names), weights)[0].view_as(x)
 
 
 def matched(make: Make, to: int) -> int:
