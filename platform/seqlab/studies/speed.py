@@ -208,7 +208,7 @@ def layers(width: int, length: int, batch: int, device: str) -> dict[str, Work]:
 
         def both() -> None:
             for _ in range(times):
-                run(mixer, x).backward(gradient)
+                run(mixer, x).backward(gradient)  # type: ignore[no-untyped-call]
 
         return both
 
