@@ -143,8 +143,8 @@ class ScaleOfScores(Study):
     def figure(self, claim: Claim, points: Points) -> TopLevelMixin:
         import altair as alt
 
-        told = {"title": None, "scale": alt.Scale(domain=["with it", "without it"])}
-        form = [channel("form:N", **told) for channel in (alt.Color, alt.Shape, alt.StrokeDash)]
+        scale = alt.Scale(domain=[WITH, WITHOUT])
+        form = [channel("form:N", title=None, scale=scale) for channel in (alt.Color, alt.Shape, alt.StrokeDash)]
         if claim.key == "habit":
             base = alt.Chart(alt.InlineData(values=[row for row in points if row["claim"] == "habit"])).encode(
                 alt.X("step:Q", title="steps"),
@@ -156,10 +156,10 @@ class ScaleOfScores(Study):
                 "peaked": ("largest", "largest weight"),
                 "vanishes": ("gradient", "gradient of a query"),
             }[claim.key]
-            scale = alt.Scale(type="log") if claim.key == "vanishes" else alt.Scale(domain=[0, 1])
+            axis = alt.Scale(type="log") if claim.key == "vanishes" else alt.Scale(domain=[0, 1])
             base = alt.Chart(alt.InlineData(values=[row for row in points if row["claim"] == "init"])).encode(
                 alt.X("d_k:Q", title="d_k", scale=alt.Scale(type="log", base=2), axis=alt.Axis(values=WIDTHS)),
-                alt.Y(f"mean({quantity}):Q", title=title, scale=scale),
+                alt.Y(f"mean({quantity}):Q", title=title, scale=axis),
                 *form,
             )
         return styled((base.mark_line() + base.mark_point(filled=True, size=60)).properties(width=220, height=200))
