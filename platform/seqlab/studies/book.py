@@ -14,6 +14,7 @@ from seqlab.studies.objective import Objective
 from seqlab.studies.order import Order
 from seqlab.studies.parity import Parity
 from seqlab.studies.price import Price
+from seqlab.studies.recall import Recall
 from seqlab.studies.scale_of_scores import ScaleOfScores
 from seqlab.studies.shuffled import Shuffled
 from seqlab.studies.speed import Speed
@@ -35,6 +36,7 @@ STUDIES: dict[str, Study] = {
         Order(),
         Parity(),
         Price(),
+        Recall(),
         ScaleOfScores(),
         Shuffled(),
         Speed(),

@@ -33,15 +33,16 @@ class Parity(Study):
     name = "parity"
     question = "Can a model follow a state over a string that is longer than any it was trained on?"
     matched = (
-        f"Strings of 1 to {TRAINED} bits, 96,000 of them at cpu scale, 64 channels, two learning rates each; tested on "
-        f"{EXAMPLES} new strings of each length to {LENGTHS[-1]}. A recurrence has one layer and attention two, for "
-        "one layer of attention sees bits and not what another made of them; so attention has twice the parameters "
-        "or more."
+        f"Strings of 1 to {TRAINED} bits, 96,000 of them at cpu scale, 64 channels, two learning rates each; tested "
+        f"on {EXAMPLES} new strings of each length to {LENGTHS[-1]}. A recurrence has one layer and attention two, "
+        "for one layer of attention sees bits and not what another made of them; so attention has twice the "
+        "parameters or more."
     )
     why = (
-        "A recurrence has to learn one step, flip or stay, and every string is that step again and again. Attention "
-        "has no state to flip: it must weigh all bits at once, each by its place, and what it learned of places or of "
-        "counts ends where training did."
+        "A recurrence has to learn one step, flip or stay, and then every string is that step again and again. The "
+        "RNN learned it and never errs; gates can learn something else that fits short strings, and the LSTM did: it "
+        "is right where it was trained and guesses beyond. Attention has no state to flip: it must weigh all bits at "
+        "once, and what it learned of places or counts ends where training did."
     )
     change = "Training on far longer strings, writing the parity of each prefix down, or a loop over layers."
     claims = (
