@@ -9,6 +9,7 @@ from seqlab.studies.heads import Heads
 from seqlab.studies.layers import Layers
 from seqlab.studies.length import Length
 from seqlab.studies.look_up import LookUp
+from seqlab.studies.masks import Masks
 from seqlab.studies.memory import Memory
 from seqlab.studies.objective import Objective
 from seqlab.studies.order import Order
@@ -31,6 +32,7 @@ STUDIES: dict[str, Study] = {
         Layers(),
         Length(),
         LookUp(),
+        Masks(),
         Memory(),
         Objective(),
         Order(),
