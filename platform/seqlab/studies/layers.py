@@ -56,12 +56,13 @@ class Layers(Study):
         f"At initialisation: encoders of {WIDTH} channels without positions, {LENGTH} random vectors, norms before "
         "each branch, in float64. Trained: character models of CPython's documentation, attention with learned "
         "positions, their feed-forward (or without it their width) made so wide that all of a depth have as many "
-        "parameters, each at its best of three learning rates."
+        "parameters, each at its best of three learning rates. One control was replaced after the first runs: norms "
+        "after each branch too are another model."
     )
     why = (
-        "Attention averages, and an average of averages soon is the same for every token; what a residual adds is the "
-        "token itself. With norms the gradient does not vanish without residuals: it is divided by the size of what it "
-        "passes. What is lost is what tells tokens apart, and that a deep stack cannot learn back."
+        "Attention averages, and an average of averages soon is the same for every token; what a residual adds is "
+        "the token itself. With norms the gradient does not vanish without residuals: it is divided by the size of "
+        "what it passes. What is lost is what tells tokens apart, and that a deep stack cannot learn back."
     )
     change = "Initialisations that begin near the identity, with which deep stacks without residuals have been trained."
     claims = (

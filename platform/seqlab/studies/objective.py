@@ -47,7 +47,8 @@ class Objective(Study):
         "predicts the next; the first has 4,000 parameters more of 110,000. Understanding is what a linear probe "
         "tells of the language of a name, of 13 languages, from the mean and the last of the model's outputs, "
         "frozen; the names were in the text of both, their languages not. Writing and finding are of the text's last "
-        "twentieth."
+        "twentieth. Posed a second time: with learned positions the masked model had learned next to nothing, and no "
+        "control asked for it."
     )
     why = (
         "What a model was trained to predict is what it predicts well: who reads from left to right meets no mask at "

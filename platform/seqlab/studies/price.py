@@ -30,15 +30,15 @@ class Price(Study):
     matched = (
         "Arithmetic. Models are those that seqlab fits, built without memory from presets/, at the vocabularies of "
         "their papers; the FLOPs of training are those of seqlab estimate. GPT-3 reads 300 billion tokens. The "
-        "Transformers take 100,000 and 300,000 steps of 25,000 tokens of each language, as in their paper, on one A100 "
-        "of 312 TFLOP/s, or read the words that an RNN reads in 90 days at 800 a second; on more devices they would "
-        "take less time still."
+        "Transformers take 100,000 and 300,000 steps of 25,000 tokens of each language, as in their paper, on one "
+        "A100 of 312 TFLOP/s, or read the words that an RNN reads in 90 days at 800 a second; on more devices they "
+        "would take less time still. One case, a day for what an RNN reads in 90, was added after the first numbers."
     )
     why = (
         "Sizes and years follow from the formulae. The table's money is $500 for each of its days. Its days of "
-        "Transformers are those of eight P100 in the paper, rounded: beside an A100's speed and 90% of it they are too "
-        "many. Other numbers are two for one thing: 5,120 cores are a V100's, 312 TFLOP/s an A100's of 6,912, and "
-        "the recurrent models have two BLEUs each."
+        "Transformers are those of eight P100 in the paper, rounded: beside an A100's speed and 90% of it they are "
+        "too many. Other numbers are two for one thing: 5,120 cores are a V100's, 312 TFLOP/s an A100's of 6,912, "
+        "and the recurrent models have two BLEUs each."
     )
     change = "The lecture's own recipe: how many words, on which devices and how many of them. The table does not say."
     claims = (
