@@ -44,8 +44,9 @@ def _list() -> int:
     from rich.table import Table
 
     from seqlab.studies.book import STUDIES
+    from seqlab.studies.rules import LECTURES
 
-    table = Table("study", "claim", "who says it", box=None, pad_edge=False)
+    table = Table("study", "claim", "who says it", box=None, pad_edge=False, caption=LECTURES, caption_justify="left")
     for one in STUDIES.values():
         for place, claim in enumerate(one.claims):
             table.add_row(one.name if place == 0 else "", claim.says, claim.source)

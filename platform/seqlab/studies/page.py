@@ -9,7 +9,7 @@ from html import escape
 
 from seqlab.html_page import html_page
 from seqlab.studies.conduct import FIXED_TAG, SCALE_TAG, Result
-from seqlab.studies.rules import Claim, Control
+from seqlab.studies.rules import LECTURES, Claim, Control
 
 STYLE = """
 body { padding: 2rem 1.25rem 3rem; max-width: 50rem; font-size: 17px; }
@@ -70,6 +70,7 @@ def page(results: Sequence[Result]) -> str:
 <h2>What would change it</h2><p>{escape(study.change)}</p>
 <h2>How it was measured</h2><p>{escape(study.matched)}</p>
 {"".join(_origin(result) for result in results)}
+<p class="note">{escape(LECTURES)}</p>
 </section>
 <script>{_vega()}</script>
 <script>
@@ -102,7 +103,8 @@ def index(results: Sequence[Sequence[Result]]) -> str:
     ]
     head = "<tr><th>study</th><th>claim</th><th>scale</th><th>verdict</th></tr>"
     title = "What lectures say of sequence models, put to the test"
-    body = f'<h1>{title}</h1><div class="wide"><table>{head}{"".join(rows)}</table></div>'
+    table = f'<div class="wide"><table>{head}{"".join(rows)}</table></div>'
+    body = f'<h1>{title}</h1>{table}<p class="note">{escape(LECTURES)}</p>'
     return html_page(title, body, STYLE)
 
 

@@ -40,14 +40,15 @@ class Recall(Study):
     matched = (
         f"Up to {PAIRS} pairs of {SYMBOLS} keys and {SYMBOLS} values are read, then each key is asked for. A "
         f"convolution of four places, so that a pair can be seen, and then the block that is named; {WIDTH} channels, "
-        "at cpu scale 1,000 steps of 64 strings, two learning rates each. Matched are width and steps: one matrix and "
-        "sixteen small ones have the same parameters but for their gates, attention half of theirs. The state is that "
-        f"of the second block, in numbers of {PAIRS} pairs."
+        "at cpu scale 1,000 steps of 64 strings, two learning rates each. Matched are width and steps; the models "
+        "have 106,000 to 115,000 parameters. The state is that of the second block, in numbers: 4,161 in one matrix "
+        "and its normaliser, 336 in sixteen, 64 in a vector, 3,200 of attention once all is read."
     )
     why = (
         "Attention keeps every key and value and looks up; its state grows with what it reads. A recurrence has to "
         "write each pair into a state that does not grow: a matrix of products of keys and values can be asked by a "
-        "key, a vector has to be taught how, and many small matrices have less room than one large."
+        "key, a vector has to be taught how, and many small matrices have less room than one large. One matrix here "
+        "has more numbers than attention keeps of six pairs."
     )
     change = "More steps, fewer pairs, or a wider state: what a vector cannot learn in this time it may in more."
     claims = (
