@@ -24,7 +24,8 @@ summary { cursor: pointer; padding: .5rem 0; font-weight: 600; }
 .verdict b { font-size: 1.1rem; } .verdict ul { margin: .25rem 0 0; padding-left: 1.2rem; }
 .figure.vega-embed { display: block; padding: 0; }
 .figure svg { max-width: 100%; height: auto; }
-.figure select { max-width: 100%; }
+.figure select { max-width: 18rem; }
+@media (max-width: 45rem) { th:nth-child(3), td:nth-child(3) { display: none; } }
 @media (min-width: 45rem) { .figure svg { width: 32rem; } }
 th, td { padding: .35rem 1rem .35rem 0; } td { vertical-align: top; }
 pre { overflow-x: auto; padding: .7rem .9rem; background: #f4f6f8; font-size: .85rem; }
@@ -59,7 +60,8 @@ def page(results: Sequence[Result]) -> str:
     """The page of one study, by the results of each scale it was run at; the figures show the last one's."""
     study, last = results[-1].study, results[-1]
     sections = "".join(_section(claim, results) for claim in study.claims)
-    specs = {claim.key: study.figure(claim, last.points).to_dict() for claim in study.claims}
+    measured = [claim for claim in study.claims if last.judgements[claim.key].intervals]
+    specs = {claim.key: study.figure(claim, last.points).to_dict() for claim in measured}
     # Nothing in a script may look like its end.
     figures = json.dumps(specs).replace("<", "\\u003c")
     body = f"""<h1>{escape(study.question)}</h1>
@@ -132,7 +134,7 @@ def _section(claim: Claim, results: Sequence[Result]) -> str:
 
 def _seeds(claim: Claim, result: Result) -> str:
     """A choice of the one that the figure shows, where there are several."""
-    if len(result.seeds) < 2:
+    if len(result.seeds) < 2 or not result.judgements[claim.key].intervals:
         return ""
     options = "".join(f"<option>{seed}</option>" for seed in range(len(result.seeds)))
     choice = f'<select name="{claim.key}"><option value="">all</option>{options}</select>'
