@@ -29,6 +29,7 @@ class Coin(Study):
     name = "coin"
     question = "Is it fair?"
     matched, why, change = "Nothing.", "A coin has two sides.", "A third side."
+    published = "Bernoulli 1713 <proves> it."
     claims = (
         Claim(
             "gain",
@@ -82,13 +83,21 @@ def test_a_study_that_is_stopped_goes_on_with_the_next_seed(capsys: pytest.Captu
 
 
 def test_another_declaration_takes_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert main(["study", "run", "coin"]) == 0
+    said = "class Coin:\n    low = 1.0\n    why = 'A coin has two sides.'\n"
+    again = {
+        said: 1,
+        said.replace("two sides", "a side"): 1,  # what is told once it is known, and how it is written
+        said.replace("low = 1.0", "low  = 1.0  # at least"): 1,
+        said.replace("low = 1.0", "low = 0.5"): 2,
+        said.replace("why", "matched"): 3,
+    }
     changed = Path("changed.py")
-    changed.write_text("other rules")
     monkeypatch.setattr(Coin, "file", staticmethod(lambda: changed))
-    assert main(["study", "run", "coin"]) == 0
-    assert Path("measured").read_text().split() == ["0", "1", "2"] * 2
-    assert len(search(Store(), experiment="coin")) == 2 and len(latest(book.STUDIES["coin"])) == 1
+    for declaration, times in again.items():
+        changed.write_text(declaration)
+        assert main(["study", "run", "coin"]) == 0
+        assert Path("measured").read_text().split() == ["0", "1", "2"] * times
+    assert len(search(Store(), experiment="coin")) == 3 and len(latest(book.STUDIES["coin"])) == 1
 
 
 class Loads(HTMLParser):
@@ -128,6 +137,8 @@ def test_pages_load_nothing_and_the_index_has_all_verdicts(
     parser.feed(page)
     assert parser.loads == [] and "figure-gain" in parser.ids
     assert "A gains &lt;i&gt;much&lt;/i&gt;." in page and "gain in &lt;/script&gt;" in page
+    assert page.count("<h2>What was published</h2><p>Bernoulli 1713 &lt;proves&gt; it.</p>") == 1
+    assert "What was published" not in Path("pages/worked-numbers.html").read_text()
     assert "<b>supported</b> at cpu scale<ul><li>a 2" in page and "<b>depends</b> at smoke scale" in page
     specs = re.search(r"const figures = (.*);\n", page)
     assert specs is not None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from seqlab.studies.arms import Arm
-from seqlab.studies.charts import styled
+from seqlab.studies.charts import styled, with_slider
 from seqlab.studies.copying import HELD_OUT, Copying, bleu, sentences, slope, write
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
@@ -67,6 +67,12 @@ class Bottleneck(Study):
     change = (
         "Text that can be guessed in part: language leaves less to remember than random words do. And a longer fit: "
         "a few hundred steps do not show what a vector can hold in the end."
+    )
+    published = (
+        "Bahdanau et al. 2015, table 1, WMT14 English to French: one vector gives 13.93 BLEU trained on sentences of "
+        "at most 30 words and 17.82 of 50, attention 21.50 and 26.75. Multi30k German to English in the notebooks of "
+        "bentrevett/pytorch-seq2seq: one vector 13.76 and 20.61, attention 28.30, Transformer 36.52. Ours copy made-up "
+        "words: each source has one right answer and no grammar that could be guessed from."
     )
     claims = (
         Claim(
@@ -160,7 +166,8 @@ class Bottleneck(Study):
         longest = {text.furthest: text.longest for text, _, _ in SIZES.values()}[max(row["length"] for row in shown)]
         edge = alt.Chart(alt.InlineData(values=[{"edge": longest + 0.5}])).mark_rule(strokeDash=[2, 2])
         layers = base.mark_line() + base.mark_point(filled=True, size=40) + edge.encode(x="edge:Q")
-        return styled(layers.properties(width=220, height=200))
+        value, of = alt.X("value:Q", title="BLEU"), alt.Y("case:N", title=None, sort=arms)
+        return styled(with_slider(layers.properties(width=220, height=200), shown, "length", value, of, "words"))
 
 
 def first_six(sentence: str) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from seqlab.batch import PairBatch
 from seqlab.studies.arms import Arm
+from seqlab.studies.charts import styled, with_slider
 from seqlab.studies.copying import HELD_OUT, WORDS, Copying, batch_of, bleu, sentences, slope, write
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
@@ -47,6 +48,7 @@ SIZES: dict[Scale, tuple[dict[str, Copying], int, dict[str, int]]] = {
 GROWS = Rule("growth of free-running minus forced loss, in nats for each further position,", low=0.01)
 GAINS = Rule("gain in BLEU", low=1.0)
 LOST, FIRM = "a writer that is lost after its first error", "a writer that does not look back"
+TIPS = ["case:N", "seed:O", "value:Q"]
 FIRM_OVER_LOST, ITSELF = "not looking back over being lost", "RNN over itself"
 
 
@@ -148,35 +150,19 @@ class Exposure(Study):
         names = [name + own for name in PASSES for own in ("", OWN)]
         shown = [row for row in points if row["case"] in names and bool(row["position"]) == (claim.key == "bias")]
         base = alt.Chart(alt.InlineData(values=shown))
-        chart: Any
-        if claim.key == "bias":
-            legend, scale = alt.Legend(orient="bottom", columns=1), alt.Scale(domain=names)
-            lines = base.encode(
-                x=alt.X("position:Q", title="position in the target, in words", scale=alt.Scale(nice=False)),
-                y=alt.Y("mean(value):Q", title="free minus forced loss, nats"),
-                color=alt.Color("case:N", title=None, scale=scale, legend=legend),
-                shape=alt.Shape("case:N", title=None, scale=scale, legend=legend),
-                strokeDash=alt.StrokeDash("case:N", title=None, scale=scale, legend=legend),
-                tooltip=["case:N", "position:Q", "mean(value):Q"],
-            )
-            chart = (lines.mark_line() + lines.mark_point(filled=True, size=40)).properties(width=220, height=200)
-        else:
-            chart = (
-                base.mark_point(filled=True, size=70)
-                .encode(
-                    x=alt.X("value:Q", title="BLEU", scale=alt.Scale(zero=False)),
-                    y=alt.Y("case:N", title=None, sort=names, axis=alt.Axis(labelLimit=200)),
-                    shape=alt.Shape("case:N", legend=None, sort=names),
-                    tooltip=["case:N", "seed:O", "value:Q"],
-                )
-                .properties(width=180, height=alt.Step(28))
-            )
-        styled: TopLevelMixin = (
-            chart.configure(font="sans-serif")
-            .configure_axis(labelFontSize=12, titleFontSize=12)
-            .configure_legend(labelFontSize=12, labelLimit=240)
+        of = alt.Y("case:N", title=None, sort=names)
+        if claim.key == "sampling":
+            scores = base.encode(alt.X("value:Q", title="BLEU", scale=alt.Scale(zero=False)), of, tooltip=TIPS)
+            return styled(scores.mark_point(filled=True, size=70).properties(width=180, height=alt.Step(28)))
+        lines = base.encode(
+            alt.X("position:Q", title="position in the target, in words", scale=alt.Scale(nice=False)),
+            alt.Y("mean(value):Q", title="free minus forced loss, nats"),
+            *(kind("case:N", title=None, sort=names) for kind in (alt.Color, alt.Shape, alt.StrokeDash)),
+            tooltip=["case:N", "position:Q", "mean(value):Q"],
         )
-        return styled
+        both = (lines.mark_line() + lines.mark_point(filled=True, size=40)).properties(width=220, height=200)
+        value = alt.X("value:Q", title="free minus forced loss, nats")
+        return styled(with_slider(both, shown, "position", value, of, "position"))
 
 
 def gap(model: Any, batch: PairBatch) -> tuple[list[float], Tensor]:

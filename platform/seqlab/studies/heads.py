@@ -58,6 +58,11 @@ class Heads(Study):
     change = (
         "Deeper and wider models, words in place of characters, longer training, retraining after leaving heads out."
     )
+    published = (
+        "Vaswani et al. 2017, table 3, development set of WMT14 English to German, base model of 65M parameters: 24.9 "
+        "BLEU with one head, 25.8 with eight. Ours predict characters with models a thousand times smaller, after a "
+        "few hundred steps."
+    )
     claims = (
         Claim(
             "better",

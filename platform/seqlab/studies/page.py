@@ -10,6 +10,7 @@ from html import escape
 from seqlab.html_page import html_page
 from seqlab.studies.conduct import FIXED_TAG, SCALE_TAG, Result
 from seqlab.studies.rules import LECTURES, Claim, Control
+from seqlab.studies.study import Study
 
 STYLE = """
 body { padding: 2rem 1.25rem 3rem; max-width: 50rem; font-size: 17px; }
@@ -24,14 +25,14 @@ summary { cursor: pointer; padding: .5rem 0; font-weight: 600; }
 .verdict b { font-size: 1.1rem; } .verdict ul { margin: .25rem 0 0; padding-left: 1.2rem; }
 .figure.vega-embed { display: block; padding: 0; }
 .figure svg { max-width: 100%; height: auto; }
-.figure select { max-width: 18rem; }
+.figure select { max-width: 18rem; } .figure input[type=range] { width: 14rem; vertical-align: middle; }
 @media (max-width: 45rem) { th:nth-child(3), td:nth-child(3) { display: none; } }
 @media (min-width: 45rem) { .figure svg { width: 32rem; } }
 th, td { padding: .35rem 1rem .35rem 0; } td { vertical-align: top; }
 pre { overflow-x: auto; padding: .7rem .9rem; background: #f4f6f8; font-size: .85rem; }
 @media print {
   body { padding: 0; max-width: none; font-size: 13px; } section { break-before: page; }
-  fieldset, .seed { display: none; }
+  fieldset, .seed, .vega-bindings { display: none; }
 }
 """
 DRAW = """
@@ -70,6 +71,7 @@ def page(results: Sequence[Result]) -> str:
 <section>
 <h2>Why</h2><p>{escape(study.why)}</p>
 <h2>What would change it</h2><p>{escape(study.change)}</p>
+{_published(study)}
 <h2>How it was measured</h2><p>{escape(study.matched)}</p>
 {"".join(_origin(result) for result in results)}
 <p class="note">{escape(LECTURES)}</p>
@@ -108,6 +110,10 @@ def index(results: Sequence[Sequence[Result]]) -> str:
     table = f'<div class="wide"><table>{head}{"".join(rows)}</table></div>'
     body = f'<h1>{title}</h1>{table}<p class="note">{escape(LECTURES)}</p>'
     return html_page(title, body, STYLE)
+
+
+def _published(study: Study) -> str:
+    return f"<h2>What was published</h2><p>{escape(study.published)}</p>" if study.published else ""
 
 
 def _section(claim: Claim, results: Sequence[Result]) -> str:

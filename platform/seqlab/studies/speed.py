@@ -65,6 +65,10 @@ class Speed(Study):
         "while one step waits for another."
     )
     change = "A GPU, more threads, wider layers: where more can be done at once, more is lost by waiting."
+    published = (
+        "Feng et al. 2024 (abstract) train a minGRU, whose steps are taken all at once, 175 times as fast as a GRU at "
+        "512 tokens, on a T4 GPU. Ours are two CPU cores, which have few steps to take at once."
+    )
     claims = (
         Claim(
             "slower",

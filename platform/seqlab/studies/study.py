@@ -44,6 +44,7 @@ class Study(ABC):
         matched: what is the same in all cases, and what else the measure rests on.
         why: what the result comes from, in a few sentences, whichever it is.
         change: what would change it.
+        published: what was published of it, and how that was measured otherwise; nothing where none is at hand.
     """
 
     name: ClassVar[str]
@@ -52,6 +53,7 @@ class Study(ABC):
     matched: ClassVar[str]
     why: ClassVar[str]
     change: ClassVar[str]
+    published: ClassVar[str] = ""
 
     def arms(self, scale: Scale) -> Sequence[Arm]:
         """What is fitted before it is measured."""
