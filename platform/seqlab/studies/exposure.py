@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -10,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from seqlab.batch import PairBatch
+from seqlab.decoding.prefixes import forced_nats, free_nats
 from seqlab.studies.arms import Arm
 from seqlab.studies.charts import styled, with_slider
 from seqlab.studies.copying import HELD_OUT, WORDS, Copying, batch_of, bleu, sentences, slope, write
@@ -46,9 +48,11 @@ SIZES: dict[Scale, tuple[dict[str, Copying], int, dict[str, int]]] = {
 }
 """The text and the steps of each model, the sentences of each length that are written, and the widths."""
 GROWS = Rule("growth of free-running minus forced loss, in nats for each further position,", low=0.01)
+WRONG = 4
+"""The place whose word is another sentence's, from 1 on."""
+HARMS = Rule("nats that each later word of the sentence costs more after one wrong word,", low=0.1, beyond=0.05)
 GAINS = Rule("gain in BLEU", low=1.0)
 LOST, FIRM = "a writer that is lost after its first error", "a writer that does not look back"
-TIPS = ["case:N", "seed:O", "value:Q"]
 FIRM_OVER_LOST, ITSELF = "not looking back over being lost", "RNN over itself"
 
 
@@ -60,8 +64,8 @@ class Exposure(Study):
         "before it. A GRU without attention of 58,000 parameters and a Transformer of 61,000 at cpu scale; the "
         "Transformer has half the steps, for it must still make errors. With and without own words: the same model, "
         "steps, text and grid of two learning rates. The share of own words rises from 0 to a half: the GRU draws "
-        "them step by step, the Transformer all at once in one more pass. Loss by position is of the longest "
-        "sources."
+        "them step by step, the Transformer all at once in one more pass. Loss by position is of the words of the "
+        "longest sources; in the first runs it was of the end of the sentence too, which no word follows."
     )
     why = (
         "A decoder that leans on the word before goes wrong after a wrong word, and the longer it writes the more "
@@ -80,6 +84,17 @@ class Exposure(Study):
             (
                 Control(LOST, GROWS, True, "The further it writes, the more likely it made an error already."),
                 Control(FIRM, GROWS, False, "It makes the same errors, which change nothing that follows."),
+            ),
+        ),
+        Claim(
+            "thrown",
+            "One wrong word throws a decoder off: what follows it costs more.",
+            "the reason given with claim 23",
+            tuple(f"{name}, thrown" for name in (RNN, TRANSFORMER)),
+            HARMS,
+            (
+                Control(f"{LOST}, thrown", HARMS, True, "It knows nothing any more."),
+                Control(f"{FIRM}, thrown", HARMS, False, "It does not look back."),
             ),
         ),
         Claim(
@@ -117,21 +132,25 @@ class Exposure(Study):
         text = of[RNN]
         lengths = range(text.shortest, text.longest + 1)
         texts = {length: sentences([length], count, HELD_OUT + seed) for length in lengths}
-        gaps, scores = {}, {}
+        gaps, after, scores = {}, {}, {}
         for name, run in runs.items():
             model = load_run(run.id)
-            gaps[name], _ = gap(model.model, batch_of(model, texts[text.longest]))
+            batch = batch_of(model, texts[text.longest])
+            gaps[name], _ = gap(model.model, batch, text.longest)
+            after[name] = thrown(model.model, batch, text.longest)
             written = {length: write(model, some) for length, some in texts.items()}
             scores[name] = bleu([t for n in lengths for t in written[n]], [t for n in lengths for t in texts[n]])
         planted = {}
         for name, lost in ((LOST, True), (FIRM, False)):
             batch = planted_batch(texts[text.longest])
-            gaps[name], tokens = gap(Planted(lost, seed), batch)
+            gaps[name], tokens = gap(Planted(lost, seed), batch, text.longest)
+            after[name] = thrown(Planted(lost, seed), batch, text.longest)
             planted[name] = bleu(*(spelt(some) for some in (tokens, batch.targets)))
         missing = float("nan")
         values = {
             **{name: slope(range(len(gaps[name])), gaps[name]) for name in (LOST, FIRM)},
             **{name: slope(range(len(gaps[name])), gaps[name]) if name in gaps else missing for name in PASSES},
+            **{f"{name}, thrown": fmean(after.get(name, [missing])) for name in (LOST, FIRM, *PASSES)},
             **{name + OWN: scores.get(name + OWN, missing) - scores.get(name, missing) for name in PASSES},
             FIRM_OVER_LOST: planted[FIRM] - planted[LOST],
             ITSELF: scores[RNN] - scores[RNN],
@@ -140,7 +159,8 @@ class Exposure(Study):
             values,
             [
                 *({"case": name, "position": k + 1, "value": g} for name in gaps for k, g in enumerate(gaps[name])),
-                *({"case": name, "position": 0, "value": score} for name, score in scores.items()),
+                *({"case": name, "after": k, "value": g} for name in after for k, g in enumerate(after[name], start=1)),
+                *({"case": name, "value": score} for name, score in scores.items()),
             ],
         )
 
@@ -148,37 +168,43 @@ class Exposure(Study):
         import altair as alt
 
         names = [name + own for name in PASSES for own in ("", OWN)]
-        shown = [row for row in points if row["case"] in names and bool(row["position"]) == (claim.key == "bias")]
+        columns = {"position", "after"}
+        along = {"bias": "position", "thrown": "after"}.get(claim.key)
+        wanted = {along} if along else set()
+        shown = [row for row in points if row["case"] in names and columns & row.keys() == wanted]
         base = alt.Chart(alt.InlineData(values=shown))
         of = alt.Y("case:N", title=None, sort=names)
-        if claim.key == "sampling":
-            scores = base.encode(alt.X("value:Q", title="BLEU", scale=alt.Scale(zero=False)), of, tooltip=TIPS)
-            return styled(scores.mark_point(filled=True, size=70).properties(width=180, height=alt.Step(28)))
+        if along is None:
+            bleu = alt.X("value:Q", title="BLEU", scale=alt.Scale(zero=False))
+            dots = base.encode(bleu, of, tooltip=["case:N", "seed:O", "value:Q"]).mark_point(filled=True, size=70)
+            return styled(dots.properties(width=180, height=alt.Step(28)))
+        title = {"bias": "free minus forced loss, nats", "thrown": "nats more after a wrong word"}[claim.key]
+        unit = {"bias": "position in the target, in words", "thrown": "words after the wrong one"}[claim.key]
+        domain = alt.Scale(domain=names)
         lines = base.encode(
-            alt.X("position:Q", title="position in the target, in words", scale=alt.Scale(nice=False)),
-            alt.Y("mean(value):Q", title="free minus forced loss, nats"),
-            *(kind("case:N", title=None, sort=names) for kind in (alt.Color, alt.Shape, alt.StrokeDash)),
-            tooltip=["case:N", "position:Q", "mean(value):Q"],
+            alt.X(f"{along}:Q", title=unit, scale=alt.Scale(nice=False), axis=alt.Axis(tickMinStep=1)),
+            alt.Y("mean(value):Q", title=title),
+            *(kind("case:N", title=None, scale=domain) for kind in (alt.Color, alt.Shape, alt.StrokeDash)),
+            tooltip=["case:N", f"{along}:Q", "mean(value):Q"],
         )
         both = (lines.mark_line() + lines.mark_point(filled=True, size=40)).properties(width=220, height=200)
-        value = alt.X("value:Q", title="free minus forced loss, nats")
-        return styled(with_slider(both, shown, "position", value, of, "position"))
+        return styled(with_slider(both, shown, along, alt.X("value:Q", title=title), of, "word"))
 
 
-def gap(model: Any, batch: PairBatch) -> tuple[list[float], Tensor]:
-    """By position, how much more nats the right token (B, T) costs after the model's own greedy tokens than after the
-    true ones; and those tokens (B, T)."""
-    start = model.begin(batch.source, batch.source_mask)
-    nats = {}
-    for free in (False, True):
-        state, token, rows, written = start, batch.tokens[:, 0], [], []
-        for t in range(batch.targets.shape[1]):
-            logits, state = model.step(token, state)
-            rows.append(F.cross_entropy(logits, batch.targets[:, t], reduction="none"))
-            written.append(logits.argmax(dim=-1))
-            token = written[-1] if free else batch.tokens[:, min(t + 1, batch.tokens.shape[1] - 1)]
-        nats[free] = torch.stack(rows, dim=1).double().mean(dim=0)
-    return (nats[True] - nats[False]).tolist(), torch.stack(written, dim=1)
+def gap(model: Any, batch: PairBatch, words: int) -> tuple[list[float], Tensor]:
+    """By position of so many words, how much more nats the right one costs after the model's own than after the true
+    ones; and what it wrote, (B, T)."""
+    free, written = free_nats(model, batch)
+    return (free - forced_nats(model, batch))[:, :words].mean(dim=0).tolist(), written
+
+
+def thrown(model: Any, batch: PairBatch, words: int) -> list[float]:
+    """How much more nats each word after place WRONG costs where another sentence's word was read there."""
+    tokens = batch.tokens.clone()
+    tokens[:, WRONG] = batch.tokens[:, WRONG].roll(1)
+    others = tokens[:, WRONG] != batch.tokens[:, WRONG]
+    more = forced_nats(model, batch, tokens) - forced_nats(model, batch)
+    return more[others, WRONG:words].mean(dim=0).tolist()
 
 
 def planted_batch(texts: Sequence[str]) -> PairBatch:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from seqlab.attention import Attention
+from seqlab.attention.ablation import Head, heads_of, left_out
 from seqlab.attention.recorded import recorded_weights
 from seqlab.studies.arms import Arm
 from seqlab.studies.charts import styled
@@ -174,36 +173,6 @@ class Heads(Study):
         return styled(dots.mark_point(filled=True, size=70).properties(width=180, height=alt.Step(20)))
 
 
-Head = tuple[str, int]
-"""The name of an attention in its model, and which of its heads."""
-
-
-def heads_of(model: nn.Module) -> list[Head]:
-    layers = [(name, part) for name, part in model.named_modules() if isinstance(part, Attention)]
-    return [(name, head) for name, part in layers for head in range(part.num_heads)]
-
-
-@contextmanager
-def left_out(model: nn.Module, heads: Sequence[Head]) -> Iterator[None]:
-    """While open, these say nothing."""
-    handles = []
-    for name, head in heads:
-        attention: Any = model.get_submodule(name)
-        own = slice(head * attention.head_dim, (head + 1) * attention.head_dim)
-
-        def silence(_: nn.Module, args: tuple[Tensor, ...], own: slice = own) -> tuple[Tensor, ...]:
-            joined = args[0].clone()  # (B, T, H K)
-            joined[..., own] = 0
-            return (joined,)
-
-        handles.append(attention.out_proj.register_forward_pre_hook(silence))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
-
-
 @torch.no_grad()
 def roles(model: Any, texts: Mapping[str, Tensor]) -> dict[str, dict[Head, float]]:
     """By role, of each head its score on tokens (B, T)."""
@@ -212,7 +181,7 @@ def roles(model: Any, texts: Mapping[str, Tensor]) -> dict[str, dict[Head, float
         with recorded_weights(model) as weights:
             model(tokens)
         each = {name: score(of, places(role, tokens)) for name, of in weights.items()}
-        found[role] = {(name, head): float(of[head]) for name, of in each.items() for head in range(len(of))}
+        found[role] = {Head(name, head): float(of[head]) for name, of in each.items() for head in range(len(of))}
     return found
 
 
