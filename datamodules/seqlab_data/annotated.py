@@ -249,8 +249,12 @@ class AnnotatedTextDataModule(AnnotatedDataModule[TextT]):
 
     @cached_property
     def _encoded(self) -> EncodedTexts:
-        texts = {split: [example.text for example in examples] for split, examples in self._examples.items()}
-        return encode_texts(texts, texts["train"], self.make_tokenizer)
+        learn_from = [example.text for example in self._examples["train"]]
+        return encode_texts(self._texts(), learn_from, self.make_tokenizer)
+
+    def _texts(self) -> Mapping[str, Sequence[str]]:
+        """What is read of each example of each split."""
+        return {split: [example.text for example in examples] for split, examples in self._examples.items()}
 
     def _inputs(self) -> Mapping[str, Sequence[NDArray[Any]]]:
         return self._encoded.ids

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from seqlab_data.annotated import AnnotatedTextDataModule
 from seqlab_data.reading import UTF_8
 from seqlab_data.records import Source, names_columns, read_file, read_source
+from seqlab_data.word_order import WordOrder, check_word_order, digest_in_order, in_order
 
 ACCEPTED = "a .csv, .tsv or .jsonl file, a folder of LABEL.txt files, a file of `label text` lines, or hf:DATASET"
 
@@ -38,6 +39,7 @@ class LabelledTextDataModule(AnnotatedTextDataModule[Example]):
         train, val, test: a `.csv`, `.tsv` or `.jsonl` file with named columns each, a folder of `LABEL.txt` files, a
             file of `label text` lines, or a Hugging Face dataset, `hf:NAME_OR_FOLDER@SPLIT`.
         text, label: the columns that are read.
+        word_order: natural, or shuffled: the words of each text in an order that `seed` and its row decide.
         options: those of `AnnotatedTextDataModule`.
 
     Raises:
@@ -46,13 +48,29 @@ class LabelledTextDataModule(AnnotatedTextDataModule[Example]):
 
     kind = "labelled"
 
-    def __init__(self, train: str, *, text: str = "text", label: str = "label", **options: Any) -> None:
+    def __init__(
+        self,
+        train: str,
+        *,
+        text: str = "text",
+        label: str = "label",
+        word_order: WordOrder = "natural",
+        **options: Any,
+    ) -> None:
         super().__init__(train, **options)
+        self.word_order = check_word_order(word_order)
         self.text = text
         self.label = label
 
     def _read_path(self, path: str) -> tuple[list[Example], list[Source]]:
         return read_examples(path, text=self.text, label=self.label, encoding=self.encoding)
+
+    @property
+    def _digest(self) -> str:
+        return digest_in_order(super()._digest, self.word_order)
+
+    def _texts(self) -> Mapping[str, Sequence[str]]:
+        return in_order(super()._texts(), self.word_order, self.seed)
 
     def _labels_of(self, example: Example) -> tuple[str, ...]:
         return (example.label,)

@@ -23,6 +23,7 @@ from seqlab_data.reading import UTF_8
 from seqlab_data.sentences import SentenceDataModule
 from seqlab_data.splits import given_splits, split_examples
 from seqlab_data.tokenizers import SubwordTokenizer, Tokenizer
+from seqlab_data.word_order import WordOrder, check_word_order, digest_in_order, in_order
 
 
 class PairRows:
@@ -83,6 +84,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         encoding: of the files' text.
         source_tokenizer, target_tokenizer: make the tokenizers from the train split's sources and targets; without
             the second, the first makes one from both.
+        word_order: natural, or shuffled: the words of each source in an order that `seed` and its row decide.
         max_len: the most tokens of a source or a target, eos included.
         max_tokens: of a batch on each rank, padded: its pairs x its longest source or target.
         options: those of `SentenceDataModule`.
@@ -104,6 +106,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         encoding: str = UTF_8,
         source_tokenizer: Callable[[str], Tokenizer] = SubwordTokenizer,
         target_tokenizer: Callable[[str], Tokenizer] | None = None,
+        word_order: WordOrder = "natural",
         max_len: int = 128,
         max_tokens: int = 4096,
         **options: Any,
@@ -117,6 +120,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         self.val_share = val_share
         self.encoding = check_encoding(encoding)
         self.columns = columns
+        self.word_order = check_word_order(word_order)
         self.make_source_tokenizer = source_tokenizer
         self.make_target_tokenizer = target_tokenizer
 
@@ -155,7 +159,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         return {
             "name": "parallel",
             "source": source_name(self.paths["train"]) if self.paths else "dates of Unicode's CLDR",
-            "digest": self._found[1],
+            "digest": self._digest,
             "splits": splits,
             "dropped": self.dropped,
             "source_tokenizer": type(self.source_tokenizer).__name__,
@@ -173,6 +177,10 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         digest = content_digest(file.content for some in files.values() for file in some)
         return {split: pairs_in(some, self.columns) for split, some in files.items()}, digest
 
+    @property
+    def _digest(self) -> str:
+        return digest_in_order(self._found[1], self.word_order)
+
     @cached_property
     def _pairs(self) -> dict[str, list[Pair]]:
         read, _ = self._found
@@ -182,9 +190,11 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
     @cached_property
     def _encoded(self) -> tuple[EncodedTexts, EncodedTexts]:
         """The sources and the targets of all splits, by the names SPLIT.source and SPLIT.target."""
-        sources = {f"{split}.source": [pair.source for pair in some] for split, some in self._pairs.items()}
+        given = {split: [pair.source for pair in some] for split, some in self._pairs.items()}
+        read = in_order(given, self.word_order, self.seed)
+        sources = {f"{split}.source": some for split, some in read.items()}
         targets = {f"{split}.target": [pair.target for pair in some] for split, some in self._pairs.items()}
-        train_sources, train_targets = sources["train.source"], targets["train.target"]
+        train_sources, train_targets = given["train"], targets["train.target"]
         if self.make_target_tokenizer is None:
             joint = encode_texts(sources | targets, [*train_sources, *train_targets], self.make_source_tokenizer)
             return joint, joint
@@ -210,7 +220,7 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
 
     def identity(self) -> dict[str, int | str]:
         return {
-            "data": self._found[1],
+            "data": self._digest,
             "columns": ", ".join(self.columns),
             **({} if "val" in self._found[0] else {"val_share": str(self.val_share)}),
             "tokenizer": tokenizer_digest(self.source_tokenizer, self.tokenizer),

@@ -21,6 +21,7 @@ from seqlab_data.splits import SPLITS, check_split, given_splits
 from seqlab_data.token_cache import TokenCache, open_mixture, open_token_cache
 from seqlab_data.tokenizers import CharTokenizer, Tokenizer
 from seqlab_data.windows import TextCounts, Windows
+from seqlab_data.word_order import WordOrder, check_word_order, digest_in_order
 
 
 class TextDataModule(SequenceDataModule[TokenBatch]):
@@ -40,6 +41,8 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         split: shares of the text, by characters and in order, that are train, val and test.
         packing: "stream", windows cut from the documents end to end; or "documents", rows that each hold one document,
             or `seq_len` tokens of a longer one, in batches of similar length that have as many tokens, pads included.
+        word_order: natural, or shuffled: the words of each line, of all splits, in an order that `seed` and its place
+            decide.
         seed: of the order of the training windows.
         num_workers: processes that make the tokens, and load batches; 0 = the training process itself.
         cache_dir: folder of the token caches; None = `$SEQLAB_CACHE`, or `seqlab` in the user's cache folder.
@@ -65,6 +68,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         batch_size: int = 32,
         split: tuple[float, float, float] = (0.9, 0.05, 0.05),
         packing: Literal["stream", "documents"] = "stream",
+        word_order: WordOrder = "natural",
         seed: int = 0,
         num_workers: int = 0,
         cache_dir: str | None = None,
@@ -89,6 +93,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         self.seq_len = seq_len
         self.split = tuple(split)
         self.packing = packing
+        self.word_order = check_word_order(word_order)
         self.cache_dir = cache_dir
         self._groups = Groups()
 
@@ -128,19 +133,21 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
     @cached_property
     def _caches(self) -> list[TokenCache]:
         """Of each corpus."""
+        shuffle = self.seed if self.word_order == "shuffled" else None
         if isinstance(self.path, dict):
             corpora = {name: find_documents(path, self.encoding) for name, path in self.path.items()}
-            caches = open_mixture(corpora, self.split, self.make_tokenizer, self.cache_dir, self.num_workers)
+            caches = open_mixture(corpora, self.split, self.make_tokenizer, self.cache_dir, self.num_workers, shuffle)
             return [*caches.values()]
         documents = find_documents(self.path, self.encoding)
         apart = {split: find_documents(path, self.encoding) for split, path in self.apart.items()}
-        return [open_token_cache(documents, self.split, self.make_tokenizer, self.cache_dir, apart, self.num_workers)]
+        make, processes = self.make_tokenizer, self.num_workers
+        return [open_token_cache(documents, self.split, make, self.cache_dir, apart, processes, shuffle)]
 
     @property
     def _digest(self) -> str:
-        if self.mixture is None:
-            return self._caches[0].digest
-        return content_digest(cache.digest.encode() for cache in self._caches)
+        digests = [cache.digest for cache in self._caches]
+        digest = digests[0] if self.mixture is None else content_digest(one.encode() for one in digests)
+        return digest_in_order(digest, self.word_order)
 
     @cached_property
     def _counts(self) -> TextCounts:

@@ -19,6 +19,7 @@ from seqlab_data.reading import Document
 from seqlab_data.splits import SPLITS
 from seqlab_data.tokenizers import Tokenizer
 from seqlab_data.tokenizers.pieces import recut
+from seqlab_data.word_order import shuffled_lines
 
 FORMAT = 1
 """Raise it when the tokens of the same text and settings change, so that old caches are left behind."""
@@ -58,6 +59,7 @@ def open_token_cache(
     root: str | Path | None = None,
     apart: Mapping[str, Sequence[Document]] | None = None,
     processes: int = 0,
+    shuffle: int | None = None,
 ) -> TokenCache:
     """Reads the cache of these documents and settings; makes it if it is missing or damaged.
 
@@ -69,12 +71,14 @@ def open_token_cache(
         root: folder of the caches; None = `$SEQLAB_CACHE`, or `seqlab` in `$XDG_CACHE_HOME` or `~/.cache`.
         apart: documents of val or test that are not cut off; the others share the text by their `fractions`.
         processes: how many encode the text beside this one; 0 = none.
+        shuffle: the seed by which the words of each line are shuffled, once it is cut and the tokenizer has learnt;
+            None = they stay.
 
     Raises:
         ValueError: a document is empty or not in its encoding, or the tokenizer cannot learn from it.
         OSError: a file cannot be read or written.
     """
-    return open_corpus(Corpus(documents, fractions, apart or {}, root), make_tokenizer, root, processes)
+    return open_corpus(Corpus(documents, fractions, apart or {}, root), make_tokenizer, root, processes, shuffle)
 
 
 def open_mixture(
@@ -83,6 +87,7 @@ def open_mixture(
     make_tokenizer: Callable[[str], Tokenizer],
     root: str | Path | None = None,
     processes: int = 0,
+    shuffle: int | None = None,
 ) -> dict[str, TokenCache]:
     """The cache of each corpus by one tokenizer, which learns from the train splits of all, in this order; otherwise as
     of `open_token_cache`."""
@@ -94,18 +99,23 @@ def open_mixture(
         lambda folder, tokenizer: None,
         root,
     )
-    return {name: open_corpus(corpus, tokenizer, root, processes) for name, corpus in cut.items()}
+    return {name: open_corpus(corpus, tokenizer, root, processes, shuffle) for name, corpus in cut.items()}
 
 
 def open_corpus(
-    corpus: Corpus, make_tokenizer: MakeTokenizer, root: str | Path | None = None, processes: int = 0
+    corpus: Corpus,
+    make_tokenizer: MakeTokenizer,
+    root: str | Path | None = None,
+    processes: int = 0,
+    shuffle: int | None = None,
 ) -> TokenCache:
     """As `open_token_cache`, of a corpus."""
+    shuffled = [] if shuffle is None else ["words shuffled", shuffle]
     folder, tokenizer = cached_tokens(
-        [FORMAT, corpus.digest, list(corpus.fractions)],
+        [FORMAT, corpus.digest, list(corpus.fractions), *shuffled],
         make_tokenizer,
         corpus.train,
-        lambda folder, tokenizer: _make(folder, corpus, tokenizer, processes),
+        lambda folder, tokenizer: _make(folder, corpus, tokenizer, processes, shuffle),
         root,
     )
     described = json.loads((folder / "splits.json").read_text())
@@ -116,16 +126,16 @@ def open_corpus(
     return TokenCache(corpus.digest, tokenizer, splits)
 
 
-def _make(folder: Path, corpus: Corpus, tokenizer: Tokenizer, processes: int) -> None:
+def _make(folder: Path, corpus: Corpus, tokenizer: Tokenizer, processes: int, shuffle: int | None) -> None:
     dtype, num_chars = dtype_of(tokenizer), corpus.num_chars
     begins = {"train": Share("train", 0, 0)}
     begun = BegunFiles(folder.with_suffix(".begun"), dtype, tokenizer_digest(tokenizer))
     with begun, CharsRead("encoding text", sum(num_chars.values())) as bar:
-        blocks = _blocks(corpus, tokenizer, begins)
+        blocks = _blocks(corpus, tokenizer, begins, shuffle)
         done = sum(block.num_chars for block in islice(blocks, begun.blocks))
         if done != begun.chars:  # the same text, stored in another way, comes in other blocks
             begun.begin_anew()
-            blocks, done = _blocks(corpus, tokenizer, begins), 0
+            blocks, done = _blocks(corpus, tokenizer, begins, shuffle), 0
         bar.add(done)
         for block, ids in encode_all(tokenizer, blocks, processes):
             begun.add(block.split, ids, block.num_chars)
@@ -138,13 +148,18 @@ def _make(folder: Path, corpus: Corpus, tokenizer: Tokenizer, processes: int) ->
     (folder / "splits.json").write_text(json.dumps(splits))
 
 
-def _blocks(corpus: Corpus, tokenizer: Tokenizer, begins: dict[str, Share]) -> Iterator[TextBlock]:
+def _blocks(
+    corpus: Corpus, tokenizer: Tokenizer, begins: dict[str, Share], shuffle: int | None = None
+) -> Iterator[TextBlock]:
     """The text in blocks; notes where each split begins."""
     split, texts, size = "", list[tuple[bool, str]](), 0
     for share, pieces in groupby(corpus.shares(), key=itemgetter(0)):
         begins.setdefault(share.split, share)
+        read: Iterator[str] = (text for _, text in pieces)
         first = True
-        for text in recut((text for _, text in pieces), tokenizer.cut):
+        if shuffle is not None:
+            read = shuffled_lines(read, shuffle, SPLITS.index(share.split), share.document)
+        for text in recut(read, tokenizer.cut):
             if texts and (share.split != split or size >= BLOCK):
                 yield TextBlock(split, texts)
                 texts, size = [], 0

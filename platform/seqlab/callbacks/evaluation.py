@@ -37,7 +37,9 @@ class RunScores(Callback):
         stored = checkpoint.get("seqlab", {})
         self._run_id, self._step = stored.get("run_id"), int(checkpoint["global_step"])
         before = read_by(flatten(stored.get("config", {})))
-        self._differs = [f", {name} {value}" for name, value in self._read_by.items() if before.get(name) != value]
+        known = [name for name in self._read_by if any(name.startswith(one) or one.startswith(name) for one in before)]
+        # What a fit of an older version could not choose is as it was then, or the digest of the data tells of it.
+        self._differs = [f", {name} {self._read_by[name]}" for name in known if before.get(name) != self._read_by[name]]
 
     def on_test_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._write(trainer, "test")

@@ -1,0 +1,64 @@
+"""The words of texts in another order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from typing import Literal
+
+from seqlab_data.generated import Draw
+from seqlab_data.splits import SPLITS
+from seqlab_data.tokenizers.pieces import recut
+
+WordOrder = Literal["natural", "shuffled"]
+WORD = re.compile(r"\S+")
+
+
+def check_word_order(order: WordOrder) -> WordOrder:
+    """
+    Raises:
+        ValueError: it is none.
+    """
+    if order not in ("natural", "shuffled"):
+        raise ValueError(f"data.word_order must be natural or shuffled, got {order}")
+    return order
+
+
+def shuffled_words(text: str, *key: int) -> str:
+    """A text whose words have changed places; the whitespace between them has not.
+
+    Args:
+        key: what decides the order, on every machine.
+    """
+    words = WORD.findall(text)
+    order = iter(Draw(*key).sample(len(words), len(words)))
+    return WORD.sub(lambda _: words[next(order)], text)
+
+
+def shuffled_lines(texts: Iterable[str], *key: int) -> Iterator[str]:
+    """The text that these give end to end, the words of each line shuffled among themselves, in other pieces.
+
+    Args:
+        key: what decides the order, beside the number of each line.
+    """
+    number = 0
+    for text in recut(texts, lambda text: text.rfind("\n") + 1):
+        lines = text.split("\n")
+        yield "\n".join(shuffled_words(line, *key, number + k) for k, line in enumerate(lines))
+        number += len(lines) - 1
+
+
+def in_order(splits: Mapping[str, Sequence[str]], order: WordOrder, seed: int) -> Mapping[str, Sequence[str]]:
+    """The texts of each split, whose words are in this order."""
+    if order == "natural":
+        return splits
+    return {
+        split: [shuffled_words(text, seed, SPLITS.index(split), row) for row, text in enumerate(texts)]
+        for split, texts in splits.items()
+    }
+
+
+def digest_in_order(digest: str, order: WordOrder) -> str:
+    """Of a text, from that of what was read: shuffled it is another one."""
+    return digest if order == "natural" else sha256(f"{digest}, words shuffled".encode()).hexdigest()
