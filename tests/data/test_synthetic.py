@@ -16,6 +16,7 @@ from seqlab.batch import IGNORE, TokenBatch
 from seqlab_data import AddingDataModule, synthetic
 from seqlab_data.batches import Batches
 from seqlab_data.synthetic import (
+    Addition,
     AssociativeRecall,
     Copy,
     CycleNavigation,
@@ -38,6 +39,7 @@ from seqlab_data.synthetic import (
 
 BOS, SEP, FIRST = 1, 2, 3
 TASKS = [
+    Addition,
     Copy,
     Reverse,
     Sort,
@@ -60,6 +62,9 @@ tasks = pytest.mark.parametrize("task", TASKS, ids=lambda task: task.__name__)
 def right_answer(task: SyntheticTask, question: list[int], asked: list[int]) -> list[int]:
     """Worked out from the tokens, as a reader would; for recall, `asked` is what stands before each answer."""
     given = [token - FIRST for token in question]
+    if isinstance(task, Addition):
+        first, second = "".join(str(digit) if digit < 10 else "+" for digit in given).split("+")
+        return [FIRST + int(digit) for digit in f"{int(first) + int(second):0{len(first) + 1}}"]
     if isinstance(task, Reverse):
         return question[::-1]
     if isinstance(task, Sort):
@@ -124,6 +129,17 @@ def test_list_ops_of_the_paper() -> None:
     assert len(lengths) > 5
 
 
+@pytest.mark.parametrize("base", [2, 7])
+def test_the_lowest_digits_of_a_sum_come_first(base: int) -> None:
+    task = Addition(base, lowest_first=True)
+    tokens, targets = task.example(Draw(5), 9)
+    first, second = (tokens[1:10], tokens[11:20])
+    numbers = [sum((token - FIRST) * base**place for place, token in enumerate(of)) for of in (first, second)]
+    total = [target - FIRST for target in targets if target != IGNORE]
+    assert sum(digit * base**place for place, digit in enumerate(total)) == sum(numbers) and len(total) == 10
+    assert tokens[10] == task.plus == task.vocab_size - 1 and len(tokens) == task.longest(9)
+
+
 def test_every_task_is_tested() -> None:
     found = {
         cls
@@ -165,7 +181,7 @@ def test_every_answer_occurs(task: type[SyntheticTask]) -> None:
     answers = set()
     for index in range(400):
         answers |= set(task().example(Draw(1, index), 20).targets) - {IGNORE}
-    few = {Parity: 2, EvenPairs: 2, CycleNavigation: 5, ModularArithmetic: 5, Delay: 8, ListOps: 10}
+    few = {Parity: 2, EvenPairs: 2, CycleNavigation: 5, ModularArithmetic: 5, Delay: 8, ListOps: 10, Addition: 10}
     assert len(answers) >= (few | {Dyck: 3, StackManipulation: 3}).get(task, 14)
 
 
@@ -178,6 +194,7 @@ def read(data: SyntheticDataModule, split: str) -> TokenBatch:
 
 
 DIGESTS = {
+    Addition: "67bf9652a0a5131f",
     AssociativeRecall: "6f14d0e24bcc3cee",
     Copy: "df56ecd7da7f4825",
     CycleNavigation: "76fd189076385913",
@@ -247,6 +264,8 @@ def test_bad_input() -> None:
         SelectiveCopy().example(Draw(0), 3)
     with pytest.raises(ValueError, match="num_symbols must be at least 1, got 0"):
         Copy(0)
+    with pytest.raises(ValueError, match="base must be at least 2, got 1"):
+        Addition(1)
 
 
 def test_adding_has_as_its_target_the_sum_of_the_two_marked_numbers() -> None:

@@ -51,9 +51,12 @@ def test_by_hand(tmp_path: Path) -> None:
     some = TokenBatch(tokens, targets, torch.ones(4))
     more = TokenBatch(tokens[:1], targets[:1].where(tokens[:1] < 8, 0), torch.ones(1))
     found = _test(Answering(10, 9, model=Successor), [some, more], tmp_path)
+    each = _test(Answering(10, 9, model=Successor, each_length=True), [some, more], tmp_path)
     assert found["test/exact_match"] == 2 / 4
     assert found["test/exact_match_by_length/1-8"] == 1.0
     assert found["test/exact_match_by_length/9-16"] == pytest.approx(1 / 3)
+    lengths = {name.rpartition("/")[2] for name in each if "exact_match_by_length" in name}
+    assert lengths == {"2", "9"} and each["test/exact_match_by_length/9"] == pytest.approx(1 / 3)
     assert found["test/accuracy"] == pytest.approx((4 + 3 + 2 + 3) / (4 + 4 + 2 + 4))
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from seqlab.tasks.metrics import NAMES, LanguageModelingMetrics, MeanByLength, bucket
+from seqlab.tasks.metrics import EACH, RANGES, LanguageModelingMetrics, MeanByLength
 
 
 def _update(metrics: LanguageModelingMetrics, nats: float, num_tokens: int, num_chars: int, num_right: int = 0) -> None:
@@ -75,9 +75,10 @@ def test_reset_forgets() -> None:
 
 def test_every_length_is_in_the_bucket_that_names_it() -> None:
     for length in range(1, 1100):
-        name = NAMES[int(bucket(torch.tensor([length])))]
+        name, own = (of.names[int(of.places(torch.tensor([length])))] for of in (RANGES, EACH))
         low, high = (1025, 10**9) if name == "over 1024" else map(int, name.split("-"))
         assert low <= length <= high
+        assert own == (f"{length}" if length <= 1024 else name)
 
 
 def test_means_by_hand_and_empty_buckets_are_left_out() -> None:
@@ -86,6 +87,14 @@ def test_means_by_hand_and_empty_buckets_are_left_out() -> None:
     metric.update(torch.tensor([True, False]), torch.tensor([3, 2000]))
     found = {name: value.item() for name, value in metric.compute().items()}
     assert found == pytest.approx({"loss/1-8": 2 / 3, "loss/9-16": 5.0, "loss/over 1024": 0.0})
+    each = MeanByLength("loss", EACH)
+    each.update(torch.tensor([1.0, 0.0, 5.0, 3.0, 7.0]), torch.tensor([1, 8, 9, 8, 2000]))
+    assert {name: value.item() for name, value in each.compute().items()} == {
+        "loss/1": 1.0,
+        "loss/8": 1.5,
+        "loss/9": 5.0,
+        "loss/over 1024": 7.0,
+    }
     metric.reset()
     metric.update(torch.tensor([3.0]), torch.tensor([16]))
     assert metric.compute() == {"loss/9-16": 3.0}

@@ -287,6 +287,16 @@ def test_scores_by_position_tell_what_is_beyond_the_training(store: Store) -> No
     assert len(hollow) == 2
 
 
+def test_single_lengths_beyond_those_of_training(store: Store) -> None:
+    """Validated in ranges, tested by each length: what the last range may hold is not beyond; few lengths are named."""
+    each = {f"test/exact_match_by_length/{length}": [(0, 1 / length)] for length in range(1, 41)}
+    make_run(store, "copy", {"val/loss": [(0, 1.0)], "val/exact_match_by_length/9-16": [(0, 0.5)]} | each)
+    (found,) = by_length(compare(store=store))
+    assert found.buckets == [str(length) for length in range(1, 41)]
+    assert found.beyond(0) == [length > 16 for length in range(1, 41)]
+    assert set(re.findall(r">(\d+)</text>", length_curves(found))) == set(found.buckets[::4])
+
+
 @pytest.mark.parametrize("name", ["$\\frac{$", "--> <!-- ]]>", "名前", "x" * 200])
 def test_a_name_is_neither_formula_nor_markup_in_figures(store: Store, name: str) -> None:
     make_run(store, name, {"val/loss": [(0, 1.0), (1, 0.5)], "perf/tokens_per_s": [(0, 10.0)]})

@@ -1,6 +1,7 @@
 """Synthetic tasks: what a model can and cannot remember, find and follow."""
 
 from seqlab_data.generated import Draw
+from seqlab_data.synthetic.arithmetic import Addition
 from seqlab_data.synthetic.base import Example, SyntheticTask
 from seqlab_data.synthetic.copying import Copy, Delay, Reverse, SelectiveCopy, Sort
 from seqlab_data.synthetic.data import SyntheticDataModule
@@ -9,6 +10,7 @@ from seqlab_data.synthetic.regular import CycleNavigation, EvenPairs, ModularAri
 from seqlab_data.synthetic.stacks import Dyck, ListOps, StackManipulation
 
 __all__ = [
+    "Addition",
     "AssociativeRecall",
     "Copy",
     "CycleNavigation",

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Sequence
 from statistics import fmean
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,8 @@ from seqlab.comparison.drawing import INK, drawn, line
 from seqlab.comparison.rows import Row, more_is_better
 from seqlab.comparison.seeds import shared_name
 
+MOST_NAMES = 12
+"""Of buckets, below an axis."""
 SCORE = re.compile(r"(test|val)/(\w+_by_(length|position))/(.+)")
 
 
@@ -39,7 +41,7 @@ class ByLength(NamedTuple):
     def beyond(self, row: int) -> list[bool]:
         """Of each bucket, whether it is longer than the row's training."""
         trained = self.trained[row]
-        return [trained is not None and _least(bucket) > _least(trained) for bucket in self.buckets]
+        return [trained is not None and _least(bucket) > _greatest(trained) for bucket in self.buckets]
 
 
 def by_length(comparison: Comparison) -> list[ByLength]:
@@ -66,7 +68,7 @@ def length_curves(of: ByLength) -> str:
             axes.plot(places, y, **look, markevery=[k for k in places if not beyond[k]])
             hollow = look | {"linestyle": "none", "markerfacecolor": "white"}
             axes.plot(places, y, **hollow, markevery=[k for k in places if beyond[k]])
-        axes.set_xticks(places, of.buckets, fontsize=8)
+        _name_some(axes, of.buckets, 0)
         axes.set_xlabel(f"{of.axis} in tokens")
         axes.set_ylabel(of.metric)
     return drawing.svg
@@ -98,7 +100,7 @@ def _surface(of: ByLength, rows: Sequence[int], name: str) -> str:
             axes.text(x + 0.5, y + 0.5, f"{values[y, x]:.3g}", ha="center", va="center", fontsize=8, color=ink)
         ends = [of.beyond(index).index(True) if any(of.beyond(index)) else math.nan for index in rows]
         axes.vlines(ends, range(len(rows)), range(1, len(rows) + 1), color="w", linewidth=3)
-        axes.set_xticks(np.arange(len(of.buckets)) + 0.5, of.buckets, fontsize=8)
+        _name_some(axes, of.buckets, 0.5)
         axes.set_yticks(np.arange(len(rows)) + 0.5, [str(of.trained[index]) for index in rows], fontsize=8)
         axes.set(xlabel=f"{of.axis} in tokens", ylabel="trained up to")
         axes.grid(False)
@@ -117,6 +119,17 @@ def _values(row: Row, metric: str) -> dict[str, float]:
 
 
 def _least(bucket: str | None) -> int:
-    """What is before 9-16 and after it, as is said of a text over 1024."""
+    """The least length of a bucket, as 9 of 9-16 and of 9, and 1025 of what is over 1024."""
     numbers = re.findall(r"\d+", bucket or "")
-    return int(numbers[0]) + (len(numbers) == 1) if numbers else 0
+    return int(numbers[0]) + (bucket or "").startswith("over") if numbers else 0
+
+
+def _greatest(bucket: str) -> float:
+    """16 of 9-16, 9 of 9, and no end of what is over 1024."""
+    return math.inf if bucket.startswith("over") else int(bucket.rpartition("-")[2])
+
+
+def _name_some(axes: Any, buckets: Sequence[str], shift: float) -> None:
+    """Names buckets below the axis, so many of them as have room."""
+    every = math.ceil(len(buckets) / MOST_NAMES)
+    axes.set_xticks(np.arange(0, len(buckets), every) + shift, buckets[::every], fontsize=8)

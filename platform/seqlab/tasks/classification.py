@@ -65,7 +65,7 @@ class Classification(Task):
             "loss": Mean(),
             "accuracy": MulticlassAccuracy(self.num_classes, average="micro", ignore_index=IGNORE),
             "f1": MulticlassF1Score(self.num_classes, average="macro", ignore_index=IGNORE),
-            "accuracy_by_length": MeanByLength("accuracy_by_length"),
+            "accuracy_by_length": MeanByLength("accuracy_by_length", self.buckets),
             "confusion": MulticlassConfusionMatrix(self.num_classes, ignore_index=IGNORE),
         }
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from seqlab.tasks.metrics import NAMES, bucket
+from seqlab.tasks.metrics import RANGES, Buckets
 
 _TAG = re.compile(r"O|[BIES](-.+)?")
 
@@ -25,6 +25,9 @@ class EntityScores(Metric):
 
     The F1 is given by length too, of sentences in words, where there are entities. Counts are reduced over devices, so
     the result is the corpus's. Without entities a score is 0.
+
+    Args:
+        buckets: of the lengths.
     """
 
     full_state_update = False
@@ -32,17 +35,18 @@ class EntityScores(Metric):
     num_predicted: Tensor
     num_true: Tensor
 
-    def __init__(self) -> None:
+    def __init__(self, buckets: Buckets = RANGES) -> None:
         super().__init__()
+        self.buckets = buckets
         for name in ("num_right", "num_predicted", "num_true"):
-            self.add_state(name, torch.zeros(len(NAMES), dtype=torch.int64), dist_reduce_fx="sum")
+            self.add_state(name, torch.zeros(len(buckets.names), dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, predicted: Sequence[Sequence[str]], true: Sequence[Sequence[str]]) -> None:
         """Adds sentences: the tags of each."""
         # It loads scikit-learn, which is slow and of use to this alone.
         from seqeval.metrics.sequence_labeling import get_entities
 
-        places = bucket(torch.tensor([len(truth) for truth in true])).tolist()
+        places = self.buckets.places(torch.tensor([len(truth) for truth in true])).tolist()
         for guess, truth, place in zip(predicted, true, places, strict=True):
             found, wanted = set(get_entities(list(guess))), set(get_entities(list(truth)))
             self.num_right[place] += len(found & wanted)
@@ -54,7 +58,7 @@ class EntityScores(Metric):
         either = self.num_predicted + self.num_true
         by_length = {
             f"f1_by_length/{name}": 2 * self.num_right[place] / either[place]
-            for place, name in enumerate(NAMES)
+            for place, name in enumerate(self.buckets.names)
             if either[place] > 0
         }
         return {

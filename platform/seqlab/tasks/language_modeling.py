@@ -55,7 +55,7 @@ class LanguageModeling(Task):
         return self._logits(batch).summed_nats(batch.targets, z_loss=self.z_loss)
 
     def scores(self, split: str) -> dict[str, Metric]:
-        return {"text": LanguageModelingMetrics(), "loss_by_position": MeanByLength("loss_by_position")}
+        return {"text": LanguageModelingMetrics(), "loss_by_position": MeanByLength("loss_by_position", self.buckets)}
 
     def evaluate(self, batch: TokenBatch) -> dict[str, Any]:
         return self.evaluate_said(batch, *self._logits(batch).nats_and_best(batch.targets))
@@ -92,7 +92,7 @@ class Answering(LanguageModeling):
     shown = ("loss", "exact_match")
 
     def scores(self, split: str) -> dict[str, Metric]:
-        own = {"exact_match": Mean(), "exact_match_by_length": MeanByLength("exact_match_by_length")}
+        own = {"exact_match": Mean(), "exact_match_by_length": MeanByLength("exact_match_by_length", self.buckets)}
         return super().scores(split) | own
 
     def evaluate_said(self, batch: TokenBatch, nats: Tensor, best: Tensor) -> dict[str, Any]:

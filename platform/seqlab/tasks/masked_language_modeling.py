@@ -89,7 +89,7 @@ class MaskedLanguageModeling(Task):
             "loss": Mean(),
             "perplexity": Perplexity(),
             "accuracy": Mean(),
-            "loss_by_position": MeanByLength("loss_by_position"),
+            "loss_by_position": MeanByLength("loss_by_position", self.buckets),
         }
 
     def evaluate(self, batch: TokenBatch) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What tasks are scored by, as torchmetrics; lengths in buckets, from 1 to 8, 9 to 16, 17 to 32 and so on.
+"""What tasks are scored by, as torchmetrics; by length, from 1 to 8, 9 to 16, 17 to 32 and so on, or by each length.
 
 N values.
 """
@@ -6,19 +6,36 @@ N values.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-BOUNDS = (8, 16, 32, 64, 128, 256, 512, 1024)
-NAMES = ("1-8", *(f"{low + 1}-{high}" for low, high in pairwise(BOUNDS)), f"over {BOUNDS[-1]}")
+
+class Buckets:
+    """Which lengths are scored together.
+
+    Args:
+        bounds: the greatest length of each bucket, in ascending order; the last bucket is of all beyond.
+
+    Attributes:
+        names: of the buckets, as 9-16, 9 or over 1024.
+    """
+
+    def __init__(self, bounds: Sequence[int]) -> None:
+        self.bounds = tuple(bounds)
+        ranges = ((low + 1, high) for low, high in pairwise((0, *bounds)))
+        names = (f"{low}-{high}" if low < high else f"{high}" for low, high in ranges)
+        self.names = (*names, f"over {self.bounds[-1]}")
+
+    def places(self, lengths: Tensor) -> Tensor:
+        """Lengths (N,) from 1 on to places in `names`, (N,)."""
+        return torch.bucketize(lengths, torch.tensor(self.bounds, device=lengths.device))
 
 
-def bucket(lengths: Tensor) -> Tensor:
-    """Lengths (N,) from 1 on to places in `NAMES`, (N,)."""
-    return torch.bucketize(lengths, torch.tensor(BOUNDS, device=lengths.device))
+RANGES, EACH = Buckets([8, 16, 32, 64, 128, 256, 512, 1024]), Buckets(range(1, 1025))
 
 
 class MeanByLength(Metric):
@@ -27,28 +44,29 @@ class MeanByLength(Metric):
 
     Args:
         name: before the bucket's, as in `loss_by_length/9-16`.
+        buckets: of the lengths.
     """
 
     full_state_update = False
     sums: Tensor
     counts: Tensor
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, buckets: Buckets = RANGES) -> None:
         super().__init__()
-        self.name = name
+        self.name, self.buckets = name, buckets
         for state in ("sums", "counts"):
-            self.add_state(state, torch.zeros(len(NAMES), dtype=torch.float64), dist_reduce_fx="sum")
+            self.add_state(state, torch.zeros(len(buckets.names), dtype=torch.float64), dist_reduce_fx="sum")
 
     def update(self, values: Tensor, lengths: Tensor) -> None:
         """values (N,), and the length that each is of, (N,) int64."""
-        places = bucket(lengths)
+        places = self.buckets.places(lengths)
         self.sums.index_add_(0, places, values.double())
         self.counts.index_add_(0, places, torch.ones_like(values, dtype=torch.float64))
 
     def compute(self) -> dict[str, Tensor]:
         """The buckets that have values."""
         means = self.sums / self.counts
-        return {f"{self.name}/{name}": means[k] for k, name in enumerate(NAMES) if self.counts[k] > 0}
+        return {f"{self.name}/{name}": means[k] for k, name in enumerate(self.buckets.names) if self.counts[k] > 0}
 
 
 class Mean(Metric):

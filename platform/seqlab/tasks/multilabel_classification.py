@@ -90,8 +90,8 @@ class MultilabelClassification(Task):
             "loss_per_frame": Mean(),
             "f1": BinaryF1Score(ignore_index=IGNORE),
             "average_precision": BinaryAveragePrecision(ignore_index=IGNORE),
-            "loss_by_length": MeanByLength("loss_by_length"),
-            "f1_by_length": MeanByLength("f1_by_length"),
+            "loss_by_length": MeanByLength("loss_by_length", self.buckets),
+            "f1_by_length": MeanByLength("f1_by_length", self.buckets),
         }
 
     def evaluate(self, batch: LabelledBatch) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Regression(Task):
         return {
             "loss": Mean(),
             "mean_absolute_error": Mean(),
-            "loss_by_length": MeanByLength("loss_by_length"),
+            "loss_by_length": MeanByLength("loss_by_length", self.buckets),
         }
 
     def evaluate(self, batch: LabelledBatch) -> dict[str, Any]:

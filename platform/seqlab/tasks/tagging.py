@@ -66,9 +66,9 @@ class Tagging(Task):
         scores = {
             "loss": Mean(),
             "accuracy": Mean(),
-            "accuracy_by_length": MeanByLength("accuracy_by_length"),
+            "accuracy_by_length": MeanByLength("accuracy_by_length", self.buckets),
         }
-        return scores | ({"entities": EntityScores()} if spell_entities(self._labels) else {})
+        return scores | ({"entities": EntityScores(self.buckets)} if spell_entities(self._labels) else {})
 
     def evaluate(self, batch: LabelledBatch) -> dict[str, Any]:
         logits, targets = self._logits(batch), batch.targets

@@ -27,6 +27,7 @@ from seqlab.optim import (
     trained_alike,
 )
 from seqlab.parallel import DataParallel, SpreadStrategy, add_up, clip_by_norm, clip_by_value, data_parallel
+from seqlab.tasks.metrics import EACH, RANGES
 
 ValueT = TypeVar("ValueT")
 
@@ -44,6 +45,7 @@ class Task(L.LightningModule):
         groups: which parameters are trained alike; called with weight_decay.
         betas: as `optimizer` takes them; None = its own.
         min_lr_ratio: as `schedule` takes it; None = its own.
+        each_length: whether scores by length or position are of each single one, and not of 1 to 8, 9 to 16 and so on.
 
     Raises:
         ValueError: an option is out of its range, or the optimiser or the schedule has none of this name.
@@ -51,6 +53,7 @@ class Task(L.LightningModule):
     Attributes:
         chooses_one: whether the logits at a place are of one choice among them, as a token or a class is.
         shown: the scores that the progress of a fit shows.
+        buckets: of the lengths that scores are given by.
         scored: the metrics of the evaluation that runs.
         tokens_per_step: what the losses of a batch are divided by where a step has several, and it is not known yet
             how many losses (`TokensPerStep`); None = by the number of the batch's own.
@@ -75,6 +78,7 @@ class Task(L.LightningModule):
         groups: Callable[[float], ParameterGroups] = DecayMatrices,
         betas: tuple[float, float] | None = None,
         min_lr_ratio: float | None = None,
+        each_length: bool = False,
     ) -> None:
         super().__init__()
         if lr <= 0 or warmup_steps < 0:
@@ -85,6 +89,7 @@ class Task(L.LightningModule):
         self.optimizer = _with(optimizer, betas=betas)
         self.schedule = _with(schedule, min_lr_ratio=min_lr_ratio)()
         self.groups = groups(weight_decay)
+        self.buckets = EACH if each_length else RANGES
         self.scored: dict[str, Metric] = {}
         self.num_tokens = torch.zeros(())
 

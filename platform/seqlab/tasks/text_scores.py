@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torchmetrics import Metric
 
-from seqlab.tasks.metrics import NAMES, bucket
+from seqlab.tasks.metrics import RANGES, Buckets
 from seqlab.tasks.task import of_all_ranks
 
 
@@ -27,6 +27,7 @@ class TextScores(Metric):
     Args:
         references: the texts that would be right, one or more a row of the split.
         tokenize: sacrebleu's tokenizer for BLEU.
+        buckets: of the sources' lengths.
 
     Attributes:
         signatures: of BLEU and chrF, once they are computed.
@@ -34,10 +35,11 @@ class TextScores(Metric):
 
     full_state_update = False
 
-    def __init__(self, references: Sequence[Sequence[str]], tokenize: str = "13a") -> None:
+    def __init__(self, references: Sequence[Sequence[str]], tokenize: str = "13a", buckets: Buckets = RANGES) -> None:
         super().__init__()
         self.references = references
         self.tokenize = tokenize
+        self.buckets = buckets
         self.signatures: dict[str, str] = {}
         self._written: dict[int, Written] = {}
 
@@ -50,10 +52,10 @@ class TextScores(Metric):
         written = {row: text for some in of_all_ranks(self._written) for row, text in some.items()}
         scores, self.signatures = self._score(written)
         rows = sorted(written)
-        places = bucket(torch.tensor([written[row].source_len for row in rows])).tolist()
+        places = self.buckets.places(torch.tensor([written[row].source_len for row in rows])).tolist()
         for place in sorted(set(places)):
             of_length = {row: written[row] for row, its in zip(rows, places, strict=True) if its == place}
-            scores[f"bleu_by_length/{NAMES[place]}"] = self._score(of_length)[0]["bleu"]
+            scores[f"bleu_by_length/{self.buckets.names[place]}"] = self._score(of_length)[0]["bleu"]
         return {name: torch.tensor(value, dtype=torch.float32) for name, value in scores.items()}
 
     def reset(self) -> None:

@@ -96,7 +96,7 @@ class Translation(Task):
             "loss": Mean(),
             "perplexity": Perplexity(),
             "token_accuracy": Mean(),
-            "text": TextScores(references, self.bleu_tokenize),
+            "text": TextScores(references, self.bleu_tokenize, self.buckets),
         }
 
     def evaluate(self, batch: PairBatch) -> dict[str, Any]:
