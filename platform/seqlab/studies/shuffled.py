@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from seqlab.config.configs import build_data
+from seqlab.decoding import generate
+from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.studies.arms import Arm
+from seqlab.studies.charts import styled
 from seqlab.studies.corpora import corpus, needed
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
+from seqlab.tasks.text_scores import score_texts
 from seqlab.tracking.runs import TrackedRun
+from seqlab.trained.load import LoadedRun, load_run
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin
 
 TRAIN, DEV, TEXT = "sst2/stsa.binary.train", "sst2/stsa.binary.dev", "tiny-shakespeare/input.txt"
+PAIRS = tuple(f"tatoeba-mini-en-de/{split}.tsv" for split in ("train", "valid", "test"))
 CONTEXT = 24
 """Words before the one that is predicted."""
 KEPT = Rule(
@@ -29,6 +38,7 @@ KEPT = Rule(
 )
 CLASSIFY = ("--config=classify/transformer", "--model.model.encoder.d_model=64", "--trainer.max_epochs=3")
 SENTIMENT, READER, BAG = "sentiment, Transformer", "sentiment, GRU both ways", "sentiment, bag of words"
+TRANSLATOR = "translation, Transformer"
 WRITER, RECURRENT = "next word, Transformer", "next word, GRU"
 OTHER = "sentiment, the words of another text"
 
@@ -39,7 +49,8 @@ class Shuffled(Study):
     matched = (
         "Sentiment: sentences of SST-2, the models' own widths, accuracy on the development set. Next word: tiny "
         "Shakespeare by words, of those that come 20 times, two layers of 64 channels, loss of the word after "
-        f"{CONTEXT} others in the last tenth. "
+        f"{CONTEXT} others in the last tenth. Translation: short sentences of Tatoeba, English to German, two "
+        "layers of 64 channels on either side, BLEU of 500 held out; only the source is shuffled. "
         "The same model reads each text as it is, with its words shuffled, and with the words of another text; the "
         "share is (shuffled - another) / (as it is - another). Each model has its best of three learning rates."
     )
@@ -53,7 +64,7 @@ class Shuffled(Study):
             "ignores",
             "Even with positions a trained Transformer largely ignores the order of the words.",
             "L2, claim 17",
-            (SENTIMENT, WRITER),
+            (SENTIMENT, TRANSLATOR, WRITER),
             KEPT,
             (
                 Control(BAG, KEPT, True, "The mean of the embeddings has no order."),
@@ -74,9 +85,9 @@ class Shuffled(Study):
     )
 
     def arms(self, scale: Scale) -> Sequence[Arm]:
-        train, dev, text = corpus(TRAIN), corpus(DEV), corpus(TEXT)
-        if scale == "smoke" or train is None or dev is None or text is None:
+        if scale == "smoke" or needed(TRAIN, DEV, TEXT, *PAIRS):
             return ()
+        train, dev, text, *pairs = map(corpus, (TRAIN, DEV, TEXT, *PAIRS))
         labelled = (f"--data.train={train}", f"--data.val={dev}", "--data.tokenizer.min_count=2")
         words = (
             *("--config=lm/attention", f"--data.path={text}", "--data.tokenizer=WordTokenizer"),
@@ -84,12 +95,21 @@ class Shuffled(Study):
             *("--model.model.d_model=64", "--model.model.num_layers=2", "--model.model.dropout=0.1"),
             *(f"--trainer.max_steps={600 if scale == 'cpu' else 6000}", "--trainer.val_check_interval=200"),
         )
+        steps = 800 if scale == "cpu" else 8000
+        translate = (
+            "--config=translate/transformer",
+            *(f"--data.{split}={path}" for split, path in zip(("train", "val", "test"), pairs, strict=True)),
+            *("--data.source_tokenizer.min_count=2", "--data.target_tokenizer.min_count=2"),
+            *("--model.model.encoder.d_model=64", "--model.warmup_steps=100", "--trainer.callbacks=null"),
+            *(f"--trainer.max_steps={steps}", f"--trainer.val_check_interval={steps}"),
+        )
         gru = ("--config=classify/bigru", "--model.model.encoder.d_model=64", "--trainer.max_epochs=3")
         rates = (5e-4, 1e-3, 2e-3)
         return (
             Arm(SENTIMENT, (*CLASSIFY, *labelled), rates),
             Arm(READER, (*gru, *labelled), (1e-3, 2e-3, 4e-3)),
             Arm(BAG, ("--config=classify/bag-of-words", *labelled), (3e-3, 1e-2, 3e-2)),
+            Arm(TRANSLATOR, translate, (1e-3, 2e-3, 4e-3)),
             Arm(WRITER, words, (2e-3, 4e-3, 8e-3)),
             Arm(
                 RECURRENT,
@@ -100,13 +120,14 @@ class Shuffled(Study):
 
     def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
         if not runs:
-            missing = needed(TRAIN, DEV, TEXT) or "no model is trained at smoke scale"
+            missing = needed(TRAIN, DEV, TEXT, *PAIRS) or "no model is trained at smoke scale"
             return Measured({}, [], {claim.key: missing for claim in self.claims})
         draw, found = random.Random(seed), dict[str, dict[str, float]]()
         for name in (SENTIMENT, READER, BAG):
-            found[name] = sentiment(runs[name], _lines(DEV), draw)
+            found[name] = sentiment(load_run(runs[name].id), seed, draw)
+        found[TRANSLATOR] = translation(load_run(runs[TRANSLATOR].id), seed, draw)
         for name in (WRITER, RECURRENT):
-            found[name] = next_word(runs[name], _lines(TEXT), draw)
+            found[name] = next_word(load_run(runs[name].id), _text(), draw)
         values = {name: share(of["shuffled"], of["another"], of["as it is"]) for name, of in found.items()}
         values[OTHER] = share(found[SENTIMENT]["a third"], found[SENTIMENT]["another"], found[SENTIMENT]["as it is"])
         rows = [
@@ -121,22 +142,18 @@ class Shuffled(Study):
         import altair as alt
 
         base = alt.Chart().encode(
-            x=alt.X("value:Q", title="accuracy, or loss of the next word in nats", scale=alt.Scale(zero=False)),
+            x=alt.X("value:Q", title="accuracy, BLEU, or nats of the next word", scale=alt.Scale(zero=False)),
             y=alt.Y("words:N", title=None, sort=["as it is", "shuffled", "another"]),
             shape=alt.Shape("words:N", title=None, legend=None),
             color=alt.Color("words:N", title=None, legend=None),
             tooltip=["model:N", "words:N", "seed:O", "value:Q", "share:Q"],
         )
-        chart: TopLevelMixin = (
+        return styled(
             alt.layer(base.mark_point(filled=True, size=80), data=alt.InlineData(values=points))
             .properties(width=220, height=alt.Step(18))
             .facet(facet=alt.Facet("model:N", title=None, header=alt.Header(labelAnchor="start")), columns=1)
             .resolve_scale(x="independent")
-            .configure(font="sans-serif")
-            .configure_axis(labelFontSize=12, titleFontSize=12)
-            .configure_header(labelFontSize=13)
         )
-        return chart
 
 
 def share(shuffled: float, another: float, own: float) -> float:
@@ -144,36 +161,70 @@ def share(shuffled: float, another: float, own: float) -> float:
     return (shuffled - another) / (own - another)
 
 
-def sentiment(run: TrackedRun, lines: Sequence[str], draw: random.Random) -> dict[str, float]:
-    """Accuracy on lines of a label and a sentence, by what the model reads of it."""
-    from seqlab.trained.load import load_run
+def read(loaded: LoadedRun, split: str, order: str, seed: int) -> tuple[Any, Any]:
+    """A run's data, their words in this order, and all rows of a split as one batch."""
+    data = loaded.config["data"]
+    options = data["init_args"] | {"word_order": order, "seed": seed}
+    made = build_data({"data": data | {"init_args": options}})
+    rows = made.rows(split)
+    return made, rows.read(np.arange(len(rows)))
 
-    loaded = load_run(run.id)
-    labels, texts = zip(*(line.split(" ", 1) for line in lines), strict=True)
-    targets = torch.tensor([loaded.labels.index(label) for label in labels])
-    limit = loaded.task.seq_len
 
-    def accuracy(texts: Sequence[str]) -> float:
-        rows = [torch.tensor(loaded.tokenizer.encode(text)[:limit] or [0]) for text in texts]
-        inputs = nn.utils.rnn.pad_sequence(rows, batch_first=True)
-        mask = torch.arange(inputs.shape[1]) < torch.tensor([len(row) for row in rows]).unsqueeze(1)
-        logits = in_parts(lambda some: loaded.model(inputs[some], pad_mask=mask[some]), len(rows))
+def sentiment(loaded: LoadedRun, seed: int, draw: random.Random) -> dict[str, float]:
+    """Accuracy on the validation split, by what the model reads of each text."""
+    logits = {}
+    for order in ("natural", "shuffled"):
+        _, (inputs, mask, targets, _) = read(loaded, "val", order, seed)
+        logits[order] = in_parts(partial(_classes, loaded.model, inputs, mask), len(inputs))
+
+    def accuracy(logits: Tensor) -> float:
         return float((logits.argmax(-1) == targets).double().mean())
 
+    anybody = range(len(targets))
     return {
-        "as it is": accuracy(texts),
-        "shuffled": accuracy([" ".join(draw.sample(words, len(words))) for words in map(str.split, texts)]),
-        "another": accuracy(draw.sample(texts, len(texts))),
-        "a third": accuracy(draw.sample(texts, len(texts))),
+        "as it is": accuracy(logits["natural"]),
+        "shuffled": accuracy(logits["shuffled"]),
+        "another": accuracy(logits["natural"][draw.sample(anybody, len(anybody))]),
+        "a third": accuracy(logits["natural"][draw.sample(anybody, len(anybody))]),
     }
 
 
-def next_word(run: TrackedRun, lines: Sequence[str], draw: random.Random) -> dict[str, float]:
-    """Nats of a word by what stands before it, in the last tenth of a text."""
-    from seqlab.trained.load import load_run
+def _classes(model: Any, inputs: Tensor, mask: Tensor, some: slice) -> Any:
+    return model(inputs[some], pad_mask=mask[some])
 
-    loaded = load_run(run.id)
-    text = "\n".join(lines)
+
+def translation(loaded: LoadedRun, seed: int, draw: random.Random) -> dict[str, float]:
+    """BLEU on the test split, by what the model reads of each source."""
+    wrote = {}
+    for order in ("natural", "shuffled"):
+        data, batch = read(loaded, "test", order, seed)
+        wrote[order] = write(loaded, batch.source, batch.source_mask)
+    references = data.references("test")
+
+    def bleu(written: Sequence[str]) -> float:
+        return score_texts(written, references, tokenize="none")[0]["bleu"]
+
+    return {
+        "as it is": bleu(wrote["natural"]),
+        "shuffled": bleu(wrote["shuffled"]),
+        "another": bleu(draw.sample(wrote["natural"], len(references))),
+    }
+
+
+@torch.inference_mode()
+def write(loaded: LoadedRun, source: Tensor, mask: Tensor, size: int = 100) -> list[str]:
+    """What a model writes greedily of sources (B, S), so many at a time."""
+    tokenizer, texts = loaded.tokenizer, list[str]()
+    for some in (slice(start, start + size) for start in range(0, len(source), size)):
+        decoder = TorchDecoder(loaded.model, loaded.model.begin(source[some], mask[some]))
+        begun, room = [[tokenizer.bos_id]] * len(source[some]), loaded.task.seq_len
+        texts += map(tokenizer.decode, generate(decoder, begun, max_new_tokens=room, stop_ids=(tokenizer.eos_id,)))
+    return texts
+
+
+def next_word(loaded: LoadedRun, text: str, draw: random.Random) -> dict[str, float]:
+    """Nats of a word by what stands before it, in the last tenth of a text. Not by `data.word_order`, which moves the
+    word that is to be said too."""
     ids = torch.tensor(loaded.tokenizer.encode(text[len(text) * 9 // 10 :]))
     windows = ids[: len(ids) // (CONTEXT + 1) * (CONTEXT + 1)].view(-1, CONTEXT + 1)
     before, targets = windows[:, :-1], windows[:, -1]
@@ -196,7 +247,7 @@ def in_parts(model: Callable[[slice], Tensor], rows: int, size: int = 256) -> Te
     return torch.cat([model(slice(start, start + size)) for start in range(0, rows, size)])
 
 
-def _lines(name: str) -> list[str]:
-    path = corpus(name)
+def _text() -> str:
+    path = corpus(TEXT)
     assert isinstance(path, Path)
-    return path.read_text(encoding="utf-8").splitlines()
+    return "\n".join(path.read_text(encoding="utf-8").splitlines())
