@@ -15,7 +15,8 @@ from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
 from seqlab.attention.recorded import recorded_weights
-from seqlab.batch import IGNORE, LabelledBatch, PairBatch, TokenBatch
+from seqlab.batch import IGNORE, PairBatch, TokenBatch
+from seqlab.models.reading import read
 from seqlab.tasks.drawings import AttentionMap, attention_maps
 
 
@@ -42,7 +43,7 @@ class AttentionMaps(Callback):
         batch = pl_module.transfer_batch_to_device(next(iter(data.val_dataloader())), pl_module.device, 0)
         model: Any = pl_module.model
         with recorded_weights(model.eval()) as weights:
-            _read(model, batch)  # on every rank: a model that is spread over them computes on all
+            read(model, batch)  # on every rank: a model that is spread over them computes on all
         if not trainer.is_global_zero:
             return
         for row in [row for row in self.rows if row < len(batch[0])]:
@@ -59,16 +60,6 @@ class AttentionMaps(Callback):
             log_text(json.dumps(content) + "\n", f"attention/{row}.json")
             if maps:
                 log_text(attention_maps(maps), f"attention/{row}.svg")
-
-
-def _read(model: Any, batch: Any) -> None:
-    if isinstance(batch, PairBatch):
-        state = model.begin(batch.source, batch.source_mask)
-        model(batch.tokens, state, pad_mask=batch.targets != IGNORE)
-    elif isinstance(batch, LabelledBatch):
-        model(batch.inputs, pad_mask=batch.pad_mask)
-    else:
-        model(batch.tokens)
 
 
 def _texts(batch: Any, row: int, data: Any) -> tuple[list[str], list[str]]:

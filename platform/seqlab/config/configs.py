@@ -25,6 +25,8 @@ BLOCK_MODULES = (
     "seqlab.recurrence",
     "seqlab.tasks",
     "seqlab.callbacks.attention_maps",
+    "seqlab.callbacks.gradient_probe",
+    "seqlab.callbacks.state_probe",
     "seqlab_data.adding",
     "seqlab_data.images",
     "seqlab_data.labelled",

@@ -1,0 +1,71 @@
+"""A look at a model in each validation, which changes nothing of the fit."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import lightning as L
+import torch
+from lightning.pytorch.callbacks import Callback
+from torch import Tensor, nn
+
+from seqlab.parallel import SpreadStrategy
+
+
+class Probe(Callback):
+    """Logs what a subclass finds where the model reads the first rows of the first batch of each validation: in eval
+    mode, in the weights' own precision, uncompiled. Of several processes with a model each, the first one's.
+
+    Args:
+        rows: of the batch.
+
+    Raises:
+        ValueError: fewer rows than one; from the fit, a model in which there is nothing to find, or one that is spread
+            over processes.
+    """
+
+    def __init__(self, rows: int = 32) -> None:
+        if rows < 1:
+            raise ValueError(f"{type(self).__name__} needs rows to be at least 1, got {rows}")
+        self.rows = rows
+
+    @abstractmethod
+    def check(self, model: nn.Module) -> None:
+        """Raises ValueError where there is nothing to find."""
+
+    @abstractmethod
+    def find(self, model: nn.Module, batch: Any) -> dict[str, float]:
+        """What is logged, by name."""
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        if isinstance(trainer.strategy, SpreadStrategy):
+            raise ValueError(
+                f"{type(self).__name__} looks at whole models, and --trainer.strategy {trainer.strategy.word} spreads "
+                "them over processes; leave one of both out"
+            )
+        self.check(pl_module.model)  # type: ignore[arg-type]
+
+    def on_validation_batch_start(
+        self,
+        trainer: L.Trainer,
+        pl_module: L.LightningModule,
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        if batch_idx > 0 or dataloader_idx > 0:
+            return
+        model: Any = pl_module.model
+        devices = [pl_module.device] if pl_module.device.type == "cuda" else []
+        # Gradients need tensors that were not made in inference mode: the rows are copied.
+        with (
+            torch.inference_mode(False),
+            torch.no_grad(),
+            torch.random.fork_rng(devices),
+            torch.compiler.set_stance("force_eager"),
+        ):
+            rows = {name: of[: self.rows].clone() for name, of in batch._asdict().items() if isinstance(of, Tensor)}
+            found = self.find(model, batch._replace(**rows))
+        for name, value in found.items():
+            pl_module.log(name, value, batch_size=1)
