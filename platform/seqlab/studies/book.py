@@ -13,6 +13,7 @@ from seqlab.studies.masks import Masks
 from seqlab.studies.memory import Memory
 from seqlab.studies.objective import Objective
 from seqlab.studies.order import Order
+from seqlab.studies.pace import Pace
 from seqlab.studies.parity import Parity
 from seqlab.studies.price import Price
 from seqlab.studies.recall import Recall
@@ -36,6 +37,7 @@ STUDIES: dict[str, Study] = {
         Memory(),
         Objective(),
         Order(),
+        Pace(),
         Parity(),
         Price(),
         Recall(),

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
 from seqlab.attention import Attention, GatedDeltaNet
@@ -22,14 +21,36 @@ from seqlab.recurrence import GRU, LSTM, Mamba
 from seqlab.studies.charts import styled
 from seqlab.studies.cost import exponent
 from seqlab.studies.rules import Claim, Control, Rule
-from seqlab.studies.speed import Work, matched, on_gpu, size_of, timed
+from seqlab.studies.speed import matched, on_gpu, size_of
 from seqlab.studies.study import Measured, Points, Scale, Study
+from seqlab.studies.timing import (
+    BLOCK,
+    BYTES,
+    READS,
+    STEPS,
+    WRITES,
+    Decoders,
+    Line,
+    Seconds,
+    Sizes,
+    again,
+    crossover,
+    growth,
+    middle,
+    often,
+    over,
+    pairs,
+    reading,
+    rows,
+    taken,
+    writing,
+)
 from seqlab.tracking.runs import TrackedRun
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin
 
-VOCAB, LAYERS, STEPS = 64, 2, 16
+VOCAB, LAYERS = 64, 2
 PLACES = (16, 64, 256, 1024, 4096, 8192)
 """Tokens read before one is written; the first and the last are judged."""
 AT, TAIL = 1024, 3
@@ -41,10 +62,13 @@ ATTENTIONS: dict[str, Callable[..., Mixer]] = {
     ATTENTION: Attention,
     "attention of one key head": partial(Attention, num_kv_heads=1),
 }
-RECURRENCES: dict[str, Callable[..., Mixer]] = {"GRU": GRU, "LSTM": LSTM, "Mamba": Mamba, "GatedDeltaNet": GatedDeltaNet}
-READS, WRITES, BYTES = "reads", "writes", "bytes of its state"
-PAIRS, ROWS, BLOCK = "blocks with one another", "blocks with a matrix", 256
-"""Products of as many numbers each: of every BLOCK rows with every other, or with AT columns."""
+RECURRENCES: dict[str, Callable[..., Mixer]] = {
+    "GRU": GRU,
+    "LSTM": LSTM,
+    "Mamba": Mamba,
+    "GatedDeltaNet": GatedDeltaNet,
+}
+PAIRS, ROWS = "blocks with one another", "blocks with a matrix"
 ALL, LAST = "all that was read", "the last of it"
 TWENTY, AGAIN = "reading, twenty times", "reading, once more"
 SQUARE = Rule("exponent of the time in length", low=1.75, high=2.25, beyond=0.25)
@@ -149,19 +173,32 @@ class Pace(Study):
             return Measured({}, [], {claim.key: "needs a GPU" for claim in self.claims})
         width, rounds, device = {"smoke": (16, 1, "cpu"), "cpu": (64, 3, "cpu"), "gpu": (512, 5, "cuda")}[scale]
         clock = on_gpu if scale == "gpu" else time.process_time
+        lengths, places = LENGTHS, PLACES
+        needs: dict[str, str] = {}
+        if scale == "smoke":
+            lengths, places = {PYTORCH: (BLOCK, 512, AT)}, (PLACES[0], AT)
+            needs = {claim.key: "smoke scale reads no long text, and exports nothing" for claim in self.claims}
         threads = torch.get_num_threads()
-        with torch.random.fork_rng(), TemporaryDirectory() as folder:
-            torch.manual_seed(seed)
-            torch.set_num_threads(1)
-            try:
-                decoders = decoders_of(width, device, None if scale == "smoke" else Path(folder))
-                longest = AT if scale == "smoke" else max(PLACES[-1], *LENGTHS[PYTORCH])
-                seconds = taken(reading(decoders, longest), rounds, clock)
-                writes, sizes = writing(decoders, longest)
-                seconds |= taken(writes, 3 * rounds, clock)
-            finally:
-                torch.set_num_threads(threads)
-        needs = {claim.key: "smoke scale reads no long text" for claim in self.claims} if scale == "smoke" else {}
+        torch.set_num_threads(1)
+        try:
+            decoders = decoders_of(width, device, BUNDLE in lengths)
+            works = reading(decoders, lengths)
+            once = works[Line(ATTENTION, READS, PYTORCH), AT][0]
+            for length in lengths[PYTORCH]:
+                if BLOCK <= length <= PLACES[-1]:
+                    works[Line(PAIRS, READS), length] = pairs(length), often(length)
+                    works[Line(ROWS, READS), length] = rows(length), often(length)
+            works |= {(Line(TWENTY, READS), AT): (partial(again, once, 20), 1), (Line(AGAIN, READS), AT): (once, 1)}
+            seconds = taken(works, rounds, clock)
+            works, sizes = writing(decoders, places)
+            x, query = torch.randn(places[-1], 64), torch.randn(64)
+            for place in places:
+                works[Line(ALL, WRITES), place] = partial(torch.mv, x[:place], query), 64 * STEPS
+                works[Line(LAST, WRITES), place] = partial(torch.mv, x[place - 1 : place], query), 64 * STEPS
+            seconds |= taken(works, 3 * rounds, clock)
+        finally:
+            torch.set_num_threads(threads)
+        sizes = {line: of for line, of in sizes.items() if line.runtime == BUNDLE}
         return Measured(values_of(seconds, sizes), points_of(seconds, sizes), needs)
 
     def figure(self, claim: Claim, points: Points) -> TopLevelMixin:
@@ -189,7 +226,9 @@ class Pace(Study):
         ticks = alt.Axis(format="~s", tickCount=5)
         base = alt.Chart(alt.InlineData(values=rows)).encode(
             alt.X("length:Q", title="tokens", scale=alt.Scale(type="log", base=2), axis=ticks),
-            alt.Y(f"median({column}):Q", title=title, scale=alt.Scale(type="log"), axis=alt.Axis(format="~g", tickCount=5)),
+            alt.Y(
+                f"median({column}):Q", title=title, scale=alt.Scale(type="log"), axis=alt.Axis(format="~g", tickCount=5)
+            ),
             alt.Color("model:N", title=None, scale=alt.Scale(domain=models)),
             alt.Shape("model:N", title=None, scale=alt.Scale(domain=models)),
             tooltip=["model:N", "does:N", "length:Q", f"median({column}):Q"],
@@ -202,151 +241,49 @@ class Pace(Study):
         return styled(drawn.properties(width=220, height=240))
 
 
-class Line(NamedTuple):
-    """What is timed over lengths; controls have no runtime."""
+@cache
+def decoders_of(width: int, device: str, exported: bool) -> Decoders:
+    """Each model of as many parameters as attention of a width, and its bundle: made once, as that takes longest."""
 
-    model: str
-    does: str
-    runtime: str = ""
-
-
-Works = dict[tuple[Line, int], tuple[Work, int]]
-"""What is timed at a length, and how often at a time."""
-Seconds = dict[Line, dict[int, list[float]]]
-"""By length, of each round."""
-Decoders = dict[tuple[str, str], Any]
-"""By model and runtime."""
-
-
-def decoders_of(width: int, device: str, folder: Path | None) -> Decoders:
-    """Each model of as many parameters as attention of a width, and its bundle, written to a folder where there is one."""
-
-    def model(make: Callable[..., Mixer], wide: int) -> DecoderLM:
+    def model(make: Callable[..., Mixer], wide: int) -> Any:
         return DecoderLM(VOCAB, AT, d_model=wide, num_layers=LAYERS, mixer=make, positions=NoPositions)
 
-    found: Decoders = {}
+    found: dict[tuple[str, str], Any] = {}
     size = size_of(model(Attention, width))
-    for name, make in (ATTENTIONS | RECURRENCES).items():
-        # What speed.py matches are layers; it needs their sizes alone.
-        made = model(make, matched(partial(model, make), size))  # type: ignore[arg-type]
-        if folder is not None:
-            from seqlab_export import export_bundle, open_bundle
+    with torch.random.fork_rng(), TemporaryDirectory() as folder:
+        torch.manual_seed(0)
+        for name, make in (ATTENTIONS | RECURRENCES).items():
+            made = model(make, matched(partial(model, make), size))
+            if exported:
+                from seqlab_export import export_bundle, open_bundle
 
-            provider: Any = "cuda" if device == "cuda" else "cpu"
-            export_bundle(made, None, folder / name, seq_len=AT, provider=provider)
-            found[name, BUNDLE] = open_bundle(folder / name, provider=provider, threads=1)
-        found[name, PYTORCH] = TorchDecoder(made.to(device))
+                bundle, provider = Path(folder) / name, "cuda" if device == "cuda" else "cpu"
+                export_bundle(made, None, bundle, seq_len=AT, provider=provider)
+                found[name, BUNDLE] = open_bundle(bundle, provider=provider, threads=1)
+            found[name, PYTORCH] = TorchDecoder(made.to(device))
     return found
 
 
-def reading(decoders: Decoders, longest: int) -> Works:
-    """Whole texts at once, and products whose number is known."""
-    works: Works = {}
-    for (name, runtime), decoder in decoders.items():
-        for length in LENGTHS[runtime]:
-            if length <= longest:
-                works[Line(name, READS, runtime), length] = partial(decoder.prefill, *text(length)), max(1, AT // length)
-    x, matrix = torch.randn(8 * AT, 64), torch.randn(AT, 64)
-    for length in (BLOCK, *LENGTHS[BUNDLE][2:]):
-        if length <= longest:
-            works[Line(PAIRS, READS), length] = partial(products, x[:length], x[:length]), max(1, AT // length)
-            works[Line(ROWS, READS), length] = partial(products, x[:length], matrix), max(1, AT // length)
-    for name, times in ((TWENTY, 20), (AGAIN, 1)):
-        works[Line(name, READS), AT] = partial(again, partial(decoders[ATTENTION, PYTORCH].prefill, *text(AT)), times), 1
-    return works
-
-
-def writing(decoders: Decoders, longest: int) -> tuple[Works, dict[Line, dict[int, int]]]:
-    """One token after so many, and the bytes of the state that it is given."""
-    works: Works = {}
-    sizes: dict[Line, dict[int, int]] = {}
-    places = [place for place in PLACES if place <= longest]
-    for (name, runtime), decoder in decoders.items():
-        for place in places:
-            tokens, mask = text(place)
-            _, state = decoder.prefill(tokens, mask)
-            works[Line(name, WRITES, runtime), place] = partial(decoder.step, tokens[:, 0], state), STEPS
-            if runtime == BUNDLE:
-                sizes.setdefault(Line(name, BYTES, runtime), {})[place] = sum(part.nbytes for part in state.values())
-    x, query = torch.randn(8 * AT, 64), torch.randn(64)
-    for place in places:
-        works[Line(ALL, WRITES), place] = partial(torch.mv, x[:place], query), 64 * STEPS
-        works[Line(LAST, WRITES), place] = partial(torch.mv, x[place - 1 : place], query), 64 * STEPS
-    return works, sizes
-
-
-def text(length: int) -> tuple[Any, Any]:
-    """Random tokens (1, T), none of them a pad."""
-    return np.random.default_rng(length).integers(0, VOCAB, (1, length)), np.ones((1, length), dtype=np.bool_)
-
-
-def products(left: torch.Tensor, right: torch.Tensor) -> None:
-    """Of each BLOCK rows of one with each of the other."""
-    for ours in left.split(BLOCK):
-        for theirs in right.split(BLOCK):
-            torch.mm(ours, theirs.T)
-
-
-def again(work: Work, times: int) -> None:
-    for _ in range(times):
-        work()
-
-
-def taken(works: Works, rounds: int, clock: Callable[[], float]) -> Seconds:
-    """Seconds of each, all in turns."""
-    found = timed({str(key): partial(again, *work) for key, work in works.items()}, rounds, clock)
-    seconds: Seconds = {}
-    for (line, length), (_, times) in works.items():
-        seconds.setdefault(line, {})[length] = [one / times for one in found[str((line, length))]]
-    return seconds
-
-
-def middle(rounds: Mapping[int, list[float]]) -> dict[int, float]:
-    return {length: median(of) for length, of in rounds.items()}
-
-
-def growth(rounds: Mapping[int, list[float]]) -> float:
-    """Of the longest over the shortest: the median over rounds."""
-    return median(far / near for far, near in zip(rounds[max(rounds)], rounds[min(rounds)], strict=True))
-
-
-def crossover(ours: Mapping[int, float], theirs: Mapping[int, float]) -> float:
-    """The length from which on ours take less, between two lengths as if times were powers: the shortest where they
-    always do, and twice the longest where they do not at the longest."""
-    lengths = sorted(ours)
-    above = [np.log(ours[length] / theirs[length]) for length in lengths]
-    if above[-1] >= 0:
-        return 2.0 * lengths[-1]
-    last = max((place for place, of in enumerate(above) if of >= 0), default=-1)
-    if last < 0:
-        return float(lengths[0])
-    part = above[last] / (above[last] - above[last + 1])
-    return float(lengths[last] * (lengths[last + 1] / lengths[last]) ** part)
-
-
-def values_of(seconds: Seconds, sizes: Mapping[Line, Mapping[int, int]]) -> dict[str, float]:
+def values_of(seconds: Seconds, sizes: Sizes) -> dict[str, float]:
     """By case."""
-    values: dict[str, float] = {}
-    once = seconds[Line(ATTENTION, READS, PYTORCH)][AT]
-    for line, rounds in seconds.items():
-        name, does, runtime = line
-        ours, ending = middle(rounds), f", {runtime}" if runtime else ""
+    values = {f"{line.model}, {BYTES}": of[max(of)] / of[min(of)] for line, of in sizes.items()}
+    once = seconds[Line(ATTENTION, READS, PYTORCH)]
+    for (name, does, runtime), rounds in seconds.items():
+        ours, ending = middle(rounds), f", {runtime}"
         if name in (TWENTY, AGAIN):
-            values[name] = median(our / their for our, their in zip(rounds[AT], once, strict=True))
+            values[name] = over(rounds[AT], once[AT])
             continue
         case = f"{name} {does}{ending}" if runtime else name
         values[case] = growth(rounds) if does == WRITES else exponent(dict(sorted(ours.items())[-TAIL:]))
         if name in RECURRENCES:
             values[f"{name} {does} sooner{ending}"] = crossover(ours, middle(seconds[Line(ATTENTION, does, runtime)]))
         if name in ATTENTIONS and does == WRITES:
-            read = median(seconds[Line(name, READS, runtime)][AT]) / AT
-            values[f"{name} {does} slower{ending}"] = ours[AT] / read
-    pairs, rows = middle(seconds[Line(PAIRS, READS)]), middle(seconds[Line(ROWS, READS)])
-    values |= {f"{ROWS}, sooner": crossover(rows, pairs), f"{PAIRS}, sooner": crossover(pairs, rows)}
-    return values | {f"{line.model}, {BYTES}": of[max(of)] / of[min(of)] for line, of in sizes.items()}
+            values[f"{name} {does} slower{ending}"] = ours[AT] / (median(seconds[Line(name, READS, runtime)][AT]) / AT)
+    many, few = middle(seconds[Line(PAIRS, READS)]), middle(seconds[Line(ROWS, READS)])
+    return values | {f"{ROWS}, sooner": crossover(few, many), f"{PAIRS}, sooner": crossover(many, few)}
 
 
-def points_of(seconds: Seconds, sizes: Mapping[Line, Mapping[int, int]]) -> Points:
+def points_of(seconds: Seconds, sizes: Sizes) -> Points:
     """Rows for the figures: milliseconds, or bytes."""
     amounts: dict[Line, dict[int, float]] = {line: dict(of) for line, of in sizes.items()}
     amounts |= {line: {at: 1e3 * of for at, of in middle(rounds).items()} for line, rounds in seconds.items()}

@@ -1,0 +1,132 @@
+"""Seconds by length: of reading a text, and of writing one token after it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from statistics import median
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seqlab.studies.speed import Work, timed
+
+READS, WRITES, BYTES = "reads", "writes", "bytes of its state"
+BLOCK, WIDTH, COLUMNS = 256, 64, 1024
+"""Of the products whose number is known: of BLOCK rows of WIDTH with each other, or with COLUMNS columns."""
+STEPS = 16
+"""Tokens that are written at a time, each after the same text."""
+
+
+class Line(NamedTuple):
+    """What is timed over lengths; what is no model has no runtime."""
+
+    model: str
+    does: str
+    runtime: str = ""
+
+
+Works = dict[tuple[Line, int], tuple[Work, int]]
+"""What is timed at a length, and how often at a time."""
+Seconds = dict[Line, dict[int, list[float]]]
+"""By length, of each round."""
+Sizes = dict[Line, dict[int, int]]
+"""Bytes by length."""
+Decoders = Mapping[tuple[str, str], Any]
+"""By model and runtime."""
+
+
+def reading(decoders: Decoders, lengths: Mapping[str, Iterable[int]]) -> Works:
+    """Of each model, texts of its runtime's lengths at once."""
+    return {
+        (Line(name, READS, runtime), length): (partial(decoder.prefill, *text(decoder, length)), often(length))
+        for (name, runtime), decoder in decoders.items()
+        for length in lengths[runtime]
+    }
+
+
+def writing(decoders: Decoders, places: Iterable[int]) -> tuple[Works, Sizes]:
+    """Of each model one token after so many, and the bytes of the state that it then has."""
+    works: Works = {}
+    sizes: Sizes = {}
+    for (name, runtime), decoder in decoders.items():
+        for place in places:
+            tokens, mask = text(decoder, place)
+            _, state = decoder.prefill(tokens, mask)
+            works[Line(name, WRITES, runtime), place] = partial(decoder.step, tokens[:, 0], state), STEPS
+            sizes.setdefault(Line(name, BYTES, runtime), {})[place] = sum(entry.nbytes for entry in state.values())
+    return works, sizes
+
+
+def text(decoder: Any, length: int) -> tuple[Any, Any]:
+    """Random tokens (1, T), and that none of them is a pad."""
+    tokens = np.random.default_rng(length).integers(0, decoder.vocab_size, (1, length))
+    return tokens, np.ones((1, length), dtype=np.bool_)
+
+
+def often(length: int) -> int:
+    """So that a short time is not that of the clock."""
+    return max(1, 1024 // length)
+
+
+def pairs(length: int) -> Work:
+    """Products of each BLOCK rows with every other: four times as many of twice the length."""
+    x = torch.randn(length, WIDTH)
+    return partial(products, x, x)
+
+
+def rows(length: int) -> Work:
+    """Products of each BLOCK rows with COLUMNS columns: as many as those of pairs where the length is that."""
+    return partial(products, torch.randn(length, WIDTH), torch.randn(COLUMNS, WIDTH))
+
+
+def products(left: Tensor, right: Tensor) -> None:
+    for ours in left.split(BLOCK):
+        for theirs in right.split(BLOCK):
+            torch.mm(ours, theirs.T)
+
+
+def again(work: Work, times: int) -> None:
+    for _ in range(times):
+        work()
+
+
+def taken(works: Works, rounds: int, clock: Callable[[], float]) -> Seconds:
+    """Of each, all in turns; those of a first round do not count."""
+    found = timed({str(key): partial(again, *work) for key, work in works.items()}, rounds, clock)
+    seconds: Seconds = {}
+    for (line, length), (_, times) in works.items():
+        seconds.setdefault(line, {})[length] = [spent / times for spent in found[str((line, length))]]
+    return seconds
+
+
+def middle(rounds: Mapping[int, list[float]]) -> dict[int, float]:
+    """By length, the median over rounds."""
+    return {length: median(of) for length, of in rounds.items()}
+
+
+def over(ours: list[float], theirs: list[float]) -> float:
+    """The median over rounds of their ratio."""
+    return median(our / their for our, their in zip(ours, theirs, strict=True))
+
+
+def growth(rounds: Mapping[int, list[float]]) -> float:
+    """Of the greatest length over the least."""
+    return over(rounds[max(rounds)], rounds[min(rounds)])
+
+
+def crossover(ours: Mapping[int, float], theirs: Mapping[int, float]) -> float:
+    """The length from which on ours take less: between two that are measured, as if times were powers of the length;
+    the least of them where ours always do, and twice the greatest where they do not there."""
+    lengths = sorted(ours)
+    above = [math.log(ours[length] / theirs[length]) for length in lengths]
+    last = max((place for place, of in enumerate(above) if of >= 0), default=-1)
+    if last < 0:
+        return float(lengths[0])
+    if last == len(lengths) - 1:
+        return 2.0 * lengths[-1]
+    part = above[last] / (above[last] - above[last + 1])
+    return float(lengths[last] * (lengths[last + 1] / lengths[last]) ** part)

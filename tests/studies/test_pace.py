@@ -1,0 +1,188 @@
+"""What is made of times, on times and clocks whose answer is known; no test is of how fast something is."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+
+from seqlab.decoding.torch_model import TorchDecoder
+from seqlab.models import DecoderLM
+from seqlab.positions import NoPositions
+from seqlab.recurrence import GRU
+from seqlab.studies.pace import (
+    AGAIN,
+    ALL,
+    AT,
+    ATTENTION,
+    ATTENTIONS,
+    LAST,
+    LENGTHS,
+    PAIRS,
+    PLACES,
+    PYTORCH,
+    RECURRENCES,
+    ROWS,
+    TWENTY,
+    Pace,
+    decoders_of,
+    points_of,
+    values_of,
+)
+from seqlab.studies.rules import Verdict, judge
+from seqlab.studies.speed import size_of
+from seqlab.studies.timing import (
+    BLOCK,
+    BYTES,
+    COLUMNS,
+    READS,
+    WRITES,
+    Line,
+    Seconds,
+    Sizes,
+    crossover,
+    growth,
+    pairs,
+    reading,
+    rows,
+    taken,
+    writing,
+)
+
+
+def planted(read: float = 2.0, grows: float = 1.0, cross: int = 1024) -> tuple[Seconds, Sizes]:
+    """Attention's time is a power of the length, and its tokens' and bytes another; it reads as long as recurrences,
+    which are linear, where they cross, and writes 20 times as long."""
+    seconds: Seconds = {}
+    sizes: Sizes = {}
+    for runtime, lengths in LENGTHS.items():
+        for name in ATTENTIONS | RECURRENCES:
+            power = read if name in ATTENTIONS else 1.0
+            seconds[Line(name, READS, runtime)] = {at: [(at / cross) ** power] * 3 for at in lengths}
+            power = grows if name in ATTENTIONS else 0.0
+            writes = {at: 20 / AT * (AT / cross) ** read * (at / AT) ** power for at in PLACES}
+            seconds[Line(name, WRITES, runtime)] = {at: [of] * 3 for at, of in writes.items()}
+            sizes[Line(name, BYTES, runtime)] = {at: int(64 * at**power) for at in PLACES}
+    once = seconds[Line(ATTENTION, READS, PYTORCH)][AT]
+    for name, times in ((TWENTY, 20), (AGAIN, 1)):
+        seconds[Line(name, READS)] = {AT: [times * of for of in once]}
+    for name, power in ((PAIRS, 2), (ROWS, 1)):
+        seconds[Line(name, READS)] = {at: [(at / COLUMNS) ** power] * 3 for at in LENGTHS[PYTORCH]}
+    for name, power in ((ALL, 1), (LAST, 0)):
+        seconds[Line(name, WRITES)] = {at: [float(at**power)] * 3 for at in PLACES}
+    return seconds, sizes
+
+
+def verdicts(**changed: Any) -> dict[str, Verdict]:
+    values = values_of(*planted(**changed))
+    return {claim.key: judge(claim, {case: [of] * 3 for case, of in values.items()}).verdict for claim in Pace.claims}
+
+
+def test_all_is_supported_where_it_is_so() -> None:
+    assert set(verdicts().values()) == {Verdict.SUPPORTED}
+    values = values_of(*planted())
+    assert values["attention reads, PyTorch"] == pytest.approx(2) and values["GRU reads, PyTorch"] == pytest.approx(1)
+    assert values["attention writes, PyTorch"] == values["attention, bytes of its state"] == PLACES[-1] / PLACES[0]
+    assert values["GRU reads sooner, the bundle"] == pytest.approx(1024)
+    assert values["attention writes slower, PyTorch"] == pytest.approx(20)
+
+
+@pytest.mark.parametrize(
+    ("changed", "key"),
+    [({"read": 1.2}, "quadratic"), ({"grows": 0.0}, "grows"), ({"cross": 20_000}, "sooner")],
+)
+def test_and_refuted_where_it_is_not(changed: dict[str, Any], key: str) -> None:
+    found = verdicts(**changed)
+    assert found[key] == (Verdict.DEPENDS if key == "sooner" else Verdict.REFUTED)
+    assert Verdict.INVALID not in found.values()
+
+
+@pytest.mark.parametrize("claim", Pace.claims, ids=lambda claim: claim.key)
+def test_a_measure_that_tells_nothing_is_found_out(claim: Any) -> None:
+    values = values_of(*planted())
+    assert judge(claim, {case: [1.0] * 3 for case in values}).verdict == Verdict.INVALID
+
+
+def test_where_lines_cross() -> None:
+    flat = dict.fromkeys(PLACES, 1.0)
+    assert crossover(flat, {at: at / 500 for at in PLACES}) == pytest.approx(500)
+    assert crossover(flat, {at: 2.0 for at in PLACES}) == PLACES[0]
+    assert crossover(flat, flat) == 2 * PLACES[-1], "as long is not less"
+    slow_at_1024 = flat | {1024: 9.0}
+    assert 1024 < crossover(slow_at_1024, {at: 2.0 for at in PLACES}) < 4096, "from there on, and not before"
+
+
+def test_a_slow_round_does_not_decide() -> None:
+    assert growth({16: [1.0, 9.0, 1.0], 64: [2.0, 18.0, 2.0]}) == 2
+    assert growth({16: [1.0, 1.0, 1.0], 64: [2.0, 90.0, 2.0]}) == 2
+
+
+def test_times_of_a_clock_are_of_one_work() -> None:
+    now = [0.0]
+
+    def spend(seconds: float) -> None:
+        now[0] += seconds
+
+    line = Line("any", READS)
+    works = {(line, 8): (partial(spend, 3.0), 4), (line, 16): (partial(spend, 5.0), 1)}
+    assert taken(works, 2, lambda: now[0]) == {line: {8: [3.0, 3.0], 16: [5.0, 5.0]}}
+
+
+def test_products_whose_number_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[int, int]] = []
+    monkeypatch.setattr(torch, "mm", lambda left, right: made.append((len(left), right.shape[1])))
+    counts = {}
+    for name, work in (("pairs", pairs), ("rows", rows)):
+        for length in (COLUMNS, 2 * COLUMNS):
+            made.clear()
+            work(length)()
+            assert set(made) == {(BLOCK, BLOCK)}
+            counts[name, length] = len(made)
+    assert counts["pairs", COLUMNS] == counts["rows", COLUMNS]
+    assert counts["pairs", 2 * COLUMNS] == 2 * counts["rows", 2 * COLUMNS] == 4 * counts["pairs", COLUMNS]
+
+
+def test_what_is_timed_is_the_decoder_at_its_place() -> None:
+    calls: list[Any] = []
+
+    class Recorded(TorchDecoder):
+        def prefill(self, tokens: Any, pad_mask: Any) -> Any:
+            calls.append(tokens.shape)
+            return super().prefill(tokens, pad_mask)
+
+        def step(self, tokens: Any, state: Any) -> Any:
+            calls.append((tokens.shape, int(state["position"])))
+            return super().step(tokens, state)
+
+    made = DecoderLM(16, 8, d_model=8, mixer=GRU, positions=NoPositions)
+    decoders = {("GRU", PYTORCH): Recorded(made)}
+    for (_, length), (work, _) in reading(decoders, {PYTORCH: (4, 40)}).items():
+        work()
+        assert calls.pop() == (1, length)
+    works, sizes = writing(decoders, (4, 40))
+    for (_, place), (work, _) in works.items():
+        for _ in range(2):
+            work()
+            assert calls.pop() == ((1,), place), "each token after the same text"
+    assert sizes == {Line("GRU", BYTES, PYTORCH): dict.fromkeys((4, 40), 2 * 8 * 4 + 8)}
+
+
+def test_models_are_matched() -> None:
+    sizes = {name: size_of(decoder.model) for (name, _), decoder in decoders_of(64, "cpu", exported=False).items()}
+    assert all(size == pytest.approx(sizes[ATTENTION], rel=0.05) for size in sizes.values()) and len(sizes) == 6
+
+
+def test_rows_for_the_figures() -> None:
+    points = points_of(*planted())
+    assert len(points) < 700
+    (row,) = [row for row in points if [*row.values()][:4] == ["GRU", READS, PYTORCH, 4096]]
+    assert row["cheaper"] == pytest.approx(4) and row["a token"] == pytest.approx(1e3 * 4 / 4096)
+    drawn = [Pace().figure(claim, [{**row, "seed": 0} for row in points]).to_dict() for claim in Pace.claims]
+    assert all(len(next(iter(of["datasets"].values()))) > 10 for of in drawn)
+
+
+def test_without_a_gpu_its_scale_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert len(Pace().measure("gpu", 0, {}).needs) == len(Pace.claims)
