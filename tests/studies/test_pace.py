@@ -12,32 +12,19 @@ from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions
 from seqlab.recurrence import GRU
-from seqlab.studies.pace import (
-    AGAIN,
-    ALL,
-    AT,
-    ATTENTION,
-    ATTENTIONS,
-    LAST,
-    LENGTHS,
-    PAIRS,
-    PLACES,
-    PYTORCH,
-    RECURRENCES,
-    ROWS,
-    TWENTY,
-    Pace,
-    decoders_of,
-    points_of,
-    values_of,
-)
+from seqlab.studies.decoders import ATTENTION, ATTENTIONS, PYTORCH, RECURRENCES, decoders_of
+from seqlab.studies.pace import AGAIN, AT, LENGTHS, PLACES, TWENTY, Pace, points_of, values_of
 from seqlab.studies.rules import Verdict, judge
 from seqlab.studies.speed import size_of
 from seqlab.studies.timing import (
+    ALL,
     BLOCK,
     BYTES,
     COLUMNS,
+    LAST,
+    PAIRS,
     READS,
+    ROWS,
     WRITES,
     Line,
     Seconds,

@@ -3,45 +3,39 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from functools import cache, partial
-from pathlib import Path
+from collections.abc import Mapping
+from functools import partial
 from statistics import median
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
-from seqlab.attention import Attention, GatedDeltaNet
-from seqlab.decoding.torch_model import TorchDecoder
-from seqlab.mixer import Mixer
-from seqlab.models import DecoderLM
-from seqlab.positions import NoPositions
-from seqlab.recurrence import GRU, LSTM, Mamba
 from seqlab.studies.charts import styled
 from seqlab.studies.cost import exponent
+from seqlab.studies.decoders import ATTENTION, ATTENTIONS, BUNDLE, LAYERS, PYTORCH, RECURRENCES, decoders_of
 from seqlab.studies.rules import Claim, Control, Rule
-from seqlab.studies.speed import matched, on_gpu, size_of
+from seqlab.studies.speed import on_gpu
 from seqlab.studies.study import Measured, Points, Scale, Study
 from seqlab.studies.timing import (
+    ALL,
     BLOCK,
     BYTES,
+    LAST,
+    PAIRS,
     READS,
-    STEPS,
+    ROWS,
     WRITES,
-    Decoders,
     Line,
     Seconds,
     Sizes,
     again,
     crossover,
     growth,
+    known_reading,
+    known_writing,
     middle,
-    often,
     over,
-    pairs,
     reading,
-    rows,
     taken,
     writing,
 )
@@ -50,26 +44,11 @@ from seqlab.tracking.runs import TrackedRun
 if TYPE_CHECKING:
     from altair import TopLevelMixin
 
-VOCAB, LAYERS = 64, 2
 PLACES = (16, 64, 256, 1024, 4096, 8192)
 """Tokens read before one is written; the first and the last are judged."""
 AT, TAIL = 1024, 3
-PYTORCH, BUNDLE = "PyTorch", "the bundle"
 LENGTHS = {PYTORCH: (64, 256, AT, 2048, 4096, 8192, 16384), BUNDLE: (64, 256, AT, 2048, 4096, 8192)}
 """What is read at once; of each the last TAIL are judged. In the bundle all weights of 16,384 tokens would be 4 GB."""
-ATTENTION = "attention"
-ATTENTIONS: dict[str, Callable[..., Mixer]] = {
-    ATTENTION: Attention,
-    "attention of one key head": partial(Attention, num_kv_heads=1),
-}
-RECURRENCES: dict[str, Callable[..., Mixer]] = {
-    "GRU": GRU,
-    "LSTM": LSTM,
-    "Mamba": Mamba,
-    "GatedDeltaNet": GatedDeltaNet,
-}
-PAIRS, ROWS = "blocks with one another", "blocks with a matrix"
-ALL, LAST = "all that was read", "the last of it"
 TWENTY, AGAIN = "reading, twenty times", "reading, once more"
 SQUARE = Rule("exponent of the time in length", low=1.75, high=2.25, beyond=0.25)
 """Nearer to 2 than to 1.5, and refuted beyond 1.5 and 2.5."""
@@ -91,8 +70,8 @@ class Pace(Study):
     question = "Where does attention become slower than a recurrence?"
     matched = (
         f"Models of {LAYERS} layers without positions, of random weights, each so wide that it has within 5% as many "
-        "parameters as attention of 64 channels (512 on a GPU), one text at a time, through seqlab's decoders: PyTorch, "
-        "and the bundle that seqlab export writes, in onnxruntime. On a CPU the processor time of one thread, so that "
+        "parameters as attention of 64 channels (512 on a GPU), one text at a time, through seqlab's decoders: "
+        "PyTorch, and the bundle that seqlab export writes, in onnxruntime. On a CPU the processor time of one thread, so that "
         "what else runs there counts little; all are timed in turns, and each time is a median of rounds. Exponents "
         f"are slopes over the {TAIL} longest lengths. Seeds differ by weights, and repeat the times. The bytes are "
         "those of the state's own tensors."
@@ -184,17 +163,11 @@ class Pace(Study):
             decoders = decoders_of(width, device, BUNDLE in lengths)
             works = reading(decoders, lengths)
             once = works[Line(ATTENTION, READS, PYTORCH), AT][0]
-            for length in lengths[PYTORCH]:
-                if BLOCK <= length <= PLACES[-1]:
-                    works[Line(PAIRS, READS), length] = pairs(length), often(length)
-                    works[Line(ROWS, READS), length] = rows(length), often(length)
+            works |= known_reading([length for length in lengths[PYTORCH] if length >= BLOCK])
             works |= {(Line(TWENTY, READS), AT): (partial(again, once, 20), 1), (Line(AGAIN, READS), AT): (once, 1)}
             seconds = taken(works, rounds, clock)
             works, sizes = writing(decoders, places)
-            x, query = torch.randn(places[-1], 64), torch.randn(64)
-            for place in places:
-                works[Line(ALL, WRITES), place] = partial(torch.mv, x[:place], query), 64 * STEPS
-                works[Line(LAST, WRITES), place] = partial(torch.mv, x[place - 1 : place], query), 64 * STEPS
+            works |= known_writing(places)
             seconds |= taken(works, 3 * rounds, clock)
         finally:
             torch.set_num_threads(threads)
@@ -239,29 +212,6 @@ class Pace(Study):
         one = alt.Chart(alt.InlineData(values=[{"one": 1}])).mark_rule(strokeDash=[4, 3]).encode(y="one:Q")
         drawn = lines.add_params(picked) + one if claim.key == "sooner" else lines.add_params(picked)
         return styled(drawn.properties(width=220, height=240))
-
-
-@cache
-def decoders_of(width: int, device: str, exported: bool) -> Decoders:
-    """Each model of as many parameters as attention of a width, and its bundle: made once, as that takes longest."""
-
-    def model(make: Callable[..., Mixer], wide: int) -> Any:
-        return DecoderLM(VOCAB, AT, d_model=wide, num_layers=LAYERS, mixer=make, positions=NoPositions)
-
-    found: dict[tuple[str, str], Any] = {}
-    size = size_of(model(Attention, width))
-    with torch.random.fork_rng(), TemporaryDirectory() as folder:
-        torch.manual_seed(0)
-        for name, make in (ATTENTIONS | RECURRENCES).items():
-            made = model(make, matched(partial(model, make), size))
-            if exported:
-                from seqlab_export import export_bundle, open_bundle
-
-                bundle, provider = Path(folder) / name, "cuda" if device == "cuda" else "cpu"
-                export_bundle(made, None, bundle, seq_len=AT, provider=provider)
-                found[name, BUNDLE] = open_bundle(bundle, provider=provider, threads=1)
-            found[name, PYTORCH] = TorchDecoder(made.to(device))
-    return found
 
 
 def values_of(seconds: Seconds, sizes: Sizes) -> dict[str, float]:

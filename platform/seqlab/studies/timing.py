@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
@@ -14,6 +14,8 @@ from torch import Tensor
 
 from seqlab.studies.speed import Work, timed
 
+PAIRS, ROWS = "blocks with one another", "blocks with a matrix"
+ALL, LAST = "all that was read", "the last of it"
 READS, WRITES, BYTES = "reads", "writes", "bytes of its state"
 BLOCK, WIDTH, COLUMNS = 256, 64, 1024
 """Of the products whose number is known: of BLOCK rows of WIDTH with each other, or with COLUMNS columns."""
@@ -72,6 +74,24 @@ def often(length: int) -> int:
     return max(1, 1024 // length)
 
 
+def known_reading(lengths: Iterable[int]) -> Works:
+    """Products whose number is known."""
+    made = {PAIRS: pairs, ROWS: rows}
+    return {
+        (Line(name, READS), length): (work(length), often(length)) for length in lengths for name, work in made.items()
+    }
+
+
+def known_writing(places: Sequence[int]) -> Works:
+    """Products with all vectors before a place, and with the last of them."""
+    x, query = torch.randn(places[-1], WIDTH), torch.randn(WIDTH)
+    works: Works = {}
+    for place in places:
+        for name, some in ((ALL, x[:place]), (LAST, x[place - 1 : place])):
+            works[Line(name, WRITES), place] = partial(torch.mv, some, query), 64 * STEPS
+    return works
+
+
 def pairs(length: int) -> Work:
     """Products of each BLOCK rows with every other: four times as many of twice the length."""
     x = torch.randn(length, WIDTH)
@@ -94,7 +114,7 @@ def again(work: Work, times: int) -> None:
         work()
 
 
-def taken(works: Works, rounds: int, clock: Callable[[], float]) -> Seconds:
+def taken(works: Mapping[tuple[Line, int], tuple[Work, int]], rounds: int, clock: Callable[[], float]) -> Seconds:
     """Of each, all in turns; those of a first round do not count."""
     found = timed({str(key): partial(again, *work) for key, work in works.items()}, rounds, clock)
     seconds: Seconds = {}
