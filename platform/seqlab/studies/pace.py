@@ -71,12 +71,15 @@ class Pace(Study):
     matched = (
         f"Models of {LAYERS} layers without positions, of random weights, each so wide that it has within 5% as many "
         "parameters as attention of 64 channels (512 on a GPU), one text at a time, through seqlab's decoders: "
-        "PyTorch, and the bundle that seqlab export writes, in onnxruntime. On a CPU the processor time of one thread, so that "
-        "what else runs there counts little; all are timed in turns, and each time is a median of rounds. Exponents "
-        f"are slopes over the {TAIL} longest lengths. Seeds differ by weights, and repeat the times. The bytes are "
-        "those of the state's own tensors."
+        "PyTorch, and the bundle that seqlab export writes, in onnxruntime. On a CPU the processor time of one "
+        "thread, so that what else runs there counts little; all are timed in turns, and each time is a median of "
+        f"rounds. Exponents are slopes over the {TAIL} longest lengths. Seeds repeat the times, with the same weights. "
+        "The bytes are those of the tensors that the bundle's graph takes and gives back."
     )
-    why = "TO BE SAID."
+    why = (
+        "Attention weighs a token by all before it, so what it keeps and the work of a token grow with the text; a "
+        "recurrence has a state of one size."
+    )
     change = "Wider models, several texts at a time, more threads, a GPU, caches that are written in place."
     claims = (
         Claim(
@@ -125,7 +128,7 @@ class Pace(Study):
         ),
         Claim(
             "sooner",
-            "A recurrence is cheaper than attention for any text of usual length: from 4,096 tokens on, or sooner.",
+            "From 4,096 tokens on, or sooner, a recurrence is cheaper than attention.",
             "L2 and L3, claim 5",
             each(*(f"{name} {does} sooner" for does in (READS, WRITES) for name in RECURRENCES)),
             SOONER,
@@ -152,7 +155,8 @@ class Pace(Study):
             return Measured({}, [], {claim.key: "needs a GPU" for claim in self.claims})
         width, rounds, device = {"smoke": (16, 1, "cpu"), "cpu": (64, 3, "cpu"), "gpu": (512, 5, "cuda")}[scale]
         clock = on_gpu if scale == "gpu" else time.process_time
-        lengths, places = LENGTHS, PLACES
+        lengths: Mapping[str, tuple[int, ...]] = LENGTHS
+        places: tuple[int, ...] = PLACES
         needs: dict[str, str] = {}
         if scale == "smoke":
             lengths, places = {PYTORCH: (BLOCK, 512, AT)}, (PLACES[0], AT)
