@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import random
 import re
@@ -98,6 +99,18 @@ def test_another_declaration_takes_nothing_over(monkeypatch: pytest.MonkeyPatch)
         assert main(["study", "run", "coin"]) == 0
         assert Path("measured").read_text().split() == ["0", "1", "2"] * times
     assert len(search(Store(), experiment="coin")) == 3 and len(latest(book.STUDIES["coin"])) == 1
+
+
+def test_what_was_measured_before_a_case_was_declared_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["study", "run", "coin"]) == 0
+    (claim,) = Coin.claims
+    monkeypatch.setattr(Coin, "claims", (dataclasses.replace(claim, cases=("a", "b", "c")),))
+    assert main(["study", "page", "coin"]) == 2
+    assert "study coin was not run here" in capsys.readouterr().err
+    assert main(["study", "run", "worked-numbers"]) == 0
+    assert main(["study", "page", "worked-numbers"]) == 0
 
 
 class Loads(HTMLParser):

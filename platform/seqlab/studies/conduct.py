@@ -79,14 +79,22 @@ def conduct(study: Study, scale: Scale, seeds: int, jobs: int) -> Result:
 
 
 def latest(study: Study) -> list[Result]:
-    """The newest finished run of each scale; none where it was not run here."""
+    """The newest finished run of each scale that can be judged; none where it was not run here."""
     store = Store()
     runs = search(store, experiment=study.name) if store.exists else []
     finished = [run for run in runs if run.status == "FINISHED" and run.tags.get(STUDY_TAG) == study.name]
     newest: dict[str, TrackedRun] = {}
     for run in sorted(finished, key=lambda run: run.started):
         newest[run.tags[SCALE_TAG]] = run
-    return [Result(study, run, _kept(run.artifacts)) for run in newest.values()]
+    results = (Result(study, run, _kept(run.artifacts)) for run in newest.values())
+    return [result for result in results if _can_be_judged(result)]
+
+
+def _can_be_judged(result: Result) -> bool:
+    """Whether all cases were measured; those that were declared since were not."""
+    judged = [claim for claim in result.study.claims if claim.key not in result.seeds[0].needs]
+    names = {case for claim in judged for case in (*claim.cases, *(control.case for control in claim.controls))}
+    return all(names <= set(seen.values) for seen in result.seeds)
 
 
 def declared(study: Study) -> str:
