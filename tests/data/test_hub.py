@@ -103,9 +103,9 @@ def test_a_split_that_is_alone_needs_no_name(tmp_path: Path) -> None:
         ("@train", {"text": "number"}, r"some@train, line 1 has a 'number' that is not a string, but 3"),
     ],
 )
-def test_what_is_not_there_is_refused(folder: str, split: str, options: dict[str, str], message: str) -> None:
+def test_what_is_not_there_is_refused(folder: str, split: str, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        LabelledTextDataModule(f"{folder}{split}", **{"text": "sentence", **options}).setup("fit")
+        LabelledTextDataModule(f"{folder}{split}", **{"text": "sentence"} | options).setup("fit")
 
 
 @pytest.mark.parametrize(("label", "shown"), [(-1, "-1"), (None, "None")])

@@ -189,7 +189,7 @@ def test_a_split_with_a_path_takes_nothing_of_train(tmp_path: Path) -> None:
     rows = [(f"text {i}", "ab"[i % 2]) for i in range(400)]
     train, test = write(tmp_path, "x.train", as_lines(rows)), write(tmp_path, "x.test", as_lines(rows[:7]))
 
-    def sizes(**paths: str) -> dict[str, int]:
+    def sizes(**paths: Any) -> dict[str, int]:
         data = LabelledTextDataModule(train, split=(0.5, 0.3, 0.2), **paths)
         return {name: split["texts"] for name, split in data.describe()["splits"].items()}
 
