@@ -17,6 +17,7 @@ from seqlab.studies.pace import Pace
 from seqlab.studies.parity import Parity
 from seqlab.studies.price import Price
 from seqlab.studies.recall import Recall
+from seqlab.studies.saturation import Saturation
 from seqlab.studies.scale_of_scores import ScaleOfScores
 from seqlab.studies.shuffled import Shuffled
 from seqlab.studies.speed import Speed
@@ -41,6 +42,7 @@ STUDIES: dict[str, Study] = {
         Parity(),
         Price(),
         Recall(),
+        Saturation(),
         ScaleOfScores(),
         Shuffled(),
         Speed(),

@@ -44,8 +44,9 @@ VANISHED = Rule(
 WORSE = Rule(
     "the validation loss without it minus that of the whole stack, in nats a character,", low=0.02, beyond=0.01
 )
-SHALLOW, DEEP, RMS, STILL = "whole, 2 deep", "whole, 8 deep", "other norms", "not trained"
-WITHOUT = ("no residuals, 2 deep", "no residuals, 8 deep")
+DEPTHS = (2, 4, 8, 16)
+WHOLE, WITHOUT = ({depth: f"{name}, {depth} deep" for depth in DEPTHS} for name in ("whole", "no residuals"))
+RMS, STILL = "other norms", "not trained"
 LINEAR = "no feed-forward, 2 deep"
 
 
@@ -57,7 +58,7 @@ class Layers(Study):
         "each branch, in float64. Trained: character models of CPython's documentation, attention with learned "
         "positions, their feed-forward (or without it their width) made so wide that all of a depth have as many "
         "parameters, each at its best of three learning rates. One control was replaced after the first runs: norms "
-        "after each branch too are another model."
+        "after each branch too are another model. Depths 4 and 16 were added after the verdict on 2 and 8."
     )
     why = (
         "Attention averages, and an average of averages soon is the same for every token; what a residual adds is "
@@ -92,7 +93,7 @@ class Layers(Study):
             "residuals",
             "Without residuals a stack trains worse.",
             "L2 and L3, claim 21",
-            WITHOUT,
+            tuple(WITHOUT.values()),
             WORSE,
             (
                 Control(STILL, WORSE, True, "Its learning rate is nearly zero."),
@@ -138,10 +139,8 @@ class Layers(Study):
 
         residual, block = "--model.model.block.residual=NoResidual", "--model.model.block"
         return (
-            arm(SHALLOW, 2),
-            arm(DEEP, 8),
-            arm(WITHOUT[0], 2, residual),
-            arm(WITHOUT[1], 8, residual),
+            *(arm(name, depth) for depth, name in WHOLE.items()),
+            *(arm(name, depth, residual) for depth, name in WITHOUT.items()),
             arm(LINEAR, 2, f"{block}.ffn=NoFeedForward"),
             arm(RMS, 2, f"{block}.norm=RMSNorm"),
             arm(STILL, 2, rates=(1e-9,)),
@@ -166,14 +165,18 @@ class Layers(Study):
             missing = "no model is trained at smoke scale"
             return Measured(values, points, dict.fromkeys(("residuals", "feed-forward"), missing))
         loss = {name: score(run, "val/loss") for name, run in runs.items()}
-        values |= {name: of - loss[DEEP if "8 deep" in name else SHALLOW] for name, of in loss.items()}
-        return Measured(values, points + [{"model": name, "loss": of} for name, of in loss.items()])
+        depth = {name: next((of for of in DEPTHS if f", {of} deep" in name), DEPTHS[0]) for name in loss}
+        values |= {name: of - loss[WHOLE[depth[name]]] for name, of in loss.items()}
+        points += [{"model": name, "loss": of, "depth": depth[name]} for name, of in loss.items()]
+        return Measured(values, points)
 
     def figure(self, claim: Claim, points: Points) -> TopLevelMixin:
         import altair as alt
 
-        if claim.key in ("residuals", "feed-forward"):
-            base = alt.Chart(alt.InlineData(values=[row for row in points if "model" in row])).encode(
+        if claim.key == "residuals":
+            return by_depth([row for row in points if row.get("model") in (*WHOLE.values(), *WITHOUT.values())])
+        if claim.key == "feed-forward":
+            base = alt.Chart(alt.InlineData(values=[row for row in points if row.get("depth") == DEPTHS[0]])).encode(
                 alt.X("loss:Q", title="validation loss, nats", scale=alt.Scale(zero=False)),
                 alt.Y("model:N", title=None, sort="x"),
                 tooltip=["model:N", "seed:O", "loss:Q"],
@@ -191,6 +194,21 @@ class Layers(Study):
             alt.StrokeDash("form:N", title=None),
         )
         return styled(base.mark_line(point=alt.OverlayMarkDef(size=40)).properties(width=200, height=220))
+
+
+def by_depth(rows: Points) -> TopLevelMixin:
+    """The loss of each seed over the depth, with residuals and without."""
+    import altair as alt
+
+    forms = [row | {"form": row["model"].partition(",")[0]} for row in rows]
+    told = [channel("form:N", title=None, sort=["whole"]) for channel in (alt.Color, alt.Shape)]
+    depths = alt.X("depth:Q", title="blocks", scale=alt.Scale(type="log", base=2), axis=alt.Axis(values=[*DEPTHS]))
+    height = alt.Y("loss:Q", title="validation loss, nats", scale=alt.Scale(zero=False))
+    base = alt.Chart(alt.InlineData(values=forms)).encode(
+        depths, height, *told, tooltip=["model:N", "seed:O", "loss:Q"]
+    )
+    lines = base.mark_line().encode(alt.Detail("seed:O"))
+    return styled((lines + base.mark_point(filled=True, size=60)).properties(width=220, height=200))
 
 
 def stack(**options: Any) -> list[nn.Module]:
