@@ -44,7 +44,8 @@ class Saturation(Study):
         f"At initialisation, {WIDTH} channels over {LENGTH} random vectors, in float64. The RNNs' recurrent matrix "
         "is orthogonal: without their slopes the gradient would pass any number of steps whole. Inputs are 0.01 in "
         "size, 5 where these saturate; biases are 8 where these do, as 3 in a trial left 8 in 100 unsaturated; the "
-        "matrix is 5 times an orthogonal one where that does. Forget gates have a bias of -5 or 5. Saturated is a tanh beyond 0.9, and a gate below 0.1 or above 0.9. "
+        "matrix is 5 times an orthogonal one where that does. Forget gates have a bias of -5 or 5. Saturated is a tanh "
+        "beyond 0.9, and a gate below 0.1 or above 0.9. "
         "The usual RNN is PyTorch's. Slopes are put to 1 in the backward pass alone."
     )
     why = (
