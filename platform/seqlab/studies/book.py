@@ -6,8 +6,10 @@ from seqlab.studies.bottleneck import Bottleneck
 from seqlab.studies.cost import Cost
 from seqlab.studies.exposure import Exposure
 from seqlab.studies.heads import Heads
+from seqlab.studies.joined import Joined
 from seqlab.studies.layers import Layers
 from seqlab.studies.length import Length
+from seqlab.studies.longer import Longer
 from seqlab.studies.look_up import LookUp
 from seqlab.studies.masks import Masks
 from seqlab.studies.memory import Memory
@@ -31,8 +33,10 @@ STUDIES: dict[str, Study] = {
         Cost(),
         Exposure(),
         Heads(),
+        Joined(),
         Layers(),
         Length(),
+        Longer(),
         LookUp(),
         Masks(),
         Memory(),

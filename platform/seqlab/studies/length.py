@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqlab import positions
 from seqlab.studies.arms import Arm
-from seqlab.studies.charts import styled
+from seqlab.studies.charts import styled, with_slider
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
@@ -163,7 +163,8 @@ class Length(Study):
             )
             return styled(base.mark_line().properties(width=220, height=180))
         scale = alt.Scale(domain=[*ENCODINGS, "GRU", OF_ANOTHER])
-        base = alt.Chart(alt.InlineData(values=[row for row in points if "model" in row])).encode(
+        rows = [row for row in points if "model" in row]
+        base = alt.Chart(alt.InlineData(values=rows)).encode(
             alt.X("length:Q", title="symbols", axis=alt.Axis(tickMinStep=1)),
             alt.Y("mean(whole):Q", title="share copied whole", scale=alt.Scale(domain=[0, 1])),
             alt.Color("model:N", title=None, scale=scale),
@@ -171,8 +172,9 @@ class Length(Study):
             tooltip=["model:N", "length:Q", "mean(whole):Q"],
         )
         last = alt.Chart(alt.InlineData(values=[{"length": TRAINED}])).mark_rule(strokeDash=[4, 3]).encode(x="length:Q")
-        lines = base.mark_line() + base.mark_point(filled=True, size=45)
-        return styled((lines + last).properties(width=220, height=220))
+        lines = (base.mark_line() + base.mark_point(filled=True, size=45) + last).properties(width=220, height=220)
+        value, of = alt.X("whole:Q", title="share copied whole"), alt.Y("model:N", title=None, sort=scale.domain)
+        return styled(with_slider(lines, rows, "length", value, of, "symbols"))
 
 
 def reach(share: Sequence[float]) -> float:
@@ -183,7 +185,8 @@ def reach(share: Sequence[float]) -> float:
 
 @torch.inference_mode()
 def by_length(run: TrackedRun, seed: int, *, of_another: bool = False) -> list[float]:
-    """Of each single length the share of strings that is copied whole; or, to see that it reads them, of others."""
+    """Of each single length the share of answers that come out whole; or, to see that it reads, of another question."""
+    from seqlab.batch import IGNORE
     from seqlab.trained.load import load_run
     from seqlab_data.synthetic import Draw
 
@@ -194,7 +197,8 @@ def by_length(run: TrackedRun, seed: int, *, of_another: bool = False) -> list[f
         found = [task.example(Draw(seed, length, place), length) for place in range(EXAMPLES)]
         tokens, targets = (torch.tensor([list(example[part]) for example in found]) for part in (0, 1))
         if of_another:
-            tokens[:, : length + 1] = tokens[:, : length + 1].roll(1, 0)
+            asked = int((targets[0] != IGNORE).nonzero()[0]) + 1
+            tokens[:, :asked] = tokens[:, :asked].roll(1, 0)
         shares.append(float(whole(loaded.model, tokens, targets).double().mean()))
     return shares
 

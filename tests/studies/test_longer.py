@@ -1,0 +1,81 @@
+"""What is compared of each model beyond the trained lengths, and by whom a question is answered."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from seqlab.studies.length import ORACLE, TRAINED, by_length
+from seqlab.studies.longer import AGAINST, LEARNT, OF_ANOTHER, TASKS, TWICE, Longer, compared
+from seqlab.studies.rules import Verdict, judge
+from seqlab.tracking.runs import TrackedRun
+from seqlab_data.synthetic import Addition, Reverse
+
+RUN: TrackedRun = SimpleNamespace(id="any")  # type: ignore[assignment]
+NAMES = [arm.name for arm in Longer().arms("cpu")]
+
+
+def to(length: int) -> list[float]:
+    """Right to a length, and then not."""
+    return [float(at <= length) for at in range(1, 2 * TRAINED + 1)]
+
+
+def judged(**lengths: int) -> dict[str, Verdict]:
+    """The verdicts where all models reach twice the trained length but these."""
+    named = dict.fromkeys(NAMES, 2 * TRAINED) | {name.replace("_", " "): at for name, at in lengths.items()}
+    shares = {name: to(at) for name, at in named.items()} | {OF_ANOTHER: to(0), ORACLE: to(2 * TRAINED)}
+    values = {name: [value] * 3 for name, value in compared(shares).items()}
+    return {claim.key: judge(claim, values).verdict for claim in Longer.claims}
+
+
+def test_all_go_on() -> None:
+    assert set(judged().values()) == {Verdict.SUPPORTED}
+
+
+def test_who_stops_at_the_trained_length_is_refuted_and_who_has_not_learnt_is_invalid() -> None:
+    found = judged(**{f"ALiBi,_{task}": TRAINED for task in TASKS}, **{f"T5Bias,_{task}": TRAINED for task in TASKS})
+    assert found["train-short"] == Verdict.REFUTED and found["any-length"] == Verdict.SUPPORTED
+    assert judged(**{"ALiBi,_adding": TRAINED})["train-short"] == Verdict.DEPENDS
+    assert judged(**{"ALiBi,_adding": 1})["train-short"] == Verdict.INVALID
+    assert judged(**{"GRU,_adding": TRAINED})["recurrence"] == Verdict.DEPENDS
+    assert judged(**{"Learned,_adding": TRAINED})["combined"] == Verdict.DEPENDS
+    assert judged(**{"Learned,_concatenated,_adding": 2})["combined"] == Verdict.INVALID
+
+
+def test_compared_by_hand() -> None:
+    shares = {name: to(TRAINED + 3) for name in NAMES} | {OF_ANOTHER: to(0), ORACLE: to(2 * TRAINED)}
+    shares["Learned, concatenated, adding"] = [1.0, 0.7, *to(TRAINED)[2:]]
+    values = compared(shares)
+    assert values["Learned, adding, added against concatenated"] == pytest.approx(0.5)
+    assert values["Learned, concatenated, adding learnt"] == 0.7
+    assert values[TWICE] == 0 and values[AGAINST] == 2
+    assert LEARNT.low == 0.9
+
+
+@pytest.mark.parametrize("task", [Reverse(8), Addition(lowest_first=True)])
+def test_one_that_knows_the_answer_and_not_that_of_another_question(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def model(tokens: Tensor) -> tuple[Tensor, None]:
+        said = torch.zeros_like(tokens)
+        for row, given in zip(said, tokens.tolist(), strict=True):
+            separator = given.index(2)
+            question = given[1:separator]
+            if isinstance(task, Reverse):
+                answer = question[::-1]
+            else:
+                half = question.index(task.plus)
+                first, second = (
+                    sum((digit - 3) * 10**at for at, digit in enumerate(part))
+                    for part in (question[:half], question[half + 1 :])
+                )
+                answer = [int(digit) + 3 for digit in f"{first + second:0{half + 1}d}"[::-1]]
+            row[separator:] = torch.tensor(answer)
+        return torch.nn.functional.one_hot(said, 20).float(), None
+
+    loaded = SimpleNamespace(model=model, datamodule=SimpleNamespace(task=task))
+    monkeypatch.setattr("seqlab.trained.load.load_run", lambda _: loaded)
+    assert by_length(RUN, 0) == [1.0] * 2 * TRAINED
+    assert max(by_length(RUN, 0, of_another=True)[2:]) < 0.1
