@@ -15,6 +15,8 @@ from nbclient import NotebookClient
 from seqlab.cli import main
 from seqlab.studies.book import STUDIES
 from seqlab.studies.exercises import EXERCISES, check
+from seqlab.studies.rules import Verdict
+from seqlab.studies.study import Measured
 
 
 def weights(*looked_at: int) -> list[list[float]]:
@@ -89,7 +91,16 @@ def test_the_notebook_of_a_study_runs_and_its_break_is_found(
     assert main(["study", "notebook", name]) == 0
     said = executed(Path(f"studies/{name}.ipynb"))
     for claim in STUDIES[name].claims:
-        assert f"\n{claim.key}: " in f"\n{said}"
+        assert f"\n{claim.key}: invalid: " in f"\n{said}"
+
+
+@pytest.mark.parametrize("same", [-5.0, 0.0, 0.5, 1.0, 90.0, 1e4])
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_measure_that_gives_all_cases_one_number_is_found_out(name: str, same: float) -> None:
+    study = STUDIES[name]
+    cases = {case for claim in study.claims for case in (*claim.cases, *(one.case for one in claim.controls))}
+    found = study.judge([Measured(dict.fromkeys(cases, same), [])])
+    assert {judged.verdict for judged in found.values()} == {Verdict.INVALID}
 
 
 def executed(path: Path) -> str:

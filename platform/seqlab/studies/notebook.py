@@ -43,10 +43,10 @@ result = conduct(study, "smoke", seeds=1, jobs=1)""")
 A measure that tells nothing gives every case the same number. The controls must find that out: one of them must pass
 the rule and another must not."""
     yield _code("""
-broken = result.seeds[0]
-anything = next(iter(broken.values.values()))
-broken = broken._replace(values=dict.fromkeys(broken.values, anything))
-for key, found in study.judge([broken]).items():
+from seqlab.studies.study import Measured
+
+cases = {case for claim in study.claims for case in (*claim.cases, *(one.case for one in claim.controls))}
+for key, found in study.judge([Measured(dict.fromkeys(cases, 1.0), [])]).items():
     print(f"{key}: {found.verdict}: {found.reason}")""")
     yield f"What would change the result: {study.change} Change it in a copy of the study's file, and run it:"
     yield _code("print(study.file())")
