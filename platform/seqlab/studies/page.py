@@ -31,8 +31,11 @@ summary { cursor: pointer; padding: .5rem 0; font-weight: 600; }
 th, td { padding: .35rem 1rem .35rem 0; } td { vertical-align: top; }
 pre { overflow-x: auto; padding: .7rem .9rem; background: #f4f6f8; font-size: .85rem; }
 @media print {
-  body { padding: 0; max-width: none; font-size: 13px; } section { break-before: page; }
-  fieldset, .seed, .vega-bindings { display: none; }
+  @page { size: landscape; margin: 12mm; }
+  body { padding: 0; max-width: none; font-size: 12px; } section:not(h1 + p + section) { break-before: page; }
+  section, .figure { break-inside: avoid; } h2 { margin-top: 0; } h3 { margin-top: .5rem; }
+  .figure { float: right; width: 50%; margin: 0 0 1rem 1rem; } .figure svg { width: auto; max-height: 130mm; }
+  fieldset, summary, .seed, .vega-bindings { display: none; }
 }
 """
 DRAW = """
