@@ -27,15 +27,18 @@ def _parts(study: Study) -> Iterator[str]:
     yield f"# {study.question}\n\n{study.matched}"
     yield "## See it"
     yield (
-        "One seed at scale `smoke`, which shows that it runs. For a verdict take `cpu` and three seeds, or read what "
-        f"that gave on the page of `seqlab study page {study.name}`."
+        "At scale `smoke`, which shows that it runs and trains nothing large. For its own verdict take `cpu`, or read "
+        f"what that gave on the page of `seqlab study page {study.name}`."
     )
     yield _code(f"""
+import altair
+
 from seqlab.studies.book import study_named
 from seqlab.studies.conduct import conduct
 
+altair.renderers.enable("svg")  # figures that need no network
 study = study_named("{study.name}")
-result = conduct(study, "smoke", seeds=1, jobs=1)""")
+result = conduct(study, "smoke", seeds=3, jobs=1)""")
     for place, claim in enumerate(study.claims):
         yield from _claim(place, claim)
     yield """## Break it
@@ -48,8 +51,8 @@ from seqlab.studies.study import Measured
 cases = {case for claim in study.claims for case in (*claim.cases, *(one.case for one in claim.controls))}
 for key, found in study.judge([Measured(dict.fromkeys(cases, 1.0), [])]).items():
     print(f"{key}: {found.verdict}: {found.reason}")""")
-    yield f"What would change the result: {study.change} Change it in a copy of the study's file, and run it:"
-    yield _code("print(study.file())")
+    yield f"What would change the result: {study.change} Change it in the study's file, and run the study again:"
+    yield _code(f'print(study.file(), "seqlab study run {study.name}", sep="\\n")')
 
 
 def _claim(place: int, claim: Claim) -> Iterator[str]:

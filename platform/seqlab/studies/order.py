@@ -61,11 +61,14 @@ class Order(Study):
         f"places change. Below {BLIND:g} is blind, above {SEES:g} sees. One layer where the depth is not said, but two "
         "where positions are compared. Trained: the same measure of models that were then fitted to CPython's "
         "documentation, a character at a time and 16 in a row, 200 steps at cpu scale, each at the better of two "
-        "learning rates. Encoders find hidden characters, causal models the next one."
+        "learning rates. Encoders find hidden characters, causal models the next one. That a GRU's loss is at most 2.5 "
+        "was set after a pilot in which it was 1.94."
     )
     why = (
-        "A sum over the words has no order, and attention is such a sum. A causal mask brings the order in: the second "
-        "layer attends to outputs of the first, each of which has seen what came before it and nothing else. An "
+        "So an encoder cannot do without positions: it reads a bag of words. A stack of causal layers sees an order "
+        "without them, and with them is better: the README's main job ends at a loss of 2.22 without and 1.70 with "
+        "RoPE. A sum over the words has no order, and attention is such a sum. A causal mask brings the order in: the "
+        "second layer attends to outputs of the first, each of which has seen what came before it and nothing else. An "
         "integer that is added to every channel is a constant over the channels, and the norm before attention takes "
         "it away. CoPE tells nothing before it is trained: its table begins at zero. Linear attention is a recurrence "
         "that adds up the past, and a sum has no order. Training changes weights, and a weighted sum is a sum still; "
@@ -190,7 +193,10 @@ class Order(Study):
         else:
             shown = [row | {"is": "case" if row["case"] in claim.cases else "control"} for row in points]
         shown = [row for row in shown if row["case"] in names]
-        edges = alt.Chart(alt.InlineData(values=[{"edge": math.log10(edge)} for edge in (BLIND, SEES)]))
+        named = {f"blind, at most {BLIND:g}": BLIND, f"sees, at least {SEES:g}": SEES}
+        edges = alt.Chart(
+            alt.InlineData(values=[{"edge": math.log10(edge), "named": name} for name, edge in named.items()])
+        )
         points_of = alt.Chart(alt.InlineData(values=shown)).encode(
             x=alt.X("value:Q", title="log10 of the effect of order", scale=alt.Scale(domain=[-20.5, 1])),
             y=alt.Y("case:N", title=None, sort=names, axis=alt.Axis(labelLimit=220)),
@@ -198,7 +204,8 @@ class Order(Study):
             color=alt.Color("is:N", title=None),
             tooltip=["case:N", "seed:O", "value:Q"],
         )
-        layers = edges.mark_rule(strokeDash=[4, 3]).encode(x="edge:Q") + points_of.mark_point(filled=True, size=70)
+        lines = edges.mark_rule(size=2).encode(x="edge:Q", strokeDash=alt.StrokeDash("named:N", title=None))
+        layers = lines + points_of.mark_point(filled=True, size=70)
         return styled(layers.properties(width=190, height=alt.Step(20)))
 
 

@@ -53,7 +53,6 @@ VOTE = """
 for (const form of document.querySelectorAll("form")) form.addEventListener("change", () => {
   const said = new FormData(form).get("vote"), answer = form.nextElementSibling;
   answer.querySelector(".said").textContent = `You said: ${said}.`;
-  answer.open = true;
 });
 addEventListener("beforeprint", () => document.querySelectorAll("details").forEach(one => (one.open = true)));
 """
