@@ -1,0 +1,152 @@
+// A bundle as a decoder: the state of some rows of text, which the graphs read and renew.
+
+import type { Bundle, Rows } from "./bundle.js";
+import { padded } from "./bundle.js";
+import { refuse } from "./error.js";
+import type { Graph } from "./graph.js";
+import type { StateInfo } from "./manifest.js";
+import { checkDims, filled, numbersOf, takeRows, tensorOf, type Tensor } from "./tensors.js";
+
+export class Decoder {
+  readonly model: Graph;
+  readonly step: Graph;
+  readonly vocabSize: number;
+  /** By names in the manifest; empty before the first prompt. */
+  state: ReadonlyMap<string, Tensor> = new Map();
+  private source: ReadonlyMap<string, Tensor> | null = null;
+  private rows = 0;
+  private read = 0;
+
+  /** Throws SeqlabError where the bundle has no decoder. */
+  constructor(readonly bundle: Bundle) {
+    if (bundle.model === null || bundle.step === null || bundle.manifest.vocab_size === null) {
+      refuse("this is the bundle of an encoder, which writes nothing; classify with it");
+    }
+    this.model = bundle.model;
+    this.step = bundle.step;
+    this.vocabSize = bundle.manifest.vocab_size;
+  }
+
+  /** Reads sources (B, M) or (B, M, F) and their mask (B, M): each `start` is from here. */
+  async readSource(source: Tensor, mask: Tensor): Promise<void> {
+    const outputs = await this.bundle.encode(source, mask);
+    this.source = new Map(this.bundle.manifest.state.map(({ name }) => [name, outputs.get(`state_${name}`)!]));
+    this.rows = source.dims[0];
+    this.state = new Map();
+  }
+
+  /** Puts so many rows before their first token. */
+  start(rows: number): void {
+    if (this.bundle.encoder === null) {
+      this.state = new Map(this.bundle.manifest.state.map((entry) => [entry.name, this.first(entry, rows)]));
+    } else {
+      if (this.source === null) refuse("this model writes what a source says; read one first");
+      const sources = [...this.source.values()][0]?.dims[0] ?? rows;
+      if (sources !== rows) refuse(`there are ${rows} prompts and ${sources} sources; give one prompt for each`);
+      this.state = this.source;
+    }
+    this.rows = rows;
+    this.read = 0;
+  }
+
+  /** Reads tokens (B, T): logits (B, T, V). `graph` is `model`, or `step` where T = 1. */
+  async run(graph: Graph, { tokens, mask }: Rows): Promise<Tensor> {
+    const given = graph.info.inputs.map(({ name }): [string, Tensor] => [
+      name,
+      name === "tokens" ? tokens : name === "pad_mask" ? mask : this.entry(graph, name, "state_"),
+    ]);
+    const outputs = await graph.run(new Map(given));
+    const logits = outputs.get("logits")!, length = tokens.dims[1];
+    outputs.delete("logits");
+    checkDims(logits, [this.rows, length, this.vocabSize]);
+    const state = new Map(this.state);
+    for (const [name, tensor] of outputs) {
+      this.entry(graph, name, "new_state_");
+      state.set(name.slice("new_state_".length), tensor);
+    }
+    this.state = state;
+    this.read += length;
+    return logits;
+  }
+
+  /** Starts and reads prompts: the logits (B, V) after each. */
+  async prefill(prompts: readonly (readonly number[])[]): Promise<Tensor> {
+    const rows = padded(prompts, "prompt", "left");
+    const [count, length] = rows.tokens.dims;
+    prompts.forEach((prompt) => this.checkReadable(prompt, length));
+    this.start(count);
+    const logits = await this.run(this.model, rows);
+    // (B, T, V) to (B, V): prompts stand on the right, so each ends at the last position.
+    const last = takeRows(
+      { ...logits, dims: [count * length, this.vocabSize] },
+      Array.from(prompts, (_, row) => (row + 1) * length - 1),
+    );
+    return inFloat32(last);
+  }
+
+  /** Reads one more token a row: logits (B, V). */
+  async readToken(tokens: readonly number[]): Promise<Tensor> {
+    if (this.state.size === 0) refuse("a step continues a text; read a prompt first");
+    if (tokens.length !== this.rows) {
+      refuse(`there are ${tokens.length} tokens for ${this.rows} rows; give one for each`);
+    }
+    this.checkReadable(tokens, this.read + 1);
+    const dims = [this.rows, 1];
+    const logits = await this.run(this.step, { tokens: tensorOf("int64", dims, tokens), mask: filled("bool", dims, 1) });
+    return inFloat32({ ...logits, dims: [this.rows, this.vocabSize] });
+  }
+
+  /** Throws SeqlabError where an id is outside the vocabulary, or a text of `read` tokens is longer than the model reads. */
+  checkReadable(tokens: readonly number[], read: number): void {
+    const outside = tokens.find((token) => !(Number.isInteger(token) && token >= 0 && token < this.vocabSize));
+    if (outside !== undefined) refuse(`token ${outside} is outside the vocabulary 0..${this.vocabSize - 1}`);
+    const most = this.bundle.manifest.max_seq_len;
+    if (most !== null && read > most) refuse(`a text of ${read} tokens is longer than the model reads, which is ${most}`);
+  }
+
+  /** Takes these rows for the state's rows. Rows of one source in turn share what was read of it. */
+  select(rows: readonly number[]): void {
+    const shared = this.sharedRows(rows);
+    const take = (entry: StateInfo, tensor: Tensor) => takeRows(tensor, entry.dims[0] === "N" ? shared : rows);
+    const { state } = this.bundle.manifest;
+    this.state = new Map(state.map((entry) => [entry.name, take(entry, this.state.get(entry.name)!)]));
+    this.rows = rows.length;
+  }
+
+  /** Which rows to take of entries that have a row for all rows of a source that follow each other. */
+  private sharedRows(rows: readonly number[]): number[] {
+    const entry = this.bundle.manifest.state.find(({ dims }) => dims[0] === "N");
+    if (entry === undefined) return [];
+    const before = this.state.get(entry.name)!.dims[0], each = this.rows / before;
+    if (!Number.isInteger(each)) {
+      refuse(`state entry ${entry.name} has ${before} rows, for ${this.rows} of the batch`, "damaged bundle");
+    }
+    const sources = rows.map((row) => Math.floor(row / each));
+    const changes = sources.flatMap((source, place) => (place > 0 && source !== sources[place - 1] ? [place] : []));
+    const beams = changes.reduce(greatestCommonDivisor, rows.length);
+    return sources.filter((_, place) => place % beams === 0);
+  }
+
+  private first(entry: StateInfo, rows: number): Tensor {
+    const sizes: Partial<Record<string, number>> = { B: rows, S: 0, C: this.bundle.manifest.max_seq_len ?? 0 };
+    const dims = entry.dims.map(
+      (dim) =>
+        (typeof dim === "number" ? dim : sizes[dim]) ??
+        refuse(`state entry ${entry.name} cannot begin with ${dim}`, "damaged bundle"),
+    );
+    return filled(entry.dtype, dims, entry.initial!);
+  }
+
+  private entry(graph: Graph, name: string, prefix: string): Tensor {
+    const found = name.startsWith(prefix) ? this.state.get(name.slice(prefix.length)) : undefined;
+    return found ?? refuse(`${graph.info.file} has "${name}", which is no entry of the state`, "damaged bundle");
+  }
+}
+
+function inFloat32(logits: Tensor): Tensor {
+  return logits.dtype === "float32" ? logits : tensorOf("float32", logits.dims, numbersOf(logits));
+}
+
+function greatestCommonDivisor(a: number, b: number): number {
+  return b === 0 ? a : greatestCommonDivisor(b, a % b);
+}

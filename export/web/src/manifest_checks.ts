@@ -1,0 +1,86 @@
+// Whether the parts of a manifest fit each other.
+
+import { refuse } from "./error.js";
+import { graphsOf, isFloat, type GraphInfo, type Manifest, type TensorInfo } from "./manifest.js";
+
+/** Of the state of one text, at 8 bytes a number. */
+const MOST_STATE_BYTES = 2 ** 32;
+
+/** Throws SeqlabError where they do not. */
+export function checkManifest(manifest: Manifest): void {
+  if ((manifest.model === null) !== (manifest.step === null) || graphsOf(manifest).length === 0) {
+    refuse("the manifest has neither an encoder nor both graphs of a decoder");
+  }
+  for (const [name, sha256] of Object.entries(manifest.files)) {
+    checkPath(name);
+    if (!/^[0-9a-f]{64}$/.test(sha256)) refuse(`the sha256 of ${name} is "${sha256.slice(0, 70)}"`);
+  }
+  checkNeeded(manifest);
+  versionOf(manifest.min_onnxruntime);
+  const { encoder } = manifest;
+  if (encoder !== null && (encoder.inputs.length !== 2 || encoder.outputs.length === 0)) {
+    refuse(`${encoder.file} must take an input and its mask, and give something`);
+  }
+  for (const entry of manifest.state) {
+    if ((entry.dims[0] !== "B" && entry.dims[0] !== "N") || entry.dims.includes("T")) {
+      refuse(`state entry ${entry.name} has dims ${entry.dims.join(", ")}, which must begin with B or N and hold no T`);
+    }
+  }
+  if (manifest.model !== null && manifest.step !== null) {
+    for (const graph of [manifest.model, manifest.step]) checkGraphOfDecoder(graph, manifest.vocab_size);
+    checkState(manifest);
+  }
+}
+
+/** Major and minor, of a text such as "1.30.0". */
+export function versionOf(text: string): [number, number] {
+  const found = /^(\d{1,5})\.(\d{1,5})[0-9.]*$/.exec(text);
+  if (found === null) refuse(`"${text.slice(0, 60)}" is not a version of onnxruntime`);
+  return [Number(found[1]), Number(found[2])];
+}
+
+function checkPath(name: string): void {
+  const parts = name.split("/");
+  const inside = name !== "" && name !== "." && parts[0] !== "" && !parts.includes("..") && !/[\\\0]/.test(name);
+  if (!inside) refuse(`"${name}" is not a path inside the bundle`);
+}
+
+function checkNeeded(manifest: Manifest): void {
+  const folders = [manifest.tokenizer, manifest.source_tokenizer].filter((folder) => folder !== null);
+  folders.forEach(checkPath);
+  const graphs = [...graphsOf(manifest), ...(manifest.taps === null ? [] : [manifest.taps])];
+  const needed = [
+    manifest.golden,
+    ...graphs.map((graph) => graph.file),
+    ...folders.map((folder) => `${folder}/tokenizer.json`),
+  ];
+  for (const name of needed) {
+    if (!Object.hasOwn(manifest.files, name)) refuse(`the manifest gives no sha256 of ${name}`);
+  }
+}
+
+function checkGraphOfDecoder(graph: GraphInfo, vocabSize: number | null): void {
+  if (vocabSize === null) refuse("the manifest has a decoder and no vocab_size");
+  const logits = graph.outputs.filter((output) => output.name === "logits");
+  const fit = (output: TensorInfo) => isFloat(output) && output.dims.length === 3 && output.dims[2] === vocabSize;
+  if (logits.length !== 1 || !logits.every(fit)) refuse(`${graph.file} gives no logits (B, T, ${vocabSize})`);
+  const names = graph.inputs.map((input) => input.name);
+  if (!names.includes("tokens") || !names.includes("pad_mask")) refuse(`${graph.file} takes no tokens, or no pad_mask`);
+}
+
+function checkState(manifest: Manifest): void {
+  const { encoder, state, max_seq_len } = manifest;
+  for (const entry of state) {
+    if (entry.dims.includes("C") && max_seq_len === null) {
+      refuse(`state entry ${entry.name} has the dimension C, but there is no max_seq_len`);
+    }
+    if (encoder === null && entry.initial === null) refuse(`state entry ${entry.name} starts as nothing says`);
+    if (encoder !== null && !encoder.outputs.some((output) => output.name === `state_${entry.name}`)) {
+      refuse(`${encoder.file} gives no state_${entry.name}`);
+    }
+  }
+  const sizes: Partial<Record<string, number>> = { B: 1, N: 1, C: max_seq_len ?? 0 };
+  const sizeOf = (dim: string | number) => (typeof dim === "number" ? dim : (sizes[dim] ?? 0));
+  const bytes = state.reduce((sum, entry) => sum + entry.dims.reduce<number>((size, dim) => size * sizeOf(dim), 8), 0);
+  if (bytes > MOST_STATE_BYTES) refuse(`the state takes ${bytes} bytes a text, at most ${MOST_STATE_BYTES} are accepted`);
+}

@@ -1,0 +1,181 @@
+// What a caller has of a bundle: a model, and sessions, which hold the state of what is being written.
+
+import { beamSearch, type BeamOptions, type Hypothesis } from "./beam.js";
+import { Bundle, padded, type Batch } from "./bundle.js";
+import { Decoder } from "./decoder.js";
+import { refuse } from "./error.js";
+import type { Files } from "./files.js";
+import { generate, write, type GenerateOptions, type OnText, type OnToken } from "./generate.js";
+import type { Manifest } from "./manifest.js";
+import { wordsOf } from "./plain_tokenizers.js";
+import type { Repetition } from "./repetition.js";
+import { checkDims, numbersOf, type Ort, type Tensor } from "./tensors.js";
+
+/** How targets are searched for, which are as long as the longest in training. */
+export interface TranslateOptions {
+  /** 1, which is greedy, where it is not given */
+  beams?: number;
+  /** 0 prefers short texts; 1 where it is not given */
+  lengthPenalty?: number;
+  repetition?: Repetition;
+  /** each target begins with it */
+  prefix?: string;
+}
+
+/** A target that was found, with the prefix; the hypothesis is without it. */
+export interface Translation {
+  text: string;
+  hypothesis: Hypothesis;
+}
+
+/** The probabilities (rows, C) of the manifest's labels: of a text, or of each of its words. */
+export interface Classes {
+  /** none = of the whole text */
+  words: string[];
+  rows: number;
+  probabilities: number[];
+}
+
+/** Checks a bundle's manifest and the sha256 of each file, then opens its graphs. */
+export async function open(files: Files, ort: Ort): Promise<Model> {
+  return new Model(await Bundle.open(files, ort));
+}
+
+export class Model {
+  constructor(private readonly bundle: Bundle) {}
+
+  get manifest(): Manifest {
+    return this.bundle.manifest;
+  }
+
+  encode(text: string): number[] {
+    return this.bundle.tokenizer.encode(text);
+  }
+
+  encodeSource(text: string): number[] {
+    return this.bundle.sourceTokenizer.encode(text);
+  }
+
+  decode(ids: readonly number[]): string {
+    return this.bundle.tokenizer.decode(ids);
+  }
+
+  /** Logits (B, C) or (B, T, C) of an encoder, (B, T, V) of a language model. */
+  async run(batch: Batch): Promise<Tensor> {
+    const { bundle } = this;
+    if (bundle.model !== null && bundle.encoder !== null) refuse("this model writes what a source says; use a session");
+    const rows = bundle.read(batch);
+    if (bundle.encoder !== null) return (await bundle.encode(rows.tokens, rows.mask)).values().next().value!;
+    const decoder = new Decoder(bundle);
+    decoder.checkReadable(Array.from(numbersOf(rows.tokens)), batch.length);
+    decoder.start(batch.rows);
+    return decoder.run(decoder.model, rows);
+  }
+
+  session(): Session {
+    return new Session(this.bundle);
+  }
+
+  /** What happens inside the model while it reads a text, or inputs as the manifest's `taps` names them. */
+  async tap(given: string | ReadonlyMap<string, Tensor>): Promise<Map<string, Tensor>> {
+    if (typeof given !== "string") return this.bundle.tap(given);
+    const names = this.manifest.taps?.inputs.map((input) => input.name) ?? [];
+    if (names.length > 2) refuse(`the taps of this bundle take ${names.join(", ")}; give them as tensors`);
+    const { tokens, mask } = padded([this.encode(given)], "text", "right");
+    return this.bundle.tap(new Map(names.map((name, place) => [name, [tokens, mask][place]])));
+  }
+}
+
+/** What one user does with a model: it holds the decoder's state. One call at a time. */
+export class Session {
+  private made: Decoder | null = null;
+
+  constructor(private readonly bundle: Bundle) {}
+
+  /** The decoder's, by names in the manifest. */
+  get state(): ReadonlyMap<string, Tensor> {
+    return this.decoder.state;
+  }
+
+  /** Reads sources, one a row, which end with eos; what is written from now on is of them. */
+  async readSource(sources: readonly (readonly number[])[]): Promise<void> {
+    const { tokens, mask } = padded(sources, "source", "right");
+    await this.decoder.readSource(tokens, mask);
+  }
+
+  /** Reads prompts of any lengths, one a row, from the start: logits (B, V) after each. */
+  async prefill(prompts: readonly (readonly number[])[]): Promise<Tensor> {
+    return this.decoder.prefill(prompts);
+  }
+
+  /** Reads one more token a row: logits (B, V). */
+  async step(tokens: readonly number[]): Promise<Tensor> {
+    return this.decoder.readToken(tokens);
+  }
+
+  /** Continues prompts: the new tokens of each. */
+  async generate(
+    prompts: readonly (readonly number[])[],
+    options: GenerateOptions = {},
+    onToken?: OnToken,
+  ): Promise<number[][]> {
+    return generate(this.decoder, prompts, options, onToken);
+  }
+
+  /** Continues each prompt in the best ways that are found, the best first. */
+  async beamSearch(prompts: readonly (readonly number[])[], options: BeamOptions = {}): Promise<Hypothesis[][]> {
+    return beamSearch(this.decoder, prompts, options);
+  }
+
+  /** What the model writes after a prompt, until it ends the text. `options.stopIds` are not read. */
+  async write(prompt: string, options: GenerateOptions = {}, onText?: OnText): Promise<string> {
+    return write(this.decoder, prompt, options, onText);
+  }
+
+  /** The targets of source texts, which are read together: for each at most `beams`, the best first. */
+  async translate(texts: readonly string[], options: TranslateOptions = {}): Promise<Translation[][]> {
+    const { tokenizer, sourceTokenizer, manifest } = this.bundle, { prefix = "", ...search } = options;
+    const sources = texts.map((text) => [...sourceTokenizer.encode(text), sourceTokenizer.eosId]);
+    const forced = tokenizer.encode(prefix), most = manifest.seq_len;
+    if (forced.length >= most) refuse(`the prefix has ${forced.length} tokens, a target at most ${most}; shorten it`);
+    await this.readSource(sources);
+    const prompt = [tokenizer.bosId, ...forced];
+    const found = await this.beamSearch(texts.map(() => prompt), {
+      ...search,
+      maxNewTokens: most - forced.length,
+      stopIds: [tokenizer.eosId],
+    });
+    const read = (hypothesis: Hypothesis) => tokenizer.decode([...forced, ...hypothesis.tokens]);
+    return found.map((some) => some.map((hypothesis) => ({ text: read(hypothesis), hypothesis })));
+  }
+
+  /** The probabilities of a text's classes, or of those of each of its words. */
+  async classify(text: string): Promise<Classes> {
+    const { bundle } = this, { length: classes } = bundle.manifest.labels;
+    if (bundle.model !== null || classes === 0) refuse("classify reads texts: it needs a bundle with classes");
+    const words = wordsOf(text);
+    if (words.length === 0) refuse("the text is empty; give one with a word at least");
+    const { tokens, mask } = padded([bundle.tokenizer.encode(text)], "text", "right");
+    const logits: Tensor = (await bundle.encode(tokens, mask)).values().next().value!;
+    const [, length] = tokens.dims, tags = logits.dims.length === 3;
+    if (tags && length !== words.length) {
+      refuse(`the text has ${words.length} words and ${length} tokens; tags are of words`);
+    }
+    checkDims(logits, tags ? [1, length, classes] : [1, classes]);
+    const rows = tags ? length : 1;
+    const probabilities = Array.from({ length: rows }, (_, row) => softmax(numbersOf(logits, row * classes, (row + 1) * classes)));
+    return { words: tags ? words : [], rows, probabilities: probabilities.flat() };
+  }
+
+  /** Throws SeqlabError where the bundle has none. */
+  private get decoder(): Decoder {
+    this.made ??= new Decoder(this.bundle);
+    return this.made;
+  }
+}
+
+function softmax(logits: Float64Array): number[] {
+  const powers = Array.from(logits, (logit) => Math.exp(logit - Math.max(...logits)));
+  const sum = powers.reduce((so_far, power) => so_far + power, 0);
+  return powers.map((power) => power / sum);
+}

@@ -1,0 +1,48 @@
+// Rules against repetition, applied to logits before a token is chosen.
+
+import { refuse } from "./error.js";
+
+/** What becomes of tokens that a text, its prompt included, already has. */
+export interface Repetition {
+  /** divides their positive logits and multiplies the others; 1 = neither */
+  penalty?: number;
+  /** no sequence of so many tokens is written twice; null = any may be */
+  ngram?: number | null;
+}
+
+/** Throws SeqlabError where an option is outside its range. */
+export function withDefaultRules(given: Repetition | undefined): Required<Repetition> {
+  const rules = { penalty: 1, ngram: null, ...given };
+  if (!(rules.penalty > 0 && rules.penalty < Infinity)) {
+    refuse(`the repetition penalty must be above 0 and finite, got ${rules.penalty}`);
+  }
+  if (rules.ngram !== null && !(Number.isInteger(rules.ngram) && rules.ngram >= 1)) {
+    refuse(`the n of blocked n-grams must be at least 1, got ${rules.ngram}`);
+  }
+  return rules;
+}
+
+/** Changes logits (V,) after the tokens of `text`, each of 0..V-1. */
+export function applyRules(rules: Required<Repetition>, text: readonly number[], logits: Float64Array): void {
+  if (rules.penalty !== 1) {
+    for (const token of new Set(text)) logits[token] = penalised(logits[token], rules.penalty);
+  }
+  if (rules.ngram === null) return;
+  const blocked = wouldRepeat(text, rules.ngram);
+  if (blocked.size < logits.length) blocked.forEach((token) => (logits[token] = -Infinity));
+}
+
+function penalised(logit: number, penalty: number): number {
+  return logit > 0 ? logit / penalty : logit * penalty;
+}
+
+/** The tokens that have followed the last n - 1 before. */
+function wouldRepeat(text: readonly number[], ngram: number): Set<number> {
+  const before = ngram - 1, found = new Set<number>();
+  for (let end = before; end < text.length; ++end) {
+    let same = true;
+    for (let back = 1; same && back <= before; ++back) same = text[end - back] === text[text.length - back];
+    if (same) found.add(text[end]);
+  }
+  return found;
+}

@@ -1,0 +1,96 @@
+// Tensors on the host, and onnxruntime-web's of the same numbers.
+
+import type { Tensor as OrtTensor } from "onnxruntime-web";
+
+import { refuse } from "./error.js";
+import type { DType } from "./manifest.js";
+
+/** The library, as the caller has loaded it. */
+export type Ort = typeof import("onnxruntime-web");
+
+/** What holds the numbers of a type; of float16 their bits, of bool 0 and 1. */
+export type Data = Float32Array | Uint16Array | BigInt64Array | Uint8Array;
+
+/** Numbers in row-major order. */
+export interface Tensor {
+  dtype: DType;
+  dims: number[];
+  data: Data;
+}
+
+const ARRAYS = { bool: Uint8Array, int64: BigInt64Array, float16: Uint16Array, float32: Float32Array };
+
+export function sizeOf(dims: readonly number[]): number {
+  return dims.reduce((size, dim) => size * dim, 1);
+}
+
+/** A tensor of these numbers. */
+export function tensorOf(dtype: DType, dims: number[], numbers: ArrayLike<number>): Tensor {
+  const data = new ARRAYS[dtype](sizeOf(dims));
+  if (data instanceof BigInt64Array) data.forEach((_, place) => (data[place] = BigInt(numbers[place])));
+  else if (dtype === "float16") data.forEach((_, place) => (data[place] = halfOf(numbers[place])));
+  else data.set(numbers);
+  return { dtype, dims, data };
+}
+
+/** One in which all are `value`. */
+export function filled(dtype: DType, dims: number[], value: number): Tensor {
+  const data = new ARRAYS[dtype](sizeOf(dims));
+  if (data instanceof BigInt64Array) data.fill(BigInt(value));
+  else data.fill(dtype === "float16" ? halfOf(value) : value);
+  return { dtype, dims, data };
+}
+
+/** These of its rows, in this order. */
+export function takeRows(tensor: Tensor, rows: readonly number[]): Tensor {
+  const size = sizeOf(tensor.dims.slice(1));
+  const data = new ARRAYS[tensor.dtype](rows.length * size);
+  rows.forEach((row, place) => data.set(tensor.data.subarray(row * size, (row + 1) * size) as never, place * size));
+  return { dtype: tensor.dtype, dims: [rows.length, ...tensor.dims.slice(1)], data };
+}
+
+/** The numbers from `first` to `end`. */
+export function numbersOf(tensor: Tensor, first = 0, end = tensor.data.length): Float64Array {
+  const { data } = tensor;
+  if (data instanceof BigInt64Array) return Float64Array.from(data.subarray(first, end), Number);
+  const bits = data.subarray(first, end);
+  return tensor.dtype === "float16" ? Float64Array.from(bits, numberOfHalf) : Float64Array.from(bits);
+}
+
+export function checkDims(tensor: Tensor, dims: readonly number[]): void {
+  if (tensor.dims.join() !== dims.join()) {
+    refuse(`a graph gives (${tensor.dims.join(", ")}), and should give (${dims.join(", ")})`, "damaged bundle");
+  }
+}
+
+export function toOrt(ort: Ort, tensor: Tensor): OrtTensor {
+  return new ort.Tensor(tensor.dtype, tensor.data as never, tensor.dims);
+}
+
+export function fromOrt(tensor: OrtTensor): Tensor {
+  const dtype = tensor.type as DType;
+  if (!(dtype in ARRAYS)) refuse(`a graph gives a tensor of type ${tensor.type}`, "damaged bundle");
+  const data = tensor.data as Data;
+  // Where there is a Float16Array, float16 comes as one.
+  const known = data instanceof ARRAYS[dtype] ? data : new ARRAYS[dtype](data.buffer as ArrayBuffer, data.byteOffset, data.length);
+  return { dtype, dims: [...tensor.dims], data: known };
+}
+
+/** The number that IEEE 754's 16 bits are. */
+export function numberOfHalf(bits: number): number {
+  const exponent = (bits >> 10) & 31, fraction = bits & 1023, sign = bits & 0x8000 ? -1 : 1;
+  if (exponent === 31) return fraction === 0 ? sign * Infinity : NaN;
+  return sign * (exponent === 0 ? fraction * 2 ** -24 : (fraction + 1024) * 2 ** (exponent - 25));
+}
+
+/** The 16 bits nearest to a number, ties to even. */
+export function halfOf(number: number): number {
+  if (Number.isNaN(number)) return 0x7e00;
+  const sign = number < 0 || Object.is(number, -0) ? 0x8000 : 0, size = Math.abs(number);
+  if (size >= 65520) return sign | 0x7c00;
+  // Steps of the binade, the smallest of which is that of subnormal numbers; a carry makes the next binade's first.
+  const exponent = Math.max(Math.floor(Math.log2(size)), -14);
+  const steps = size / 2 ** (exponent - 10), below = Math.floor(steps), rest = steps - below;
+  const rounded = below + (rest > 0.5 || (rest === 0.5 && below % 2 === 1) ? 1 : 0);
+  return sign | (rounded + (exponent + 14) * 1024);
+}

@@ -1,0 +1,67 @@
+// What every tokenizer does: each token stands for fixed bytes, so decoding is a table look-up.
+
+import { refuse } from "./error.js";
+
+/** Turns text into token ids and back. */
+export abstract class Tokenizer {
+  readonly padId = 0;
+  readonly bosId = 1;
+  readonly eosId = 2;
+  /** Whether decoding takes away a space at the very beginning. */
+  readonly dropsFirstSpace: boolean = false;
+
+  constructor(private readonly tokenBytes: readonly Uint8Array[]) {}
+
+  get vocabSize(): number {
+    return this.tokenBytes.length;
+  }
+
+  /** The ids of a text, without special tokens. Throws SeqlabError where it has a lone surrogate. */
+  encode(text: string): number[] {
+    if (!text.isWellFormed()) {
+      const place = Array.from(text).findIndex((character) => !character.isWellFormed());
+      refuse(`the text has a lone surrogate, which UTF-8 cannot hold, at character ${place}`);
+    }
+    return this.idsOf(text);
+  }
+
+  /** The bytes of a token. Throws SeqlabError where an id is outside the vocabulary. */
+  bytesOf(id: number): Uint8Array {
+    const bytes = this.tokenBytes[id];
+    if (bytes === undefined) {
+      refuse(`token id ${id} is outside the vocabulary, ids run from 0 to ${this.vocabSize - 1}`);
+    }
+    return bytes;
+  }
+
+  /** Special tokens vanish; bytes that are not UTF-8 show as U+FFFD. */
+  decode(ids: readonly number[]): string {
+    const stream = new TextStream(this);
+    return ids.map((id) => stream.push(id)).join("") + stream.finish();
+  }
+
+  /** The ids of a text that has no lone surrogate. */
+  protected abstract idsOf(text: string): number[];
+}
+
+/** Decodes one id at a time: what it returns, joined, is what `decode` returns. Only whole characters come out. */
+export class TextStream {
+  private readonly decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  private begun = false;
+
+  constructor(private readonly tokenizer: Tokenizer) {}
+
+  push(id: number): string {
+    return this.withoutFirstSpace(this.decoder.decode(this.tokenizer.bytesOf(id), { stream: true }));
+  }
+
+  finish(): string {
+    return this.withoutFirstSpace(this.decoder.decode());
+  }
+
+  private withoutFirstSpace(text: string): string {
+    const drops = !this.begun && this.tokenizer.dropsFirstSpace && text.startsWith(" ");
+    this.begun ||= text !== "";
+    return drops ? text.slice(1) : text;
+  }
+}
