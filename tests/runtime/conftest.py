@@ -15,7 +15,7 @@ from export.toys import TOKENIZER, export_toy, toy
 from seqlab.attention import AdditiveAttention, Attention
 from seqlab.models import BagOfWords, Encoder, EncoderDecoder, Tagger
 from seqlab.positions import Learned, NoPositions, RoPE
-from seqlab.recurrence import GRU
+from seqlab.recurrence import GRU, Mamba
 from seqlab_data.tokenizers import CharTokenizer, WordTokenizer
 from seqlab_export.bundle import export_bundle
 
@@ -41,8 +41,9 @@ def _translator(mixer: Any = AdditiveAttention) -> EncoderDecoder:
 def _bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     def make(name: str) -> Path:
         folder = tmp_path_factory.mktemp("runtime") / name
-        if name in ("gru", "attention"):
-            return export_toy(toy(*{"gru": (GRU, NoPositions), "attention": (Attention, RoPE)}[name]), folder).folder
+        plain: dict[str, Any] = {"gru": (GRU, NoPositions), "attention": (Attention, RoPE), "mamba": (Mamba, NoPositions)}
+        if name in plain:
+            return export_toy(toy(*plain[name]), folder).folder
         if name in ("fp16", "bf16", "int8", "int4", "fused"):
             # onnxruntime's own node takes heads of a multiple of 8 channels.
             options: dict[str, Any] = {"target": "ort"} if name == "fused" else {"precision": name}
