@@ -1,0 +1,138 @@
+// What a bundle makes of the texts of its golden file: seqlab_export.runner.prove, call for call.
+//
+// R rows, T positions, V vocabulary.
+
+import type { Bundle, Rows } from "../bundle.js";
+import { Decoder } from "../decoder.js";
+import { refuse } from "../error.js";
+import type { TensorInfo } from "../manifest.js";
+import { filled, sizeOf, tensorOf, type Tensor } from "../tensors.js";
+import { MOST_NUMBERS, mostNumbers, selected } from "./accuracy.js";
+import { callsOf, encoderCases, partOf, type Case, type Form, type Span } from "./cases.js";
+import type { GoldenFile, NpyArray } from "./golden.js";
+
+/** Throws SeqlabError where the golden file lacks what a case needs, or the bundle fails. */
+export class CaseRunner {
+  constructor(
+    private readonly bundle: Bundle,
+    private readonly golden: GoldenFile,
+  ) {}
+
+  /** The encoder's outputs of these rows of a case, by name. */
+  encode(some: Case, rows: Span): Promise<ReadonlyMap<string, Tensor>> {
+    const { tokens, mask } = this.inputsOf(some, rows);
+    return this.bundle.encode(tokens, mask);
+  }
+
+  /** The same of a decoder that reads them in the calls of a form: the logits (R, T, V), and the state after them. */
+  async decode(form: Form, some: Case, rows: Span): Promise<ReadonlyMap<string, Tensor>> {
+    const decoder = await this.started(some.name, rows), tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
+    const parts: Tensor[] = [];
+    for (const call of callsOf(form, some, this.bundle.manifest.first_call)) {
+      parts.push(await this.read(decoder, form === "step", some, tokens, rows, call));
+    }
+    return outputsOf(decoder, joined(parts));
+  }
+
+  /** What counts of each output after a long text. Of the logits of each call a part is taken: they are many. */
+  async decodeLong(some: Case): Promise<ReadonlyMap<string, Float64Array>> {
+    const rows = { first: 0, end: some.rows }, tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
+    const decoder = await this.started(some.name, rows), { info } = decoder.model;
+    const calls = callsOf("long", some, this.bundle.manifest.first_call), most = Math.floor(MOST_NUMBERS / calls.length);
+    const logits: number[] = [];
+    for (const call of calls) {
+      const found = await this.read(decoder, true, some, tokens, rows, call);
+      const part = { name: "", rows: some.rows, length: call.end - call.first, mask: partOf(some, rows, call) };
+      logits.push(...selected(found, info.outputs.find(({ name }) => name === "logits")!, part, most));
+    }
+    const take = (output: TensorInfo): Float64Array => {
+      if (output.name === "logits") return Float64Array.from(logits);
+      return selected(stateOf(decoder, output), output, some, mostNumbers(info, output));
+    };
+    return new Map(info.outputs.map((output) => [output.name, take(output)]));
+  }
+
+  /** The logits of "whole/inputs", of which the golden file has all. */
+  async whole(): Promise<Tensor> {
+    const [rows, length] = this.golden.at("whole/inputs", null, null).dims, span = { first: 0, end: rows };
+    const whole = { name: "whole", rows, length, mask: new Uint8Array(rows * length).fill(1) };
+    if (this.bundle.model === null) return (await this.encode(whole, span)).get("logits")!;
+    const decoder = await this.started(whole.name, span), inputs = this.golden.at("whole/inputs");
+    return this.read(decoder, false, whole, inputs, span, { first: 0, end: length });
+  }
+
+  /** Gives a decoder these rows of the source that is named in "NAME/source", where the bundle reads one. */
+  async readSource(decoder: Decoder, name: string, rows: Span): Promise<void> {
+    if (this.bundle.encoder === null) return;
+    const source = this.golden.at(`${name}/source`).text;
+    const cases = encoderCases(this.bundle.encoder.info, this.bundle.manifest.max_source_len);
+    const found = cases.find((some) => some.name === source) ?? refuse(`the golden file names a source "${source}", which is no case`);
+    const { tokens, mask } = this.inputsOf(found, rows);
+    await decoder.readSource(tokens, mask);
+  }
+
+  private async started(name: string, rows: Span): Promise<Decoder> {
+    const decoder = new Decoder(this.bundle);
+    await this.readSource(decoder, name, rows);
+    decoder.start(rows.end - rows.first);
+    return decoder;
+  }
+
+  /** The encoder's inputs: tokens (R, T) or features (R, T, F), and their mask (R, T). */
+  private inputsOf(some: Case, rows: Span): Rows {
+    const { dims, values } = this.golden.at(`${some.name}/inputs`, some.rows, some.length), size = sizeOf(dims.slice(1));
+    const given = [rows.end - rows.first, ...dims.slice(1)];
+    const { dtype } = this.bundle.encoder!.info.inputs[0];
+    return {
+      tokens: tensorOf(dtype, given, values.subarray(rows.first * size, rows.end * size)),
+      mask: tensorOf("bool", given.slice(0, 2), partOf(some, rows, { first: 0, end: some.length })),
+    };
+  }
+
+  /** The logits of one call: these rows and positions of tokens (R, T), by a step where it is one and may be. */
+  private read(decoder: Decoder, steps: boolean, some: Case, tokens: NpyArray, rows: Span, call: Span): Promise<Tensor> {
+    const dims = [rows.end - rows.first, call.end - call.first], ids: number[] = [];
+    for (let row = rows.first; row < rows.end; ++row) {
+      ids.push(...tokens.values.subarray(row * some.length + call.first, row * some.length + call.end));
+    }
+    const graph = steps && dims[1] === 1 ? decoder.step : decoder.model;
+    return decoder.run(graph, { tokens: tensorOf("int64", dims, ids), mask: tensorOf("bool", dims, partOf(some, rows, call)) });
+  }
+}
+
+function outputsOf(decoder: Decoder, logits: Tensor): ReadonlyMap<string, Tensor> {
+  const { outputs } = decoder.model.info;
+  return new Map(outputs.map((output) => [output.name, output.name === "logits" ? logits : stateOf(decoder, output)]));
+}
+
+function stateOf(decoder: Decoder, output: TensorInfo): Tensor {
+  return decoder.state.get(output.name.slice("new_state_".length))!;
+}
+
+/** Logits (R, T, V) of calls that follow each other. */
+function joined(parts: readonly Tensor[]): Tensor {
+  const [rows, , vocabSize] = parts[0].dims, length = parts.reduce((sum, part) => sum + part.dims[1], 0);
+  const whole = filled(parts[0].dtype, [rows, length, vocabSize], 0);
+  let first = 0;
+  for (const part of parts) {
+    const size = part.dims[1] * vocabSize;
+    for (let row = 0; row < rows; ++row) {
+      whole.data.set(part.data.subarray(row * size, (row + 1) * size) as never, (row * length + first) * vocabSize);
+    }
+    first += part.dims[1];
+  }
+  return whole;
+}
+
+/** Tensors of rows that follow each other, of the same sizes but for the rows. */
+export function stacked(parts: readonly Tensor[]): Tensor {
+  const dims = [parts.reduce((sum, part) => sum + part.dims[0], 0), ...parts[0].dims.slice(1)];
+  if (parts.some((part) => part.dims.slice(1).join() !== dims.slice(1).join())) refuse("batches of a case have other sizes");
+  const whole = filled(parts[0].dtype, dims, 0);
+  let first = 0;
+  for (const part of parts) {
+    whole.data.set(part.data as never, first);
+    first += part.data.length;
+  }
+  return whole;
+}

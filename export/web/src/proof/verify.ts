@@ -1,0 +1,180 @@
+// Proves a bundle: what it declares, and its values against its golden file, check for check as
+// seqlab_export.runner.verify; docs/bundle.md says what each is.
+
+import { Bundle } from "../bundle.js";
+import { Decoder } from "../decoder.js";
+import { refuse, SeqlabError, sentenceOf } from "../error.js";
+import { findDamage, loadManifest, type Files } from "../files.js";
+import type { GraphInfo } from "../manifest.js";
+import { chooseLargest } from "../sampling.js";
+import { numbersOf, type Ort, type Tensor } from "../tensors.js";
+import { divergenceOf, errorsOf, groupsOf, judged, limitOf, mostNumbers, selected } from "./accuracy.js";
+import { CaseRunner, stacked } from "./case_runner.js";
+import { casesOf, encoderCases, longCases, type Case, type Span } from "./cases.js";
+import { checkDeclared } from "./declared.js";
+import { GoldenFile } from "./golden.js";
+import { Report, type Check } from "./report.js";
+
+const BATCH_SIZES = [1, 2, 9];
+
+/** Proves a bundle with onnxruntime-web and changes nothing in it.
+ *
+ * What is wrong with its values is in the report; what is no bundle at all, or cannot be opened, is a SeqlabError.
+ *
+ * @param onCheck is called with each check as it is made.
+ */
+export async function verify(files: Files, ort: Ort, onCheck?: (check: Check) => void): Promise<Report> {
+  const manifest = loadManifest(files), version = ort.env.versions.web ?? ort.env.versions.common;
+  const report = new Report(version, manifest.precision, onCheck);
+  const damage = await findDamage(files, manifest);
+  for (const name of new Set([...Object.keys(manifest.files), ...damage.keys()])) {
+    report.add("files", name, damage.get(name) ?? "");
+  }
+  if (!report.ok) return report;
+  const bundle = await Bundle.open(files, ort);
+  try {
+    const golden = new GoldenFile(files.get(manifest.golden)!);
+    await checkDeclared(files, bundle, golden, report);
+    if (report.ok) await new Proof(bundle, golden, report).checkAll();
+  } catch (error) {
+    // All that a proof reads is the bundle's.
+    if (error instanceof SeqlabError) refuse(error.message, "damaged bundle");
+    throw error;
+  }
+  return report;
+}
+
+class Proof {
+  private readonly runner: CaseRunner;
+
+  constructor(
+    private readonly bundle: Bundle,
+    private readonly golden: GoldenFile,
+    private readonly report: Report,
+  ) {
+    this.runner = new CaseRunner(bundle, golden);
+  }
+
+  async checkAll(): Promise<void> {
+    const { encoder, model, manifest } = this.bundle;
+    if (encoder !== null) {
+      for (const batch of BATCH_SIZES) {
+        for (const some of encoderCases(encoder.info, manifest.max_source_len)) {
+          const subject = `batch ${batch}, ${some.name.slice("encoder/".length)}`;
+          const read = (rows: Span) => this.runner.encode(some, rows);
+          await this.checkCell("encoder", subject, encoder.info, some, batch, read);
+        }
+      }
+    }
+    if (model !== null) {
+      for (const form of ["prefill", "chunks", "step"] as const) {
+        for (const batch of BATCH_SIZES) {
+          for (const some of casesOf(manifest.max_seq_len)) {
+            const read = (rows: Span) => this.runner.decode(form, some, rows);
+            await this.checkCell(form, `batch ${batch}, ${some.name}`, model.info, some, batch, read);
+          }
+        }
+      }
+      for (const some of longCases(manifest.max_seq_len)) {
+        await this.checkValues("long", some.name, model.info, some.name, () => this.runner.decodeLong(some));
+      }
+      if (this.report.ok) await this.checkGreedy();
+    }
+    if (this.report.ok && this.golden.has("whole/logits")) await this.compareDistributions();
+  }
+
+  /** One check for each group of outputs of a cell: a case, read so many rows at a time. */
+  private checkCell(
+    kind: string,
+    subject: string,
+    info: GraphInfo,
+    some: Case,
+    batch: number,
+    read: (rows: Span) => Promise<ReadonlyMap<string, Tensor>>,
+  ): Promise<void> {
+    return this.checkValues(kind, subject, info, some.name, async () => {
+      const parts: ReadonlyMap<string, Tensor>[] = [];
+      for (let first = 0; first < some.rows; first += batch) {
+        parts.push(await read({ first, end: Math.min(first + batch, some.rows) }));
+      }
+      const found = info.outputs.map((output) => {
+        const whole = stacked(parts.map((part) => part.get(output.name)!));
+        return [output.name, selected(whole, output, some, mostNumbers(info, output))] as const;
+      });
+      return new Map(found);
+    });
+  }
+
+  /** The same of what `read` takes of each output, in a case of this name. */
+  private async checkValues(
+    kind: string,
+    subject: string,
+    info: GraphInfo,
+    name: string,
+    read: () => Promise<ReadonlyMap<string, Float64Array>>,
+  ): Promise<void> {
+    try {
+      const actual = await read();
+      for (const group of groupsOf(info)) {
+        const errors = group.outputs.map((output) =>
+          errorsOf(actual.get(output.name)!, this.golden.at(`${name}/${output.name}`).values),
+        );
+        const torch = this.golden.at(`${name}/torch/${group.name}`).values[0];
+        const limit = group.name === "counters" ? 0 : limitOf(torch, this.bundle.manifest.precision);
+        const all = Float64Array.from(errors.flatMap((some) => [...some]));
+        this.report.take(judged(kind, `${subject}, ${group.name}`, all, torch, limit));
+      }
+    } catch (error) {
+      if (!(error instanceof SeqlabError)) throw error;
+      this.report.add(kind, subject, sentenceOf(error));
+    }
+  }
+
+  /** Greedy text should be the reference's, or first differ where its two best logits are closer than twice the error of
+   * the logits there. */
+  private async checkGreedy(): Promise<void> {
+    const { golden, bundle } = this;
+    // (R, T) tokens; of each the likeliest ones and their logits, (R, T, kept), the best first.
+    const tokens = golden.at("greedy/tokens", null, null), [rows, length] = tokens.dims;
+    const likeliest = golden.at("greedy/likeliest", rows, length, null), [, , kept] = likeliest.dims;
+    const logits = golden.at("greedy/logits", rows, length, kept);
+    const known = likeliest.values.every((token) => token >= 0 && token < bundle.manifest.vocab_size!);
+    if (kept < 2 || !known) refuse("greedy/likeliest of the golden file holds no two tokens of the vocabulary");
+    const prompts = Array.from({ length: rows }, (_, row) => Array.from(golden.at(`greedy/prompt_${row}`, null).values));
+    const steps = await this.writeGreedily(prompts, length);
+    for (let row = 0; row < rows; ++row) {
+      const different = steps.findIndex((step, place) => step[row].token !== tokens.values[row * length + place]);
+      if (different < 0) {
+        this.report.add("greedy", `prompt ${row}`, "");
+        continue;
+      }
+      const first = (row * length + different) * kept, reference = logits.values.subarray(first, first + kept);
+      const ours = steps[different][row].logits;
+      const errors = reference.map((logit, place) => Math.abs(ours[likeliest.values[first + place]] - logit));
+      const margin = reference[0] - reference[1], largest = Math.max(...errors);
+      const found = `margin is ${margin.toExponential(2)} and the largest logit error ${largest.toExponential(2)}`;
+      const note = `differs from token ${different} on, where the float64 ${found}`;
+      this.report.take({ kind: "greedy", subject: `prompt ${row}`, ok: margin < 2 * largest, note });
+    }
+  }
+
+  /** At each step the token and the logits of each row; nothing ends a text. */
+  private async writeGreedily(prompts: number[][], length: number): Promise<{ token: number; logits: Float64Array }[][]> {
+    const decoder = new Decoder(this.bundle), steps: { token: number; logits: Float64Array }[][] = [];
+    await this.runner.readSource(decoder, "greedy", { first: 0, end: prompts.length });
+    for (let step = 0; step < length; ++step) {
+      const last = steps.at(-1)?.map(({ token }) => token);
+      const found = last === undefined ? await decoder.prefill(prompts) : await decoder.readToken(last);
+      const rows = prompts.map((_, row) => numbersOf(found, row * decoder.vocabSize, (row + 1) * decoder.vocabSize));
+      steps.push(rows.map((logits) => ({ token: chooseLargest(logits), logits })));
+    }
+    return steps;
+  }
+
+  /** Of one choice, where the golden file has all logits. */
+  private async compareDistributions(): Promise<void> {
+    const [rows] = this.golden.at("whole/inputs", null, null).dims, expected = this.golden.at("whole/logits", rows);
+    const found = numbersOf(await this.runner.whole());
+    this.report.divergence = divergenceOf(expected.values, found, expected.dims.at(-1)!);
+  }
+}
