@@ -98,29 +98,33 @@ def freeze_length(model: ModelProto) -> None:
     model.graph.output[0].type.tensor_type.shape.dim[1].dim_value = 16
 
 
+GRAPH_DEFECTS: list[tuple[str, str, Edit, set[str]]] = [
+    ("attention", "model.onnx", ignore_padding, {"prefill", "chunks", "long"}),
+    ("attention", "step.onnx", ignore_padding, {"step", "long"}),
+    ("attention", "model.onnx", forget_the_cache_mask, {"chunks", "long"}),
+    ("attention", "step.onnx", start_one_later, {"step", "long"}),
+    ("attention", "model.onnx", start_one_later, {"prefill", "chunks", "long"}),
+    ("attention", "model.onnx", align_the_past_wrongly, {"chunks", "long"}),
+    ("attention", "step.onnx", align_the_past_wrongly, {"step", "long"}),
+    ("attention", "model.onnx", swap_outputs, {"prefill", "chunks", "long"}),
+    ("attention", "model.onnx", with_attribute("Attention", "scale", 0.51), {"prefill", "chunks", "long"}),
+    (
+        "attention",
+        "model.onnx",
+        with_attribute("LayerNormalization", "epsilon", 2e-5),
+        {"prefill", "chunks", "long"},
+    ),
+    ("attention", "model.onnx", freeze_length, {"signature"}),
+    ("gru", "model.onnx", reset_before_the_product, {"prefill", "chunks", "long"}),
+    ("gru", "model.onnx", forget_lengths, {"prefill", "chunks", "long"}),
+    ("gru", "step.onnx", ignore_padding, {"step", "long"}),
+]
+"""A bundle, the graph of it that is spoilt, how, and the kinds of checks that fail then."""
+
+
 @pytest.mark.parametrize(
     ("bundle", "file", "edit", "expected"),
-    [
-        ("attention", "model.onnx", ignore_padding, {"prefill", "chunks", "long"}),
-        ("attention", "step.onnx", ignore_padding, {"step", "long"}),
-        ("attention", "model.onnx", forget_the_cache_mask, {"chunks", "long"}),
-        ("attention", "step.onnx", start_one_later, {"step", "long"}),
-        ("attention", "model.onnx", start_one_later, {"prefill", "chunks", "long"}),
-        ("attention", "model.onnx", align_the_past_wrongly, {"chunks", "long"}),
-        ("attention", "step.onnx", align_the_past_wrongly, {"step", "long"}),
-        ("attention", "model.onnx", swap_outputs, {"prefill", "chunks", "long"}),
-        ("attention", "model.onnx", with_attribute("Attention", "scale", 0.51), {"prefill", "chunks", "long"}),
-        (
-            "attention",
-            "model.onnx",
-            with_attribute("LayerNormalization", "epsilon", 2e-5),
-            {"prefill", "chunks", "long"},
-        ),
-        ("attention", "model.onnx", freeze_length, {"signature"}),
-        ("gru", "model.onnx", reset_before_the_product, {"prefill", "chunks", "long"}),
-        ("gru", "model.onnx", forget_lengths, {"prefill", "chunks", "long"}),
-        ("gru", "step.onnx", ignore_padding, {"step", "long"}),
-    ],
+    GRAPH_DEFECTS,
     ids=lambda value: value.__name__ if callable(value) else None,
 )
 def test_a_wrong_graph_is_found(

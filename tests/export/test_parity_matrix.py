@@ -25,8 +25,10 @@ def by_runtime(cells: list[Cell]) -> dict[str, Cell]:
 
 @pytest.fixture(name="no_runner")
 def _no_runner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a machine without a C++ compiler."""
+    """As on a machine without a C++ compiler and without what `make web` makes."""
     monkeypatch.setattr(parity, "RUNNER", "no-such-program")
+    monkeypatch.setattr(parity, "WEB_PROOF", Path("no-such-program"))
+    monkeypatch.setattr(parity.shutil, "which", {"node": "node"}.get)
     monkeypatch.delenv("SEQLAB_RUN", raising=False)
 
 
@@ -40,6 +42,7 @@ def test_a_bundle_without_its_run_is_measured_by_onnxruntime_alone(shared: Share
     assert {cell.missing.split(":")[0] for cell in cells.values()} == {"not run"}
     assert cells["PyTorch eager"].missing == "not run: the run that this bundle is of is not in the tracking store"
     assert "make cpp" in cells["onnxruntime CPU, C++"].missing
+    assert "make web" in cells["onnxruntime-web, wasm"].missing
 
 
 @pytest.mark.usefixtures("no_runner")

@@ -41,7 +41,11 @@ def _translator(mixer: Any = AdditiveAttention) -> EncoderDecoder:
 def _bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
     def make(name: str) -> Path:
         folder = tmp_path_factory.mktemp("runtime") / name
-        plain: dict[str, Any] = {"gru": (GRU, NoPositions), "attention": (Attention, RoPE), "mamba": (Mamba, NoPositions)}
+        plain: dict[str, Any] = {
+            "gru": (GRU, NoPositions),
+            "attention": (Attention, RoPE),
+            "mamba": (Mamba, NoPositions),
+        }
         if name in plain:
             return export_toy(toy(*plain[name]), folder).folder
         if name in ("fp16", "bf16", "int8", "int4", "fused"):

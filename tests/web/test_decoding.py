@@ -90,7 +90,12 @@ def test_a_batch_has_the_logits_of_python(bundle: Bundle) -> None:
     """Of a language model and of a classifier, padded; of a mask that is none nothing is made."""
     dice = np.random.default_rng(5)
     tokens, pad_mask = dice.integers(3, V, size=(3, 6)), np.arange(6) < np.array([[6], [1], [4]])
-    batch = {"rows": 3, "length": 6, "tokens": tokens.ravel().tolist(), "pad_mask": pad_mask.ravel().astype(int).tolist()}
+    batch = {
+        "rows": 3,
+        "length": 6,
+        "tokens": tokens.ravel().tolist(),
+        "pad_mask": pad_mask.ravel().astype(int).tolist(),
+    }
     gap = batch | {"pad_mask": [1, 0, 1, 0, 0, 0] * 3}
     found, short, outside, between = answers(
         bundle("gru"), [{"batch": batch | extra} for extra in ({}, {"tokens": [4]}, {"tokens": [V] * 18}, gap)]

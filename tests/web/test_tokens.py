@@ -9,9 +9,17 @@ import pytest
 
 from runtime.test_tokens import TEXT, TOKENIZERS, texts
 from seqlab_data.tokenizers import SubwordTokenizer
-from web.programs import answers, refusal, run
+from web.programs import answers, refusal
 
-MORE = ["e\u0301", "\U0001f469\u200d\U0001f680", "\U0001f1e6\U0001f1fa", "\ufeff", "a\u0308\u0323", "\r\n", "\x1c\x1d\x1e"]
+MORE = [
+    "e\u0301",
+    "\U0001f469\u200d\U0001f680",
+    "\U0001f1e6\U0001f1fa",
+    "\ufeff",
+    "a\u0308\u0323",
+    "\r\n",
+    "\x1c\x1d\x1e",
+]
 """Combining characters, joined emoji, a byte order mark, separators."""
 
 
@@ -48,5 +56,7 @@ def test_a_lone_surrogate_is_refused(name: str, tmp_path: Path) -> None:
 def test_what_is_no_tokenizer_of_this_runtime(tmp_path: Path) -> None:
     SubwordTokenizer(TEXT, vocab_size=350).save(tmp_path)
     assert refusal(tmp_path).startswith('this runtime has no tokenizer "SubwordTokenizer", give it ids; it has Byte')
-    (tmp_path / "tokenizer.json").write_bytes(b'{"class": "CharTokenizer", "alphabet": "aa", "assets": {}, "vocab_size": 6}')
+    (tmp_path / "tokenizer.json").write_bytes(
+        b'{"class": "CharTokenizer", "alphabet": "aa", "assets": {}, "vocab_size": 6}'
+    )
     assert refusal(tmp_path) == "the tokenizer has a string twice"

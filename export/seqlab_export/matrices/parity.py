@@ -28,6 +28,8 @@ from seqlab_export.runner.sessions import Provider
 from seqlab_export.runner.verify import load_golden
 
 RUNNER = "seqlab-run"
+WEB_PROOF = Path(__file__).parents[2] / "web" / "dist" / "tools" / "verify.js"
+"""Of the web runtime, where this is a checkout."""
 SAME = "the same"
 
 
@@ -112,6 +114,8 @@ def parity_of_bundle(name: str, folder: Path, model: Any | None) -> Iterator[Cel
         "onnxruntime CUDA, Python": partial(_onnxruntime, folder, "cuda"),
         "onnxruntime CUDA, TF32, Python": partial(_onnxruntime, folder, "cuda-tf32"),
         "onnxruntime CUDA, C++": partial(_cpp, folder, "cuda"),
+        "onnxruntime-web, wasm": partial(_web, folder),
+        "onnxruntime-web, WebGPU": _webgpu,
     }
     for runtime, measure in runtimes.items():
         try:
@@ -155,7 +159,24 @@ def _cpp(folder: Path, provider: str) -> dict[str, Any]:
         raise NotRunError(f"{RUNNER} is neither on PATH nor in $SEQLAB_RUN; `make cpp` makes build/cpp/{RUNNER}")
     # The library that Python has here: the same one on both sides.
     library = next((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
-    command = [program, "verify", str(folder), "--provider", provider, "--json", "--ort-lib", str(library)]
+    return _of_program([program, "verify", str(folder), "--provider", provider, "--json", "--ort-lib", str(library)])
+
+
+def _web(folder: Path) -> dict[str, Any]:
+    node = shutil.which("node")
+    if node is None:
+        raise NotRunError("Node is not on PATH")
+    if not WEB_PROOF.is_file():
+        raise NotRunError("the web runtime is not built; `make web` makes export/web/dist, in a checkout")
+    return _of_program([node, str(WEB_PROOF), str(folder)])
+
+
+def _webgpu() -> dict[str, Any]:
+    raise NotRunError("WebGPU needs a browser with a GPU, and this is measured in Node")
+
+
+def _of_program(command: list[str]) -> dict[str, Any]:
+    """What a cell says of a program that proves a bundle and prints its report as JSON."""
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
         raise ValueError(done.stderr.strip())

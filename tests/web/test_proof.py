@@ -1,0 +1,150 @@
+"""The web runtime proves what Python proves, check for check, and refuses what was spoilt."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from export.planted import Edit, edit_graph, reseal, with_statement, with_tokenizer
+from export.test_defects import GRAPH_DEFECTS
+from export.toys import Shared
+from runtime.conftest import Bundle
+from seqlab_export.matrices import parity
+from seqlab_export.matrices.parity import parity_of_bundle
+from seqlab_export.runner.manifest import load_manifest
+from seqlab_export.runner.verify import verify_bundle
+from web.programs import build, refusal, run
+
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+
+Copy = Callable[[str], Path]
+
+
+@pytest.fixture(name="copy")
+def _copy(shared: Shared, tmp_path: Path) -> Copy:
+    """A bundle of "attention" or "gru" that a test may spoil."""
+    return lambda name: Path(shutil.copytree(shared(name).folder, tmp_path / "bundle"))
+
+
+def proven(folder: Path) -> dict[str, Any]:
+    """The report of `tools/verify.ts`, whose exit code says the same."""
+    done = run("tools/verify.ts", folder)
+    assert done.returncode in (0, 1) and not done.stderr, done
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert report["ok"] == (done.returncode == 0)
+    return report
+
+
+def failures(folder: Path) -> list[dict[str, Any]]:
+    return [check for check in proven(folder)["checks"] if not check["ok"]]
+
+
+def failed(folder: Path) -> set[str]:
+    return {check["kind"] for check in failures(folder)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("gru", "attentive translator", "tagger"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("attention", "mamba", "translator", "classifier")),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("fp16", "bf16", "int8", "int4", "fused")),
+    ],
+)
+def test_the_same_checks(name: str, bundle: Bundle) -> None:
+    """Each with the limit that Python has, and an error that is not far from Python's."""
+    expected, found = verify_bundle(bundle(name)), proven(bundle(name))
+    assert expected.ok and found["ok"]
+    ours = sorted(found["checks"], key=lambda check: (check["kind"], check["subject"]))
+    theirs = sorted(expected.checks, key=lambda check: (check.kind, check.subject))
+    assert [(one["kind"], one["subject"]) for one in ours] == [(one.kind, one.subject) for one in theirs]
+    assert [one["limit"] for one in ours] == [one.limit for one in theirs]
+    for one, other in zip(ours, theirs, strict=True):
+        if other.limit:
+            assert one["error"] == pytest.approx(other.error, abs=other.limit / 2), one
+    assert expected.divergence is not None
+    assert found["divergence"] == pytest.approx(expected.divergence, rel=0.5, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("bundle", "file", "edit", "expected"),
+    [pytest.param(*defect, marks=pytest.mark.slow if place else ()) for place, defect in enumerate(GRAPH_DEFECTS)],
+    ids=lambda value: value.__name__ if callable(value) else None,
+)
+def test_a_wrong_graph_is_found(copy: Copy, bundle: str, file: str, edit: Edit, expected: set[str]) -> None:
+    folder = copy(bundle)
+    edit_graph(folder, file, edit)
+    assert failed(folder) == expected
+
+
+def test_wrong_weights_are_found(copy: Copy) -> None:
+    folder = copy("gru")
+    weights = np.fromfile(folder / "weights.bin", dtype=np.float32)
+    weights.astype(np.float16).astype(np.float32).tofile(folder / "weights.bin")
+    reseal(folder)
+    assert failed(folder) == {"weights"}
+
+
+@pytest.mark.parametrize("file", ["model.onnx", "step.onnx", "weights.bin", "golden.npz", "tokenizer/tokenizer.json"])
+def test_one_flipped_bit_is_found_in_any_file(copy: Copy, file: str) -> None:
+    folder = copy("attention")
+    data = bytearray((folder / file).read_bytes())
+    data[len(data) // 2] ^= 1
+    (folder / file).write_bytes(data)
+    assert [(check["kind"], check["subject"]) for check in failures(folder)] == [("files", file)]
+    assert refusal(folder) == f"this bundle is not as it was written: {file}: its sha256 is not the manifest's"
+
+
+def test_a_wrong_start_of_the_state_is_found(copy: Copy) -> None:
+    folder = copy("gru")
+    manifest = load_manifest(folder)
+    position, hidden, *others = manifest.state
+    replace(manifest, state=(position, replace(hidden, initial=0.5), *others)).save(folder)
+    assert failed(folder) == {"prefill", "chunks", "step", "long"}
+
+
+def test_a_golden_file_that_proves_less_is_found(copy: Copy) -> None:
+    folder = copy("gru")
+    with np.load(folder / "golden.npz") as file:
+        arrays = {name: file[name] for name in file if not name.startswith("length 17/")}
+    np.savez(folder / "golden.npz", **arrays)
+    reseal(folder)
+    assert {check["subject"] for check in failures(folder)} == {f"batch {size}, length 17" for size in (1, 2, 9)}
+
+
+def test_a_golden_file_that_is_compressed_is_refused(copy: Copy) -> None:
+    folder = copy("gru")
+    with np.load(folder / "golden.npz") as file:
+        np.savez_compressed(folder / "golden.npz", **dict(file))
+    reseal(folder)
+    done = run("tools/verify.ts", folder)
+    assert done.returncode == 2
+    assert done.stderr == "the golden file is compressed, or would unpack to more than it is long\n"
+
+
+def test_wrong_statements_and_texts_are_found(copy: Copy) -> None:
+    folder = copy("gru")
+    with_statement(seq_len=31, first_call=1.0)(folder)
+    assert refusal(folder).endswith("first_call must be a whole number from 1 to 2^40, got 1")
+    with_statement(seq_len=31, first_call=1)(folder)
+    assert [(check["kind"], check["subject"]) for check in failures(folder)] == [("statements", "seq_len")]
+    with_statement(seq_len=32)(folder)
+    with_tokenizer(alphabet="abcdeg ")(folder)
+    assert failed(folder) == {"texts"}
+
+
+def test_the_parity_matrix_has_its_cell(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parity, "WEB_PROOF", build("tools/verify.ts"))
+    monkeypatch.setattr(parity, "RUNNER", "no-such-program")
+    cells = {cell.runtime: cell for cell in parity_of_bundle("a name", shared("gru").folder, None)}
+    found, expected = cells["onnxruntime-web, wasm"], cells["onnxruntime CPU, Python"]
+    assert found.ok and found.greedy == expected.greedy and found.error and expected.limit
+    assert found.error < expected.limit
+    assert cells["onnxruntime-web, WebGPU"].missing.startswith("not run: WebGPU needs a browser")
