@@ -1,0 +1,78 @@
+// Elements by one call, and the fields of forms.
+
+type Child = Node | string;
+type Properties = Record<string, string | number | boolean | ((event: never) => void)>;
+
+/** An element with attributes (true = there, false = not), listeners (`onclick`) and children. Text stays text. */
+export function el<Name extends keyof HTMLElementTagNameMap>(
+  name: Name,
+  properties: Properties = {},
+  ...children: Child[]
+): HTMLElementTagNameMap[Name] {
+  return filled(document.createElement(name), properties, children);
+}
+
+/** The same of SVG. */
+export function svg(name: string, properties: Properties = {}, ...children: Child[]): SVGElement {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", name), properties, children);
+}
+
+function filled<Kind extends Element>(element: Kind, properties: Properties, children: Child[]): Kind {
+  for (const [name, value] of Object.entries(properties)) {
+    if (typeof value === "function") element.addEventListener(name.slice(2), value as EventListener);
+    else if (value !== false) element.setAttribute(name, value === true ? "" : String(value));
+  }
+  element.append(...children);
+  return element;
+}
+
+export function section(title: string, ...children: Child[]): HTMLElement {
+  return el("section", {}, el("h2", {}, title), ...children);
+}
+
+export function button(label: string, onclick: () => void, properties: Properties = {}): HTMLButtonElement {
+  return el("button", { type: "button", onclick, ...properties }, label);
+}
+
+/** A control below its name. */
+export function field(label: string, control: HTMLElement): HTMLLabelElement {
+  return el("label", {}, el("span", {}, label), control);
+}
+
+export function area(label: string, text: string, rows = 4): { label: HTMLElement; input: HTMLTextAreaElement } {
+  const input = el("textarea", { rows, spellcheck: "false", autocomplete: "off" });
+  input.value = text;
+  return { label: field(label, input), input };
+}
+
+export function choice(
+  label: string,
+  names: readonly string[],
+  onchange: (place: number) => void,
+): { label: HTMLElement; input: HTMLSelectElement } {
+  const input = el("select", { onchange: () => onchange(input.selectedIndex) });
+  input.append(...names.map((name) => el("option", {}, name)));
+  return { label: field(label, input), input };
+}
+
+/** Where a view says how far it is, or what was wrong. */
+export function notice(): HTMLElement & { say(text: string): void; fail(error: unknown): void } {
+  const line = el("p", { class: "notice", role: "status" });
+  const say = (text: string, wrong = false) => {
+    line.textContent = text;
+    line.classList.toggle("wrong", wrong);
+  };
+  return Object.assign(line, {
+    say: (text: string) => say(text),
+    fail: (error: unknown) => say(`Not done: ${error instanceof Error ? error.message : String(error)}`, true),
+  });
+}
+
+/** Calls `action` when nothing has changed for a moment. */
+export function settled(action: () => void, milliseconds = 200): () => void {
+  let timer = 0;
+  return () => {
+    clearTimeout(timer);
+    timer = window.setTimeout(action, milliseconds);
+  };
+}

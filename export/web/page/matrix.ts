@@ -1,0 +1,95 @@
+// Numbers as shades, a square each, with their names beside them and the number below the pointer.
+
+import { el } from "./dom.js";
+import { short } from "./numbers.js";
+
+export interface Matrix {
+  rows: readonly string[];
+  columns: readonly string[];
+  /** What it is of, such as "attention of ROW to COLUMN". */
+  label: string;
+  value(row: number, column: number): number;
+  /** The darkest; where none is given, the largest of each row. */
+  most?: number;
+}
+
+const NAME = 84;
+
+/** A table of shades. The arrows move through it where it has the focus, as the pointer does. */
+export function matrix({ rows, columns, label, value, most }: Matrix): HTMLElement {
+  const size = Math.max(8, Math.min(26, Math.floor(560 / Math.max(rows.length, columns.length))));
+  const head = Math.min(NAME, 14 + 8 * Math.max(...columns.map((name) => name.length)));
+  const side = Math.min(150, 14 + 8 * Math.max(...rows.map((name) => name.length)));
+  const canvas = el("canvas", { tabindex: 0, role: "img", "aria-label": label });
+  const said = el("p", { class: "reading", "aria-live": "polite" }, "Point at a square, or use the arrow keys, for its number.");
+  let [row, column] = [0, 0];
+
+  function draw(): void {
+    const [width, height] = [side + size * columns.length + 2, head + size * rows.length + 2];
+    const sharp = window.devicePixelRatio || 1;
+    Object.assign(canvas, { width: width * sharp, height: height * sharp });
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+    const pen = canvas.getContext("2d")!;
+    const style = getComputedStyle(document.documentElement);
+    pen.scale(sharp, sharp);
+    pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    pen.textBaseline = "middle";
+    const shade = style.getPropertyValue("--shade");
+    const ground = style.getPropertyValue("--ground");
+    const ink = style.getPropertyValue("--ink");
+    const every = Math.ceil(13 / size);
+    rows.forEach((name, r) => {
+      pen.globalAlpha = 1;
+      pen.fillStyle = ink;
+      pen.textAlign = "right";
+      if (r % every === 0) pen.fillText(name, side - 6, head + size * (r + 0.5), side - 8);
+      const values = columns.map((_, c) => value(r, c));
+      const top = most ?? (Math.max(...values.map(Math.abs)) || 1);
+      values.forEach((one, c) => {
+        pen.globalAlpha = 1;
+        pen.fillStyle = ground;
+        pen.fillRect(side + size * c, head + size * r, size, size);
+        pen.globalAlpha = Number.isFinite(one) ? Math.min(1, Math.abs(one) / top) : 0;
+        pen.fillStyle = shade;
+        pen.fillRect(side + size * c, head + size * r, size - 1, size - 1);
+      });
+    });
+    pen.globalAlpha = 1;
+    pen.fillStyle = ink;
+    pen.textAlign = "left";
+    columns.forEach((name, c) => {
+      if (c % every) return;
+      pen.save();
+      pen.translate(side + size * (c + 0.5), head - 6);
+      pen.rotate(-Math.PI / 2);
+      pen.fillText(name, 0, 0, head - 8);
+      pen.restore();
+    });
+  }
+
+  function read(): void {
+    said.textContent = `${label}: row ${row + 1} ${rows[row]}, column ${column + 1} ${columns[column]}: ${short(value(row, column))}`;
+  }
+
+  function move(to: [number, number]): void {
+    row = Math.max(0, Math.min(rows.length - 1, to[0]));
+    column = Math.max(0, Math.min(columns.length - 1, to[1]));
+    read();
+  }
+
+  canvas.addEventListener("pointermove", (event) => {
+    const box = canvas.getBoundingClientRect();
+    const at: [number, number] = [event.clientY - box.top - head, event.clientX - box.left - side];
+    if (at[0] >= 0 && at[1] >= 0) move([Math.floor(at[0] / size), Math.floor(at[1] / size)]);
+  });
+  canvas.addEventListener("keydown", (event) => {
+    const step = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    move([row + step[0], column + step[1]]);
+  });
+  draw();
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  return el("div", { class: "matrix" }, el("div", { class: "wide" }, canvas), said);
+}

@@ -1,0 +1,84 @@
+// Texts as the tokens that a model reads, no more of them than a page should, and tokens as what can be seen.
+
+import type { Model } from "../src/index.js";
+import type { Opened } from "./opened.js";
+
+/** Every tokenizer of a bundle has them there. */
+export const BOS = 1;
+export const EOS = 2;
+/** Beyond so many tokens a view is slow to compute and not to be read. */
+export const MOST_TOKENS = 512;
+/** A text is cut to so many characters for each token that is read, before it is cut into tokens. */
+const MOST_CHARACTERS = 16;
+/** How many tokens before one decide how it is written. */
+const NEAR = 6;
+
+export interface Read {
+  ids: number[];
+  /** What was left out, in a sentence; empty if nothing was. */
+  note: string;
+}
+
+/** The last tokens of a prompt; an empty one begins a document. */
+export function prompt(opened: Opened, text: string, most = MOST_TOKENS): Read {
+  const limit = Math.min(most, opened.manifest.max_seq_len ?? Infinity);
+  if (opened.kind === "speller") return cut(idsOf(text, opened.manifest.vocab_size!), limit, "last");
+  const kept = wellFormed(text.slice(-MOST_CHARACTERS * most));
+  const ids = opened.model.encode(kept);
+  return cut(ids.length ? ids : [BOS], limit, "last", kept.length < text.length);
+}
+
+/** The first tokens of a text of which something is said, or of a source, which ends with eos. */
+export function beginning({ model, manifest, kind }: Opened, text: string, most = MOST_TOKENS): Read {
+  const end = kind === "translator" ? [EOS] : [];
+  const limit = Math.min(most, manifest.max_source_len ?? Infinity) - end.length;
+  const kept = wellFormed(text.slice(0, MOST_CHARACTERS * most));
+  if (!kept.trim()) throw new Error("give a text");
+  const { ids, note } = cut(model.encodeSource(kept), limit, "first", kept.length < text.length);
+  return { ids: [...ids, ...end], note };
+}
+
+function cut(ids: number[], limit: number, which: "first" | "last", already = false): Read {
+  const note = already || ids.length > limit ? `Only the ${which} ${limit} tokens are read.` : "";
+  return { ids: which === "last" ? ids.slice(-limit) : ids.slice(0, limit), note };
+}
+
+function idsOf(text: string, vocabulary: number): number[] {
+  const words = text.split(/\s+/).filter((word) => word);
+  const wrong = words.find((word) => !/^[0-9]{1,9}$/.test(word) || Number(word) >= vocabulary);
+  if (wrong === undefined && words.length) return words.map(Number);
+  const got = wrong === undefined ? "none" : `"${wrong.slice(0, 60)}"`;
+  throw new Error(`this model has no tokenizer, and reads ids from 0 to ${vocabulary - 1}, such as "1 2 3"; got ${got}`);
+}
+
+/** Half of a pair of surrogates is no character. */
+export function wellFormed(text: string): string {
+  return text.replace(/\p{Surrogate}/gu, "\ufffd");
+}
+
+/** The text of ids; of a model without a tokenizer, the ids. */
+export function textOf({ model, kind }: Opened, ids: readonly number[]): string {
+  return kind === "speller" ? ids.join(" ") : model.decode(ids);
+}
+
+/** What each token of a text adds to it, where it can be seen. */
+export function pieces(opened: Opened, ids: readonly number[]): string[] {
+  return ids.map((id, place) => piece(opened, ids.slice(Math.max(0, place - NEAR), place), id));
+}
+
+/** The same of a token that could come next. */
+export function piece({ model, kind }: Opened, before: readonly number[], id: number): string {
+  if (kind === "speller") return String(id);
+  if (kind === "features") return String(id + 1);
+  const near = before.slice(-NEAR);
+  return seen(addedBy(model, near, id)) || (id === EOS ? "(end)" : id === BOS ? "(start)" : `(${id})`);
+}
+
+function addedBy(model: Model, near: readonly number[], id: number): string {
+  return model.decode([...near, id]).slice(near.length ? model.decode(near).length : 0);
+}
+
+/** A text in which spaces and ends of lines can be seen. */
+export function seen(text: string): string {
+  return text.replaceAll(" ", "␣").replaceAll("\n", "↵").replaceAll("\t", "⇥").replace(/[\u0000-\u001f\u007f]/g, "·");
+}
