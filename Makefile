@@ -51,7 +51,8 @@ cpp-docs:
 	cd export/runtime && doxygen
 
 web:
-	cd export/web && npm ci && npm run check && npm run build
+	cd export/web && npm ci && npm run check && npm run build && \
+		node page/build.mjs ../seqlab_export/page/template.html
 
 benchmarks: .venv/installed
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done

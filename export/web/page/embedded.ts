@@ -38,7 +38,7 @@ export function page(): Page {
 export function takeFiles(bundle: number): Files {
   const files = new Map<string, Uint8Array>();
   for (const element of document.querySelectorAll<HTMLElement>(`script[data-bundle="${bundle}"]`)) {
-    files.set(element.dataset["path"], bytesOf(element));
+    files.set(element.dataset["path"]!, bytesOf(element));
     element.remove();
   }
   return files;

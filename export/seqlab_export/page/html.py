@@ -1,0 +1,92 @@
+"""Writes proven bundles into one HTML file. The template is export/web/page/, which `make web` builds."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seqlab.whole_file import replacing
+from seqlab_export.page.parts import parts_of
+from seqlab_export.runner.manifest import FILE_NAME, SEAL_NAME, BundleError, load_manifest
+from seqlab_export.runner.verify import verify_bundle
+
+TEMPLATE = Path(__file__).with_name("template.html")
+PLACE = "<!-- PAGE DATA -->"
+TABS = ("Try it", "Next token", "Look inside", "What it is", "Compare")
+MOST_BYTES = 384 * 2**20
+"""Of a file: as base64 it is one string, and browsers take no longer ones than 512 MiB."""
+
+
+class Shown(NamedTuple):
+    """A bundle in a page.
+
+    Attributes:
+        run: its run's name, experiment and curves, where the run is known.
+        images: how an image becomes what the model reads, where that is known.
+    """
+
+    folder: Path
+    run: dict[str, Any] | None = None
+    images: dict[str, Any] | None = None
+
+
+def check_new_page(out: Path) -> None:
+    """Raises ValueError where no page can be written."""
+    if not TEMPLATE.is_file():
+        raise ValueError("the page's template is not built: run `make web` in seqlab's repository (it needs Node 20)")
+    if out.exists():
+        raise ValueError(f"{out} exists; give a new file")
+    if not out.absolute().parent.is_dir():
+        raise ValueError(f"{out.parent} is not a folder")
+
+
+def write_page(bundles: Sequence[Shown], out: Path, *, tab: str = TABS[0], text: str = "") -> None:
+    """Proves bundles and writes them as a page, or nothing.
+
+    Args:
+        out: a new file.
+        tab: of `TABS`, the one that is shown first.
+        text: what its views begin with.
+
+    Raises:
+        ValueError: the file exists, the template is not built, or a bundle is not proven here or too large.
+    """
+    check_new_page(out)
+    for shown in bundles:
+        _check(shown.folder)
+    about = [
+        {"name": shown.folder.resolve().name, "parts": parts_of(shown.folder), "run": shown.run, "images": shown.images}
+        for shown in bundles
+    ]
+    content = json.dumps({"bundles": about, "tab": tab, "text": text}).replace("<", "\\u003c")
+    before, after = TEMPLATE.read_text(encoding="utf-8").split(PLACE)
+    with replacing(out) as partial, partial.open("w", encoding="utf-8") as file:
+        file.write(f'{before}<script type="application/json" id="page">{content}</script>\n')
+        for number, shown in enumerate(bundles):
+            file.writelines(_elements(number, shown.folder))
+        file.write(after)
+
+
+def _check(bundle: Path) -> None:
+    report = verify_bundle(bundle)
+    if not report.ok:
+        first = report.failures[0]
+        raise BundleError(f"no page was written: {bundle} fails in {first.kind}, {first.subject}: {first.note}")
+    for name in _names(bundle):
+        if (size := (bundle / name).stat().st_size) > MOST_BYTES:
+            raise ValueError(f"{bundle / name} has {size} bytes, a page holds files of at most {MOST_BYTES}")
+
+
+def _names(bundle: Path) -> list[str]:
+    return [FILE_NAME, SEAL_NAME, *load_manifest(bundle).files]
+
+
+def _elements(number: int, bundle: Path) -> Iterator[str]:
+    for name in _names(bundle):
+        content = base64.b64encode((bundle / name).read_bytes()).decode()
+        path = escape(name, quote=True)
+        yield f'<script type="text/plain" data-bundle="{number}" data-path="{path}">{content}</script>\n'

@@ -1,0 +1,70 @@
+// Compare: several bundles on the same text, with the same seed.
+
+import { bars } from "./bars.js";
+import { area, button, el, notice, section } from "./dom.js";
+import { lines } from "./lines.js";
+import { largest } from "./numbers.js";
+import { writes, type Opened } from "./opened.js";
+import { piece, prompt } from "./reading.js";
+import { mostScored, scoresOf } from "./scores.js";
+import { settings } from "./settings.js";
+import { stateChart } from "./what_it_is.js";
+import { speed, writeOn, type Written } from "./write.js";
+
+const CHOICES = 5;
+/** Points of a line, each the median of what is between it and the next. */
+const POINTS = 20;
+
+export function compareView(all: readonly Opened[], text: string): HTMLElement {
+  const writers = all.filter(writes);
+  if (writers.length < 2) {
+    const why = "Only models that continue a text are compared here, and this page has fewer than two of them.";
+    return section("Compare", el("p", { class: "note" }, why));
+  }
+  const given = area("Text to continue", text || "The ");
+  const chosen = settings("100");
+  const columns = el("div", { class: "columns", id: "compared" });
+  const charts = el("div", { class: "columns" });
+  const line = notice();
+  const start = button("Write with each", () => void compare(), { class: "main", id: "compare" });
+
+  async function compare(): Promise<void> {
+    start.disabled = true;
+    const found: Written[] = [];
+    try {
+      const options = chosen.read();
+      columns.replaceChildren();
+      for (const opened of writers) {
+        line.say(`Writing with ${opened.about.name} …`);
+        const { ids } = prompt(opened, given.input.value, mostScored(opened));
+        const next = (await scoresOf(opened, ids)).at(-1)!;
+        const likely = largest(next, CHOICES).map((id) => ({ name: piece(opened, ids, id), share: Math.exp(next[id]) }));
+        const fresh = el("mark", {});
+        const written = el("div", { class: "written" }, el("span", { class: "given" }, given.input.value.slice(-2000)), fresh);
+        columns.append(el("article", {}, el("h3", {}, opened.about.name), el("h4", {}, "Next token"), bars(likely), el("h4", {}, "Written"), written));
+        const done = await writeOn(opened, given.input.value, options, (now) => ((fresh.textContent = now), true));
+        fresh.textContent = done.text;
+        columns.lastElementChild!.append(el("p", { class: "note" }, `${speed(done)} ${done.note}`));
+        found.push(done);
+      }
+      const times = writers.map(({ about }, place) => ({ name: about.name, points: medians(found[place].milliseconds.slice(1)) }));
+      charts.replaceChildren(lines(times, "token", "Milliseconds a token"), stateChart(writers));
+      line.say("Done.");
+    } catch (error) {
+      line.fail(error);
+    }
+    start.disabled = false;
+  }
+
+  return section("Side by side", given.label, chosen.fields, el("p", { class: "buttons" }, start), line, columns, charts);
+}
+
+/** Single steps are noisy. */
+function medians(milliseconds: readonly number[]): [number, number][] {
+  const size = Math.max(1, Math.ceil(milliseconds.length / POINTS));
+  const starts = Array.from({ length: Math.ceil(milliseconds.length / size) }, (_, place) => place * size);
+  return starts.map((begin) => {
+    const some = milliseconds.slice(begin, begin + size).sort((a, b) => a - b);
+    return [begin + 2, some[Math.floor(some.length / 2)]];
+  });
+}
