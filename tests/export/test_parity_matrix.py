@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def _no_runner(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a machine without a C++ compiler and without what `make web` makes."""
     monkeypatch.setattr(parity, "RUNNER", "no-such-program")
     monkeypatch.setattr(parity, "WEB_PROOF", Path("no-such-program"))
-    monkeypatch.setattr(parity.shutil, "which", {"node": "node"}.get)
+    monkeypatch.setattr(shutil, "which", {"node": "node"}.get)
     monkeypatch.delenv("SEQLAB_RUN", raising=False)
 
 

@@ -26,7 +26,7 @@ def build(source: str) -> Path:
     program.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(WEB / "dist" / "build.lock"):
         options = ["--bundle", "--platform=node", "--format=esm", "--target=es2022", "--external:onnxruntime-web"]
-        command = [esbuild, WEB / source, *options, "--log-level=warning", f"--outfile={program}"]
+        command: list[str | Path] = [esbuild, WEB / source, *options, "--log-level=warning", f"--outfile={program}"]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0 and not done.stderr, done.stderr
     return program

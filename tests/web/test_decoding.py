@@ -4,6 +4,7 @@ refuses. Its logits are those of another build of onnxruntime, and differ by rou
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from web.programs import answers
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 V = TOKENIZER.vocab_size
-CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+check_close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
 """Of the rounding of a few layers in float32."""
 
 
@@ -48,12 +49,19 @@ def test_the_same_tokens(name: str, beams: bool, bundle: Bundle) -> None:
         return
     assert [*map(without_scores, found)] == [*map(without_scores, expected)]
     scores = [[one["score"] for answer in some for rows in answer for one in rows] for some in (found, expected)]
-    np.testing.assert_allclose(scores[0], scores[1], **CLOSE)
+    check_close(scores[0], scores[1])
 
 
 def test_a_prompt_is_continued_as_a_text(bundle: Bundle) -> None:
     """Piece by piece, which join to it; a callback cancels."""
-    options = {"max_new_tokens": 20, "temperature": 0.8, "top_k": None, "top_p": 1.0, "min_p": 0.0, "seed": 2**33 + 1}
+    options: dict[str, Any] = {
+        "max_new_tokens": 20,
+        "temperature": 0.8,
+        "top_k": None,
+        "top_p": 1.0,
+        "min_p": 0.0,
+        "seed": 2**33 + 1,
+    }
     asked = sendable({"write": "fed ", "penalty": 1.2, "ngram": 2, **options})
     found, cancelled, empty = answers(bundle("gru"), [asked, asked | {"cancel": 2}, asked | {"write": ""}])
     model = open_text_model(bundle("gru"))
@@ -80,7 +88,7 @@ def test_texts_and_words_are_classified(bundle: Bundle) -> None:
         for text, found in zip(texts, answers(bundle(name), [{"classify": text} for text in texts]), strict=True):
             expected = model.probabilities(text)
             assert found["words"] == (text.split() if name == "tagger" else [])
-            np.testing.assert_allclose(np.reshape(found["probabilities"], expected.shape), expected, **CLOSE)
+            check_close(np.reshape(found["probabilities"], expected.shape), expected)
     [empty], [wrong] = answers(bundle("tagger"), [{"classify": " \n"}]), answers(bundle("gru"), [{"classify": "a"}])
     assert empty["refused"] == "the text is empty; give one with a word at least"
     assert wrong["refused"] == "classify reads texts: it needs a bundle with classes"
@@ -102,12 +110,12 @@ def test_a_batch_has_the_logits_of_python(bundle: Bundle) -> None:
     )
     runner, classifier = BundleRunner(bundle("gru"), threads=1), Bundles(bundle("classifier"), threads=1)
     expected = runner.read("model", tokens, pad_mask, runner.init_state(3))[0]
-    np.testing.assert_allclose(array(found)[pad_mask], expected[pad_mask], **CLOSE)
+    check_close(array(found)[pad_mask], expected[pad_mask])
     assert short["refused"] == "a batch of 3 rows of 6 must have 18 numbers and 18 in its mask"
     assert outside["refused"] == f"token {V} is outside the vocabulary 0..{V - 1}"
     assert between["refused"].startswith("row 0 of padMask has padding between real tokens")
     [found] = answers(bundle("classifier"), [{"batch": batch}])
-    np.testing.assert_allclose(array(found), classifier.encode(tokens, pad_mask)["logits"], **CLOSE)
+    check_close(array(found), classifier.encode(tokens, pad_mask)["logits"])
 
 
 def test_steps_go_on_after_a_refusal(bundle: Bundle) -> None:
@@ -122,7 +130,7 @@ def test_steps_go_on_after_a_refusal(bundle: Bundle) -> None:
     assert found.pop(2)["refused"] == "there are 1 tokens for 2 rows; give one for each"
     assert found.pop(2)["refused"] == f"token {V} is outside the vocabulary 0..{V - 1}"
     for ours, theirs in zip(map(array, found), expected, strict=True):
-        np.testing.assert_allclose(ours, theirs, **CLOSE)
+        check_close(ours, theirs)
 
 
 @pytest.mark.parametrize("bad", BAD)
