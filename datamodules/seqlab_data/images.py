@@ -203,6 +203,15 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
     def rows(self, split: str) -> ImageRows:
         return self._rows[split]
 
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How an image becomes what a model reads: its size, the patches, the mean and standard deviation of each
+        channel, and the largest value of a pixel."""
+        _, height, width, _ = self._all.images.shape
+        scale = np.stack(self._scale, axis=1).tolist()
+        largest = float(self._all.images.max())
+        return {"height": height, "width": width, "patch": self.patch_size, "scale": scale, "largest": largest}
+
     def identity(self) -> dict[str, int | str]:
         return {
             "data": self._digest,

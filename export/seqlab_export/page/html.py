@@ -16,7 +16,8 @@ from seqlab_export.runner.verify import verify_bundle
 
 TEMPLATE = Path(__file__).with_name("template.html")
 PLACE = "<!-- PAGE DATA -->"
-TABS = ("Try it", "Next token", "Look inside", "What it is", "Compare")
+TRY_IT, LOOK_INSIDE = "Try it", "Look inside"
+"""Names of its tabs."""
 MOST_BYTES = 384 * 2**20
 """Of a file: as base64 it is one string, and browsers take no longer ones than 512 MiB."""
 
@@ -29,6 +30,7 @@ class Shown(NamedTuple):
         images: how an image becomes what the model reads, where that is known.
     """
 
+    name: str
     folder: Path
     run: dict[str, Any] | None = None
     images: dict[str, Any] | None = None
@@ -44,12 +46,12 @@ def check_new_page(out: Path) -> None:
         raise ValueError(f"{out.parent} is not a folder")
 
 
-def write_page(bundles: Sequence[Shown], out: Path, *, tab: str = TABS[0], text: str = "") -> None:
+def write_page(bundles: Sequence[Shown], out: Path, *, tab: str = TRY_IT, text: str = "") -> None:
     """Proves bundles and writes them as a page, or nothing.
 
     Args:
         out: a new file.
-        tab: of `TABS`, the one that is shown first.
+        tab: the name of the one that is shown first.
         text: what its views begin with.
 
     Raises:
@@ -59,7 +61,7 @@ def write_page(bundles: Sequence[Shown], out: Path, *, tab: str = TABS[0], text:
     for shown in bundles:
         _check(shown.folder)
     about = [
-        {"name": shown.folder.resolve().name, "parts": parts_of(shown.folder), "run": shown.run, "images": shown.images}
+        {"name": shown.name, "parts": parts_of(shown.folder), "run": shown.run, "images": shown.images}
         for shown in bundles
     ]
     content = json.dumps({"bundles": about, "tab": tab, "text": text}).replace("<", "\\u003c")

@@ -6,7 +6,7 @@ B batch, T query length, S key length, M source length, H heads, D d_model.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -89,8 +89,19 @@ class TapsForm(nn.Module):
     @torch.no_grad()
     def _sizes(self, length: int, source_len: int) -> dict[str, torch.Size]:
         sizes = {"B": 2, "T": length, "M": source_len}
-        found = self(*(example(tensor, sizes) | tensor.name.endswith("mask") for tensor in self.inputs))
+        given = [example(tensor, sizes) for tensor in self.inputs]
+        found = self(*(~zeros if zeros.dtype == torch.bool else zeros for zeros in given))
         return {name: entry.shape for name, entry in found.items()}
+
+
+def taps_of(model: Any) -> list[Tap]:
+    """The taps that find something in a model."""
+    found = []
+    for tap in get_args(Tap):
+        with suppress(ValueError):
+            TapsForm(model, [tap])
+            found.append(tap)
+    return found
 
 
 @contextmanager

@@ -8,9 +8,9 @@ export interface Line {
   points: readonly (readonly [number, number])[];
 }
 
-const WIDTH = 520;
-const HEIGHT = 240;
-const LEFT = 62;
+const WIDTH = 400;
+const HEIGHT = 210;
+const LEFT = 52;
 const BOTTOM = 44;
 const TOP = 14;
 const RIGHT = 16;

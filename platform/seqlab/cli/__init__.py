@@ -9,7 +9,7 @@ import sys
 from typing import NoReturn
 
 from seqlab import __version__
-from seqlab.cli import bundle, estimate, fit, matrices, profile, runs, study, submit, sweep, text
+from seqlab.cli import bundle, estimate, fit, matrices, page, profile, runs, study, submit, sweep, text
 from seqlab.working_folder import add_working_folder
 
 VERBS = (
@@ -21,6 +21,7 @@ VERBS = (
     *study.VERBS,
     *runs.VERBS,
     *bundle.VERBS,
+    *page.VERBS,
     *matrices.VERBS,
     *text.VERBS,
 )

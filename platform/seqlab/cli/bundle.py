@@ -12,11 +12,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from seqlab.cli.shown import shown, stored_run
 from seqlab.cli.verb import PROVIDER, RUN, TRUST, argument, verb
 
 if TYPE_CHECKING:
     from seqlab.tracking.registry import Version
-    from seqlab.tracking.runs import TrackedRun
     from seqlab.trained.load import LoadedRun
     from seqlab_export.runner.report import Report
 
@@ -24,8 +24,13 @@ if TYPE_CHECKING:
 @verb(
     "write a run as an ONNX bundle that is proven equal to it",
     RUN,
-    argument("--out", required=True, metavar="DIR", help="a folder that is not there yet"),
-    argument("--format", default="bundle", choices=["bundle", "triton"], help="triton: a model repository"),
+    argument("--out", required=True, metavar="DIR", help="a folder that is not there yet; of html a file"),
+    argument(
+        "--format",
+        default="bundle",
+        choices=["bundle", "triton", "html"],
+        help="triton: a model repository; html: a page that runs it",
+    ),
     argument(
         "--precision",
         default="fp32",
@@ -55,10 +60,11 @@ def export(options: argparse.Namespace) -> int:
     from seqlab.tracking.registry import model_name
     from seqlab.trained.load import load_run
     from seqlab_export.bundle import ParityError, check_new
+    from seqlab_export.page.html import check_new_page, write_page
     from seqlab_export.serving import triton
 
     out = Path(options.out)
-    check_new(out)
+    (check_new_page if options.format == "html" else check_new)(out)
     loaded = load_run(options.target, trust=options.trust)
     with tempfile.TemporaryDirectory() as folder:
         bundle = out if options.format == "bundle" else Path(folder) / "bundle"
@@ -72,6 +78,9 @@ def export(options: argparse.Namespace) -> int:
         Console().print(report.table())
         if options.format == "bundle":
             print(f"Bundle {out} · next: {_next_command(out)}")
+        elif options.format == "html":
+            write_page([shown(bundle, trust=options.trust)], out)
+            print(f"Page {out} · next: open it in a browser")
         else:
             name = model_name(loaded.config.get("experiment", "seqlab"))
             triton.write_repository(bundle, out, name, provider=options.provider)
@@ -124,21 +133,11 @@ def _register(bundle: Path, run_id: str | None, report: Report, provider: Any) -
 
     manifest, save = load_manifest(bundle), partial(save_model, bundle, report=report.to_dict(), provider=provider)
     try:
-        run = _stored_run(run_id)
+        run = stored_run(run_id)
         return None if run is None else register(run, manifest.precision, manifest.target, save)
     except (OSError, MlflowException) as error:
         print(f"seqlab: the bundle is written, but is no version of its run's model: {error}", file=sys.stderr)
         return None
-
-
-def _stored_run(run_id: str | None) -> TrackedRun | None:
-    from seqlab.tracking.runs import find_run
-    from seqlab.tracking.store import Store
-
-    if run_id and Store().exists:
-        with contextlib.suppress(ValueError):
-            return find_run(run_id)
-    return None
 
 
 @verb("make a run's newest bundle the champion of its experiment's model", RUN)

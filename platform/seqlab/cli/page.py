@@ -1,0 +1,59 @@
+"""The verbs of pages, which run bundles in a browser: page, inspect."""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from seqlab.cli.bundle import export_run
+from seqlab.cli.shown import shown
+from seqlab.cli.verb import RUN_OR_BUNDLE, TRUST, argument, verb
+
+OUT = argument("--out", required=True, metavar="FILE", help="an HTML file that is not there yet")
+
+
+@verb(
+    "write bundles as one HTML file that runs them in a browser, without a network",
+    argument("bundles", nargs="+", metavar="BUNDLE", help="a bundle's folder; several are compared"),
+    OUT,
+    TRUST,
+)
+def page(options: argparse.Namespace) -> int:
+    from seqlab_export.page.html import check_new_page, write_page
+
+    out = Path(options.out)
+    check_new_page(out)
+    write_page([shown(Path(bundle), trust=options.trust) for bundle in options.bundles], out)
+    print(f"Page {out} · next: open it in a browser")
+    return 0
+
+
+@verb(
+    "write a page that shows what a model does inside while it reads a text",
+    RUN_OR_BUNDLE,
+    argument("--text", default="", help="what it reads first; the page takes others"),
+    OUT,
+    TRUST,
+)
+def inspect(options: argparse.Namespace) -> int:
+    from seqlab.trained.load import load_run
+    from seqlab_export.page.html import LOOK_INSIDE, check_new_page, write_page
+    from seqlab_export.proof.taps import taps_of
+    from seqlab_export.runner.manifest import load_manifest
+
+    out, bundle = Path(options.out), Path(options.target)
+    check_new_page(out)
+    with tempfile.TemporaryDirectory() as folder:
+        if not (bundle / "manifest.json").is_file():
+            loaded = load_run(options.target, trust=options.trust)
+            bundle = Path(folder) / "bundle"
+            export_run(loaded, "fp32", bundle, taps=taps_of(loaded.model))
+        elif load_manifest(bundle).taps is None:
+            raise ValueError(f"{bundle} has no taps; give its run, or export it with --taps attention,state")
+        write_page([shown(bundle, trust=options.trust)], out, tab=LOOK_INSIDE, text=options.text)
+    print(f"Page {out} · next: open it in a browser")
+    return 0
+
+
+VERBS = (page, inspect)
