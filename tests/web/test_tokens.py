@@ -39,7 +39,7 @@ def test_the_same_ids(name: str, number: int, tmp_path: Path) -> None:
     expected = [[ids, tokenizer.decode(ids)] for ids in encoded]
     found = answers(tmp_path, asked)
     assert [pair for pair in zip(asked, found, expected, strict=True) if pair[1] != pair[2]][:3] == []
-    assert len({*map(str, encoded)}) > number // 4
+    assert len({*map(str, encoded)}) > 500
 
 
 @pytest.mark.parametrize("name", ["byte", "char", "word"])
