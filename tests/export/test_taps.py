@@ -12,13 +12,15 @@ import onnx
 import pytest
 import torch
 from onnx import helper
+from torch import nn
 
-from export.test_encoder_bundles import D_MODEL, OF_TEXT, WRITING, exported
+from export.test_encoder_bundles import D_MODEL, OF_TEXT, SEQ_LEN, WRITING, C, encoder, exported
 from export.test_targets import Bundle
 from export.toys import TOKENIZER, toy
 from repository.source_tree import python_blocks
 from seqlab.attention import Attention
 from seqlab.attention.recorded import recorded_weights
+from seqlab.models import Classifier
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU
 from seqlab_export.bundle import export_bundle
@@ -84,6 +86,10 @@ def test_wrong_taps_are_found(tapped: Callable[[], Bundle]) -> None:
     assert {check.subject.split(", ")[1] for check in checks if not check.ok} == {name}
 
 
+def of_features() -> Classifier:
+    return Classifier(6, C, SEQ_LEN, encoder=encoder(embed=nn.Linear), pool="mean")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "taps"),
@@ -93,8 +99,9 @@ def test_wrong_taps_are_found(tapped: Callable[[], Bundle]) -> None:
         (WRITING["rnn"], ["state"]),
         (OF_TEXT["classifier"], ["attention", "state"]),
         (OF_TEXT["tagger"], ["state"]),
+        (of_features, ["attention", "state"]),
     ],
-    ids=["transformer", "additive", "rnn", "classifier", "tagger"],
+    ids=["transformer", "additive", "rnn", "classifier", "tagger", "features"],
 )
 def test_taps_of_every_kind_of_model(model: Callable[[], Any], taps: list[str], tmp_path: Path) -> None:
     made = model()

@@ -7,7 +7,7 @@ import { lines } from "./lines.js";
 import { matrix } from "./matrix.js";
 import { norm } from "./numbers.js";
 import type { Opened } from "./opened.js";
-import { beginning, BOS, pieces, prompt } from "./reading.js";
+import { beginning, BOS, pieces, prompt, seen } from "./reading.js";
 import { targetOf } from "./scores.js";
 
 /** More squares than these a side are not to be seen. */
@@ -34,6 +34,7 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
 
   async function read(): Promise<void> {
     const number = ++asked;
+    if (!pad && !given.input.value.trim()) return line.say("Type a text.");
     try {
       const of = pad ? ofFeatures(pad.read()) : await ofTokens();
       const found = opened.manifest.taps ? await opened.model.tap(of.inputs) : new Map<string, Tensor>();
@@ -62,7 +63,7 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
     const pairs: [string, Tensor][] = translates ? pair("source", "source_mask", ids) : [];
     const inputs = new Map([...pairs, ...pair("tokens", "pad_mask", target)]);
     const names = pieces(opened, target);
-    return { inputs, tokens: names, source: translates ? sourceNames(opened, ids) : names, ids: target, sourceIds: ids };
+    return { inputs, tokens: names, source: translates ? sourceNames(opened, ids, given.input.value) : names, ids: target, sourceIds: ids };
   }
 
   given.input.addEventListener("input", soon);
@@ -80,9 +81,11 @@ function maskOf(length: number): Tensor {
   return { dtype: "bool", dims: [1, length], data: new Uint8Array(length).fill(1) };
 }
 
-/** A source's tokens may be another tokenizer's: then they have only their places. */
-function sourceNames(opened: Opened, ids: readonly number[]): string[] {
-  return opened.manifest.source_tokenizer === null ? pieces(opened, ids) : ids.map((_, place) => String(place + 1));
+/** A source's tokens may be another tokenizer's: then they are named where they are its characters or words. */
+function sourceNames(opened: Opened, ids: readonly number[], text: string): string[] {
+  if (opened.manifest.source_tokenizer === null) return pieces(opened, ids);
+  const parts = [[...text], text.trim().split(/\s+/)].find((some) => some.length === ids.length - 1);
+  return parts ? [...parts.map(seen), "(end)"] : ids.map((_, place) => String(place + 1));
 }
 
 /** One layer's weights at a time, of one head or their mean. */

@@ -35,17 +35,18 @@ function tryIt(opened: Opened, text: string): HTMLElement {
   return views[opened.kind]();
 }
 
-function viewsOf(opened: Opened, all: readonly Opened[], text: string): Tab[] {
-  const views = [{ name: "Try it", make: () => tryIt(opened, text) }];
-  if (opened.manifest.model) views.push({ name: "Next token", make: () => nextTokenView(opened, text) });
-  views.push({ name: "Look inside", make: () => lookInsideView(opened, text) });
+function viewsOf(opened: Opened, all: readonly Opened[], text: () => string): Tab[] {
+  const views = [{ name: "Try it", make: () => tryIt(opened, text()) }];
+  if (opened.manifest.model) views.push({ name: "Next token", make: () => nextTokenView(opened, text()) });
+  views.push({ name: "Look inside", make: () => lookInsideView(opened, text()) });
   views.push({ name: "What it is", make: () => whatItIsView(opened) });
-  if (all.length > 1) views.push({ name: "Compare", make: () => compareView(all, text) });
+  if (all.length > 1) views.push({ name: "Compare", make: () => compareView(all, text()) });
   return views;
 }
 
 async function start(): Promise<void> {
-  const { bundles, tab, text } = page();
+  const { bundles, tab, text: first } = page();
+  let text = first;
   const names = bundles.map(({ name }) => name).join(", ");
   document.title = names;
   document.getElementById("title")!.textContent = names;
@@ -58,14 +59,18 @@ async function start(): Promise<void> {
   }
   let shown = tab;
   const show = (place: number) => {
-    const views = viewsOf(all[place], all, text);
-    const first = Math.max(0, views.findIndex(({ name }) => name === shown));
-    main.replaceChildren(tabs(views, first, (now) => (shown = views[now].name)));
+    const views = viewsOf(all[place], all, () => text);
+    const number = Math.max(0, views.findIndex(({ name }) => name === shown));
+    main.replaceChildren(tabs(views, number, (now) => (shown = views[now].name)));
   };
   if (all.length > 1) {
     const chosen = choice("Model", bundles.map(({ name }) => name), show);
     document.getElementById("picker")!.append(el("div", { class: "fields" }, chosen.label));
   }
+  // A view that is shown for the first time begins with what was typed last.
+  main.addEventListener("input", ({ target }) => {
+    if (target instanceof HTMLTextAreaElement && target === main.querySelector("textarea")) text = target.value;
+  });
   show(0);
   document.body.dataset["ready"] = String(Math.round(performance.now()));
 }

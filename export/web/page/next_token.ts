@@ -30,6 +30,7 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
   const at = (place: number) => scores[masked ? place : place - 1];
 
   async function read(): Promise<void> {
+    if ((translates || masked) && !(translates ? source : given).input.value.trim()) return line.say("Type a text.");
     try {
       const { ids: found, note } = masked ? beginning(opened, given.input.value, mostScored(opened)) : prompt(opened, given.input.value, mostScored(opened));
       await score(translates ? [BOS, ...(given.input.value ? found : [])] : found, note);
@@ -54,7 +55,7 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
     const surprises = ids.flatMap((id, place) => (at(place) ? [-at(place)[id]] : []));
     const mean = surprises.reduce((sum, one) => sum + one, 0) / surprises.length;
     summary.textContent = surprises.length
-      ? `${surprises.length} tokens, ${mean.toFixed(3)} nats each: perplexity ${Math.exp(mean).toPrecision(4)}. Darker = more surprising.`
+      ? `${surprises.length} tokens, ${mean.toFixed(3)} nats each: perplexity ${Math.exp(mean).toPrecision(4)}. The stronger its shade, the more surprising a token is.`
       : "";
     const shown = pieces(opened, ids).map((name, place) => {
       const nats = at(place) ? -at(place)[ids[place]] : NaN;
