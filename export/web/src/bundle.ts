@@ -89,13 +89,15 @@ export class Bundle {
     const given = this.encoder?.info.inputs[0], dims = [rows, length];
     const features = given !== undefined && isFloat(given);
     if (features) dims.push(Number(given.dims.at(-1)));
-    const numbers = (features ? batch.features : batch.tokens) ?? [], mask = batch.padMask ?? new Uint8Array(rows * length).fill(1);
+    const numbers = (features ? batch.features : batch.tokens) ?? [];
+    const mask = batch.padMask ?? new Uint8Array(rows * length).fill(1);
     if (mask.length !== rows * length || numbers.length !== sizeOf(dims)) {
       refuse(`a batch of ${rows} rows of ${length} must have ${sizeOf(dims)} numbers and ${rows * length} in its mask`);
     }
     checkPadding(mask, rows, length);
     if (!features) checkIds(Array.from(numbers), "the batch");
-    return { tokens: tensorOf(features ? given.dtype : "int64", dims, numbers), mask: tensorOf("bool", [rows, length], mask) };
+    const dtype = features ? given.dtype : "int64";
+    return { tokens: tensorOf(dtype, dims, numbers), mask: tensorOf("bool", [rows, length], mask) };
   }
 
   /** What happens inside the model while it reads inputs, as the manifest's `taps` names them. */

@@ -92,16 +92,19 @@ export class Decoder {
     }
     this.checkReadable(tokens, this.read + 1);
     const dims = [this.rows, 1];
-    const logits = await this.run(this.step, { tokens: tensorOf("int64", dims, tokens), mask: filled("bool", dims, 1) });
+    const rows = { tokens: tensorOf("int64", dims, tokens), mask: filled("bool", dims, 1) };
+    const logits = await this.run(this.step, rows);
     return inFloat32({ ...logits, dims: [this.rows, this.vocabSize] });
   }
 
-  /** Throws SeqlabError where an id is outside the vocabulary, or a text of `read` tokens is longer than the model reads. */
+  /** Throws SeqlabError where an id is outside the vocabulary, or a text of `read` tokens is too long for the model. */
   checkReadable(tokens: readonly number[], read: number): void {
     const outside = tokens.find((token) => !(Number.isInteger(token) && token >= 0 && token < this.vocabSize));
     if (outside !== undefined) refuse(`token ${outside} is outside the vocabulary 0..${this.vocabSize - 1}`);
     const most = this.bundle.manifest.max_seq_len;
-    if (most !== null && read > most) refuse(`a text of ${read} tokens is longer than the model reads, which is ${most}`);
+    if (most !== null && read > most) {
+      refuse(`a text of ${read} tokens is longer than the model reads, which is ${most}`);
+    }
   }
 
   /** Takes these rows for the state's rows. Rows of one source in turn share what was read of it. */

@@ -110,9 +110,8 @@ export class Field {
   }
 
   private object(): Record<string, unknown> {
-    if (typeof this.value !== "object" || this.value === null || Array.isArray(this.value) || this.value instanceof Real) {
-      this.refuse("an object");
-    }
+    const other = this.value === null || Array.isArray(this.value) || this.value instanceof Real;
+    if (typeof this.value !== "object" || other) this.refuse("an object");
     return this.value as Record<string, unknown>;
   }
 

@@ -9,7 +9,9 @@ export type Files = ReadonlyMap<string, Uint8Array>;
 
 export async function sha256(bytes: Uint8Array): Promise<string> {
   // A browser has it only where a page came by https, from this machine or from a file.
-  if (globalThis.crypto?.subtle === undefined) refuse("this page cannot check a bundle: it was not loaded by https", "unsupported");
+  if (globalThis.crypto?.subtle === undefined) {
+    refuse("this page cannot check a bundle: it was not loaded by https", "unsupported");
+  }
   const digest = await crypto.subtle.digest("SHA-256", bytes as Uint8Array<ArrayBuffer>);
   return hex(new Uint8Array(digest));
 }

@@ -28,7 +28,11 @@ export type OnText = (piece: string) => GoesOn | Promise<GoesOn>;
 const MOST_NEW_TOKENS = 200;
 
 /** Throws SeqlabError where so many tokens cannot be written after these prompts; else how many. */
-export function checkLengths(decoder: Decoder, prompts: readonly (readonly number[])[], given: number | undefined): number {
+export function checkLengths(
+  decoder: Decoder,
+  prompts: readonly (readonly number[])[],
+  given: number | undefined,
+): number {
   const most = given ?? MOST_NEW_TOKENS, longest = Math.max(0, ...prompts.map((prompt) => prompt.length));
   if (!(Number.isInteger(most) && most >= 1)) refuse(`maxNewTokens must be at least 1, got ${most}`);
   const positions = decoder.bundle.manifest.max_seq_len;

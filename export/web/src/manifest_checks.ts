@@ -82,5 +82,7 @@ function checkState(manifest: Manifest): void {
   const sizes: Partial<Record<string, number>> = { B: 1, N: 1, C: max_seq_len ?? 0 };
   const sizeOf = (dim: string | number) => (typeof dim === "number" ? dim : (sizes[dim] ?? 0));
   const bytes = state.reduce((sum, entry) => sum + entry.dims.reduce<number>((size, dim) => size * sizeOf(dim), 8), 0);
-  if (bytes > MOST_STATE_BYTES) refuse(`the state takes ${bytes} bytes a text, at most ${MOST_STATE_BYTES} are accepted`);
+  if (bytes > MOST_STATE_BYTES) {
+    refuse(`the state takes ${bytes} bytes a text, at most ${MOST_STATE_BYTES} are accepted`);
+  }
 }

@@ -163,8 +163,9 @@ export class Session {
     }
     checkDims(logits, tags ? [1, length, classes] : [1, classes]);
     const rows = tags ? length : 1;
-    const probabilities = Array.from({ length: rows }, (_, row) => softmax(numbersOf(logits, row * classes, (row + 1) * classes)));
-    return { words: tags ? words : [], rows, probabilities: probabilities.flat() };
+    const ofRow = (row: number) => softmax(numbersOf(logits, row * classes, (row + 1) * classes));
+    const probabilities = Array.from({ length: rows }, (_, row) => ofRow(row)).flat();
+    return { words: tags ? words : [], rows, probabilities };
   }
 
   /** Throws SeqlabError where the bundle has none. */

@@ -31,7 +31,7 @@ export function withDefaults(given: Sampling): Required<Sampling> {
   return sampling;
 }
 
-/** The place of the largest, of equal ones the first; NaN is larger than all. Throws SeqlabError where it is not finite. */
+/** The place of the largest, of equal ones the first; NaN is larger than all. Throws SeqlabError if it is not finite. */
 export function chooseLargest(logits: Float32Array | Float64Array): number {
   let best = 0;
   for (let place = 0; place < logits.length && !Number.isNaN(logits[best]); ++place) {

@@ -21,7 +21,8 @@ export async function loadTokenizer(files: Files, folder: string): Promise<Token
   const special: Record<string, number> = { pad_id: tokenizer.padId, bos_id: tokenizer.bosId, eos_id: tokenizer.eosId };
   for (const [name, field] of root.members()) {
     if (Object.hasOwn(special, name) && field.int(0) !== special[name]) {
-      refuse(`the ${name} of this tokenizer is ${special[name]}, its description says ${field.int(0)}`, "damaged bundle");
+      const said = `its description says ${field.int(0)}`;
+      refuse(`the ${name} of this tokenizer is ${special[name]}, ${said}`, "damaged bundle");
     }
   }
   return tokenizer;

@@ -72,7 +72,8 @@ export function fromOrt(tensor: OrtTensor): Tensor {
   if (!(dtype in ARRAYS)) refuse(`a graph gives a tensor of type ${tensor.type}`, "damaged bundle");
   const data = tensor.data as Data;
   // Where there is a Float16Array, float16 comes as one.
-  const known = data instanceof ARRAYS[dtype] ? data : new ARRAYS[dtype](data.buffer as ArrayBuffer, data.byteOffset, data.length);
+  const { buffer, byteOffset, length } = data;
+  const known = data instanceof ARRAYS[dtype] ? data : new ARRAYS[dtype](buffer as ArrayBuffer, byteOffset, length);
   return { dtype, dims: [...tensor.dims], data: known };
 }
 

@@ -113,7 +113,8 @@ export function divergenceOf(reference: Float64Array, logits: Float64Array, size
   const kl: number[] = [];
   let same = 0;
   for (let first = 0; first < reference.length; first += size) {
-    const theirs = logSoftmax(reference.subarray(first, first + size)), ours = logSoftmax(logits.subarray(first, first + size));
+    const theirs = logSoftmax(reference.subarray(first, first + size));
+    const ours = logSoftmax(logits.subarray(first, first + size));
     kl.push(theirs.reduce((sum, chance, place) => sum + Math.exp(chance) * (chance - ours[place]), 0));
     same += theirs.indexOf(Math.max(...theirs)) === ours.indexOf(Math.max(...ours)) ? 1 : 0;
   }

@@ -26,7 +26,8 @@ export class CaseRunner {
 
   /** The same of a decoder that reads them in the calls of a form: the logits (R, T, V), and the state after them. */
   async decode(form: Form, some: Case, rows: Span): Promise<ReadonlyMap<string, Tensor>> {
-    const decoder = await this.started(some.name, rows), tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
+    const tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
+    const decoder = await this.started(some.name, rows);
     const parts: Tensor[] = [];
     for (const call of callsOf(form, some, this.bundle.manifest.first_call)) {
       parts.push(await this.read(decoder, form === "step", some, tokens, rows, call));
@@ -38,7 +39,8 @@ export class CaseRunner {
   async decodeLong(some: Case): Promise<ReadonlyMap<string, Float64Array>> {
     const rows = { first: 0, end: some.rows }, tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
     const decoder = await this.started(some.name, rows), { info } = decoder.model;
-    const calls = callsOf("long", some, this.bundle.manifest.first_call), most = Math.floor(MOST_NUMBERS / calls.length);
+    const calls = callsOf("long", some, this.bundle.manifest.first_call);
+    const most = Math.floor(MOST_NUMBERS / calls.length);
     const logits: number[] = [];
     for (const call of calls) {
       const found = await this.read(decoder, true, some, tokens, rows, call);
@@ -66,7 +68,8 @@ export class CaseRunner {
     if (this.bundle.encoder === null) return;
     const source = this.golden.at(`${name}/source`).text;
     const cases = encoderCases(this.bundle.encoder.info, this.bundle.manifest.max_source_len);
-    const found = cases.find((some) => some.name === source) ?? refuse(`the golden file names a source "${source}", which is no case`);
+    const found = cases.find((some) => some.name === source);
+    if (found === undefined) refuse(`the golden file names a source "${source}", which is no case`);
     const { tokens, mask } = this.inputsOf(found, rows);
     await decoder.readSource(tokens, mask);
   }
@@ -80,8 +83,8 @@ export class CaseRunner {
 
   /** The encoder's inputs: tokens (R, T) or features (R, T, F), and their mask (R, T). */
   private inputsOf(some: Case, rows: Span): Rows {
-    const { dims, values } = this.golden.at(`${some.name}/inputs`, some.rows, some.length), size = sizeOf(dims.slice(1));
-    const given = [rows.end - rows.first, ...dims.slice(1)];
+    const { dims, values } = this.golden.at(`${some.name}/inputs`, some.rows, some.length);
+    const size = sizeOf(dims.slice(1)), given = [rows.end - rows.first, ...dims.slice(1)];
     const { dtype } = this.bundle.encoder!.info.inputs[0];
     return {
       tokens: tensorOf(dtype, given, values.subarray(rows.first * size, rows.end * size)),
@@ -90,13 +93,21 @@ export class CaseRunner {
   }
 
   /** The logits of one call: these rows and positions of tokens (R, T), by a step where it is one and may be. */
-  private read(decoder: Decoder, steps: boolean, some: Case, tokens: NpyArray, rows: Span, call: Span): Promise<Tensor> {
+  private read(
+    decoder: Decoder,
+    steps: boolean,
+    some: Case,
+    tokens: NpyArray,
+    rows: Span,
+    call: Span,
+  ): Promise<Tensor> {
     const dims = [rows.end - rows.first, call.end - call.first], ids: number[] = [];
     for (let row = rows.first; row < rows.end; ++row) {
       ids.push(...tokens.values.subarray(row * some.length + call.first, row * some.length + call.end));
     }
     const graph = steps && dims[1] === 1 ? decoder.step : decoder.model;
-    return decoder.run(graph, { tokens: tensorOf("int64", dims, ids), mask: tensorOf("bool", dims, partOf(some, rows, call)) });
+    const mask = tensorOf("bool", dims, partOf(some, rows, call));
+    return decoder.run(graph, { tokens: tensorOf("int64", dims, ids), mask });
   }
 }
 
