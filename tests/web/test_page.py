@@ -189,6 +189,6 @@ def test_a_tampered_bundle_is_refused(shared: Shared, tmp_path: Path, capsys: py
 
 def test_a_file_that_is_there_is_kept(shared: Shared, tmp_path: Path) -> None:
     (tmp_path / "model.html").write_text("mine")
-    with pytest.raises(ValueError, match="model.html exists; give a new file"):
+    with pytest.raises(ValueError, match=r"model\.html exists; give a new file"):
         write_page([Shown("gru", shared("gru").folder)], tmp_path / "model.html")
     assert (tmp_path / "model.html").read_text() == "mine"
