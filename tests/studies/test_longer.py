@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqlab.studies.length import ORACLE, TRAINED, by_length
-from seqlab.studies.longer import AGAINST, LEARNT, OF_ANOTHER, TWICE, Longer, compared
+from seqlab.studies.length import OF_ANOTHER, ORACLE, TRAINED, by_length
+from seqlab.studies.longer import AGAINST, LEARNT, TWICE, Longer, compared
 from seqlab.studies.rules import Verdict, judge
 from seqlab.tracking.runs import TrackedRun
 from seqlab_data.synthetic import Addition, Reverse

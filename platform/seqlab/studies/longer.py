@@ -103,7 +103,9 @@ class Longer(Study):
             *(f"--model.model.d_model={WIDTH}", f"--trainer.val_check_interval={steps // 2}"),
         )
         mixer, positions = "--model.model.mixer=", "--model.model.positions="
-        models = {name: (f"{mixer}Attention", f"{positions}{name}") for name in (*ENCODINGS, *BIASES)}
+        models: dict[str, tuple[str, ...]] = {
+            name: (f"{mixer}Attention", f"{positions}{name}") for name in (*ENCODINGS, *BIASES)
+        }
         models |= {
             concatenated: (*models[name], f"{positions[:-1]}.combine=concatenate")
             for name, concatenated in CONCATENATED.items()
