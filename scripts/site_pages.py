@@ -1,0 +1,158 @@
+"""MkDocs' hook for the site of docs/: pages that are made from the code, and links that leave docs/.
+
+The pages of CONTRIBUTING and CHANGELOG, of the files that pages link to, and every page of `nav` under `reference/`, which
+no file in docs/ is, are made anew in each build.
+"""
+
+from __future__ import annotations
+
+import argparse
+import posixpath
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+import seqlab.cli
+from seqlab.cli.fit import LIGHTNING
+from seqlab.config.configs import PACKAGED, config_names
+from seqlab.config.options import options
+from seqlab.config.short_help import TRAINER
+
+sys.path.insert(0, str(Path(__file__).parent))
+from site_drawing import drawing  # noqa: E402
+
+ROOT = Path(__file__).parents[1]
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+"""Files beside docs/, and the pages that stand for them."""
+
+
+def on_config(config: MkDocsConfig) -> None:
+    fence = {"name": "mermaid", "class": "drawing", "format": drawing}
+    config.mdx_configs["pymdownx.superfences"] = {"custom_fences": [fence]}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    made = {"reference/commands.md": commands(), "reference/configs.md": configs()}
+    for module in re.findall(r"'reference/(seqlab[\w.]*)\.md'", str(config.nav)):
+        made[f"reference/{module}.md"] = f"# {module}\n\n::: {module}\n"
+    for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
+        made[PAGES[name]] = (ROOT / name).read_text(encoding="utf-8")
+    texts = [(Path("docs", file.src_uri), file.content_string) for file in files.documentation_pages()]
+    texts += [(Path(name), made[PAGES[name]]) for name in ("CONTRIBUTING.md", "CHANGELOG.md")]
+    for source, text in texts:
+        for path in filter(_is_shown, _linked(source, text)):
+            made[_page_of(path)] = code(path)
+    for uri, text in made.items():
+        files.append(File.generated(config, uri, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Links that lead out of docs/ lead to the pages that stand for what is there."""
+    uri = page.file.src_uri
+    source = next((Path(name) for name, of in PAGES.items() if of == uri and name != "README.md"), Path("docs", uri))
+
+    def led(link: re.Match[str]) -> str:
+        path = _path(source, link[1])
+        if path is None:
+            return link[0]
+        there = path.relative_to("docs").as_posix() if path.is_relative_to("docs") else _page_of(path)
+        return f"]({posixpath.relpath(there, posixpath.dirname(uri))}{link[2] or ''})"
+
+    return LINK.sub(led, markdown)
+
+
+def _path(source: Path, link: str) -> Path | None:
+    """What a link in a file leads to, by its path in the repository."""
+    there = Path(posixpath.normpath(posixpath.join(source.parent, link)))
+    return there if (ROOT / there).exists() else None
+
+
+def _linked(source: Path, text: str) -> set[Path]:
+    return {path for link, _ in LINK.findall(text) if (path := _path(source, link))}
+
+
+def _is_shown(path: Path) -> bool:
+    return not path.is_relative_to("docs") and str(path) not in PAGES
+
+
+def _page_of(path: Path) -> str:
+    return PAGES.get(str(path), f"source/{path}.md")
+
+
+def code(path: Path) -> str:
+    """A page of a file, or of the files of a folder."""
+    shown = sorted((ROOT / path).iterdir()) if (ROOT / path).is_dir() else [ROOT / path]
+    blocks = [f"# {path}"]
+    for file in filter(Path.is_file, shown):
+        language = {".py": "python", ".cc": "cpp", ".txt": "cmake"}[file.suffix]
+        blocks.append(f"## {file.name}\n\n~~~~{language}\n{file.read_text(encoding='utf-8')}~~~~")
+    return "\n\n".join(blocks) + "\n"
+
+
+def commands() -> str:
+    """Every verb and its options, from the parser."""
+    intro = (
+        "A RUN is an id, a unique prefix of one, a name or a checkpoint. Bad input is told in one sentence, with exit code 2; "
+        "`seqlab VERB --help` prints what stands here."
+    )
+    return f"# Commands\n\n{intro}\n\n" + "\n".join(line for verb in _verbs() for line in _verb(*verb))
+
+
+def _verbs() -> Iterator[tuple[str, argparse.ArgumentParser]]:
+    [verbs] = [action for action in seqlab.cli._parser()._actions if isinstance(action.choices, dict)]
+    yield from verbs.choices.items()
+
+
+def _verb(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield f"## seqlab {name}\n\n{parser.description}\n"
+    rows = list(_lightning(name) if name in LIGHTNING else _own(parser))
+    if rows:
+        yield "| | |\n|---|---|"
+        yield from (f"| `{_cell(what)}` | {_cell(does)} |" for what, does in rows)
+    if name in LIGHTNING:
+        yield (
+            "\nThe rest are the options of the classes that a config chooses "
+            f"(`seqlab {name} --config lm/gru --help`) and of Lightning's Trainer (`--help all`)."
+        )
+    yield ""
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def _own(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
+    for action in parser._actions:
+        if not isinstance(action, argparse._HelpAction):
+            taken = parser._get_formatter()._format_args(action, (action.dest if not action.choices else "").upper())
+            choices = "|".join(map(str, action.choices or ())) if action.metavar is None else ""
+            name = " ".join([", ".join(action.option_strings), choices or taken])
+            yield name.strip(), (action.help or "") % {"default": action.default}
+
+
+def _lightning(name: str) -> Iterator[tuple[str, str]]:
+    ours = options(name) if name == "fit" else options(name)[len(options("fit")) :]
+    for option in ours:
+        default = {None: "", True: "; default: true", False: "; default: false"}.get(option.default)
+        yield f"--{option.name}", option.help.rstrip(".") + (default or f"; default: {option.default}" * (default is None))
+    for key, text in TRAINER.items():
+        yield f"--trainer.{key}", text
+
+
+def configs() -> str:
+    """Every packaged config: its command, what it is, and the YAML."""
+    parts = ["# Configs\n\n`--config NAME` takes these, or a file of your own; `seqlab configs NAME` prints one.\n"]
+    for name in config_names():
+        command, what, *_ = text = (PACKAGED / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+        yaml = "\n".join(f"    {line}".rstrip() for line in text)
+        parts.append(f"## {name}\n\n{what.removeprefix('# ')}.\n")
+        parts.append(f"```console\n$ {command.removeprefix('# ')}\n```\n\n??? note \"{name}.yaml\"\n\n    ```yaml\n{yaml}\n    ```\n")
+    return "\n".join(parts)
