@@ -7,7 +7,7 @@ FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,hostile_configs tampered_c
 	stopped_fit full_disk)) $(addprefix tests/export/test_,$(addsuffix .py,reach statements defects correct_models)) \
 	tests/runtime/test_mutated_bundles.py tests/callbacks/test_exact_resume.py tests/callbacks/test_stopping.py tests/tracking
 
-.PHONY: quickstart test test-ci test-all scale faults processors lint benchmarks leaderboard cpp cpp-test cpp-docs web clean
+.PHONY: quickstart test test-ci test-all scale faults processors lint benchmarks leaderboard docs cpp cpp-test cpp-docs web clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: .venv/installed
@@ -37,6 +37,9 @@ lint: .venv/installed
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+docs: .venv/installed
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 cpp:
 	cmake -S export/runtime -B build/cpp -G Ninja
 	cmake --build build/cpp --parallel 2
@@ -64,7 +67,7 @@ leaderboard: .venv/installed
 	@$(PYTHON) -c 'import sys; sys.exit("seqlab needs Python 3.11 or later") if sys.version_info < (3, 11) else None'
 	@echo "installing seqlab and what it needs into .venv: 2 GB, a few minutes the first time"
 	@$(PYTHON) -m venv .venv
-	@$(BIN)/pip install -qq --disable-pip-version-check --constraint constraints.txt torch==2.13.0 --editable '.[dev]'
+	@$(BIN)/pip install -qq --disable-pip-version-check --constraint constraints.txt torch==2.13.0 --editable '.[dev,docs]'
 	@touch $@
 
 clean:

@@ -1,7 +1,7 @@
 """MkDocs' hook for the site of docs/: pages that are made from the code, and links that leave docs/.
 
-The pages of CONTRIBUTING and CHANGELOG, of the files that pages link to, and every page of `nav` under `reference/`, which
-no file in docs/ is, are made anew in each build.
+Made anew in each build are the pages of CONTRIBUTING and CHANGELOG, of the files that pages link to, and those of `nav`
+under `reference/`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,8 @@ from __future__ import annotations
 import argparse
 import posixpath
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -23,9 +21,7 @@ from seqlab.cli.fit import LIGHTNING
 from seqlab.config.configs import PACKAGED, config_names
 from seqlab.config.options import options
 from seqlab.config.short_help import TRAINER
-
-sys.path.insert(0, str(Path(__file__).parent))
-from site_drawing import drawing  # noqa: E402
+from site_drawing import drawing
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
@@ -100,8 +96,8 @@ def code(path: Path) -> str:
 def commands() -> str:
     """Every verb and its options, from the parser."""
     intro = (
-        "A RUN is an id, a unique prefix of one, a name or a checkpoint. Bad input is told in one sentence, with exit code 2; "
-        "`seqlab VERB --help` prints what stands here."
+        "A RUN is an id, a unique prefix of one, a name or a checkpoint. Bad input is told in one sentence, with exit "
+        "code 2; `seqlab VERB --help` prints what stands here."
     )
     return f"# Commands\n\n{intro}\n\n" + "\n".join(line for verb in _verbs() for line in _verb(*verb))
 
@@ -115,7 +111,7 @@ def _verb(name: str, parser: argparse.ArgumentParser) -> Iterator[str]:
     yield f"## seqlab {name}\n\n{parser.description}\n"
     rows = list(_lightning(name) if name in LIGHTNING else _own(parser))
     if rows:
-        yield "| | |\n|---|---|"
+        yield "| option | what it does |\n|---|---|"
         yield from (f"| `{_cell(what)}` | {_cell(does)} |" for what, does in rows)
     if name in LIGHTNING:
         yield (
@@ -141,8 +137,8 @@ def _own(parser: argparse.ArgumentParser) -> Iterator[tuple[str, str]]:
 def _lightning(name: str) -> Iterator[tuple[str, str]]:
     ours = options(name) if name == "fit" else options(name)[len(options("fit")) :]
     for option in ours:
-        default = {None: "", True: "; default: true", False: "; default: false"}.get(option.default)
-        yield f"--{option.name}", option.help.rstrip(".") + (default or f"; default: {option.default}" * (default is None))
+        default = "" if option.default is None else f"; default: {str(option.default).replace('False', 'false')}"
+        yield f"--{option.name}", option.help.rstrip(".") + default
     for key, text in TRAINER.items():
         yield f"--trainer.{key}", text
 
@@ -154,5 +150,6 @@ def configs() -> str:
         command, what, *_ = text = (PACKAGED / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
         yaml = "\n".join(f"    {line}".rstrip() for line in text)
         parts.append(f"## {name}\n\n{what.removeprefix('# ')}.\n")
-        parts.append(f"```console\n$ {command.removeprefix('# ')}\n```\n\n??? note \"{name}.yaml\"\n\n    ```yaml\n{yaml}\n    ```\n")
+        parts.append(f"```console\n$ {command.removeprefix('# ')}\n```\n")
+        parts.append(f'??? note "{name}.yaml"\n\n    ```yaml\n{yaml}\n    ```\n')
     return "\n".join(parts)

@@ -24,8 +24,8 @@ def test_a_mixer_of_ones_own_becomes_a_bundle_that_runs_without_torch(
 ) -> None:
     monkeypatch.syspath_prepend(str(EXAMPLES))
     own_mixer, bundle = import_module("own_mixer"), tmp_path / "bundle"
-    (in_contributing,) = (block for block in python_blocks("CONTRIBUTING.md") if "class Decay" in block)
-    assert inspect.getsource(own_mixer.Decay) in in_contributing
+    (in_guide,) = python_blocks("docs/guides/own-mixer.md")
+    assert inspect.getsource(own_mixer.Decay) in in_guide
     own_mixer.main(str(bundle))
     said = capsys.readouterr().out
     assert said.count(": kept\n") == len(own_mixer.CAUSAL) and "all well: True" in said

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING leads through, from an empty file to a proven bundle, with its own code and commands."""
+"""docs/guides/own-mixer.md leads from an empty file to a proven bundle, by its own code and commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from cli.conftest import TINY, Seqlab, write_text
 
-TEXT = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+TEXT = (Path(__file__).parents[2] / "docs/guides/own-mixer.md").read_text(encoding="utf-8")
 CODE, COMMANDS = re.findall(r"```python\n(.*?)```.*?```console\n(.*?)```", TEXT, flags=re.DOTALL)[0]
 
 

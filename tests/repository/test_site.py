@@ -1,0 +1,102 @@
+"""`make docs` builds a site that needs no network, and a broken link ends the build."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from repository.source_tree import ROOT
+from seqlab.config.configs import BLOCK_MODULES, config_names
+
+pytest.importorskip("mkdocs", reason="the site needs the extra docs")
+pytestmark = pytest.mark.slow
+
+FACES = ("seqlab", "seqlab_data", "seqlab_export")
+ATTRIBUTES = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
+
+
+def build(to: Path, config: Path = ROOT / "mkdocs.yml") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--config-file", config, "--site-dir", to]
+    quiet = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
+    return subprocess.run(command, cwd=config.parent, capture_output=True, text=True, env=quiet)
+
+
+@pytest.fixture(scope="module", name="site")
+def _site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    site = tmp_path_factory.mktemp("site")
+    done = build(site)
+    assert done.returncode == 0, done.stderr
+    return site
+
+
+class Loaded(HTMLParser):
+    """What a page loads."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.addresses += [value for name, value in attrs if name == ATTRIBUTES.get(tag) and value]
+
+
+def test_what_a_page_loads_lies_beside_it(site: Path) -> None:
+    pages = [page for page in site.rglob("*.html") if page.name != "404.html"]
+    assert len(pages) > 50
+    for page in pages:
+        for address in Loaded(page.read_text(encoding="utf-8")).addresses:
+            if not address.startswith("data:"):
+                assert (page.parent / address.partition("#")[0].partition("?")[0]).exists(), f"{page}: {address}"
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"(@import|url\()\s*[\"']?(https?:)?//", sheet.read_text(encoding="utf-8")), sheet
+    assert 'fetch("http' not in (site / "site/iframe-worker.js").read_text(encoding="utf-8")
+
+
+def test_every_public_class_is_described(site: Path) -> None:
+    described = {name for page in (site / "reference").glob("*.html") for name in _ids(page)}
+    modules = [importlib.import_module(name) for name in (*BLOCK_MODULES, *FACES)]
+    public = {
+        f"{module.__name__}.{name}"
+        for module in modules
+        for name in getattr(module, "__all__", ())
+        if getattr(getattr(module, name), "__doc__", None) and isinstance(getattr(module, name), type)
+    }
+    assert len(public) > 100 and not public - described
+
+
+def test_every_verb_and_config_is_there(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from seqlab.cli import VERBS
+
+    assert {f"seqlab-{verb.name}" for verb in VERBS} <= _ids(site / "reference/commands.html")
+    assert {name.replace("/", "") for name in config_names()} <= _ids(site / "reference/configs.html")
+
+
+def test_the_pages_of_the_studies_are_reached(site: Path) -> None:
+    assert 'href="studies/index.html"' in (site / "studies.html").read_text(encoding="utf-8")
+    assert (site / "studies/order.html").is_file()
+
+
+@pytest.mark.parametrize("link", ["[there](nothing.md)", "[there](start.md#nothing)", "[there](../nothing.py)"])
+def test_a_broken_link_ends_the_build(link: str, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "mkdocs.yml", tmp_path)
+    for name in ("platform", "datamodules", "export", "scripts", "README.md"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    ignore = shutil.ignore_patterns("*.json")
+    shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=ignore)
+    with (tmp_path / "docs/index.md").open("a", encoding="utf-8") as page:
+        page.write(f"\n{link}\n")
+    done = build(tmp_path / "site", tmp_path / "mkdocs.yml")
+    assert done.returncode != 0 and link[8:-1].partition("#")[0] in done.stderr
+
+
+def _ids(page: Path) -> set[str]:
+    return set(re.findall(r'id="([^"]+)"', page.read_text(encoding="utf-8")))
