@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from seqlab.trained.load import LoadedRun, load_run
     from seqlab.trained.text_model import open_text_model
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Entry",
     "LoadedRun",

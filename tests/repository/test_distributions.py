@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import seqlab
 from repository.source_tree import PACKAGES, ROOT
 
 
@@ -58,6 +59,45 @@ def test_the_sdist_holds_no_traces_of_runs(built: Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {"pyproject.toml", "README.md", "LICENSE", "platform/seqlab/__init__.py"} <= names
     assert not {name for name in names if name.startswith(("mlruns", ".venv", "bundles", "dist"))}
+
+
+@pytest.fixture(name="empty")
+def _empty(tmp_path: Path) -> Path:
+    """The interpreter of an empty environment."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "empty"], check=True)
+    return tmp_path / "empty" / "bin" / "python"
+
+
+def install(python: Path, *what: str | Path) -> dict[str, str]:
+    """Installs it, and gives what the command says to two options."""
+    pip = [python, "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, *what], check=True)
+    command = [python.with_name("seqlab")]
+    asked = {option: subprocess.run([*command, option], capture_output=True, text=True) for option in OPTIONS}
+    assert not [done.stderr for done in asked.values() if done.returncode]
+    return {option: done.stdout for option, done in asked.items()}
+
+
+OPTIONS = ("--version", "--help")
+
+
+@pytest.mark.slow
+def test_the_sdist_installs_in_an_empty_environment(built: Path, empty: Path) -> None:
+    """These two options need nothing else."""
+    [sdist] = built.glob("*.tar.gz")
+    said = install(empty, "--no-deps", sdist)
+    assert said["--version"] == f"{seqlab.__version__}\n" and "fit" in said["--help"]
+
+
+@pytest.mark.slow
+def test_the_wheel_installs_in_an_empty_environment_and_fits(built: Path, empty: Path, tmp_path: Path) -> None:
+    """With all that it needs, in the versions of constraints.txt."""
+    [wheel] = built.glob(f"seqlab-{seqlab.__version__}-*.whl")
+    said = install(empty, "--constraint", ROOT / "constraints.txt", "torch==2.13.0", wheel)
+    assert said["--version"] == f"{seqlab.__version__}\n" and "fit" in said["--help"]
+    command = [empty.with_name("seqlab"), "fit", "--config", "lm/gru", "--trainer.fast_dev_run", "true"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_pip_installs_a_clean_clone(built: Path, tmp_path: Path) -> None:

@@ -88,10 +88,19 @@ def test_the_pages_of_the_studies_are_reached(site: Path) -> None:
 @pytest.mark.parametrize("link", ["[there](nothing.md)", "[there](start.md#nothing)", "[there](../nothing.py)"])
 def test_a_broken_link_ends_the_build(link: str, tmp_path: Path) -> None:
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
-    for name in ("platform", "datamodules", "export", "scripts", "README.md"):
+    beside = (
+        "platform",
+        "datamodules",
+        "export",
+        "examples",
+        "scripts",
+        "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+    )
+    for name in beside:
         (tmp_path / name).symlink_to(ROOT / name)
-    ignore = shutil.ignore_patterns("*.json")
-    shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=ignore)
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
     with (tmp_path / "docs/index.md").open("a", encoding="utf-8") as page:
         page.write(f"\n{link}\n")
     done = build(tmp_path / "site", tmp_path / "mkdocs.yml")

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import seqlab
 from runtime.conftest import Bundle
 from runtime.programs import ENVIRONMENT, ROOT, RUNTIME, Command, build, refusal, run
 from seqlab_export.runner.graph_runner import BundleRunner
@@ -58,6 +59,38 @@ def test_the_installed_program_runs(installed: Path, bundle: Bundle) -> None:
     assert str(ROOT) not in succeed("ldd", installed_program)
     arguments: Command = ["generate", bundle("gru"), "--prompt", "a", "--seed", "2"]
     assert succeed(installed_program, *arguments).encode() == run(*arguments).stdout
+
+
+TWO_LINES = """
+#include <seqlab/runtime.h>
+int main(int count, char** words) { return seqlab::Model::Open(words[count - 1]).ok() ? 0 : 1; }
+"""
+
+
+@pytest.mark.slow
+def test_a_program_is_built_on_the_unpacked_archive(bundle: Bundle, tmp_path: Path) -> None:
+    """Wherever it is unpacked."""
+    folder = build("seqlab-run").parent
+    succeed("cpack", "--config", folder / "CPackConfig.cmake", "-B", tmp_path / "packed")
+    [archive] = (tmp_path / "packed").glob("*.tar.gz")
+    assert archive.name.startswith(f"seqlab_runtime-{seqlab.__version__}-")
+    unpacked = tmp_path / "elsewhere"
+    unpacked.mkdir()
+    succeed("tar", "-xzf", archive, "-C", unpacked, "--strip-components=1")
+    shutil.rmtree(tmp_path / "packed")
+    assert str(ROOT) not in succeed("ldd", unpacked / "bin/seqlab-run")
+    succeed(unpacked / "bin/seqlab-run", "verify", bundle("gru"))
+    (tmp_path / "two.cc").write_text(TWO_LINES)
+    (tmp_path / "CMakeLists.txt").write_text(
+        "cmake_minimum_required(VERSION 3.20)\nproject(two LANGUAGES CXX)\nset(CMAKE_CXX_STANDARD 17)\n"
+        f"find_package(seqlab_runtime {seqlab.__version__} REQUIRED)\nadd_executable(two two.cc)\n"
+        "target_link_libraries(two PRIVATE seqlab::seqlab_runtime)\n"
+    )
+    succeed("cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={unpacked}")
+    succeed("cmake", "--build", tmp_path / "build")
+    succeed(tmp_path / "build" / "two", bundle("gru"))
+    done = subprocess.run([tmp_path / "build" / "two", tmp_path], env=ENVIRONMENT)
+    assert done.returncode == 1
 
 
 def test_nothing_is_linked_that_must_be_found_at_run_time() -> None:
@@ -113,7 +146,8 @@ def test_it_is_built_shared(tmp_path: Path, bundle: Bundle) -> None:
     example: Command = ["-B", tmp_path / "example", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={tmp_path / 'installed'}"]
     succeed("cmake", "-S", ROOT / "examples/cpp", *example)
     succeed("cmake", "--build", tmp_path / "example")
-    assert "libseqlab_runtime.so.0.1" in succeed("objdump", "-p", tmp_path / "example" / "continue_text")
+    minor = seqlab.__version__.rpartition(".")[0]
+    assert f"libseqlab_runtime.so.{minor}" in succeed("objdump", "-p", tmp_path / "example" / "continue_text")
     assert succeed(tmp_path / "example" / "continue_text", bundle("gru"), "fed").startswith("likeliest: ")
 
 

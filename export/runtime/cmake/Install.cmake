@@ -1,4 +1,4 @@
-# `cmake --install`: the libraries, their headers, the program, and the package that find_package(seqlab_runtime) finds, with
+# `cmake --install`, and `cpack` as an archive: the libraries, their headers, the program, and the package that find_package(seqlab_runtime) finds, with
 # COMPONENTS proof for seqlab::seqlab_proof.
 include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/seqlab_runtime)
@@ -26,3 +26,6 @@ foreach(name IN ITEMS sentencepiece crypto minizip z)
     install(FILES ${file} DESTINATION ${own} RENAME ${base})
   endif()
 endforeach()
+install(FILES ${PROJECT_SOURCE_DIR}/../../LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+set(CPACK_GENERATOR TGZ)
+include(CPack)
