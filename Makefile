@@ -38,7 +38,7 @@ lint: .venv/installed
 	$(BIN)/mypy
 
 docs: .venv/installed
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 cpp:
 	cmake -S export/runtime -B build/cpp -G Ninja

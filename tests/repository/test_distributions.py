@@ -70,7 +70,7 @@ def _empty(tmp_path: Path) -> Path:
 
 def install(python: Path, *what: str | Path) -> dict[str, str]:
     """Installs it, and gives what the command says to two options."""
-    pip = [python, "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip: list[str | Path] = [python, "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, *what], check=True)
     command = [python.with_name("seqlab")]
     asked = {option: subprocess.run([*command, option], capture_output=True, text=True) for option in OPTIONS}
@@ -95,7 +95,14 @@ def test_the_wheel_installs_in_an_empty_environment_and_fits(built: Path, empty:
     [wheel] = built.glob(f"seqlab-{seqlab.__version__}-*.whl")
     said = install(empty, "--constraint", ROOT / "constraints.txt", "torch==2.13.0", wheel)
     assert said["--version"] == f"{seqlab.__version__}\n" and "fit" in said["--help"]
-    command = [empty.with_name("seqlab"), "fit", "--config", "lm/gru", "--trainer.fast_dev_run", "true"]
+    command: list[str | Path] = [
+        empty.with_name("seqlab"),
+        "fit",
+        "--config",
+        "lm/gru",
+        "--trainer.fast_dev_run",
+        "true",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
