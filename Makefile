@@ -7,7 +7,7 @@ FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,hostile_configs tampered_c
 	stopped_fit full_disk)) $(addprefix tests/export/test_,$(addsuffix .py,reach statements defects correct_models)) \
 	tests/runtime/test_mutated_bundles.py tests/callbacks/test_exact_resume.py tests/callbacks/test_stopping.py tests/tracking
 
-.PHONY: quickstart test test-ci test-all scale faults processors lint benchmarks leaderboard docs cpp cpp-test cpp-docs web clean
+.PHONY: quickstart test test-ci test-all scale faults processors lint benchmarks leaderboard docs cpp cpp-test cpp-docs web gallery clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: .venv/installed
@@ -56,6 +56,9 @@ cpp-docs:
 web:
 	cd export/web && npm ci && npm run check && npm run build && \
 		node page/build.mjs ../seqlab_export/page/template.html
+
+gallery: .venv/installed web
+	$(BIN)/python scripts/gallery.py
 
 benchmarks: .venv/installed
 	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done

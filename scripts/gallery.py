@@ -1,0 +1,73 @@
+"""Fits small models and writes each as a page, and those that write texts as one page: build/gallery/index.html.
+
+python scripts/gallery.py [--OPTION=VALUE ...]: the options go to every fit.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from seqlab.html_page import html_page
+
+OUT = Path("build/gallery")
+
+
+class Shown(NamedTuple):
+    """
+    Attributes:
+        config: what `seqlab fit` is given.
+        taps: what its bundle gives beside its answers.
+    """
+
+    config: str
+    says: str
+    taps: str
+
+
+MODELS = {
+    "gru": Shown("lm/gru", "A GRU on the English text of CPython's documentation, a character at a time", "state"),
+    "attention": Shown("lm/attention-rope", "Attention with rotary positions on the same text", "attention,state"),
+    "mamba": Shown("lm/mamba", "Mamba on the same text", "state"),
+    "dates": Shown(
+        "translate/dates", "Dates in 23 locales to ISO 8601, by a GRU that attends to the source", "attention,state"
+    ),
+    "digits": Shown("image/vit", "A small ViT on scikit-learn's digits: draw one", ""),
+}
+WRITERS = ("gru", "attention", "mamba")
+
+
+def main(options: list[str]) -> int:
+    if OUT.exists():
+        sys.exit(f"{OUT} exists: move it away to make another gallery")
+    experiment, rows = time.strftime("gallery-%Y%m%d-%H%M%S"), list[str]()
+    for name, model in MODELS.items():
+        run = f"{experiment}-{name}"
+        seqlab("fit", "--config", model.config, "--experiment", experiment, "--run_name", run, *options)
+        taps = ("--taps", model.taps) if model.taps else ()
+        seqlab("export", run, "--out", OUT / "bundles" / name, *taps)
+        rows.append(page(name, [name], model.says))
+    rows.append(page("compare", WRITERS, "The three that write, side by side on one text"))
+    (OUT / "index.html").write_text(html_page("Gallery", f"<h1>Gallery</h1><ul>{''.join(rows)}</ul>", STYLE), "utf-8")
+    print(f"Gallery {OUT / 'index.html'} · next: open it in a browser")
+    return 0
+
+
+def page(name: str, models: tuple[str, ...] | list[str], says: str) -> str:
+    """Writes it; its line in the index."""
+    file = OUT / f"{name}.html"
+    seqlab("page", *(OUT / "bundles" / model for model in models), "--out", file)
+    return f'<li><a href="{file.name}">{name}</a>: {says} ({file.stat().st_size / 1e6:.1f} MB)</li>'
+
+
+def seqlab(*arguments: str | Path) -> None:
+    subprocess.run([sys.executable, "-m", "seqlab.cli", *map(str, arguments)], check=True)
+
+
+STYLE = "body { max-width: 45rem; padding: 2rem 1.25rem; font-size: 17px; } li { margin: .5rem 0; }"
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
