@@ -15,6 +15,7 @@ from export.toys import Shared
 from seqlab.cli import main
 from seqlab_export import open_text_model
 from seqlab_export.page.html import LOOK_INSIDE, TEMPLATE, Shown, write_page
+from seqlab_export.page.parts import parts_of
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium"),
@@ -111,7 +112,6 @@ def _page(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Callable[
     return page
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["attention", "gru"])
 def test_it_writes_what_python_writes(name: str, opened: Opened, page: Callable[..., Path], shared: Shared) -> None:
     model = open_text_model(shared(name).folder)
@@ -173,6 +173,12 @@ def test_a_page_may_begin_inside_the_model(opened: Opened, page: Callable[..., P
     opened.until("return document.querySelectorAll('#inside .chart circle').length > 0")
     (selected,) = opened.all("[role=tab][aria-selected=true]")
     assert selected.text == LOOK_INSIDE
+
+
+@pytest.mark.parametrize("name", ["attention", "gru"])
+def test_its_parts_have_all_parameters_of_the_model(name: str, shared: Shared) -> None:
+    exported = shared(name)
+    assert sum(count for _, count in parts_of(exported.folder)) == sum(p.numel() for p in exported.model.parameters())
 
 
 def test_a_tampered_bundle_is_refused(shared: Shared, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

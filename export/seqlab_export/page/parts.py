@@ -12,6 +12,9 @@ from seqlab_export.runner.manifest import load_manifest
 DEEPEST = 3
 """A part is named by at most so many names of modules: `stack.blocks.0`."""
 
+CONSTANTS = {"buckets", "decay_gap", "draw", "powers", "value"}
+"""The last names of what a model keeps and does not train."""
+
 
 def parts_of(bundle: Path) -> list[tuple[str, int]]:
     """The parts by name, each with its parameters, in the order of the graphs. A weight that the graphs share, and one
@@ -19,7 +22,7 @@ def parts_of(bundle: Path) -> list[tuple[str, int]]:
     found: dict[str, int] = {}
     for graph in load_manifest(bundle).graphs:
         for weight in onnx.load(bundle / graph.file, load_external_data=False).graph.initializer:
-            if "." in weight.name and weight.data_location == onnx.TensorProto.EXTERNAL:
+            if "." in weight.name and weight.name.rpartition(".")[2] not in CONSTANTS:
                 found.setdefault(weight.name, prod(weight.dims))
     parts: dict[str, int] = {}
     for name, count in found.items():
