@@ -17,7 +17,6 @@ from repository.source_tree import ROOT
 from seqlab.config.configs import BLOCK_MODULES, config_names
 
 pytest.importorskip("mkdocs", reason="the site needs the extra docs")
-pytestmark = pytest.mark.slow
 
 FACES = ("seqlab", "seqlab_data", "seqlab_export")
 ATTRIBUTES = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
@@ -61,6 +60,7 @@ def test_what_a_page_loads_lies_beside_it(site: Path) -> None:
     assert 'fetch("http' not in (site / "site/iframe-worker.js").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_every_public_class_is_described(site: Path) -> None:
     described = {name for page in (site / "reference").glob("*.html") for name in _ids(page)}
     modules = [importlib.import_module(name) for name in (*BLOCK_MODULES, *FACES)]
@@ -73,6 +73,7 @@ def test_every_public_class_is_described(site: Path) -> None:
     assert len(public) > 100 and not public - described
 
 
+@pytest.mark.slow
 def test_every_verb_and_config_is_there(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from seqlab.cli import VERBS
 
@@ -80,6 +81,7 @@ def test_every_verb_and_config_is_there(site: Path, capsys: pytest.CaptureFixtur
     assert {name.replace("/", "") for name in config_names()} <= _ids(site / "reference/configs.html")
 
 
+@pytest.mark.slow
 def test_the_pages_of_the_studies_are_reached(site: Path) -> None:
     assert 'href="studies/index.html"' in (site / "studies.html").read_text(encoding="utf-8")
     assert (site / "studies/order.html").is_file()
@@ -88,6 +90,7 @@ def test_the_pages_of_the_studies_are_reached(site: Path) -> None:
 BESIDE = ["platform", "datamodules", "export", "examples", "scripts", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
 
 
+@pytest.mark.slow
 def test_a_broken_link_ends_the_build(tmp_path: Path) -> None:
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
     for name in BESIDE:
