@@ -31,6 +31,7 @@ from seqlab.studies.timing import (
     Sizes,
     crossover,
     growth,
+    least,
     pairs,
     reading,
     rows,
@@ -101,9 +102,11 @@ def test_where_lines_cross() -> None:
     assert 1024 < crossover(slow_at_1024, {at: 2.0 for at in PLACES}) < 4096, "from there on, and not before"
 
 
-def test_a_slow_round_does_not_decide() -> None:
-    assert growth({16: [1.0, 9.0, 1.0], 64: [2.0, 18.0, 2.0]}) == 2
-    assert growth({16: [1.0, 1.0, 1.0], 64: [2.0, 90.0, 2.0]}) == 2
+def test_slow_rounds_do_not_decide() -> None:
+    assert growth(least({16: [1.0, 9.0, 1.0], 64: [18.0, 2.0, 90.0]})) == 2
+    seconds, sizes = planted()
+    slowed = {line: {at: [of[0], 7 * of[0], 9 * of[0]] for at, of in times.items()} for line, times in seconds.items()}
+    assert values_of(slowed, sizes) == values_of(seconds, sizes)
 
 
 def test_times_of_a_clock_are_of_one_work() -> None:

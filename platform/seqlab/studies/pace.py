@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from functools import partial
-from statistics import median
 from typing import TYPE_CHECKING
 
 import torch
@@ -33,8 +32,7 @@ from seqlab.studies.timing import (
     growth,
     known_reading,
     known_writing,
-    middle,
-    over,
+    least,
     reading,
     taken,
     writing,
@@ -72,9 +70,10 @@ class Pace(Study):
         f"Models of {LAYERS} layers without positions, of random weights, each so wide that it has within 5% as many "
         "parameters as attention of 64 channels (512 on a GPU), one text at a time, through seqlab's decoders: "
         "PyTorch, and the bundle that seqlab export writes, in onnxruntime. On a CPU the processor time of one "
-        "thread, so that what else runs there counts little; all are timed in turns, and each time is a median of "
-        f"rounds. Exponents are slopes over the {TAIL} longest lengths. Seeds repeat the times, with the same weights. "
-        "The bytes are those of the tensors that the bundle's graph takes and gives back."
+        "thread, so that what else runs there counts little; all are timed in turns, and each time is the least of its "
+        "rounds (it was a median until the controls showed how much other work on the machine moves it). Exponents "
+        f"are slopes over the {TAIL} longest lengths. Seeds repeat the times, with the same weights. The bytes are "
+        "those of the tensors that the bundle's graph takes and gives back."
     )
     why = (
         "Attention weighs a token by all before it, so what it keeps and the work of a token grow with the text; a "
@@ -153,7 +152,7 @@ class Pace(Study):
     def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
         if scale == "gpu" and not torch.cuda.is_available():
             return Measured({}, [], {claim.key: "needs a GPU" for claim in self.claims})
-        width, rounds, device = {"smoke": (16, 1, "cpu"), "cpu": (64, 3, "cpu"), "gpu": (512, 5, "cuda")}[scale]
+        width, rounds, device = {"smoke": (16, 1, "cpu"), "cpu": (64, 5, "cpu"), "gpu": (512, 5, "cuda")}[scale]
         clock = on_gpu if scale == "gpu" else time.process_time
         lengths: Mapping[str, tuple[int, ...]] = LENGTHS
         places: tuple[int, ...] = PLACES
@@ -221,26 +220,27 @@ class Pace(Study):
 def values_of(seconds: Seconds, sizes: Sizes) -> dict[str, float]:
     """By case."""
     values = {f"{line.model}, {BYTES}": of[max(of)] / of[min(of)] for line, of in sizes.items()}
-    once = seconds[Line(ATTENTION, READS, PYTORCH)]
-    for (name, does, runtime), rounds in seconds.items():
-        ours, ending = middle(rounds), f", {runtime}"
+    took = {line: least(rounds) for line, rounds in seconds.items()}
+    for line, ours in took.items():
+        name, does, runtime = line
         if name in (TWENTY, AGAIN):
-            values[name] = over(rounds[AT], once[AT])
+            values[name] = ours[AT] / took[Line(ATTENTION, READS, PYTORCH)][AT]
             continue
+        ending = f", {runtime}"
         case = f"{name} {does}{ending}" if runtime else name
-        values[case] = growth(rounds) if does == WRITES else exponent(dict(sorted(ours.items())[-TAIL:]))
+        values[case] = growth(ours) if does == WRITES else exponent(dict(sorted(ours.items())[-TAIL:]))
         if name in RECURRENCES:
-            values[f"{name} {does} sooner{ending}"] = crossover(ours, middle(seconds[Line(ATTENTION, does, runtime)]))
+            values[f"{name} {does} sooner{ending}"] = crossover(ours, took[line._replace(model=ATTENTION)])
         if name in ATTENTIONS and does == WRITES:
-            values[f"{name} {does} slower{ending}"] = ours[AT] / (median(seconds[Line(name, READS, runtime)][AT]) / AT)
-    many, few = middle(seconds[Line(PAIRS, READS)]), middle(seconds[Line(ROWS, READS)])
+            values[f"{name} {does} slower{ending}"] = ours[AT] / (took[line._replace(does=READS)][AT] / AT)
+    many, few = took[Line(PAIRS, READS)], took[Line(ROWS, READS)]
     return values | {f"{ROWS}, sooner": crossover(few, many), f"{PAIRS}, sooner": crossover(many, few)}
 
 
 def points_of(seconds: Seconds, sizes: Sizes) -> Points:
     """Rows for the figures: milliseconds, or bytes."""
     amounts: dict[Line, dict[int, float]] = {line: dict(of) for line, of in sizes.items()}
-    amounts |= {line: {at: 1e3 * of for at, of in middle(rounds).items()} for line, rounds in seconds.items()}
+    amounts |= {line: {at: 1e3 * of for at, of in least(rounds).items()} for line, rounds in seconds.items()}
     points: Points = []
     for line, of in amounts.items():
         for length, amount in of.items():
