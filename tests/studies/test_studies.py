@@ -87,7 +87,8 @@ def test_another_declaration_takes_nothing_over(monkeypatch: pytest.MonkeyPatch)
     said = "class Coin:\n    low = 1.0\n    why = 'A coin has two sides.'\n"
     again = {
         said: 1,
-        said.replace("two sides", "a side"): 1,  # what is told once it is known, and how it is written
+        said.replace("two sides", "a side"): 1,  # what is told once it is known, how it is written, how it is drawn
+        f"from seqlab.studies.charts import styled\n{said}    def figure(self):\n        return styled(None)\n": 1,
         said.replace("low = 1.0", "low  = 1.0  # at least"): 1,
         said.replace("low = 1.0", "low = 0.5"): 2,
         said.replace("why", "matched"): 3,
