@@ -112,14 +112,18 @@ def _of_columns(file: Source, columns: tuple[str, str]) -> Iterator[list[str]]:
         yield texts
 
 
-def dates(split: str) -> Source:
+def dates(split: str, count: int | None = None) -> Source:
     """Dates as people write them and as ISO 8601, of "train", "val" or "test": `locale date<TAB>ISO date` lines, years
     with four digits (after "date translation", a common first exercise in sequence to sequence). The patterns are those
-    of Unicode's CLDR, as Babel has them."""
-    number, count, digits = DATES[split]
+    of Unicode's CLDR, as Babel has them.
+
+    Args:
+        count: how many; None = the split's number. The first are always the same.
+    """
+    number, usual, digits = DATES[split]
     patterns = [(locale, _pattern(locale, width)) for locale in LOCALES for width in WIDTHS]
     lines = []
-    for index in range(count):
+    for index in range(usual if count is None else count):
         draw = Draw(number, index)
         tens = FIRST // 10 + 1 + draw.integer(LAST // 10 - FIRST // 10 - 1)
         day = date.fromordinal(10 * tens + digits[draw.integer(len(digits))])

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqlab.studies.length import TRAINED, apart, by_length, distances, reach
+from seqlab.studies.length import LONGEST, TRAINED, apart, distances
+from seqlab.studies.lengths import by_length, reach
 from seqlab.tracking.runs import TrackedRun
 from seqlab_data.synthetic import Copy
 
@@ -30,14 +31,14 @@ def copier(limit: int) -> Any:
     return model
 
 
-@pytest.mark.parametrize("limit", [TRAINED - 1, TRAINED, TRAINED + 1, 2 * TRAINED])
+@pytest.mark.parametrize("limit", [TRAINED - 1, TRAINED, TRAINED + 1, LONGEST])
 def test_the_reach_of_one_that_copies_to_a_length(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = SimpleNamespace(model=copier(limit), datamodule=SimpleNamespace(task=Copy(8)))
     monkeypatch.setattr("seqlab.trained.load.load_run", lambda _: loaded)
-    share = by_length(RUN, 0)
-    assert share == [float(length <= limit) for length in range(1, 2 * TRAINED + 1)]
-    assert reach(share) == limit / TRAINED
-    assert max(by_length(RUN, 0, of_another=True)[2:]) < 0.1, "another string is not copied by chance"
+    share = by_length(RUN, 0, LONGEST)
+    assert share == [float(length <= limit) for length in range(1, LONGEST + 1)]
+    assert reach(share, TRAINED) == limit / TRAINED
+    assert max(by_length(RUN, 0, LONGEST, of_another=True)[2:]) < 0.1, "another string is not copied by chance"
 
 
 def test_distances_and_nearness_by_hand() -> None:

@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from seqlab.studies.length import OF_ANOTHER, ORACLE, TRAINED, by_length
+from seqlab.studies.length import LONGEST, OF_ANOTHER, ORACLE, TRAINED
+from seqlab.studies.lengths import by_length
 from seqlab.studies.longer import AGAINST, LEARNT, TWICE, Longer, compared
 from seqlab.studies.rules import Verdict, judge
 from seqlab.tracking.runs import TrackedRun
@@ -22,13 +23,13 @@ NAMES = [arm.name for arm in Longer().arms("cpu")]
 
 def to(length: int) -> list[float]:
     """Right to a length, and then not."""
-    return [float(at <= length) for at in range(1, 2 * TRAINED + 1)]
+    return [float(at <= length) for at in range(1, LONGEST + 1)]
 
 
 def judged(lengths: Mapping[str, int]) -> dict[str, Verdict]:
     """The verdicts where all models reach twice the trained length but these."""
-    named = dict.fromkeys(NAMES, 2 * TRAINED) | dict(lengths)
-    shares = {name: to(at) for name, at in named.items()} | {OF_ANOTHER: to(0), ORACLE: to(2 * TRAINED)}
+    named = dict.fromkeys(NAMES, LONGEST) | dict(lengths)
+    shares = {name: to(at) for name, at in named.items()} | {OF_ANOTHER: to(0), ORACLE: to(LONGEST)}
     values = {name: [value] * 3 for name, value in compared(shares).items()}
     return {claim.key: judge(claim, values).verdict for claim in Longer.claims}
 
@@ -48,7 +49,7 @@ def test_who_stops_at_the_trained_length_is_refuted_and_who_has_not_learnt_is_in
 
 
 def test_compared_by_hand() -> None:
-    shares = {name: to(TRAINED + 3) for name in NAMES} | {OF_ANOTHER: to(0), ORACLE: to(2 * TRAINED)}
+    shares = {name: to(TRAINED + 3) for name in NAMES} | {OF_ANOTHER: to(0), ORACLE: to(LONGEST)}
     shares["Learned, concatenated"] = [1.0, 0.7, *to(TRAINED)[2:]]
     values = compared(shares)
     assert values["Learned, added against concatenated"] == pytest.approx(0.5)
@@ -78,5 +79,5 @@ def test_one_that_knows_the_answer_and_not_that_of_another_question(task: Any, m
 
     loaded = SimpleNamespace(model=model, datamodule=SimpleNamespace(task=task))
     monkeypatch.setattr("seqlab.trained.load.load_run", lambda _: loaded)
-    assert by_length(RUN, 0) == [1.0] * 2 * TRAINED
-    assert max(by_length(RUN, 0, of_another=True)[2:]) < 0.1
+    assert by_length(RUN, 0, LONGEST) == [1.0] * LONGEST
+    assert max(by_length(RUN, 0, LONGEST, of_another=True)[2:]) < 0.1

@@ -9,6 +9,7 @@ from seqlab.studies.heads import Heads
 from seqlab.studies.joined import Joined
 from seqlab.studies.layers import Layers
 from seqlab.studies.length import Length
+from seqlab.studies.long_dates import LongDates
 from seqlab.studies.longer import Longer
 from seqlab.studies.look_up import LookUp
 from seqlab.studies.masks import Masks
@@ -24,6 +25,7 @@ from seqlab.studies.scale_of_scores import ScaleOfScores
 from seqlab.studies.shuffled import Shuffled
 from seqlab.studies.speed import Speed
 from seqlab.studies.study import Study
+from seqlab.studies.sums import Sums
 from seqlab.studies.worked_numbers import WorkedNumbers
 
 STUDIES: dict[str, Study] = {
@@ -36,6 +38,7 @@ STUDIES: dict[str, Study] = {
         Joined(),
         Layers(),
         Length(),
+        LongDates(),
         Longer(),
         LookUp(),
         Masks(),
@@ -50,6 +53,7 @@ STUDIES: dict[str, Study] = {
         ScaleOfScores(),
         Shuffled(),
         Speed(),
+        Sums(),
         WorkedNumbers(),
     )
 }

@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from seqlab import positions
 from seqlab.studies.arms import Arm
 from seqlab.studies.charts import styled, with_slider
+from seqlab.studies.lengths import EXAMPLES, by_length, reach
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
@@ -19,7 +20,8 @@ from seqlab.tracking.runs import TrackedRun
 if TYPE_CHECKING:
     from altair import TopLevelMixin
 
-TRAINED, SYMBOLS, EXAMPLES = 6, 8, 200
+TRAINED, SYMBOLS = 6, 8
+LONGEST = 2 * TRAINED
 WIDTH, PLACES = 64, 1024
 ENCODINGS = ("NoPositions", "Sinusoidal", "Learned", "RoPE")
 FAR = Rule(f"the longest string that is copied whole at least every second time, over {TRAINED},", low=2.0, beyond=0.5)
@@ -39,7 +41,7 @@ class Length(Study):
     question = "What becomes of a model when the text is longer than any it was trained on?"
     matched = (
         f"Copying strings of 1 to {TRAINED} out of {SYMBOLS} symbols, two layers of {WIDTH} channels, 76,800 strings "
-        f"at cpu scale, two learning rates each; {EXAMPLES} strings of every single length to {2 * TRAINED} are "
+        f"at cpu scale, two learning rates each; {EXAMPLES} strings of every single length to {LONGEST} are "
         "tested, given the answer so far. All have the same parameters but for Learned's table; the GRU has none to "
         f"tell positions by. The encodings themselves: {PLACES} positions of {WIDTH} channels, in float64."
     )
@@ -103,7 +105,7 @@ class Length(Study):
         steps = 1200 if scale == "cpu" else 10_000
         fit = (
             *("--config=synthetic/recall", "--data.task=Copy", f"--data.task.num_symbols={SYMBOLS}"),
-            *(f"--data.train_lengths=[1,{TRAINED}]", f"--data.test_lengths=[{TRAINED},{2 * TRAINED}]"),
+            *(f"--data.train_lengths=[1,{TRAINED}]", f"--data.test_lengths=[{TRAINED},{LONGEST}]"),
             *("--data.batch_size=64", f"--data.num_train={64 * steps}", "--data.num_eval=512"),
             *(f"--model.model.d_model={WIDTH}", f"--trainer.val_check_interval={steps // 3}"),
         )
@@ -138,10 +140,10 @@ class Length(Study):
         if not runs:
             missing = "no model is trained at smoke scale"
             return Measured(values, points, dict.fromkeys(("collapses", "any-length"), missing))
-        shares = {name: by_length(run, seed) for name, run in runs.items()}
-        shares[OF_ANOTHER] = by_length(runs[COPIED], seed, of_another=True)
-        shares[ORACLE] = [1.0] * 2 * TRAINED
-        values |= {name: reach(share) for name, share in shares.items()}
+        shares = {name: by_length(run, seed, LONGEST) for name, run in runs.items()}
+        shares[OF_ANOTHER] = by_length(runs[COPIED], seed, LONGEST, of_another=True)
+        shares[ORACLE] = [1.0] * LONGEST
+        values |= {name: reach(share, TRAINED) for name, share in shares.items()}
         values |= {f"{name} at the longest": share[TRAINED - 1] for name, share in shares.items()}
         points += [
             {"model": name, "length": length, "whole": whole}
@@ -175,41 +177,6 @@ class Length(Study):
         lines = (base.mark_line() + base.mark_point(filled=True, size=45) + last).properties(width=220, height=220)
         value, of = alt.X("whole:Q", title="share copied whole"), alt.Y("model:N", title=None, sort=scale.domain)
         return styled(with_slider(lines, rows, "length", value, of, "symbols"))
-
-
-def reach(share: Sequence[float]) -> float:
-    """The last of the lengths 1, 2, ... before the first whose share is below a half, over the longest in training."""
-    first = next((length for length, whole in enumerate(share, start=1) if whole < 0.5), len(share) + 1)
-    return (first - 1) / TRAINED
-
-
-@torch.inference_mode()
-def by_length(run: TrackedRun, seed: int, *, of_another: bool = False) -> list[float]:
-    """Of each single length the share of answers that come out whole; or, to see that it reads, of another question."""
-    from seqlab.batch import IGNORE
-    from seqlab.trained.load import load_run
-    from seqlab_data.synthetic import Draw
-
-    loaded = load_run(run.id)
-    task: Any = loaded.datamodule.task  # type: ignore[union-attr]
-    shares = []
-    for length in range(1, 2 * TRAINED + 1):
-        found = [task.example(Draw(seed, length, place), length) for place in range(EXAMPLES)]
-        tokens, targets = (torch.tensor([list(example[part]) for example in found]) for part in (0, 1))
-        if of_another:
-            asked = int((targets[0] != IGNORE).nonzero()[0]) + 1
-            tokens[:, :asked] = tokens[:, :asked].roll(1, 0)
-        shares.append(float(whole(loaded.model, tokens, targets).double().mean()))
-    return shares
-
-
-def whole(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
-    """(B,): whether every target (B, T) that counts is the likeliest after tokens (B, T)."""
-    from seqlab.batch import IGNORE
-
-    best = model(tokens)[0].argmax(-1)
-    right: Tensor = (best == targets) | (targets == IGNORE)
-    return right.all(1)
 
 
 def table(encoding: Any) -> Tensor:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from seqlab.studies.arms import Arm
 from seqlab.studies.charts import styled, with_slider
-from seqlab.studies.length import COPIED, OF_ANOTHER, ORACLE, TRAINED, by_length, reach
+from seqlab.studies.length import COPIED, LONGEST, OF_ANOTHER, ORACLE, TRAINED
+from seqlab.studies.lengths import EXAMPLES, by_length, reach
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
@@ -46,10 +47,10 @@ class Longer(Study):
     question = "Who goes on beyond the trained lengths, and does it matter how a position is told?"
     matched = (
         f"Reversing 1 to {TRAINED} out of {SYMBOLS} symbols, two layers of {WIDTH} channels, 192,000 strings at cpu "
-        f"scale, three learning rates each. 200 strings of every single length to {2 * TRAINED} are tested, given the "
-        "answer so far. Embeddings are scaled to the size of what is added to them; what is concatenated goes through "
-        "a matrix, which adds 8,192 parameters. A pilot of one seed chose the steps and the rates. In it addition was "
-        "not learned at the trained lengths after 128,000 sums, with any encoding; it is left out."
+        f"scale, three learning rates each. {EXAMPLES} strings of every single length to {LONGEST} are tested, given "
+        "the answer so far. Embeddings are scaled to the size of what is added to them; what is concatenated goes "
+        "through a matrix, which adds 8,192 parameters. A pilot of one seed chose the steps and the rates. Addition "
+        "is the study sums, dates are long-dates."
     )
     why = (
         "To reverse is to find the place that mirrors this one, and a model learns that for the places it has seen. An "
@@ -104,7 +105,7 @@ class Longer(Study):
         steps = 3000 if scale == "cpu" else 10_000
         fit = (
             *("--config=synthetic/recall", "--data.task=Reverse", f"--data.task.num_symbols={SYMBOLS}"),
-            *(f"--data.train_lengths=[1,{TRAINED}]", f"--data.test_lengths=[{TRAINED},{2 * TRAINED}]"),
+            *(f"--data.train_lengths=[1,{TRAINED}]", f"--data.test_lengths=[{TRAINED},{LONGEST}]"),
             *("--data.batch_size=64", f"--data.num_train={64 * steps}", "--data.num_eval=512"),
             *(f"--model.model.d_model={WIDTH}", f"--trainer.val_check_interval={steps // 2}"),
         )
@@ -122,9 +123,9 @@ class Longer(Study):
     def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
         if not runs:
             return Measured({}, [], dict.fromkeys((claim.key for claim in self.claims), "no model is trained at smoke"))
-        shares = {name: by_length(run, seed) for name, run in runs.items()}
-        shares[OF_ANOTHER] = by_length(runs[COPIED], seed, of_another=True)
-        shares[ORACLE] = [1.0] * 2 * TRAINED
+        shares = {name: by_length(run, seed, LONGEST) for name, run in runs.items()}
+        shares[OF_ANOTHER] = by_length(runs[COPIED], seed, LONGEST, of_another=True)
+        shares[ORACLE] = [1.0] * LONGEST
         points: Points = [
             {"model": name, "length": length, "whole": whole}
             for name, share in shares.items()
@@ -159,7 +160,7 @@ class Longer(Study):
 
 def compared(shares: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """What the claims rest on, of the shares by length."""
-    values = {name: reach(share) for name, share in shares.items()}
+    values = {name: reach(share, TRAINED) for name, share in shares.items()}
     values |= {f"{name} learnt": min(share[:TRAINED]) for name, share in shares.items()}
     for name, concatenated in CONCATENATED.items():
         values[f"{name}, added against concatenated"] = values[name] - values[concatenated]

@@ -1,0 +1,50 @@
+"""What a model knows of questions of each single length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seqlab.tracking.runs import TrackedRun
+
+EXAMPLES = 200
+"""Of each length."""
+
+
+def reach(share: Sequence[float], trained: int) -> float:
+    """The last of the lengths 1, 2, ... before the first whose share is below a half, over the longest in training."""
+    first = next((length for length, whole in enumerate(share, start=1) if whole < 0.5), len(share) + 1)
+    return (first - 1) / trained
+
+
+@torch.inference_mode()
+def by_length(run: TrackedRun, seed: int, longest: int, *, of_another: bool = False) -> list[float]:
+    """Of each length to the longest the share of answers that come out whole, given the answer so far; or, to see that
+    it reads, of another question."""
+    from seqlab.batch import IGNORE
+    from seqlab.trained.load import load_run
+    from seqlab_data.synthetic import Draw
+
+    loaded = load_run(run.id)
+    task: Any = loaded.datamodule.task  # type: ignore[union-attr]
+    shares = []
+    for length in range(1, longest + 1):
+        found = [task.example(Draw(seed, length, place), length) for place in range(EXAMPLES)]
+        tokens, targets = (torch.tensor([list(example[part]) for example in found]) for part in (0, 1))
+        if of_another:
+            asked = int((targets[0] != IGNORE).nonzero()[0]) + 1
+            tokens[:, :asked] = tokens[:, :asked].roll(1, 0)
+        shares.append(float(whole(loaded.model, tokens, targets).double().mean()))
+    return shares
+
+
+def whole(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
+    """(B,): whether every target (B, T) that counts is the likeliest after tokens (B, T)."""
+    from seqlab.batch import IGNORE
+
+    best = model(tokens)[0].argmax(-1)
+    right: Tensor = (best == targets) | (targets == IGNORE)
+    return right.all(1)

@@ -1,0 +1,213 @@
+"""Reading dates that are longer than any in training, by Transformers with each encoding and by recurrences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seqlab.studies.arms import Arm
+from seqlab.studies.charts import styled, with_slider
+from seqlab.studies.joined import translate
+from seqlab.studies.rules import Claim, Control, Rule
+from seqlab.studies.study import Measured, Points, Scale, Study
+from seqlab.tracking.runs import TrackedRun
+from seqlab.tracking.store import DEFAULT_ROOT
+from seqlab.trained.load import load_run
+
+if TYPE_CHECKING:
+    from altair import TopLevelMixin
+
+TRAINED, SHORTEST, LONGEST = 24, 13, 30
+"""Characters of a source, its locale's name too: the longest in training, the shortest and the longest tested."""
+BEYOND = range(TRAINED + 1, LONGEST + 1)
+DRAWN, EACH = 12_000, 60
+"""Dates that the tested ones are taken from, and how many of each length at most."""
+NONE, ENCODINGS = "NoPositions", ("Sinusoidal", "Learned", "RoPE", "ALiBi", "T5Bias")
+RECURRENCES = {"GRU with attention": "translate/dates", "GRU, one vector": "translate/rnn"}
+ALL, OF_ANOTHER = "GRU with attention, trained on every length", "GRU with attention, of another date"
+RIGHT = f"share of dates of {BEYOND[0]} to {BEYOND[-1]} characters that come out right"
+KEEPS = Rule(RIGHT, low=0.95, beyond=0.15)
+COLLAPSES = Rule(RIGHT, high=0.5, beyond=0.25)
+LEARNT = Rule(f"share of dates of up to {TRAINED} characters that come out right", low=0.95, beyond=0.25)
+
+
+def learnt(*names: str) -> tuple[Control, ...]:
+    return (
+        *(Control(f"{name}, short", LEARNT, True, "It has learned to read dates.") for name in names),
+        Control(f"{OF_ANOTHER}, short", LEARNT, False, "What does not read its source must not score."),
+    )
+
+
+ENDS = (
+    Control(ALL, KEEPS, True, "Where such lengths were in training, they can be read."),
+    Control(OF_ANOTHER, KEEPS, False, "What does not read its source must not score."),
+)
+
+
+class LongDates(Study):
+    name = "long-dates"
+    question = "Can a model read dates that are longer than any it was trained on?"
+    matched = (
+        f"Dates in 23 locales to ISO 8601, by the character, of up to {TRAINED} characters in training, 800 steps of "
+        "2,048 at cpu scale, 64 channels, two learning rates each. Transformers have two layers on either side, the "
+        f"GRUs one. Up to {EACH} dates of every length from {SHORTEST} to {LONGEST} are tested, no date of training "
+        "among them, and beyond the trained length only such whose every word, but for digits, was in training: what "
+        "is new is the length. A date as ISO 8601 has ten characters, however long its source is."
+    )
+    why = ""
+    change = "Training with positions drawn from a longer range, or far longer training."
+    claims = (
+        Claim(
+            "any-length",
+            "With positions the length of the text does not matter, in reading dates either.",
+            "L0, L1 and L3, claims 15 and 16",
+            ENCODINGS,
+            KEEPS,
+            (*ENDS, *learnt(*ENCODINGS)),
+        ),
+        Claim(
+            "collapses",
+            "Without positions quality collapses with length.",
+            "L0, claim 15",
+            (NONE,),
+            COLLAPSES,
+            (
+                Control(OF_ANOTHER, COLLAPSES, True, "What does not read its source must not score."),
+                Control(ALL, COLLAPSES, False, "Where such lengths were in training, they can be read."),
+                *learnt(NONE),
+            ),
+        ),
+        Claim(
+            "recurrence",
+            "A recurrence, which has no positions, reads any length.",
+            "L2 and L4, claim 15",
+            tuple(RECURRENCES),
+            KEEPS,
+            (*ENDS, *learnt(*RECURRENCES)),
+        ),
+    )
+
+    def arms(self, scale: Scale) -> Sequence[Arm]:
+        if scale == "smoke":
+            return ()
+        steps = 800 if scale == "cpu" else 8000
+        fit = (
+            *("--data.source_tokenizer=CharTokenizer", "--data.target_tokenizer=CharTokenizer"),
+            *("--data.max_len=64", "--data.max_tokens=2048", "--model.warmup_steps=100", "--trainer.callbacks=null"),
+            *(f"--trainer.max_steps={steps}", f"--trainer.val_check_interval={steps}"),
+        )
+        short, every = (
+            tuple(f"--data.{split}={written(split, longest)}" for split in ("train", "val"))
+            for longest in (TRAINED, None)
+        )
+        wide, both = "--model.model.encoder.d_model=64", ("--model.model.positions", "--model.model.encoder.positions")
+        return (
+            *(
+                Arm(
+                    name,
+                    ("--config=translate/transformer", *short, *fit, wide, *(f"{one}={name}" for one in both)),
+                    (2e-3, 4e-3),
+                )
+                for name in (NONE, *ENCODINGS)
+            ),
+            *(
+                Arm(name, (f"--config={config}", *lines, *fit, width), (3e-3, 6e-3))
+                for name, config, lines, width in (
+                    ("GRU with attention", "translate/dates", short, wide),
+                    ("GRU, one vector", "translate/rnn", short, "--model.model.d_model=64"),
+                    (ALL, "translate/dates", every, wide),
+                )
+            ),
+        )
+
+    def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
+        if not runs:
+            return Measured({}, [], dict.fromkeys((claim.key for claim in self.claims), "no model is trained at smoke"))
+        tested = by_length(seed)
+        sources = [source for of in tested.values() for source, _ in of]
+        targets = [target for of in tested.values() for _, target in of]
+        wrote = {name: translate(load_run(run.id), sources) for name, run in runs.items()}
+        first = wrote["GRU with attention"]
+        wrote[OF_ANOTHER] = [*first[EACH // 2 :], *first[: EACH // 2]]
+        shares = {name: shares_of(texts, targets, tested) for name, texts in wrote.items()}
+        points: Points = [
+            {"model": name, "length": length, "right": share}
+            for name, of in shares.items()
+            for length, share in of.items()
+        ]
+        return Measured(compared(shares), points)
+
+    def figure(self, claim: Claim, points: Points) -> TopLevelMixin:
+        import altair as alt
+
+        named = {"any-length": ENCODINGS, "collapses": (NONE, "Sinusoidal"), "recurrence": (*RECURRENCES, ALL)}
+        shown = list(named[claim.key])
+        rows = [row for row in points if row["model"] in shown]
+        scale = alt.Scale(domain=shown)
+        base = alt.Chart(alt.InlineData(values=rows)).encode(
+            alt.X("length:Q", title="characters", scale=alt.Scale(zero=False, nice=False)),
+            alt.Y("mean(right):Q", title="share that comes out right", scale=alt.Scale(domain=[0, 1])),
+            alt.Color("model:N", title=None, scale=scale),
+            alt.Shape("model:N", title=None, scale=scale),
+            alt.StrokeDash("model:N", title=None, scale=scale),
+            tooltip=["model:N", "length:Q", "mean(right):Q"],
+        )
+        last = alt.Chart(alt.InlineData(values=[{"length": TRAINED}])).mark_rule(strokeDash=[4, 3]).encode(x="length:Q")
+        lines = (base.mark_line() + base.mark_point(filled=True, size=45) + last).properties(width=220, height=220)
+        value, of = alt.X("right:Q", title="share that comes out right"), alt.Y("model:N", title=None, sort=shown)
+        return styled(with_slider(lines, rows, "length", value, of, "characters"))
+
+
+Pairs = list[tuple[str, str]]
+
+
+def pairs(split: str, count: int | None = None) -> Pairs:
+    """Dates and what is to be written of them."""
+    from seqlab_data.pairs import dates
+
+    lines = (line.split("\t") for line in dates(split, count).lines())
+    return [(source, target) for source, target in lines]
+
+
+def written(split: str, longest: int | None) -> Path:
+    """A file of the split's dates, of those up to a length where one is given."""
+    path = Path(DEFAULT_ROOT) / "texts" / f"dates-{split}-{longest or 'all'}.tsv"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        kept = [pair for pair in pairs(split) if longest is None or len(pair[0]) <= longest]
+        path.write_text("".join(f"{source}\t{target}\n" for source, target in kept), encoding="utf-8")
+    return path
+
+
+def by_length(seed: int) -> dict[int, Pairs]:
+    """What is tested, another part of the test dates for each seed: of words that were in training, or have digits."""
+    words = {word for source, _ in pairs("train") if len(source) <= TRAINED for word in source.split()}
+    known = [
+        (source, target)
+        for source, target in pairs("test", 3 * DRAWN)[seed % 3 :: 3]
+        if all(word in words or any(letter.isdigit() for letter in word) for word in source.split())
+    ]
+    return {
+        length: [pair for pair in known if len(pair[0]) == length][:EACH] for length in range(SHORTEST, LONGEST + 1)
+    }
+
+
+def shares_of(texts: Sequence[str], targets: Sequence[str], tested: Mapping[int, Pairs]) -> dict[int, float]:
+    """Of each length the share of texts that are their targets; both stand in the order of what is tested."""
+    shares, begun = {}, 0
+    for length, of in tested.items():
+        span = range(begun, begun + len(of))
+        shares[length] = sum(texts[at] == targets[at] for at in span) / len(of)
+        begun += len(of)
+    return shares
+
+
+def compared(shares: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
+    """What the claims rest on: the means over the lengths beyond the trained ones, and over those."""
+
+    def mean(of: Mapping[int, float], lengths: range) -> float:
+        return sum(of[length] for length in lengths) / len(lengths)
+
+    values = {name: mean(of, BEYOND) for name, of in shares.items()}
+    return values | {f"{name}, short": mean(of, range(SHORTEST, TRAINED + 1)) for name, of in shares.items()}
