@@ -3,53 +3,42 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor, nn
 
-from seqlab import attention, positions, recurrence
-from seqlab.attention import Attention
-from seqlab.attention.patterns import Bidirectional
-from seqlab.mixer import Mixer
-from seqlab.models import DecoderLM, Encoder
-from seqlab.positions import NoPositions, PositionalEncoding
 from seqlab.studies.arms import Arm
 from seqlab.studies.charts import styled
+from seqlab.studies.order_effects import (
+    BAG,
+    DEPTHS,
+    ENCODINGS,
+    LENGTH,
+    RECURRENCES,
+    UNPLACED,
+    VOCAB,
+    WIDTH,
+    effects,
+    of_trained,
+)
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
-from seqlab.trained.load import load_run
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin
 
-BATCH, LENGTH, VOCAB, WIDTH = 8, 16, 32, 64
-DEPTHS = (1, 2, 4)
 NOTHING = 1e-20
 """What is no effect at all counts as this."""
 BLIND, SEES = 1e-12, 1e-3
 QUANTITY = "log10 of what another order of the words changes, over what other words change,"
 IS_BLIND = Rule(QUANTITY, high=math.log10(BLIND), beyond=math.log10(SEES / BLIND))
 DOES_SEE = Rule(QUANTITY, low=math.log10(SEES), beyond=math.log10(SEES / BLIND))
-BAG, UNPLACED, GRU = "bag of words", "attention without positions", "GRU"
+GRU = "GRU"
 TRAINED, LOSS = ", trained", "GRU, its loss"
 LEARNT = Rule("loss in nats a character", high=2.5)
 """Told by how often each occurs alone, a character of CPython's documentation costs 3.2."""
-ENCODINGS: dict[str, Callable[[int, int], PositionalEncoding]] = {
-    **{name: getattr(positions, name) for name in ("Sinusoidal", "Learned", "Binary", "Integer")},
-    "Integer, added": partial(positions.Integer, combine="add"),
-    **{name: getattr(positions, name) for name in ("RoPE", "XPos", "ALiBi", "T5Bias", "Shaw", "CoPE")},
-}
-RECURRENCES = {
-    **{name: getattr(recurrence, name) for name in recurrence.__all__},
-    **{
-        name: getattr(attention, name)
-        for name in ("LinearAttention", "Retention", "GatedLinearAttention", "DeltaNet", "GatedDeltaNet", "Mamba2")
-    },
-}
 
 
 class Order(Study):
@@ -207,75 +196,3 @@ class Order(Study):
         lines = edges.mark_rule(size=2).encode(x="edge:Q", strokeDash=alt.StrokeDash("named:N", title=None))
         layers = lines + points_of.mark_point(filled=True, size=70)
         return styled(layers.properties(width=190, height=alt.Step(20)))
-
-
-def effects() -> Iterator[tuple[str, float]]:
-    """Of each case what order changes, over what words change."""
-    both_ways = partial(Attention, pattern=Bidirectional)
-    yield BAG, at_last(lambda tokens: nn.functional.one_hot(tokens, VOCAB).double().mean(1, keepdim=True))
-    for depth in DEPTHS:
-        yield f"encoder, {depth} deep", at_last(encoder(both_ways, NoPositions, depth))
-        yield f"causal decoder, {depth} deep", at_last(decoder(Attention, depth))
-    yield UNPLACED, at_last(encoder(both_ways, NoPositions, 1))
-
-    tokens, swapped, others, moved = draw()
-    alone, told = encoder(both_ways, NoPositions, 2), encoder(both_ways, positions.Sinusoidal, 2)
-    out, again, other = alone(tokens), alone(swapped), alone(others)
-    yield "every output in its place", ratio(again - out, other - out)
-    yield "outputs that move with their words", ratio(again - out[:, moved], other - out)
-    yield "the mean of the outputs", ratio((again - out).mean(1), (other - out).mean(1))
-    first, second, third = (told(given).mean(1) for given in (tokens, swapped, others))
-    yield "the mean of the outputs, with Sinusoidal", ratio(second - first, third - first)
-
-    for name, encoding in ENCODINGS.items():
-        yield name, at_last(encoder(both_ways, encoding, 2))
-    for name, mixer in RECURRENCES.items():
-        yield name, at_last(decoder(mixer, 1))
-
-
-def of_trained(runs: Mapping[str, TrackedRun]) -> Iterator[tuple[str, float]]:
-    """The same of what was fitted, by the arm's name."""
-    for name, run in runs.items():
-        loaded = load_run(run.id)
-        yield name, at_last(partial(features, loaded.model.double()), loaded.tokenizer.vocab_size)
-
-
-def features(model: Any, tokens: Tensor) -> Tensor:
-    """Outputs (B, T, D) of an encoder that finds hidden tokens, or of a decoder."""
-    found: Tensor = model(tokens, features=True)[0] if isinstance(model, DecoderLM) else model.encoder(tokens)
-    return found
-
-
-MakeMixer = Callable[[int, int], Mixer]
-Model = Callable[[Tensor], Tensor]
-"""Tokens (B, T) to outputs (B, T, D)."""
-
-
-def encoder(mixer: MakeMixer, encoding: Callable[[int, int], PositionalEncoding], depth: int) -> Model:
-    model = Encoder(VOCAB, LENGTH, mixer=mixer, d_model=WIDTH, num_layers=depth, positions=encoding)
-    return model.double().eval()
-
-
-def decoder(mixer: MakeMixer, depth: int) -> Model:
-    model = DecoderLM(VOCAB, LENGTH, d_model=WIDTH, num_layers=depth, mixer=mixer, positions=NoPositions)
-    model.double().eval()
-    return lambda tokens: model(tokens, features=True)[0]
-
-
-def at_last(model: Model, vocab: int = VOCAB) -> float:
-    tokens, swapped, others, _ = draw(vocab)
-    out = model(tokens)[:, -1]
-    return ratio(model(swapped)[:, -1] - out, model(others)[:, -1] - out)
-
-
-def draw(vocab: int = VOCAB) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Tokens (B, T), these in another order, others before the same last token, and that order (T,)."""
-    tokens, others = torch.randint(vocab, (2, BATCH, LENGTH)).unbind()
-    others[:, -1] = tokens[:, -1]
-    moved = torch.cat((torch.randperm(LENGTH - 1), torch.tensor([LENGTH - 1])))
-    return tokens, tokens[:, moved], others, moved
-
-
-def ratio(ours: Tensor, theirs: Tensor) -> float:
-    """Of the root mean squares."""
-    return float(ours.square().mean().sqrt() / theirs.square().mean().sqrt())
