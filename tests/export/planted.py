@@ -231,3 +231,23 @@ def with_channel_times(factor: float, d_model: int) -> Edit:
 
     edit.__name__ = f"channel_times_{factor}"
     return edit
+
+
+def asking(operator: str, inputs: list[str], size: int) -> Edit:
+    """Adds nothing to the logits, for which a node makes so many numbers, a row or in all, or a multiple of them."""
+
+    def edit(model: onnx.ModelProto) -> None:
+        constants(model, size=[size], none=0.0, zero=0, one=1, two=[0, 1])
+        nodes = [
+            helper.make_node("Shape", ["tokens"], ["rows"], end=1),
+            helper.make_node("Mul", ["rows", "size"], ["sizes"]),
+            helper.make_node("Squeeze", ["sizes"], ["end"]),
+            helper.make_node(operator, inputs, ["huge"]),
+            helper.make_node("ReduceMax", ["huge"], ["largest"], keepdims=0),
+            helper.make_node("Cast", ["largest"], ["number"], to=onnx.TensorProto.FLOAT),
+            helper.make_node("Mul", ["number", "none"], ["nothing"]),
+            helper.make_node("Add", ["right_logits", "nothing"], ["logits"]),
+        ]
+        written_in_place_of(model, "logits", nodes, "right_logits")
+
+    return edit

@@ -16,9 +16,8 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
 
-from export.planted import Edit, constants, edit_graph, tell_files_of_tokenizer, written_in_place_of
+from export.planted import asking, edit_graph, tell_files_of_tokenizer
 from runtime.conftest import Bundle
 from runtime.programs import ENVIRONMENT, Command, build, refusal
 from seqlab import cli
@@ -229,26 +228,6 @@ def check(seed: int, bundle: Bundle, folder: Path) -> None:
 @pytest.mark.parametrize("seed", [*range(14), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(14, 300))])
 def test_both_say_the_same_of_a_mutated_bundle(seed: int, bundle: Bundle, tmp_path: Path) -> None:
     check(seed, bundle, tmp_path / "bundle")
-
-
-def asking(operator: str, inputs: list[str], size: int) -> Edit:
-    """Adds nothing to the logits, for which a node makes so many numbers, a row or in all, or a multiple of them."""
-
-    def edit(model: onnx.ModelProto) -> None:
-        constants(model, size=[size], none=0.0, zero=0, one=1, two=[0, 1])
-        nodes = [
-            helper.make_node("Shape", ["tokens"], ["rows"], end=1),
-            helper.make_node("Mul", ["rows", "size"], ["sizes"]),
-            helper.make_node("Squeeze", ["sizes"], ["end"]),
-            helper.make_node(operator, inputs, ["huge"]),
-            helper.make_node("ReduceMax", ["huge"], ["largest"], keepdims=0),
-            helper.make_node("Cast", ["largest"], ["number"], to=onnx.TensorProto.FLOAT),
-            helper.make_node("Mul", ["number", "none"], ["nothing"]),
-            helper.make_node("Add", ["right_logits", "nothing"], ["logits"]),
-        ]
-        written_in_place_of(model, "logits", nodes, "right_logits")
-
-    return edit
 
 
 HUNGRY = [

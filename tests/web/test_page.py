@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from export.planted import asking, edit_graph
 from export.toys import Shared
 from seqlab.cli import main
 from seqlab_export import open_text_model
@@ -191,6 +192,15 @@ def test_a_tampered_bundle_is_refused(shared: Shared, tmp_path: Path, capsys: py
     (line,) = capsys.readouterr().err.splitlines()
     assert "no page was written" in line and "weights.bin: its sha256 is not the manifest's" in line
     assert [path.name for path in tmp_path.iterdir()] == ["bundle"]
+
+
+def test_a_bundle_that_asks_for_memory_is_refused(
+    shared: Shared, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = Path(shutil.copytree(shared("gru").folder, tmp_path / "bundle"))
+    edit_graph(bundle, "model.onnx", asking("ConstantOfShape", ["sizes"], 2**30))
+    assert main(["page", str(bundle), "--out", str(tmp_path / "model.html")]) == 2
+    assert "no page was written" in capsys.readouterr().err and not (tmp_path / "model.html").exists()
 
 
 def test_a_file_that_is_there_is_kept(shared: Shared, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from seqlab.whole_file import replacing
 from seqlab_export.page.parts import parts_of
 from seqlab_export.runner.manifest import FILE_NAME, SEAL_NAME, BundleError, load_manifest
+from seqlab_export.runner.memory_wall import memory_wall
 from seqlab_export.runner.verify import verify_bundle
 
 TEMPLATE = Path(__file__).with_name("template.html")
@@ -74,7 +75,8 @@ def write_page(bundles: Sequence[Shown], out: Path, *, tab: str = TRY_IT, text: 
 
 
 def _check(bundle: Path) -> None:
-    report = verify_bundle(bundle)
+    with memory_wall(bundle):
+        report = verify_bundle(bundle)
     if not report.ok:
         first = report.failures[0]
         raise BundleError(f"no page was written: {bundle} fails in {first.kind}, {first.subject}: {first.note}")
