@@ -60,6 +60,12 @@ class Longer(Study):
         "of a fixed size, and it was trained to hold six."
     )
     change = "Training with positions drawn from a longer range, far longer training, or a step-by-step answer."
+    published = (
+        "Kazemnejad et al. 2023 train decoders of 107M parameters to reverse up to 20 tokens. Of texts of 24 about "
+        "0.95 come out whole without positions and with T5's biases and 0.61 with ALiBi; of 28 it is 0.8, 0.7 and "
+        "none, of 36 none at all. Ours are a thousandth as large and trained to six symbols: with ALiBi a symbol or "
+        "two more, too."
+    )
     claims = (
         Claim(
             "any-length",

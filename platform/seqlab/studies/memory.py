@@ -87,6 +87,11 @@ class Memory(Study):
         "with one seed of three. Attention has one factor at any distance."
     )
     change = "A longer sequence, fewer steps of training, or an initialisation that keeps the factors at 1."
+    published = (
+        "Bai et al. 2018 (table 1) give a mean squared error of 0.164 for an LSTM, 5.3e-5 for a GRU and 0.177 for an "
+        "RNN on the adding problem over 600 steps, of 70,000 parameters each. Ours are shorter; the GRU learns it and "
+        "the RNN does not in both."
+    )
     claims = (
         Claim(
             "vanishes",
