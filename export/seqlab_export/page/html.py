@@ -27,7 +27,7 @@ class Shown(NamedTuple):
     """A bundle in a page.
 
     Attributes:
-        run: its run's name, experiment and curves, where the run is known.
+        run: its run's name, experiment, data and curves, where the run is known.
         images: how an image becomes what the model reads, where that is known.
     """
 

@@ -20,7 +20,7 @@ export interface Images {
 export interface About {
   name: string;
   parts: [string, number][];
-  run: { name: string; experiment: string; curves: Curve[] } | null;
+  run: { name: string; experiment: string; data: string | null; curves: Curve[] } | null;
   images: Images | null;
 }
 

@@ -24,6 +24,7 @@ export function whatItIsView(opened: Opened): HTMLElement {
     ["Longest in training", `${manifest.seq_len} positions`],
     ["Opened in", `${opened.milliseconds.toFixed(0)} ms`],
     ["Run", about.run ? `${about.run.name} of ${about.run.experiment} (${run_id})` : run_id || "–"],
+    ["Data", about.run?.data ?? "–"],
     ["Commit", commit || "–"],
     ["Exported by", `seqlab ${seqlab}, torch ${torch}, onnxruntime ${onnxruntime}`],
   ];

@@ -16,7 +16,8 @@ MOST_POINTS = 200
 
 
 def shown(bundle: Path, *, trust: Sequence[str] = ()) -> Shown:
-    """A bundle with the name, the losses and the images of its run, where the run and its data are here."""
+    """A bundle with the name, the data, the losses and the images of its run, where the run and its data are here."""
+    from seqlab.tracking.writes import DATASET_TAG
     from seqlab.trained.load import load_run
     from seqlab_export.page.html import Shown
     from seqlab_export.runner.manifest import load_manifest
@@ -29,7 +30,9 @@ def shown(bundle: Path, *, trust: Sequence[str] = ()) -> Shown:
     if manifest.encoder is not None and manifest.encoder.inputs[0].name == "features":
         with contextlib.suppress(ValueError, OSError):
             images = getattr(load_run(run.id, trust=trust).datamodule, "reading", None)
-    return Shown(run.name, bundle, {"name": run.name, "experiment": run.experiment, "curves": _curves(run)}, images)
+    data = run.tags.get(DATASET_TAG)
+    about = {"name": run.name, "experiment": run.experiment, "data": data, "curves": _curves(run)}
+    return Shown(run.name, bundle, about, images)
 
 
 def stored_run(run_id: str | None) -> TrackedRun | None:
