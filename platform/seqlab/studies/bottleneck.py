@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from seqlab.studies.arms import Arm
-from seqlab.studies.charts import styled, with_slider
+from seqlab.studies.charts import edge, styled, with_slider
 from seqlab.studies.copying import HELD_OUT, Copying, bleu, sentences, slope, write
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
@@ -164,8 +164,8 @@ class Bottleneck(Study):
             tooltip=["case:N", "length:Q", "mean(value):Q"],
         )
         longest = {text.furthest: text.longest for text, _, _ in SIZES.values()}[max(row["length"] for row in shown)]
-        edge = alt.Chart(alt.InlineData(values=[{"edge": longest + 0.5}])).mark_rule(strokeDash=[2, 2])
-        layers = base.mark_line() + base.mark_point(filled=True, size=40) + edge.encode(x="edge:Q")
+        trained = edge("x", longest + 0.5, "longest in training")
+        layers = base.mark_line() + base.mark_point(filled=True, size=40) + trained
         value, of = alt.X("value:Q", title="BLEU"), alt.Y("case:N", title=None, sort=arms)
         return styled(with_slider(layers.properties(width=220, height=200), shown, "length", value, of, "words"))
 

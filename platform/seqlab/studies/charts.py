@@ -1,40 +1,106 @@
-"""How the figures of studies look, on pages of any width."""
+"""How the figures of studies look, on pages of any width, in colour and in grey."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin
+
+COLOURS = (
+    *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"),
+    *("#000000", "#999999", "#882255", "#117733"),
+)
+"""Told apart by the colour-blind too: the first seven are those of Okabe and Ito 2008."""
+RAISED = reduce(
+    lambda text, pair: f"replace({text}, /{pair[0]}/g, '{pair[1]}')",
+    zip("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻", strict=True),
+    "replace(split(datum.label, 'e')[1], '+', '')",
+)
+POWERS = (
+    "!isNumber(datum.value) || indexof(datum.label, 'e') < 0 ? datum.label : datum.value == 1 ? '1' : "
+    f"(split(datum.label, 'e')[0] == '1' ? '' : split(datum.label, 'e')[0] + '·') + '10' + {RAISED}"
+)
+"""Numbers such as 1e-15 as powers of ten."""
 
 
 def styled(chart: Any) -> TopLevelMixin:
     """A chart of Altair with texts that can be read on a telephone, its legend below."""
     drawn: TopLevelMixin = (
         chart.configure(font="sans-serif")
-        .configure_axis(labelFontSize=12, titleFontSize=12, labelLimit=220)
+        .configure_axis(labelFontSize=12, titleFontSize=12, labelLimit=220, labelExpr=POWERS)
         .configure_header(labelFontSize=13, titleFontSize=13)
         .configure_legend(labelFontSize=12, titleFontSize=12, orient="bottom", columns=1, labelLimit=300)
+        .configure_range(category=[*COLOURS])
     )
     return drawn
 
 
-def with_slider(lines: Any, rows: list[dict[str, Any]], along: str, value: Any, of: Any, unit: str) -> Any:
+def edge(axis: Literal["x", "y"], at: float, says: str) -> Any:
+    """A dashed line across a chart, where its axis is `at`, and beside it what that is: left of it, or above."""
+    import altair as alt
+
+    base = alt.Chart(alt.InlineData(values=[{"edge": at, "says": says}])).encode(**{axis: "edge:Q"})
+    left = {"align": "right", "dx": -5, "y": "height", "dy": -22}
+    beside: dict[str, Any] = left if axis == "x" else {"align": "left", "x": 4, "dy": -7}
+    return base.mark_rule(strokeDash=[4, 3]) + base.mark_text(fontSize=11, **beside).encode(text="says:N")
+
+
+def with_slider(
+    lines: Any, rows: list[dict[str, Any]], along: str, value: Any, of: Any, unit: str, only: str = "true"
+) -> Any:
     """Lines, and below them what each has at one place of them, which a slider moves.
 
     Args:
-        lines: a chart of rows over the column `along`, whose places are equally far apart.
+        lines: a chart of rows over the column `along`, whose colours, shapes and scale are those of what lies below.
         value: the quantity, as an x of Altair.
         of: what tells the lines apart, as a y of Altair.
-        unit: of the places.
+        unit: of the places, which need not be equally far apart.
+        only: which rows, as an expression of Vega.
     """
     import altair as alt
 
     places = sorted({row[along] for row in rows}) or [0]
-    step = places[1] - places[0] if len(places) > 1 else 1
-    slider = alt.binding_range(min=places[0], max=places[-1], step=step, name=f"{unit}: ")
-    at = alt.param(name="at", value=places[len(places) // 2], bind=slider)
-    chosen = alt.Chart(alt.InlineData(values=rows)).transform_filter(f"datum.{along} == at")
+    slider = alt.binding_range(min=0, max=len(places) - 1, step=1, name=f"{unit}: ")
+    at = alt.param(name="at", value=len(places) // 2, bind=slider)
+    place = alt.param(name="place", expr=f"{places}[at]")
+    lines = lines.copy(deep=False)
+    lines.config = alt.Undefined  # where they were styled already
+    first = lines.layer[0] if isinstance(lines, alt.LayerChart) else lines
+    drawn = {
+        name: kind.legend(None) if hasattr(kind, "legend") else kind
+        for name in ("color", "shape")
+        if (kind := first.encoding[name]) is not alt.Undefined
+    }
+    chosen = alt.Chart(alt.InlineData(values=rows)).transform_filter(f"datum.{along} == place && ({only})")
     here = chosen.mark_rule(color="#999").encode(x=f"{along}:Q")
-    marks = chosen.mark_point(filled=True, size=70).encode(value, of, tooltip=[of.shorthand, "seed:O", value.shorthand])
-    return alt.vconcat(lines + here, marks.properties(width=lines.width, height=alt.Step(20))).add_params(at)
+    marks = chosen.mark_point(filled=True, size=70).encode(
+        value.scale(**_scale(first.encoding["y"], rows, value)),
+        of.scale(domain=_names(of, rows)),
+        tooltip=[of.shorthand, "seed:O", value.shorthand],
+        **drawn,
+    )
+    title = alt.TitleParams(text=alt.expr(f"'{unit}: ' + format(place, ',')"), anchor="start", fontSize=12)
+    below = marks.properties(width=lines.width, height=alt.Step(20), title=title)
+    both = alt.vconcat(lines + here, below).add_params(at, place)
+    return both.resolve_legend(color="independent", shape="independent", strokeDash="independent")
+
+
+def _scale(y: Any, rows: list[dict[str, Any]], value: Any) -> dict[str, Any]:
+    """That of the lines, which holds all rows, so that marks move and not their axis."""
+    import altair as alt
+
+    found = [row[_column(value)] for row in rows] or [0]
+    given = {} if y["scale"] is alt.Undefined else y["scale"].to_dict()
+    return {"domain": [min(found), max(found)], "nice": True} | given
+
+
+def _names(of: Any, rows: list[dict[str, Any]]) -> list[str]:
+    """Of all lines, in the order that is asked for, wherever some have no mark."""
+    found = dict.fromkeys(row[_column(of)] for row in rows)
+    return [name for name in of["sort"] if name in found] if isinstance(of["sort"], list) else sorted(found)
+
+
+def _column(of: Any) -> str:
+    return str(of.shorthand).partition(":")[0]

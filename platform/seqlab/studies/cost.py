@@ -19,7 +19,7 @@ from seqlab.budgets import decoding_flops, forward_flops
 from seqlab.budgets.formulae import products
 from seqlab.mixer import Mixer
 from seqlab.recurrence import GRU, LSTM, RNN, Mamba, MinGRU
-from seqlab.studies.charts import styled
+from seqlab.studies.charts import styled, with_slider
 from seqlab.studies.price import preset
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
@@ -150,24 +150,32 @@ class Cost(Study):
         import altair as alt
 
         names = [*claim.cases, *(control.case for control in claim.controls)]
-        base = alt.Chart(alt.InlineData(values=[row for row in points if row["case"] in names]))
+        rows = [row for row in points if row["case"] in names]
         if claim.key == "mask":
-            marks = base.mark_point(filled=True, size=70).encode(
-                alt.X("times:Q", title="work with the mask / without"), alt.Y("case:N", title=None, sort=names)
+            marks = (
+                alt.Chart(alt.InlineData(values=rows))
+                .mark_point(filled=True, size=70)
+                .encode(alt.X("times:Q", title="work with the mask / without"), alt.Y("case:N", title=None, sort=names))
             )
             one = alt.Chart(alt.InlineData(values=[{"times": 1}])).mark_rule(strokeDash=[4, 3]).encode(x="times:Q")
             return styled((one + marks).properties(width=150, height=alt.Step(20)))
+        for lengths in SEEN:  # a case of both is one line
+            names = [name.replace(f", {lengths}", "") for name in names]
+            rows = [row | {"case": row["case"].replace(f", {lengths}", "")} for row in rows]
+        names = [*dict.fromkeys(names)]
         shown = alt.param(name="shown", value=names[0], bind=alt.binding_select(options=names, name="shown: "))
         unit = "bytes, or FLOPs" if claim.key in ("grows", "stays") else "FLOPs"
-        log = partial(alt.Scale, type="log")
-        line = base.encode(
-            alt.X("length:Q", title="tokens", scale=log(base=2), axis=alt.Axis(format=",d", tickCount=5)),
-            alt.Y("amount:Q", title=unit, scale=log(), axis=alt.Axis(format="~e", tickCount=6)),
+        log, amount = partial(alt.Scale, type="log"), alt.Axis(format="~e", tickCount=4)
+        line = alt.Chart(alt.InlineData(values=rows)).encode(
+            alt.X("length:Q", title="tokens", scale=log(base=2), axis=alt.Axis(format=",d", values=[64, 2**11, 2**16])),
+            alt.Y("amount:Q", title=unit, scale=log(), axis=amount),
+            color=alt.when("datum.case == shown").then(alt.value("#000")).otherwise(alt.value("#bbb")),
             tooltip=["case:N", "length:Q", "amount:Q"],
         )
-        all_of = line.mark_line(color="#bbb").encode(detail="case:N")
-        chosen = line.mark_line(color="#000", point=True).transform_filter("datum.case == shown").add_params(shown)
-        return styled((all_of + chosen).properties(width=220, height=240))
+        chosen = line.transform_filter("datum.case == shown").add_params(shown)
+        lines = line.mark_line().encode(detail="case:N") + chosen.mark_line() + chosen.mark_point(filled=True, size=50)
+        value, of = alt.X("amount:Q", title=unit, axis=amount), alt.Y("case:N", title=None, sort=names)
+        return styled(with_slider(lines.properties(width=220, height=240), rows, "length", value, of, "tokens"))
 
 
 Amounts = dict[int, float]

@@ -174,22 +174,23 @@ class Exposure(Study):
         wanted = {along} if along else set()
         shown = [row for row in points if row["case"] in names and columns & row.keys() == wanted]
         base = alt.Chart(alt.InlineData(values=shown))
-        of = alt.Y("case:N", title=None, sort=names)
+        of, domain = alt.Y("case:N", title=None, sort=names), alt.Scale(domain=names)
+        told = [kind("case:N", title=None, scale=domain) for kind in (alt.Color, alt.Shape, alt.StrokeDash)]
         if along is None:
             bleu = alt.X("value:Q", title="BLEU", scale=alt.Scale(zero=False))
-            dots = base.encode(bleu, of, tooltip=["case:N", "seed:O", "value:Q"]).mark_point(filled=True, size=70)
-            return styled(dots.properties(width=180, height=alt.Step(28)))
-        title = {"bias": "free minus forced loss, nats", "thrown": "nats more after a wrong word"}[claim.key]
+            dots = base.encode(bleu, of, *told[:2], tooltip=["case:N", "seed:O", "value:Q"])
+            return styled(dots.mark_point(filled=True, size=70).properties(width=180, height=alt.Step(28)))
+        after = {"bias": "after its own words, not the true ones", "thrown": "after a wrong word, not the true one"}
+        title = ["nats that a word costs more", after[claim.key]]
         unit = {"bias": "position in the target, in words", "thrown": "words after the wrong one"}[claim.key]
-        domain = alt.Scale(domain=names)
         lines = base.encode(
             alt.X(f"{along}:Q", title=unit, scale=alt.Scale(nice=False), axis=alt.Axis(tickMinStep=1)),
             alt.Y("mean(value):Q", title=title),
-            *(kind("case:N", title=None, scale=domain) for kind in (alt.Color, alt.Shape, alt.StrokeDash)),
+            *told,
             tooltip=["case:N", f"{along}:Q", "mean(value):Q"],
         )
         both = (lines.mark_line() + lines.mark_point(filled=True, size=40)).properties(width=220, height=200)
-        return styled(with_slider(both, shown, along, alt.X("value:Q", title=title), of, "word"))
+        return styled(with_slider(both, shown, along, alt.X("value:Q", title=title), of, unit))
 
 
 def gap(model: Any, batch: PairBatch, words: int) -> tuple[list[float], Tensor]:

@@ -157,17 +157,24 @@ class Heads(Study):
         column = {"better": "loss", "roles": "weight", "missed": "cost"}[claim.key]
         base = alt.Chart(alt.InlineData(values=[row for row in points if column in row]))
         if claim.key == "roles":
-            squares = base.encode(
+            table = base.encode(
                 alt.X("role:N", title=None, sort=list(ROLES.values()), axis=alt.Axis(labelAngle=-40)),
                 alt.Y("head:N", title=None),
-                alt.Color("mean(weight):Q", title="weight above even", scale=alt.Scale(scheme="greys", domain=[0, 1])),
                 tooltip=["head:N", "role:N", "mean(weight):Q"],
             )
-            return styled(squares.mark_rect().properties(width=150, height=alt.Step(16)))
-        title = {"loss": "validation loss, nats", "cost": "nats a character without it"}[column]
-        dots = base.encode(
+            weight = alt.Scale(scheme="blues", domain=[0, 1])
+            squares = table.mark_rect().encode(alt.Color("mean(weight):Q", title="weight above even", scale=weight))
+            numbers = table.mark_text(fontSize=11).encode(alt.Text("mean(weight):Q", format=".2f"))
+            return styled((squares + numbers).properties(width=180, height=alt.Step(16)))
+        title = {
+            "loss": "validation loss, nats (less is better)",
+            "cost": ["nats that a character costs more", "where this head is left out"],
+        }[column]
+        one_head = alt.Axis(labelExpr="replace(datum.label, /^1 heads/, '1 head')")
+        dots = base.transform_calculate(layer="split(datum.head, ',')[0]").encode(
             alt.X(f"{column}:Q", title=title, scale=alt.Scale(zero=False)),
-            alt.Y(f"{'model' if column == 'loss' else 'head'}:N", title=None),
+            alt.Y(f"{'model' if column == 'loss' else 'head'}:N", title=None, axis=one_head),
+            *(told("layer:N", legend=None) for told in (alt.Color, alt.Shape)),
             tooltip=["seed:O", f"{column}:Q"],
         )
         return styled(dots.mark_point(filled=True, size=70).properties(width=180, height=alt.Step(20)))

@@ -16,7 +16,7 @@ from seqlab.nn.block import Block
 from seqlab.nn.feed_forward import GELU, NoFeedForward
 from seqlab.nn.residual import NoResidual
 from seqlab.studies.arms import Arm
-from seqlab.studies.charts import styled
+from seqlab.studies.charts import styled, with_slider
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
 from seqlab.sweeps.fits import score
@@ -174,26 +174,34 @@ class Layers(Study):
         import altair as alt
 
         if claim.key == "residuals":
-            return by_depth([row for row in points if row.get("model") in (*WHOLE.values(), *WITHOUT.values())])
+            compared = [row for row in points if row.get("model") in (*WHOLE.values(), *WITHOUT.values())]
+            rows = [row | {"form": row["model"].partition(",")[0]} for row in compared]
+            lines: Any = by_depth(rows)
+            lines.layer[1].encoding.shape["legend"] = None  # that of the colours says the same
+            value, of = alt.X("loss:Q", title="validation loss, nats"), alt.Y("form:N", title=None)
+            return styled(with_slider(lines, rows, "depth", value, of, "blocks"))
         if claim.key == "feed-forward":
             base = alt.Chart(alt.InlineData(values=[row for row in points if row.get("depth") == DEPTHS[0]])).encode(
-                alt.X("loss:Q", title="validation loss, nats", scale=alt.Scale(zero=False)),
+                alt.X("loss:Q", title="validation loss, nats (less is better)", scale=alt.Scale(zero=False)),
                 alt.Y("model:N", title=None, sort="x"),
                 tooltip=["model:N", "seed:O", "loss:Q"],
             )
             return styled(base.mark_point(filled=True, size=70).properties(width=200, height=alt.Step(20)))
-        quantity, title = {
-            "equal": ("spread", "distance of tokens from their mean"),
-            "gradient": ("gradient", "gradient at the layer's input"),
+        quantity, title, count = {
+            "equal": ("spread", ["how far tokens lie from", "their mean, over their size"], 5),
+            "gradient": ("gradient", "gradient at the layer's input", 2),
         }[claim.key]
-        scale = alt.Scale(type="log", domainMin=1e-17 if claim.key == "equal" else alt.Undefined, clamp=True)
-        base = alt.Chart(alt.InlineData(values=[row for row in points if "form" in row])).encode(
+        rows, forms = [row for row in points if "form" in row], alt.Scale(domain=[*FORMS])
+        scale = alt.Scale(type="log", clamp=True, domain=[1e-17, 1] if claim.key == "equal" else alt.Undefined)
+        powers = alt.Axis(format="~e", tickCount=count)
+        base = alt.Chart(alt.InlineData(values=rows)).encode(
             alt.X("layer:Q", title="layer"),
-            alt.Y(f"mean({quantity}):Q", title=title, scale=scale, axis=alt.Axis(format="~e")),
-            alt.Color("form:N", title=None),
-            alt.StrokeDash("form:N", title=None),
+            alt.Y(f"mean({quantity}):Q", title=title, scale=scale, axis=powers),
+            *(told("form:N", title=None, scale=forms) for told in (alt.Color, alt.Shape, alt.StrokeDash)),
         )
-        return styled(base.mark_line(point=alt.OverlayMarkDef(size=40)).properties(width=200, height=220))
+        lines = (base.mark_line() + base.mark_point(filled=True, size=40)).properties(width=200, height=240)
+        value, of = alt.X(f"{quantity}:Q", title=title, axis=powers), alt.Y("form:N", title=None, sort=[*FORMS])
+        return styled(with_slider(lines, rows, "layer", value, of, "layer"))
 
 
 def by_depth(rows: Points) -> TopLevelMixin:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seqlab import positions
 from seqlab.studies.arms import Arm
-from seqlab.studies.charts import styled, with_slider
+from seqlab.studies.charts import edge, styled, with_slider
 from seqlab.studies.lengths import EXAMPLES, by_length, reach
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
@@ -165,7 +165,7 @@ class Length(Study):
         if claim.key in ("distance", "unique"):
             base = alt.Chart(alt.InlineData(values=[row for row in points if "encoding" in row])).encode(
                 alt.X("place:Q", title="place"),
-                alt.Y("mean(alike):Q", title="inner product with place 100"),
+                alt.Y("mean(alike):Q", title="inner product with place 100, its own = 1"),
                 alt.Color("encoding:N", title=None),
                 alt.StrokeDash("encoding:N", title=None),
             )
@@ -179,7 +179,7 @@ class Length(Study):
             alt.Shape("model:N", title=None, scale=scale),
             tooltip=["model:N", "length:Q", "mean(whole):Q"],
         )
-        last = alt.Chart(alt.InlineData(values=[{"length": TRAINED}])).mark_rule(strokeDash=[4, 3]).encode(x="length:Q")
+        last = edge("x", TRAINED, "longest in training")
         lines = (base.mark_line() + base.mark_point(filled=True, size=45) + last).properties(width=220, height=220)
         value, of = alt.X("whole:Q", title="share copied whole"), alt.Y("model:N", title=None, sort=scale.domain)
         return styled(with_slider(lines, rows, "length", value, of, "symbols"))

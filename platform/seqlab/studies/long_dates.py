@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seqlab.studies.arms import Arm
-from seqlab.studies.charts import styled, with_slider
+from seqlab.studies.charts import edge, styled, with_slider
 from seqlab.studies.joined import translate
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
@@ -153,7 +153,7 @@ class LongDates(Study):
             alt.StrokeDash("model:N", title=None, scale=scale),
             tooltip=["model:N", "length:Q", "mean(right):Q"],
         )
-        last = alt.Chart(alt.InlineData(values=[{"length": TRAINED}])).mark_rule(strokeDash=[4, 3]).encode(x="length:Q")
+        last = edge("x", TRAINED, "longest in training")
         lines = (base.mark_line() + base.mark_point(filled=True, size=45) + last).properties(width=220, height=220)
         value, of = alt.X("right:Q", title="share that comes out right"), alt.Y("model:N", title=None, sort=shown)
         return styled(with_slider(lines, rows, "length", value, of, "characters"))

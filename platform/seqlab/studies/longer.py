@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from seqlab.studies.arms import Arm
-from seqlab.studies.charts import styled, with_slider
+from seqlab.studies.charts import edge, styled, with_slider
 from seqlab.studies.length import COPIED, LONGEST, OF_ANOTHER, ORACLE, TRAINED
 from seqlab.studies.lengths import EXAMPLES, by_length, reach
 from seqlab.studies.rules import Claim, Control, Rule
@@ -158,7 +158,7 @@ class Longer(Study):
             alt.StrokeDash("model:N", title=None, scale=scale),
             tooltip=["model:N", "length:Q", "mean(whole):Q"],
         )
-        last = alt.Chart(alt.InlineData(values=[{"length": TRAINED}])).mark_rule(strokeDash=[4, 3]).encode(x="length:Q")
+        last = edge("x", TRAINED, "longest in training")
         lines = (base.mark_line() + base.mark_point(filled=True, size=45) + last).properties(width=220, height=220)
         value, of = alt.X("whole:Q", title="share reversed whole"), alt.Y("model:N", title=None, sort=list(named))
         return styled(with_slider(lines, rows, "length", value, of, "symbols"))

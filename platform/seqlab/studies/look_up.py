@@ -21,6 +21,7 @@ from seqlab.attention import (
 )
 from seqlab.attention.patterns import Bidirectional
 from seqlab.mixer import Mixer
+from seqlab.studies.charts import edge, styled
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
@@ -74,23 +75,24 @@ class LookUp(Study):
         import altair as alt
 
         names = [*claim.cases, *(control.case for control in claim.controls)]
-        shown = [row | {"is": "case" if row["case"] in claim.cases else "control"} for row in points]
+        shown = [
+            row | {"error": 10 ** row["value"], "is": "case" if row["case"] in claim.cases else "control"}
+            for row in points
+        ]
         dots = alt.Chart(alt.InlineData(values=shown)).encode(
-            x=alt.X("value:Q", title="log10 of the largest error", scale=alt.Scale(domain=[-20.5, 1])),
-            y=alt.Y("case:N", title=None, sort=names, axis=alt.Axis(labelLimit=220)),
-            shape=alt.Shape("is:N", title=None, legend=alt.Legend(orient="bottom")),
+            x=alt.X(
+                "error:Q",
+                title="largest error, 1 = as large as a weight can be",
+                scale=alt.Scale(type="log", domain=[1e-17, 1]),
+                axis=alt.Axis(format="~e", values=[1e-15, 1e-10, 1e-5, 1]),
+            ),
+            y=alt.Y("case:N", title=None, sort=names),
+            shape=alt.Shape("is:N", title=None),
             color=alt.Color("is:N", title=None),
-            tooltip=["case:N", "value:Q"],
+            tooltip=["case:N", "error:Q"],
         )
-        edge = alt.Chart(alt.InlineData(values=[{"edge": IS_CONVEX.high}])).mark_rule(strokeDash=[4, 3])
-        chart: TopLevelMixin = (
-            (edge.encode(x="edge:Q") + dots.mark_point(filled=True, size=70))
-            .properties(width=180, height=alt.Step(22))
-            .configure(font="sans-serif")
-            .configure_axis(labelFontSize=12, titleFontSize=12)
-            .configure_legend(labelFontSize=12)
-        )
-        return chart
+        line = edge("x", 10**IS_CONVEX.high, "rounding")
+        return styled((line + dots.mark_point(filled=True, size=70)).properties(width=180, height=alt.Step(22)))
 
 
 def errors() -> Iterator[tuple[str, float]]:

@@ -136,13 +136,21 @@ class Masks(Study):
         column = "change" if claim.key == "parallel" else "loss"
         base = alt.Chart(alt.InlineData(values=[row for row in points if column in row]))
         if column == "change":
-            rows = base.encode(
-                alt.X("change:Q", title="log10 of the change by what comes later"), alt.Y("model:N", title=None)
+            shown = [row | {"change": 10 ** row["change"]} for row in points if column in row]
+            rows = alt.Chart(alt.InlineData(values=shown)).encode(
+                alt.X(
+                    "change:Q",
+                    title=["what comes later changes of an output", "1 = all of it, 10⁻²⁰ = nothing"],
+                    scale=alt.Scale(type="log", domain=[1e-21, 10]),
+                    axis=alt.Axis(format="~e", values=[1e-20, 1e-15, 1e-10, 1e-5, 1]),
+                ),
+                alt.Y("model:N", title=None),
+                tooltip=["model:N", "seed:O", "change:Q"],
             )
-            return styled(rows.mark_point(filled=True, size=80).properties(width=170, height=alt.Step(26)))
+            return styled(rows.mark_point(filled=True, size=80).properties(width=190, height=alt.Step(26)))
         told = [channel("told:N", title=None) for channel in (alt.Color, alt.Shape)]
         rows = base.encode(
-            alt.X("loss:Q", title="loss, nats a character"),
+            alt.X("loss:Q", title="loss, nats a character (less is better)"),
             alt.Y("decoder:N", title=None),
             *told,
             tooltip=["decoder:N", "told:N", "seed:O", "loss:Q"],

@@ -14,7 +14,7 @@ from seqlab.nn.through_time import gradients_back
 from seqlab.recurrence import GRU, LSTM, RNN, S4D
 from seqlab.recurrence.gates import activations
 from seqlab.studies.arms import Arm
-from seqlab.studies.charts import styled
+from seqlab.studies.charts import edge, styled
 from seqlab.studies.recurrences import AFTER, BEFORE, first_weights, gates_drawn, given, kept, through
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.saturation import BIASES as SATURATED
@@ -238,11 +238,18 @@ class Memory(Study):
         if claim.key in ("learns", "forgets"):
             shown = [row for row in points if "trained" in row]
             base = alt.Chart(alt.InlineData(values=shown)).encode(
-                alt.X("error:Q", title="mean squared error", scale=alt.Scale(type="log"), axis=alt.Axis(format="~g")),
+                alt.X(
+                    "error:Q",
+                    title="mean squared error (less is better)",
+                    scale=alt.Scale(type="log", domain=[1e-5, 1]),
+                    axis=alt.Axis(format="~e", tickCount=5),
+                ),
                 alt.Y("trained:N", title=None),
+                *(told("kind:N", legend=None) for told in (alt.Color, alt.Shape)),
                 tooltip=["trained:N", "seed:O", "error:Q"],
             )
-            return styled(base.mark_point(filled=True, size=70).properties(width=180, height=alt.Step(20)))
+            dots = base.transform_calculate(kind="split(datum.trained, ' ')[0]").mark_point(filled=True, size=70)
+            return styled((dots + edge("x", 1 / 6, "1 is always said")).properties(width=180, height=alt.Step(22)))
         if claim.key == "held":
             return gates_drawn([row for row in points if "share" in row or "kept" in row])
         if claim.key in ("taught", "saturated"):

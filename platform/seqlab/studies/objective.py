@@ -176,7 +176,7 @@ class Objective(Study):
 
         task = {"write": ("next",), "both": ("hidden",)}.get(claim.key)
         shown = [row for row in points if (row["task"] in task if task else "names" in row["task"])]
-        title = "loss, nats a character" if task else "accuracy on 13 languages"
+        title = "loss, nats a character (less is better)" if task else "share told right, of names in 13 languages"
         base = alt.Chart(alt.InlineData(values=shown)).encode(
             alt.X("value:Q", title=title, scale=alt.Scale(zero=False)),
             alt.Y("model:N", title=None),

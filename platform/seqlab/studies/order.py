@@ -181,17 +181,21 @@ class Order(Study):
             shown = [row | {"case": name, "is": "trained" if end else "at initialisation"} for row, name, end in parts]
         else:
             shown = [row | {"is": "case" if row["case"] in claim.cases else "control"} for row in points]
-        shown = [row for row in shown if row["case"] in names]
+        shown = [row | {"effect": 10 ** row["value"]} for row in shown if row["case"] in names]
         named = {f"blind, at most {BLIND:g}": BLIND, f"sees, at least {SEES:g}": SEES}
-        edges = alt.Chart(
-            alt.InlineData(values=[{"edge": math.log10(edge), "named": name} for name, edge in named.items()])
-        )
+        edges = alt.Chart(alt.InlineData(values=[{"edge": edge, "named": name} for name, edge in named.items()]))
+        powers = alt.Axis(format="~e", values=[NOTHING, 1e-15, 1e-10, 1e-5, 1])
         points_of = alt.Chart(alt.InlineData(values=shown)).encode(
-            x=alt.X("value:Q", title="log10 of the effect of order", scale=alt.Scale(domain=[-20.5, 1])),
+            x=alt.X(
+                "effect:Q",
+                title=["what another order changes", "1 = as much as other words, 10⁻²⁰ = nothing"],
+                scale=alt.Scale(type="log", domain=[NOTHING / 3, 10]),
+                axis=powers,
+            ),
             y=alt.Y("case:N", title=None, sort=names, axis=alt.Axis(labelLimit=220)),
             shape=alt.Shape("is:N", title=None),
             color=alt.Color("is:N", title=None),
-            tooltip=["case:N", "seed:O", "value:Q"],
+            tooltip=["case:N", "seed:O", "effect:Q"],
         )
         lines = edges.mark_rule(size=2).encode(x="edge:Q", strokeDash=alt.StrokeDash("named:N", title=None))
         layers = lines + points_of.mark_point(filled=True, size=70)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from seqlab.studies.charts import styled
+from seqlab.studies.charts import edge, styled, with_slider
 from seqlab.studies.cost import exponent
 from seqlab.studies.decoders import ATTENTION, ATTENTIONS, BUNDLE, LAYERS, PYTORCH, RECURRENCES, decoders_of
 from seqlab.studies.rules import Claim, Control, Rule
@@ -181,17 +181,19 @@ class Pace(Study):
         import altair as alt
 
         does, column, title = {
-            "quadratic": ((READS,), "amount", "milliseconds to read it"),
-            "linear": ((READS,), "amount", "milliseconds to read it"),
-            "grows": ((WRITES, BYTES), "times", f"over that at position {PLACES[0]}"),
-            "stays": ((WRITES, BYTES), "times", f"over that at position {PLACES[0]}"),
+            "quadratic": ((READS,), "amount", "milliseconds to read them"),
+            "linear": ((READS,), "amount", "milliseconds to read them"),
+            "grows": ((WRITES, BYTES), "times", f"times that after {PLACES[0]} tokens"),
+            "stays": ((WRITES, BYTES), "times", f"times that after {PLACES[0]} tokens"),
             "sooner": ((READS, WRITES), "cheaper", "attention's time / theirs"),
             "one by one": ((READS, WRITES), "a token", "milliseconds a token"),
         }[claim.key]
         alone = claim.key == "one by one"
         models = [*({"sooner": RECURRENCES, "one by one": ATTENTIONS}.get(claim.key, ATTENTIONS | RECURRENCES))]
         rows = [
-            {**row, "shown": row["runtime"] if alone or row["does"] == READS else f"{row['does']}, {row['runtime']}"}
+            row
+            | {"shown": row["runtime"] if alone or row["does"] == READS else f"{row['does']}, {row['runtime']}"}
+            | {"who": f"{row['model']} {row['does']}" if alone else row["model"]}
             for row in points
             if row["does"] in does and row["model"] in models and column in row
         ]
@@ -199,22 +201,23 @@ class Pace(Study):
         picked = alt.param(
             name="picked", value=next(iter(options), ""), bind=alt.binding_select(options=options, name="shown: ")
         )
-        ticks = alt.Axis(format="~s", tickCount=5)
+        ticks, numbers = alt.Axis(format=",d", values=[2**4, 2**7, 2**10, 2**13]), alt.Axis(format=",~g", tickCount=3)
         base = alt.Chart(alt.InlineData(values=rows)).encode(
             alt.X("length:Q", title="tokens", scale=alt.Scale(type="log", base=2), axis=ticks),
-            alt.Y(
-                f"median({column}):Q", title=title, scale=alt.Scale(type="log"), axis=alt.Axis(format="~g", tickCount=5)
-            ),
+            alt.Y(f"median({column}):Q", title=title, scale=alt.Scale(type="log"), axis=numbers),
             alt.Color("model:N", title=None, scale=alt.Scale(domain=models)),
             alt.Shape("model:N", title=None, scale=alt.Scale(domain=models)),
             tooltip=["model:N", "does:N", "length:Q", f"median({column}):Q"],
         )
         if alone:
             base = base.encode(alt.StrokeDash("does:N", title=None))
-        lines = (base.mark_line() + base.mark_point(filled=True, size=50)).transform_filter("datum.shown == picked")
-        one = alt.Chart(alt.InlineData(values=[{"one": 1}])).mark_rule(strokeDash=[4, 3]).encode(y="one:Q")
-        drawn = lines.add_params(picked) + one if claim.key == "sooner" else lines.add_params(picked)
-        return styled(drawn.properties(width=220, height=240))
+        chosen = base.transform_filter(only := "datum.shown == picked").add_params(picked)
+        lines = chosen.mark_line() + chosen.mark_point(filled=True, size=50)
+        if claim.key == "sooner":
+            lines += edge("y", 1, "as long as attention")
+        value = alt.X(f"{column}:Q", title=title, axis=numbers)
+        of = alt.Y("who:N", title=None, sort=[*dict.fromkeys(row["who"] for row in rows)])
+        return styled(with_slider(lines.properties(width=220, height=240), rows, "length", value, of, "tokens", only))
 
 
 def values_of(seconds: Seconds, sizes: Sizes) -> dict[str, float]:

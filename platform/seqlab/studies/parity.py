@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from seqlab.studies.arms import Arm
-from seqlab.studies.charts import styled, with_slider
+from seqlab.studies.charts import edge, styled, with_slider
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
@@ -118,12 +118,12 @@ class Parity(Study):
         shown = [row for row in points if row["model"] in names]
         base = alt.Chart(alt.InlineData(values=shown)).encode(
             alt.X("length:Q", title="bits"),
-            alt.Y("mean(right):Q", title="share that is right", scale=alt.Scale(domain=[0.4, 1])),
+            alt.Y("mean(right):Q", title="share that is right", scale=alt.Scale(domain=[0.3, 1])),
             alt.Color("model:N", title=None, scale=scale),
             alt.Shape("model:N", title=None, scale=scale),
             tooltip=["model:N", "length:Q", "mean(right):Q"],
         )
-        last = alt.Chart(alt.InlineData(values=[{"length": TRAINED}])).mark_rule(strokeDash=[4, 3]).encode(x="length:Q")
+        last = edge("x", TRAINED, "longest in training")
         lines = base.mark_line() + base.mark_point(filled=True, size=45) + last
         value, of = alt.X("right:Q", title="share that is right"), alt.Y("model:N", title=None, sort=list(names))
         return styled(with_slider(lines.properties(width=220, height=220), shown, "length", value, of, "bits"))

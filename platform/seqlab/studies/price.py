@@ -100,7 +100,7 @@ class Price(Study):
                 "times:Q",
                 title="printed / what it should be",
                 scale=alt.Scale(type="log"),
-                axis=alt.Axis(format="~g", tickCount=4),
+                axis=alt.Axis(format="~g", values=[0.1, 1, 10, 100]),
             ),
             alt.Y("case:N", title=None, sort=list(kinds)),
             alt.Shape("is:N", title=None),
@@ -108,7 +108,7 @@ class Price(Study):
             tooltip=["case:N", "printed:Q", "ours:Q", "times:Q"],
         )
         one = alt.Chart(alt.InlineData(values=[{"times": 1}])).mark_rule(strokeDash=[4, 3]).encode(x="times:Q")
-        return styled((one + base.mark_point(filled=True, size=70)).properties(width=110, height=alt.Step(20)))
+        return styled((one + base.mark_point(filled=True, size=70)).properties(width=130, height=alt.Step(20)))
 
 
 def printed_and_ours() -> dict[str, tuple[float, float]]:

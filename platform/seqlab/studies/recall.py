@@ -139,7 +139,8 @@ class Recall(Study):
         tips = ["model:N", "pairs:Q", "state:Q", "mean(right):Q"]
         if claim.key == "more":
             last = [row for row in points if row["pairs"] == PAIRS]
-            size = alt.X("state:Q", title="numbers in the state", scale=alt.Scale(type="log"))
+            ticks = alt.Axis(format=",d", values=[10, 100, 1000, 10_000])
+            size = alt.X("state:Q", title="numbers in the state", scale=alt.Scale(type="log"), axis=ticks)
             dots = alt.Chart(alt.InlineData(values=last)).encode(size, right, *told, tooltip=tips)
             return styled(dots.mark_point(filled=True, size=90).properties(width=220, height=200))
         base = alt.Chart(alt.InlineData(values=points)).encode(

@@ -12,7 +12,7 @@ from torch import Tensor
 from seqlab.attention import Attention
 from seqlab.attention.patterns import Bidirectional
 from seqlab.studies.arms import Arm
-from seqlab.studies.charts import styled
+from seqlab.studies.charts import styled, with_slider
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
 from seqlab.sweeps.fits import score
@@ -143,26 +143,36 @@ class ScaleOfScores(Study):
     def figure(self, claim: Claim, points: Points) -> TopLevelMixin:
         import altair as alt
 
-        scale = alt.Scale(domain=[WITH, WITHOUT])
-        form = [channel("form:N", title=None, scale=scale) for channel in (alt.Color, alt.Shape, alt.StrokeDash)]
         if claim.key == "habit":
-            base = alt.Chart(alt.InlineData(values=[row for row in points if row["claim"] == "habit"])).encode(
-                alt.X("step:Q", title="steps"),
-                alt.Y("mean(loss):Q", title="validation loss, nats", scale=alt.Scale(zero=False)),
-                *form,
+            fits = [row for row in points if row["claim"] == "habit"]
+            last = max((row["step"] for row in fits), default=0)
+            rows = [row | {"how": row["form"].partition(", ")[2]} for row in fits if row["step"] == last]
+            dots = alt.Chart(alt.InlineData(values=rows)).encode(
+                alt.X("loss:Q", title="validation loss, nats (less is better)", scale=alt.Scale(zero=False)),
+                alt.Y("form:N", title=None),
+                alt.Color("how:N", legend=None),
+                alt.Shape("how:N", legend=None),
+                tooltip=["form:N", "seed:O", "loss:Q"],
             )
-        else:
-            quantity, title = {
-                "peaked": ("largest", "largest weight"),
-                "vanishes": ("gradient", "gradient of a query"),
-            }[claim.key]
-            axis = alt.Scale(type="log") if claim.key == "vanishes" else alt.Scale(domain=[0, 1])
-            base = alt.Chart(alt.InlineData(values=[row for row in points if row["claim"] == "init"])).encode(
-                alt.X("d_k:Q", title="d_k", scale=alt.Scale(type="log", base=2), axis=alt.Axis(values=WIDTHS)),
-                alt.Y(f"mean({quantity}):Q", title=title, scale=axis),
-                *form,
-            )
-        return styled((base.mark_line() + base.mark_point(filled=True, size=60)).properties(width=220, height=200))
+            return styled(dots.mark_point(filled=True, size=70).properties(width=200, height=alt.Step(24)))
+        quantity, title = {
+            "peaked": ("largest", "largest of a query's weights"),
+            "vanishes": ("gradient", "gradient of a query"),
+        }[claim.key]
+        rows, forms = [row for row in points if row["claim"] == "init"], [WITH, WITHOUT]
+        scale = alt.Scale(type="log") if claim.key == "vanishes" else alt.Scale(domain=[0, 1])
+        widths, numbers = alt.Axis(format=",d", values=WIDTHS), alt.Axis(format="~g", tickCount=2)
+        base = alt.Chart(alt.InlineData(values=rows)).encode(
+            alt.X("d_k:Q", title="d_k, channels of a head", scale=alt.Scale(type="log", base=2), axis=widths),
+            alt.Y(f"mean({quantity}):Q", title=title, scale=scale, axis=numbers),
+            *(
+                told("form:N", title=None, scale=alt.Scale(domain=forms))
+                for told in (alt.Color, alt.Shape, alt.StrokeDash)
+            ),
+        )
+        lines = (base.mark_line() + base.mark_point(filled=True, size=60)).properties(width=220, height=200)
+        value, of = alt.X(f"{quantity}:Q", title=title, axis=numbers), alt.Y("form:N", title=None, sort=forms)
+        return styled(with_slider(lines, rows, "d_k", value, of, "d_k"))
 
 
 class Attended(NamedTuple):

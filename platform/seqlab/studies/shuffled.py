@@ -142,17 +142,28 @@ class Shuffled(Study):
     def figure(self, claim: Claim, points: Points) -> TopLevelMixin:
         import altair as alt
 
+        units = {
+            "sentiment": "share that is right",
+            "translation": "BLEU",
+            "next word": "nats a word, less is better",
+        }
+        names = {*claim.cases, *(control.case for control in claim.controls)}
+        rows = [
+            row | {"of": f"{row['model']}: {units[row['model'].partition(',')[0]]}"}
+            for row in points
+            if row["model"] in names
+        ]
         base = alt.Chart().encode(
-            x=alt.X("value:Q", title="accuracy, BLEU, or nats of the next word", scale=alt.Scale(zero=False)),
+            x=alt.X("value:Q", title=None, scale=alt.Scale(zero=False)),
             y=alt.Y("words:N", title=None, sort=["as it is", "shuffled", "another"]),
             shape=alt.Shape("words:N", title=None, legend=None),
             color=alt.Color("words:N", title=None, legend=None),
             tooltip=["model:N", "words:N", "seed:O", "value:Q", "share:Q"],
         )
         return styled(
-            alt.layer(base.mark_point(filled=True, size=80), data=alt.InlineData(values=points))
+            alt.layer(base.mark_point(filled=True, size=80), data=alt.InlineData(values=rows))
             .properties(width=220, height=alt.Step(18))
-            .facet(facet=alt.Facet("model:N", title=None, header=alt.Header(labelAnchor="start")), columns=1)
+            .facet(facet=alt.Facet("of:N", title=None, header=alt.Header(labelAnchor="start")), columns=1)
             .resolve_scale(x="independent")
         )
 

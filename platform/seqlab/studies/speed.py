@@ -16,7 +16,7 @@ from seqlab.attention import Attention, LinearAttention
 from seqlab.mixer import Mixer
 from seqlab.recurrence import GRU, LSTM, RNN, S4D, Mamba, MinGRU
 from seqlab.recurrence.fused import FusedRecurrence
-from seqlab.studies.charts import styled
+from seqlab.studies.charts import edge, styled, with_slider
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
@@ -136,27 +136,25 @@ class Speed(Study):
         import altair as alt
 
         over = "attention" if claim.key == "slower" else "all at once"
-        shown = [row for row in points if row["over"] == over and claim.key != "utilisation"]
         names = [*RECURRENT, *(PARALLEL if claim.key == "slower" else ())]
+        of_claim = [row for row in points if row["over"] == over and claim.key != "utilisation"]
+        shown = [row for row in of_claim if row["model"] in names]
+        title, numbers = f"time / {over}", alt.Axis(format="~g", tickCount=3)
+        tokens = alt.X("length:Q", title="tokens", scale=alt.Scale(type="log", base=2), axis=alt.Axis(tickCount=5))
         base = alt.Chart(alt.InlineData(values=shown)).encode(
-            alt.X(
-                "length:Q",
-                title="tokens of a sequence",
-                scale=alt.Scale(type="log", base=2),
-                axis=alt.Axis(tickCount=5),
-            ),
-            alt.Y(
-                "times:Q", title=f"time / {over}", scale=alt.Scale(type="log"), axis=alt.Axis(format="~g", tickCount=5)
-            ),
+            tokens,
+            alt.Y("times:Q", title=title, scale=alt.Scale(type="log"), axis=numbers),
+            color=alt.when("datum.model == picked").then(alt.value("#000")).otherwise(alt.value("#aaa")),
             tooltip=["model:N", "length:Q", "times:Q", "milliseconds:Q", "seed:O"],
         )
         picked = alt.param(name="picked", value=names[0], bind=alt.binding_select(options=names, name="shown: "))
         load = alt.param(name="load", value=MANY, bind=alt.binding_select(options=[MANY, ONE], name="of: "))
-        grey = base.mark_point(color="#aaa", size=25).transform_filter("datum.load == load").add_params(load)
-        black = base.mark_point(color="#000", filled=True, size=70)
-        black = black.transform_filter("datum.load == load && datum.model == picked")
-        edge = alt.Chart(alt.InlineData(values=[{"times": 10}])).mark_rule(strokeDash=[4, 3]).encode(y="times:Q")
-        return styled((edge + grey + black.add_params(picked)).properties(width=220, height=240))
+        of_load = "datum.load == load"
+        grey = base.mark_point(size=25).transform_filter(of_load).add_params(load, picked)
+        black = base.mark_point(filled=True, size=70).transform_filter(f"{of_load} && datum.model == picked")
+        marks = (grey + black + edge("y", 10, "10 times as long")).properties(width=220, height=240)
+        value, of = alt.X("times:Q", title=title, axis=numbers), alt.Y("model:N", title=None, sort=names)
+        return styled(with_slider(marks, shown, "length", value, of, "tokens of a sequence", of_load))
 
 
 Work = Callable[[], object]

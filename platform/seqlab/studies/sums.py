@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from seqlab.studies.arms import Arm
-from seqlab.studies.charts import styled, with_slider
+from seqlab.studies.charts import COLOURS, edge, styled, with_slider
 from seqlab.studies.lengths import EXAMPLES, by_length, reach
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
@@ -111,17 +111,17 @@ class Sums(Study):
 
         named = list(ENCODINGS) if claim.key == "any-length" else [*RECURRENCES, ANY]
         rows = [row for row in points if row["model"] in named]
+        picked = alt.param(name="picked", value=named[0], bind=alt.binding_select(options=named, name="shown: "))
         base = alt.Chart(alt.InlineData(values=rows)).encode(
             alt.X("length:Q", title="digits", axis=alt.Axis(tickMinStep=1)),
             alt.Y("mean(whole):Q", title="share added right", scale=alt.Scale(domain=[0, 1])),
             alt.Detail("model:N"),
             tooltip=["model:N", "length:Q", "mean(whole):Q"],
         )
-        picked = alt.param(name="picked", value=named[0], bind=alt.binding_select(options=named, name="shown: "))
         one = base.transform_filter("datum.model == picked")
-        last = alt.Chart(alt.InlineData(values=[{"length": TRAINED}])).mark_rule(strokeDash=[4, 3]).encode(x="length:Q")
-        lines = base.mark_line(color="#bbb", strokeWidth=1) + one.mark_line(color="#0072b2") + last
-        lines += one.mark_point(color="#0072b2", filled=True, size=45).add_params(picked)
+        lines = base.mark_line(color="#bbb", strokeWidth=1) + one.mark_line(color=COLOURS[0])
+        lines += one.mark_point(color=COLOURS[0], filled=True, size=45).add_params(picked)
+        lines += edge("x", TRAINED, "longest in training")
         value, of = alt.X("whole:Q", title="share added right"), alt.Y("model:N", title=None, sort=named)
         return styled(with_slider(lines.properties(width=220, height=220), rows, "length", value, of, "digits"))
 

@@ -12,6 +12,7 @@ from seqlab.attention import Attention
 from seqlab.attention.patterns import Bidirectional
 from seqlab.models import BagOfWords
 from seqlab.positions import Sinusoidal
+from seqlab.studies.charts import styled
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
@@ -116,13 +117,16 @@ class WorkedNumbers(Study):
         import altair as alt
 
         wrong = [control.case for control in claim.controls if not control.holds]
-        shown = [row for row in points if row["sum"] in {*claim.cases, *wrong}]
+        told = {case: case for case in claim.cases} | {
+            case: f"{case}: a control, where they must differ" for case in wrong
+        }
+        shown = [row | {"sum": told[row["sum"]]} for row in points if row["sum"] in told]
         both = [row | {"by": by, "value": row[by]} for row in shown for by in ("printed", "ours")]
-        chart: TopLevelMixin = (
+        return styled(
             alt.Chart(alt.InlineData(values=both))
-            .mark_point(filled=True, size=90)
+            .mark_point(size=90, strokeWidth=2)
             .encode(
-                x=alt.X("value:Q", title="value"),
+                x=alt.X("value:Q", title=None),
                 y=alt.Y("number:N", title=None, sort=None),
                 shape=alt.Shape("by:N", title=None, scale=alt.Scale(range=["circle", "cross"])),
                 color=alt.Color("by:N", title=None),
@@ -131,12 +135,7 @@ class WorkedNumbers(Study):
             )
             .properties(width=220, height=alt.Step(16))
             .resolve_scale(y="independent", x="independent")
-            .configure(font="sans-serif")
-            .configure_axis(labelFontSize=12, titleFontSize=12)
-            .configure_header(labelFontSize=13)
-            .configure_legend(labelFontSize=12, orient="bottom")
         )
-        return chart
 
 
 def sums() -> Iterator[tuple[str, Sum]]:
