@@ -1,7 +1,7 @@
 """MkDocs' hook for the site of docs/: pages that are made from the code, and links that leave docs/.
 
 Made anew in each build are the pages of CONTRIBUTING and CHANGELOG, of the files that pages link to, and those of `nav`
-under `reference/`.
+under `reference/`. The pages of `make gallery`, where there are some, lie in `live/`, and the front page shows one.
 """
 
 from __future__ import annotations
@@ -27,6 +27,14 @@ ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Files beside docs/, and the pages that stand for them."""
+GALLERY = ROOT / "build/gallery"
+LIVE = re.compile("<!-- live -->\n.*?<!-- live -->\n", re.DOTALL)
+"""What the front page says where there is no gallery."""
+MODEL = """A GRU that was fitted to the English text of CPython's documentation runs here, in your browser. Let it
+write, see what it thinks comes next, look inside. [Other models](live/index.html), side by side too, have a page each.
+
+<iframe class="live" src="live/gru.html" title="A model that runs in this page" loading="lazy"></iframe>
+"""
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -47,12 +55,21 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
             made[_page_of(path)] = code(path)
     for uri, text in made.items():
         files.append(File.generated(config, uri, content=text))
+    for live in _gallery():
+        files.append(File.generated(config, f"live/{live.name}", abs_src_path=str(live)))
     return files
 
 
+def _gallery() -> list[Path]:
+    """The pages of models, if all were made: their index is the last."""
+    return sorted(GALLERY.glob("*.html")) if (GALLERY / "index.html").is_file() else []
+
+
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links that lead out of docs/ lead to the pages that stand for what is there."""
+    """Links that lead out of docs/ lead to the pages that stand for what is there; a live model, where there is one."""
     uri = page.file.src_uri
+    if _gallery():
+        markdown = LIVE.sub(MODEL, markdown)
     source = next((Path(name) for name, of in PAGES.items() if of == uri and name != "README.md"), Path("docs", uri))
 
     def led(link: re.Match[str]) -> str:

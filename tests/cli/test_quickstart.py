@@ -83,8 +83,8 @@ def test_the_main_job(tmp_path: Path) -> None:
     params = [float(row[5]) for row in rows]
     assert max(params) <= 1.05 * min(params)
     assert all(float(row[3]) < 3.5 for row in rows), "bits per character"
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert re.findall(r"│ (\w+) .*│ ok  ", shown_export) == re.findall(r"│ (\w+) .*│ ok  ", readme)
+    start = (ROOT / "docs/start.md").read_text(encoding="utf-8")
+    assert re.findall(r"│ (\w+) .*│ ok  ", shown_export) == re.findall(r"│ (\w+) .*│ ok  ", start)
 
     sample, _, _ = sample.partition("\nThe command seqlab ")
     assert sample.startswith("The ")

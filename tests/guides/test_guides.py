@@ -1,15 +1,18 @@
-"""The commands of the guides are run, a page in a folder of its own, with fits of three steps.
+"""The commands of README and docs are run, a page in a folder of its own, with fits of three steps.
 
-What a command prints is shown below the date of the machine that printed it, and is not compared.
+What a command prints is shown below the date of the machine that printed it, and is not compared, but for a refusal.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +23,38 @@ from repository.source_tree import ROOT, python_blocks
 from runtime.programs import ENVIRONMENT, build
 from seqlab_export.page.html import TEMPLATE
 
-DOCS = ROOT / "docs"
-PAGES = ["start.md", *sorted(page.relative_to(DOCS).as_posix() for page in (DOCS / "guides").glob("*.md"))]
-BLOCK = re.compile(r"([^\n]*)\n+```console\n(.*?)```", flags=re.DOTALL)
+PAGES = [
+    page.relative_to(ROOT).as_posix()
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    if "```console\n" in page.read_text(encoding="utf-8")
+]
+BEFORE = {
+    "docs/page.md": (
+        "seqlab fit --config lm/gru --run_name gru",
+        "seqlab fit --config lm/attention-rope --run_name rope",
+        "seqlab export gru --out bundles/gru",
+        "seqlab export rope --out bundles/rope",
+    ),
+    "docs/runtime.md": ("seqlab fit --config lm/gru --run_name mine", "seqlab export mine --out bundles/mine"),
+    "docs/serving.md": ("seqlab fit --config lm/gru --run_name first --experiment tiny",),
+}
+"""What a page takes for granted."""
+ELSEWHERE = {
+    "--trainer.accelerator gpu": "a GPU: scripts/gpu_check.sh",
+    "torchrun ": "processes of another launcher: tests/scale",
+    "seqlab resume spread ": "whole epochs: tests/scale/test_resumed.py",
+    "presets/gpt2 --data.path": "a large text: tests/data/test_large_text.py",
+    "hf:": "a dataset of Hugging Face: tests/data/test_hub.py",
+    "--trials 30": "ninety fits: tests/sweeps",
+    "curl ": "a server: tests/cli/test_serving.py, tests/export/test_triton_server.py",
+    "pip install ": "an empty environment: tests/export/test_bare_environment.py",
+    "cmake --install ": "a build: tests/runtime/test_build.py",
+    "cpack ": "a build: tests/runtime/test_build.py",
+    "apt-get install ": "a bare system: tests/runtime/test_build.py",
+    "make leaderboard": "hours: tests/repository/test_leaderboard.py",
+    "chromium ": "a browser",
+}
+"""What is not run here: what it needs, and what tries it."""
 SHORT = "--trainer.max_steps=3 --trainer.limit_val_batches=2 --trainer.limit_test_batches=2"
 SEQLAB = f"""#!/bin/bash
 case $1 in fit|sweep) set -- "$@" {SHORT} ;; esac
@@ -31,7 +63,7 @@ exec {Path(sys.executable).with_name("seqlab")} "$@"
 MAKE = f"""#!/bin/bash
 case $* in
   quickstart) mkdir -p .venv/bin && touch .venv/bin/activate && exec bash {ROOT}/scripts/quickstart.sh ;;
-  web) ;;
+  web | test) ;;
   cpp) mkdir -p build/cpp && ln -sf "$SEQLAB_RUN" build/cpp/ ;;
   *) exit 1 ;;
 esac
@@ -39,33 +71,55 @@ esac
 """In place of the recipes, which install and build: tests/cli/test_quickstart.py, tests/runtime, tests/web."""
 
 
-def shown(page: str) -> list[tuple[str, list[str], bool]]:
-    """Of each console block: the line above it, its commands, and whether it shows what they print."""
-    found = []
-    for above, block in BLOCK.findall((DOCS / page).read_text(encoding="utf-8")):
-        lines = re.sub(r" \\\n +", " ", block).splitlines()
-        typed = [line for line in lines if line.startswith(("$ ", "> "))]
-        commands = "\n".join(line[2:] if line[0] == ">" else f"\0{line[2:]}" for line in typed).split("\0")[1:]
-        found.append((above, [command.rstrip() for command in commands], len(typed) < len(lines)))
-    return found
+class Command(NamedTuple):
+    typed: str
+    printed: str
+
+
+def blocks(page: str) -> list[tuple[str, list[Command]]]:
+    """Of each block of a page: the paragraph above it, and its commands with what it says that they print."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = re.findall(r"((?:[^\n]+\n)*)\n*```console\n(.*?)```", text, flags=re.DOTALL)
+    return [(above, list(commands(block))) for above, block in found]
+
+
+def commands(block: str) -> Iterator[Command]:
+    first, *rest = re.split(r"^\$ ", re.sub(r" \\\n +", " ", block), flags=re.MULTILINE)
+    assert not first, f"a block that begins without a command: {first}"
+    for one in rest:
+        typed, *lines = one.splitlines()
+        more = list(itertools.takewhile(lambda line: line.startswith("> "), lines))
+        yield Command("\n".join([typed, *(line[2:] for line in more)]), "\n".join(lines[len(more) :]))
+
+
+def is_refusal(printed: str) -> bool:
+    return printed.startswith("seqlab: ")
+
+
+def is_run(typed: str) -> bool:
+    return not any(needs in typed for needs in ELSEWHERE)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_what_is_printed_has_the_date_of_its_machine(page: str) -> None:
-    blocks = shown(page)
-    assert blocks
-    dated = False
-    for above, commands, prints in blocks:
-        assert commands, f"{page}: a block without a command, below {above}"
-        dated = dated or re.search(r"\d{4}-\d\d-\d\d", above) is not None
-        assert not prints or dated, f"{page}: a block that shows output, below {above}"
+    shown = [above for above, block in blocks(page) if any(p and not is_refusal(p) for _, p in block)]
+    shown += re.findall(r"((?:[^\n]+\n)*)\n*```text\n", (ROOT / page).read_text(encoding="utf-8"))
+    assert [above for above in shown if not re.search(r"\d{4}-\d\d-\d\d", above)] == []
+
+
+def test_what_is_not_run_is_in_a_page() -> None:
+    typed = [command.typed for page in PAGES for _, block in blocks(page) for command in block]
+    assert [needs for needs in ELSEWHERE if not any(needs in one for one in typed)] == []
+    tried = [path for why in ELSEWHERE.values() for path in re.findall(r"(?:tests|scripts)/[\w/.]+", why)]
+    assert [path for path in tried if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_of_a_page_run_one_after_the_other(page: str, tmp_path: Path) -> None:
-    commands = [command for _, block, _ in shown(page) for command in block]
-    if "make web" in commands and not TEMPLATE.is_file():
+    run = [Command(typed, "") for typed in BEFORE.get(page, ())]
+    run += [command for _, block in blocks(page) for command in block if is_run(command.typed)]
+    if any(re.search(r"make web|seqlab page|seqlab inspect", typed) for typed, _ in run) and not TEMPLATE.is_file():
         pytest.skip("needs the page's template: make web")
     _write_files(tmp_path, page)
     bin_folder = tmp_path / "bin"
@@ -74,11 +128,11 @@ def test_the_commands_of_a_page_run_one_after_the_other(page: str, tmp_path: Pat
         (bin_folder / name).write_text(script)
         (bin_folder / name).chmod(0o755)
     environment = ENVIRONMENT | {"PATH": f"{bin_folder}:{os.environ['PATH']}", "SEQLAB_CACHE": str(tmp_path / "cache")}
-    if "make cpp" in commands:
+    if any(typed.startswith("make cpp") for typed, _ in run):
         environment |= {"SEQLAB_RUN": str(build("seqlab-run"))}
-    for command in commands:
+    for typed, printed in run:
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", command],
+            ["bash", "-euo", "pipefail", "-c", typed],
             cwd=tmp_path,
             env=environment,
             stdin=subprocess.DEVNULL,
@@ -86,7 +140,9 @@ def test_the_commands_of_a_page_run_one_after_the_other(page: str, tmp_path: Pat
             text=True,
             timeout=900,
         )
-        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
+        assert done.returncode == (2 if is_refusal(printed) else 0), f"$ {typed}\n{done.stdout}{done.stderr}"
+        if is_refusal(printed):
+            assert done.stderr.strip() == printed
 
 
 def _write_files(folder: Path, page: str) -> None:
@@ -104,6 +160,6 @@ def _write_files(folder: Path, page: str) -> None:
     rolls = {"spectrum": [[[n, 0.5], [1.5, n]] for n in range(60)], "energy": [[0.5, 1.0]] * 60}
     parquet.write_table(pa.table({**rolls, "notes": [[[0, 1], [1, 1]]] * 60}), folder / "rolls.parquet")
     (folder / "decay.py").write_text(python_blocks("docs/guides/own-mixer.md")[0], encoding="utf-8")
-    text = (DOCS / page).read_text(encoding="utf-8")
+    text = (ROOT / page).read_text(encoding="utf-8")
     for name, yaml in re.findall(r"`(\w+\.yaml)`[^`]*\n\n```yaml\n(.*?)```", text, flags=re.DOTALL):
         (folder / name).write_text(yaml, encoding="utf-8")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,18 @@ import pytest
 import torch
 
 from cli.conftest import TINY, write_text
+from repository.source_tree import python_blocks
 from seqlab.cli import main
 from seqlab.trained.load import load_run
 
 
-def test_rebuild_from_a_run_as_the_readme_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rebuild_from_a_run_as_docs_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "cache"))
     write_text(tmp_path)
     assert main(["fit", "--config", "lm/attention-rope", *TINY, "--run_name=attention-rope"]) == 0
     shown: dict[str, Any] = {}
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    exec(re.findall(r"```python\n(.*?)```", readme, flags=re.DOTALL)[0], shown)
+    exec(python_blocks("docs/verbs.md")[0], shown)
     assert shown["logits"].shape == (1, 4, shown["run"].tokenizer.vocab_size) and shown["text"]
 
     first = load_run("attention-rope")
