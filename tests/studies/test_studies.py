@@ -153,13 +153,20 @@ def test_pages_load_nothing_and_the_index_has_all_verdicts(
     assert "A gains &lt;i&gt;much&lt;/i&gt;." in page and "gain in &lt;/script&gt;" in page
     assert page.count("<h2>What was published</h2><p>Bernoulli 1713 &lt;proves&gt; it.</p>") == 1
     assert "What was published" not in Path("pages/worked-numbers.html").read_text()
-    assert "<b>supported</b> at cpu scale<ul><li>a 2" in page and "<b>depends</b> at smoke scale" in page
+    assert "<b>supported</b>: it is as the claim says, at " in page and "<ul><li>a 2" in page
+    assert '<b>depends</b>: it is as the claim says in some cases, not in others, at <a href="#measured">smoke' in page
     specs = re.search(r"const figures = (.*);\n", page)
     assert specs is not None
     (figure,) = json.loads(specs[1]).values()
     (rows,) = figure["datasets"].values()
     assert len(rows) == 4 * 3 and {row["seed"] for row in rows} == {0, 1, 2}
     assert '<select name="gain"><option value="">all</option><option>0</option><option>1</option>' in page
+    assert "<nav>" not in page and "<dt>±</dt>" in page and "<dt>BLEU</dt>" in page and "<dt>nats</dt>" not in page
+    several = Path("pages/worked-numbers.html").read_text()
+    parser.feed(several)
+    for claim in book.STUDIES["worked-numbers"].claims:
+        assert claim.key in parser.ids and f'<a href="#{claim.key}">' in several
+    assert ">L0, claim 12<br>L0: &quot;The Speed Revolution&quot;</p>" in several and ">L9</p>" in page
     index = Path("pages/index.html").read_text()
     assert index.count("<b>supported</b>") == 4 and index.count("<b>depends</b>") == 1
 

@@ -9,8 +9,9 @@ from html import escape
 
 from seqlab.html_page import html_page
 from seqlab.studies.conduct import FIXED_TAG, SCALE_TAG, Result
-from seqlab.studies.rules import LECTURES, Claim, Control
+from seqlab.studies.rules import LECTURE, LECTURES, Claim, Control
 from seqlab.studies.study import Study
+from seqlab.studies.words import MEANING, words_of
 
 STYLE = """
 body { padding: 2rem 1.25rem 3rem; max-width: 50rem; font-size: 17px; }
@@ -22,8 +23,12 @@ label { display: inline-block; margin-right: 1.2rem; padding: .25rem 0; }
 summary { cursor: pointer; padding: .5rem 0; font-weight: 600; }
 :focus-visible { outline: 3px solid #0072b2; outline-offset: 2px; }
 .verdict { border-left: 5px solid #0072b2; padding: .25rem 0 .25rem .8rem; margin: 1rem 0; }
-.verdict b { font-size: 1.1rem; } .verdict ul { margin: .25rem 0 0; padding-left: 1.2rem; }
-.figure.vega-embed { display: block; padding: 0; }
+.verdict b { font-size: 1.1rem; } .verdict p { margin: .25rem 0; }
+.verdict ul { margin: .25rem 0 0; padding-left: 1.2rem; }
+nav ol { padding-left: 1.4rem; } nav li { padding: .15rem 0; }
+.words dt { font-weight: 600; } .words dd { margin: 0 0 .4rem; }
+.figure.vega-embed { display: flex; flex-direction: column; padding: 0; } .figure .vega-bindings { order: -1; }
+.figure input[type=range] + span { display: none; }
 .figure svg { max-width: 100%; height: auto; }
 .figure select { max-width: 18rem; } .figure input[type=range] { width: 14rem; vertical-align: middle; }
 @media (max-width: 45rem) { th:nth-child(3), td:nth-child(3) { display: none; } }
@@ -32,25 +37,27 @@ th, td { padding: .35rem 1rem .35rem 0; } td { vertical-align: top; }
 pre { overflow-x: auto; padding: .7rem .9rem; background: #f4f6f8; font-size: .85rem; }
 @media print {
   @page { size: landscape; margin: 12mm; }
-  body { padding: 0; max-width: none; font-size: 12px; } section:not(h1 + p + section) { break-before: page; }
+  body { padding: 0; max-width: none; font-size: 12px; } section + section { break-before: page; }
   section, .figure { break-inside: avoid; } h2 { margin-top: 0; } h3 { margin-top: .5rem; }
-  .figure { float: right; width: 50%; margin: 0 0 1rem 1rem; } .figure svg { width: auto; max-height: 130mm; }
-  fieldset, summary, .seed, .vega-bindings { display: none; }
+  .figure { float: right; width: 50%; margin: 0 0 1rem 1rem; } .figure svg { width: auto; max-height: 105mm; }
+  .note { font-size: 11px; } nav, .words, fieldset, summary, .seed, .vega-bindings { display: none; }
 }
 """
 DRAW = """
-const draw = (key, seed) => {
-  const spec = structuredClone(figures[key]);
-  for (const [name, rows] of Object.entries(spec.datasets ?? {}))
-    spec.datasets[name] = rows.filter(row => seed === "" || row.seed === undefined || String(row.seed) === seed);
-  vegaEmbed(document.getElementById(`figure-${key}`), spec, {actions: false, renderer: "svg"});
+const views = {};
+for (const key in figures)
+  vegaEmbed(document.getElementById(`figure-${key}`), structuredClone(figures[key]), {actions: false, renderer: "svg"})
+    .then(({view}) => (views[key] = view));
+const choose = (key, seed) => {
+  for (const [name, rows] of Object.entries(figures[key].datasets ?? {}))
+    views[key].data(name, rows.filter(row => seed === "" || row.seed === undefined || String(row.seed) === seed));
+  views[key].runAsync();
 };
-for (const key in figures) draw(key, "");
 for (const one of document.querySelectorAll(".seed select"))
-  one.addEventListener("change", () => draw(one.name, one.value));
+  one.addEventListener("change", () => choose(one.name, one.value));
 """
 VOTE = """
-for (const form of document.querySelectorAll("form")) form.addEventListener("change", () => {
+for (const form of document.querySelectorAll("section > form")) form.addEventListener("change", () => {
   const said = new FormData(form).get("vote"), answer = form.nextElementSibling;
   answer.querySelector(".said").textContent = `You said: ${said}.`;
 });
@@ -69,12 +76,14 @@ def page(results: Sequence[Result]) -> str:
     figures = json.dumps(specs).replace("<", "\\u003c")
     body = f"""<h1>{escape(study.question)}</h1>
 <p class="note"><a href="index.html">all studies</a></p>
+{_contents(study)}
+{_words(sections + figures)}
 {sections}
 <section>
 <h2>Why</h2><p>{escape(study.why)}</p>
 <h2>What would change it</h2><p>{escape(study.change)}</p>
 {_published(study)}
-<h2>How it was measured</h2><p>{escape(study.matched)}</p>
+<h2 id="measured">How it was measured</h2><p>{escape(study.matched)}</p>
 {"".join(_origin(result) for result in results)}
 <p class="note">{escape(LECTURES)}</p>
 </section>
@@ -101,7 +110,8 @@ def record(results: Sequence[Result]) -> str:
 def index(results: Sequence[Sequence[Result]]) -> str:
     """The verdicts of all studies that were run, by study and scale."""
     rows = [
-        f'<tr><td><a href="{result.study.name}.html">{escape(result.study.name)}</a></td><td>{escape(claim.says)}</td>'
+        f'<tr><td><a href="{result.study.name}.html">{escape(result.study.name)}</a></td>'
+        f'<td><a href="{result.study.name}.html#{_anchor(claim)}">{escape(claim.says)}</a></td>'
         f"<td>{escape(result.run.tags[SCALE_TAG])}</td><td><b>{result.judgements[claim.key].verdict}</b></td></tr>"
         for of_study in results
         for result in of_study
@@ -118,13 +128,36 @@ def _published(study: Study) -> str:
     return f"<h2>What was published</h2><p>{escape(study.published)}</p>" if study.published else ""
 
 
+def _contents(study: Study) -> str:
+    """Links to its claims, where there are several, so that the one that is wanted is found."""
+    links = "".join(f'<li><a href="#{_anchor(claim)}">{escape(claim.says)}</a></li>' for claim in study.claims)
+    return f"<nav><ol>{links}</ol></nav>" if len(study.claims) > 1 else ""
+
+
+def _anchor(claim: Claim) -> str:
+    return claim.key.replace(" ", "-")
+
+
+def _said_by(source: str) -> str:
+    """A claim's source, and what the lectures are that it names."""
+    named = source.replace("L0 to L4", " ".join(LECTURE))
+    titles = [f"{name}: {title}" for name, title in LECTURE.items() if name in named]
+    return "<br>".join(escape(line) for line in (source, "; ".join(titles)) if line)
+
+
+def _words(shown: str) -> str:
+    """What those words mean that are shown."""
+    terms = "".join(f"<dt>{escape(word)}</dt><dd>{escape(means)}</dd>" for word, means in words_of(shown).items())
+    return f'<details class="words"><summary>Words</summary><dl>{terms}</dl></details>' if terms else ""
+
+
 def _section(claim: Claim, results: Sequence[Result]) -> str:
     votes = "".join(f'<label><input type="radio" name="vote" value="{vote}"> {vote}</label>' for vote in VOTES)
     verdicts = "".join(_verdict(claim, result) for result in results)
     controls = "".join(f"<li>{_control(claim, control, results[-1])}</li>" for control in claim.controls)
-    return f"""<section>
+    return f"""<section id="{_anchor(claim)}">
 <h2>{escape(claim.says)}</h2>
-<p class="note">{escape(claim.source)}</p>
+<p class="note">{_said_by(claim.source)}</p>
 <form><fieldset><legend>What do you expect?</legend>{votes}</fieldset></form>
 <details><summary>What was found</summary>
 <p class="said"></p>
@@ -151,9 +184,11 @@ def _seeds(claim: Claim, result: Result) -> str:
 
 def _verdict(claim: Claim, result: Result) -> str:
     found = result.judgements[claim.key]
-    scale = "" if claim.exact else f" at {escape(result.run.tags[SCALE_TAG])} scale"
+    meaning = MEANING[found.verdict]
+    scale = "" if claim.exact else f', at <a href="#measured">{escape(result.run.tags[SCALE_TAG])} scale</a>'
     told = "".join(f"<li>{escape(part)}</li>" for part in found.told)
-    return f'<div class="verdict"><b>{escape(found.verdict)}</b>{scale}<ul>{told}</ul></div>'
+    quantity = f'<p class="note">Measured: {escape(claim.rule.quantity.rstrip(","))}.</p>' if found.intervals else ""
+    return f'<div class="verdict"><b>{escape(found.verdict)}</b>: {meaning}{scale}{quantity}<ul>{told}</ul></div>'
 
 
 def _control(claim: Claim, control: Control, result: Result) -> str:

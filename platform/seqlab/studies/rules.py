@@ -11,10 +11,17 @@ from typing import NamedTuple
 from seqlab.comparison.statistics import mean
 
 FEWEST_SEEDS = 3
-LECTURES = """\
-L0 to L4 are five lectures on the way from RNNs to Transformers: L0 "The Speed Revolution", L1 a university course's \
-lecture on attention and Transformers, L2 "LLM architectures: attention mechanism and Transformers", L3 a discovery \
-worksheet with exercises, L4 a chapter on the limits of recurrence. We have numbered what they claim."""
+LECTURE = {
+    "L0": '"The Speed Revolution"',
+    "L1": "a university course's lecture on attention and Transformers",
+    "L2": '"LLM architectures: attention mechanism and Transformers"',
+    "L3": "a discovery worksheet with exercises",
+    "L4": "a chapter on the limits of recurrence",
+}
+LECTURES = (
+    "L0 to L4 are five lectures on the way from RNNs to Transformers: "
+    f"{', '.join(f'{name} {title}' for name, title in LECTURE.items())}. We have numbered what they claim."
+)
 """Who says it, where a claim's source is a lecture."""
 
 
