@@ -25,6 +25,8 @@ from site_drawing import drawing
 
 ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+IN_TABLE = re.compile(r"^\|.*", re.MULTILINE)
+CODE = re.compile("`[^`\n]+`")
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Files beside docs/, and the pages that stand for them."""
 GALLERY = ROOT / "build/gallery"
@@ -66,7 +68,8 @@ def _gallery() -> list[Path]:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links that lead out of docs/ lead to the pages that stand for what is there; a live model, where there is one."""
+    """Links that lead out of docs/ lead to the pages that stand for what is there; a live model, where there is one.
+    In a table's code GitHub wants a backslash before a bar, and Python's Markdown would show it."""
     uri = page.file.src_uri
     if _gallery():
         markdown = LIVE.sub(MODEL, markdown)
@@ -79,6 +82,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         there = path.relative_to("docs").as_posix() if path.is_relative_to("docs") else _page_of(path)
         return f"]({posixpath.relpath(there, posixpath.dirname(uri))}{link[2] or ''})"
 
+    markdown = IN_TABLE.sub(lambda row: CODE.sub(lambda code: code[0].replace(r"\|", "|"), row[0]), markdown)
     return LINK.sub(led, markdown)
 
 

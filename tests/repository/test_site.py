@@ -87,19 +87,48 @@ def test_the_pages_of_the_studies_are_reached(site: Path) -> None:
     assert (site / "studies/order.html").is_file()
 
 
+def test_no_bar_in_a_table_has_a_backslash(site: Path) -> None:
+    for name in ("verbs.html", "reference/commands.html"):
+        page = (site / name).read_text(encoding="utf-8")
+        assert "NAME|PATH" in page and r"\|" not in page
+
+
+def test_the_front_page_shows_a_model_or_says_how_to_make_one(site: Path) -> None:
+    assert ("make gallery" in (site / "index.html").read_text(encoding="utf-8")) != (site / "live/gru.html").exists()
+
+
 BESIDE = ["platform", "datamodules", "export", "examples", "scripts", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
 
 
-@pytest.mark.slow
-def test_a_broken_link_ends_the_build(tmp_path: Path) -> None:
+@pytest.fixture(name="copy")
+def _copy(tmp_path: Path) -> Path:
+    """All that a site is made of, its pages to be changed."""
     shutil.copy(ROOT / "mkdocs.yml", tmp_path)
     for name in BESIDE:
         (tmp_path / name).symlink_to(ROOT / name)
     shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_a_page_of_the_gallery_is_in_the_front_page(copy: Path) -> None:
+    gallery = copy / "build/gallery"
+    gallery.mkdir(parents=True)
+    for name in ("gru", "index"):
+        (gallery / f"{name}.html").write_text(name, encoding="utf-8")
+    done = build(copy / "site", copy / "mkdocs.yml")
+    assert done.returncode == 0, done.stderr
+    front = copy / "site/index.html"
+    assert "live/gru.html" in Loaded(front.read_text(encoding="utf-8")).addresses
+    assert (copy / "site/live/gru.html").read_text(encoding="utf-8") == "gru"
+
+
+@pytest.mark.slow
+def test_a_broken_link_ends_the_build(copy: Path) -> None:
     broken = ("nowhere.md", "start.md#nowhere", "../nowhere.py")
-    with (tmp_path / "docs/index.md").open("a", encoding="utf-8") as page:
+    with (copy / "docs/index.md").open("a", encoding="utf-8") as page:
         page.write("".join(f"\n[there]({link})\n" for link in broken))
-    done = build(tmp_path / "site", tmp_path / "mkdocs.yml")
+    done = build(copy / "site", copy / "mkdocs.yml")
     assert done.returncode != 0 and [link for link in broken if f"'{link}'" not in done.stderr] == []
     assert done.stderr.count("WARNING") == len(broken), done.stderr
 
