@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import pytest
 
 from seqlab.studies.long_dates import (
     ALL,
+    ANY,
     BEYOND,
     ENCODINGS,
     LONGEST,
-    NONE,
     OF_ANOTHER,
     RECURRENCES,
     SHORTEST,
@@ -33,7 +34,7 @@ def shares(short: float, long: float) -> dict[int, float]:
 
 def judged(changed: Mapping[str, dict[int, float]]) -> dict[str, Verdict]:
     named = {arm.name: shares(1.0, 1.0) for arm in LongDates().arms("cpu")}
-    named |= {NONE: shares(1.0, 0.0), OF_ANOTHER: shares(0.0, 0.0)} | dict(changed)
+    named |= {OF_ANOTHER: shares(0.0, 0.0)} | dict(changed)
     values = {case: [value] * 3 for case, value in compared(named).items()}
     return {claim.key: judge(claim, values).verdict for claim in LongDates.claims}
 
@@ -42,12 +43,12 @@ def test_verdicts_on_all_sides() -> None:
     assert set(judged({}).values()) == {Verdict.SUPPORTED}
     assert judged({name: shares(1.0, 0.5) for name in ENCODINGS})["any-length"] == Verdict.REFUTED
     assert judged({ENCODINGS[0]: shares(1.0, 0.9)})["any-length"] == Verdict.INCONCLUSIVE
-    assert judged({NONE: shares(1.0, 1.0)})["collapses"] == Verdict.REFUTED
+    assert judged({ENCODINGS[0]: shares(0.85, 0.84)})["any-length"] == Verdict.SUPPORTED
     assert judged({name: shares(1.0, 0.1) for name in RECURRENCES})["recurrence"] == Verdict.REFUTED
     not_learnt = judged({ENCODINGS[0]: shares(0.6, 0.6)})
-    assert not_learnt["any-length"] == Verdict.INVALID and not_learnt["recurrence"] == Verdict.SUPPORTED
-    cannot_be_read = judged({ALL: shares(1.0, 0.3)})
-    assert set(cannot_be_read.values()) == {Verdict.INVALID}
+    assert not_learnt == {"any-length": Verdict.INCONCLUSIVE, "recurrence": Verdict.SUPPORTED}
+    for broken in ({ALL: shares(1.0, 0.3)}, {ANY: shares(0.7, 0.7)}, {OF_ANOTHER: shares(1.0, 1.0)}):
+        assert set(judged(broken).values()) == {Verdict.INVALID}, broken
 
 
 def test_dates_that_are_tested() -> None:
@@ -65,7 +66,10 @@ def test_dates_that_are_tested() -> None:
 def test_shares_by_hand() -> None:
     tested = {13: [("a", "x"), ("b", "y")], 14: [("c", "z")]}
     assert shares_of(["x", "x", "z"], ["x", "y", "z"], tested) == {13: 0.5, 14: 1.0}
-    assert compared({"any": shares(0.5, 0.25)}) == {"any": pytest.approx(0.25), "any, short": pytest.approx(0.5)}
+    assert compared({"any": shares(0.9, 0.45)}) == {"any": pytest.approx(0.5), "any, short": pytest.approx(0.9)}
+    assert (
+        math.isnan(compared({"any": shares(0.5, 0.5)})["any"]) and compared({OF_ANOTHER: shares(0, 0)})[OF_ANOTHER] == 0
+    )
 
 
 def test_figures_have_their_models() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,25 +24,25 @@ TRAINED, SHORTEST, LONGEST = 24, 13, 30
 BEYOND = range(TRAINED + 1, LONGEST + 1)
 DRAWN, EACH = 12_000, 60
 """Dates that the tested ones are taken from, and how many of each length at most."""
-NONE, ENCODINGS = "NoPositions", ("Sinusoidal", "Learned", "RoPE", "ALiBi", "T5Bias")
-RECURRENCES = {"GRU with attention": "translate/dates", "GRU, one vector": "translate/rnn"}
+ENCODINGS = ("Sinusoidal", "Learned", "RoPE", "ALiBi", "T5Bias")
+RECURRENCES = ("GRU with attention", "GRU, one vector")
 ALL, OF_ANOTHER = "GRU with attention, trained on every length", "GRU with attention, of another date"
-RIGHT = f"share of dates of {BEYOND[0]} to {BEYOND[-1]} characters that come out right"
-KEEPS = Rule(RIGHT, low=0.95, beyond=0.15)
-COLLAPSES = Rule(RIGHT, high=0.5, beyond=0.25)
+ANY = "GRU with attention"
+ALL, OF_ANOTHER = f"{ANY}, trained on every length", f"{ANY}, of another date"
+KNOWN = 0.8
+"""A model of which fewer of the dates of trained lengths come out right has not learned to read, and no case of its is
+judged."""
+KEEPS = Rule(
+    f"share of dates of {BEYOND[0]} to {BEYOND[-1]} characters that come out right, over that of up to {TRAINED},",
+    low=0.95,
+    beyond=0.15,
+)
 LEARNT = Rule(f"share of dates of up to {TRAINED} characters that come out right", low=0.95, beyond=0.25)
-
-
-def learnt(*names: str) -> tuple[Control, ...]:
-    return (
-        *(Control(f"{name}, short", LEARNT, True, "It has learned to read dates.") for name in names),
-        Control(f"{OF_ANOTHER}, short", LEARNT, False, "What does not read its source must not score."),
-    )
-
-
-ENDS = (
+CONTROLS = (
     Control(ALL, KEEPS, True, "Where such lengths were in training, they can be read."),
     Control(OF_ANOTHER, KEEPS, False, "What does not read its source must not score."),
+    Control(f"{ANY}, short", LEARNT, True, "It has learned to read dates."),
+    Control(f"{OF_ANOTHER}, short", LEARNT, False, "What does not read its source must not score."),
 )
 
 
@@ -53,7 +54,10 @@ class LongDates(Study):
         "2,048 at cpu scale, 64 channels, two learning rates each. Transformers have two layers on either side, the "
         f"GRUs one. Up to {EACH} dates of every length from {SHORTEST} to {LONGEST} are tested, no date of training "
         "among them, and beyond the trained length only such whose every word, but for digits, was in training: what "
-        "is new is the length. A date as ISO 8601 has ten characters, however long its source is."
+        "is new is the length. A date as ISO 8601 has ten characters, however long its source is. A model of which not "
+        f"{100 * KNOWN:g}% of the trained lengths come out right has not learned to read dates, and its case is "
+        "inconclusive. Without positions an encoder reads a bag of characters, which tells no day from a month: after "
+        "a first fit it was left out, and the rule was made one of shares over shares."
     )
     why = ""
     change = "Training with positions drawn from a longer range, or far longer training."
@@ -64,27 +68,15 @@ class LongDates(Study):
             "L0, L1 and L3, claims 15 and 16",
             ENCODINGS,
             KEEPS,
-            (*ENDS, *learnt(*ENCODINGS)),
-        ),
-        Claim(
-            "collapses",
-            "Without positions quality collapses with length.",
-            "L0, claim 15",
-            (NONE,),
-            COLLAPSES,
-            (
-                Control(OF_ANOTHER, COLLAPSES, True, "What does not read its source must not score."),
-                Control(ALL, COLLAPSES, False, "Where such lengths were in training, they can be read."),
-                *learnt(NONE),
-            ),
+            CONTROLS,
         ),
         Claim(
             "recurrence",
             "A recurrence, which has no positions, reads any length.",
             "L2 and L4, claim 15",
-            tuple(RECURRENCES),
+            RECURRENCES,
             KEEPS,
-            (*ENDS, *learnt(*RECURRENCES)),
+            CONTROLS,
         ),
     )
 
@@ -109,12 +101,12 @@ class LongDates(Study):
                     ("--config=translate/transformer", *short, *fit, wide, *(f"{one}={name}" for one in both)),
                     (2e-3, 4e-3),
                 )
-                for name in (NONE, *ENCODINGS)
+                for name in ENCODINGS
             ),
             *(
                 Arm(name, (f"--config={config}", *lines, *fit, width), (3e-3, 6e-3))
                 for name, config, lines, width in (
-                    ("GRU with attention", "translate/dates", short, wide),
+                    (ANY, "translate/dates", short, wide),
                     ("GRU, one vector", "translate/rnn", short, "--model.model.d_model=64"),
                     (ALL, "translate/dates", every, wide),
                 )
@@ -128,7 +120,7 @@ class LongDates(Study):
         sources = [source for of in tested.values() for source, _ in of]
         targets = [target for of in tested.values() for _, target in of]
         wrote = {name: translate(load_run(run.id), sources) for name, run in runs.items()}
-        first = wrote["GRU with attention"]
+        first = wrote[ANY]
         wrote[OF_ANOTHER] = [*first[EACH // 2 :], *first[: EACH // 2]]
         shares = {name: shares_of(texts, targets, tested) for name, texts in wrote.items()}
         points: Points = [
@@ -141,8 +133,7 @@ class LongDates(Study):
     def figure(self, claim: Claim, points: Points) -> TopLevelMixin:
         import altair as alt
 
-        named = {"any-length": ENCODINGS, "collapses": (NONE, "Sinusoidal"), "recurrence": (*RECURRENCES, ALL)}
-        shown = list(named[claim.key])
+        shown = [*ENCODINGS] if claim.key == "any-length" else [*RECURRENCES, ALL]
         rows = [row for row in points if row["model"] in shown]
         scale = alt.Scale(domain=shown)
         base = alt.Chart(alt.InlineData(values=rows)).encode(
@@ -204,10 +195,15 @@ def shares_of(texts: Sequence[str], targets: Sequence[str], tested: Mapping[int,
 
 
 def compared(shares: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
-    """What the claims rest on: the means over the lengths beyond the trained ones, and over those."""
+    """What the claims rest on: means over the lengths beyond the trained ones over means over those, and the latter; no
+    number of a model that has not learned to read."""
 
     def mean(of: Mapping[int, float], lengths: range) -> float:
         return sum(of[length] for length in lengths) / len(lengths)
 
-    values = {name: mean(of, BEYOND) for name, of in shares.items()}
-    return values | {f"{name}, short": mean(of, range(SHORTEST, TRAINED + 1)) for name, of in shares.items()}
+    values: dict[str, float] = {}
+    for name, of in shares.items():
+        short, long = mean(of, range(SHORTEST, TRAINED + 1)), mean(of, BEYOND)
+        values[f"{name}, short"] = short
+        values[name] = long if name == OF_ANOTHER else long / short if short >= KNOWN else math.nan
+    return values
