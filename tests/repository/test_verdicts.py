@@ -1,4 +1,4 @@
-"""The verdicts that docs/studies.md prints are those of docs/studies, of every study and claim."""
+"""The verdicts that README and docs/studies.md print are those of docs/studies, of every study and claim."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def verdicts(name: str) -> Mapping[str, str]:
 def test_a_study_stands_in_docs_with_the_verdict_of_each_claim(name: str) -> None:
     found, study = verdicts(name), STUDIES[name]
     assert list(found) == [claim.key for claim in study.claims], "the page is of another declaration"
-    rows = (ROOT / "docs/studies.md").read_text(encoding="utf-8").splitlines()
+    readme, docs = ((ROOT / page).read_text("utf-8").splitlines() for page in ("README.md", "docs/studies.md"))
     said = ", ".join(f"{key} {verdict}" for key, verdict in found.items())
-    assert f"| {study.question} | {said} |" in rows
+    assert f"| {study.question} | {said} |" in readme
     for claim in study.claims:
-        assert f"| `{name}` | {claim.says} | {found[claim.key]} |" in rows
+        assert f"| `{name}` | {claim.says} | {found[claim.key]} |" in docs
     page = (ROOT / "docs/studies" / f"{name}.html").read_text(encoding="utf-8")
     index = (ROOT / "docs/studies/index.html").read_text(encoding="utf-8")
     assert escape(study.question) in page and index.count(f'href="{name}.html"') == len(study.claims)
