@@ -73,8 +73,8 @@ def test_a_study_that_is_stopped_goes_on_with_the_next_seed(capsys: pytest.Captu
     assert Path("measured").read_text().split() == ["0", "1", "2", "2"]
     (same,) = search(Store(), experiment="coin")
     assert (same.id, same.status) == (run.id, "FINISHED")
-    assert same.tags["verdict.gain"].startswith("supported: a 2.0") and same.tags["study.scale"] == "smoke"
-    assert "\n  supported: a 2.0" in capsys.readouterr().out
+    assert same.tags["verdict.gain"].startswith("supported: a = 2.0") and same.tags["study.scale"] == "smoke"
+    assert "\n  supported: a = 2.0" in capsys.readouterr().out
 
     assert main(["study", "run", "coin", "--scale", "smoke", "--seeds", "4"]) == 0
     assert Path("measured").read_text().split() == ["0", "1", "2", "2", "3"]
@@ -153,7 +153,7 @@ def test_pages_load_nothing_and_the_index_has_all_verdicts(
     assert "A gains &lt;i&gt;much&lt;/i&gt;." in page and "gain in &lt;/script&gt;" in page
     assert page.count("<h2>What was published</h2><p>Bernoulli 1713 &lt;proves&gt; it.</p>") == 1
     assert "What was published" not in Path("pages/worked-numbers.html").read_text()
-    assert "<b>supported</b>: it is as the claim says, at " in page and "<ul><li>a 2" in page
+    assert "<b>supported</b>: it is as the claim says, at " in page and "<ul><li>a = 2" in page
     assert '<b>depends</b>: it is as the claim says in some cases, not in others, at <a href="#measured">smoke' in page
     specs = re.search(r"const figures = (.*);\n", page)
     assert specs is not None

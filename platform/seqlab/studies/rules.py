@@ -188,5 +188,5 @@ def _verdict(
 def _told(cases: Mapping[str, Verdict], intervals: Mapping[str, Interval]) -> Iterator[str]:
     """Of each verdict the cases that have it, with their numbers."""
     for verdict in (Verdict.SUPPORTED, Verdict.REFUTED, Verdict.INCONCLUSIVE):
-        if named := [f"{name} {intervals[name]}" for name, of in cases.items() if of == verdict]:
-            yield f"{verdict}: {', '.join(named)}" if len(set(cases.values())) > 1 else ", ".join(named)
+        if named := [f"{name} = {intervals[name]}" for name, of in cases.items() if of == verdict]:
+            yield (f"{verdict}: " if len(set(cases.values())) > 1 else "") + "; ".join(named)
