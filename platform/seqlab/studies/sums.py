@@ -43,7 +43,7 @@ class Sums(Study):
     question = "Can a model add numbers that are longer than any it was trained on?"
     matched = (
         f"Sums of two numbers of 1 to {TRAINED} digits, all written from the lowest digit on, as in Lee et al. 2023; "
-        f"two layers of {WIDTH} channels, 128,000 sums at cpu scale, two learning rates each; {EXAMPLES} sums of "
+        f"two layers of {WIDTH} channels, 96,000 sums at cpu scale, two learning rates each; {EXAMPLES} sums of "
         f"every length to {LONGEST} are tested, given the answer so far. A model of which not {100 * KNOWN:g}% of the "
         "sums of each trained length are right has not learned to add, and its case is inconclusive. Randomized draws "
         f"sines from {DRAWN_FROM} places. Pilots of one seed chose length, base and steps: attention had not learned "
@@ -79,7 +79,7 @@ class Sums(Study):
     def arms(self, scale: Scale) -> Sequence[Arm]:
         if scale == "smoke":
             return ()
-        steps = 2000 if scale == "cpu" else 20_000
+        steps = 1500 if scale == "cpu" else 20_000
         fit = (
             *("--config=synthetic/recall", "--data.task=Addition", "--data.task.lowest_first=true"),
             *(f"--data.train_lengths=[1,{TRAINED}]", f"--data.test_lengths=[{TRAINED},{LONGEST}]"),
