@@ -50,7 +50,7 @@ VIEWS = {
     "look-inside": View("attention", "Look inside", "#inside svg, #inside canvas"),
     "compare": View("compare", "Compare", "#compare:not(:disabled)", "#compare"),
 }
-WIDTHS = (Width(1280, 1, 1100), Width(390, 2, 1200))
+WIDTHS = (Width(1280, 1, 1400), Width(390, 2, 1400))
 SCHEMES = ("light", "dark")
 
 
@@ -77,7 +77,7 @@ def started() -> Any:
 
 
 def taken(browser: Any, view: View, width: Width, scheme: str) -> Image.Image:
-    size = {"width": width.pixels, "height": 900, "deviceScaleFactor": width.scale, "mobile": False}
+    size = {"width": width.pixels, "height": 600, "deviceScaleFactor": width.scale, "mobile": False}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
