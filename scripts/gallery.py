@@ -35,7 +35,7 @@ MODELS = {
     "dates": Shown(
         "translate/dates", "Dates in 23 locales to ISO 8601, by a GRU that attends to the source", "attention,state"
     ),
-    "digits": Shown("image/vit", "A small ViT on scikit-learn's digits: draw one", ""),
+    "digits": Shown("image/vit", "A small ViT on scikit-learn's digits: draw one", "attention,state"),
 }
 WRITERS = ("gru", "attention", "mamba")
 
@@ -47,8 +47,7 @@ def main(options: list[str]) -> int:
     for name, model in MODELS.items():
         run = f"{experiment}-{name}"
         seqlab("fit", "--config", model.config, "--experiment", experiment, "--run_name", run, *options)
-        taps = ("--taps", model.taps) if model.taps else ()
-        seqlab("export", run, "--out", OUT / "bundles" / name, *taps)
+        seqlab("export", run, "--out", OUT / "bundles" / name, "--taps", model.taps)
         rows.append(page(name, [name], model.says))
     rows.append(page("compare", WRITERS, "The three that write, side by side on one text"))
     (OUT / "index.html").write_text(html_page("Gallery", f"<h1>Gallery</h1><ul>{''.join(rows)}</ul>", STYLE), "utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from onnx import helper
 from torch import nn
 
+from contracts.subjects import randomized
 from export.test_encoder_bundles import D_MODEL, OF_TEXT, SEQ_LEN, WRITING, C, encoder, exported
 from export.test_targets import Bundle
 from export.toys import TOKENIZER, toy
@@ -86,8 +87,8 @@ def test_wrong_taps_are_found(tapped: Callable[[], Bundle]) -> None:
     assert {check.subject.split(", ")[1] for check in checks if not check.ok} == {name}
 
 
-def of_features() -> Classifier:
-    return Classifier(6, C, SEQ_LEN, encoder=encoder(embed=nn.Linear), pool="mean")
+def of_features(pool: Any = "mean", longest: int = SEQ_LEN) -> Classifier:
+    return Classifier(6, C, longest, encoder=encoder(embed=nn.Linear), pool=pool)
 
 
 @pytest.mark.slow
@@ -100,8 +101,9 @@ def of_features() -> Classifier:
         (OF_TEXT["classifier"], ["attention", "state"]),
         (OF_TEXT["tagger"], ["state"]),
         (of_features, ["attention", "state"]),
+        (partial(of_features, "class", 100), ["attention", "state"]),
     ],
-    ids=["transformer", "additive", "rnn", "classifier", "tagger", "features"],
+    ids=["transformer", "additive", "rnn", "classifier", "tagger", "features", "class token"],
 )
 def test_taps_of_every_kind_of_model(model: Callable[[], Any], taps: list[str], tmp_path: Path) -> None:
     made = model()
@@ -110,6 +112,21 @@ def test_taps_of_every_kind_of_model(model: Callable[[], Any], taps: list[str], 
     report = exported(made, tmp_path / "bundle", taps=taps)
     subjects = {check.subject.split(", ")[1].split(".")[0] for check in report.checks if check.kind == "taps"}
     assert subjects == set(taps)
+
+
+def test_a_class_token_stands_first(tmp_path: Path) -> None:
+    """Whatever pads there are, and real positions behind it."""
+    model = randomized(of_features("class")).float().eval()
+    exported(model, tmp_path / "bundle", taps=["attention", "state"])
+    patches, pad_mask = torch.randn(2, 5, 6), torch.tensor([[True] * 5, [False, False, True, True, False]])
+    found = open_bundle(tmp_path / "bundle").tap(features=patches.numpy(), pad_mask=pad_mask.numpy())
+    with torch.no_grad():
+        logits = model(patches, pad_mask=pad_mask)
+        hidden = model.encoder.stack.norm(torch.from_numpy(found["state.encoder.stack.blocks.0"]))
+    assert hidden.shape[1] == 6
+    assert_close(model.head(hidden[:, 0]), logits, "the logits of the class token")
+    weights = found["attention.encoder.stack.blocks.0.mixer"]
+    np.testing.assert_allclose(weights[1, :, 0, :3].sum(axis=-1), 1.0, rtol=1e-6)
 
 
 def test_a_bundle_without_taps_says_how_to_have_some(shared: Any) -> None:

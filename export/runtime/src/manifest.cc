@@ -17,7 +17,7 @@ constexpr int64_t kVersion = 6;
 // Of the state of one text, at 8 bytes a number.
 constexpr double kMostStateBytes = 4294967296.0;
 constexpr std::array<const char*, 4> kDTypes = {"bool", "int64", "float16", "float32"};
-constexpr std::array<const char*, 8> kDims = {"B", "T", "S", "S+T", "S+1", "M", "C", "N"};
+constexpr std::array<const char*, 9> kDims = {"B", "T", "T+1", "S", "S+T", "S+1", "M", "C", "N"};
 constexpr std::array<const char*, 5> kPrecisions = {"fp32", "fp16", "bf16", "int8", "int4"};
 constexpr std::array<const char*, 3> kTargets = {"portable", "ort", "cuda-graph"};
 

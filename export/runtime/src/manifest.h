@@ -16,7 +16,7 @@ inline constexpr const char* kManifestName = "manifest.json";
 
 enum class DType { kBool, kInt64, kFloat16, kFloat32 };
 
-// A number, or one of "B", "T", "S", "S+T", "S+1", "M", "C" and "N".
+// A number, or one of "B", "T", "T+1", "S", "S+T", "S+1", "M", "C" and "N".
 using Dim = std::variant<int64_t, std::string>;
 
 struct TensorInfo {

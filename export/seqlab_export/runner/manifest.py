@@ -16,7 +16,7 @@ SEAL_NAME = "manifest.sha256"
 FORMAT = "seqlab-bundle"
 VERSION = 6
 DTYPES = ("bool", "int64", "float16", "float32")
-DIMS = ("B", "T", "S", "S+T", "S+1", "M", "C", "N")
+DIMS = ("B", "T", "T+1", "S", "S+T", "S+1", "M", "C", "N")
 MOST = 2**40
 """Of any number: more is nothing that a machine could hold."""
 MOST_STATE_BYTES = 2**32
@@ -36,8 +36,9 @@ class TensorInfo:
     Attributes:
         dtype: one of `DTYPES`.
         dims: a number is fixed; "B", "T", "S", "S+T" and "S+1" are the batch, the tokens given, those before, and
-            both together; "M" is the length of a source; "N" the sources, of each of which the batch holds as many
-            rows, one after the other; "C" is `max_seq_len`, as long as which a cache is that does not grow.
+            both together; "T+1" are those given behind a class token; "M" is the length of a source; "N" the sources,
+            of each of which the batch holds as many rows, one after the other; "C" is `max_seq_len`, as long as which
+            a cache is that does not grow.
     """
 
     name: str

@@ -8,7 +8,7 @@ export const SEAL_NAME = "manifest.sha256";
 const FORMAT = "seqlab-bundle";
 const VERSION = 6;
 const DTYPES = ["bool", "int64", "float16", "float32"] as const;
-const DIMS = ["B", "T", "S", "S+T", "S+1", "M", "C", "N"] as const;
+const DIMS = ["B", "T", "T+1", "S", "S+T", "S+1", "M", "C", "N"] as const;
 const PRECISIONS = ["fp32", "fp16", "bf16", "int8", "int4"] as const;
 const TARGETS = ["portable", "ort", "cuda-graph"] as const;
 
