@@ -1,23 +1,24 @@
-// Look inside: what each layer attends to, how large its hidden states are, and a state's size over time.
+// Look inside: what each layer attends to, how large its hidden states are, and what a recurrence keeps.
 
-import { numbersOf, type Tensor } from "../src/index.js";
-import { area, choice, el, notice, section, settled } from "./dom.js";
+import { numbersOf, type Session, type Tensor, type TensorInfo } from "../src/index.js";
+import { attentionView } from "./attention.js";
+import { area, el, notice, section, settled } from "./dom.js";
 import { drawing } from "./drawing.js";
-import { lines } from "./lines.js";
+import { keptOf, partsOf, statesOf } from "./kept.js";
 import { matrix } from "./matrix.js";
+import { namesAlong, type Names } from "./names.js";
 import { norm } from "./numbers.js";
 import type { Opened } from "./opened.js";
-import { beginning, BOS, pieces, prompt, seen } from "./reading.js";
+import { beginning, pieces, prompt, seen } from "./reading.js";
 import { targetOf } from "./scores.js";
+import { keptView, statesView } from "./states.js";
 
 /** More squares than these a side are not to be seen. */
 const MOST = 64;
 
 /** What a model was given, by the names of its taps' inputs, and the names of its positions. */
-interface Given {
+interface Given extends Names {
   inputs: Map<string, Tensor>;
-  tokens: string[];
-  source: string[];
   ids: number[];
   sourceIds: number[];
 }
@@ -25,6 +26,8 @@ interface Given {
 export function lookInsideView(opened: Opened, text: string): HTMLElement {
   const features = opened.kind === "features";
   const translates = opened.kind === "translator";
+  const { taps } = opened.manifest;
+  const infos = taps?.outputs ?? [];
   const given = area(translates ? "Source" : "Text", text || (opened.kind === "speller" ? "1 2 3" : ""), 2);
   const soon = settled(() => void read());
   const pad = features ? drawing(opened, soon) : null;
@@ -37,12 +40,29 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
     if (!pad && !given.input.value.trim()) return line.say("Type a text.");
     try {
       const of = pad ? ofFeatures(pad.read()) : await ofTokens();
-      const found = opened.manifest.taps ? await opened.model.tap(of.inputs) : new Map<string, Tensor>();
-      const over = opened.manifest.model ? await normsOfState(opened, of) : null;
-      if (number === asked) out.replaceChildren(...attention(found, of), ...hidden(found, of), ...(over ? [over] : []));
+      const found = taps ? await opened.model.tap(of.inputs) : new Map<string, Tensor>();
+      if (number !== asked) return;
+      out.replaceChildren(...attentionView(found, infos, of), ...hidden(found, infos, of));
+      if (opened.manifest.model) await addState(of, () => number === asked);
     } catch (error) {
       line.fail(error);
     }
+  }
+
+  /** Shows what takes a step a token below the rest. */
+  async function addState({ ids, sourceIds, tokens }: Given, wanted: () => boolean): Promise<void> {
+    const start = async (): Promise<Session> => {
+      const session = opened.model.session();
+      if (translates) await session.readSource([sourceIds]);
+      return session;
+    };
+    const reading = { ids, start, wanted };
+    const entries = await statesOf(opened.manifest, reading);
+    if (!entries.length || !wanted()) return;
+    const wait = el("p", { class: "note" }, "Measuring what each token keeps of it …");
+    out.append(...statesView(entries, tokens), wait);
+    const kept = ids.length > 1 ? await keptOf(reading, partsOf(entries)) : [];
+    wait.replaceWith(...(kept.length ? keptView(kept, tokens) : []));
   }
 
   function ofFeatures(batch: ReturnType<NonNullable<typeof pad>["read"]>): Given {
@@ -51,8 +71,10 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
     const size = Number(input.dims[2]);
     const values: Tensor = { dtype: "float32", dims: [1, length, size], data: Float32Array.from(batch.features!) };
     const inputs = new Map([[input.name, values], [mask.name, maskOf(length)]]);
-    const names = Array.from({ length }, (_, place) => String(place + 1));
-    return { inputs, tokens: names, source: names, ids: [], sourceIds: [] };
+    const { images } = opened.about;
+    const across = images ? images.width / images.patch : 1;
+    const name = (place: number) => (across > 1 ? `${Math.floor(place / across) + 1}·${(place % across) + 1}` : String(place + 1));
+    return { inputs, tokens: Array.from({ length }, (_, place) => name(place)), source: [], ids: [], sourceIds: [] };
   }
 
   async function ofTokens(): Promise<Given> {
@@ -62,14 +84,14 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
     const target = translates ? (await targetOf(opened, ids)).slice(0, MOST) : ids;
     const pairs: [string, Tensor][] = translates ? pair("source", "source_mask", ids) : [];
     const inputs = new Map([...pairs, ...pair("tokens", "pad_mask", target)]);
-    const names = pieces(opened, target);
-    return { inputs, tokens: names, source: translates ? sourceNames(opened, ids, given.input.value) : names, ids: target, sourceIds: ids };
+    const source = translates ? sourceNames(opened, ids, given.input.value) : [];
+    return { inputs, tokens: pieces(opened, target), source, ids: target, sourceIds: ids };
   }
 
   given.input.addEventListener("input", soon);
   void read();
   const none = el("p", { class: "note" }, "This bundle has no taps. Exported with --taps attention,state it shows attention and hidden states here.");
-  return section("Inside the model", pad?.element ?? given.label, line, ...(opened.manifest.taps ? [] : [none]), out);
+  return section("Inside the model", pad?.element ?? given.label, line, ...(taps ? [] : [none]), out);
 }
 
 function pair(name: string, mask: string, ids: readonly number[]): [string, Tensor][] {
@@ -88,69 +110,20 @@ function sourceNames(opened: Opened, ids: readonly number[], text: string): stri
   return parts ? [...parts.map(seen), "(end)"] : ids.map((_, place) => String(place + 1));
 }
 
-/** One layer's weights at a time, of one head or their mean. */
-function attention(found: ReadonlyMap<string, Tensor>, { tokens, source }: Given): HTMLElement[] {
-  const layers = [...found].filter(([name]) => name.startsWith("attention."));
-  if (!layers.length) return [];
-  const place = el("div", {});
-  const heads = el("select", { onchange: show });
-  const layer = choice("Layer", layers.map(([name]) => name.slice("attention.".length)), fill);
-
-  function fill(): void {
-    const [, weights] = layers[layer.input.selectedIndex];
-    const names = Array.from({ length: weights.dims[1] }, (_, head) => `head ${head + 1}`);
-    heads.replaceChildren(...["mean of all heads", ...names].map((name) => el("option", {}, name)));
-    show();
-  }
-
-  function show(): void {
-    const [name, weights] = layers[layer.input.selectedIndex];
-    const [, count, rows, columns] = weights.dims;
-    const numbers = numbersOf(weights);
-    const chosen = heads.selectedIndex > 0 ? [heads.selectedIndex - 1] : Array.from({ length: count }, (_, head) => head);
-    const value = (row: number, column: number) =>
-      chosen.reduce((sum, head) => sum + numbers[(head * rows + row) * columns + column], 0) / chosen.length;
-    const [from, to] = [named(tokens, source, rows), columns === rows ? named(tokens, source, rows) : named(source, tokens, columns)];
-    place.replaceChildren(matrix({ rows: from, columns: to, label: `${name}, ${heads.value}`, value, most: 1 }));
-  }
-
-  fill();
-  const label = el("label", {}, el("span", {}, "Head"), heads);
-  return [el("h3", {}, "Attention: each row's token looks at the columns'"), el("div", { class: "fields" }, layer.label, label), place];
-}
-
-/** The names of so many positions: the first of two lists that has as many, else numbers. */
-function named(first: readonly string[], second: readonly string[], count: number): string[] {
-  const names = [first, second].find((some) => some.length === count);
-  return names ? [...names] : Array.from({ length: count }, (_, place) => String(place + 1));
-}
-
-function hidden(found: ReadonlyMap<string, Tensor>, { tokens, source }: Given): HTMLElement[] {
-  const states = [...found].filter(([name]) => name.startsWith("state."));
-  const lengths = [...new Set(states.map(([, state]) => state.dims[1]))];
-  return lengths.flatMap((length) => {
-    const rows = states.filter(([, state]) => state.dims[1] === length).map(([name, state]) => {
-      const [size, numbers] = [state.dims[2], numbersOf(state)];
-      return { name: name.slice("state.".length), norms: Array.from({ length }, (_, at) => norm(numbers, at * size, (at + 1) * size)) };
+/** The norms of the hidden states, those of an encoder apart from a decoder's. */
+function hidden(found: ReadonlyMap<string, Tensor>, infos: readonly TensorInfo[], names: Names): HTMLElement[] {
+  const states = infos.filter(({ name }) => name.startsWith("state."));
+  return [...new Set(states.map(({ dims }) => dims[1]))].flatMap((along) => {
+    const some = states.filter(({ dims }) => dims[1] === along).map(({ name }) => name);
+    const norms = some.map((name) => {
+      const [state, numbers] = [found.get(name)!, numbersOf(found.get(name)!)];
+      const [, length, size] = state.dims;
+      return Array.from({ length }, (_, at) => norm(numbers, at * size, (at + 1) * size));
     });
-    const value = (row: number, column: number) => rows[row].norms[column];
-    const columns = named(tokens, source, length);
-    const drawn = matrix({ rows: rows.map(({ name }) => name), columns, label: "norm of the hidden state", value });
-    return [el("h3", {}, "Norms of the hidden states after each layer"), drawn];
+    const rows = some.map((name) => name.slice("state.".length));
+    const columns = namesAlong(along, norms[0].length, names);
+    const drawn = matrix({ rows, columns, label: "norm of the hidden state", value: (row, column) => norms[row][column] });
+    const of = along === "M" ? " over the source" : "";
+    return [el("h3", {}, `Norms of the hidden states after each layer${of}`), drawn];
   });
-}
-
-/** The norm of each entry of the state after each token, entries that only grow in length left out. */
-async function normsOfState(opened: Opened, { ids, sourceIds }: Given): Promise<HTMLElement | null> {
-  const kept = opened.manifest.state.filter(({ dims, dtype, initial }) => !dims.some((dim) => dim === "S" || dim === "C" || dim === "M") && dtype.startsWith("float") && (initial !== null || dims[0] === "B"));
-  if (!kept.length) return null;
-  const session = opened.model.session();
-  if (opened.kind === "translator") await session.readSource([sourceIds]);
-  const points = kept.map(() => [] as [number, number][]);
-  for (const [place, id] of (ids.length ? ids : [BOS]).entries()) {
-    await (place ? session.step([id]) : session.prefill([[id]]));
-    kept.forEach(({ name }, entry) => points[entry].push([place + 1, norm(numbersOf(session.state.get(name)!))]));
-  }
-  const chart = lines(kept.map(({ name }, entry) => ({ name, points: points[entry] })), "tokens read", "Norm of the state");
-  return el("div", {}, el("h3", {}, "The state over time"), chart);
 }

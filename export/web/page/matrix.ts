@@ -1,4 +1,5 @@
-// Numbers as shades, a square each, with their names beside them and the number below the pointer.
+// Numbers as shades, a square each, with their names beside them and the number below the pointer. A number below zero
+// has another colour and a bar across it.
 
 import { el } from "./dom.js";
 import { short } from "./numbers.js";
@@ -11,14 +12,19 @@ export interface Matrix {
   value(row: number, column: number): number;
   /** The darkest; where none is given, the largest of each row. */
   most?: number;
+  /** What the names are of. */
+  of?: [string, string];
 }
 
 const NAME = 84;
+/** The share of the darkest from which a bar tells that a number is below zero. */
+const BARRED = 0.1;
 
 /** A table of shades. The arrows move through it where it has the focus, as the pointer does. */
-export function matrix({ rows, columns, label, value, most }: Matrix): HTMLElement {
-  const size = Math.max(8, Math.min(26, Math.floor(560 / Math.max(rows.length, columns.length))));
-  const head = Math.min(NAME, 14 + 8 * Math.max(...columns.map((name) => name.length)));
+export function matrix({ rows, columns, label, value, most, of = ["row", "column"] }: Matrix): HTMLElement {
+  const size = Math.max(13, Math.min(26, Math.floor(560 / Math.max(rows.length, columns.length))));
+  const upright = columns.every((name) => name.length < 2);
+  const head = upright ? 18 : Math.min(NAME, 14 + 8 * Math.max(...columns.map((name) => name.length)));
   const side = Math.min(150, 14 + 8 * Math.max(...rows.map((name) => name.length)));
   const canvas = el("canvas", { tabindex: 0, role: "img", "aria-label": label });
   const said = el("p", { class: "reading", "aria-live": "polite" }, "Point at a square, or use the arrow keys, for its number.");
@@ -35,41 +41,46 @@ export function matrix({ rows, columns, label, value, most }: Matrix): HTMLEleme
     pen.scale(sharp, sharp);
     pen.font = `12px ${getComputedStyle(document.body).fontFamily}`;
     pen.textBaseline = "middle";
-    const shade = style.getPropertyValue("--shade");
+    const [shade, below] = ["--shade", "--below"].map((name) => style.getPropertyValue(name));
     const ground = style.getPropertyValue("--ground");
     const ink = style.getPropertyValue("--ink");
-    const every = Math.ceil(13 / size);
     rows.forEach((name, r) => {
       pen.globalAlpha = 1;
       pen.fillStyle = ink;
       pen.textAlign = "right";
-      if (r % every === 0) pen.fillText(name, side - 6, head + size * (r + 0.5), side - 8);
+      pen.fillText(name, side - 6, head + size * (r + 0.5), side - 8);
       const values = columns.map((_, c) => value(r, c));
       const top = most ?? (Math.max(...values.map(Math.abs)) || 1);
       values.forEach((one, c) => {
         pen.globalAlpha = 1;
         pen.fillStyle = ground;
         pen.fillRect(side + size * c, head + size * r, size, size);
-        pen.globalAlpha = Number.isFinite(one) ? Math.min(1, Math.abs(one) / top) : 0;
-        pen.fillStyle = shade;
+        const share = Number.isFinite(one) ? Math.min(1, Math.abs(one) / top) : 0;
+        pen.globalAlpha = share;
+        pen.fillStyle = one < 0 ? below : shade;
         pen.fillRect(side + size * c, head + size * r, size - 1, size - 1);
+        if (one >= 0 || share < BARRED) return;
+        pen.globalAlpha = 1;
+        pen.fillStyle = share > 0.5 ? ground : ink;
+        pen.fillRect(side + size * (c + 0.2), head + size * (r + 0.5) - 1, 0.6 * size - 1, 1.5);
       });
     });
     pen.globalAlpha = 1;
     pen.fillStyle = ink;
-    pen.textAlign = "left";
+    pen.textAlign = upright ? "center" : "left";
     columns.forEach((name, c) => {
-      if (c % every) return;
       pen.save();
-      pen.translate(side + size * (c + 0.5), head - 6);
-      pen.rotate(-Math.PI / 2);
-      pen.fillText(name, 0, 0, head - 8);
+      pen.translate(side + size * (c + 0.5), upright ? head / 2 : head - 6);
+      if (!upright) pen.rotate(-Math.PI / 2);
+      pen.fillText(name, 0, 0, upright ? size : head - 8);
       pen.restore();
     });
   }
 
   function read(): void {
-    said.textContent = `${label}: row ${row + 1} ${rows[row]}, column ${column + 1} ${columns[column]}: ${short(value(row, column))}`;
+    const names = [[of[0], row, rows], [of[1], column, columns]] as const;
+    const at = names.map(([what, place, all]) => `${what} ${all[place] === String(place + 1) ? "" : `${place + 1} `}${all[place]}`);
+    said.textContent = `${label}: ${at.join(", ")}: ${short(value(row, column))}`;
   }
 
   function move(to: [number, number]): void {

@@ -14,3 +14,4 @@ export type { Sampling } from "./sampling.js";
 export { numbersOf, type Ort, type Tensor } from "./tensors.js";
 export type { Check, Divergence, Errors, Report } from "./proof/report.js";
 export { verify } from "./proof/verify.js";
+export type { Places } from "./without.js";

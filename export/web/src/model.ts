@@ -10,6 +10,7 @@ import type { Manifest } from "./manifest.js";
 import { wordsOf } from "./plain_tokenizers.js";
 import type { Repetition } from "./repetition.js";
 import { checkDims, numbersOf, type Ort, type Tensor } from "./tensors.js";
+import { stepWithout, type Places } from "./without.js";
 
 /** How targets are searched for, which are as long as the longest in training. */
 export interface TranslateOptions {
@@ -111,6 +112,12 @@ export class Session {
   /** Reads one more token a row: logits (B, V). */
   async step(tokens: readonly number[]): Promise<Tensor> {
     return this.decoder.readToken(tokens);
+  }
+
+  /** Reads one more token of the only row: the new state, and what it would be had the places of each of `zeroed` been
+   * zero, a row each. */
+  async stepWithout(token: number, zeroed: readonly Places[]): Promise<ReadonlyMap<string, Tensor>> {
+    return stepWithout(this.decoder, token, zeroed);
   }
 
   /** Continues prompts: the new tokens of each. */

@@ -6,6 +6,7 @@ import { createInterface } from "node:readline";
 
 import * as ort from "onnxruntime-web";
 
+import { keptOf, partsOf, statesOf } from "../page/kept.js";
 import { open, SeqlabError, type Model, type Tensor } from "../src/index.js";
 import { applyRules, withDefaultRules } from "../src/repetition.js";
 import { choose, withDefaults } from "../src/sampling.js";
@@ -44,6 +45,11 @@ async function ofModel(model: Model, asked: Question): Promise<unknown> {
   if (asked.batch) return shown(await model.run({ ...asked.batch, padMask: asked.batch.pad_mask }));
   if (asked.classify !== undefined) return session.classify(asked.classify);
   if (asked.tap !== undefined) return Object.fromEntries([...(await model.tap(asked.tap))].map(([k, v]) => [k, shown(v)]));
+  if (asked.kept) {
+    const reading = { ids: asked.kept, start: async () => model.session(), wanted: () => true };
+    const kept = await keptOf(reading, partsOf(await statesOf(model.manifest, reading)));
+    return kept.map(({ part, shares, channels }) => ({ name: part.name, shares, channels }));
+  }
   const repetition = repetitionOf(asked), { max_new_tokens: maxNewTokens, stop_ids: stopIds } = asked;
   if (asked.translate !== undefined) {
     const options = { beams: asked.beams, lengthPenalty: asked.length_penalty, repetition, prefix: asked.prefix };

@@ -1,0 +1,50 @@
+// What a model attends to: a layer's weights, of one head or the mean of all, as arcs over the text and as a matrix.
+
+import { numbersOf, type TensorInfo, type Tensor } from "../src/index.js";
+import { arcs } from "./arcs.js";
+import { choice, el } from "./dom.js";
+import { matrix } from "./matrix.js";
+import { namesAlong, type Names } from "./names.js";
+
+/** `found` are taps by name, `infos` what the manifest says of them. */
+export function attentionView(found: ReadonlyMap<string, Tensor>, infos: readonly TensorInfo[], names: Names): HTMLElement[] {
+  const layers = infos.filter(({ name }) => name.startsWith("attention."));
+  if (!layers.length) return [];
+  const [overText, squares] = [el("div", { id: "arcs" }), el("div", { id: "attention" })];
+  const heads = el("select", { onchange: show });
+  const layer = choice("Layer", layers.map(({ name }) => name.slice("attention.".length)), fill);
+  let chosen: number | null = null;
+
+  function fill(): void {
+    const count = found.get(layers[layer.input.selectedIndex].name)!.dims[1];
+    const each = Array.from({ length: count }, (_, head) => `head ${head + 1}`);
+    heads.replaceChildren(...["mean of all heads", ...each].map((name) => el("option", {}, name)));
+    chosen = null;
+    show();
+  }
+
+  function show(): void {
+    const { name, dims } = layers[layer.input.selectedIndex];
+    const weights = found.get(name)!;
+    const [, count, rows, columns] = weights.dims;
+    const numbers = numbersOf(weights);
+    const some = heads.selectedIndex > 0 ? [heads.selectedIndex - 1] : Array.from({ length: count }, (_, head) => head);
+    const value = (row: number, column: number) =>
+      some.reduce((sum, head) => sum + numbers[(head * rows + row) * columns + column], 0) / some.length;
+    const of = { rows: namesAlong(dims[2], rows, names), columns: namesAlong(dims[3], columns, names), label: `${name}, ${heads.value}`, value };
+    overText.replaceChildren(arcs({ ...of, same: dims[2] === dims[3], chosen, choose: (row) => (chosen = row) }));
+    squares.replaceChildren(matrix({ ...of, most: 1 }));
+  }
+
+  // Of a translation its alignment comes first.
+  layer.input.selectedIndex = Math.max(0, layers.findIndex(({ dims }) => dims[2] !== dims[3]));
+  fill();
+  const head = el("label", {}, el("span", {}, "Head"), heads);
+  return [
+    el("h3", {}, "Attention: which tokens each token looks at"),
+    el("div", { class: "fields" }, layer.label, head),
+    overText,
+    el("h4", {}, "The same as a matrix: each row's token looks at the columns'"),
+    squares,
+  ];
+}

@@ -1,0 +1,14 @@
+// The names of the positions that a model reads.
+
+import type { Dim } from "../src/index.js";
+
+export interface Names {
+  tokens: readonly string[];
+  source: readonly string[];
+}
+
+/** Those along a dimension of a tap; where they are not known, numbers. */
+export function namesAlong(dim: Dim, length: number, { tokens, source }: Names): string[] {
+  const known = { T: tokens, "T+1": ["(class)", ...tokens], M: source }[dim as string];
+  return known?.length === length ? [...known] : Array.from({ length }, (_, place) => String(place + 1));
+}
