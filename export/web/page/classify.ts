@@ -1,6 +1,5 @@
 // Try it, of a model that says a class of a text, or a label of each of its words, as it is typed.
 
-import type { Classes } from "../src/index.js";
 import { bars } from "./bars.js";
 import { area, el, notice, section, settled } from "./dom.js";
 import { largest, percent } from "./numbers.js";
@@ -19,12 +18,9 @@ export function classifyView(opened: Opened, text: string): HTMLElement {
     const asked = ++number;
     try {
       if (!given.input.value.trim()) return void (out.replaceChildren(), line.say("Type a text."));
-      const { ids, note } = beginning(opened, given.input.value);
-      const read = note ? opened.model.decode(ids) : wellFormed(given.input.value);
-      const classes = await opened.model.session().classify(read);
+      const { shown, note } = await classesOf(opened, given.input.value);
       if (asked !== number) return;
-      const { labels } = opened.manifest;
-      out.replaceChildren(classes.words.length ? words(classes, labels) : ofText(classes, labels));
+      out.replaceChildren(shown);
       line.say(note);
     } catch (error) {
       line.fail(error);
@@ -36,12 +32,21 @@ export function classifyView(opened: Opened, text: string): HTMLElement {
   return section(opened.kind === "tagger" ? "Label each word" : "Name the class", given.label, line, out);
 }
 
-function ofText({ probabilities }: Classes, labels: readonly string[]): HTMLElement {
+/** The classes of a text, or the label of each word, and what was left out of it. */
+export async function classesOf(opened: Opened, text: string): Promise<{ shown: HTMLElement; note: string }> {
+  const { ids, note } = beginning(opened, text);
+  const { words, probabilities } = await opened.model.session().classify(note ? opened.model.decode(ids) : wellFormed(text));
+  const { labels } = opened.manifest;
+  return { shown: words.length ? labelled(words, probabilities, labels) : ranked(probabilities, labels), note };
+}
+
+/** The likeliest classes. */
+export function ranked(probabilities: readonly number[], labels: readonly string[]): HTMLElement {
   return bars(largest(probabilities, 20).map((place) => ({ name: labels[place] ?? String(place), share: probabilities[place] })));
 }
 
-/** Each word above its likeliest label; the shade says how sure that is. */
-function words({ words, probabilities }: Classes, labels: readonly string[]): HTMLElement {
+/** Each word above its likeliest label; the number says how sure that is. */
+export function labelled(words: readonly string[], probabilities: readonly number[], labels: readonly string[]): HTMLElement {
   const shown = words.map((word, row) => {
     const chances = probabilities.slice(row * labels.length, (row + 1) * labels.length);
     const [best] = largest(chances, 1);

@@ -1,10 +1,11 @@
-// Compare: several bundles on the same text, with the same seed.
+// Compare: several bundles on the same text; those that write, with the same seed.
 
 import { bars } from "./bars.js";
-import { area, button, el, notice, section } from "./dom.js";
+import { classesOf } from "./classify.js";
+import { area, button, el, notice, section, settled } from "./dom.js";
 import { lines } from "./lines.js";
 import { largest } from "./numbers.js";
-import { writes, type Opened } from "./opened.js";
+import { classifies, writes, type Opened } from "./opened.js";
 import { piece, prompt } from "./reading.js";
 import { mostScored, scoresOf } from "./scores.js";
 import { settings } from "./settings.js";
@@ -16,11 +17,43 @@ const CHOICES = 5;
 const POINTS = 20;
 
 export function compareView(all: readonly Opened[], text: string): HTMLElement {
-  const writers = all.filter(writes);
-  if (writers.length < 2) {
-    const why = "Only models that continue a text are compared here, and this page has fewer than two of them.";
-    return section("Compare", el("p", { class: "note" }, why));
+  const [writers, readers] = [all.filter(writes), all.filter(classifies)];
+  const views = [...(writers.length > 1 ? [writing(writers, text)] : []), ...(readers.length > 1 ? [classifying(readers, text)] : [])];
+  if (views.length) return el("div", {}, ...views);
+  const why = "Only models that continue a text, or that classify one, are compared here, and this page has fewer than two of either.";
+  return section("Compare", el("p", { class: "note" }, why));
+}
+
+/** The classes of one text, as it is typed. */
+function classifying(readers: readonly Opened[], text: string): HTMLElement {
+  const given = area("Text to classify", text, 3);
+  const columns = el("div", { class: "columns", id: "classified" });
+  const line = notice();
+  let number = 0;
+
+  async function compare(): Promise<void> {
+    const asked = ++number;
+    try {
+      if (!given.input.value.trim()) return void (columns.replaceChildren(), line.say("Type a text."));
+      const shown = [];
+      for (const opened of readers) {
+        const found = await classesOf(opened, given.input.value);
+        shown.push(el("article", {}, el("h3", {}, opened.about.name), found.shown, el("p", { class: "note" }, found.note)));
+      }
+      if (asked !== number) return;
+      columns.replaceChildren(...shown);
+      line.say("");
+    } catch (error) {
+      line.fail(error);
+    }
   }
+
+  given.input.addEventListener("input", settled(() => void compare()));
+  void compare();
+  return section("Classes side by side", given.label, line, columns);
+}
+
+function writing(writers: readonly Opened[], text: string): HTMLElement {
   const given = area("Text to continue", text || "The ");
   const chosen = settings("100");
   const columns = el("div", { class: "columns", id: "compared" });

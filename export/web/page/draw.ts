@@ -1,9 +1,10 @@
-// Try it, of a model that reads features: an image that is drawn, or numbers.
+// Try it, of a model that reads features: an image that is drawn, or numbers, a class of all or a label of each position.
 
-import { bars } from "./bars.js";
+import { numbersOf } from "../src/index.js";
+import { labelled, ranked } from "./classify.js";
 import { el, notice, section } from "./dom.js";
 import { drawing } from "./drawing.js";
-import { logProbabilities, largest } from "./numbers.js";
+import { logProbabilities } from "./numbers.js";
 import type { Opened } from "./opened.js";
 
 export function drawView(opened: Opened): HTMLElement {
@@ -16,19 +17,23 @@ export function drawView(opened: Opened): HTMLElement {
     try {
       const logits = await opened.model.run(pad.read());
       const classes = logits.dims.at(-1)!;
-      const last = Array.from(logits.data.slice(-classes), Number);
-      out.replaceChildren(labels.length ? named(last) : el("p", { class: "output" }, last.map((value) => value.toPrecision(5)).join(", ")));
+      const rows = Array.from({ length: logits.data.length / classes }, (_, row) => numbersOf(logits, row * classes, (row + 1) * classes));
+      out.replaceChildren(...(labels.length ? [named(rows, logits.dims.length > 2)] : rows.map(plain)));
       line.say("");
     } catch (error) {
       line.fail(error);
     }
   }
 
-  function named(logits: number[]): HTMLElement {
-    const logs = logProbabilities(logits);
-    return bars(largest(logs, 20).map((place) => ({ name: labels[place] ?? String(place), share: Math.exp(logs[place]) })));
+  function named(rows: readonly Float64Array[], each: boolean): HTMLElement {
+    const probabilities = rows.flatMap((logits) => Array.from(logProbabilities(logits), Math.exp));
+    return each ? labelled(rows.map((_, place) => String(place + 1)), probabilities, labels) : ranked(probabilities, labels);
   }
 
   void classify();
   return section(opened.about.images ? "Draw" : "Give it numbers", el("div", { class: "beside" }, pad.element, el("div", {}, line, out)));
+}
+
+function plain(numbers: Float64Array): HTMLElement {
+  return el("p", { class: "output" }, Array.from(numbers, (value) => value.toPrecision(5)).join(", "));
 }

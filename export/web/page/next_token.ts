@@ -75,7 +75,8 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
     [...heat.querySelectorAll(".token")].forEach((token, other) => token.setAttribute("aria-pressed", String(other === place)));
     const here = at(place);
     if (!here) return void beside.replaceChildren(el("p", { class: "note" }, "Nothing stands before the first token: the model says nothing of it."));
-    const names = largest(here, CHOICES).map((id) => ({
+    // The last token of a masked model is the mask, which stands in no text.
+    const names = largest(masked ? here.subarray(0, -1) : here, CHOICES).map((id) => ({
       name: piece(opened, ids.slice(0, place), id),
       share: Math.exp(here[id]),
       choose: () => void change(place, id),

@@ -37,3 +37,8 @@ function kindOf(manifest: Manifest): Kind {
 export function writes(opened: Opened): boolean {
   return opened.kind === "writer" || opened.kind === "speller";
 }
+
+/** Whether it says the class of a text, or of its words. */
+export function classifies(opened: Opened): boolean {
+  return opened.kind === "classifier" || opened.kind === "tagger";
+}

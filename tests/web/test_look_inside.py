@@ -1,0 +1,204 @@
+"""What a page shows of a model's inside, by pointer and keyboard, is what Python has there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from cli.conftest import Seqlab
+from contracts.subjects import randomized
+from export.test_encoder_bundles import OF_TEXT, WRITING, encoder, exported
+from export.toys import TOKENIZER, Export, toy
+from runtime.conftest import WORDS
+from seqlab.attention import Attention
+from seqlab.models import BagOfWords, Tagger
+from seqlab.positions import Learned, NoPositions, RoPE
+from seqlab.recurrence import LSTM
+from seqlab_export.page.html import LOOK_INSIDE, Shown, write_page
+from seqlab_export.runner.graph_runner import open_bundle
+from web.browser import Opened, needs_browser
+
+pytestmark = [*needs_browser, pytest.mark.slow, pytest.mark.filterwarnings("ignore::FutureWarning")]
+TEXT = "fed cab"
+
+
+def page(folder: Path, *bundles: Path, **options: Any) -> Path:
+    out = folder / "page.html"
+    write_page([Shown(bundle.name, bundle) for bundle in bundles], out, **options)
+    return out
+
+
+def press(opened: Opened, selector: str, *keys: str) -> None:
+    (place,) = opened.all(selector)
+    place.send_keys(*keys)
+
+
+def listed(opened: Opened) -> dict[str, float]:
+    """The numbers beside the chosen token, by the names of those that it looks at."""
+    rows = [(row.text.split("\n")) for row in opened.all("#arcs .bars li")]
+    return {name: float(number.rstrip("%")) / 100 for name, number in rows}
+
+
+def text_of(opened: Opened, selector: str) -> str:
+    return str(opened.until(f"return document.querySelector('{selector}')?.textContent"))
+
+
+def fits(opened: Opened, width: int) -> None:
+    """Nothing is wider than the screen, and no text is small, of drawings either."""
+    assert opened.browser.execute_script("return document.documentElement.scrollWidth") <= width
+    small = "[...document.querySelectorAll('#panel *')].filter((e) => parseFloat(getComputedStyle(e).fontSize) < 12)"
+    assert opened.browser.execute_script(f"return {small}.length") == 0
+    assert not opened.all("#panel .wrong") and opened.logs() == ([], [])
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_arcs_have_the_weights_of_the_head_that_is_chosen(width: int, opened: Opened, tmp_path: Path) -> None:
+    bundle = tmp_path / "rope"
+    exported(toy(Attention, RoPE), bundle, taps=["attention", "state"])
+    tokens = np.array([TOKENIZER.encode(TEXT)])
+    weights = open_bundle(bundle).tap(tokens=tokens, pad_mask=tokens > 0)["attention.stack.blocks.1.mixer"][0]
+    opened.open(page(tmp_path, bundle, tab=LOOK_INSIDE, text=TEXT), width)
+    opened.until("return document.querySelectorAll('#arcs .arc').length > 0")
+    assert len(opened.all("#arcs .place")) == len(TEXT)
+    for number, name in ((0, "stack.blocks.1.mixer"), (1, "head 3")):
+        select = opened.all("#inside select")[number]
+        select.send_keys(name)
+    press(opened, "#arcs svg", "\ue014", "\ue014", "\ue014")  # to the third token
+    assert listed(opened) == pytest.approx(
+        {f"{TEXT[column]} ({column + 1})": weights[2, 2, column] for column in range(3)}
+        | {name: 0.0 for name in listed(opened) if int(name.split("(")[1][:-1]) > 3},
+        abs=1e-3,
+    )
+    assert len(opened.all("#arcs .arc")) == sum(weights[2, 2, :3] >= 0.01)
+    press(opened, "#arcs svg", "\ue00c")  # Escape
+    assert len(opened.all("#arcs .arc")) == (weights[2] >= 0.01).sum()
+    opened.all("#arcs .place")[4].click()
+    assert listed(opened)["f (1)"] == pytest.approx(weights[2, 4, 0], abs=1e-3)
+    press(opened, "#attention canvas", "\ue015", "\ue014")
+    found = re.search(r"row 2 e, column 2 e: ([\d.e-]+)", text_of(opened, "#attention .reading"))
+    assert found is not None and float(found[1]) == pytest.approx(weights[2, 1, 1], rel=0.01)
+    fits(opened, width)
+
+
+def test_a_target_is_drawn_below_its_source(opened: Opened, tmp_path: Path) -> None:
+    """The names of source and target stand where they belong, when both are as long, too."""
+    bundle = tmp_path / "translator"
+    model = randomized(WRITING["transformer"]()).float().eval()
+    exported(model, bundle, taps=["attention"])
+    opened.open(page(tmp_path, bundle, tab=LOOK_INSIDE, text="abc"))
+    opened.until("return document.querySelectorAll('#arcs .arc').length > 0")
+    select = opened.all("#inside select")[0]
+    names = [option.text for option in select.find_elements("css selector", "option")]
+    cross = next(name for name in names if not name.startswith("encoder") and name.endswith("0.mixer") is False)
+    select.send_keys(cross)
+    places = [place.text for place in opened.all("#arcs .place")]
+    assert places[:5] == ["a", "b", "c", "(end)", "(start)"]
+    fits(opened, 1280)
+
+
+def test_the_state_and_what_is_kept_of_it_are_told_in_numbers(opened: Opened, export: Export, tmp_path: Path) -> None:
+    made = export(LSTM, NoPositions)
+    with torch.no_grad():
+        states = [made.model(torch.tensor([TOKENIZER.encode(TEXT[:end])]))[1] for end in range(1, len(TEXT) + 1)]
+    for width in (390, 1280):
+        opened.open(page(tmp_path, made.folder, tab=LOOK_INSIDE, text=TEXT), width)
+        said = text_of(opened, "#kept li:nth-child(2)")
+        found = re.match(r"layer 1, c: a token keeps ([\d.]+)% of the state: it reaches back ([\d.]+) tokens", said)
+        assert found is not None and float(found[2]) == pytest.approx(1 / (1 - float(found[1]) / 100), rel=0.05)
+        press(opened, "#strip canvas", "\ue015", "\ue014", "\ue014")  # one down, two to the right
+        found = re.search(r"channel 2, token 3 d: (-?[\d.e-]+)", text_of(opened, "#strip .reading"))
+        assert found is not None
+        assert float(found[1]) == pytest.approx(states[2]["0_h"][0, 0, 1].item(), rel=0.01, abs=1e-3)
+        assert "share kept of layer 1, c" in str(opened.all("#kept-strip canvas")[0].get_attribute("aria-label"))
+        fits(opened, width)
+        (tmp_path / "page.html").unlink()
+
+
+def test_a_fitted_vit_shows_what_its_class_token_looks_at(
+    tmp_path: Path, inside: Callable[[Path], Seqlab], opened: Opened
+) -> None:
+    seqlab = inside(tmp_path)
+    seqlab("fit", "--config", "image/vit", "--run_name", "vit", "--trainer.max_steps", "2")
+    seqlab("inspect", "vit", "--out", "inside.html")
+    opened.open(tmp_path / "inside.html")
+    opened.until("return document.querySelectorAll('#arcs .arc').length > 0")
+    places = [place.text for place in opened.all("#arcs .place")]
+    assert places == ["(class)", *(f"{row}·{column}" for row in range(1, 5) for column in range(1, 5))]
+    opened.all("#arcs .place")[0].click()
+    assert len(listed(opened)) == 8 and sum(listed(opened).values()) < 1
+    fits(opened, 1280)
+
+
+def test_a_masked_model_is_tried_and_looked_into(opened: Opened, tmp_path: Path) -> None:
+    bundle = tmp_path / "masked"
+    model = randomized(OF_TEXT["masked"]()).float().eval()
+    exported(model, bundle, taps=["attention", "state"])
+    opened.open(page(tmp_path, bundle, text=TEXT))
+    opened.until("return document.querySelectorAll('#heat .token').length > 0")
+    with torch.no_grad():
+        # The last one is the mask's.
+        chances = model(torch.tensor([TOKENIZER.encode(TEXT)])).softmax(-1)[0, :, :-1]
+    opened.all("#heat .token")[1].click()
+    found = [float(number.text.rstrip("%")) / 100 for number in opened.all("#choices .number")]
+    assert found == pytest.approx(chances[1].sort(descending=True).values[:10].tolist(), abs=1e-3)
+    (put,) = (button for button in opened.all("#choices button") if button.text.startswith("a\n"))
+    put.click()
+    opened.until(f"return document.querySelector('#panel textarea').value === '{TEXT[0]}a{TEXT[2:]}'")
+    opened.show(LOOK_INSIDE)
+    opened.until("return document.querySelectorAll('#arcs .arc').length > 0")
+    fits(opened, 1280)
+
+
+def test_an_int8_bundle_runs_in_the_page(opened: Opened, bundle: Callable[[str], Path], tmp_path: Path) -> None:
+    folder = bundle("int8")
+    opened.open(page(tmp_path, folder, text=TEXT))
+    assert len(opened.write(tokens="20", temperature="0")) > 0
+    opened.show("What it is")
+    opened.all("#prove")[0].click()
+    opened.until("return document.querySelector('#proof table') !== null")
+    assert "Proven here" in opened.browser.execute_script("return document.querySelector('#panel').innerText")
+    assert opened.logs() == ([], [])
+
+
+def test_frames_of_features_have_a_label_each(opened: Opened, tmp_path: Path) -> None:
+    folder, labels = tmp_path / "frames", ["O", "B-X", "I-X"]
+    model = Tagger(2, 3, 24, encoder=encoder(positions=Learned, embed=torch.nn.Linear))
+    model = randomized(model).float().eval()
+    exported(model, folder, tokenizer=None, labels=labels)
+    opened.open(page(tmp_path, folder))
+    opened.give("1 2\n-1 0.5\n0 3")
+    opened.until("return document.querySelectorAll('#classes .tag').length === 3")
+    with torch.no_grad():
+        chances = model(torch.tensor([[[1.0, 2.0], [-1.0, 0.5], [0.0, 3.0]]])).softmax(-1)[0]
+    shown = [tag.text.split() for tag in opened.all("#classes .tag")]
+    assert [(place, label) for place, label, _ in shown] == [
+        (str(place + 1), labels[int(row.argmax())]) for place, row in enumerate(chances)
+    ]
+    assert [float(number.rstrip("%")) / 100 for *_, number in shown] == pytest.approx(
+        chances.max(-1).values.tolist(), abs=1e-3
+    )
+    assert opened.logs() == ([], [])
+
+
+def test_classifiers_stand_side_by_side(opened: Opened, tmp_path: Path) -> None:
+    made: dict[str, Any] = {
+        name: randomized(BagOfWords(TOKENIZER.vocab_size, 3, 40, d_model=8)).float().eval() for name in "ab"
+    }
+    made["tags"] = randomized(Tagger(WORDS.vocab_size, 3, 24, encoder=encoder())).float().eval()
+    for name, model in made.items():
+        exported(model, tmp_path / name, tokenizer=WORDS if name == "tags" else TOKENIZER, labels=["x", "y", "z"])
+    opened.open(page(tmp_path, *(tmp_path / name for name in made), text="fed"))
+    opened.show("Compare")
+    opened.until("return document.querySelectorAll('#classified article').length === 3")
+    for name, column in zip("ab", opened.all("#classified article"), strict=False):
+        with torch.no_grad():
+            chances = made[name](torch.tensor([TOKENIZER.encode("fed")])).softmax(-1)[0]
+        found = [float(number.text.rstrip("%")) / 100 for number in column.find_elements("css selector", ".number")]
+        assert found == pytest.approx(chances.sort(descending=True).values.tolist(), abs=1e-3)
+    fits(opened, 1280)
