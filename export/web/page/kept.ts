@@ -97,8 +97,8 @@ export async function keptOf({ ids, start, wanted }: Reading, parts: readonly Pa
   const found = parts.map((part) => ({ part, shares: [] as number[], channels: [] as number[][], apart: true }));
   const session = await start();
   await session.prefill([ids.slice(0, 1)]);
-  // All channels of each part, and then every other one of each: what that leaves of the others tells whether they mix.
-  const zeroed = [1, 2].flatMap((every) => parts.map((part) => placesOf(part, every)));
+  // All channels of each part, and then half of each: what that leaves of the others tells whether they mix.
+  const zeroed = [() => true, inHalf].flatMap((some) => parts.map((part) => placesOf(part, some)));
   for (const id of ids.slice(1)) {
     if (!wanted()) return [];
     const before = session.state;
@@ -108,7 +108,7 @@ export async function keptOf({ ids, start, wanted }: Reading, parts: readonly Pa
       const old = channelsOf(part, before, 0);
       const [now, without, half] = [0, 1 + number, 1 + parts.length + number].map((row) => channelsOf(part, after, row));
       const [left, had] = [sizes(part, differences(now, without)), sizes(part, old)];
-      const others = half.flatMap((some, entry) => Array.from(some, (value, at) => value - (at % 2 ? now : without)[entry][at]));
+      const others = half.flatMap((some, entry) => Array.from(some, (value, at) => value - (inHalf(at) ? without : now)[entry][at]));
       const most = left.reduce((one, other) => Math.max(one, other), 0);
       kept.apart &&= others.every((value) => Math.abs(value) <= ROUNDING * most);
       kept.channels.push(left.map((size, channel) => size / had[channel]));
@@ -119,8 +119,14 @@ export async function keptOf({ ids, start, wanted }: Reading, parts: readonly Pa
   return some.map(({ part, shares, channels, apart }) => ({ part, shares, channels: apart ? channels : null }));
 }
 
-function placesOf({ entries, first, size }: Part, every: number): Map<string, number[]> {
-  const places = Array.from({ length: Math.ceil(size / every) }, (_, at) => first + every * at);
+/** Of half of the channels, in no step that a matrix has: multiples of the golden ratio modulo 1. */
+function inHalf(channel: number): boolean {
+  return (channel * 0.6180339887498949) % 1 < 0.5;
+}
+
+function placesOf({ entries, first, size }: Part, some: (channel: number) => boolean): Map<string, number[]> {
+  const channels = Array.from({ length: size }, (_, channel) => channel);
+  const places = channels.filter(some).map((channel) => first + channel);
   return new Map(entries.map((name) => [name, places]));
 }
 
