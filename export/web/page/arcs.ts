@@ -96,7 +96,7 @@ export function arcs({ rows, columns, same, label, value, chosen, choose }: Arcs
   });
   show(chosen);
   const key = same ? "Above the text a token looks back, below it ahead; a ring looks at itself." : "Above the source, below the target.";
-  const note = el("p", { class: "note" }, `${key} The wider and darker, the more; under ${100 * LEAST}% nothing is drawn.`);
+  const note = el("p", { class: "note" }, `${key} The wider and stronger, the more; under ${100 * LEAST}% nothing is drawn.`);
   return el("div", {}, note, el("div", { class: "wide" }, drawing), el("p", { class: "buttons" }, every), said);
 }
 

@@ -73,7 +73,8 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
     const inputs = new Map([[input.name, values], [mask.name, maskOf(length)]]);
     const { images } = opened.about;
     const across = images ? images.width / images.patch : 1;
-    const name = (place: number) => (across > 1 ? `${Math.floor(place / across) + 1}·${(place % across) + 1}` : String(place + 1));
+    const name = (place: number) => (images ? `${Math.floor(place / across) + 1}·${(place % across) + 1}` : String(place + 1));
+    line.say(images ? "2·3 is the patch in row 2 and column 3." : "");
     return { inputs, tokens: Array.from({ length }, (_, place) => name(place)), source: [], ids: [], sourceIds: [] };
   }
 
