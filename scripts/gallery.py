@@ -43,16 +43,22 @@ WRITERS = ("gru", "attention", "mamba")
 def main(options: list[str]) -> int:
     if OUT.exists():
         sys.exit(f"{OUT} exists: move it away to make another gallery")
-    experiment, rows = time.strftime("gallery-%Y%m%d-%H%M%S"), list[str]()
+    gallery, rows = time.strftime("gallery-%Y%m%d-%H%M%S"), list[str]()
     for name, model in MODELS.items():
-        run = f"{experiment}-{name}"
-        seqlab("fit", "--config", model.config, "--experiment", experiment, "--run_name", run, *options)
-        seqlab("export", run, "--out", OUT / "bundles" / name, "--taps", model.taps)
+        experiment = f"{gallery}-{name}"
+        seqlab("fit", "--config", model.config, "--experiment", experiment, "--run_name", name, *options)
+        seqlab("export", run_of(experiment), "--out", OUT / "bundles" / name, "--taps", model.taps)
         rows.append(page(name, [name], model.says))
     rows.append(page("compare", WRITERS, "The three that write, side by side on one text"))
     (OUT / "index.html").write_text(html_page("Gallery", f"<h1>Gallery</h1><ul>{''.join(rows)}</ul>", STYLE), "utf-8")
     print(f"Gallery {OUT / 'index.html'} · next: open it in a browser")
     return 0
+
+
+def run_of(experiment: str) -> str:
+    """The id of its one run: other experiments may have one of the same name."""
+    command = [sys.executable, "-m", "seqlab.cli", "compare", "--experiment", experiment, "--quiet"]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.split()[0]
 
 
 def page(name: str, models: tuple[str, ...] | list[str], says: str) -> str:
