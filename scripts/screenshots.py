@@ -19,7 +19,7 @@ from selenium import webdriver
 OUT = Path("docs/page")
 TEXT = "The function returns a "
 SECONDS = 120
-COLOURS = 96
+COLOURS = 200
 
 
 class View(NamedTuple):
