@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 IN_TABLE = re.compile(r"^\|.*", re.MULTILINE)
 CODE = re.compile("`[^`\n]+`")
+NAMED = re.compile(r"(?<![\w/\"'])docs/([\w-]+\.md)\b")
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 """Files beside docs/, and the pages that stand for them."""
 GALLERY = ROOT / "build/gallery"
@@ -84,6 +85,16 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
     markdown = IN_TABLE.sub(lambda row: CODE.sub(lambda code: code[0].replace(r"\|", "|"), row[0]), markdown)
     return LINK.sub(led, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """A page that a text names by its path in the repository is linked."""
+
+    def linked(name: re.Match[str]) -> str:
+        there = files.get_file_from_path(name[1])
+        return f'<a href="{there.url_relative_to(page.file)}">{name[0]}</a>' if there else name[0]
+
+    return NAMED.sub(linked, html)
 
 
 def _path(source: Path, link: str) -> Path | None:

@@ -93,6 +93,12 @@ def test_no_bar_in_a_table_has_a_backslash(site: Path) -> None:
         assert "NAME|PATH" in page and r"\|" not in page
 
 
+def test_a_page_named_by_its_path_is_linked(site: Path) -> None:
+    for page, link in (("parity", "bundle"), ("reference/seqlab_data", "../data")):
+        named = f'<a href="{link}.html">docs/{link.removeprefix("../")}.md</a>'
+        assert named in (site / f"{page}.html").read_text(encoding="utf-8")
+
+
 def test_the_front_page_shows_a_model_or_says_how_to_make_one(site: Path) -> None:
     assert ("make gallery" in (site / "index.html").read_text(encoding="utf-8")) != (site / "live/gru.html").exists()
 
