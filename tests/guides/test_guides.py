@@ -142,7 +142,7 @@ def test_the_commands_of_a_page_run_one_after_the_other(page: str, tmp_path: Pat
         )
         assert done.returncode == (2 if is_refusal(printed) else 0), f"$ {typed}\n{done.stdout}{done.stderr}"
         if is_refusal(printed):
-            assert done.stderr.strip() == printed
+            assert done.stderr.splitlines()[-1] == printed
 
 
 def _write_files(folder: Path, page: str) -> None:
