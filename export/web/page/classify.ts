@@ -1,7 +1,7 @@
 // Try it, of a model that says a class of a text, or a label of each of its words, as it is typed.
 
 import { bars } from "./bars.js";
-import { area, el, notice, section, settled } from "./dom.js";
+import { area, el, latest, notice, section, settled } from "./dom.js";
 import { largest, percent } from "./numbers.js";
 import type { Opened } from "./opened.js";
 import { beginning, wellFormed } from "./reading.js";
@@ -12,23 +12,18 @@ export function classifyView(opened: Opened, text: string): HTMLElement {
   const given = area("Text", text, 3);
   const out = el("div", { id: "classes" });
   const line = notice();
-  let number = 0;
+  const run = latest(line);
 
-  async function classify(): Promise<void> {
-    const asked = ++number;
-    try {
-      if (!given.input.value.trim()) return void (out.replaceChildren(), line.say("Type a text."));
-      const { shown, note } = await classesOf(opened, given.input.value);
-      if (asked !== number) return;
-      out.replaceChildren(shown);
-      line.say(note);
-    } catch (error) {
-      line.fail(error);
-    }
+  async function classify(wanted: () => boolean): Promise<void> {
+    if (!given.input.value.trim()) return void (out.replaceChildren(), line.say("Type a text."));
+    const { shown, note } = await classesOf(opened, given.input.value);
+    if (!wanted()) return;
+    out.replaceChildren(shown);
+    line.say(note);
   }
 
-  given.input.addEventListener("input", settled(() => void classify()));
-  void classify();
+  given.input.addEventListener("input", settled(() => void run(classify)));
+  void run(classify);
   return section(opened.kind === "tagger" ? "Label each word" : "Name the class", given.label, line, out);
 }
 

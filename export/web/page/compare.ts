@@ -2,7 +2,7 @@
 
 import { bars } from "./bars.js";
 import { classesOf } from "./classify.js";
-import { area, button, el, notice, section, settled } from "./dom.js";
+import { area, button, el, latest, notice, section, settled } from "./dom.js";
 import { lines } from "./lines.js";
 import { largest } from "./numbers.js";
 import { classifies, writes, type Opened } from "./opened.js";
@@ -29,27 +29,23 @@ function classifying(readers: readonly Opened[], text: string): HTMLElement {
   const given = area("Text to classify", text, 3);
   const columns = el("div", { class: "columns", id: "classified" });
   const line = notice();
-  let number = 0;
+  const run = latest(line);
 
-  async function compare(): Promise<void> {
-    const asked = ++number;
-    try {
-      if (!given.input.value.trim()) return void (columns.replaceChildren(), line.say("Type a text."));
-      const shown = [];
-      for (const opened of readers) {
-        const found = await classesOf(opened, given.input.value);
-        shown.push(el("article", {}, el("h3", {}, opened.about.name), found.shown, el("p", { class: "note" }, found.note)));
-      }
-      if (asked !== number) return;
-      columns.replaceChildren(...shown);
-      line.say("");
-    } catch (error) {
-      line.fail(error);
+  async function compare(wanted: () => boolean): Promise<void> {
+    const typed = given.input.value;
+    if (!typed.trim()) return void (columns.replaceChildren(), line.say("Type a text."));
+    const shown = [];
+    for (const opened of readers) {
+      const found = await classesOf(opened, typed);
+      if (!wanted()) return;
+      shown.push(el("article", {}, el("h3", {}, opened.about.name), found.shown, el("p", { class: "note" }, found.note)));
     }
+    columns.replaceChildren(...shown);
+    line.say("");
   }
 
-  given.input.addEventListener("input", settled(() => void compare()));
-  void compare();
+  given.input.addEventListener("input", settled(() => void run(compare)));
+  void run(compare);
   return section("Classes side by side", given.label, line, columns);
 }
 

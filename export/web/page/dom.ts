@@ -68,6 +68,20 @@ export function notice(): HTMLElement & { say(text: string): void; fail(error: u
   });
 }
 
+/** What runs work of which only the latest counts: earlier work is not `wanted`, and its failure is not told. */
+export function latest(line: ReturnType<typeof notice>): (work: (wanted: () => boolean) => Promise<void>) => Promise<void> {
+  let last = 0;
+  return async (work) => {
+    const number = ++last;
+    const wanted = () => number === last;
+    try {
+      await work(wanted);
+    } catch (error) {
+      if (wanted()) line.fail(error);
+    }
+  };
+}
+
 /** Calls `action` when nothing has changed for a moment. */
 export function settled(action: () => void, milliseconds = 200): () => void {
   let timer = 0;

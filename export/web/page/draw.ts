@@ -2,7 +2,7 @@
 
 import { numbersOf } from "../src/index.js";
 import { labelled, ranked } from "./classify.js";
-import { el, notice, section } from "./dom.js";
+import { el, latest, notice, section } from "./dom.js";
 import { drawing } from "./drawing.js";
 import { logProbabilities } from "./numbers.js";
 import type { Opened } from "./opened.js";
@@ -11,18 +11,16 @@ export function drawView(opened: Opened): HTMLElement {
   const { labels } = opened.manifest;
   const out = el("div", { id: "classes" });
   const line = notice();
-  const pad = drawing(opened, () => void classify());
+  const run = latest(line);
+  const pad = drawing(opened, () => void run(classify));
 
-  async function classify(): Promise<void> {
-    try {
-      const logits = await opened.model.run(pad.read());
-      const classes = logits.dims.at(-1)!;
-      const rows = Array.from({ length: logits.data.length / classes }, (_, row) => numbersOf(logits, row * classes, (row + 1) * classes));
-      out.replaceChildren(...(labels.length ? [named(rows, logits.dims.length > 2)] : rows.map(plain)));
-      line.say("");
-    } catch (error) {
-      line.fail(error);
-    }
+  async function classify(wanted: () => boolean): Promise<void> {
+    const logits = await opened.model.run(pad.read());
+    if (!wanted()) return;
+    const classes = logits.dims.at(-1)!;
+    const rows = Array.from({ length: logits.data.length / classes }, (_, row) => numbersOf(logits, row * classes, (row + 1) * classes));
+    out.replaceChildren(...(labels.length ? [named(rows, logits.dims.length > 2)] : rows.map(plain)));
+    line.say("");
   }
 
   function named(rows: readonly Float64Array[], each: boolean): HTMLElement {
@@ -30,7 +28,7 @@ export function drawView(opened: Opened): HTMLElement {
     return each ? labelled(rows.map((_, place) => String(place + 1)), probabilities, labels) : ranked(probabilities, labels);
   }
 
-  void classify();
+  void run(classify);
   return section(opened.about.images ? "Draw" : "Give it numbers", el("div", { class: "beside" }, pad.element, el("div", {}, line, out)));
 }
 

@@ -2,7 +2,7 @@
 
 import { numbersOf, type Session, type Tensor, type TensorInfo } from "../src/index.js";
 import { attentionView } from "./attention.js";
-import { area, el, notice, section, settled } from "./dom.js";
+import { area, el, latest, notice, section, settled } from "./dom.js";
 import { drawing } from "./drawing.js";
 import { keptOf, partsOf, statesOf } from "./kept.js";
 import { matrix } from "./matrix.js";
@@ -29,24 +29,20 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
   const { taps } = opened.manifest;
   const infos = taps?.outputs ?? [];
   const given = area(translates ? "Source" : "Text", text || (opened.kind === "speller" ? "1 2 3" : ""), 2);
-  const soon = settled(() => void read());
+  const soon = settled(() => void run(read));
   const pad = features ? drawing(opened, soon) : null;
   const line = notice();
   const out = el("div", { id: "inside" });
-  let asked = 0;
+  const run = latest(line);
 
-  async function read(): Promise<void> {
-    const number = ++asked;
-    if (!pad && !given.input.value.trim()) return line.say("Type a text.");
-    try {
-      const of = pad ? ofFeatures(pad.read()) : await ofTokens();
-      const found = taps ? await opened.model.tap(of.inputs) : new Map<string, Tensor>();
-      if (number !== asked) return;
-      out.replaceChildren(...attentionView(found, infos, of), ...hidden(found, infos, of));
-      if (opened.manifest.model) await addState(of, () => number === asked);
-    } catch (error) {
-      line.fail(error);
-    }
+  async function read(wanted: () => boolean): Promise<void> {
+    if (!pad && !given.input.value.trim()) return void (out.replaceChildren(), line.say("Type a text."));
+    line.say("");
+    const of = pad ? ofFeatures(pad.read()) : await ofTokens();
+    const found = taps ? await opened.model.tap(of.inputs) : new Map<string, Tensor>();
+    if (!wanted()) return;
+    out.replaceChildren(...attentionView(found, infos, of), ...hidden(found, infos, of));
+    if (opened.manifest.model) await addState(of, wanted);
   }
 
   /** Shows what takes a step a token below the rest. */
@@ -90,7 +86,7 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
   }
 
   given.input.addEventListener("input", soon);
-  void read();
+  void run(read);
   const none = el("p", { class: "note" }, "This bundle has no taps. Exported with --taps attention,state it shows attention and hidden states here.");
   return section("Inside the model", pad?.element ?? given.label, line, ...(taps ? [] : [none]), out);
 }

@@ -1,7 +1,7 @@
 // Next token: how surprised the model is by each token of a text, and what else could stand at each place.
 
 import { bars } from "./bars.js";
-import { area, el, notice, section, settled } from "./dom.js";
+import { area, el, latest, notice, section, settled } from "./dom.js";
 import { largest, percent } from "./numbers.js";
 import type { Opened } from "./opened.js";
 import { beginning, BOS, EOS, piece, pieces, prompt, textOf } from "./reading.js";
@@ -24,27 +24,22 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
   const beside = el("div", { id: "choices" });
   let ids: number[] = [];
   let scores: Float64Array[] = [];
-  let asked = 0;
+  const run = latest(line);
 
   /** The scores of what stands at a place, where there are some: a language model has none of its first token. */
   const at = (place: number) => scores[masked ? place : place - 1];
 
-  async function read(): Promise<void> {
+  async function read(wanted: () => boolean): Promise<void> {
     if ((translates || masked) && !(translates ? source : given).input.value.trim()) return line.say("Type a text.");
-    try {
-      const { ids: found, note } = masked ? beginning(opened, given.input.value, mostScored(opened)) : prompt(opened, given.input.value, mostScored(opened));
-      await score(translates ? [BOS, ...(given.input.value ? found : [])] : found, note);
-    } catch (error) {
-      line.fail(error);
-    }
+    const { ids: found, note } = masked ? beginning(opened, given.input.value, mostScored(opened)) : prompt(opened, given.input.value, mostScored(opened));
+    await score(wanted, translates ? [BOS, ...(given.input.value ? found : [])] : found, note);
   }
 
-  async function score(now: number[], note = ""): Promise<void> {
-    const number = ++asked;
+  async function score(wanted: () => boolean, now: number[], note = ""): Promise<void> {
     const of = translates ? beginning(opened, source.input.value).ids : [];
     if (translates && now.length === 1) now = await targetOf(opened, of);
     const found = await (translates ? scoresOfTarget(opened, of, now) : scoresOf(opened, now));
-    if (number !== asked) return;
+    if (!wanted()) return;
     [ids, scores] = [now, found];
     line.say(note);
     show();
@@ -79,23 +74,20 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
     const names = largest(masked ? here.subarray(0, -1) : here, CHOICES).map((id) => ({
       name: piece(opened, ids.slice(0, place), id),
       share: Math.exp(here[id]),
-      choose: () => void change(place, id),
+      choose: () => void run((wanted) => change(wanted, place, id)),
     }));
     const title = place < ids.length ? `What could stand at place ${place + 1}` : "What could come next";
     const does = masked ? "Choose one to put it there." : "Choose one to put it there and let the model go on from it.";
     beside.replaceChildren(el("h3", {}, title), bars(names), el("p", { class: "note" }, does));
   }
 
-  async function change(place: number, id: number): Promise<void> {
-    try {
-      line.say("Writing …");
-      const now = masked ? ids.with(place, id) : await goneOn([...ids.slice(0, place), id]);
-      const fits = now.slice(-mostScored(opened));
-      given.input.value = textOf(opened, translates ? fits.slice(1) : fits);
-      await score(fits);
-    } catch (error) {
-      line.fail(error);
-    }
+  async function change(wanted: () => boolean, place: number, id: number): Promise<void> {
+    line.say("Writing …");
+    const now = masked ? ids.with(place, id) : await goneOn([...ids.slice(0, place), id]);
+    if (!wanted()) return;
+    const fits = now.slice(-mostScored(opened));
+    given.input.value = textOf(opened, translates ? fits.slice(1) : fits);
+    await score(wanted, fits);
   }
 
   /** A text with the likeliest tokens after it. */
@@ -110,10 +102,10 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
     return [...begun, ...written];
   }
 
-  const soon = settled(() => void read());
+  const soon = settled(() => void run(read));
   given.input.addEventListener("input", soon);
   source.input.addEventListener("input", soon);
-  void read();
+  void run(read);
   const fields = translates ? [source.label, given.label] : [given.label];
   return section("Surprise and choices", ...fields, line, summary, heat, beside);
 }
