@@ -16,7 +16,7 @@ from contracts.subjects import randomized
 from export.test_encoder_bundles import OF_TEXT, WRITING, encoder, exported
 from export.toys import TOKENIZER, Export, toy
 from runtime.conftest import WORDS
-from seqlab.attention import Attention
+from seqlab.attention import Attention, DifferentialAttention
 from seqlab.models import BagOfWords, Tagger
 from seqlab.positions import Learned, NoPositions, RoPE
 from seqlab.recurrence import LSTM
@@ -49,14 +49,6 @@ def text_of(opened: Opened, selector: str) -> str:
     return str(opened.until(f"return document.querySelector('{selector}')?.textContent"))
 
 
-def fits(opened: Opened, width: int) -> None:
-    """Nothing is wider than the screen, and no text is small, of drawings either."""
-    assert opened.browser.execute_script("return document.documentElement.scrollWidth") <= width
-    small = "[...document.querySelectorAll('#panel *')].filter((e) => parseFloat(getComputedStyle(e).fontSize) < 12)"
-    assert opened.browser.execute_script(f"return {small}.length") == 0
-    assert not opened.all("#panel .wrong") and opened.logs() == ([], [])
-
-
 @pytest.mark.parametrize("width", [390, 1280])
 def test_arcs_have_the_weights_of_the_head_that_is_chosen(width: int, opened: Opened, tmp_path: Path) -> None:
     bundle = tmp_path / "rope"
@@ -83,7 +75,21 @@ def test_arcs_have_the_weights_of_the_head_that_is_chosen(width: int, opened: Op
     press(opened, "#attention canvas", "\ue015", "\ue014")
     found = re.search(r"row 2 e, column 2 e: ([\d.e-]+)", text_of(opened, "#attention .reading"))
     assert found is not None and float(found[1]) == pytest.approx(weights[2, 1, 1], rel=0.01)
-    fits(opened, width)
+    opened.check(width)
+
+
+def test_weights_below_zero_have_bars_of_their_size(opened: Opened, tmp_path: Path) -> None:
+    exported(toy(DifferentialAttention, RoPE), tmp_path / "differential", taps=["attention"])
+    opened.open(page(tmp_path, tmp_path / "differential", tab=LOOK_INSIDE, text=TEXT))
+    opened.until("return document.querySelectorAll('#arcs .arc.negative').length > 0")
+    opened.all("#arcs .place")[-1].click()
+    weights = [*listed(opened).values()]
+    bar, track = (
+        f"[...document.querySelectorAll('#arcs .{name}')].map((e) => e.clientWidth)" for name in ("bar", "track")
+    )
+    shares = opened.browser.execute_script(f"const of = {track}; return {bar}.map((width, row) => width / of[row])")
+    assert min(weights) < 0 and shares == pytest.approx([abs(weight) for weight in weights], abs=0.01)
+    opened.check(1280)
 
 
 def test_a_target_is_drawn_below_its_source(opened: Opened, tmp_path: Path) -> None:
@@ -95,11 +101,11 @@ def test_a_target_is_drawn_below_its_source(opened: Opened, tmp_path: Path) -> N
     opened.until("return document.querySelectorAll('#arcs .arc').length > 0")
     select = opened.all("#inside select")[0]
     names = [option.text for option in select.find_elements("css selector", "option")]
-    cross = next(name for name in names if not name.startswith("encoder") and name.endswith("0.mixer") is False)
+    cross = next(name for name in names if not name.startswith("encoder") and not name.endswith("0.mixer"))
     select.send_keys(cross)
     places = [place.text for place in opened.all("#arcs .place")]
     assert places[:5] == ["a", "b", "c", "(end)", "(start)"]
-    fits(opened, 1280)
+    opened.check(1280)
 
 
 def test_the_state_and_what_is_kept_of_it_are_told_in_numbers(opened: Opened, export: Export, tmp_path: Path) -> None:
@@ -116,7 +122,7 @@ def test_the_state_and_what_is_kept_of_it_are_told_in_numbers(opened: Opened, ex
         assert found is not None
         assert float(found[1]) == pytest.approx(states[2]["0_h"][0, 0, 1].item(), rel=0.01, abs=1e-3)
         assert "share kept of layer 1, c" in str(opened.all("#kept-strip canvas")[0].get_attribute("aria-label"))
-        fits(opened, width)
+        opened.check(width)
         (tmp_path / "page.html").unlink()
 
 
@@ -132,7 +138,7 @@ def test_a_fitted_vit_shows_what_its_class_token_looks_at(
     assert places == ["(class)", *(f"{row}·{column}" for row in range(1, 5) for column in range(1, 5))]
     opened.all("#arcs .place")[0].click()
     assert len(listed(opened)) == 8 and sum(listed(opened).values()) < 1
-    fits(opened, 1280)
+    opened.check(1280)
 
 
 def test_a_masked_model_is_tried_and_looked_into(opened: Opened, tmp_path: Path) -> None:
@@ -152,7 +158,7 @@ def test_a_masked_model_is_tried_and_looked_into(opened: Opened, tmp_path: Path)
     opened.until(f"return document.querySelector('#panel textarea').value === '{TEXT[0]}a{TEXT[2:]}'")
     opened.show(LOOK_INSIDE)
     opened.until("return document.querySelectorAll('#arcs .arc').length > 0")
-    fits(opened, 1280)
+    opened.check(1280)
 
 
 def test_an_int8_bundle_runs_in_the_page(opened: Opened, bundle: Callable[[str], Path], tmp_path: Path) -> None:
@@ -201,4 +207,4 @@ def test_classifiers_stand_side_by_side(opened: Opened, tmp_path: Path) -> None:
             chances = made[name](torch.tensor([TOKENIZER.encode("fed")])).softmax(-1)[0]
         found = [float(number.text.rstrip("%")) / 100 for number in column.find_elements("css selector", ".number")]
         assert found == pytest.approx(chances.sort(descending=True).values.tolist(), abs=1e-3)
-    fits(opened, 1280)
+    opened.check(1280)

@@ -58,14 +58,7 @@ def test_each_view_is_shown_without_error_or_request(width: int, opened: Opened,
     for name in names:
         opened.show(name)
         opened.until(f"return document.querySelector('{seen.get(name, '#write')}') !== null")
-        wide = opened.browser.execute_script("return document.documentElement.scrollWidth")
-        assert wide <= width, name
-        assert not opened.all("#panel .wrong")
-        small = (
-            "[...document.querySelectorAll('#panel *')].filter((e) => parseFloat(getComputedStyle(e).fontSize) < 12)"
-        )
-        assert opened.browser.execute_script(f"return {small}.length") == 0, name
-    assert opened.logs() == ([], [])
+        opened.check(width)
 
 
 @pytest.mark.slow

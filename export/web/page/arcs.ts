@@ -23,7 +23,7 @@ const LEAST = 0.01;
 /** Numbers beside a token that is chosen. */
 const LISTED = 8;
 const [FONT, LINE, GAP, EDGE] = [14, 26, 110, 12];
-/** Arcs are no higher, and no row of text is nearer to the edge. */
+/** No arc is higher. */
 const HIGHEST = 120;
 
 /** The pointer or the arrow keys choose a token, Escape all of them. */
@@ -74,11 +74,11 @@ export function arcs({ rows, columns, same, label, value, chosen, choose }: Arcs
 
   function numbers(row: number): (Node | string)[] {
     const weights = columns.map((_, column) => value(row, column));
-    const most = largest(weights.map(Math.abs), LISTED);
-    const rest = weights.reduce((sum, one) => sum + one, 0) - most.reduce((sum, column) => sum + weights[column], 0);
-    const shares = most.map((column) => ({ name: `${columns[column]} (${column + 1})`, share: weights[column] }));
-    const others = columns.length > LISTED ? [el("p", {}, `The others together: ${percent(rest)}.`)] : [];
-    return [`${rows[row]}, at place ${row + 1}, looks at`, bars(shares), ...others];
+    const order = largest(weights.map(Math.abs), columns.length);
+    const shares = order.slice(0, LISTED).map((column) => ({ name: `${columns[column]} (${column + 1})`, share: weights[column] }));
+    const others = order.slice(LISTED).reduce((sum, column) => sum + weights[column], 0);
+    const rest = columns.length > LISTED ? [el("p", {}, `The others together: ${percent(others)}.`)] : [];
+    return [`${rows[row]}, at place ${row + 1}, looks at`, bars(shares), ...rest];
   }
 
   drawing.addEventListener("pointerover", ({ target }) => {

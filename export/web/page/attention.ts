@@ -2,7 +2,7 @@
 
 import { numbersOf, type TensorInfo, type Tensor } from "../src/index.js";
 import { arcs } from "./arcs.js";
-import { choice, el } from "./dom.js";
+import { choice, el, field } from "./dom.js";
 import { matrix } from "./matrix.js";
 import { namesAlong, type Names } from "./names.js";
 
@@ -39,10 +39,9 @@ export function attentionView(found: ReadonlyMap<string, Tensor>, infos: readonl
   // Of a translation its alignment comes first.
   layer.input.selectedIndex = Math.max(0, layers.findIndex(({ dims }) => dims[2] !== dims[3]));
   fill();
-  const head = el("label", {}, el("span", {}, "Head"), heads);
   return [
     el("h3", {}, "Attention: which tokens each token looks at"),
-    el("div", { class: "fields" }, layer.label, head),
+    el("div", { class: "fields" }, layer.label, field("Head", heads)),
     overText,
     el("h4", {}, "The same as a matrix: each row's token looks at the columns'"),
     squares,

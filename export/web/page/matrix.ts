@@ -50,7 +50,7 @@ export function matrix({ rows, columns, label, value, most, of = ["row", "column
       pen.textAlign = "right";
       pen.fillText(name, side - 6, head + size * (r + 0.5), side - 8);
       const values = columns.map((_, c) => value(r, c));
-      const top = most ?? (Math.max(...values.map(Math.abs)) || 1);
+      const top = (most ?? Math.max(...values.map(Math.abs))) || 1;
       values.forEach((one, c) => {
         pen.globalAlpha = 1;
         pen.fillStyle = ground;

@@ -23,7 +23,7 @@ export function norm(values: ArrayLike<number>, from = 0, to = values.length): n
 }
 
 export function percent(share: number): string {
-  return `${(100 * share).toFixed(share < 0.0995 ? 2 : 1)}%`;
+  return `${(100 * share).toFixed(Math.abs(share) < 0.0995 ? 2 : 1)}%`;
 }
 
 /** A number in at most four digits, or with a prefix. */
