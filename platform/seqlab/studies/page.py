@@ -163,7 +163,7 @@ def _section(claim: Claim, results: Sequence[Result]) -> str:
 <p class="said"></p>
 {verdicts}
 {_seeds(claim, results[-1])}
-<div class="figure" id="figure-{claim.key}" role="img" aria-label="{escape(claim.says)}"></div>
+<div class="figure" id="figure-{claim.key}" role="figure" aria-label="{escape(claim.says)}"></div>
 <h3>The rule</h3>
 <p>Supported where {escape(str(claim.rule))}. The whole 95% interval must lie there, of each case by itself.</p>
 <h3>The controls</h3>
