@@ -98,8 +98,8 @@ def _can_be_judged(result: Result) -> bool:
 
 
 def declared(study: Study) -> str:
-    """A digest of the study's file, but for comments and for what may be written once its verdicts are known: a picture
-    and a text of them move none."""
+    """A digest of the study's file, without comments and what may be written once its verdicts are known: its texts
+    and figures."""
     tree = ast.parse(study.file().read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.Module):
