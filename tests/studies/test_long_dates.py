@@ -18,8 +18,8 @@ from seqlab.studies.long_dates import (
     SHORTEST,
     TRAINED,
     LongDates,
-    by_length,
     compared,
+    dates_by_length,
     pairs,
     shares_of,
 )
@@ -54,7 +54,7 @@ def test_verdicts_on_all_sides() -> None:
 def test_dates_that_are_tested() -> None:
     words = {word for source, _ in pairs("train") if len(source) <= TRAINED for word in source.split()}
     trained = {target for _, target in pairs("train")}
-    first, second = by_length(0), by_length(1)
+    first, second = dates_by_length(0), dates_by_length(1)
     assert list(first) == list(LENGTHS) and min(map(len, first.values())) > 20
     for length, of in first.items():
         for source, target in of:

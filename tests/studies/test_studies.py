@@ -14,7 +14,7 @@ import altair as alt
 import pytest
 
 from seqlab.cli import main
-from seqlab.studies import book
+from seqlab.studies import book, conduct
 from seqlab.studies.conduct import latest
 from seqlab.studies.rules import Claim, Control, Rule, Verdict
 from seqlab.studies.study import Measured, Points, Scale, Study
@@ -100,6 +100,23 @@ def test_another_declaration_takes_nothing_over(monkeypatch: pytest.MonkeyPatch)
         assert main(["study", "run", "coin"]) == 0
         assert Path("measured").read_text().split() == ["0", "1", "2"] * times
     assert len(search(Store(), experiment="coin")) == 3 and len(latest(book.STUDIES["coin"])) == 1
+
+
+def test_what_it_measures_with_is_part_of_a_declaration(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Coin, "file", staticmethod(lambda: Path("coin.py")))
+    monkeypatch.setattr(conduct, "HERE", Path())
+    texts = {
+        "coin.py": "from seqlab.studies.tosses import toss\nfrom seqlab.studies.rules import Rule\n",
+        "tosses.py": "from seqlab.studies.hands import hand\n",
+        "hands.py": "from seqlab.studies.tosses import toss\nhand = 1\n",
+    }
+    for name, text in texts.items():
+        Path(name).write_text(text)
+    first = conduct.declared(Coin())
+    Path("hands.py").write_text(f"# two\n{texts['hands.py']}")
+    assert conduct.declared(Coin()) == first
+    Path("hands.py").write_text(texts["hands.py"].replace("1", "2"))
+    assert conduct.declared(Coin()) != first
 
 
 def test_what_was_measured_before_a_case_was_declared_is_not_shown(

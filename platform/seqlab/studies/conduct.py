@@ -23,6 +23,8 @@ from seqlab.tracking.store import Store
 STUDY_TAG, SCALE_TAG, FIXED_TAG = "study", "study.scale", "study.fixed"
 VERDICT = "verdict."
 """Tags of a study's run: which it is, at which scale, the commit that its rules were fixed in, and each verdict."""
+HERE, ROOM, FRAME = Path(__file__).parent, "seqlab.studies.", ("arms", "charts", "rules", "study")
+"""Where studies are, and what all of them have: an arm has a digest of its own."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +100,19 @@ def _can_be_judged(result: Result) -> bool:
 
 
 def declared(study: Study) -> str:
-    """A digest of the study's file, without comments and what may be written once its verdicts are known: its texts
-    and figures."""
-    tree = ast.parse(study.file().read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef | ast.Module):
-            node.body = [line for line in node.body if not _is_told_after(line)]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()[:8]
+    """A digest of the study's file and of those that it measures with, without comments and what may be written once
+    its verdicts are known: its texts and figures."""
+    files, told = [study.file()], ""
+    for file in files:  # and of what these import, which is added below
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef | ast.Module):
+                node.body = [line for line in node.body if not _is_told_after(line)]
+        told += ast.dump(tree)
+        names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        found = [HERE / f"{name.removeprefix(ROOM)}.py" for name in names if name.startswith(ROOM)]
+        files += [path for path in dict.fromkeys(found) if path.stem not in FRAME and path not in files]
+    return hashlib.sha256(told.encode()).hexdigest()[:8]
 
 
 def _is_told_after(line: ast.stmt) -> bool:

@@ -26,7 +26,6 @@ DRAWN, EACH = 12_000, 60
 """Dates that the tested ones are taken from, and how many of each length at most."""
 ENCODINGS = ("Sinusoidal", "Learned", "RoPE", "ALiBi", "T5Bias")
 RECURRENCES = ("GRU with attention", "GRU, one vector")
-ALL, OF_ANOTHER = "GRU with attention, trained on every length", "GRU with attention, of another date"
 ANY = "GRU with attention"
 ALL, OF_ANOTHER = f"{ANY}, trained on every length", f"{ANY}, of another date"
 KNOWN = 0.8
@@ -122,7 +121,7 @@ class LongDates(Study):
     def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
         if not runs:
             return Measured({}, [], dict.fromkeys((claim.key for claim in self.claims), "no model is trained at smoke"))
-        tested = by_length(seed)
+        tested = dates_by_length(seed)
         sources = [source for of in tested.values() for source, _ in of]
         targets = [target for of in tested.values() for _, target in of]
         wrote = {name: translate(load_run(run.id), sources) for name, run in runs.items()}
@@ -177,7 +176,7 @@ def written(split: str, longest: int | None) -> Path:
     return path
 
 
-def by_length(seed: int) -> dict[int, Pairs]:
+def dates_by_length(seed: int) -> dict[int, Pairs]:
     """What is tested, another part of the test dates for each seed: of words that were in training, or have digits."""
     words = {word for source, _ in pairs("train") if len(source) <= TRAINED for word in source.split()}
     known = [
