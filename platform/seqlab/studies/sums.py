@@ -50,7 +50,13 @@ class Sums(Study):
         "numbers of 3 digits with each encoding after 128,000 sums, nor of 6 in base 2. Recurrences that take minutes "
         "a fit on a CPU, such as Mamba, are left out."
     )
-    why = ""
+    why = (
+        "Whoever has learned to add ends where training did, and at once, whatever tells it positions. There are "
+        "10,000 sums of two numbers of two digits, and training has each of them about five times: a table of "
+        "sums is enough, and a table has no row for a third digit. That digits are added one by one, with a carry, is "
+        "not what the answers asked for. Sines, integers, binary digits and drawn places are not learned in so few "
+        "steps."
+    )
     change = "Training with positions drawn from a longer range, digits told by their place, or far longer training."
     published = (
         "Kazemnejad et al. 2023 train decoders of 107M parameters on sums of up to 8 digits. Of longer ones, to 16, "
