@@ -51,6 +51,10 @@ def test_edges(rule: Rule, interval: tuple[float, float], verdict: Verdict) -> N
     assert rule.judge(Interval(*interval)) is verdict
 
 
+def test_an_interval_is_said_in_words_where_it_is_no_number() -> None:
+    assert str(interval_of([1.0, math.nan, 2.0])) == "no number" and str(interval_of([2.0])) == "2"
+
+
 def claim(*cases: str, exact: bool = False) -> Claim:
     return Claim("some", "A is better", "L0", cases, Rule("gain", low=1), KNOWN, exact)
 

@@ -41,6 +41,8 @@ class Interval(NamedTuple):
     high: float
 
     def __str__(self) -> str:
+        if math.isnan(self.low):
+            return "no number"
         middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
         return f"{middle:.4g} ± {half:.2g}" if half else f"{middle:.4g}"
 
