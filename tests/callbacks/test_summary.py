@@ -95,14 +95,15 @@ def test_a_fit_begins_with_the_table_and_ends_with_one_line(
     assert out == ("Run 1f2e (1f2e) · best checkpoint run/checkpoints/best.ckpt · next: seqlab test 1f2e\n")
 
 
-def test_the_line_names_the_run_or_else_the_checkpoint(tmp_path: Path) -> None:
+def test_the_line_names_the_run_or_else_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     path = str(tmp_path / "last.ckpt")
     logger: Any = SimpleNamespace(run_id="1f2e3d4c5b6a", run_name="brave-owl-12")
     assert where_next(logger, "", path) == (
-        f"Run brave-owl-12 (1f2e3d4c) · last checkpoint {path} · "
+        "Run brave-owl-12 (1f2e3d4c) · last checkpoint last.ckpt · "
         "next: seqlab export brave-owl-12 --out bundles/brave-owl-12"
     )
-    assert where_next(None, "", path) == f"Checkpoint {path} · next: seqlab export {path} --out bundles/last"
+    assert where_next(None, "", path) == "Checkpoint last.ckpt · next: seqlab export last.ckpt --out bundles/last"
 
 
 def test_the_command_is_one_that_a_shell_takes(tmp_path: Path) -> None:

@@ -33,8 +33,8 @@ def sendable(asked: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "name",
     [
-        *("gru", "attention", "mamba", "translator", "attentive translator"),
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("fused", "fused translator", "bf16")),
+        *("gru", "attention", "translator", "attentive translator"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("mamba", "fused", "fused translator", "bf16")),
     ],
 )
 @pytest.mark.parametrize("beams", [False, True], ids=["generate", "beam"])

@@ -142,7 +142,7 @@ def test_a_linear_recurrence_keeps_its_decay(
 
 
 @pytest.mark.parametrize(
-    "mixer", [GRU, *(pytest.param(one, marks=slow) for one in (RNN, DeltaNet, partial(RWKV7, head_dim=8)))]
+    "mixer", [pytest.param(one, marks=slow) for one in (GRU, RNN, DeltaNet, partial(RWKV7, head_dim=8))]
 )
 def test_where_channels_mix_it_is_a_share_of_the_whole(mixer: Any, export: Export) -> None:
     """Each layer alone, by PyTorch's step with its entry and without."""
