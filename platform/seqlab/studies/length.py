@@ -12,7 +12,7 @@ from torch import Tensor
 from seqlab import positions
 from seqlab.studies.arms import Arm
 from seqlab.studies.charts import edge, styled, with_slider
-from seqlab.studies.lengths import EXAMPLES, by_length, reach
+from seqlab.studies.lengths import EXAMPLES, of_all, reach
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
@@ -146,17 +146,10 @@ class Length(Study):
         if not runs:
             missing = "no model is trained at smoke scale"
             return Measured(values, points, dict.fromkeys(("collapses", "any-length"), missing))
-        shares = {name: by_length(run, seed, LONGEST) for name, run in runs.items()}
-        shares[OF_ANOTHER] = by_length(runs[COPIED], seed, LONGEST, of_another=True)
-        shares[ORACLE] = [1.0] * LONGEST
+        shares, rows = of_all(runs, seed, LONGEST, COPIED, OF_ANOTHER, ORACLE)
         values |= {name: reach(share, TRAINED) for name, share in shares.items()}
         values |= {f"{name} at the longest": share[TRAINED - 1] for name, share in shares.items()}
-        points += [
-            {"model": name, "length": length, "whole": whole}
-            for name, share in shares.items()
-            if name != ORACLE
-            for length, whole in enumerate(share, start=1)
-        ]
+        points += [row for row in rows if row["model"] != ORACLE]
         return Measured(values, points)
 
     def figure(self, claim: Claim, points: Points) -> TopLevelMixin:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from seqlab.studies.study import Points
 from seqlab.tracking.runs import TrackedRun
 
 EXAMPLES = 200
@@ -18,6 +19,26 @@ def reach(share: Sequence[float], trained: int) -> float:
     """The last of the lengths 1, 2, ... before the first whose share is below a half, over the longest in training."""
     first = next((length for length, whole in enumerate(share, start=1) if whole < 0.5), len(share) + 1)
     return (first - 1) / trained
+
+
+def of_all(
+    runs: Mapping[str, TrackedRun], seed: int, longest: int, known: str, of_another: str, oracle: str
+) -> tuple[dict[str, list[float]], Points]:
+    """The shares by length of each run, and rows of them for figures.
+
+    Args:
+        known: the run that is asked another question, too.
+        of_another, oracle: the names of what that gives, and of what is right at any length.
+    """
+    shares = {name: by_length(run, seed, longest) for name, run in runs.items()}
+    shares[of_another] = by_length(runs[known], seed, longest, of_another=True)
+    shares[oracle] = [1.0] * longest
+    points: Points = [
+        {"model": name, "length": length, "whole": whole}
+        for name, share in shares.items()
+        for length, whole in enumerate(share, start=1)
+    ]
+    return shares, points
 
 
 @torch.inference_mode()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from seqlab.studies.arms import Arm
 from seqlab.studies.charts import COLOURS, edge, styled, with_slider
-from seqlab.studies.lengths import EXAMPLES, by_length, reach
+from seqlab.studies.lengths import EXAMPLES, of_all, reach
 from seqlab.studies.rules import Claim, Control, Rule
 from seqlab.studies.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
@@ -102,14 +102,7 @@ class Sums(Study):
     def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
         if not runs:
             return Measured({}, [], dict.fromkeys((claim.key for claim in self.claims), "no model is trained at smoke"))
-        shares = {name: by_length(run, seed, LONGEST) for name, run in runs.items()}
-        shares[OF_ANOTHER] = by_length(runs[ANY], seed, LONGEST, of_another=True)
-        shares[ORACLE] = [1.0] * LONGEST
-        points: Points = [
-            {"model": name, "length": length, "whole": whole}
-            for name, share in shares.items()
-            for length, whole in enumerate(share, start=1)
-        ]
+        shares, points = of_all(runs, seed, LONGEST, ANY, OF_ANOTHER, ORACLE)
         return Measured(compared(shares), points)
 
     def figure(self, claim: Claim, points: Points) -> TopLevelMixin:
