@@ -9,13 +9,19 @@ from typing import Any
 
 import pytest
 
+from contracts.subjects import randomized
 from export.planted import asking, edit_graph
 from export.toys import Shared
 from seqlab.cli import main
+from seqlab.models import DecoderLM
+from seqlab.positions import NoPositions
+from seqlab.recurrence import GRU
 from seqlab_export import open_text_model
+from seqlab_export.bundle import export_bundle
 from seqlab_export.page.html import LOOK_INSIDE, Shown, write_page
 from seqlab_export.page.parts import parts_of
 from web.browser import Opened, needs_browser
+from web.test_tokens import TOKENIZERS
 
 pytestmark = needs_browser
 WIDTHS = (390, 1280)
@@ -45,6 +51,28 @@ def test_it_writes_what_python_writes(name: str, opened: Opened, page: Callable[
     assert greedy == model.write("abc ", max_new_tokens=40, temperature=0.0)
     sampled = opened.write(temperature="1.5", seed="7")
     assert sampled == model.write("abc ", max_new_tokens=40, temperature=1.5, seed=7) != greedy
+    assert opened.logs() == ([], [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["subword", "gpt2"])
+def test_it_reads_and_writes_subwords(name: str, opened: Opened, tmp_path: Path) -> None:
+    tokenizer = TOKENIZERS[name]()
+    made = randomized(DecoderLM(tokenizer.vocab_size, 64, d_model=32, num_layers=1, mixer=GRU, positions=NoPositions))
+    export_bundle(made.float(), tokenizer, tmp_path / "bundle", run_id="a run", commit="a commit", seq_len=32)
+    write_page([Shown(name, tmp_path / "bundle")], tmp_path / "model.html", text="The cat  sat\n")
+    opened.open(tmp_path / "model.html")
+    model = open_text_model(tmp_path / "bundle")
+    greedy = opened.write(tokens="30", temperature="0")
+    assert greedy == model.write("The cat  sat\n", max_new_tokens=30, temperature=0.0)
+    opened.show("Next token")
+    opened.until("return document.querySelectorAll('#heat .token').length > 1")
+    shown = [token.text for token in opened.all("#heat .token:not(.after)")]
+    assert len(shown) == len(tokenizer.encode("The cat  sat\n")), shown
+    opened.show("What it is")
+    opened.all("#prove")[0].click()
+    opened.until("return document.querySelector('#proof table') !== null")
+    assert "Proven here" in opened.browser.execute_script("return document.querySelector('#panel').innerText")
     assert opened.logs() == ([], [])
 
 

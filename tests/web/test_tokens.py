@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import random
+import tempfile
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
+import tokenizers
+from sentencepiece import SentencePieceTrainer
+from tokenizers import Regex, models, pre_tokenizers, trainers
 
-from runtime.test_tokens import TEXT, TOKENIZERS, texts
-from seqlab_data.tokenizers import SubwordTokenizer
+from runtime.test_tokens import TEXT, texts
+from runtime.test_tokens import TOKENIZERS as OWN
+from seqlab_data.tokenizers import PretrainedTokenizer, SubwordTokenizer, Tokenizer
 from web.programs import answers, refusal
 
 MORE = [
@@ -23,13 +32,38 @@ MORE = [
 """Combining characters, joined emoji, a byte order mark, separators."""
 
 
+WORD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
+LLAMA = WORD + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+"""How Llama 3 splits a text into words."""
+
+
+def pretrained(pattern: str | None) -> Tokenizer:
+    """As GPT-2's, or with words that are split by a pattern."""
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
+    split = [pre_tokenizers.Split(Regex(pattern), "isolated")] if pattern else []
+    made = tokenizers.Tokenizer(models.BPE(ignore_merges=bool(pattern)))
+    made.pre_tokenizer = pre_tokenizers.Sequence([*split, byte_level])
+    special = ["<|begin_of_text|>", "<|end_of_text|>"] if pattern else ["<|endoftext|>"]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=600, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    made.train_from_iterator([TEXT, *(text for word in TEXT.split() for text in (word, f" {word}"))], trainer)
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        made.save(file.name)
+        return PretrainedTokenizer(file=file.name)
+
+
+TOKENIZERS = OWN | {"gpt2": lambda: pretrained(None), "llama3": lambda: pretrained(LLAMA)}
+
+
 def strings(dice: random.Random, number: int) -> list[str]:
     whole = [data.decode(errors="ignore") for data in texts(dice, number)]
     return [text + dice.choice(MORE) if dice.random() < 0.2 else text for text in whole]
 
 
-@pytest.mark.parametrize("name", [name for name in TOKENIZERS if name != "subword"])
-@pytest.mark.parametrize("number", [3000, pytest.param(250_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", TOKENIZERS)
+@pytest.mark.parametrize("number", [3000, pytest.param(150_000, marks=pytest.mark.slow)])
 def test_the_same_ids(name: str, number: int, tmp_path: Path) -> None:
     """With the slow ones it is a million strings."""
     tokenizer = TOKENIZERS[name]()
@@ -42,7 +76,7 @@ def test_the_same_ids(name: str, number: int, tmp_path: Path) -> None:
     assert len({*map(str, encoded)}) > 500
 
 
-@pytest.mark.parametrize("name", ["byte", "char", "word"])
+@pytest.mark.parametrize("name", ["byte", "char", "word", "subword", "llama3"])
 def test_a_lone_surrogate_is_refused(name: str, tmp_path: Path) -> None:
     """In a string of JavaScript; a pair of them is a character."""
     TOKENIZERS[name]().save(tmp_path)
@@ -53,10 +87,68 @@ def test_a_lone_surrogate_is_refused(name: str, tmp_path: Path) -> None:
     assert answers(tmp_path, ["\ud83d\ude00"]) == answers(tmp_path, ["\U0001f600"])
 
 
-def test_what_is_no_tokenizer_of_this_runtime(tmp_path: Path) -> None:
-    SubwordTokenizer(TEXT, vocab_size=350).save(tmp_path)
-    assert refusal(tmp_path).startswith('this runtime has no tokenizer "SubwordTokenizer", give it ids; it has Byte')
-    (tmp_path / "tokenizer.json").write_bytes(
-        b'{"class": "CharTokenizer", "alphabet": "aa", "assets": {}, "vocab_size": 6}'
+def test_a_long_text_in_subwords(tmp_path: Path) -> None:
+    """One line without a space, too: what is merged first is found without looking at all pairs each time."""
+    text = files("pydoc_data").joinpath("topics.py").read_text(encoding="utf-8")
+    tokenizer = SubwordTokenizer(text, vocab_size=4000)
+    tokenizer.save(tmp_path)
+    asked = [text, "".join(text.split())[:100_000], " " * 100_000, "ab" * 50_000]
+    assert answers(tmp_path, asked) == [[ids := tokenizer.encode(one), tokenizer.decode(ids)] for one in asked]
+
+
+@pytest.mark.parametrize("model_type", ["bpe", "unigram"])
+def test_subwords_of_another_kind_are_refused(model_type: str, tmp_path: Path) -> None:
+    """Byte pairs that normalise the text, and pieces that are not of pairs."""
+    other = io.BytesIO()
+    options = {"byte_fallback": True, "hard_vocab_limit": model_type == "bpe", "minloglevel": 2}
+    if model_type == "unigram":
+        options |= {"normalization_rule_name": "identity", "add_dummy_prefix": False, "remove_extra_whitespaces": False}
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT.split("\n")), model_writer=other, vocab_size=350, model_type=model_type, **options
     )
-    assert refusal(tmp_path) == "the tokenizer has a string twice"
+    save_with(other.getvalue(), tmp_path)
+    assert refusal(tmp_path).startswith("this runtime's subwords are of byte pairs, with all bytes and no normalis")
+
+
+def test_what_is_no_tokenizer_of_this_runtime(tmp_path: Path) -> None:
+    save_with(b"\x0a\xff\xff", tmp_path)
+    assert refusal(tmp_path) == "its tokenizer.model is none of sentencepiece"
+    (tmp_path / "tokenizer.model").write_bytes(b"another")
+    assert refusal(tmp_path) == "tokenizer.model is damaged: its sha256 is not the one in tokenizer.json"
+    description = {"class": "OwnTokenizer", "alphabet": "aa", "assets": {}, "vocab_size": 6}
+    for name, said in {
+        "OwnTokenizer": 'this runtime has no tokenizer "OwnTokenizer", give it ids; it has ByteTokenizer, Char',
+        "CharTokenizer": "the tokenizer has a string twice",
+        "PretrainedTokenizer": "tokenizer.json names no pretrained.json",
+    }.items():
+        (tmp_path / "tokenizer.json").write_text(json.dumps(description | {"class": name}))
+        assert refusal(tmp_path).startswith(said)
+
+
+def test_what_is_no_byte_level_tokenizer(tmp_path: Path) -> None:
+    pretrained(None).save(tmp_path)
+    description, file = tmp_path / "tokenizer.json", tmp_path / "pretrained.json"
+    right = json.loads(file.read_text(encoding="utf-8"))
+    told = json.loads(description.read_text(encoding="utf-8"))
+    for wrong, said in (
+        ([], "its pretrained.json is no byte-level BPE"),
+        (right | {"pre_tokenizer": {"type": "Whitespace"}}, "its pretrained.json is no byte-level BPE"),
+        (
+            right | {"model": right["model"] | {"vocab": {"a": 2**40}}},
+            "a token of its pretrained.json is not from 0 to",
+        ),
+        (right | {"model": right["model"] | {"vocab": {"\u2581": 3}}}, 'its pretrained.json has the token "\u2581"'),
+    ):
+        file.write_text(json.dumps(wrong))
+        told["assets"]["pretrained.json"] = hashlib.sha256(file.read_bytes()).hexdigest()
+        description.write_text(json.dumps(told))
+        assert refusal(tmp_path).startswith(said)
+
+
+def save_with(model: bytes, folder: Path) -> None:
+    """A SubwordTokenizer that says that its model is this one."""
+    SubwordTokenizer(TEXT, vocab_size=350).save(folder)
+    description = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    description["assets"]["tokenizer.model"] = hashlib.sha256(model).hexdigest()
+    (folder / "tokenizer.json").write_text(json.dumps(description))
+    (folder / "tokenizer.model").write_bytes(model)

@@ -4,7 +4,7 @@ import { bars } from "./bars.js";
 import { area, el, latest, notice, section, settled } from "./dom.js";
 import { largest, percent } from "./numbers.js";
 import type { Opened } from "./opened.js";
-import { beginning, BOS, EOS, piece, pieces, prompt, textOf } from "./reading.js";
+import { beginning, piece, pieces, prompt, stopsOf, textOf } from "./reading.js";
 import { mostScored, scoresOf, scoresOfTarget, targetOf } from "./scores.js";
 
 const CHOICES = 10;
@@ -32,7 +32,7 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
   async function read(wanted: () => boolean): Promise<void> {
     if ((translates || masked) && !(translates ? source : given).input.value.trim()) return line.say("Type a text.");
     const { ids: found, note } = masked ? beginning(opened, given.input.value, mostScored(opened)) : prompt(opened, given.input.value, mostScored(opened));
-    await score(wanted, translates ? [BOS, ...(given.input.value ? found : [])] : found, note);
+    await score(wanted, translates ? [opened.model.tokenizer.bosId, ...(given.input.value ? found : [])] : found, note);
   }
 
   async function score(wanted: () => boolean, now: number[], note = ""): Promise<void> {
@@ -94,10 +94,10 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
   async function goneOn(begun: number[]): Promise<number[]> {
     const limit = opened.manifest.max_seq_len ?? Infinity;
     const most = Math.min(GOES_ON, limit - begun.length + 1);
-    if (begun.at(-1) === EOS || most < 1) return begun;
+    const stopIds = stopsOf(opened);
+    if (stopIds.includes(begun.at(-1)!) || most < 1) return begun;
     const session = opened.model.session();
     if (translates) await session.readSource([beginning(opened, source.input.value).ids]);
-    const stopIds = opened.kind === "speller" ? [] : [BOS, EOS];
     const [written] = await session.generate([begun], { maxNewTokens: most, sampling: { temperature: 0 }, stopIds });
     return [...begun, ...written];
   }

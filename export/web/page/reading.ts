@@ -3,9 +3,6 @@
 import type { Model } from "../src/index.js";
 import type { Opened } from "./opened.js";
 
-/** Every tokenizer of a bundle has them there. */
-export const BOS = 1;
-export const EOS = 2;
 /** Beyond so many tokens a view is slow to compute and not to be read. */
 export const MOST_TOKENS = 512;
 /** A text is cut to so many characters for each token that is read, before it is cut into tokens. */
@@ -25,12 +22,12 @@ export function prompt(opened: Opened, text: string, most = MOST_TOKENS): Read {
   if (opened.kind === "speller") return cut(idsOf(text, opened.manifest.vocab_size!), limit, "last");
   const kept = wellFormed(text.slice(-MOST_CHARACTERS * most));
   const ids = opened.model.encode(kept);
-  return cut(ids.length ? ids : [BOS], limit, "last", kept.length < text.length);
+  return cut(ids.length ? ids : [opened.model.tokenizer.bosId], limit, "last", kept.length < text.length);
 }
 
 /** The first tokens of a text of which something is said, or of a source, which ends with eos. */
 export function beginning({ model, manifest, kind }: Opened, text: string, most = MOST_TOKENS): Read {
-  const end = kind === "translator" ? [EOS] : [];
+  const end = kind === "translator" ? [model.sourceTokenizer.eosId] : [];
   const limit = Math.min(most, manifest.max_source_len ?? Infinity) - end.length;
   const kept = wellFormed(text.slice(0, MOST_CHARACTERS * most));
   if (!kept.trim()) throw new Error("give a text");
@@ -61,6 +58,11 @@ export function textOf({ model, kind }: Opened, ids: readonly number[]): string 
   return kind === "speller" ? ids.join(" ") : model.decode(ids);
 }
 
+/** Tokens at which a text ends, or another begins. */
+export function stopsOf({ model, kind }: Opened): number[] {
+  return kind === "speller" ? [] : [model.tokenizer.bosId, model.tokenizer.eosId];
+}
+
 /** What each token of a text adds to it, where it can be seen. */
 export function pieces(opened: Opened, ids: readonly number[]): string[] {
   return ids.map((id, place) => piece(opened, ids.slice(Math.max(0, place - NEAR), place), id));
@@ -71,7 +73,8 @@ export function piece({ model, kind }: Opened, before: readonly number[], id: nu
   if (kind === "speller") return String(id);
   if (kind === "features") return String(id + 1);
   const near = before.slice(-NEAR);
-  return seen(addedBy(model, near, id)) || (id === EOS ? "(end)" : id === BOS ? "(start)" : `(${id})`);
+  const { bosId, eosId } = model.tokenizer;
+  return seen(addedBy(model, near, id)) || (id === eosId ? "(end)" : id === bosId ? "(start)" : `(${id})`);
 }
 
 function addedBy(model: Model, near: readonly number[], id: number): string {

@@ -3,7 +3,7 @@
 import { numbersOf } from "../src/index.js";
 import { logProbabilities } from "./numbers.js";
 import type { Opened } from "./opened.js";
-import { BOS, EOS, MOST_TOKENS } from "./reading.js";
+import { MOST_TOKENS } from "./reading.js";
 
 /** No more logits than these are held at once. */
 const MOST_LOGITS = 2 ** 24;
@@ -32,9 +32,10 @@ export async function scoresOfTarget({ model }: Opened, source: number[], target
 
 /** The likeliest target of a source, with bos before it and without eos. */
 export async function targetOf({ model, manifest }: Opened, source: number[]): Promise<number[]> {
+  const { bosId, eosId } = model.tokenizer;
   const session = model.session();
   await session.readSource([source]);
-  const options = { maxNewTokens: manifest.seq_len, sampling: { temperature: 0 }, stopIds: [EOS] };
-  const [written] = await session.generate([[BOS]], options);
-  return [BOS, ...written.filter((id) => id !== EOS)];
+  const options = { maxNewTokens: manifest.seq_len, sampling: { temperature: 0 }, stopIds: [eosId] };
+  const [written] = await session.generate([[bosId]], options);
+  return [bosId, ...written.filter((id) => id !== eosId)];
 }

@@ -3,7 +3,7 @@
 import { area, button, choice, el, field, notice, section } from "./dom.js";
 import { percent } from "./numbers.js";
 import type { Opened } from "./opened.js";
-import { beginning, BOS, EOS } from "./reading.js";
+import { beginning } from "./reading.js";
 import { numberOf } from "./settings.js";
 
 const BEAMS = ["1 (greedy)", "2", "4", "8"];
@@ -23,16 +23,17 @@ export function translateView(opened: Opened, text: string): HTMLElement {
     line.say("Writing …");
     try {
       const begun = performance.now();
+      const { bosId, eosId } = opened.model.tokenizer;
       const { ids, note } = beginning(opened, given.input.value);
       const options = {
         beams: Number.parseInt(BEAMS[beams.input.selectedIndex]),
         lengthPenalty: numberOf(favour, penalty),
         maxNewTokens: opened.manifest.seq_len,
-        stopIds: [EOS],
+        stopIds: [eosId],
       };
       const session = opened.model.session();
       await session.readSource([ids]);
-      const [found] = await session.beamSearch([[BOS]], options);
+      const [found] = await session.beamSearch([[bosId]], options);
       const best = found.map(({ tokens, score }) => {
         const target = el("span", { class: "target" }, opened.model.decode(tokens) || "(empty)");
         return el("li", {}, target, el("span", { class: "number" }, percent(Math.exp(score))));

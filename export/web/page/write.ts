@@ -3,7 +3,7 @@
 import type { GenerateOptions } from "../src/index.js";
 import { area, button, el, notice, section } from "./dom.js";
 import type { Opened } from "./opened.js";
-import { BOS, EOS, prompt, textOf } from "./reading.js";
+import { prompt, stopsOf, textOf } from "./reading.js";
 import { settings } from "./settings.js";
 
 /** The longest prompt, in tokens. */
@@ -42,9 +42,8 @@ export async function writeOn(
     }
     return going;
   };
-  const stopIds = opened.kind === "speller" ? [] : [BOS, EOS];
   try {
-    await opened.model.session().generate([ids], { ...options, stopIds }, onToken);
+    await opened.model.session().generate([ids], { ...options, stopIds: stopsOf(opened) }, onToken);
   } catch (error) {
     if (going) throw error;
   }

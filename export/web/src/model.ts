@@ -10,6 +10,7 @@ import type { Manifest } from "./manifest.js";
 import { wordsOf } from "./plain_tokenizers.js";
 import type { Repetition } from "./repetition.js";
 import { checkDims, numbersOf, type Ort, type Tensor } from "./tensors.js";
+import type { Tokenizer } from "./tokenizer.js";
 import { stepWithout, type Places } from "./without.js";
 
 /** How targets are searched for, which are as long as the longest in training. */
@@ -47,6 +48,16 @@ export class Model {
 
   get manifest(): Manifest {
     return this.bundle.manifest;
+  }
+
+  /** Of what is written. Throws SeqlabError where the bundle has none, as what follows does. */
+  get tokenizer(): Tokenizer {
+    return this.bundle.tokenizer;
+  }
+
+  /** Of what is read. */
+  get sourceTokenizer(): Tokenizer {
+    return this.bundle.sourceTokenizer;
   }
 
   encode(text: string): number[] {

@@ -2,8 +2,10 @@
 
 import { refuse } from "./error.js";
 import { Field } from "./fields.js";
-import type { Files } from "./files.js";
+import { sha256, type Files } from "./files.js";
 import { ByteTokenizer, CharTokenizer, WordTokenizer } from "./plain_tokenizers.js";
+import { PretrainedTokenizer } from "./pretrained_tokenizer.js";
+import { SubwordTokenizer } from "./subword_tokenizer.js";
 import type { Tokenizer } from "./tokenizer.js";
 
 const FILE_NAME = "tokenizer.json";
@@ -13,8 +15,8 @@ export async function loadTokenizer(files: Files, folder: string): Promise<Token
   const content = files.get(`${folder}/${FILE_NAME}`);
   if (content === undefined) refuse(`it has no ${FILE_NAME}`, "damaged bundle");
   const root = Field.of(content, FILE_NAME);
-  const tokenizer = ofClass(root);
   const size = root.get("vocab_size").int(0);
+  const tokenizer = ofClass(root, size, await assetsOf(root, files, folder));
   if (size !== tokenizer.vocabSize) {
     refuse(`this tokenizer has ${tokenizer.vocabSize} tokens, its description says ${size}`, "damaged bundle");
   }
@@ -28,12 +30,28 @@ export async function loadTokenizer(files: Files, folder: string): Promise<Token
   return tokenizer;
 }
 
-function ofClass(root: Field): Tokenizer {
+/** The files that a description names, each with the bytes that it says. */
+async function assetsOf(root: Field, files: Files, folder: string): Promise<Map<string, Uint8Array>> {
+  const assets = new Map<string, Uint8Array>();
+  for (const [name, digest] of root.get("assets").members()) {
+    const content = files.get(`${folder}/${name}`);
+    if (content === undefined) refuse(`it has no ${name}`, "damaged bundle");
+    if ((await sha256(content)) !== digest.string()) {
+      refuse(`${name} is damaged: its sha256 is not the one in ${FILE_NAME}`, "damaged bundle");
+    }
+    assets.set(name, content);
+  }
+  return assets;
+}
+
+function ofClass(root: Field, size: number, assets: ReadonlyMap<string, Uint8Array>): Tokenizer {
   const name = root.get("class").string();
-  root.get("assets").members();
+  const asset = (file: string) => assets.get(file) ?? refuse(`${FILE_NAME} names no ${file}`, "damaged bundle");
   if (name === "ByteTokenizer") return new ByteTokenizer();
   if (name === "CharTokenizer") return new CharTokenizer(root.get("alphabet").string());
   if (name === "WordTokenizer") return new WordTokenizer(root.get("words").strings(), root.get("newlines").boolean());
-  const known = "ByteTokenizer, CharTokenizer and WordTokenizer";
+  if (name === "SubwordTokenizer") return new SubwordTokenizer(asset("tokenizer.model"));
+  if (name === "PretrainedTokenizer") return new PretrainedTokenizer(asset("pretrained.json"), size);
+  const known = "ByteTokenizer, CharTokenizer, PretrainedTokenizer, SubwordTokenizer and WordTokenizer";
   refuse(`this runtime has no tokenizer "${name.slice(0, 60)}", give it ids; it has ${known}`, "unsupported");
 }

@@ -4,9 +4,9 @@ import { refuse } from "./error.js";
 
 /** Turns text into token ids and back. */
 export abstract class Tokenizer {
-  readonly padId = 0;
-  readonly bosId = 1;
-  readonly eosId = 2;
+  readonly padId: number = 0;
+  readonly bosId: number = 1;
+  readonly eosId: number = 2;
   /** Whether decoding takes away a space at the very beginning. */
   readonly dropsFirstSpace: boolean = false;
 
