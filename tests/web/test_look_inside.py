@@ -45,6 +45,16 @@ def listed(opened: Opened) -> dict[str, float]:
     return {name: float(number.rstrip("%")) / 100 for name, number in rows}
 
 
+def choose(opened: Opened, *names: str) -> None:
+    """In the view's choices, in their order."""
+    for number, name in enumerate(names):
+        opened.all("#inside select")[number].send_keys(name)
+
+
+def chosen(opened: Opened) -> list[str]:
+    return [str(select.get_property("value")) for select in opened.all("#inside select")]
+
+
 def text_of(opened: Opened, selector: str) -> str:
     return str(opened.until(f"return document.querySelector('{selector}')?.textContent"))
 
@@ -58,9 +68,7 @@ def test_arcs_have_the_weights_of_the_head_that_is_chosen(width: int, opened: Op
     opened.open(page(tmp_path, bundle, tab=LOOK_INSIDE, text=TEXT), width)
     opened.until("return document.querySelectorAll('#arcs .arc').length > 0")
     assert len(opened.all("#arcs .place")) == len(TEXT)
-    for number, name in ((0, "stack.blocks.1.mixer"), (1, "head 3")):
-        select = opened.all("#inside select")[number]
-        select.send_keys(name)
+    choose(opened, "stack.blocks.1.mixer", "head 3")
     press(opened, "#arcs svg", "\ue014", "\ue014", "\ue014")  # to the third token
     assert listed(opened) == pytest.approx(
         {f"{TEXT[column]} ({column + 1})": weights[2, 2, column] for column in range(3)}
@@ -75,6 +83,10 @@ def test_arcs_have_the_weights_of_the_head_that_is_chosen(width: int, opened: Op
     press(opened, "#attention canvas", "\ue015", "\ue014")
     found = re.search(r"row 2 e, column 2 e: ([\d.e-]+)", text_of(opened, "#attention .reading"))
     assert found is not None and float(found[1]) == pytest.approx(weights[2, 1, 1], rel=0.01)
+    opened.give(f"{TEXT}a")
+    opened.until(f"return document.querySelectorAll('#arcs .place').length === {len(TEXT) + 1}")
+    assert chosen(opened) == ["stack.blocks.1.mixer", "head 3"]
+    assert opened.all("#attention canvas")[0].get_attribute("aria-label") == "attention.stack.blocks.1.mixer, head 3"
     opened.check(width)
 
 
@@ -99,10 +111,8 @@ def test_a_target_is_drawn_below_its_source(opened: Opened, tmp_path: Path) -> N
     exported(model, bundle, taps=["attention"])
     opened.open(page(tmp_path, bundle, tab=LOOK_INSIDE, text="abc"))
     opened.until("return document.querySelectorAll('#arcs .arc').length > 0")
-    select = opened.all("#inside select")[0]
-    names = [option.text for option in select.find_elements("css selector", "option")]
-    cross = next(name for name in names if not name.startswith("encoder") and not name.endswith("0.mixer"))
-    select.send_keys(cross)
+    names = [option.text for option in opened.all("#inside select option")]
+    choose(opened, next(name for name in names if not name.startswith("encoder") and not name.endswith("0.mixer")))
     places = [place.text for place in opened.all("#arcs .place")]
     assert places[:5] == ["a", "b", "c", "(end)", "(start)"]
     opened.check(1280)
@@ -122,6 +132,11 @@ def test_the_state_and_what_is_kept_of_it_are_told_in_numbers(opened: Opened, ex
         assert found is not None
         assert float(found[1]) == pytest.approx(states[2]["0_h"][0, 0, 1].item(), rel=0.01, abs=1e-3)
         assert "share kept of layer 1, c" in str(opened.all("#kept-strip canvas")[0].get_attribute("aria-label"))
+        choose(opened, "layer 2, h", "layer 2, c")
+        opened.give(f"{TEXT}a")
+        opened.until(f"return document.querySelector('#inside .key').textContent.includes(' at {len(TEXT) + 1}')")
+        opened.until("return document.querySelector('#kept-strip') !== null")
+        assert chosen(opened) == ["layer 2, h", "layer 2, c"]
         opened.check(width)
         (tmp_path / "page.html").unlink()
 

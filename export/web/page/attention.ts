@@ -2,24 +2,31 @@
 
 import { numbersOf, type TensorInfo, type Tensor } from "../src/index.js";
 import { arcs } from "./arcs.js";
-import { choice, el, field } from "./dom.js";
+import { choice, el, type Chosen } from "./dom.js";
 import { matrix } from "./matrix.js";
 import { namesAlong, type Names } from "./names.js";
 
 /** `found` are taps by name, `infos` what the manifest says of them. */
-export function attentionView(found: ReadonlyMap<string, Tensor>, infos: readonly TensorInfo[], names: Names): HTMLElement[] {
+export function attentionView(
+  found: ReadonlyMap<string, Tensor>,
+  infos: readonly TensorInfo[],
+  names: Names,
+  chosen: Chosen,
+): HTMLElement[] {
   const layers = infos.filter(({ name }) => name.startsWith("attention."));
   if (!layers.length) return [];
   const [overText, squares] = [el("div", { id: "arcs" }), el("div", { id: "attention" })];
-  const heads = el("select", { onchange: show });
-  const layer = choice("Layer", layers.map(({ name }) => name.slice("attention.".length)), fill);
-  let chosen: number | null = null;
+  const layer = choice("Layer", layers.map(({ name }) => name.slice("attention.".length)), fill, chosen);
+  let head = choice("Head", [], show);
+  let token: number | null = null;
 
   function fill(): void {
     const count = found.get(layers[layer.input.selectedIndex].name)!.dims[1];
-    const each = Array.from({ length: count }, (_, head) => `head ${head + 1}`);
-    heads.replaceChildren(...["mean of all heads", ...each].map((name) => el("option", {}, name)));
-    chosen = null;
+    const each = Array.from({ length: count }, (_, place) => `head ${place + 1}`);
+    const of = choice("Head", ["mean of all heads", ...each], show, chosen);
+    head.label.replaceWith(of.label);
+    head = of;
+    token = null;
     show();
   }
 
@@ -28,20 +35,21 @@ export function attentionView(found: ReadonlyMap<string, Tensor>, infos: readonl
     const weights = found.get(name)!;
     const [, count, rows, columns] = weights.dims;
     const numbers = numbersOf(weights);
-    const some = heads.selectedIndex > 0 ? [heads.selectedIndex - 1] : Array.from({ length: count }, (_, head) => head);
+    const place = head.input.selectedIndex;
+    const some = place > 0 ? [place - 1] : Array.from({ length: count }, (_, one) => one);
     const value = (row: number, column: number) =>
-      some.reduce((sum, head) => sum + numbers[(head * rows + row) * columns + column], 0) / some.length;
-    const of = { rows: namesAlong(dims[2], rows, names), columns: namesAlong(dims[3], columns, names), label: `${name}, ${heads.value}`, value };
-    overText.replaceChildren(arcs({ ...of, same: dims[2] === dims[3], chosen, choose: (row) => (chosen = row) }));
+      some.reduce((sum, one) => sum + numbers[(one * rows + row) * columns + column], 0) / some.length;
+    const of = { rows: namesAlong(dims[2], rows, names), columns: namesAlong(dims[3], columns, names), label: `${name}, ${head.input.value}`, value };
+    overText.replaceChildren(arcs({ ...of, same: dims[2] === dims[3], chosen: token, choose: (row) => (token = row) }));
     squares.replaceChildren(matrix({ ...of, most: 1 }));
   }
 
   // Of a translation its alignment comes first.
-  layer.input.selectedIndex = Math.max(0, layers.findIndex(({ dims }) => dims[2] !== dims[3]));
+  if (!chosen.has("Layer")) layer.input.selectedIndex = Math.max(0, layers.findIndex(({ dims }) => dims[2] !== dims[3]));
   fill();
   return [
     el("h3", {}, "Attention: which tokens each token looks at"),
-    el("div", { class: "fields" }, layer.label, field("Head", heads)),
+    el("div", { class: "fields" }, layer.label, head.label),
     overText,
     el("h4", {}, "The same as a matrix: each row's token looks at the columns'"),
     squares,

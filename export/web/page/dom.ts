@@ -45,13 +45,19 @@ export function area(label: string, text: string, rows = 4): { label: HTMLElemen
   return { label: field(label, input), input };
 }
 
+/** Names that were chosen, by the labels of their choices. */
+export type Chosen = Map<string, string>;
+
+/** A choice that begins with what was `chosen` last, or else with the first. */
 export function choice(
   label: string,
   names: readonly string[],
   onchange: (place: number) => void,
+  chosen: Chosen = new Map(),
 ): { label: HTMLElement; input: HTMLSelectElement } {
-  const input = el("select", { onchange: () => onchange(input.selectedIndex) });
+  const input = el("select", { onchange: () => (chosen.set(label, names[input.selectedIndex]), onchange(input.selectedIndex)) });
   input.append(...names.map((name) => el("option", {}, name)));
+  input.selectedIndex = Math.max(0, names.indexOf(chosen.get(label) ?? ""));
   return { label: field(label, input), input };
 }
 

@@ -2,7 +2,7 @@
 
 import { numbersOf, type Session, type Tensor, type TensorInfo } from "../src/index.js";
 import { attentionView } from "./attention.js";
-import { area, el, latest, notice, section, settled } from "./dom.js";
+import { area, el, latest, notice, section, settled, type Chosen } from "./dom.js";
 import { drawing } from "./drawing.js";
 import { keptOf, partsOf, statesOf } from "./kept.js";
 import { matrix } from "./matrix.js";
@@ -33,6 +33,7 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
   const pad = features ? drawing(opened, soon) : null;
   const line = notice();
   const out = el("div", { id: "inside" });
+  const chosen: Chosen = new Map();
   const run = latest(line);
 
   async function read(wanted: () => boolean): Promise<void> {
@@ -41,7 +42,7 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
     const of = pad ? ofFeatures(pad.read()) : await ofTokens();
     const found = taps ? await opened.model.tap(of.inputs) : new Map<string, Tensor>();
     if (!wanted()) return;
-    out.replaceChildren(...attentionView(found, infos, of), ...hidden(found, infos, of));
+    out.replaceChildren(...attentionView(found, infos, of, chosen), ...hidden(found, infos, of));
     if (opened.manifest.model) await addState(of, wanted);
   }
 
@@ -56,9 +57,9 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
     const entries = await statesOf(opened.manifest, reading);
     if (!entries.length || !wanted()) return;
     const wait = el("p", { class: "note" }, "Measuring what each token keeps of it …");
-    out.append(...statesView(entries, tokens), wait);
+    out.append(...statesView(entries, tokens, chosen), wait);
     const kept = ids.length > 1 ? await keptOf(reading, partsOf(entries)) : [];
-    wait.replaceWith(...(kept.length ? keptView(kept, tokens) : []));
+    wait.replaceWith(...(kept.length ? keptView(kept, tokens, chosen) : []));
   }
 
   function ofFeatures(batch: ReturnType<NonNullable<typeof pad>["read"]>): Given {

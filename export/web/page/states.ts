@@ -1,6 +1,6 @@
 // A recurrence's state over a text, shown: its norm, its channels as a strip, and what each token keeps of it.
 
-import { choice, el } from "./dom.js";
+import { choice, el, type Chosen } from "./dom.js";
 import { mean, meansOf, productOf, reach, type Entry, type Kept } from "./kept.js";
 import { lines } from "./lines.js";
 import { matrix } from "./matrix.js";
@@ -14,13 +14,13 @@ const OF: [string, string] = ["channel", "token"];
 const FADELESS = 0.9999;
 
 /** The norms over time, and the entry that is chosen as a strip; `tokens` are those read. */
-export function statesView(entries: readonly Entry[], tokens: readonly string[]): HTMLElement[] {
+export function statesView(entries: readonly Entry[], tokens: readonly string[], chosen: Chosen): HTMLElement[] {
   const norms = entries.map(({ name, values }) => ({ name: said(name), points: overTokens(values.map((some) => norm(some)), 1) }));
   const place = el("div", { id: "strip" });
-  const chosen = choice("Entry of the state", entries.map(({ name }) => said(name)), show);
+  const entry = choice("Entry of the state", entries.map(({ name }) => said(name)), show, chosen);
 
   function show(): void {
-    const { name, dims, values } = entries[chosen.input.selectedIndex];
+    const { name, dims, values } = entries[entry.input.selectedIndex];
     const shown = evenly(Array.from(values[0], (_, channel) => channel));
     const value = (row: number, column: number) => values[column][shown[row]];
     const most = Math.max(...values.flatMap((some) => shown.map((channel) => Math.abs(some[channel]))));
@@ -35,20 +35,20 @@ export function statesView(entries: readonly Entry[], tokens: readonly string[])
   return [
     el("h3", {}, "The state over time"),
     lines(norms, "tokens read", "Norm of the state"),
-    el("div", { class: "fields" }, chosen.label),
+    el("div", { class: "fields" }, entry.label),
     place,
   ];
 }
 
 /** What each token keeps, in words, as lines, and by channel as a strip, where the channels do not mix. */
-export function keptView(kept: readonly Kept[], tokens: readonly string[]): HTMLElement[] {
+export function keptView(kept: readonly Kept[], tokens: readonly string[], chosen: Chosen): HTMLElement[] {
   const all = kept.map(({ part, shares }) => ({ name: said(part.name), points: overTokens(shares, 2) }));
   const apart = kept.filter(({ channels }) => channels !== null);
   const place = el("div", { id: "kept-strip" });
-  const chosen = choice("Entry, by channel", apart.map(({ part }) => said(part.name)), show);
+  const entry = choice("Entry, by channel", apart.map(({ part }) => said(part.name)), show, chosen);
 
   function show(): void {
-    const { part, channels } = apart[chosen.input.selectedIndex];
+    const { part, channels } = apart[entry.input.selectedIndex];
     const means = meansOf(channels!);
     const order = means.map((_, channel) => channel).sort((a, b) => means[a] - means[b] || a - b);
     const shown = evenly(order);
@@ -69,7 +69,7 @@ export function keptView(kept: readonly Kept[], tokens: readonly string[]): HTML
     el("p", { class: "note" }, how),
     el("ul", { id: "kept" }, ...kept.map((one) => el("li", {}, sentence(one)))),
     lines(all, "token", "Share kept"),
-    ...(apart.length ? [el("div", { class: "fields" }, chosen.label), place] : []),
+    ...(apart.length ? [el("div", { class: "fields" }, entry.label), place] : []),
   ];
 }
 
