@@ -141,6 +141,26 @@ def test_the_state_and_what_is_kept_of_it_are_told_in_numbers(opened: Opened, ex
         (tmp_path / "page.html").unlink()
 
 
+def test_drawings_follow_the_colours_and_old_ones_are_let_go_of(opened: Opened, export: Export, tmp_path: Path) -> None:
+    opened.open(page(tmp_path, export(LSTM, NoPositions).folder, tab=LOOK_INSIDE, text=TEXT))
+    opened.until("return document.querySelector('#kept-strip canvas') !== null")
+    opened.browser.execute_script("window.old = new WeakRef(document.querySelector('#strip canvas'))")
+    opened.give(f"{TEXT}a")
+    opened.until(f"return document.querySelector('#inside .key').textContent.includes(' at {len(TEXT) + 1}')")
+    opened.until("return document.querySelector('#kept-strip canvas') !== null")
+    opened.browser.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
+    opened.until("return window.old.deref() === undefined")
+    drawn = "return document.querySelector('#strip canvas').toDataURL()"
+    light = opened.browser.execute_script(drawn)
+    opened.show("What it is")
+    for scheme in ("dark", ""):
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        opened.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        opened.show(LOOK_INSIDE)
+        assert (opened.browser.execute_script(drawn) == light) == (scheme == "")
+    assert opened.logs() == ([], [])
+
+
 def test_a_fitted_vit_shows_what_its_class_token_looks_at(
     tmp_path: Path, inside: Callable[[Path], Seqlab], opened: Opened
 ) -> None:

@@ -1,6 +1,7 @@
 // Numbers as shades, a square each, with their names beside them and the number below the pointer. A number below zero
 // has another colour and a bar across it.
 
+import { inColours } from "./colours.js";
 import { el } from "./dom.js";
 import { short } from "./numbers.js";
 
@@ -100,7 +101,6 @@ export function matrix({ rows, columns, label, value, most, of = ["row", "column
     event.preventDefault();
     move([row + step[0], column + step[1]]);
   });
-  draw();
-  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+  inColours(canvas, draw);
   return el("div", { class: "matrix" }, el("div", { class: "wide" }, canvas), said);
 }
