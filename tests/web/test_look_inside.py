@@ -193,6 +193,10 @@ def test_a_masked_model_is_tried_and_looked_into(opened: Opened, tmp_path: Path)
     opened.until(f"return document.querySelector('#panel textarea').value === '{TEXT[0]}a{TEXT[2:]}'")
     opened.show(LOOK_INSIDE)
     opened.until("return document.querySelectorAll('#arcs .arc').length > 0")
+    opened.show("Try it")
+    opened.give("")
+    opened.until("return document.querySelector('#panel .notice').textContent === 'Type a text.'")
+    assert [opened.all(place)[0].text for place in ("#surprise", "#heat", "#choices")] == ["", "", ""]
     opened.check(1280)
 
 

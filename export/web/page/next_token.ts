@@ -30,7 +30,10 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
   const at = (place: number) => scores[masked ? place : place - 1];
 
   async function read(wanted: () => boolean): Promise<void> {
-    if ((translates || masked) && !(translates ? source : given).input.value.trim()) return line.say("Type a text.");
+    if (opened.kind !== "writer" && !(translates ? source : given).input.value.trim()) {
+      [summary, heat, beside].forEach((shown) => shown.replaceChildren());
+      return line.say("Type a text.");
+    }
     const { ids: found, note } = masked ? beginning(opened, given.input.value, mostScored(opened)) : prompt(opened, given.input.value, mostScored(opened));
     await score(wanted, translates ? [opened.model.tokenizer.bosId, ...(given.input.value ? found : [])] : found, note);
   }
