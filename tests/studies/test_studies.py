@@ -33,7 +33,7 @@ class Coin(Study):
     published = "Bernoulli 1713 <proves> it."
     claims = (
         Claim(
-            "gain",
+            "the gain",
             "A gains <i>much</i>.",
             "L9",
             ("a", "b"),
@@ -73,7 +73,7 @@ def test_a_study_that_is_stopped_goes_on_with_the_next_seed(capsys: pytest.Captu
     assert Path("measured").read_text().split() == ["0", "1", "2", "2"]
     (same,) = search(Store(), experiment="coin")
     assert (same.id, same.status) == (run.id, "FINISHED")
-    assert same.tags["verdict.gain"].startswith("supported: a = 2.0") and same.tags["study.scale"] == "smoke"
+    assert same.tags["verdict.the gain"].startswith("supported: a = 2.0") and same.tags["study.scale"] == "smoke"
     assert "\n  supported: a = 2.0" in capsys.readouterr().out
 
     assert main(["study", "run", "coin", "--scale", "smoke", "--seeds", "4"]) == 0
@@ -162,11 +162,11 @@ def test_pages_load_nothing_and_the_index_has_all_verdicts(
         "worked-numbers.json",
     ]
     kept = json.loads(Path("pages/coin.json").read_text())["scales"]
-    assert kept["smoke"]["verdicts"]["gain"][0] == "depends" and len(kept["cpu"]["points"]) == 12
+    assert kept["smoke"]["verdicts"]["the gain"][0] == "depends" and len(kept["cpu"]["points"]) == 12
     page = Path("pages/coin.html").read_text()
     parser = Loads()
     parser.feed(page)
-    assert parser.loads == [] and "figure-gain" in parser.ids
+    assert parser.loads == [] and "figure-the-gain" in parser.ids and " " not in "".join(parser.ids)
     assert "A gains &lt;i&gt;much&lt;/i&gt;." in page and "gain in &lt;/script&gt;" in page
     assert page.count("<h2>What was published</h2><p>Bernoulli 1713 &lt;proves&gt; it.</p>") == 1
     assert "What was published" not in Path("pages/worked-numbers.html").read_text()
@@ -174,10 +174,10 @@ def test_pages_load_nothing_and_the_index_has_all_verdicts(
     assert '<b>depends</b>: it is as the claim says in some cases, not in others, at <a href="#measured">smoke' in page
     specs = re.search(r"const figures = (.*);\n", page)
     assert specs is not None
-    (figure,) = json.loads(specs[1]).values()
+    figure = json.loads(specs[1])["the-gain"]
     (rows,) = figure["datasets"].values()
     assert len(rows) == 4 * 3 and {row["seed"] for row in rows} == {0, 1, 2}
-    assert '<select name="gain"><option value="">all</option><option>0</option><option>1</option>' in page
+    assert '<select name="the-gain"><option value="">all</option><option>0</option><option>1</option>' in page
     assert "<nav>" not in page and "<dt>±</dt>" in page and "<dt>BLEU</dt>" in page and "<dt>nats</dt>" not in page
     several = Path("pages/worked-numbers.html").read_text()
     parser.feed(several)

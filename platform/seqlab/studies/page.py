@@ -71,7 +71,7 @@ def page(results: Sequence[Result]) -> str:
     study, last = results[-1].study, results[-1]
     sections = "".join(_section(claim, results) for claim in study.claims)
     measured = [claim for claim in study.claims if last.judgements[claim.key].intervals]
-    specs = {claim.key: study.figure(claim, last.points).to_dict() for claim in measured}
+    specs = {_anchor(claim): study.figure(claim, last.points).to_dict() for claim in measured}
     # Nothing in a script may look like its end.
     figures = json.dumps(specs).replace("<", "\\u003c")
     body = f"""<h1>{escape(study.question)}</h1>
@@ -135,6 +135,7 @@ def _contents(study: Study) -> str:
 
 
 def _anchor(claim: Claim) -> str:
+    """Its key in the page: an id has no spaces."""
     return claim.key.replace(" ", "-")
 
 
@@ -163,7 +164,7 @@ def _section(claim: Claim, results: Sequence[Result]) -> str:
 <p class="said"></p>
 {verdicts}
 {_seeds(claim, results[-1])}
-<div class="figure" id="figure-{claim.key}" role="figure" aria-label="{escape(claim.says)}"></div>
+<div class="figure" id="figure-{_anchor(claim)}" role="figure" aria-label="{escape(claim.says)}"></div>
 <h3>The rule</h3>
 <p>Supported where {escape(str(claim.rule))}. The whole 95% interval must lie there, of each case by itself.</p>
 <h3>The controls</h3>
@@ -178,7 +179,7 @@ def _seeds(claim: Claim, result: Result) -> str:
     if len(result.seeds) < 2 or not result.judgements[claim.key].intervals:
         return ""
     options = "".join(f"<option>{seed}</option>" for seed in range(len(result.seeds)))
-    choice = f'<select name="{claim.key}"><option value="">all</option>{options}</select>'
+    choice = f'<select name="{_anchor(claim)}"><option value="">all</option>{options}</select>'
     return f'<p class="seed"><label>Seed: {choice}</label></p>'
 
 
