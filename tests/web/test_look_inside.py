@@ -68,6 +68,8 @@ def test_arcs_have_the_weights_of_the_head_that_is_chosen(width: int, opened: Op
     opened.open(page(tmp_path, bundle, tab=LOOK_INSIDE, text=TEXT), width)
     opened.until("return document.querySelectorAll('#arcs .arc').length > 0")
     assert len(opened.all("#arcs .place")) == len(TEXT)
+    left, right = (opened.all(drawing)[0].rect for drawing in ("#arcs", "#attention"))
+    assert (right["x"] >= left["x"] + left["width"]) == (width == 1280), "beside each other where there is room"
     choose(opened, "stack.blocks.1.mixer", "head 3")
     press(opened, "#arcs svg", "\ue014", "\ue014", "\ue014")  # to the third token
     assert listed(opened) == pytest.approx(

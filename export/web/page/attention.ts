@@ -2,7 +2,7 @@
 
 import { numbersOf, type TensorInfo, type Tensor } from "../src/index.js";
 import { arcs } from "./arcs.js";
-import { choice, el, type Chosen } from "./dom.js";
+import { choice, el, figures, type Chosen } from "./dom.js";
 import { matrix } from "./matrix.js";
 import { namesAlong, type Names } from "./names.js";
 
@@ -50,8 +50,6 @@ export function attentionView(
   return [
     el("h3", {}, "Attention: which tokens each token looks at"),
     el("div", { class: "fields" }, layer.label, head.label),
-    overText,
-    el("h4", {}, "The same as a matrix: each row's token looks at the columns'"),
-    squares,
+    figures(overText, el("div", {}, el("h4", {}, "The same as a matrix: each row's token looks at the columns'"), squares)),
   ];
 }

@@ -30,6 +30,11 @@ export function section(title: string, ...children: Child[]): HTMLElement {
   return el("section", {}, el("h2", {}, title), ...children);
 }
 
+/** Beside each other where there is room. */
+export function figures(...all: HTMLElement[]): HTMLElement {
+  return el("div", { class: "figures" }, ...all);
+}
+
 export function button(label: string, onclick: () => void, properties: Properties = {}): HTMLButtonElement {
   return el("button", { type: "button", onclick, ...properties }, label);
 }

@@ -2,7 +2,7 @@
 
 import { numbersOf, type Session, type Tensor, type TensorInfo } from "../src/index.js";
 import { attentionView } from "./attention.js";
-import { area, el, latest, notice, section, settled, type Chosen } from "./dom.js";
+import { area, el, figures, latest, notice, section, settled, type Chosen } from "./dom.js";
 import { drawing } from "./drawing.js";
 import { keptOf, partsOf, statesOf } from "./kept.js";
 import { matrix } from "./matrix.js";
@@ -42,7 +42,7 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
     const of = pad ? ofFeatures(pad.read()) : await ofTokens();
     const found = taps ? await opened.model.tap(of.inputs) : new Map<string, Tensor>();
     if (!wanted()) return;
-    out.replaceChildren(...attentionView(found, infos, of, chosen), ...hidden(found, infos, of));
+    out.replaceChildren(...attentionView(found, infos, of, chosen), hidden(found, infos, of));
     if (opened.manifest.model) await addState(of, wanted);
   }
 
@@ -109,9 +109,9 @@ function sourceNames(opened: Opened, ids: readonly number[], text: string): stri
 }
 
 /** The norms of the hidden states, those of an encoder apart from a decoder's. */
-function hidden(found: ReadonlyMap<string, Tensor>, infos: readonly TensorInfo[], names: Names): HTMLElement[] {
+function hidden(found: ReadonlyMap<string, Tensor>, infos: readonly TensorInfo[], names: Names): HTMLElement {
   const states = infos.filter(({ name }) => name.startsWith("state."));
-  return [...new Set(states.map(({ dims }) => dims[1]))].flatMap((along) => {
+  const drawings = [...new Set(states.map(({ dims }) => dims[1]))].map((along) => {
     const some = states.filter(({ dims }) => dims[1] === along).map(({ name }) => name);
     const norms = some.map((name) => {
       const [state, numbers] = [found.get(name)!, numbersOf(found.get(name)!)];
@@ -122,6 +122,7 @@ function hidden(found: ReadonlyMap<string, Tensor>, infos: readonly TensorInfo[]
     const columns = namesAlong(along, norms[0].length, names);
     const drawn = matrix({ rows, columns, label: "norm of the hidden state", value: (row, column) => norms[row][column] });
     const of = along === "M" ? " over the source" : "";
-    return [el("h3", {}, `Norms of the hidden states after each layer${of}`), drawn];
+    return el("div", {}, el("h3", {}, `Norms of the hidden states after each layer${of}`), drawn);
   });
+  return figures(...drawings);
 }

@@ -23,7 +23,7 @@ const BARRED = 0.1;
 
 /** A table of shades. The arrows move through it where it has the focus, as the pointer does. */
 export function matrix({ rows, columns, label, value, most, of = ["row", "column"] }: Matrix): HTMLElement {
-  const size = Math.max(13, Math.min(26, Math.floor(560 / Math.max(rows.length, columns.length))));
+  const size = Math.max(13, Math.min(26, Math.floor(440 / Math.max(rows.length, columns.length))));
   const upright = columns.every((name) => name.length < 2);
   const head = upright ? 18 : Math.min(NAME, 14 + 8 * Math.max(...columns.map((name) => name.length)));
   const side = Math.min(150, 14 + 8 * Math.max(...rows.map((name) => name.length)));

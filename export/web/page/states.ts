@@ -1,6 +1,6 @@
 // A recurrence's state over a text, shown: its norm, its channels as a strip, and what each token keeps of it.
 
-import { choice, el, type Chosen } from "./dom.js";
+import { choice, el, figures, type Chosen } from "./dom.js";
 import { mean, meansOf, productOf, reach, type Entry, type Kept } from "./kept.js";
 import { lines } from "./lines.js";
 import { matrix } from "./matrix.js";
@@ -34,9 +34,7 @@ export function statesView(entries: readonly Entry[], tokens: readonly string[],
   show();
   return [
     el("h3", {}, "The state over time"),
-    lines(norms, "tokens read", "Norm of the state"),
-    el("div", { class: "fields" }, entry.label),
-    place,
+    figures(lines(norms, "tokens read", "Norm of the state"), el("div", {}, el("div", { class: "fields" }, entry.label), place)),
   ];
 }
 
@@ -68,8 +66,7 @@ export function keptView(kept: readonly Kept[], tokens: readonly string[], chose
     el("h3", {}, "What a token keeps of the state"),
     el("p", { class: "note" }, how),
     el("ul", { id: "kept" }, ...kept.map((one) => el("li", {}, sentence(one)))),
-    lines(all, "token", "Share kept"),
-    ...(apart.length ? [el("div", { class: "fields" }, entry.label), place] : []),
+    figures(lines(all, "token", "Share kept"), ...(apart.length ? [el("div", {}, el("div", { class: "fields" }, entry.label), place)] : [])),
   ];
 }
 
