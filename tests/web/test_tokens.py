@@ -9,6 +9,7 @@ import random
 import tempfile
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tokenizers
@@ -100,7 +101,7 @@ def test_a_long_text_in_subwords(tmp_path: Path) -> None:
 def test_subwords_of_another_kind_are_refused(model_type: str, tmp_path: Path) -> None:
     """Byte pairs that normalise the text, and pieces that are not of pairs."""
     other = io.BytesIO()
-    options = {"byte_fallback": True, "hard_vocab_limit": model_type == "bpe", "minloglevel": 2}
+    options: dict[str, Any] = {"byte_fallback": True, "hard_vocab_limit": model_type == "bpe", "minloglevel": 2}
     if model_type == "unigram":
         options |= {"normalization_rule_name": "identity", "add_dummy_prefix": False, "remove_extra_whitespaces": False}
     SentencePieceTrainer.train(
