@@ -233,6 +233,26 @@ def test_frames_of_features_have_a_label_each(opened: Opened, tmp_path: Path) ->
     assert opened.logs() == ([], [])
 
 
+def test_of_many_frames_the_first_are_drawn_and_all_are_read(opened: Opened, tmp_path: Path) -> None:
+    folder, length = tmp_path / "frames", 70
+    model = Tagger(2, 3, length, encoder=encoder(positions=NoPositions, embed=torch.nn.Linear))
+    exported(randomized(model).float().eval(), folder, tokenizer=None, labels=["O", "B-X", "I-X"], taps=["attention"])
+    frames = np.random.default_rng(0).normal(size=(1, length, 2)).astype("float32")
+    (weights,) = open_bundle(folder).tap(features=frames, pad_mask=np.ones((1, length), bool)).values()
+    opened.open(page(tmp_path, folder, tab=LOOK_INSIDE))
+    opened.give("\n".join(" ".join(map(str, row)) for row in frames[0]))
+    said = f"Only the first 64 positions are drawn; the model reads all {length}."
+    opened.until(f"return document.querySelector('#panel .notice').textContent.includes('{said}')")
+    opened.until("return document.querySelectorAll('#arcs .place').length === 64")
+    opened.all("#arcs .place")[-1].click()
+    of_last = weights[0, :, 63].mean(0)
+    first = sorted(of_last[:64])[-8:]
+    assert sorted(listed(opened).values()) == pytest.approx(first, abs=1e-3)
+    (others,) = re.findall(r"The others together: ([\d.]+)%", text_of(opened, "#arcs"))
+    assert float(others) / 100 == pytest.approx(1 - sum(first), abs=1e-3)
+    opened.check(1280)
+
+
 def test_classifiers_stand_side_by_side(opened: Opened, tmp_path: Path) -> None:
     made: dict[str, Any] = {
         name: randomized(BagOfWords(TOKENIZER.vocab_size, 3, 40, d_model=8)).float().eval() for name in "ab"

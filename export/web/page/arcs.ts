@@ -9,6 +9,8 @@ export interface Arcs {
   rows: readonly string[];
   /** What is looked at. */
   columns: readonly string[];
+  /** How much is looked at, also what is not drawn. */
+  length: number;
   /** Whether both are one text. */
   same: boolean;
   label: string;
@@ -27,7 +29,7 @@ const [FONT, LINE, GAP, EDGE] = [14, 26, 110, 12];
 const HIGHEST = 120;
 
 /** The pointer or the arrow keys choose a token, Escape all of them. */
-export function arcs({ rows, columns, same, label, value, chosen, choose }: Arcs): HTMLElement {
+export function arcs({ rows, columns, length, same, label, value, chosen, choose }: Arcs): HTMLElement {
   const [from, to] = [placed(rows), placed(columns)];
   const all = rows.flatMap((_, row) => columns.map((_, column) => ({ row, column, weight: value(row, column) })));
   const edges = all.filter(({ weight }) => Math.abs(weight) >= LEAST);
@@ -74,9 +76,9 @@ export function arcs({ rows, columns, same, label, value, chosen, choose }: Arcs
 
   function numbers(row: number): (Node | string)[] {
     const weights = columns.map((_, column) => value(row, column));
-    const order = largest(weights.map(Math.abs), columns.length);
-    const shares = order.slice(0, LISTED).map((column) => ({ name: `${columns[column]} (${column + 1})`, share: weights[column] }));
-    const others = order.slice(LISTED).reduce((sum, column) => sum + weights[column], 0);
+    const listed = largest(weights.map(Math.abs), LISTED);
+    const shares = listed.map((column) => ({ name: `${columns[column]} (${column + 1})`, share: weights[column] }));
+    const others = Array.from({ length }, (_, column) => (listed.includes(column) ? 0 : value(row, column))).reduce((sum, one) => sum + one, 0);
     const rest = columns.length > LISTED ? [el("p", {}, `The others together: ${percent(others)}.`)] : [];
     return [`${rows[row]}, at place ${row + 1}, looks at`, bars(shares), ...rest];
   }

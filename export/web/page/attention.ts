@@ -40,7 +40,7 @@ export function attentionView(
     const value = (row: number, column: number) =>
       some.reduce((sum, one) => sum + numbers[(one * rows + row) * columns + column], 0) / some.length;
     const of = { rows: namesAlong(dims[2], rows, names), columns: namesAlong(dims[3], columns, names), label: `${name}, ${head.input.value}`, value };
-    overText.replaceChildren(arcs({ ...of, same: dims[2] === dims[3], chosen: token, choose: (row) => (token = row) }));
+    overText.replaceChildren(arcs({ ...of, length: columns, same: dims[2] === dims[3], chosen: token, choose: (row) => (token = row) }));
     squares.replaceChildren(matrix({ ...of, most: 1 }));
   }
 

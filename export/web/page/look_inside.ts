@@ -71,8 +71,10 @@ export function lookInsideView(opened: Opened, text: string): HTMLElement {
     const { images } = opened.about;
     const across = images ? images.width / images.patch : 1;
     const name = (place: number) => (images ? `${Math.floor(place / across) + 1}·${(place % across) + 1}` : String(place + 1));
-    line.say(images ? "2·3 is the patch in row 2 and column 3." : "");
-    return { inputs, tokens: Array.from({ length }, (_, place) => name(place)), source: [], ids: [], sourceIds: [] };
+    const patches = images ? "2·3 is the patch in row 2 and column 3." : "";
+    const cut = length > MOST ? `Only the first ${MOST} positions are drawn; the model reads all ${length}.` : "";
+    line.say(`${patches} ${cut}`.trim());
+    return { inputs, tokens: Array.from({ length: Math.min(MOST, length) }, (_, place) => name(place)), source: [], ids: [], sourceIds: [] };
   }
 
   async function ofTokens(): Promise<Given> {
