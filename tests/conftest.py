@@ -29,7 +29,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["SEQLAB_CACHE"] = str(tmp_path_factory.mktemp("cache"))
 
 
-SLOW_SHARES = 30
+SLOW_SHARES = 40
 """CI runs one of so many shares of the slow tests, another every day."""
 
 

@@ -12,6 +12,7 @@ from cli.conftest import TINY, Seqlab, write_text
 from seqlab.tracking.runs import find_run
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of torch's exporter
 def test_the_average_is_what_is_kept(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     write_text(tmp_path)

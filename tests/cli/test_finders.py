@@ -36,6 +36,7 @@ def config(folder: Path, run: str) -> Any:
     return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
+@pytest.mark.slow
 def test_a_fit_is_the_one_that_was_given_what_was_found(
     quick: Seqlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

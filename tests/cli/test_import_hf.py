@@ -144,6 +144,7 @@ def test_what_cannot_be_imported_leaves_no_run(
     assert not list(tmp_path.glob("mlruns/*/*"))
 
 
+@pytest.mark.slow
 def test_a_model_of_ids_whose_head_is_not_its_embedding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

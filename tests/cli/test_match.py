@@ -50,6 +50,7 @@ def test_a_fit_is_the_one_that_was_given_the_width(quick: Seqlab, tmp_path: Path
     assert "a run that goes on has its size" in quick("resume", "matched", "--to=30000", code=2).stderr
 
 
+@pytest.mark.slow
 def test_seconds_are_measured_by_a_fit_of_each_width(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a clock that goes on by a microsecond a parameter at each look at it."""
     clock = SimpleNamespace(now=0.0, tick=0.0)

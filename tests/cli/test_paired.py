@@ -12,6 +12,7 @@ from cli.conftest import TINY, Seqlab, write_text
 from seqlab.tracking.runs import find_run
 
 
+@pytest.mark.slow
 def test_models_of_two_seeds_are_compared_window_by_window(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     write_text(tmp_path)
     seqlab = inside(tmp_path)

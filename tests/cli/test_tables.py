@@ -20,6 +20,7 @@ pytestmark = [
 ALONE = ["--trainer.logger=false", "--trainer.default_root_dir=."]
 
 
+@pytest.mark.slow
 def test_it_learns_what_each_frame_has_from_the_frame_after_it(
     tmp_path: Path, inside: Callable[[Path], Seqlab]
 ) -> None:

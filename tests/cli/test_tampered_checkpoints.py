@@ -109,11 +109,14 @@ def _copied(
     shutil.copy(tmp_path / "kept.ckpt", last)
 
 
-def test_a_model_that_cannot_be_is_refused_in_a_sentence(copied: tuple[Path, Seqlab], tmp_path: Path) -> None:
+@pytest.mark.parametrize("one_in", [4, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_model_that_cannot_be_is_refused_in_a_sentence(
+    one_in: int, copied: tuple[Path, Seqlab], tmp_path: Path
+) -> None:
     last, seqlab = copied
     found = list(tampered(read_checkpoint(last), WRONG))
     assert len(found) >= 70
-    for what, checkpoint in found:
+    for what, checkpoint in found[::one_in]:
         AtomicCheckpointIO().save_checkpoint(checkpoint, tmp_path / "tampered.ckpt")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         lines = seqlab("generate", "tampered.ckpt", "--max-new-tokens=1", code=2).stderr.strip().splitlines()

@@ -1,10 +1,10 @@
-"""Bundles of toy models. An export takes seconds: those that several tests read are made once a process."""
+"""Bundles of toy models. An export takes seconds: those that several tests read are made once."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,8 @@ import pytest
 
 from contracts.subjects import randomized
 from export.test_encoder_bundles import OF_TEXT, WRITING, exported
-from export.toys import Export, Exported, Shared, export_toy, toy
-from seqlab.attention import Attention
-from seqlab.positions import NoPositions, RoPE
-from seqlab.recurrence import GRU
+from export.toys import Export, Exported, Shared, export_toy, shared_toy, toy
+from once import once
 from seqlab_data.tokenizers import CharTokenizer
 
 # A capture writes thousands of records there for pytest to keep.
@@ -31,9 +29,8 @@ def _export(tmp_path_factory: pytest.TempPathFactory) -> Export:
 
 
 @pytest.fixture(scope="session", name="shared")
-def _shared(export: Export) -> Shared:
-    models = {"attention": (Attention, RoPE), "gru": (GRU, NoPositions)}
-    return cache(lambda name: export(*models[name]))
+def _shared(tmp_path_factory: pytest.TempPathFactory) -> Shared:
+    return cache(partial(shared_toy, factory=tmp_path_factory))
 
 
 @pytest.fixture(scope="session", name="served")
@@ -43,11 +40,14 @@ def _served(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     def export(name: str) -> Path:
         if name == "generator":
             return shared("attention").folder
-        folder = tmp_path_factory.mktemp(name) / "bundle"
         models = {"translator": WRITING["rnn"], "classifier": OF_TEXT["bag of words"], "tagger": OF_TEXT["tagger"]}
         model = models.get(name, OF_TEXT["masked"])
         tokenizers = {"source_tokenizer": CharTokenizer("abcdefz")} if name == "translator" else {}
-        exported(randomized(model()).float().eval(), folder, **tokenizers)
-        return folder
+
+        def write(folder: Path) -> Path:
+            exported(randomized(model()).float().eval(), folder / "bundle", **tokenizers)
+            return folder / "bundle"
+
+        return once(f"served-{name}", write, tmp_path_factory)
 
     return cache(export)

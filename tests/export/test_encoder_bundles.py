@@ -151,7 +151,8 @@ def test_a_bundle_writes_of_a_source_what_its_model_writes(name: str, tmp_path: 
         runner.prefill(column, column > 0)
 
 
-@pytest.mark.parametrize("target", ["portable", pytest.param("ort", marks=slow)])
+@slow
+@pytest.mark.parametrize("target", ["portable", "ort"])
 def test_the_beams_of_a_source_read_one_row(target: Any, tmp_path: Path) -> None:
     """As PyTorch writes, where each row has its own: once repeated, reordered, repeated unevenly, and left alone."""
     cross = partial(CrossAttention, num_heads=4, num_kv_heads=2)

@@ -37,6 +37,7 @@ def test_an_encoder_is_judged_by_400_numbers_of_a_position(
     assert {len(pad_mask) for _, pad_mask in encoder_cases(info, 40)} == {rows}
 
 
+@pytest.mark.slow
 def test_the_error_of_a_classifier_is_hardly_chance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Other inputs give nearly the same error in each case; over ten rows of two classes often 1.5 of it."""
     gru = partial(Encoder, d_model=64, num_layers=1, mixer=partial(GRU, bidirectional=True), positions=NoPositions)

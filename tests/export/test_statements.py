@@ -8,7 +8,7 @@ import re
 import shutil
 import zipfile
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from onnxscript import ir
 
 from export.planted import failed, proven, reseal, tell_files_of_tokenizer
 from export.toys import TOKENIZER, Shared, toy
+from once import once
 from runtime.programs import run
 from seqlab.attention import Attention
 from seqlab.models import DecoderLM
@@ -39,14 +40,12 @@ Copy = Callable[[str], Path]
 
 @pytest.fixture(scope="module", name="quantized")
 def _quantized(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    @cache
-    def export(precision: Any) -> Path:
-        folder = tmp_path_factory.mktemp(precision) / "bundle"
-        model = toy(Attention, RoPE, 1)
-        export_bundle(model, TOKENIZER, folder, run_id="", commit="", seq_len=32, precision=precision)
-        return folder
+    def export(precision: Any, folder: Path) -> Path:
+        model, out = toy(Attention, RoPE, 1), folder / "bundle"
+        export_bundle(model, TOKENIZER, out, run_id="", commit="", seq_len=32, precision=precision)
+        return out
 
-    return export
+    return cache(lambda precision: once(f"toy-{precision}", partial(export, precision), tmp_path_factory))
 
 
 @pytest.fixture(name="copy")

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from filelock import FileLock
 
+from once import once
 from scale.cases import DRAWS, OF_RANKS, PLAIN
 from scale.kinds import write_files
 from scale.on_ranks import on_ranks
@@ -20,19 +20,19 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def plain(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[str, Any]:
+def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What two ranks find in the plain cases."""
-    return _once("plain", 2, PLAIN, tmp_path_factory, request)
+    return once("two ranks, plain", _found(2, PLAIN), tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def all_of_two(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[str, Any]:
-    return _once("two", 2, _asked(2, request), tmp_path_factory, request)
+    return once("two ranks", _found(2, _asked(2, request)), tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
 def all_of_four(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[str, Any]:
-    return _once("four", 4, _asked(4, request), tmp_path_factory, request)
+    return once("four ranks", _found(4, _asked(4, request)), tmp_path_factory)
 
 
 def _asked(num_ranks: int, request: pytest.FixtureRequest) -> list[str]:
@@ -43,20 +43,11 @@ def _asked(num_ranks: int, request: pytest.FixtureRequest) -> list[str]:
     return sorted({name for name in asked if name.rpartition(", ")[2] in OF_RANKS[num_ranks]})
 
 
-def _once(
-    name: str,
-    num_ranks: int,
-    cases: list[str],
-    tmp_path_factory: pytest.TempPathFactory,
-    request: pytest.FixtureRequest,
-) -> dict[str, Any]:
-    """What so many ranks find: one torchrun, whichever of pytest's workers comes first."""
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if hasattr(request.config, "workerinput") else base) / f"ranks-{name}"
-    with FileLock(str(folder) + ".lock"):
-        if not (done := folder / "done").exists():
-            folder.mkdir()
-            write_files(folder)
-            done.write_text(json.dumps(on_ranks(num_ranks, folder, cases, timeout=3600)))
-    found: dict[str, Any] = json.loads(done.read_text())
-    return found
+def _found(num_ranks: int, cases: list[str]) -> Callable[[Path], dict[str, Any]]:
+    """What so many ranks find in a folder, by one torchrun."""
+
+    def find(folder: Path) -> dict[str, Any]:
+        write_files(folder)
+        return on_ranks(num_ranks, folder, cases, timeout=3600)
+
+    return find

@@ -69,7 +69,8 @@ def check(found: dict[str, Any], expected: Tensor) -> None:
     assert np.ptp(channels) > 0.05, "the shares say nothing"
 
 
-@pytest.mark.parametrize("num_layers", [1, pytest.param(2, marks=slow)])
+@slow
+@pytest.mark.parametrize("num_layers", [1, 2])
 def test_an_lstm_keeps_what_its_forget_gate_lets_through(num_layers: int, export: Export) -> None:
     exported = export(partial(LSTM, num_layers=num_layers), NoPositions)
     found, (mixers, inputs) = kept(exported.folder), read(exported)

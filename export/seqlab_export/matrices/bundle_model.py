@@ -22,7 +22,8 @@ class BundleModel(nn.Module):
 
     Args:
         folder: the bundle.
-        model: that it is of; its attributes (such as `mask_id`) are this one's too, its weights are not used.
+        model: that it is of; its attributes (such as `mask_id`) are this one's too, its weights are not used. The
+            output layer is none of them: a bundle says logits, no features.
     """
 
     def __init__(self, folder: Any, model: nn.Module) -> None:
@@ -36,6 +37,8 @@ class BundleModel(nn.Module):
         try:
             return super().__getattr__(name)
         except AttributeError:
+            if name == "output":
+                raise
             return getattr(self.__dict__["model"], name)
 
     def forward(self, inputs: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Any:

@@ -1,0 +1,41 @@
+"""A task scores a bundle as it scores the model, whatever the task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from contracts.subjects import randomized
+from scale.kinds import KINDS, kinds, told, write_files
+from seqlab_export.bundle import export_bundle
+from seqlab_export.matrices.bundle_model import BundleModel, score
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
+    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
+]
+QUICK = "language modelling"
+
+
+@pytest.mark.parametrize("name", [pytest.param(one, marks=[] if one == QUICK else pytest.mark.slow) for one in KINDS])
+def test_a_bundle_has_the_scores_of_its_model(name: str, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    data, make = kinds(tmp_path)[name]
+    given: Any = data
+    given.prepare_data()
+    task = make(**told(given))
+    randomized(task.model).float()
+    export_bundle(
+        task.model,
+        getattr(given, "tokenizer", None),
+        tmp_path / "bundle",
+        source_tokenizer=getattr(given, "source_tokenizer", None),
+        labels=getattr(given, "labels", ()),
+        seq_len=task.seq_len,
+        chooses_one=task.chooses_one,
+    )
+    expected = score(task, task.model, given)
+    found = score(task, BundleModel(tmp_path / "bundle", task.model), given)
+    assert expected and found == pytest.approx(expected, rel=1e-4, abs=1e-6)
