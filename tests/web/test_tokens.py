@@ -7,6 +7,7 @@ import io
 import json
 import random
 import tempfile
+import unicodedata
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,13 @@ def pretrained(pattern: str | None) -> Tokenizer:
         return PretrainedTokenizer(file=file.name)
 
 
-TOKENIZERS = OWN | {"gpt2": lambda: pretrained(None), "llama3": lambda: pretrained(LLAMA)}
+PRETRAINED = {"gpt2": lambda: pretrained(None), "llama3": lambda: pretrained(LLAMA)}
+TOKENIZERS = OWN | PRETRAINED
+
+
+def assigned(text: str) -> str:
+    """Without what is no character yet in Python's Unicode, and may be a letter in Node's."""
+    return "".join(character for character in text if unicodedata.category(character) != "Cn")
 
 
 def strings(dice: random.Random, number: int) -> list[str]:
@@ -70,6 +77,8 @@ def test_the_same_ids(name: str, number: int, tmp_path: Path) -> None:
     tokenizer = TOKENIZERS[name]()
     tokenizer.save(tmp_path)
     asked = strings(random.Random(f"{name} {number}"), number)
+    if name in PRETRAINED:
+        asked = [assigned(text) for text in asked]
     encoded = [tokenizer.encode(text) for text in asked]
     expected = [[ids, tokenizer.decode(ids)] for ids in encoded]
     found = answers(tmp_path, asked)
