@@ -78,7 +78,7 @@ def test_the_main_job(tmp_path: Path) -> None:
     assert len(shown) == 1
     table, shown_export, sample = re.split(r"\$ seqlab (?:export|generate) [^\n]*\n", shown[0])
 
-    rows = re.findall(rf"^\d +([\w-]+){4 * ONE_NUMBER} ", table, flags=re.MULTILINE)
+    rows = re.findall(rf"^\d +([\w-]+){3 * ONE_NUMBER} ", table, flags=re.MULTILINE)
     assert {row[0] for row in rows} == {"gru", "attention-nope", "attention-rope"}, table
     params = [float(row[5]) for row in rows]
     assert max(params) <= 1.05 * min(params)
