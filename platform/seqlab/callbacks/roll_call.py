@@ -70,7 +70,7 @@ class RollCall(Callback):
         self._folder: Path | None = None
         self._rank = self._passed = 0
         self._place = "the beginning"
-        self._beat, self._ended = LONGEST_BEAT, threading.Event()
+        self._beat = LONGEST_BEAT
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if trainer.world_size == 1:
@@ -83,6 +83,7 @@ class RollCall(Callback):
             folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._rank = trainer.strategy.broadcast(folder), trainer.global_rank
         self._beat = min(LONGEST_BEAT, self._waits / 10)
+        self._ended = threading.Event()  # not before: no event can be sent to a process that is spawned
         threading.Thread(target=self._write_on, args=(self._folder,), daemon=True).start()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -124,8 +125,10 @@ class RollCall(Callback):
         self._pass("the saving of a checkpoint")
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self._folder is None:
+            return
         self._ended.set()
-        if self._folder is not None and trainer.is_global_zero:
+        if trainer.is_global_zero:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:

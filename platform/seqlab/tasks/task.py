@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from numbers import Integral
 from typing import Any, TypeVar
 
@@ -239,18 +240,17 @@ class Task(L.LightningModule):
 
 
 def _with(factory: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """A factory with those of its options that are given."""
-    given = {name: value for name, value in options.items() if value is not None}
+    """A factory with those of its options that are given. Strategies that spawn processes send it to them."""
+    return partial(_made, factory, {name: value for name, value in options.items() if value is not None})
 
-    def make(*args: Any) -> Any:
-        try:
-            return factory(*args, **given)
-        except TypeError as error:
-            if not given:
-                raise
-            raise ValueError(f"the task has {given}, which the class chosen for it does not take: {error}") from error
 
-    return make
+def _made(factory: Callable[..., Any], given: dict[str, Any], *args: Any) -> Any:
+    try:
+        return factory(*args, **given)
+    except TypeError as error:
+        if not given:
+            raise
+        raise ValueError(f"the task has {given}, which the class chosen for it does not take: {error}") from error
 
 
 def check_told(task: str, **numbers: int | None) -> None:

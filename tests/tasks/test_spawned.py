@@ -1,0 +1,30 @@
+"""What strategies that spawn processes (ddp_spawn) send to them can be sent."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from scale.kinds import KINDS, kinds, told, write_files
+from seqlab.callbacks.roll_call import RollCall
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_task_of_every_kind(name: str, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    data, make = kinds(tmp_path)[name]
+    given: Any = data
+    given.prepare_data()
+    task = make(**told(given))
+    sent = pickle.loads(pickle.dumps(task))
+    optimizer = sent.optimizer(sent.parameters(), 0.1)
+    assert type(optimizer) is type(task.optimizer(task.parameters(), 0.1))
+    assert all(torch.equal(weight, sent.state_dict()[name]) for name, weight in task.state_dict().items())
+
+
+def test_a_roll_call() -> None:
+    assert pickle.loads(pickle.dumps(RollCall(3.0))).timeout == 3.0
