@@ -211,7 +211,7 @@ class OneOff(graph_forms.BeginForm):
     ("defect", "form", "model", "where"),
     [
         (NoMask, "EncoderForm", OF_TEXT["bag of words"], {"encoder"}),
-        pytest.param(OneOff, "BeginForm", WRITING["rnn"], {"encoder", "prefill", "chunks", "step"}, marks=slow),
+        pytest.param(OneOff, "BeginForm", WRITING["rnn"], {"encoder", "prefill", "chunks", "step", "long"}, marks=slow),
     ],
 )
 def test_a_graph_that_is_not_the_model_is_not_written(
