@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from contracts.subjects import randomized
-from scale.kinds import KINDS, kinds, told, write_files
+from scale.kinds import KINDS, of_kind, write_files
 from seqlab_export.bundle import export_bundle
 from seqlab_export.matrices.bundle_model import BundleModel, score
 
@@ -22,20 +21,17 @@ QUICK = "language modelling"
 @pytest.mark.parametrize("name", [pytest.param(one, marks=[] if one == QUICK else pytest.mark.slow) for one in KINDS])
 def test_a_bundle_has_the_scores_of_its_model(name: str, tmp_path: Path) -> None:
     write_files(tmp_path)
-    data, make = kinds(tmp_path)[name]
-    given: Any = data
-    given.prepare_data()
-    task = make(**told(given))
+    data, task = of_kind(name, tmp_path)
     randomized(task.model).float()
     export_bundle(
         task.model,
-        getattr(given, "tokenizer", None),
+        getattr(data, "tokenizer", None),
         tmp_path / "bundle",
-        source_tokenizer=getattr(given, "source_tokenizer", None),
-        labels=getattr(given, "labels", ()),
+        source_tokenizer=getattr(data, "source_tokenizer", None),
+        labels=getattr(data, "labels", ()),
         seq_len=task.seq_len,
         chooses_one=task.chooses_one,
     )
-    expected = score(task, task.model, given)
-    found = score(task, BundleModel(tmp_path / "bundle", task.model), given)
+    expected = score(task, task.model, data)
+    found = score(task, BundleModel(tmp_path / "bundle", task.model), data)
     assert expected and found == pytest.approx(expected, rel=1e-4, abs=1e-6)

@@ -124,3 +124,10 @@ def kinds(folder: Path) -> dict[str, tuple[L.LightningDataModule, Any]]:
 def told(data: L.LightningDataModule) -> dict[str, int]:
     """What a data module tells its task."""
     return {link: found for link in LINKS if (found := getattr(data, link, None)) is not None}
+
+
+def of_kind(name: str, folder: Path) -> tuple[Any, Any]:
+    """Its data, of the files in the folder, and its task, of the same first weights each time."""
+    data, make = kinds(folder)[name]
+    torch.manual_seed(0)
+    return data, make(**told(data))

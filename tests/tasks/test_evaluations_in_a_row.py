@@ -6,11 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from torch import nn
 
 import seqlab.tasks
-from scale.kinds import kinds, told, write_files
+from scale.kinds import kinds, of_kind, write_files
 from seqlab.tasks.task import Task
 from trainers import loader, quiet_trainer
 
@@ -33,9 +32,7 @@ def test_every_task_is_here(tmp_path: Path) -> None:
 def test_a_second_evaluation_scores_as_a_first_one(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second is of a few rows of the validation split, the one between of the whole test split."""
     write_files(tmp_path)
-    data, make = kinds(tmp_path)[name]
-    torch.manual_seed(0)
-    task = make(**told(data))
+    data, task = of_kind(name, tmp_path)
     for parameter in task.parameters():
         nn.init.normal_(parameter, std=0.5)
     trainer = quiet_trainer(tmp_path)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from scale.kinds import KINDS, kinds, told, write_files
+from scale.kinds import KINDS, of_kind, write_files
 from seqlab.batch import LabelledBatch
 from seqlab.half_precision import HalfInputs
 from seqlab.tasks.metrics import Mean
@@ -22,9 +22,7 @@ ON_CPU = {"bf16-mixed": torch.float32, "bf16-true": torch.bfloat16, "16-true": t
 
 def trained(name: str, folder: Path, precision: str, device: str = "cpu") -> tuple[Mapping[str, float], Any, set[Any]]:
     """The scores of a test after two steps, the task, and the dtypes of the losses."""
-    data, make = kinds(folder)[name]
-    torch.manual_seed(0)
-    task = make(**told(data))
+    data, task = of_kind(name, folder)
     summed, dtypes = task.loss, set()
 
     def loss(batch: Any) -> tuple[Tensor, Tensor]:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from scale.kinds import KINDS, kinds, told, write_files
+from scale.kinds import KINDS, of_kind, write_files
 from seqlab.callbacks.roll_call import RollCall
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_a_task_of_every_kind(name: str, tmp_path: Path) -> None:
     write_files(tmp_path)
-    data, make = kinds(tmp_path)[name]
-    given: Any = data
-    given.prepare_data()
-    task = make(**told(given))
+    _, task = of_kind(name, tmp_path)
     sent = pickle.loads(pickle.dumps(task))
     optimizer = sent.optimizer(sent.parameters(), 0.1)
     assert type(optimizer) is type(task.optimizer(task.parameters(), 0.1))
