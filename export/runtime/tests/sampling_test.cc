@@ -58,6 +58,14 @@ TEST(Choose, CutsWhatIsUnlikely) {
   EXPECT_EQ(drawn(min_p), (std::vector<bool>{false, true, true, true}));
 }
 
+TEST(Choose, MinPOfOneKeepsTheLargestAndItsTies) {
+  Sampling certain;
+  certain.min_p = 1;
+  std::vector<bool> seen(3);
+  for (int step = 0; step < 100; ++step) seen[Choose({0, 1, 1}, certain, step, 0)] = true;
+  EXPECT_EQ(seen, (std::vector<bool>{false, true, true}));
+}
+
 TEST(Choose, RefusesWhatIsNoNumber) {
   EXPECT_THROW(Choose({0, std::nan(""), 1}, Sampling{}, 0, 0), Refusal);
   EXPECT_THROW(Choose({-kInfinity, -kInfinity}, Sampling{}, 0, 0), Refusal);
