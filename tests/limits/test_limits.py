@@ -50,7 +50,10 @@ def row(name: str, metrics: dict[str, float], folder: Path) -> Row:
 
 @pytest.mark.parametrize(
     ("metric", "most", "said"),
-    [("num_params", 1050, "Parameters differ by 5%: 1k in a, 1.051k in b."), ("num_tokens", 1010, "Tokens read differ")],
+    [
+        ("num_params", 1050, "Parameters differ by 5%: 1k in a, 1.051k in b."),
+        ("num_tokens", 1010, "Tokens read differ"),
+    ],
 )
 def test_rows_as_large_within_a_share_are_alike(metric: str, most: int, said: str, tmp_path: Path) -> None:
     def told(size: int) -> list[str]:

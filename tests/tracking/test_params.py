@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import yaml
+from mlflow.utils.validation import _validate_param_name
 
 from seqlab.tracking.params import (
     MAX_KEY_LENGTH,
     MAX_VALUE_LENGTH,
+    accepted,
     block_tags,
     config_hash,
     flatten,
@@ -71,6 +75,17 @@ def test_keys_are_ones_that_mlflow_takes() -> None:
     (key,) = flatten({"a$b?": {"k" * 300: 1}})
     assert key.startswith("a_b_.kkk")
     assert len(key) == MAX_KEY_LENGTH
+
+
+def test_every_name_becomes_one_that_mlflow_takes_and_none_is_lost() -> None:
+    names = ["".join(letters) for count in range(5) for letters in itertools.product("a/. $", repeat=count)]
+    names += ["web/en/", "x" * 300, "x" * 250 + "y", "x" * 250 + "z", "\N{PILE OF POO}\n"]
+    keys = flatten({name: str(place) for place, name in enumerate(names)})
+    for key in keys:
+        _validate_param_name(key)
+        assert len(key) <= MAX_KEY_LENGTH
+    assert list(keys.values()) == [str(place) for place in range(len(names))]
+    assert accepted("val/loss") == "val/loss"
 
 
 def test_yaml_gives_the_configuration_back() -> None:

@@ -47,6 +47,16 @@ def test_of_several_runs_of_a_name_the_one_with_a_checkpoint_is_meant(store: Sto
     assert str(error.value).count("FAILED") == 2 and str(error.value).count("FINISHED") == 2
 
 
+def test_a_name_that_a_killed_and_a_finished_run_share_means_the_finished_one(store: Store) -> None:
+    checkpoint = {"checkpoint.last": "checkpoints/last.ckpt"}
+    for status in ("KILLED", "FAILED"):
+        make_run(store, "same", tags=checkpoint, status=status)
+    with pytest.raises(ValueError, match="'same' names more than one run"):
+        find_run("same", store)
+    finished = make_run(store, "same", tags=checkpoint)
+    assert find_run("same", store).id == finished
+
+
 def test_a_beginning_that_is_not_unique_is_refused_with_the_candidates(store: Store) -> None:
     beginnings: dict[str, str] = {}
     for number in range(17):  # of which two begin with the same of 16 digits

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -36,14 +37,26 @@ RUN_SPECIFIC = (
 def flatten(config: dict[str, Any]) -> dict[str, str]:
     """Leaves by dotted path, as YAML scalars: `{"a": {"b": [None, 1]}}` gives `{"a.b.0": "null", "a.b.1": "1"}`.
 
-    A value that MLflow would refuse for its length is cut, and says so.
+    A value that MLflow would refuse for its length is cut, and says so. Keys that `accepted` maps to one name, or that
+    differ only beyond `MAX_KEY_LENGTH` characters, are numbered.
     """
-    return {accepted(key)[:MAX_KEY_LENGTH]: _cut(value) for key, value in _leaves(config, "")}
+    found: dict[str, str] = {}
+    for key, value in _leaves(config, ""):
+        name, number = accepted(key), 1
+        while name in found:
+            number += 1
+            name = f"{accepted(key)[: MAX_KEY_LENGTH - len(str(number)) - 1]}-{number}"
+        found[name] = _cut(value)
+    return found
 
 
 def accepted(name: str) -> str:
-    """The name of a metric or a parameter without what MLflow refuses in one."""
-    return re.sub(r"[^\w .:/-]", "_", name)
+    """The name of a metric or a parameter as MLflow takes it: letters, digits and `_ .:/-`, at most `MAX_KEY_LENGTH` of
+    them, and a relative path in its shortest form, or else without slashes."""
+    name = re.sub(r"[^\w .:/-]", "_", name)[:MAX_KEY_LENGTH]
+    if posixpath.normpath(name) == name and not name.startswith(("/", "..")) and name != ".":
+        return name
+    return re.sub(r"^\.", "_", name.replace("/", "_")) or "_"
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:

@@ -136,15 +136,14 @@ class TrackedRun:
 
 
 def find_run(text: str, store: Store | None = None, experiment: str | None = None) -> TrackedRun:
-    """The run of an id, a unique beginning of one, a name, or a checkpoint's path; of several, the one that has a
-    checkpoint.
+    """The run of an id, a unique beginning of one, a name, or a checkpoint's path. Among several of one name, the only
+    one with a checkpoint, or the only one of those that finished.
 
     Args:
         experiment: only runs of this experiment.
 
     Raises:
-        ValueError: there is no such run, or several, of which not exactly one has a checkpoint; the message lists
-            them.
+        ValueError: there is no such run, or several that this does not tell apart; the message lists them.
         UnreachableError: the server does not answer.
     """
     store = store or Store()
@@ -155,10 +154,12 @@ def find_run(text: str, store: Store | None = None, experiment: str | None = Non
     for condition in _conditions(text):
         runs = search(store, condition, experiment)
         trained = [run for run in runs if {"checkpoint.best", "checkpoint.last"} & run.tags.keys()]
-        if len(runs) > 1 and len(trained) != 1:
-            raise ValueError(f"{text!r} names more than one run: {listed(runs)}; give the id")
+        finished = [run for run in trained if run.status == "FINISHED"]
+        for candidates in (runs, trained, finished):
+            if len(candidates) == 1:
+                return candidates[0]
         if runs:
-            return (trained or runs)[0]
+            raise ValueError(f"{text!r} names more than one run: {listed(runs)}; give the id")
     place = f"experiment {experiment!r}" if experiment else store.uri
     raise ValueError(f"no run has the id, the name or the checkpoint {text!r} in {place}; seqlab compare lists runs")
 
