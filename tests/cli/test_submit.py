@@ -89,6 +89,9 @@ def test_go_hands_it_to_sbatch(bin: Path, capsys: pytest.CaptureFixture[str]) ->
         (["--nodes", "0"], "--nodes must be at least 1, got 0"),
         (["--gpus", "-1"], "--gpus must be at least 1, got -1"),
         (["--time", "tomorrow"], "--time is 'tomorrow'; accepted: minutes, MM:SS"),
+        (["--time", "0:60:00"], "minutes and seconds at most 59"),
+        (["--time", "5:60"], "minutes and seconds at most 59"),
+        (["--time", "1-24"], "hours beside days are at most 23"),
         (["--time", "0:02:00"], "--time must be more than the 120 s before its end"),
         (["--config", "lm/nothing"], "--config lm/nothing: neither a file nor a packaged config"),
         (["--trainer.max_stepz", "3"], "trainer.max_stepz is not an option; did you mean trainer.max_steps?"),
@@ -106,7 +109,7 @@ def test_bad_input_is_refused_before_anything_is_printed(
 
 
 @pytest.mark.usefixtures("_accepted")
-@pytest.mark.parametrize("time", ["3", "2:01", "0:03:00", "1-0", "1-02:30", "1-02:30:00"])
+@pytest.mark.parametrize("time", ["3", "90", "90:59", "2:01", "0:03:00", "99:59:59", "1-0", "1-23:59:59"])
 def test_times_as_slurm_writes_them(time: str) -> None:
     assert f"#SBATCH --time={time}\n" in sbatch_script(["lm/gru"], [], 1, 1, time)
 

@@ -109,7 +109,11 @@ def test_a_file_that_is_none(text: str, told: str, tmp_path: Path) -> None:
         ({"vary": {"seed_everything": "1..3"}}, "says seed_everything itself"),
         ({"fit": ["--run_name=x"]}, "says run_name itself"),
         ({"prune": True, "objective": "val/loss,state_size"}, "--prune goes by one objective"),
-        ({"name": "a/b"}, "--name a/b: accepted"),
+        ({"name": "a/b"}, "--name 'a/b': accepted"),
+        ({"name": ""}, "--name '': accepted"),
+        ({"storage": ""}, "--storage is empty"),
+        ({"objective": ""}, "--objective : accepted"),
+        ({"objective": "val/loss,val/loss"}, "--objective val/loss,val/loss: accepted"),
     ],
 )
 def test_a_plan_that_is_none(changed: dict[str, Any], told: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import signal
 import sys
@@ -38,8 +39,9 @@ def main(argv: list[str] | None = None) -> int:
         if args and args[0] in fit.LIGHTNING and (code := fit.directly(args[0], args[1:])) is not None:
             return code
         ours, behind = (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
-        options, overrides = _parser().parse_known_args(ours)
-        overrides += behind
+        ours, overrides = _overrides(ours) if ours and ours[0] in fit.TAKE_OVERRIDES else (ours, [])
+        options, unknown = _parser().parse_known_args(ours)
+        overrides += unknown + behind
         if overrides and options.verb not in fit.TAKE_OVERRIDES:
             raise ValueError(f"{options.verb} has no option {overrides[0]}; see seqlab {options.verb} --help")
         options.overrides = overrides
@@ -75,6 +77,23 @@ def _check_working_folder() -> None:
         os.getcwd()
     except FileNotFoundError:
         raise ValueError("the working folder was deleted; change to one that is there") from None
+
+
+def _overrides(args: list[str]) -> tuple[list[str], list[str]]:
+    """A verb's own arguments, and the options that it hands to `fit`, each with its value: argparse would take a value
+    after a space for a positional argument of the verb."""
+    names = [name for verb in VERBS if verb.name == args[0] for argument in verb.arguments for name in argument.names]
+    own: list[str] = []
+    overrides: list[str] = []
+    rest = iter(args)
+    for arg in rest:
+        if not arg.startswith("--") or any(name.startswith(arg.partition("=")[0]) for name in (*names, "--help")):
+            own.append(arg)
+            continue
+        overrides.append(arg)
+        if "=" not in arg and arg != "--print_config":
+            overrides += itertools.islice(rest, 1)
+    return own, overrides
 
 
 class _Parser(argparse.ArgumentParser):

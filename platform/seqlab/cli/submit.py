@@ -109,9 +109,12 @@ def _seconds(time: str) -> int:
         raise ValueError(f"--time is {time!r}; accepted: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS")
     days, *parts = found.groups()
     numbers = [int(part) for part in parts if part is not None]
-    if days is None and len(numbers) < 3:
+    hours_given = days is not None or len(numbers) == 3
+    if not hours_given:
         numbers = [0, *numbers]
     hours, minutes, seconds = [*numbers, 0, 0][:3]
+    if (days is not None and hours > 23) or (hours_given and minutes > 59) or seconds > 59:
+        raise ValueError(f"--time is {time!r}; hours beside days are at most 23, minutes and seconds at most 59")
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 

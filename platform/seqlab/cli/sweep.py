@@ -57,7 +57,7 @@ def sweep(options: argparse.Namespace) -> int:
     plan, store = make_plan(given, options.overrides), Store()
     places = _places(given.get("jobs", 1), given.get("devices_per_trial"))
     _check_fits(plan)
-    url = given.get("storage") or f"{SQLITE}{store.root / 'sweeps.db'}"
+    url = given.get("storage", f"{SQLITE}{store.root / 'sweeps.db'}")
     if options.worker:
         queue = Queue(plan, url, join=JOINING)
         parent = find_run(queue.study.user_attrs["parent"], store)

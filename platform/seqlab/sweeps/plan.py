@@ -109,7 +109,9 @@ def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
     if trials is None:
         raise ValueError(f"--sampler {sampler} needs --trials N")
     seeds, named = given.get("seeds", 1), given.get("objective", "val/loss").split(",")
-    objectives = [one.strip() for one in named if one.strip()]
+    objectives = [one.strip() for one in named]
+    if not all(objectives) or len({*objectives}) < len(objectives):
+        raise ValueError(f"--objective {','.join(named)}: accepted: metrics with commas between, each once")
     for name, count in {"--seeds": seeds, "--trials": trials, "--jobs": given.get("jobs", 1)}.items():
         if count < 1:
             raise ValueError(f"{name} must be at least 1, got {count}")
@@ -117,9 +119,11 @@ def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
     if prune and len(objectives) > 1:
         raise ValueError(f"--prune goes by one objective, got {', '.join(objectives)}")
     digest = _sha256(json.dumps([configs, vary, fit, seeds, sampler, objectives, prune]).encode())
-    name = given.get("name") or f"{Path(configs[-1]).stem}-{digest[:6]}"
+    name = given.get("name", f"{Path(configs[-1]).stem}-{digest[:6]}")
+    if given.get("storage") == "":
+        raise ValueError("--storage is empty; accepted: a URL as Optuna takes it, such as sqlite:///sweeps.db")
     if not re.fullmatch(r"[\w.-]+", name):
-        raise ValueError(f"--name {name}: accepted: letters, digits, '.', '_' and '-'")
+        raise ValueError(f"--name {name!r}: accepted: letters, digits, '.', '_' and '-'")
     experiment = given.get("experiment", name)
     files = {config: _sha256(path.read_bytes()) for config in configs if (path := Path(config)).is_file()}
     return Plan(name, experiment, configs, vary, fit, seeds, trials, sampler, objectives, prune, files)
