@@ -29,6 +29,7 @@ from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from seqlab.cli.fit_callbacks import fit_callbacks
 from seqlab.cli.matched import matched
 from seqlab.config.configs import LINKS, import_blocks, resolve_names
+from seqlab.config.nested_options import keep_nested_values
 from seqlab.config.options import check_precision, check_tokenizers, check_trainer, numbers_before_shares, options
 from seqlab.config.stored_config import check_reads_back
 from seqlab.half_precision import HalfInputs
@@ -67,6 +68,7 @@ class SeqlabCLI(LightningCLI):
         self.tags: dict[str, str] = {}
         import_blocks()
         numbers_before_shares()
+        keep_nested_values()
         super().__init__(
             L.LightningModule,
             L.LightningDataModule,
