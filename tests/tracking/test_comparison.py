@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from seqlab.callbacks.run_tracker import scored_as
 from seqlab.cli import main
 from seqlab.comparison import report
 from seqlab.comparison.comparison import Comparison, compare
 from seqlab.comparison.rows import more_is_better, short
+from seqlab.tasks import LanguageModeling
 from seqlab.tracking.journal import Journal, now
 from seqlab.tracking.store import Store
+from seqlab.tracking.writes import SCORED_TAG
 from tracking.tiny import make_run
 
 SPEED = 50_000.0
@@ -112,6 +115,25 @@ def of(task: str, data: str, host: str = "one") -> Any:
     """What a run of a task on data says of itself."""
     tags = {"dataset": data, "host": host, "hardware.cpu": "EPYC", "hardware.gpus": "none"}
     return {"params": {"model.class_path": f"seqlab.tasks.{task}"}, "tags": tags}
+
+
+def test_a_loss_of_ones_own_ranks_beside_the_task_whose_scores_it_keeps(store: Store) -> None:
+    class Smoothed(LanguageModeling):
+        def loss(self, batch: Any) -> Any: ...
+
+    class Rescored(LanguageModeling):
+        def evaluate(self, batch: Any) -> Any: ...
+
+    for loss, task in enumerate((LanguageModeling, Smoothed, Rescored), start=1):
+        kind = of(task.__name__, "pydoc 1")
+        kind["tags"][SCORED_TAG] = scored_as(task)
+        make_run(store, task.__name__, {"val/loss": [(0, float(loss))]}, **kind)
+    comparison = compare(store=store)
+    assert names(comparison) == ["LanguageModeling", "Smoothed"]
+    assert [names(group) for group in comparison.apart] == [["Rescored"]]
+    assert (
+        "Trained by different tasks: LanguageModeling by LanguageModeling; Smoothed by Smoothed." in comparison.warnings
+    )
 
 
 def test_runs_are_ranked_within_one_task_and_one_dataset(

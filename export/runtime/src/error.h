@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <iomanip>
+#include <locale>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -26,10 +27,17 @@ class Refusal : public std::runtime_error {
   StatusCode code_;
 };
 
+// A stream that writes numbers the same way whatever locale the host program has set.
+inline std::ostringstream ClassicStream() {
+  std::ostringstream text;
+  text.imbue(std::locale::classic());
+  return text;
+}
+
 // A sentence of its parts.
 template <typename... Parts>
 std::string Join(const Parts&... parts) {
-  std::ostringstream text;
+  std::ostringstream text = ClassicStream();
   (text << ... << parts);
   return text.str();
 }
@@ -44,7 +52,7 @@ std::string Listed(const Items& items) {
 
 // A number as 1.23e-04.
 inline std::string Scientific(double number) {
-  std::ostringstream text;
+  std::ostringstream text = ClassicStream();
   text << std::scientific << std::setprecision(2) << number;
   return text.str();
 }

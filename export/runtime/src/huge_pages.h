@@ -49,6 +49,7 @@ inline std::vector<NewMemory::Range> NewMemory::Held() {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
     std::istringstream fields(line);
+    fields.imbue(std::locale::classic());
     Range range;
     char dash = 0;
     std::string access, offset, device, inode;

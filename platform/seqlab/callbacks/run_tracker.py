@@ -24,7 +24,7 @@ from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import block_tags, config_hash, flatten, to_yaml
 from seqlab.tracking.provenance import package_versions, provenance
 from seqlab.tracking.system import SystemMetrics, peak_memory_mb
-from seqlab.tracking.writes import FAILURE_TAG
+from seqlab.tracking.writes import FAILURE_TAG, SCORED_TAG
 
 
 class DivergedError(ValueError):
@@ -81,7 +81,7 @@ class RunTracker(Callback):
             logger.log_hyperparams(self.config)
             logger.log_tags({"config_hash": self._hash, **block_tags(flatten(self.config))})
         logger.log_text("".join(f"{k}=={v}\n" for k, v in package_versions().items()), "packages.txt")
-        logger.log_tags(provenance() | self._tags)
+        logger.log_tags(provenance() | self._tags | {SCORED_TAG: scored_as(type(pl_module))})
         datamodule = trainer.datamodule  # type: ignore[attr-defined]
         if getattr(datamodule, "tokenizer", None) is not None:
             logger.log_text(json.dumps(datamodule.tokenizer.to_dict()) + "\n", "tokenizer.json")
@@ -168,6 +168,13 @@ class RunTracker(Callback):
             if self._system is not None:
                 metrics |= self._system.sample()
             logger.log_metrics(metrics, step=_logged_step(trainer))
+
+
+def scored_as(task: type) -> str:
+    """The class that defines a task's scores and what they are given: a loss of one's own changes neither."""
+    own = task.__mro__[: task.__mro__.index(L.LightningModule)]
+    scores = ("scores", "evaluate", "log_scores", "validation_step")
+    return next((of.__name__ for of in own if any(name in vars(of) for name in scores)), task.__name__)
 
 
 def _run_logger(trainer: L.Trainer) -> RunLogger | None:

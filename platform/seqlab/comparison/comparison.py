@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from seqlab.comparison.fair import OF_BYTES, tokenizer_of, unfair
+from seqlab.comparison.fair import OF_BYTES, task_of, tokenizer_of, unfair
 from seqlab.comparison.rows import BITS_PER_CHAR, Row, more_is_better, rows_of, short
 from seqlab.comparison.seeds import runs_named
 from seqlab.comparison.statistics import ranks
 from seqlab.tracking.runs import PARENT_TAG, SWEEP_TAG, TrackedRun, experiment_names, search, settle
 from seqlab.tracking.store import Store
-from seqlab.tracking.writes import DATASET_TAG
+from seqlab.tracking.writes import DATASET_TAG, SCORED_TAG
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -225,8 +225,8 @@ def _places(comparison: Comparison, sign: int) -> tuple[int, float]:
 
 
 def kind_of(run: TrackedRun) -> tuple[str, str]:
-    """The task, and the data with its digest."""
-    return run.params.get("model.class_path", "").rpartition(".")[2], run.tags.get(DATASET_TAG, "")
+    """The task that a run is scored as, and the data with its digest."""
+    return run.tags.get(SCORED_TAG, task_of(run)), run.tags.get(DATASET_TAG, "")
 
 
 def _fixed(value: float | None) -> str:

@@ -34,6 +34,9 @@ def unfair(rows: Sequence[Row], metric: str, searched: Sequence[TrackedRun]) -> 
     machines = sorted({_machine(run) for run in timed} - {""})
     if len(machines) > 1:
         found.append(f"Speeds are of different machines: {'; '.join(machines)}.")
+    tasks = {task: row.name for row in reversed(rows) if (task := task_of(row.run))}
+    if len(tasks) > 1:
+        found.append(f"Trained by different tasks: {'; '.join(f'{tasks[task]} by {task}' for task in sorted(tasks))}.")
     tokenizers = {text: row.name for row in reversed(rows) if (text := tokenizer_of(row.run))}
     if len(tokenizers) > 1:
         texts = "; ".join(f"{tokenizer} in {name}" for tokenizer, name in sorted(tokenizers.items()))
@@ -48,6 +51,11 @@ def unfair(rows: Sequence[Row], metric: str, searched: Sequence[TrackedRun]) -> 
         *_left_out(rows, metric, searched),
         *_intervals(rows),
     ]
+
+
+def task_of(run: TrackedRun) -> str:
+    """The class of a run's task; empty where its config names none."""
+    return run.params.get("model.class_path", "").rpartition(".")[2]
 
 
 def tokenizer_of(run: TrackedRun) -> str:

@@ -25,6 +25,7 @@ Point = tuple[str, float, int, int]
 
 CHANGED_TAG = "seqlab.changed_params"
 DATASET_TAG = "dataset"
+SCORED_TAG = "task.scored_as"
 EVALUATED_TAG = "{}.data"
 """Of `test` and `validate`: what the run was last evaluated on."""
 FAILURE_TAG = "failure"
