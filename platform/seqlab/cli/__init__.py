@@ -10,7 +10,7 @@ import sys
 from typing import NoReturn
 
 from seqlab import __version__
-from seqlab.cli import bundle, estimate, fit, matrices, page, profile, runs, study, submit, sweep, text
+from seqlab.cli import bundle, env, estimate, fit, matrices, page, profile, runs, study, submit, sweep, text
 from seqlab.working_folder import add_working_folder
 
 VERBS = (
@@ -25,6 +25,7 @@ VERBS = (
     *page.VERBS,
     *matrices.VERBS,
     *text.VERBS,
+    *env.VERBS,
 )
 
 # A process that is spawned imports this file too, and then the classes that it is sent.

@@ -20,6 +20,7 @@ from seqlab.callbacks.checkpoint import check_layout
 from seqlab.callbacks.evaluation import PredictionFile, RunScores
 from seqlab.callbacks.finders import FINDERS, QUIETLY, search
 from seqlab.callbacks.last_words import LastWords
+from seqlab.callbacks.max_time import MaxTime
 from seqlab.callbacks.one_start import OneStart
 from seqlab.callbacks.progress import FitProgress
 from seqlab.callbacks.restored_state import saying_what_is_wrong
@@ -157,6 +158,9 @@ class SeqlabCLI(LightningCLI):
         if self.verb == "fit":
             # Before a run is written to; and `RollCall` speaks before `LastWords`.
             callbacks += [OneStart(options.ckpt_path), RollCall(options.timeout)]
+        if given.max_time is not None:
+            callbacks.append(MaxTime(given.max_time))
+            kwargs["max_time"] = None
         callbacks.append(LastWords())
         if self.verb == "fit":
             callbacks += fit_callbacks(options, self.config_dump, speed, self.tags)

@@ -7,12 +7,13 @@ jsonargparse reads a value, and hands it to the parser of the next class as Pyth
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from jsonargparse import _typehints
 from jsonargparse._util import NestedArg
 
-_adapt = _typehints.adapt_class_type
+_adapt: Callable[..., Any] = _typehints.adapt_class_type
 
 
 def _adapt_as_json(value: Any, *args: Any, **settings: Any) -> Any:

@@ -86,6 +86,31 @@ def provenance() -> dict[str, str]:
     }
 
 
+def environment() -> dict[str, str]:
+    """The machine and what runs on it, as a bug report needs it."""
+    import numpy as np
+    import torch
+    from sqlalchemy import make_url
+
+    from seqlab.tracking.store import Store
+
+    versions, hardware = package_versions(), _hardware()
+    blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+    store = Store()
+    return {
+        **{name: versions[name] for name in MAIN_PACKAGES if name in versions},
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": f"{hardware['hardware.cpu']}, {hardware['hardware.cores']} cores",
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "memory": f"{hardware['hardware.memory_gb']} GB",
+        "BLAS": f"torch: {'MKL' if torch._C.has_mkl else 'no MKL'}; numpy: {blas['name']}",
+        "threads": hardware["hardware.threads"],
+        "devices": hardware["hardware.gpus"],
+        "store": make_url(store.uri).render_as_string() + ("" if store.remote or store.exists else " (not there yet)"),
+    }
+
+
 def description() -> dict[str, str]:
     """What MLflow shows first of a run: the command that began it. A user may change it, so it is written once."""
     return {"mlflow.note.content": "```\n{}\n```".format(_command().replace(" --", " \\\n  --"))}
