@@ -68,6 +68,12 @@ def main(argv: list[str] | None = None) -> int:
         needed = f"the Python module {error.name}, which is not installed here" if error.name else error
         print(f"seqlab: this needs {needed}", file=sys.stderr)
         return 2
+    except (MemoryError, ImportError) as error:
+        if os.environ.get("SEQLAB_DEBUG"):
+            raise
+        why = f"a library cannot be loaded: {error}" if isinstance(error, ImportError) else f"no memory left {error}"
+        print(f"seqlab: {why.strip()}; `ulimit -v` and the machine's free memory are the limits", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
 

@@ -22,6 +22,22 @@ LIGHTNING = {
 }
 
 
+COUNTS = (
+    "GROUP_RANK",
+    "LOCAL_RANK",
+    "MASTER_PORT",
+    "NODE_RANK",
+    "RANK",
+    "WORLD_SIZE",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_NTASKS",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_PROCID",
+)
+"""Variables of launchers that Lightning reads as numbers."""
+
+
 def directly(name: str, args: list[str]) -> int | None:
     """Runs one of Lightning's verbs, or shows its help; None where a RUN follows, whose config it is to take."""
     from seqlab.config.options import wants_help
@@ -53,6 +69,7 @@ def ran(name: str, run: Callable[[], None]) -> int:
     if "lightning" not in sys.modules and os.environ.get("LOCAL_RANK", "0") == "0":
         print(f"seqlab {name}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
     import_lightning()
+    _check_launcher()
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
     from seqlab.callbacks.last_words import last_words, spoken
@@ -72,6 +89,25 @@ def ran(name: str, run: Callable[[], None]) -> int:
                 raise
             return 1
     return 0
+
+
+def _check_launcher() -> None:
+    """Refuses variables of torchrun and SLURM over which Lightning ends in a traceback.
+
+    Raises:
+        ValueError: a count is no number, or SLURM started several tasks without saying how many a node has.
+    """
+    for name in COUNTS:
+        if not (given := os.environ.get(name, "0")).isdecimal():
+            raise ValueError(f"the environment variable {name} is {given!r}; accepted: a whole number")
+    from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
+
+    tasks = os.environ.get("SLURM_NTASKS", "1")
+    if int(tasks) > 1 and "SLURM_NTASKS_PER_NODE" not in os.environ and SLURMEnvironment.detect():
+        raise ValueError(
+            f"SLURM started {tasks} tasks (SLURM_NTASKS) without --ntasks-per-node, which tells a fit its processes on "
+            "each node; give sbatch or srun --ntasks-per-node, or unset SLURM_NTASKS for a fit of one process"
+        )
 
 
 def import_lightning() -> None:
