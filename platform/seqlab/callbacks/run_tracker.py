@@ -11,6 +11,7 @@ from typing import Any
 import lightning as L
 import torch
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities.exceptions import SIGTERMException
 from torch import Tensor
 
@@ -34,7 +35,8 @@ class DivergedError(ValueError):
 class RunTracker(Callback):
     """Stores in the run of a `RunLogger` where it comes from, how fast it trains and how it ends.
 
-    docs/tracking.md lists what is stored. Without a `RunLogger` this only watches the loss.
+    docs/tracking.md lists what is stored. Other loggers beside it get the configuration and the same metrics. Without a
+    `RunLogger` this only watches the loss.
 
     Args:
         config: the resolved configuration, nested, of plain values.
@@ -68,6 +70,8 @@ class RunTracker(Callback):
         logger = _run_logger(trainer)
         if stage == "fit" and logger is not None and not logger.continued:
             self._describe(trainer, pl_module, logger)
+        for other in _loggers_beside(trainer) if stage == "fit" and self.config else []:
+            other.log_hyperparams(self.config)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         self._checked_step = trainer.global_step
@@ -111,7 +115,8 @@ class RunTracker(Callback):
             logger.begin()
             self._system = SystemMetrics()
             self.speed.resume()
-        due = step != self._checked_step and step % trainer.log_every_n_steps == 0  # type: ignore[attr-defined]
+        every: int = trainer.log_every_n_steps  # type: ignore[attr-defined]  # 0 = none
+        due = every > 0 and step != self._checked_step and step % every == 0
         # Reading a number off a GPU waits for it, and ranks must stop together: there, only when a step is logged.
         if due or (self._loss_sum.device.type == "cpu" and trainer.world_size == 1):
             self._check_loss(trainer)
@@ -167,7 +172,8 @@ class RunTracker(Callback):
             metrics |= {"lr": self._lr, "perf/peak_memory_mb": peak_memory_mb(pl_module.device)}
             if self._system is not None:
                 metrics |= self._system.sample()
-            logger.log_metrics(metrics, step=_logged_step(trainer))
+            for one in (logger, *_loggers_beside(trainer)):
+                one.log_metrics(metrics, step=_logged_step(trainer))
 
 
 def scored_as(task: type) -> str:
@@ -181,6 +187,11 @@ def _run_logger(trainer: L.Trainer) -> RunLogger | None:
     if not trainer.is_global_zero:
         return None
     return next((logger for logger in trainer.loggers if isinstance(logger, RunLogger)), None)
+
+
+def _loggers_beside(trainer: L.Trainer) -> list[Logger]:
+    """Loggers of the user's beside the `RunLogger`."""
+    return [one for one in trainer.loggers if trainer.is_global_zero and not isinstance(one, RunLogger)]
 
 
 def _logged_step(trainer: L.Trainer) -> int:

@@ -11,6 +11,8 @@ import lightning as L
 from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
 from lightning.pytorch.loggers import Logger
 
+from seqlab.callbacks.checkpoint import Checkpoints
+
 EXPORT = "seqlab export {run} --out {bundle}"
 TEST = "seqlab test {run}"
 
@@ -26,7 +28,7 @@ class WhereNext(Callback):
         self.trust = trust
 
     def on_fit_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        best, last = (getattr(trainer.checkpoint_callback, f"{which}_model_path", "") for which in ("best", "last"))
+        best, last = (getattr(_checkpoints(trainer), f"{which}_model_path", "") for which in ("best", "last"))
         if trainer.is_global_zero and (reason := _why_early(trainer)):
             print(f"Stopped early at step {_step(trainer)}: {reason}", flush=True)
         if trainer.is_global_zero and (best or last):
@@ -35,8 +37,8 @@ class WhereNext(Callback):
 
     def on_exception(self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException) -> None:
         if trainer.is_global_zero and isinstance(exception, KeyboardInterrupt | SystemExit):
-            last: Path | None = getattr(trainer.checkpoint_callback, "last", None)
-            saved: int = getattr(trainer.checkpoint_callback, "saved_step", 0)
+            last: Path | None = getattr(_checkpoints(trainer), "last", None)
+            saved: int = getattr(_checkpoints(trainer), "saved_step", 0)
             how, go_on = str(exception) or "Interrupted", how_to_go_on(trainer.logger, last, saved, self.trust)
             print(f"{how} at step {_step(trainer)} · {go_on}", flush=True)
 
@@ -86,6 +88,12 @@ def how_to_go_on(logger: Logger | None, last: Path | None, step: int, trust: Seq
     resume = " ".join(["seqlab resume", (run_id or "")[:8], *_flags(trust)])
     command = f"--ckpt_path {shlex.quote(_shown(str(last)))}" if run_id is None else resume
     return f"last checkpoint {_shown(str(last))} of step {step} · next: {command}"
+
+
+def _checkpoints(trainer: L.Trainer) -> Checkpoints | None:
+    """The callback that writes what a run is loaded and resumed from, whichever others there are."""
+    ours = (one for one in trainer.callbacks if isinstance(one, Checkpoints))  # type: ignore[attr-defined]
+    return next(ours, None)
 
 
 def _why_early(trainer: L.Trainer) -> str:

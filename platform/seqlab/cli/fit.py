@@ -84,10 +84,16 @@ def ran(name: str, run: Callable[[], None]) -> int:
             raise ValueError(str(error)) from error
         except SystemExit as end:
             return exit_code(end)
-        except Exception:
-            if spoken() is None or os.environ.get("SEQLAB_DEBUG"):
+        except Exception as error:
+            if os.environ.get("SEQLAB_DEBUG"):
                 raise
-            return 1
+            if spoken() is not None:
+                return 1
+            from seqlab.cli.lightning_parts import said_by_part
+
+            if (said := said_by_part(error)) is None:
+                raise
+            raise ValueError(said) from error
     return 0
 
 

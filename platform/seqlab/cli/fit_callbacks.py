@@ -40,10 +40,14 @@ def fit_callbacks(options: Any, config: dict[str, Any], speed: Speed, tags: dict
         ModelTable(),
         ValidateOnce(),
         WhereNext(to_trust(config)),
-        *([] if options.trainer.enable_checkpointing is False else [_checkpoints(options, config)]),
+        *([] if _keeps_nothing(options.trainer) else [_checkpoints(options, config)]),
     ]
 
 
 def _checkpoints(options: Any, config: dict[str, Any]) -> Checkpoints:
     every_n_steps, every_n_minutes = options.checkpoint_every, options.checkpoint_minutes
     return Checkpoints(config=config, every_n_steps=every_n_steps, every_n_minutes=every_n_minutes)
+
+
+def _keeps_nothing(trainer: Any) -> bool:
+    return trainer.enable_checkpointing is False or bool(trainer.barebones)

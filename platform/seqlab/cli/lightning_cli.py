@@ -10,12 +10,14 @@ from tempfile import TemporaryDirectory
 from typing import Any, NoReturn
 
 import lightning as L
+import yaml
 from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Callback, ProgressBar
 from lightning.pytorch.cli import LightningArgumentParser, LightningCLI
 from lightning.pytorch.utilities import rank_zero_only
 
 from seqlab.budgets.match import said
+from seqlab.callbacks.beside import Monitored, own_folder
 from seqlab.callbacks.checkpoint import check_layout
 from seqlab.callbacks.evaluation import PredictionFile, RunScores
 from seqlab.callbacks.finders import FINDERS, QUIETLY, search
@@ -28,11 +30,12 @@ from seqlab.callbacks.roll_call import RollCall
 from seqlab.callbacks.speed import Speed
 from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from seqlab.cli.fit_callbacks import fit_callbacks
+from seqlab.cli.lightning_parts import check_restores, kept
 from seqlab.cli.matched import matched
 from seqlab.config.configs import LINKS, import_blocks, resolve_names
 from seqlab.config.nested_options import keep_nested_values
 from seqlab.config.options import check_precision, check_tokenizers, check_trainer, numbers_before_shares, options
-from seqlab.config.stored_config import check_reads_back
+from seqlab.config.stored_config import check_opens, check_reads_back, without_watchers
 from seqlab.half_precision import HalfInputs
 from seqlab.nn.stack import forget_activations
 from seqlab.parallel import SpreadStrategy, meet_anew, set_tensor_parallel
@@ -108,13 +111,15 @@ class SeqlabCLI(LightningCLI):
     def _dump_config(self) -> None:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=r"\s*Unable to serialize")  # `check_reads_back` refuses it
-            super()._dump_config()
+            text = self.parser.dump(self.config, skip_link_targets=False, skip_unset=False)
+        self.config_dump = without_watchers(yaml.safe_load(text)[self.verb])
 
     def before_instantiate_classes(self) -> None:
         self._dump_config()
         options = self.config[self.verb]
         if self.verb == "fit":
             check_reads_back(self._parser(self.verb), self.config_dump, options)
+            check_opens(self.config_dump)
             if self.run_id is None:  # a run that goes on has what was found
                 self._match(options)
                 if options.resume is not None:
@@ -154,8 +159,12 @@ class SeqlabCLI(LightningCLI):
         given = options.trainer
         check_trainer(given)
         speed = Speed()
-        callbacks: list[Callback] = [FitProgress(speed)] if given.enable_progress_bar is not False else []
+        theirs = _as_list(given.callbacks)
+        bar = given.enable_progress_bar is not False and not given.barebones
+        own_bar = bar and not any(isinstance(one, ProgressBar) for one in theirs)
+        callbacks: list[Callback] = [FitProgress(speed)] if own_bar else []
         if self.verb == "fit":
+            check_restores(theirs)
             # Before a run is written to; and `RollCall` speaks before `LastWords`.
             callbacks += [OneStart(options.ckpt_path), RollCall(options.timeout)]
         if given.max_time is not None:
@@ -163,11 +172,15 @@ class SeqlabCLI(LightningCLI):
             kwargs["max_time"] = None
         callbacks.append(LastWords())
         if self.verb == "fit":
+            callbacks += [own_folder(theirs, _as_list(self.config_dump["trainer"].get("callbacks"))), Monitored(theirs)]
             callbacks += fit_callbacks(options, self.config_dump, speed, self.tags)
-            if given.logger in (None, True):
-                kwargs["logger"] = RunLogger(options.experiment, name=options.run_name, run_id=self.run_id)
+            if given.logger is not False and not given.barebones:
+                ours = RunLogger(options.experiment, name=options.run_name, run_id=self.run_id)
+                kwargs["logger"] = [ours, *(one for one in _as_list(given.logger) if one is not True)]
         elif given.logger in (None, True):
             kwargs["logger"] = False
+        if given.barebones:
+            kwargs["log_every_n_steps"] = None
         if self.verb in ("validate", "test"):
             callbacks.append(RunScores(self.config_dump))
         if self.verb == "predict":
@@ -177,10 +190,9 @@ class SeqlabCLI(LightningCLI):
         if given.precision in ("bf16-true", "16-true"):
             plugins.append(HalfInputs(given.precision))
             kwargs["precision"] = None
-        callbacks = [*(one for one in _as_list(given.callbacks) if not isinstance(one, FINDERS)), *callbacks]
         try:
             trainer = super().instantiate_trainer(
-                callbacks=callbacks,
+                callbacks=[*kept(theirs, fits=self.verb == "fit", bar=bar), *callbacks],
                 plugins=plugins,
                 enable_model_summary=False,
                 **kwargs,

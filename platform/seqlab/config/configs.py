@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import json
 from argparse import ArgumentError
 from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import ArgumentParser, get_loader, set_loader
+from jsonargparse import ArgumentParser, _typehints, get_loader, set_dumper, set_loader
+from jsonargparse.typing import register_type
 
 PACKAGED = Path(__file__).parent.parent / "configs"
 BLOCK_MODULES = (
@@ -41,6 +44,14 @@ EMBEDDED_WITH = {"DecoderLM": "torch.nn.Embedding", "EncoderDecoder": "seqlab.nn
 """By models that had no argument `embed` at first."""
 MOVED = {"seqlab.training.attention_maps.AttentionMaps": "seqlab.callbacks.attention_maps.AttentionMaps"}
 """What runs of before have stored, by where it was."""
+LOGGERS: dict[str, Any] = {
+    "comet": {"class_path": "CometLogger"},
+    "csv": {"class_path": "CSVLogger", "init_args": {"save_dir": "."}},
+    "mlflow": True,
+    "tensorboard": {"class_path": "TensorBoardLogger", "init_args": {"save_dir": "."}},
+    "wandb": {"class_path": "WandbLogger"},
+}
+"""What `trainer.logger` takes beside a class of Lightning's: the name of a package."""
 LINKS = ("vocab_size", "target_vocab_size", "num_features", "num_classes", "num_labels", "seq_len")
 """What the data module tells the task, so that a config never repeats a number."""
 
@@ -74,10 +85,14 @@ def instead(given: str, accepted: Sequence[str]) -> str:
 
 
 def resolve_names(args: list[str]) -> list[str]:
-    """A command line whose `--config` values are files."""
+    """A command line whose `--config` values are files, and whose loggers are classes."""
     resolved: list[str] = []
     for arg in args:
         option, equals, value = arg.partition("=")
+        if option in ("--trainer.logger", "--trainer.logger+") and value in LOGGERS:
+            arg = f"{option}={json.dumps(LOGGERS[value])}"
+        elif arg in LOGGERS and resolved and resolved[-1] in ("--trainer.logger", "--trainer.logger+"):
+            arg = json.dumps(LOGGERS[arg])
         if resolved and resolved[-1] in ("--config", "-c"):
             resolved.append(str(config_path(arg)))
         elif option == "--config" and equals and not value.startswith("{"):
@@ -94,11 +109,21 @@ def config_summary(name: str) -> str:
 
 
 def load_short_yaml(text: str) -> Any:
-    """YAML in which options may stand beside `class_path`: they are moved into its `init_args`."""
+    """YAML in which options may stand beside `class_path`: they are moved into its `init_args`; and in which
+    `trainer.logger` may name a package."""
     try:
-        return _canonical(get_loader("yaml")(text))
+        found = _canonical(get_loader("yaml")(text))
     except RecursionError:
         raise yaml.YAMLError("it is nested too deeply for a config") from None
+    trainer = found.get("trainer") if isinstance(found, dict) else None
+    if isinstance(trainer, dict) and (logger := trainer.get("logger")):
+        several = [LOGGERS.get(one, one) if isinstance(one, str) else one for one in _as_list(logger)]
+        found["trainer"] = trainer | {"logger": several if isinstance(logger, list) else several[0]}
+    return found
+
+
+def _as_list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def read_config(given: str) -> dict[str, Any]:
@@ -129,13 +154,40 @@ def _canonical(value: Any) -> Any:
     return kept | ({"init_args": value | kept.get("init_args", {})} if value or "init_args" in kept else {})
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes a member of an enumeration, as Lightning has them among its defaults, as its value."""
+
+
+_Dumper.add_multi_representer(Enum, lambda dumper, member: dumper.represent_data(member.value))
+
+
+def dump_yaml(value: Any) -> str:
+    """Plain values, members of enumerations among them, as YAML."""
+    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return text
+
+
+_import_path = _typehints.serialize_as_import_path
+
+
+def _text_or_import_path(value: Any) -> Any:
+    """jsonargparse's import path of a function or an object; a text stays what it is where both are accepted."""
+    return value if isinstance(value, str) else _import_path(value)
+
+
 set_loader("seqlab", load_short_yaml, exceptions=(yaml.YAMLError,))
+set_dumper("seqlab", dump_yaml)
+_typehints.serialize_as_import_path = _text_or_import_path
 
 
 def import_blocks() -> None:
-    """Imports every block module, so that short class names resolve."""
+    """Imports every block module, so that short class names resolve, and has devices stored by their names."""
     for name in BLOCK_MODULES:
         importlib.import_module(name)
+    import torch
+
+    errors = (ValueError, TypeError, RuntimeError)
+    register_type(torch.device, str, torch.device, errors, fail_already_registered=False)
 
 
 def as_trained(config: Any) -> Any:

@@ -9,8 +9,31 @@ from typing import Any
 from jsonargparse import ArgumentParser, Namespace
 
 from seqlab.config.errors import sentence
+from seqlab.config.trust import check_trust, to_trust
 
 MOST_SHOWN = 300
+WATCHERS = ("logger", "profiler")
+"""Options of the trainer that are not stored, but for true and false: they say who looks on at a fit, and where that
+is written down, and belong to the command like the name of the run."""
+
+
+def without_watchers(config: dict[str, Any]) -> dict[str, Any]:
+    """A resolved config as a run stores it."""
+    trainer = config.get("trainer") or {}
+    kept = {name: trainer[name] if isinstance(trainer[name], bool) else None for name in WATCHERS if name in trainer}
+    return {**config, "trainer": trainer | kept} if kept else config
+
+
+def check_opens(stored: dict[str, Any]) -> None:
+    """Refuses a config that every verb would refuse to load afterwards.
+
+    Raises:
+        ValueError: the message names the key, and what is wrong with it.
+    """
+    try:
+        check_trust(stored, to_trust(stored))
+    except ValueError as error:
+        raise ValueError(f"a run of this config could not be loaded again: {error}") from error
 
 
 def check_reads_back(parser: ArgumentParser, stored: dict[str, Any], given: Namespace) -> None:
@@ -23,7 +46,7 @@ def check_reads_back(parser: ArgumentParser, stored: dict[str, Any], given: Name
     Raises:
         ValueError: a value of it would be read as another; the message names its key.
     """
-    whole = given.clone(with_meta=False).as_dict()
+    whole = without_watchers(given.clone(with_meta=False).as_dict())
     try:
         wrong = _difference(
             {key: whole.get(key) for key in stored}, parser.parse_object(deepcopy(stored), defaults=False).as_dict()

@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from copy import deepcopy
-from pathlib import PurePath
+from pathlib import PureWindowsPath
 from typing import Any
 
 from jsonargparse import ArgumentParser, set_parsing_settings
@@ -25,11 +25,18 @@ from seqlab.config.errors import sentence
 from seqlab.config.options import OPTIONS
 from seqlab.working_folder import closed_working_folder
 
-DEFINED_IN = (*BLOCK_MODULES, "torch.nn.modules", "torch.optim", "lightning.pytorch.callbacks")
+LIGHTNING = (
+    "lightning.fabric.plugins.environments",
+    *(f"lightning.pytorch.{part}" for part in ("accelerators", "callbacks", "plugins", "strategies")),
+)
+DEFINED_IN = (*BLOCK_MODULES, "torch.nn.modules", "torch.optim", *LIGHTNING)
+NOT_ALLOWED = ("lightning.pytorch.strategies.deepspeed",)
+"""Its configs name files that are read and written; `strategy: deepspeed` has none."""
 NAMED_IN = ("seqlab", "seqlab_data", "torch.nn", "torch.optim", "lightning")
 ACTIVATIONS = ("elu", "gelu", "leaky_relu", "mish", "relu", "selu", "sigmoid", "silu", "softplus", "tanh")
 PARTS = ("trainer", "model", "data")
 KEYS = {*PARTS, "seed_everything", "ckpt_path", "weights_only", *(option.name for option in OPTIONS)}
+FILES = ("dirpath", "filename")
 MOST_VALUES, DEEPEST = 100_000, 100
 
 
@@ -64,9 +71,18 @@ def check_trust(config: Any, trust: Sequence[str]) -> None:
 
 
 def to_trust(config: Any) -> list[str]:
-    """The modules that `--trust` must name before a config like this is loaded again."""
-    paths = [value for key, value in _values(config) if key.endswith("class_path") and "." in value]
-    return sorted({path.rpartition(".")[0] for path in paths if path not in allowed()})
+    """The modules that `--trust` must name before a config like this is loaded again: the user's own, by what its fit
+    has imported of them."""
+    texts = [(key, value) for key, value in _values(config) if isinstance(value, str) and "." in value]
+    paths = [value for key, value in texts if key.endswith("class_path") or _is_function(key, value)]
+    modules = {path.rpartition(".")[0] for path in paths if path not in allowed()}
+    return sorted(module for module in modules if not _is_under(module, NAMED_IN))
+
+
+def _is_function(key: str, text: str) -> bool:
+    """Whether a text, where a callback's function may stand, names one that is imported."""
+    module, _, name = text.rpartition(".")
+    return key.split(".")[0] in PARTS and callable(getattr(sys.modules.get(module), name, None))
 
 
 @contextmanager
@@ -98,7 +114,7 @@ def allowed() -> Mapping[str, Any]:
         if _is_under(name, NAMED_IN):
             objects = {f"{name}.{key}": value for key, value in vars(module).items() if isinstance(value, type)}
             found |= {path: value for path, value in objects.items() if _is_under(value.__module__, DEFINED_IN)}
-    return found
+    return {path: one for path, one in found.items() if not _is_under(str(one.__module__), NOT_ALLOWED)}
 
 
 def _is_under(name: str, modules: Sequence[str]) -> bool:
@@ -131,9 +147,11 @@ def _check_value(key: str, value: Any, trust: Sequence[str]) -> None:
         raise ValueError(f"the stored config has a name in {key} that no option has")
     if not isinstance(value, str):
         return
-    # Lightning's callbacks write and remove files there; what they write of their own accord is in the run's folder.
-    if key.startswith("trainer.") and (option == "dirpath" or (option == "filename" and PurePath(value).name != value)):
-        raise ValueError(f"the stored config has {value!r} as {key}; a run writes in its own folder only")
+    # Lightning's parts write and remove files there; `seqlab.callbacks.beside` has relative ones in the run's folder.
+    if key.startswith("trainer.") and option in FILES and not _is_inside(value):
+        raise ValueError(
+            f"the stored config has {value!r} as {key}; a run writes in its own folder only: give a path relative to it"
+        )
     if named and "." in value and not _is_trusted(value, trust):
         module = value.rpartition(".")[0]
         own = module.split(".")[0] not in {*sys.stdlib_module_names, "seqlab", "seqlab_data", "torch", "numpy"}
@@ -146,6 +164,12 @@ def _check_value(key: str, value: Any, trust: Sequence[str]) -> None:
     if inside or "class_path" in value:
         shown = textwrap.shorten(value, 100, placeholder=" ...")
         raise ValueError(f"the stored config has the text {shown!r} as {key}; a text may name no part of a class")
+
+
+def _is_inside(path: str) -> bool:
+    """Whether a path leads nowhere but further into a folder, on any system."""
+    parts = PureWindowsPath(path).parts
+    return not (PureWindowsPath(path).anchor or "://" in path or ".." in parts or path.startswith("~"))
 
 
 def _reader() -> ArgumentParser:

@@ -196,11 +196,13 @@ class RunLogger(Logger):
 
     @rank_zero_only
     def after_save_checkpoint(self, checkpoint_callback: ModelCheckpoint) -> None:
-        """Notes the best and the last checkpoint, and sends the next points at once.
+        """Notes the best and the last checkpoint in `checkpoint_dir`, and sends the next points at once.
 
         Lightning logs the checkpoint's own step after it: a run resumed from there would not log that step again.
         """
         self._send_next = True
+        if self._relative(str(checkpoint_callback.dirpath)) != "checkpoints":  # another one's
+            return
         paths = {"best": checkpoint_callback.best_model_path, "last": checkpoint_callback.last_model_path}
         self.log_tags({f"checkpoint.{which}": self._relative(path) for which, path in paths.items() if path})
 
@@ -262,12 +264,13 @@ class RunLogger(Logger):
         self._name, self._artifacts = run.info.run_name, self.store.artifacts(run)
 
     def _upload_checkpoints(self) -> None:
-        checkpoints = self._artifacts / "checkpoints"
-        for path in [*sorted(checkpoints.glob("*.ckpt.shards-*")), *sorted(checkpoints.glob("*.ckpt"))]:
+        folders = [self._artifacts / "checkpoints", *(self._artifacts / "callbacks").rglob("")]
+        for path in (path for end in (".shards-*", "") for one in folders for path in sorted(one.glob(f"*.ckpt{end}"))):
             changed = path.stat().st_mtime
             if self._uploaded.get(path) != changed:
                 self._uploaded[path] = changed
-                self._write({"op": "upload", "source": str(path), "folder": "checkpoints"})
+                folder = path.parent.relative_to(self._artifacts).as_posix()
+                self._write({"op": "upload", "source": str(path), "folder": folder})
 
     def _relative(self, path: str) -> str:
         absolute = Path(path).resolve()

@@ -1,0 +1,73 @@
+"""What seqlab has to say to the callbacks that a user puts beside its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lightning as L
+from lightning.pytorch.callbacks import Callback, Checkpoint
+
+FOLDER = "callbacks"
+
+
+class OwnFolder(Callback):
+    """Has other callbacks that write checkpoints do so in the folder `callbacks` of the run, or of
+    `default_root_dir` where there is no run: never among the checkpoints that a run is loaded and resumed from.
+
+    Args:
+        folders: each of these callbacks with the folder that it was given, relative to that one; None = that one.
+    """
+
+    def __init__(self, folders: list[tuple[Any, str | None]]) -> None:
+        self.folders = folders
+
+    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
+        if stage != "fit" or not self.folders:
+            return
+        root: Path | None = getattr(trainer.logger, "artifacts", None)
+        base = trainer.strategy.broadcast(str(Path(root or trainer.default_root_dir, FOLDER).resolve()))
+        for callback, folder in self.folders:
+            callback.dirpath = str(Path(base, folder or ""))
+
+
+def own_folder(callbacks: list[Any], stored: list[dict[str, Any]]) -> OwnFolder:
+    """One for the given callbacks, which the stored config has in the same order."""
+    both = zip(callbacks, stored, strict=True)
+    return OwnFolder([(one, of.get("init_args", {}).get("dirpath")) for one, of in both if isinstance(one, Checkpoint)])
+
+
+class Monitored(Callback):
+    """Refuses to go on without the metric that a callback monitors, where the callback has not: a callback that looks
+    at each validation never looks where there is none.
+
+    Args:
+        callbacks: those whose `monitor` names a metric, unless they are not `strict`.
+
+    Raises:
+        ValueError: from the fit, after an epoch or the last step.
+    """
+
+    def __init__(self, callbacks: list[Any]) -> None:
+        named = ((one, getattr(one, "monitor", None)) for one in callbacks if getattr(one, "strict", True))
+        self._monitors = [(type(one).__name__, monitor) for one, monitor in named if isinstance(monitor, str)]
+        self._stepped = self._validated = False
+
+    def on_train_batch_end(self, *args: Any) -> None:
+        self._stepped = True
+
+    def on_validation_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._validated = self._stepped
+
+    def on_train_epoch_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if self._validated or not any(trainer.num_val_batches):
+            self._check(trainer)
+
+    def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        self._check(trainer)
+
+    def _check(self, trainer: L.Trainer) -> None:
+        there = trainer.callback_metrics
+        for name, monitor in self._monitors if self._stepped and not trainer.fast_dev_run else []:  # type: ignore[attr-defined]
+            if monitor not in there:
+                raise ValueError(f"{name} monitors {monitor}, which nothing logs; there are: {', '.join(there)}")
