@@ -40,7 +40,7 @@ def _is_restoring(error: BaseException) -> bool:
 
 class RestoredState(Callback):
     """Refuses what Lightning restores unseen and stumbles over later, or never: counters of another kind, too few
-    optimisers, and their memory of weights of another shape.
+    optimisers, and their memory of weights of another shape. It is the first of a fit's callbacks.
 
     Raises:
         ValueError: the message names what is wrong.
@@ -54,11 +54,14 @@ class RestoredState(Callback):
             _check_layout(trainer.fit_loop.state_dict(), checkpoint["loops"]["fit_loop"], "loops.fit_loop")
             self._stored = {name: len(checkpoint[name]) for name in ("optimizer_states", "lr_schedulers")}
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        """Counts before StochasticWeightAveraging takes the schedule away, as it does where it goes on."""
         ours = {"optimizer_states": len(trainer.optimizers), "lr_schedulers": len(trainer.lr_scheduler_configs)}
         for name, count in self._stored.items():
             if count != ours[name]:
                 raise ValueError(f"the checkpoint has {count} {name}, this fit {ours[name]}")
+
+    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         for optimizer in trainer.optimizers:
             for weight, kept in optimizer.state.items():
                 for name in MOMENTS:

@@ -11,7 +11,6 @@ from seqlab.callbacks.checkpoint import Checkpoints, ValidateOnce
 from seqlab.callbacks.compile_time import CompileTime
 from seqlab.callbacks.exact_resume import ExactResume
 from seqlab.callbacks.noise_scale import GradientNoiseScale
-from seqlab.callbacks.restored_state import RestoredState
 from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.callbacks.skip_spikes import SkipSpikes
 from seqlab.callbacks.speed import Speed
@@ -36,7 +35,6 @@ def fit_callbacks(options: Any, config: dict[str, Any], speed: Speed, tags: dict
         *([CompileTime()] if options.compile else []),
         ExactResume(int(options.seed_everything)),
         RunTracker(config, speed, tags),
-        RestoredState(),
         ModelTable(),
         ValidateOnce(),
         WhereNext(to_trust(config)),

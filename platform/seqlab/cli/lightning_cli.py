@@ -25,7 +25,7 @@ from seqlab.callbacks.last_words import LastWords
 from seqlab.callbacks.max_time import MaxTime
 from seqlab.callbacks.one_start import OneStart
 from seqlab.callbacks.progress import FitProgress
-from seqlab.callbacks.restored_state import saying_what_is_wrong
+from seqlab.callbacks.restored_state import RestoredState, saying_what_is_wrong
 from seqlab.callbacks.roll_call import RollCall
 from seqlab.callbacks.speed import Speed
 from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
@@ -192,7 +192,7 @@ class SeqlabCLI(LightningCLI):
             kwargs["precision"] = None
         try:
             trainer = super().instantiate_trainer(
-                callbacks=[*kept(theirs, fits=self.verb == "fit", bar=bar), *callbacks],
+                callbacks=[RestoredState(), *kept(theirs, fits=self.verb == "fit", bar=bar), *callbacks],
                 plugins=plugins,
                 enable_model_summary=False,
                 **kwargs,

@@ -30,8 +30,8 @@ LIGHTNING = (
     *(f"lightning.pytorch.{part}" for part in ("accelerators", "callbacks", "plugins", "strategies")),
 )
 DEFINED_IN = (*BLOCK_MODULES, "torch.nn.modules", "torch.optim", *LIGHTNING)
-NOT_ALLOWED = ("lightning.pytorch.strategies.deepspeed",)
-"""Its configs name files that are read and written; `strategy: deepspeed` has none."""
+NOT_ALLOWED = ("lightning.pytorch.strategies.deepspeed", "lightning.pytorch.strategies.model_parallel")
+"""Strategies whose options name files, and whose checkpoints are not seqlab's."""
 NAMED_IN = ("seqlab", "seqlab_data", "torch.nn", "torch.optim", "lightning")
 ACTIVATIONS = ("elu", "gelu", "leaky_relu", "mish", "relu", "selu", "sigmoid", "silu", "softplus", "tanh")
 PARTS = ("trainer", "model", "data")
@@ -154,10 +154,14 @@ def _check_value(key: str, value: Any, trust: Sequence[str]) -> None:
         )
     if named and "." in value and not _is_trusted(value, trust):
         module = value.rpartition(".")[0]
-        own = module.split(".")[0] not in {*sys.stdlib_module_names, "seqlab", "seqlab_data", "torch", "numpy"}
+        own = module.split(".")[0] not in {
+            *sys.stdlib_module_names,
+            *(name.split(".")[0] for name in NAMED_IN),
+            "numpy",
+        }
         raise ValueError(
             f"the stored config names {value} as {key}, which neither seqlab, torch.nn, torch.optim nor Lightning's "
-            "callbacks define" + (f"; --trust {module} lets it be imported" if own else "")
+            "callbacks, plugins and strategies define" + (f"; --trust {module} lets it be imported" if own else "")
         )
     parts = value.split(".")
     inside = any(".".join(parts[:end]) in allowed() for end in range(2, len(parts)))
