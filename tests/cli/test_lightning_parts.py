@@ -57,7 +57,7 @@ OPENED = {
         "ModelPruning", pruning_fn="random_unstructured", amount=0.2, use_global_unstructured="false", verbose=1
     ),
     "Timer": callback("Timer", duration="00:00:10:00"),
-    "Timer/mapping": part("callbacks", "Timer", duration={"minutes": 10}, interval="epoch"),
+    "Timer/epochs": callback("Timer", duration="00:00:10:00", interval="epoch", verbose="false"),
     "RichProgressBar": callback("RichProgressBar", leave="true", refresh_rate=2),
     "ProgressBar": callback("ProgressBar"),
     "TQDMProgressBar": callback("TQDMProgressBar", refresh_rate=10),

@@ -22,7 +22,8 @@ _NESTED = re.compile(
 )
 """Only where a line begins: a sentence that quotes one of these has been told already."""
 _LINKED = re.compile(r"^Call to compute_fn of link .* failed: ")
-_NO_LIST = "Expected a <class 'list'>"
+_OTHER_KIND = re.compile(r"Expected a <class 'list'>|Not a valid subclass of \S+ Got value: \[")
+"""A type of a union says that there is no list, or that there is one."""
 _NOT_AN_OPTION = re.compile(r"^(?:Option '([^']+)' is not accepted|unrecognized arguments: --([\w.]+))")
 REFUSED_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _OF_A_WORKER = re.compile(r"Caught \w+ in DataLoader worker.*\n\w*Error: (.*)", re.S)
@@ -67,12 +68,13 @@ def _causes(error: BaseException) -> tuple[list[str], list[BaseException]]:
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    """An error's cause; of a union's refusals the last where the first is only that there is no list: a mixer is a list
-    of classes or a class."""
+    """An error's cause; of a union's refusals the first that is about what was given, not only about whether it is a
+    list: a mixer is a list of classes or a class."""
     cause = error.__cause__ or error.__context__
-    if str(cause).startswith(_NO_LIST):
+    if _OTHER_KIND.match(str(cause)):
         for frame, _ in traceback.walk_tb(error.__traceback__):
-            cause = frame.f_locals.get("exceptions", [cause])[-1]
+            refusals = frame.f_locals.get("exceptions", [cause])
+            cause = next((one for one in refusals if not _OTHER_KIND.match(str(one))), refusals[-1])
     return cause
 
 
