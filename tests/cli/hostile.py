@@ -87,11 +87,14 @@ OTHERS = ("trainer.strategy", "trainer.profiler", "trainer.default_root_dir", "d
 
 CALLBACKS = "lightning.pytorch.callbacks"
 ELSEWHERE = (
-    {"class_path": f"{CALLBACKS}.ModelCheckpoint", "init_args": {"dirpath": CANARY}},
+    {"class_path": f"{CALLBACKS}.ModelCheckpoint", "init_args": {"dirpath": f"../{CANARY}"}},
     {"class_path": "ModelCheckpoint", "init_args": {"dirpath": "/"}},
-    {"class_path": f"{CALLBACKS}.ModelCheckpoint", "dict_kwargs": {"dirpath": CANARY}},
+    {"class_path": f"{CALLBACKS}.ModelCheckpoint", "dict_kwargs": {"dirpath": f"/{CANARY}"}},
     {"class_path": f"{CALLBACKS}.ModelCheckpoint", "init_args": {"filename": f"../{CANARY}"}},
-    {"class_path": f"{CALLBACKS}.OnExceptionCheckpoint", "init_args": {"dirpath": "."}},
+    {"class_path": f"{CALLBACKS}.OnExceptionCheckpoint", "init_args": {"dirpath": "kept/../.."}},
+    {"class_path": f"{CALLBACKS}.OnExceptionCheckpoint", "init_args": {"dirpath": f"C:{CANARY}"}},
+    {"class_path": f"{CALLBACKS}.OnExceptionCheckpoint", "init_args": {"dirpath": f"~/{CANARY}"}},
+    {"class_path": f"{CALLBACKS}.OnExceptionCheckpoint", "init_args": {"dirpath": f"s3://{CANARY}"}},
 )
 """Callbacks that would write or remove files outside the run's folder."""
 FUNCTIONS = (

@@ -65,6 +65,18 @@ def test_the_closing_line_is_of_the_run_whatever_checkpoints_there_are(quick: Se
     assert list((run.artifacts / "callbacks").glob("epoch=*.ckpt"))
 
 
+def test_folders_are_in_the_run_and_an_evaluation_writes_in_none(quick: Seqlab, tmp_path: Path) -> None:
+    theirs = [*CHECKPOINT, "--trainer.callbacks.dirpath=kept", "--trainer.callbacks.save_last=true"]
+    failing = ["--trainer.callbacks+=OnExceptionCheckpoint", "--trainer.callbacks.dirpath=kept"]
+    quick("fit", "--config=lm/gru", *TINY, *theirs, *failing, "--run_name=run")
+    artifacts = find_run("run").artifacts
+    assert (artifacts / "callbacks" / "kept" / "last.ckpt").is_file()
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "on_exception.ckpt").touch()
+    quick("validate", "run", "--trainer.limit_val_batches=1")
+    assert [path.name for path in (tmp_path / "kept").iterdir()] == ["on_exception.ckpt"]
+
+
 def test_a_stopped_fit_names_its_own_last_checkpoint(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
     rare = [*CHECKPOINT[:1], "--trainer.callbacks.every_n_train_steps=100000"]
     with monkeypatch.context() as patch:

@@ -138,3 +138,10 @@ def test_what_cannot_be_is_a_sentence(name: str, quick: Seqlab) -> None:
     given, reason = REFUSED[name]
     line = quick(*LM, *given, code=2).stderr.splitlines()[-1]
     assert line.startswith("seqlab: ") and reason in line
+
+
+def test_a_sweep_is_refused_as_its_fits_would_be(quick: Seqlab, tmp_path: Path) -> None:
+    sweep = ["sweep", "--vary=model.lr=0.1,0.2", "--trials=1", *LM[1:-1], "--", *REFUSED["ModelCheckpoint/above"][0]]
+    (line,) = quick(*sweep, code=2).stderr.splitlines()
+    assert line.startswith("seqlab: a run of this config could not be loaded again: ") and "'../kept'" in line
+    assert not (tmp_path / "mlruns").exists()

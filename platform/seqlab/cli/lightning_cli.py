@@ -209,6 +209,9 @@ class SeqlabCLI(LightningCLI):
     def _run_subcommand(self, subcommand: str) -> None:
         if isinstance(self.trainer.strategy, SpreadStrategy):
             self.trainer.strategy.check(self.model, fits=subcommand == "fit")
+        if self.config[subcommand].ckpt_path is None:
+            # Begin anew: where there is an OnExceptionCheckpoint, Lightning would look for a checkpoint of another fit.
+            self.trainer._checkpoint_connector._user_managed = True
         with saying_what_is_wrong(self.config[subcommand].ckpt_path):
             super()._run_subcommand(subcommand)
 
