@@ -167,7 +167,7 @@ def dump_yaml(value: Any) -> str:
     return text
 
 
-_import_path = _typehints.serialize_as_import_path
+_import_path: Any = _typehints.serialize_as_import_path
 
 
 def _text_or_import_path(value: Any) -> Any:
