@@ -11,6 +11,8 @@ from typing import IO, Any
 
 import torch
 
+from seqlab.plain_values import MOST_VALUES, check_count
+
 MARK = b"seqlab sha256="
 SEAL_SIZE = len(MARK) + 64
 _COMMENT_LENGTH_FIELD = 2
@@ -83,6 +85,8 @@ def load_sealed(path: str | Path) -> dict[str, Any]:
         try:
             refuse_packed(file)
             checkpoint: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+            # None takes less than a byte, unless a list is stored once and named often.
+            check_count("its pickle", checkpoint, max(MOST_VALUES, _size_of_pickle(file)))
         except pickle.UnpicklingError as error:
             raise ValueError(
                 f"checkpoint {path} holds an object that is neither tensor, number, string, list nor dict, "
@@ -112,6 +116,11 @@ def refuse_packed(file: IO[bytes]) -> None:
         if sum(part.file_size for part in parts.infolist()) > size:
             raise ValueError("its parts are larger than the file")
     file.seek(0)
+
+
+def _size_of_pickle(file: IO[bytes]) -> int:
+    with zipfile.ZipFile(file) as parts:
+        return sum(part.file_size for part in parts.infolist() if part.filename.endswith("/data.pkl"))
 
 
 def _refuse_objects(file: IO[bytes], path: Path) -> None:

@@ -18,6 +18,8 @@ import yaml
 from jsonargparse import ArgumentParser, _typehints, get_loader, set_dumper, set_loader
 from jsonargparse.typing import register_type
 
+from seqlab.plain_values import read_yaml
+
 PACKAGED = Path(__file__).parent.parent / "configs"
 BLOCK_MODULES = (
     "seqlab.attention",
@@ -112,9 +114,9 @@ def load_short_yaml(text: str) -> Any:
     """YAML in which options may stand beside `class_path`: they are moved into its `init_args`; and in which
     `trainer.logger` may name a package."""
     try:
-        found = _canonical(get_loader("yaml")(text))
+        found = _canonical(read_yaml(text, get_loader("yaml")))
     except RecursionError:
-        raise yaml.YAMLError("it is nested too deeply for a config") from None
+        raise yaml.YAMLError("it is nested too deeply") from None
     trainer = found.get("trainer") if isinstance(found, dict) else None
     if isinstance(trainer, dict) and (logger := trainer.get("logger")):
         several = [LOGGERS.get(one, one) if isinstance(one, str) else one for one in _as_list(logger)]

@@ -12,18 +12,21 @@ import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from copy import deepcopy
+from enum import Enum
+from os import PathLike
 from pathlib import PureWindowsPath
 from typing import Any
 
+import yaml
 from jsonargparse import ArgumentParser, set_parsing_settings
 from jsonargparse._common import parsing_settings  # there is no public way to take a setting back
 
-from seqlab.config.configs import BLOCK_MODULES, LINKS, import_blocks
+from seqlab.config.configs import BLOCK_MODULES, LINKS, import_blocks, load_short_yaml
 from seqlab.config.errors import sentence
 from seqlab.config.options import OPTIONS
-from seqlab.working_folder import closed_working_folder
+from seqlab.plain_values import check_count
 
 LIGHTNING = (
     "lightning.fabric.plugins.environments",
@@ -37,7 +40,7 @@ ACTIVATIONS = ("elu", "gelu", "leaky_relu", "mish", "relu", "selu", "sigmoid", "
 PARTS = ("trainer", "model", "data")
 KEYS = {*PARTS, "seed_everything", "ckpt_path", "weights_only", *(option.name for option in OPTIONS)}
 FILES = ("dirpath", "filename")
-MOST_VALUES, DEEPEST = 100_000, 100
+DEEPEST = 100
 
 
 def check_trust(config: Any, trust: Sequence[str]) -> None:
@@ -54,9 +57,8 @@ def check_trust(config: Any, trust: Sequence[str]) -> None:
         raise ValueError("the stored config names no model; it is not one of seqlab's, or damaged")
     if unknown := [key for key in config if key not in KEYS]:
         raise ValueError(f"the stored config has {unknown[0]!r}, which no fit stores")
-    for number, (key, value) in enumerate(_values(config)):
-        if number > MOST_VALUES:
-            raise ValueError(f"the stored config has more than {MOST_VALUES} values")
+    check_count("the stored config", config)
+    for key, value in _values(config):
         _check_value(key, value, trust)
     given = {key: value for key, value in config.items() if key in PARTS and value is not None}
     with only_trusted(trust):
@@ -87,13 +89,11 @@ def _is_function(key: str, text: str) -> bool:
 
 @contextmanager
 def only_trusted(trust: Sequence[str]) -> Iterator[None]:
-    """Within it, jsonargparse imports only what is allowed, whatever a config says; where no module is trusted, nothing
-    of the working folder either, in which Lightning would look for what a strategy such as "deepspeed" needs."""
+    """Within it, jsonargparse imports only what is allowed, whatever a config says."""
     settings = dict(parsing_settings)
     set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=[*allowed(), *trust])
     try:
-        with nullcontext() if trust else closed_working_folder():
-            yield
+        yield
     finally:
         parsing_settings.update(settings)
 
@@ -163,11 +163,22 @@ def _check_value(key: str, value: Any, trust: Sequence[str]) -> None:
             f"the stored config names {value} as {key}, which neither seqlab, torch.nn, torch.optim nor Lightning's "
             "callbacks, plugins and strategies define" + (f"; --trust {module} lets it be imported" if own else "")
         )
-    parts = value.split(".")
-    inside = any(".".join(parts[:end]) in allowed() for end in range(2, len(parts)))
-    if inside or "class_path" in value:
+    if "class_path" in value and _holds_a_class(value):
         shown = textwrap.shorten(value, 100, placeholder=" ...")
-        raise ValueError(f"the stored config has the text {shown!r} as {key}; a text may name no part of a class")
+        raise ValueError(f"the stored config has the text {shown!r} as {key}; a text may hold no class")
+
+
+def _holds_a_class(text: str) -> bool:
+    """Whether a text is the YAML of a class, or of texts that are: what reads it would make the class."""
+    try:
+        values = [*_values(load_short_yaml(text))]
+    except yaml.YAMLError:
+        return False
+    return any(
+        key.rpartition(".")[2] == "class_path"
+        or (isinstance(value, str) and value != text and "class_path" in value and _holds_a_class(value))
+        for key, value in values
+    )
 
 
 def _is_inside(path: str) -> bool:
@@ -190,8 +201,8 @@ def _reader() -> ArgumentParser:
 
 
 def _texts_that_became_more(stored: Any, read: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """The texts that were read as a class, a list or options."""
-    if isinstance(stored, str) and isinstance(read, dict | list | tuple | set):
+    """The texts that were read as a class, a function, a list or options."""
+    if isinstance(stored, str) and not isinstance(read, str | bool | int | float | Enum | PathLike | None):
         yield key, stored
     elif isinstance(stored, dict) and isinstance(read, dict):
         for name, value in stored.items():

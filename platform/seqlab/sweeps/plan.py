@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from seqlab.plain_values import read_yaml
 from seqlab.sweeps.space import Space, grid, read_space
 
 SAMPLERS = ("tpe", "random", "grid")
@@ -137,7 +138,7 @@ def read_file(path: Path) -> dict[str, Any]:
     """
     try:
         # A date is text, as everywhere in a config.
-        found = json.loads(json.dumps(yaml.safe_load(path.read_text(encoding="utf-8")), default=str))
+        found = json.loads(json.dumps(read_yaml(path.read_text(encoding="utf-8")), default=str))
     except (yaml.YAMLError, ValueError, TypeError, RecursionError) as error:
         raise ValueError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(found, dict):

@@ -12,6 +12,8 @@ from typing import Any
 import yaml
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
+from seqlab.plain_values import read_yaml
+
 Space = dict[str, BaseDistribution]
 NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"
 RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})(:log)?")
@@ -64,8 +66,8 @@ def _distribution(name: str, given: Any) -> BaseDistribution:
         )
     if isinstance(given, str):
         try:
-            given = yaml.safe_load(f"[{given}]")
-        except (yaml.YAMLError, ValueError, RecursionError):
+            given = read_yaml(f"[{given}]")
+        except (yaml.YAMLError, ValueError):
             raise ValueError(f"{where} is neither a range nor a list; {ACCEPTED}") from None
     entries = given if isinstance(given, list) else []
     choices = [entry if isinstance(entry, str) else json.dumps(entry, default=str) for entry in entries]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from seqlab.plain_values import read_yaml
 from seqlab.tracking.journal import replay_all
 from seqlab.tracking.provenance import host_id, is_gone
 from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
@@ -66,8 +67,8 @@ class TrackedRun:
         if path is None:
             raise ValueError(f"run {self.name} ({self.id}) has no config.yaml: it was not made by `seqlab fit`")
         try:
-            config = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            config = read_yaml(path.read_text(encoding="utf-8"))
+        except (yaml.YAMLError, ValueError) as error:
             raise ValueError(f"{path} is not the config of a run: {error}") from error
         if not isinstance(config, dict):
             raise ValueError(f"{path} is not the config of a run: it holds {str(config)[:60]!r}")

@@ -15,6 +15,7 @@ from seqlab.checkpoint_io import read_checkpoint
 from seqlab.config.configs import LINKS, as_trained, build
 from seqlab.config.errors import sentence
 from seqlab.config.trust import check_trust, only_trusted
+from seqlab.plain_values import check_count
 from seqlab.tracking.runs import find_run
 from seqlab.trained.stored_model import check_fits, weights_of
 
@@ -125,8 +126,10 @@ def check_stored(path: Path, checkpoint: dict[str, Any], trust: Sequence[str], c
             raise ValueError(f"its data told the model {wrong[0]!r}, {_shown(told[wrong[0]])}")
         if wrong := [label for label in stored.get("labels") or [] if not isinstance(label, str)]:
             raise ValueError(f"its labels have {_shown(wrong[0])}")
+        config = stored["config"] if config is None else config
+        check_count("the stored config", config)
         try:
-            config = as_trained(stored["config"] if config is None else config)
+            config = as_trained(config)
         except RecursionError:
             raise ValueError("the stored config is nested too deeply") from None
         check_trust(config, trust)
