@@ -1,5 +1,5 @@
-"""Modules of the working folder that a class path names, `--trust` included, and what these import. Nothing else there
-is found: libraries ask for modules that may be missing, such as `triton` or `wandb`, and would run any file of that name.
+"""Modules of the working folder that a class path names, `--trust` included, and what these import. Nothing else
+there is found: libraries ask for modules that may be missing, such as `triton` or `wandb`, and would run such a file.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from cli.conftest import TINY, Seqlab
 from seqlab.working_folder import NAMED, WorkingFolder, add_working_folder
 
 FILES = {
-    "one_file.py": "from neighbour import VALUE\nclass Mine: ...\ndef later():\n    import late\n    return late.VALUE\n",
+    "one_file.py": "import neighbour\nclass Mine: ...\ndef later():\n    import late\n    return late.VALUE\n",
     "neighbour.py": "VALUE = 3\n",
     "late.py": "VALUE = 4\n",
     "some_code/part.py": "class Mine: ...\n",

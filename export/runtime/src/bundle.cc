@@ -29,7 +29,8 @@ Manifest Checked(const std::filesystem::path& folder) {
 }
 
 std::unique_ptr<Graph> Opened(const Bundle& bundle, const std::optional<GraphInfo>& info) {
-  return info ? std::make_unique<Graph>(bundle.onnxruntime, bundle.folder, *info, bundle.options) : nullptr;
+  if (!info) return nullptr;
+  return std::make_unique<Graph>(bundle.onnxruntime, bundle.folder, *info, bundle.manifest.target, bundle.options);
 }
 
 }  // namespace

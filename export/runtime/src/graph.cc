@@ -1,15 +1,17 @@
 #include "graph.h"
 
 #include "error.h"
+#include "graph_file.h"
 
 namespace seqlab {
 
 Graph::Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder, GraphInfo info,
-             const OpenOptions& options)
+             const std::string& target, const OpenOptions& options)
     : info_(std::move(info)),
       host_(MemoryOf("cpu")),
       device_(MemoryOf(options.provider)) {
   const std::filesystem::path path = folder / info_.file;
+  CheckGraph(path, target);
   try {
     session_ = Ort::Session(onnxruntime.env, path.c_str(), SettingsFor(options));
   } catch (const Ort::Exception& error) {

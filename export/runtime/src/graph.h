@@ -15,8 +15,8 @@ namespace seqlab {
 
 class Graph {
  public:
-  // Throws Refusal or Ort::Exception where onnxruntime cannot load the file.
-  Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder, GraphInfo info,
+  // Throws Refusal or Ort::Exception where onnxruntime cannot load the file, or no graph of that target is like it.
+  Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder, GraphInfo info, const std::string& target,
         const OpenOptions& options);
 
   const GraphInfo& info() const { return info_; }

@@ -6,14 +6,18 @@
 
 #include "error.h"
 #include "files.h"
+#include "graph_file.h"
 #include "json_fields.h"
 
 namespace seqlab {
 namespace {
 
 constexpr const char* kSealName = "manifest.sha256";
+constexpr const char* kWeightsName = "weights.bin";
 constexpr const char* kFormat = "seqlab-bundle";
 constexpr int64_t kVersion = 6;
+// Of a graph, whose weights are elsewhere, and of all files but the weights.
+constexpr uintmax_t kMostGraphBytes = uintmax_t{1} << 25, kMostBytes = uintmax_t{1} << 30;
 // Of the state of one text, at 8 bytes a number.
 constexpr double kMostStateBytes = 4294967296.0;
 constexpr std::array<const char*, 4> kDTypes = {"bool", "int64", "float16", "float32"};
@@ -131,6 +135,45 @@ void CheckWhole(const Manifest& manifest) {
   if (manifest.model) CheckDecoder(manifest);
 }
 
+// The files that are too large to be what they should be: a hole of gigabytes takes no room, but time to hash.
+std::map<std::string, std::string> FindWrongSizes(const std::filesystem::path& folder, const Manifest& manifest) {
+  std::map<std::string, uintmax_t> sizes;
+  std::error_code error;
+  for (const auto& file : manifest.files) {
+    if (!std::filesystem::is_regular_file(folder / file.first, error)) continue;
+    const uintmax_t size = std::filesystem::file_size(folder / file.first, error);
+    if (!error) sizes[file.first] = size;
+  }
+  const auto found = sizes.find(kWeightsName);
+  const uintmax_t weights = found == sizes.end() ? 0 : found->second;
+  sizes.erase(kWeightsName);
+  std::map<std::string, std::string> wrong;
+  uintmax_t total = 0, needed = 0;
+  for (const auto& size : sizes) total += size.second;
+  for (const auto* graph : {&manifest.encoder, &manifest.model, &manifest.step, &manifest.taps}) {
+    if (!*graph) continue;
+    const auto size = sizes.find((*graph)->file);
+    if (size == sizes.end()) {
+      needed = kMostBytes;
+    } else if (size->second > kMostGraphBytes) {
+      wrong[size->first] = Join("it has ", size->second, " bytes, a graph has at most ", kMostGraphBytes);
+    } else {
+      try {
+        needed = std::max(needed, static_cast<uintmax_t>(EndOfWeights(folder / size->first)));
+      } catch (const Refusal&) {  // its hash, or who opens it, tells what is wrong
+        needed = kMostBytes;
+      }
+    }
+  }
+  if (total > kMostBytes) {
+    for (const auto& size : sizes) {
+      wrong.try_emplace(size.first, Join("all files but the weights have ", total, " bytes, at most ", kMostBytes, " are accepted"));
+    }
+  }
+  if (weights > needed) wrong[kWeightsName] = Join("it has ", weights, " bytes, the graphs name ", needed);
+  return wrong;
+}
+
 }  // namespace
 
 int64_t TensorInfo::Axis(const std::string& dim) const {
@@ -177,7 +220,7 @@ Manifest ParseManifest(const std::string& text) {
   for (const auto& member : provenance.Members()) member.second.String();
   Manifest manifest;
   manifest.min_onnxruntime = root["min_onnxruntime"].String();
-  OneOf(root["target"], kTargets);
+  manifest.target = OneOf(root["target"], kTargets);
   manifest.precision = OneOf(root["precision"], kPrecisions);
   manifest.vocab_size = root["vocab_size"].IntOrNull(1);
   manifest.max_seq_len = root["max_seq_len"].IntOrNull(1);
@@ -220,8 +263,9 @@ std::map<std::string, std::string> FindDamage(const std::filesystem::path& folde
   if (ReadFile(folder / kSealName).substr(0, 64) != Sha256OfFile(folder / kManifestName)) {
     return {{kManifestName, Join("its sha256 is not the one in ", kSealName)}};
   }
-  std::map<std::string, std::string> damage;
+  std::map<std::string, std::string> damage = FindWrongSizes(folder, manifest);
   for (const auto& [name, sha256] : manifest.files) {
+    if (damage.count(name) > 0) continue;
     if (std::string found = Damage(folder, name, sha256); !found.empty()) damage[name] = found;
   }
   for (const std::string& name : FilesIn(folder)) {

@@ -39,7 +39,7 @@ struct GraphInfo {
 };
 
 struct Manifest {
-  std::string min_onnxruntime, precision;
+  std::string min_onnxruntime, target, precision;
   std::optional<int64_t> vocab_size, max_seq_len, max_source_len;
   int64_t seq_len = 0, first_call = 1;
   std::optional<GraphInfo> encoder, model, step, taps;

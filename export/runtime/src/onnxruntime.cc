@@ -174,6 +174,7 @@ void OpenProvider(const std::string& provider, const Onnxruntime& onnxruntime) {
 Ort::SessionOptions SettingsFor(const OpenOptions& options) {
   Ort::SessionOptions settings;
   settings.SetLogSeverityLevel(ORT_LOGGING_LEVEL_ERROR);
+  settings.AddConfigEntry("session.load_model_format", "ONNX");  // whatever the file's name or beginning is
   // Between two nodes a thread spins rather than sleeps; for longer it would keep other programs from the processor.
   settings.AddConfigEntry("session.intra_op.spin_duration_us", "50");
   if (options.threads > 0) settings.SetIntraOpNumThreads(options.threads);

@@ -16,6 +16,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
+from seqlab_export.runner.graph_file import check_graph
 from seqlab_export.runner.manifest import BundleError, find_damage, load_manifest
 from seqlab_export.runner.sessions import Provider, open_session, run_session
 
@@ -49,8 +50,12 @@ class Bundle:
             )
 
         graphs = {name: getattr(self.manifest, name) for name in ("encoder", "model", "step")}
-        self._open = partial(open_session, provider=provider, threads=threads)
-        self.sessions = {name: self._open(self.folder / graph.file) for name, graph in graphs.items() if graph}
+        self._session = partial(open_session, provider=provider, threads=threads)
+        self.sessions = {name: self._open(graph.file) for name, graph in graphs.items() if graph}
+
+    def _open(self, file: str) -> ort.InferenceSession:
+        check_graph(self.folder / file, self.manifest.target)
+        return self._session(self.folder / file)
 
     def tap(self, **inputs: NDArray[np.generic]) -> dict[str, NDArray[Any]]:
         """What happens inside the model while it reads: attention weights (B, H, T, S) and hidden states (B, T, D) by
@@ -73,7 +78,7 @@ class Bundle:
     @cached_property
     def _taps(self) -> ort.InferenceSession:
         assert self.manifest.taps is not None
-        return self._open(self.folder / self.manifest.taps.file)
+        return self._open(self.manifest.taps.file)
 
     def encode(self, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
         """The encoder's outputs by name, of tokens (B, T) or features (B, T, F) and pad_mask (B, T).

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 FILE_NAME = "manifest.json"
 SEAL_NAME = "manifest.sha256"
+WEIGHTS_NAME = "weights.bin"
 FORMAT = "seqlab-bundle"
 VERSION = 6
 DTYPES = ("bool", "int64", "float16", "float32")
@@ -21,6 +22,8 @@ MOST = 2**40
 """Of any number: more is nothing that a machine could hold."""
 MOST_STATE_BYTES = 2**32
 """Of the state of one text."""
+MOST_GRAPH_BYTES, MOST_BYTES = 2**25, 2**30
+"""Of a graph, whose weights are elsewhere, and of all files but the weights."""
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "int4")
 TARGETS = ("portable", "ort", "cuda-graph")
 
@@ -251,19 +254,46 @@ def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
     if seal.read_bytes().split()[:1] != [_sha256(folder / FILE_NAME).encode()]:
         return {FILE_NAME: f"its sha256 is not the one in {SEAL_NAME}"}
     damage = {}
-    for name, digest in manifest.files.items():
+    for name in manifest.files:
         path = folder / name
         if not path.is_file():
             damage[name] = "it is missing"
         elif not path.resolve().is_relative_to(folder.resolve()):
             damage[name] = "it is a link out of the bundle"
-        elif _sha256(path) != digest:
+    damage |= _find_wrong_sizes(folder, manifest, [name for name in manifest.files if name not in damage])
+    for name, digest in manifest.files.items():
+        if name not in damage and _sha256(folder / name) != digest:
             damage[name] = "its sha256 is not the manifest's"
     for path in folder.rglob("*"):
         name = path.relative_to(folder).as_posix()
         if (path.is_symlink() or not path.is_dir()) and name not in (*manifest.files, FILE_NAME, SEAL_NAME):
             damage[name] = "the manifest does not list it"
     return damage
+
+
+def _find_wrong_sizes(folder: Path, manifest: Manifest, names: list[str]) -> dict[str, str]:
+    """The files that are too large to be what they should be: a hole of gigabytes takes no room, but time to hash."""
+    from seqlab_export.runner.graph_file import end_of_weights
+
+    sizes = {name: (folder / name).stat().st_size for name in names}
+    weights = sizes.pop(WEIGHTS_NAME, 0)
+    graphs = {graph.file for graph in (*manifest.graphs, manifest.taps) if graph is not None}
+    wrong = {
+        name: f"it has {size} bytes, a graph has at most {MOST_GRAPH_BYTES}"
+        for name, size in sizes.items()
+        if name in graphs and size > MOST_GRAPH_BYTES
+    }
+    if (total := sum(sizes.values())) > MOST_BYTES:
+        wrong |= dict.fromkeys(
+            sizes, f"all files but the weights have {total} bytes, at most {MOST_BYTES} are accepted"
+        )
+    try:
+        needed = 0 if wrong else max(end_of_weights(folder / name) for name in graphs)
+    except BundleError:  # its hash, or who opens it, tells what is wrong
+        needed = min(weights, MOST_BYTES)
+    if weights > needed:
+        wrong[WEIGHTS_NAME] = f"it has {weights} bytes, the graphs name {needed}"
+    return wrong
 
 
 def _no_number(text: str) -> NoReturn:

@@ -33,6 +33,7 @@ def open_session(path: Path, provider: Provider, threads: int | None = None) -> 
         _load_cuda(provider)
     settings = ort.SessionOptions()
     settings.log_severity_level = 3
+    settings.add_session_config_entry("session.load_model_format", "ONNX")  # whatever the file's name or beginning is
     # Between two nodes a thread spins rather than sleeps; for longer it would keep other programs from the processor.
     settings.add_session_config_entry("session.intra_op.spin_duration_us", "50")
     if threads is not None:

@@ -14,13 +14,18 @@ import onnxruntime as ort
 from seqlab_export.runner.cases import Arrays
 from seqlab_export.runner.golden_file import array_of, read_golden
 from seqlab_export.runner.graph_runner import open_bundle
-from seqlab_export.runner.manifest import FILE_NAME, BundleError, GraphInfo, find_damage, load_manifest
+from seqlab_export.runner.manifest import (
+    FILE_NAME,
+    WEIGHTS_NAME,
+    BundleError,
+    GraphInfo,
+    find_damage,
+    load_manifest,
+)
 from seqlab_export.runner.prove import Proof, Runtime
 from seqlab_export.runner.report import Check, Report
 from seqlab_export.runner.sessions import PROVIDERS, Provider, check_provider
 from seqlab_export.runner.texts import check_texts
-
-WEIGHTS_NAME = "weights.bin"
 
 _TYPES = {"bool": "tensor(bool)", "int64": "tensor(int64)", "float16": "tensor(float16)", "float32": "tensor(float)"}
 

@@ -35,9 +35,7 @@ add_working_folder()
 def main(argv: list[str] | None = None) -> int:
     """Runs one command. Exit codes: 0 done, 1 a proof that failed, 2 bad input, told in one sentence."""
     args = sys.argv[1:] if argv is None else argv
-    os.environ.setdefault(
-        "PYTHONSAFEPATH", "1"
-    )  # processes that this one starts do not look in the working folder first
+    os.environ.setdefault("PYTHONSAFEPATH", "1")  # for processes that this one starts
     try:
         _check_working_folder()
         if args and args[0] in fit.LIGHTNING and (code := fit.directly(args[0], args[1:])) is not None:

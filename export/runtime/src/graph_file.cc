@@ -1,0 +1,160 @@
+#include "graph_file.h"
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "error.h"
+#include "files.h"
+#include "operators.h"
+
+namespace seqlab {
+namespace {
+
+constexpr int kDeepest = 8;  // graphs within graphs
+
+// The numbers of the fields in onnx.proto.
+constexpr uint32_t kModelGraph = 7, kModelFunctions = 25, kGraphNode = 1, kGraphInitializer = 5;
+constexpr uint32_t kNodeOperator = 4, kNodeAttribute = 5, kNodeDomain = 7;
+constexpr uint32_t kAttributeTensor = 5, kAttributeGraph = 6, kAttributeTensors = 10, kAttributeGraphs = 11;
+constexpr uint32_t kTensorExternal = 13, kEntryKey = 1, kEntryValue = 2;
+
+[[noreturn]] void RefuseMessage() { Refuse(StatusCode::kDamagedBundle, "it is not what protobuf writes"); }
+
+// Of 7 bits a byte; is taken from the message.
+uint64_t TakeNumber(std::string_view& message) {
+  uint64_t found = 0;
+  for (int shift = 0; shift < 70; shift += 7) {
+    if (message.empty()) break;
+    const auto byte = static_cast<unsigned char>(message.front());
+    message.remove_prefix(1);
+    found |= static_cast<uint64_t>(byte & 127) << shift;
+    if (byte < 128) return found;
+  }
+  RefuseMessage();
+}
+
+// Calls `take` with the number and the bytes of each field of a message that has bytes: texts, messages, lists.
+void ForEachField(std::string_view message, const std::function<void(uint32_t, std::string_view)>& take) {
+  while (!message.empty()) {
+    const uint64_t tag = TakeNumber(message);
+    const uint64_t kind = tag & 7;
+    if (kind == 0) {
+      TakeNumber(message);
+      continue;
+    }
+    if (kind != 1 && kind != 2 && kind != 5) RefuseMessage();
+    const uint64_t size = kind == 1 ? 8 : kind == 5 ? 4 : TakeNumber(message);
+    if (size > message.size()) RefuseMessage();
+    if (kind == 2) take(static_cast<uint32_t>(tag) >> 3, message.substr(0, size));
+    message.remove_prefix(size);
+  }
+}
+
+class Walk {
+ public:
+  // Of an operator, those of other domains as domain::Operator, and whether the node has a graph.
+  std::function<void(const std::string&, bool)> on_node = [](const std::string&, bool) {};
+  std::function<void(std::string_view)> on_tensor = [](std::string_view) {};
+
+  void File(const std::filesystem::path& path) const {
+    const std::string content = ReadFile(path);
+    ForEachField(content, [this](uint32_t number, std::string_view value) {
+      if (number == kModelFunctions) {
+        Refuse(StatusCode::kDamagedBundle, "it has functions of its own, which no graph of a bundle has");
+      }
+      if (number == kModelGraph) Graph(value, 1);
+    });
+  }
+
+ private:
+  void Graph(std::string_view graph, int depth) const {
+    if (depth > kDeepest) Refuse(StatusCode::kDamagedBundle, "it is nested deeper than ", kDeepest, " graphs");
+    ForEachField(graph, [this, depth](uint32_t number, std::string_view value) {
+      if (number == kGraphInitializer) on_tensor(value);
+      if (number == kGraphNode) Node(value, depth);
+    });
+  }
+
+  void Node(std::string_view node, int depth) const {
+    std::string_view operator_name, domain;
+    std::vector<std::string_view> graphs;
+    ForEachField(node, [&](uint32_t number, std::string_view value) {
+      if (number == kNodeOperator) operator_name = value;
+      if (number == kNodeDomain) domain = value;
+      if (number != kNodeAttribute) return;
+      ForEachField(value, [&](uint32_t part, std::string_view inner) {
+        if (part == kAttributeGraph || part == kAttributeGraphs) graphs.push_back(inner);
+        if (part == kAttributeTensor || part == kAttributeTensors) on_tensor(inner);
+      });
+    });
+    const bool standard = domain.empty() || domain == "ai.onnx";
+    on_node(standard ? std::string(operator_name) : Join(domain, "::", operator_name), !graphs.empty());
+    for (const std::string_view graph : graphs) Graph(graph, depth + 1);
+  }
+};
+
+// A part of an offset and a length, which are decimal.
+int64_t WholeNumber(std::string_view text) {
+  if (text.empty() || text.size() > 18 || text.find_first_not_of("0123456789") != std::string_view::npos) RefuseMessage();
+  return std::stoll(std::string(text));
+}
+
+// What is refused, with the file's name before it.
+void Naming(const std::filesystem::path& path, const std::function<void()>& reads) {
+  try {
+    reads();
+  } catch (const Refusal& refusal) {
+    throw Refusal(Join(path.string(), " is no graph of a bundle: ", refusal.what()), StatusCode::kDamagedBundle);
+  }
+}
+
+std::set<std::string> OperatorsOf(const std::string& target) {
+  const nlohmann::json table = nlohmann::json::parse(kOperators);
+  auto found = table["every target"].get<std::set<std::string>>();
+  found.merge(table[target].get<std::set<std::string>>());
+  return found;
+}
+
+}  // namespace
+
+void CheckGraph(const std::filesystem::path& path, const std::string& target) {
+  const std::set<std::string> operators = OperatorsOf(target);
+  Walk walk;
+  walk.on_node = [&](const std::string& name, bool has_graph) {
+    if (operators.count(name) == 0) {
+      Refuse(StatusCode::kDamagedBundle, "it has the operator ", name, ", which no graph of target ", target, " has");
+    }
+    if (has_graph && name != "Scan") {
+      Refuse(StatusCode::kDamagedBundle, "it has a ", name, " with a graph of its own, which only Scan has");
+    }
+  };
+  Naming(path, [&] { walk.File(path); });
+}
+
+int64_t EndOfWeights(const std::filesystem::path& path) {
+  int64_t end = 0;
+  Walk walk;
+  walk.on_tensor = [&](std::string_view tensor) {
+    std::string_view offset = "0", length = "0";
+    ForEachField(tensor, [&](uint32_t number, std::string_view entry) {
+      if (number != kTensorExternal) return;
+      std::string_view key, value;
+      ForEachField(entry, [&](uint32_t part, std::string_view text) {
+        if (part == kEntryKey) key = text;
+        if (part == kEntryValue) value = text;
+      });
+      if (key == "offset") offset = value;
+      if (key == "length") length = value;
+    });
+    end = std::max(end, WholeNumber(offset) + WholeNumber(length));
+  };
+  Naming(path, [&] { walk.File(path); });
+  return end;
+}
+
+}  // namespace seqlab

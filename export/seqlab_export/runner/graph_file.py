@@ -1,0 +1,135 @@
+"""What stands in an ONNX file, read before onnxruntime reads it. Needs nothing but Python: no onnx, no protobuf.
+
+The numbers are those of the fields in onnx.proto.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from seqlab_export.runner.manifest import BundleError
+
+DEEPEST = 8
+"""Graphs within graphs."""
+_MODEL_GRAPH, _MODEL_FUNCTIONS = 7, 25
+_GRAPH_NODE, _GRAPH_INITIALIZER = 1, 5
+_NODE_OPERATOR, _NODE_ATTRIBUTE, _NODE_DOMAIN = 4, 5, 7
+_NODE_TEXTS = (_NODE_OPERATOR, _NODE_DOMAIN)
+_ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS, _ATTRIBUTE_TENSORS = 6, 11, (5, 10)
+_TENSOR_EXTERNAL, _ENTRY_KEY, _ENTRY_VALUE = 13, 1, 2
+_MALFORMED = "it is not what protobuf writes"
+
+
+@cache
+def operators(target: str) -> frozenset[str]:
+    """The operators that graphs of a target may have, those of other domains as `domain::Operator`."""
+    table = json.loads(Path(__file__).with_name("operators.json").read_text(encoding="utf-8"))
+    return frozenset(table["every target"]) | frozenset(table[target])
+
+
+def check_graph(path: Path, target: str) -> None:
+    """Refuses a graph that may never end: nodes of other operators than a target's, functions of its own, and graphs
+    within a node, but for a Scan's, which runs as often as its input is long.
+
+    Raises:
+        BundleError: the message names the operator; or the file is no ONNX graph.
+    """
+    with _naming(path):
+        for kind, node, has_graph in _walk(path):
+            if kind != "node":
+                continue
+            texts = {number: bytes(text).decode("utf-8", "replace") for number, text in _fields(node, _NODE_TEXTS)}
+            domain, name = texts.get(_NODE_DOMAIN, ""), texts.get(_NODE_OPERATOR, "")
+            operator = name if domain in ("", "ai.onnx") else f"{domain}::{name}"
+            if operator not in operators(target):
+                raise BundleError(f"it has the operator {operator}, which no graph of target {target} has")
+            if has_graph and operator != "Scan":
+                raise BundleError(f"it has a {operator} with a graph of its own, which only Scan has")
+
+
+def end_of_weights(path: Path) -> int:
+    """How many bytes a graph's weights reach to in the file where they stand.
+
+    Raises:
+        BundleError: the file is no ONNX graph.
+    """
+    end = 0
+    with _naming(path):
+        for kind, tensor, _ in _walk(path):
+            if kind == "tensor":
+                entries = [dict(_fields(entry)) for _, entry in _fields(tensor, [_TENSOR_EXTERNAL])]
+                said = {bytes(entry.get(_ENTRY_KEY, b"")): bytes(entry.get(_ENTRY_VALUE, b"")) for entry in entries}
+                numbers = [said.get(name, b"0") for name in (b"offset", b"length")]
+                if not all(number.isdigit() and len(number) <= 18 for number in numbers):
+                    raise BundleError(_MALFORMED)
+                end = max(end, sum(map(int, numbers)))
+    return end
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except BundleError as error:
+        raise BundleError(f"{path} is no graph of a bundle: {error}") from None
+
+
+def _walk(path: Path) -> Iterator[tuple[str, memoryview, bool]]:
+    """Each node and tensor of a file, of any depth; of a node whether a graph is in it."""
+    for number, value in _fields(memoryview(path.read_bytes())):
+        if number == _MODEL_FUNCTIONS:
+            raise BundleError("it has functions of its own, which no graph of a bundle has")
+        if number == _MODEL_GRAPH:
+            yield from _in_graph(value, 1)
+
+
+def _in_graph(graph: memoryview, depth: int) -> Iterator[tuple[str, memoryview, bool]]:
+    if depth > DEEPEST:
+        raise BundleError(f"it is nested deeper than {DEEPEST} graphs")
+    for number, value in _fields(graph):
+        if number == _GRAPH_INITIALIZER:
+            yield "tensor", value, False
+        if number != _GRAPH_NODE:
+            continue
+        inner = [part for _, attribute in _fields(value, [_NODE_ATTRIBUTE]) for part in _fields(attribute)]
+        graphs = [part for number, part in inner if number in (_ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS)]
+        yield "node", value, bool(graphs)
+        yield from (("tensor", part, False) for number, part in inner if number in _ATTRIBUTE_TENSORS)
+        for part in graphs:
+            yield from _in_graph(part, depth + 1)
+
+
+def _fields(message: memoryview, numbers: Collection[int] | None = None) -> Iterator[tuple[int, memoryview]]:
+    """The fields of a message that have bytes: texts, messages, lists. Where numbers are given, only those."""
+    place = 0
+    while place < len(message):
+        tag, place = _number(message, place)
+        kind, number = tag & 7, (tag & 0xFFFFFFFF) >> 3
+        if kind == 0:
+            _, place = _number(message, place)
+            continue
+        size = {1: 8, 5: 4}.get(kind, 0)
+        if kind == 2:
+            size, place = _number(message, place)
+        if kind not in (1, 2, 5) or place + size > len(message):
+            raise BundleError(_MALFORMED)
+        if kind == 2 and (numbers is None or number in numbers):
+            yield number, message[place : place + size]
+        place += size
+
+
+def _number(message: memoryview, place: int) -> tuple[int, int]:
+    """A number of 7 bits a byte, and where it ends."""
+    found = 0
+    for shift in range(0, 70, 7):
+        if place >= len(message):
+            break
+        byte = message[place]
+        found, place = found | (byte & 127) << shift, place + 1
+        if byte < 128:
+            return found, place
+    raise BundleError(_MALFORMED)
