@@ -1,8 +1,13 @@
 // Proves a bundle: what it declares, and its values against its golden file, check for check as seqlab_export.runner.verify.
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
+#include <condition_variable>
 #include <functional>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "accuracy.h"
@@ -18,10 +23,50 @@ namespace {
 
 constexpr int64_t kBatchSizes[] = {1, 2, 9};
 
+// While it lives, its time runs; then it ends the runs of a bundle's graphs, and refuses the next.
+class TimeLimit {
+ public:
+  TimeLimit(const Bundle& bundle, double seconds) : seconds_(seconds), thread_([this, &bundle] { Wait(bundle); }) {}
+  TimeLimit(const TimeLimit&) = delete;
+  TimeLimit& operator=(const TimeLimit&) = delete;
+
+  ~TimeLimit() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      done_ = true;
+    }
+    ends_.notify_all();
+    thread_.join();
+  }
+
+  // Throws Refusal where the time is over.
+  void Check() const {
+    if (!over_) return;
+    Refuse(StatusCode::kDamagedBundle, "the proof is given up: it did not end within ", seconds_, " seconds");
+  }
+
+ private:
+  void Wait(const Bundle& bundle) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (ends_.wait_for(lock, std::chrono::duration<double>(std::min(seconds_, 1e9)), [this] { return done_; })) return;
+    over_ = true;
+    for (const auto* graph : {&bundle.encoder, &bundle.model, &bundle.step}) {
+      if (*graph != nullptr) (*graph)->End();
+    }
+  }
+
+  const double seconds_;
+  std::mutex mutex_;
+  std::condition_variable ends_;
+  bool done_ = false;
+  std::atomic<bool> over_{false};
+  std::thread thread_;  // the last: it reads the others
+};
+
 class Proof {
  public:
-  Proof(const Bundle& bundle, Report& report)
-      : bundle_(bundle), report_(report), golden_(bundle.folder / bundle.manifest.golden), runner_(bundle, golden_) {}
+  Proof(const Bundle& bundle, Report& report, const TimeLimit& limit)
+      : bundle_(bundle), report_(report), limit_(limit), golden_(bundle.folder / bundle.manifest.golden), runner_(bundle, golden_) {}
 
   void CheckAll() {
     CheckDeclared(bundle_, golden_, report_);
@@ -155,10 +200,12 @@ class Proof {
     } catch (const std::exception& error) {
       report_.checks.push_back({kind, cell, false, error.what()});
     }
+    limit_.Check();
   }
 
   const Bundle& bundle_;
   Report& report_;
+  const TimeLimit& limit_;
   const GoldenFile golden_;
   CaseRunner runner_;
 };
@@ -169,7 +216,7 @@ bool Report::ok() const {
   return !checks.empty() && std::all_of(checks.begin(), checks.end(), [](const Check& check) { return check.ok; });
 }
 
-Result<Report> Verify(const std::string& folder, const OpenOptions& options) {
+Result<Report> Verify(const std::string& folder, const OpenOptions& options, double seconds) {
   return Guarded([&] {
     const Manifest manifest = LoadManifest(folder);
     Report report{options.provider, "", manifest.precision, {}, {}};
@@ -179,10 +226,15 @@ Result<Report> Verify(const std::string& folder, const OpenOptions& options) {
     report.onnxruntime = OpenOnnxruntime(options.onnxruntime).version;
     if (!report.ok()) return report;
     const Bundle bundle(folder, options);
+    const TimeLimit limit(bundle, seconds);
     try {
-      Proof(bundle, report).CheckAll();
+      Proof(bundle, report, limit).CheckAll();
     } catch (const Refusal& refusal) {
+      limit.Check();
       throw Refusal(refusal.what(), StatusCode::kDamagedBundle);  // All that a proof reads is the bundle's.
+    } catch (const Ort::Exception&) {
+      limit.Check();
+      throw;
     }
     return report;
   });

@@ -10,6 +10,7 @@ Graph::Graph(const Onnxruntime& onnxruntime, const std::filesystem::path& folder
     : info_(std::move(info)),
       host_(MemoryOf("cpu")),
       device_(MemoryOf(options.provider)) {
+  run_options_.SetRunLogSeverityLevel(ORT_LOGGING_LEVEL_FATAL);  // what goes wrong is thrown, and told by who catches it
   const std::filesystem::path path = folder / info_.file;
   CheckGraph(path, target);
   try {
@@ -55,7 +56,7 @@ void Runs::RunOnHost(const std::vector<Value>& inputs, std::vector<Value>& outpu
   for (const Value& input : inputs) given.push_back(*input);
   std::vector<OrtValue*> made;
   for (const Value& output : outputs) made.push_back(output == nullptr ? nullptr : const_cast<OrtValue*>(static_cast<const OrtValue*>(*output)));
-  Ort::ThrowOnError(Ort::GetApi().Run(graph_.session_, options_, input_names_.data(), given.data(), given.size(),
+  Ort::ThrowOnError(Ort::GetApi().Run(graph_.session_, graph_.run_options_, input_names_.data(), given.data(), given.size(),
                                       output_names_.data(), made.size(), made.data()));
   for (size_t place = 0; place < made.size(); ++place) {
     if (outputs[place] == nullptr) outputs[place] = std::make_shared<const Ort::Value>(made[place]);
@@ -78,7 +79,7 @@ void Runs::RunOnDevice(const std::vector<Value>& inputs, std::vector<Value>& out
       binding_.BindOutput(output_names_[place], to_host ? graph_.host_ : graph_.device_);
     }
   }
-  graph_.session_.Run(options_, binding_);
+  graph_.session_.Run(graph_.run_options_, binding_);
   std::vector<Ort::Value> made = binding_.GetOutputValues();
   for (size_t place = 0; place < made.size(); ++place) {
     if (outputs[place] == nullptr) outputs[place] = std::make_shared<const Ort::Value>(std::move(made[place]));

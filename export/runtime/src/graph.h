@@ -23,12 +23,16 @@ class Graph {
   // For any thread: onnxruntime's Run is const in all but name.
   Ort::Session& session() const { return session_; }
 
+  // Ends the runs of now and of later, from any thread.
+  void End() { run_options_.SetTerminate(); }
+
   // Runs it once, from any thread; see Runs.
   std::vector<Value> Run(const std::vector<Value>& inputs) const;
 
  private:
   GraphInfo info_;
   mutable Ort::Session session_{nullptr};
+  Ort::RunOptions run_options_;
   Ort::MemoryInfo host_, device_;
 
   friend class Runs;
@@ -53,7 +57,6 @@ class Runs {
   const Value* WrittenOver(size_t output, const std::vector<Value>& inputs) const;
 
   const Graph& graph_;
-  Ort::RunOptions options_;
   Ort::IoBinding binding_;
   std::vector<Value> bound_;           // the inputs of the last run
   std::vector<const char*> input_names_, output_names_;

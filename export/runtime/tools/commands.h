@@ -40,7 +40,7 @@ Result<int> RunGenerate(const Common& common, const TextOptions& options);
 Result<int> RunTranslate(const Common& common, const TextOptions& options);
 Result<int> RunClassify(const Common& common, const TextOptions& options);
 
-Result<int> RunVerify(const Common& common);
+Result<int> RunVerify(const Common& common, double seconds);
 Result<int> RunBench(const Common& common, const BenchOptions& options);
 
 // JSON in which what is not UTF-8 shows as U+FFFD.

@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "commands.h"
+#include "seqlab/proof.h"
 
 namespace {
 
@@ -81,6 +82,7 @@ int Main(int argc, char** argv) {
   Common common;
   TextOptions text;
   BenchOptions bench;
+  double seconds = seqlab::kProofSeconds;
   std::function<Result<int>()> run;
   const auto add = [&](const char* name, const char* what, std::function<Result<int>()> then) -> CLI::App& {
     CLI::App* verb = app.add_subcommand(name, what);
@@ -102,7 +104,8 @@ int Main(int argc, char** argv) {
   CLI::App& classify = add("classify", "print each text's class and probability, or its tags",
                            [&] { return RunClassify(common, text); });
   classify.add_option("texts", text.texts, "texts; without them, the lines of stdin");
-  add("verify", "prove a bundle again; exit code 1 if it fails", [&] { return RunVerify(common); });
+  CLI::App& verify = add("verify", "prove a bundle again; exit code 1 if it fails", [&] { return RunVerify(common, seconds); });
+  verify.add_option("--seconds", seconds, "longest that the proof may take; default: 3600")->check(CLI::PositiveNumber);
   CLI::App& measure = add("bench", "how fast a bundle writes", [&] { return RunBench(common, bench); });
   measure.add_option("--batch", bench.batch, "texts that are written together; default: 1");
   measure.add_option("--beams", bench.beams, "1 is greedy; default: 1");

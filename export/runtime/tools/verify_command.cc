@@ -106,11 +106,11 @@ Status HoldMemory(const std::string& bundle) {
 
 }  // namespace
 
-Result<int> RunVerify(const Common& common) {
+Result<int> RunVerify(const Common& common, double seconds) {
   if (common.open.provider == "cpu") {
     if (const Status held = HoldMemory(common.bundle); !held.ok()) return held;
   }
-  const Result<Report> report = Verify(common.bundle, common.open);
+  const Result<Report> report = Verify(common.bundle, common.open, seconds);
   if (!report.ok()) return report.status();
   if (common.json) {
     std::cout << Dumped(ToJson(*report), 2) << "\n";

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from seqlab_export.runner.graph_file import check_graph
 from seqlab_export.runner.manifest import BundleError, find_damage, load_manifest
-from seqlab_export.runner.sessions import Provider, open_session, run_session
+from seqlab_export.runner.sessions import RUN_OPTIONS, Provider, open_session, run_session
 
 State = dict[str, NDArray[np.generic]]
 """Graph inputs by name, `state_<name>`."""
@@ -221,7 +221,7 @@ class BundleRunner(Bundle, ArrayDecoder):
                 binding.bind_ortvalue_output(name, entries[stays[name]])
             else:
                 binding.bind_output(name)
-        self.sessions["step"].run_with_iobinding(binding)
+        self.sessions["step"].run_with_iobinding(binding, RUN_OPTIONS.get())
         found = dict(zip(self._outputs, binding.get_outputs(), strict=True))
         new = {name.removeprefix("new_"): entry.numpy() for name, entry in found.items() if name not in stays}
         return new.pop("logits"), state | new

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from pathlib import Path
+from threading import TIMEOUT_MAX, Timer
 from typing import Any, Literal
 
 import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
+
+PROOF_SECONDS = 3600.0
+"""Longest that a proof may take: a graph that nobody has proven may never end."""
+RUN_OPTIONS: ContextVar[ort.RunOptions | None] = ContextVar("RUN_OPTIONS", default=None)
+"""How graphs are run: within a `TimeLimit` so that it can end them."""
 
 Provider = Literal["cpu", "cuda", "cuda-tf32"]
 
@@ -56,9 +63,37 @@ def run_session(
         ValueError: onnxruntime cannot run the graph with these inputs.
     """
     try:
-        return dict(zip(outputs, session.run(outputs, inputs), strict=True))
+        return dict(zip(outputs, session.run(outputs, inputs, RUN_OPTIONS.get()), strict=True))
     except Exception as error:
         raise ValueError(f"onnxruntime cannot run this graph: {str(error).strip()}") from error
+
+
+class TimeLimit:
+    """Ends the runs of graphs after so many seconds, and refuses the next."""
+
+    def __init__(self, seconds: float) -> None:
+        if not seconds > 0:
+            raise ValueError(f"a proof may take more than 0 seconds, got {seconds:g}")
+        self.seconds, self._options = seconds, ort.RunOptions()
+        self._options.log_severity_level = 4  # what ends is told here
+
+    def check(self) -> None:
+        """Raises TimeoutError where the time is over."""
+        if self._options.terminate:
+            raise TimeoutError(f"it did not end within {self.seconds:g} seconds")
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """While entered, the time runs."""
+        timer = Timer(min(self.seconds, TIMEOUT_MAX), setattr, (self._options, "terminate", True))
+        timer.daemon = True
+        before = RUN_OPTIONS.set(self._options)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+            RUN_OPTIONS.reset(before)
 
 
 def check_provider(provider: str) -> None:

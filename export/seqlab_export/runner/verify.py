@@ -24,13 +24,13 @@ from seqlab_export.runner.manifest import (
 )
 from seqlab_export.runner.prove import Proof, Runtime
 from seqlab_export.runner.report import Check, Report
-from seqlab_export.runner.sessions import PROVIDERS, Provider, check_provider
+from seqlab_export.runner.sessions import PROOF_SECONDS, PROVIDERS, Provider, TimeLimit, check_provider
 from seqlab_export.runner.texts import check_texts
 
 _TYPES = {"bool": "tensor(bool)", "int64": "tensor(int64)", "float16": "tensor(float16)", "float32": "tensor(float)"}
 
 
-def verify_bundle(folder: Path | str, *, provider: Provider = "cpu") -> Report:
+def verify_bundle(folder: Path | str, *, provider: Provider = "cpu", seconds: float = PROOF_SECONDS) -> Report:
     """Checks a bundle on this machine and changes nothing in it.
 
     Each kind of check needs the ones before it to pass: the files are as they were hashed, and no others are there; the
@@ -39,8 +39,12 @@ def verify_bundle(folder: Path | str, *, provider: Provider = "cpu") -> Report:
     encoder, and of the decoder read at once, in chunks and by the token, is within the error budget of `cases.limit`
     of the float64 reference; greedy text is the reference's.
 
+    Args:
+        seconds: longest that its graphs may run.
+
     Raises:
-        ValueError: the folder is no bundle, its manifest is damaged, or the provider is not there.
+        ValueError: the folder is no bundle, its manifest is damaged, its proof does not end, or the provider is not
+            there.
     """
     folder = Path(folder)
     check_provider(provider)
@@ -65,13 +69,27 @@ def verify_bundle(folder: Path | str, *, provider: Provider = "cpu") -> Report:
     for graph, session in zip(manifest.graphs, bundle.sessions.values(), strict=True):
         report.checks += _check_signature(graph, session, manifest.max_seq_len)
     if report.ok:
-        proof = Proof(cast(Runtime, bundle), manifest, golden)
-        report.checks += proof.values()
-        if report.ok and manifest.model is not None:
-            report.checks += proof.greedy()
-        if report.ok:
-            report.divergence = proof.distribution()
+        limit = TimeLimit(seconds)
+        try:
+            with limit.running():
+                _prove(Proof(cast(Runtime, bundle), manifest, golden), report, limit)
+        except Exception as error:
+            try:
+                limit.check()
+            except TimeoutError as over:
+                raise BundleError(f"the proof is given up: {over}") from error
+            raise
     return report
+
+
+def _prove(proof: Proof, report: Report, limit: TimeLimit) -> None:
+    for check in proof.values():
+        limit.check()
+        report.checks.append(check)
+    if report.ok and proof.manifest.model is not None:
+        report.checks += proof.greedy()
+    if report.ok:
+        report.divergence = proof.distribution()
 
 
 def load_golden(folder: Path) -> Arrays:

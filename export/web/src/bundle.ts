@@ -53,7 +53,7 @@ export class Bundle {
     if (major < least || (major === least && minor < leastMinor)) {
       refuse(`this bundle needs onnxruntime ${needed}, here is onnxruntime-web ${here}`, "unsupported");
     }
-    const opened = (info: GraphInfo | null) => (info === null ? null : Graph.open(ort, files, info));
+    const opened = (info: GraphInfo | null) => (info === null ? null : Graph.open(ort, files, info, manifest.target));
     const encoder = await opened(manifest.encoder), model = await opened(manifest.model);
     const step = await opened(manifest.step);
     const target = await loaded(files, manifest.tokenizer);
@@ -108,7 +108,7 @@ export class Bundle {
     if (names.join() !== [...inputs.keys()].join()) {
       refuse(`the taps of this bundle take ${names.join(", ")}; got ${[...inputs.keys()].join(", ") || "nothing"}`);
     }
-    this.taps ??= Graph.open(this.ort, this.files, info);
+    this.taps ??= Graph.open(this.ort, this.files, info, this.manifest.target);
     return (await this.taps).run(inputs);
   }
 }

@@ -4,7 +4,8 @@ import type { InferenceSession } from "onnxruntime-web";
 
 import { refuse, sentenceOf } from "./error.js";
 import type { Files } from "./files.js";
-import type { GraphInfo } from "./manifest.js";
+import { checkGraph } from "./graph_file.js";
+import type { GraphInfo, Manifest } from "./manifest.js";
 import { fromOrt, toOrt, type Ort, type Tensor } from "./tensors.js";
 
 /** The weights of all graphs. */
@@ -17,11 +18,13 @@ export class Graph {
     readonly session: InferenceSession,
   ) {}
 
-  static async open(ort: Ort, files: Files, info: GraphInfo): Promise<Graph> {
+  static async open(ort: Ort, files: Files, info: GraphInfo, target: Manifest["target"]): Promise<Graph> {
+    checkGraph(info.file, files.get(info.file)!, target);
     const weights = files.get(WEIGHTS_NAME);
     const options: InferenceSession.SessionOptions = {
       executionProviders: ["wasm"],
       logSeverityLevel: 3,
+      extra: { session: { load_model_format: "ONNX" } },  // whatever the file begins with
       externalData: weights === undefined ? [] : [{ path: WEIGHTS_NAME, data: weights }],
     };
     try {

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqlab.cli.shown import shown, stored_run
-from seqlab.cli.verb import PROVIDER, RUN, TRUST, argument, verb
+from seqlab.cli.verb import PROVIDER, RUN, TRUST, argument, decimal, verb
 
 if TYPE_CHECKING:
     from seqlab.tracking.registry import Version
@@ -158,6 +158,7 @@ def promote(options: argparse.Namespace) -> int:
     argument("bundle", metavar="DIR", help="a bundle's folder"),
     argument("--json", action="store_true", help="print the report as JSON"),
     argument("--all", action="store_true", help="on every runtime here, PyTorch too"),
+    argument("--seconds", type=decimal, metavar="S", help="longest that the proof may take; default: 3600"),
     PROVIDER,
 )
 def verify(options: argparse.Namespace) -> int:
@@ -168,7 +169,8 @@ def verify(options: argparse.Namespace) -> int:
     if options.all:
         return _verify_everywhere(bundle, as_json=options.json)
     with memory_wall(bundle) if options.provider == "cpu" else contextlib.nullcontext():
-        report = verify_bundle(bundle, provider=options.provider)
+        limits = {} if options.seconds is None else {"seconds": options.seconds}
+        report = verify_bundle(bundle, provider=options.provider, **limits)
     if options.json:
         print(json.dumps(report.to_dict(), indent=2))
     else:

@@ -12,6 +12,9 @@
 
 namespace seqlab {
 
+/// Longest that a proof may take: a graph that nobody has proven may never end.
+constexpr double kProofSeconds = 3600.0;
+
 /// How far a runtime's numbers are from the float64 reference, relative to the reference's RMS.
 struct Errors {
   double rms = 0.0;     ///< of the differences
@@ -49,8 +52,9 @@ struct Report {
 };
 
 /// Proves a bundle on this machine, as docs/bundle.md says, and changes nothing in it. What is wrong with its values is in
-/// the report; what is no bundle at all, or cannot be opened, is a Status.
-SEQLAB_EXPORT Result<Report> Verify(const std::string& folder, const OpenOptions& options = {});
+/// the report; what is no bundle at all, cannot be opened, or does not end within so many seconds, is a Status.
+SEQLAB_EXPORT Result<Report> Verify(const std::string& folder, const OpenOptions& options = {},
+                                    double seconds = kProofSeconds);
 
 }  // namespace seqlab
 

@@ -16,14 +16,22 @@ import { GoldenFile } from "./golden.js";
 import { Report, type Check } from "./report.js";
 
 const BATCH_SIZES = [1, 2, 9];
+/** Longest that a proof may take. A run in wasm cannot be ended from its own thread: the time is looked at between runs. */
+const PROOF_SECONDS = 3600;
 
 /** Proves a bundle with onnxruntime-web and changes nothing in it.
  *
- * What is wrong with its values is in the report; what is no bundle at all, or cannot be opened, is a SeqlabError.
+ * What is wrong with its values is in the report; what is no bundle at all, cannot be opened, or does not end in time, is a
+ * SeqlabError.
  *
  * @param onCheck is called with each check as it is made.
  */
-export async function verify(files: Files, ort: Ort, onCheck?: (check: Check) => void): Promise<Report> {
+export async function verify(
+  files: Files,
+  ort: Ort,
+  onCheck?: (check: Check) => void,
+  seconds = PROOF_SECONDS,
+): Promise<Report> {
   const manifest = loadManifest(files), version = ort.env.versions.web ?? ort.env.versions.common;
   const report = new Report(version, manifest.precision, onCheck);
   const damage = await findDamage(files, manifest);
@@ -35,7 +43,7 @@ export async function verify(files: Files, ort: Ort, onCheck?: (check: Check) =>
   try {
     const golden = new GoldenFile(files.get(manifest.golden)!);
     await checkDeclared(files, bundle, golden, report);
-    if (report.ok) await new Proof(bundle, golden, report).checkAll();
+    if (report.ok) await new Proof(bundle, golden, report, seconds).checkAll();
   } catch (error) {
     // All that a proof reads is the bundle's.
     if (error instanceof SeqlabError) refuse(error.message, "damaged bundle");
@@ -46,12 +54,15 @@ export async function verify(files: Files, ort: Ort, onCheck?: (check: Check) =>
 
 class Proof {
   private readonly runner: CaseRunner;
+  private readonly ends: number;
 
   constructor(
     private readonly bundle: Bundle,
     private readonly golden: GoldenFile,
     private readonly report: Report,
+    private readonly seconds: number,
   ) {
+    this.ends = performance.now() + 1000 * seconds;
     this.runner = new CaseRunner(bundle, golden);
   }
 
@@ -128,6 +139,7 @@ class Proof {
       if (!(error instanceof SeqlabError)) throw error;
       this.report.add(kind, subject, sentenceOf(error));
     }
+    if (performance.now() > this.ends) refuse(`the proof is given up: it did not end within ${this.seconds} seconds`);
   }
 
   /** Greedy text should be the reference's, or first differ where its two best logits are closer than twice the error of
