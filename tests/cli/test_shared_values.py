@@ -1,0 +1,115 @@
+"""A list that a file stores once and names 2^40 times is counted, not walked: in checkpoints, configs and YAML."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from string import ascii_lowercase
+from typing import Any
+
+import pytest
+import yaml
+
+from cli.conftest import Seqlab
+from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.config.configs import load_short_yaml, read_config
+from seqlab.config.trust import check_trust
+from seqlab.plain_values import MOST_VALUES, check_count, read_yaml
+from seqlab.sealed_file import load_sealed, save_sealed
+
+NAMES = [*pairwise(ascii_lowercase)]
+LISTS = "a: &a [x, x]\n" + "".join(f"{new}: &{new} [*{old}, *{old}, *{old}]\n" for old, new in NAMES)
+MERGED = "a: &a {x: 1}\n" + "".join(f"{new}: &{new} {{<<: [*{old}, *{old}, *{old}]}}\n" for old, new in NAMES)
+
+
+def doubled(times: int = 40) -> list[Any]:
+    value: list[Any] = ["x"]
+    for _ in range(times):
+        value = [value, value]
+    return value
+
+
+def test_values_count_each_time_they_are_named() -> None:
+    check_count("it", [None] * (MOST_VALUES - 1))
+    with pytest.raises(ValueError, match=r"^it has more than 100000 values$"):
+        check_count("it", [None] * MOST_VALUES)
+    check_count("it", doubled(3), most=23)  # 8 texts, and 15 lists around them
+    with pytest.raises(ValueError, match="more than 22 values"):
+        check_count("it", doubled(3), most=22)
+    endless: dict[str, Any] = {}
+    endless["itself"] = (endless,)
+    with pytest.raises(ValueError, match="more than"):
+        check_count("it", endless)
+
+
+@pytest.mark.parametrize("text", [LISTS, MERGED, "a: &a [*a]\n"], ids=["lists", "merged", "itself"])
+def test_aliases_of_yaml_are_counted_before_they_are_made(text: str, tmp_path: Path) -> None:
+    start = time.process_time()
+    with pytest.raises(yaml.YAMLError, match="its aliases make more than 100000 values"):
+        load_short_yaml(text)
+    (tmp_path / "bomb.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"bomb\.yaml is not YAML: its aliases"):
+        read_config(str(tmp_path / "bomb.yaml"))
+    assert time.process_time() - start < 10
+
+
+def test_a_few_aliases_are_as_they_were() -> None:
+    assert read_yaml("a: &a {x: 1}\nb: {<<: *a, y: 2}\nc: [*a, *a]\n") == {
+        "a": {"x": 1},
+        "b": {"x": 1, "y": 2},
+        "c": [{"x": 1}, {"x": 1}],
+    }
+
+
+def test_a_stored_config_is_counted_before_it_is_walked() -> None:
+    config = {"model": {"class_path": "seqlab.tasks.LanguageModeling", "init_args": {"model": doubled()}}}
+    with pytest.raises(ValueError, match=r"^the stored config has more than 100000 values$"):
+        check_trust(config, [])
+
+
+def test_a_checkpoint_has_no_more_values_than_its_pickle_has_bytes(tmp_path: Path) -> None:
+    for value, whole in (
+        (list(range(300_000)), True),
+        (["x"] * 150_000, True),
+        (doubled(15), True),
+        (doubled(), False),
+    ):
+        save_sealed({"kept": value}, tmp_path / "some.ckpt")
+        if whole:
+            assert load_sealed(tmp_path / "some.ckpt") == {"kept": value}
+        else:
+            with pytest.raises(ValueError, match=r"some\.ckpt is damaged: its pickle has more than 100000 values"):
+                load_sealed(tmp_path / "some.ckpt")
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("place", ["seqlab.config.data", "seqlab.labels", "seqlab.tokenizer", "optimizer_states"])
+def test_verbs_refuse_it_in_a_sentence(
+    place: str,
+    fitted: tuple[Path, Seqlab],
+    inside: Callable[[Path], Seqlab],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home, _ = fitted
+    last = next(home.glob("mlruns/tiny/*/artifacts/checkpoints/last.ckpt"))
+    kept = last.read_bytes()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlruns/mlflow.db")
+    shutil.copy(home / "text.txt", tmp_path)
+    checkpoint = part = read_checkpoint(last)
+    *parents, name = place.split(".")
+    for parent in parents:
+        part = part[parent]
+    part[name] = doubled()
+    seqlab = inside(tmp_path)
+    try:
+        for path in (last, tmp_path / "shared.ckpt"):
+            AtomicCheckpointIO().save_checkpoint(checkpoint, path)
+        for verb in (["generate", "shared.ckpt"], ["validate", "shared.ckpt"], ["resume", "first"]):
+            [line] = seqlab(*verb, code=2).stderr.strip().splitlines()
+            assert "its pickle has more than 100000 values" in line, verb
+    finally:
+        last.write_bytes(kept)
