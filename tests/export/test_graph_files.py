@@ -133,8 +133,17 @@ def test_a_hole_is_not_hashed(folder: Path) -> None:
         assert time.process_time() - start < 5
         os.truncate(folder / name, before)
     assert not find_damage(folder, manifest)
+    os.truncate(folder / "manifest.sha256", 2**34)
+    assert not find_damage(folder, manifest)
     os.truncate(weights, size + 1)
     assert find_damage(folder, manifest) == {"weights.bin": f"it has {size + 1} bytes, the graphs name {size}"}
+
+
+def test_a_manifest_with_a_hole_is_not_read(folder: Path) -> None:
+    os.truncate(folder / "manifest.json", 2**34)
+    with pytest.raises(BundleError, match=rf"manifest\.json has {2**34} bytes, a manifest has at most"):
+        verify_bundle(folder)
+    assert f"manifest.json has {2**34} bytes, a manifest has at most" in refusal("info", folder)
 
 
 def scan_without_end(model: ModelProto) -> None:

@@ -43,9 +43,10 @@ std::ifstream Opened(const fs::path& path) {
 
 }  // namespace
 
-std::string ReadFile(const fs::path& path) {
+std::string ReadFile(const fs::path& path, size_t most) {
   std::ifstream file = Opened(path);
-  std::string content{std::istreambuf_iterator<char>(file), {}};
+  std::string content;
+  for (std::istreambuf_iterator<char> next(file), end; next != end && content.size() < most; ++next) content += *next;
   if (file.bad()) Refuse(path.string(), " cannot be read");
   return content;
 }

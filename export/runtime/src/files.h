@@ -11,8 +11,8 @@
 
 namespace seqlab {
 
-// Throws Refusal where it cannot be read.
-std::string ReadFile(const std::filesystem::path& path);
+// The first bytes of a file, all where there are no more than `most`. Throws Refusal where it cannot be read.
+std::string ReadFile(const std::filesystem::path& path, size_t most = SIZE_MAX);
 
 // In lower-case hexadecimal digits; a sha256 likewise.
 std::string Hex(std::string_view bytes);

@@ -16,7 +16,7 @@ constexpr const char* kSealName = "manifest.sha256";
 constexpr const char* kWeightsName = "weights.bin";
 constexpr const char* kFormat = "seqlab-bundle";
 constexpr int64_t kVersion = 6;
-// Of a graph, whose weights are elsewhere, and of all files but the weights.
+// Of a graph, whose weights are elsewhere, or a manifest; and of all files but the weights.
 constexpr uintmax_t kMostGraphBytes = uintmax_t{1} << 25, kMostBytes = uintmax_t{1} << 30;
 // Of the state of one text, at 8 bytes a number.
 constexpr double kMostStateBytes = 4294967296.0;
@@ -250,6 +250,9 @@ Manifest LoadManifest(const std::filesystem::path& folder) {
   if (!std::filesystem::is_regular_file(path, error)) {
     Refuse(StatusCode::kNotFound, folder.string(), " is not a bundle: it has no ", kManifestName);
   }
+  if (const uintmax_t size = std::filesystem::file_size(path, error); !error && size > kMostGraphBytes) {
+    Refuse(StatusCode::kDamagedBundle, path.string(), " has ", size, " bytes, a manifest has at most ", kMostGraphBytes);
+  }
   try {
     return ParseManifest(ReadFile(path));
   } catch (const Refusal& refusal) {
@@ -260,7 +263,7 @@ Manifest LoadManifest(const std::filesystem::path& folder) {
 std::map<std::string, std::string> FindDamage(const std::filesystem::path& folder, const Manifest& manifest) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(folder / kSealName, error)) return {{kSealName, "it is missing"}};
-  if (ReadFile(folder / kSealName).substr(0, 64) != Sha256OfFile(folder / kManifestName)) {
+  if (ReadFile(folder / kSealName, 64) != Sha256OfFile(folder / kManifestName)) {
     return {{kManifestName, Join("its sha256 is not the one in ", kSealName)}};
   }
   std::map<std::string, std::string> damage = FindWrongSizes(folder, manifest);

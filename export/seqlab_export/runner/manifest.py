@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from math import prod
 from pathlib import Path, PurePosixPath
@@ -23,7 +24,7 @@ MOST = 2**40
 MOST_STATE_BYTES = 2**32
 """Of the state of one text."""
 MOST_GRAPH_BYTES, MOST_BYTES = 2**25, 2**30
-"""Of a graph, whose weights are elsewhere, and of all files but the weights."""
+"""Of a graph, whose weights are elsewhere, or a manifest; and of all files but the weights."""
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "int4")
 TARGETS = ("portable", "ort", "cuda-graph")
 
@@ -222,6 +223,8 @@ def load_manifest(folder: Path) -> Manifest:
     path = folder / FILE_NAME
     if not path.is_file():
         raise BundleError(f"{folder} is not a bundle: it has no {FILE_NAME}")
+    if (size := path.stat().st_size) > MOST_GRAPH_BYTES:
+        raise BundleError(f"{path} has {size} bytes, a manifest has at most {MOST_GRAPH_BYTES}")
     try:
         content = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_number)
         json.dumps(content, ensure_ascii=False, allow_nan=False).encode()  # No surrogates, no infinity.
@@ -251,7 +254,9 @@ def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
     seal = folder / SEAL_NAME
     if not seal.is_file():
         return {SEAL_NAME: "it is missing"}
-    if seal.read_bytes().split()[:1] != [_sha256(folder / FILE_NAME).encode()]:
+    with seal.open("rb") as file:
+        sealed = file.read(1024).split()[:1]
+    if sealed != [_sha256(folder / FILE_NAME).encode()]:
         return {FILE_NAME: f"its sha256 is not the one in {SEAL_NAME}"}
     damage = {}
     for name in manifest.files:
@@ -287,10 +292,10 @@ def _find_wrong_sizes(folder: Path, manifest: Manifest, names: list[str]) -> dic
         wrong |= dict.fromkeys(
             sizes, f"all files but the weights have {total} bytes, at most {MOST_BYTES} are accepted"
         )
-    try:
-        needed = 0 if wrong else max(end_of_weights(folder / name) for name in graphs)
-    except BundleError:  # its hash, or who opens it, tells what is wrong
-        needed = min(weights, MOST_BYTES)
+    needed = min(weights, MOST_BYTES)
+    if not wrong and graphs <= sizes.keys():
+        with suppress(BundleError):  # its hash, or who opens it, tells what is wrong
+            needed = max(end_of_weights(folder / name) for name in graphs)
     if weights > needed:
         wrong[WEIGHTS_NAME] = f"it has {weights} bytes, the graphs name {needed}"
     return wrong
