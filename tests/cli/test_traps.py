@@ -51,7 +51,6 @@ VERBS: tuple[list[str], ...] = (
     ["export", "first", "--out=bundle"],
     ["export", "kinds", "--out=kinds-bundle"],
     ["verify", "bundle"],
-    ["verify", "bundle", "--all"],
     ["generate", "bundle", "--max-new-tokens=2"],
     ["classify", "kinds-bundle"],
     ["page", "bundle", "--out=page.html"],

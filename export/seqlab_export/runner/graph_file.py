@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from seqlab_export.runner.manifest import BundleError
-
 DEEPEST = 8
 """Graphs within graphs."""
 _MODEL_GRAPH, _MODEL_FUNCTIONS = 7, 25
@@ -22,6 +20,10 @@ _NODE_TEXTS = (_NODE_OPERATOR, _NODE_DOMAIN)
 _ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS, _ATTRIBUTE_TENSORS = 6, 11, (5, 10)
 _TENSOR_EXTERNAL, _ENTRY_KEY, _ENTRY_VALUE = 13, 1, 2
 _MALFORMED = "it is not what protobuf writes"
+
+
+class BundleError(ValueError):
+    """A folder is not a bundle, or not a whole one."""
 
 
 @cache

@@ -12,6 +12,9 @@ from pathlib import Path, PurePosixPath
 from types import NoneType
 from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
+from seqlab_export.runner.graph_file import BundleError as BundleError
+from seqlab_export.runner.graph_file import end_of_weights
+
 FILE_NAME = "manifest.json"
 SEAL_NAME = "manifest.sha256"
 WEIGHTS_NAME = "weights.bin"
@@ -27,10 +30,6 @@ MOST_GRAPH_BYTES, MOST_BYTES = 2**25, 2**30
 """Of a graph, whose weights are elsewhere, or a manifest; and of all files but the weights."""
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "int4")
 TARGETS = ("portable", "ort", "cuda-graph")
-
-
-class BundleError(ValueError):
-    """A folder is not a bundle, or not a whole one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,8 +277,6 @@ def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
 
 def _find_wrong_sizes(folder: Path, manifest: Manifest, names: list[str]) -> dict[str, str]:
     """The files that are too large to be what they should be: a hole of gigabytes takes no room, but time to hash."""
-    from seqlab_export.runner.graph_file import end_of_weights
-
     sizes = {name: (folder / name).stat().st_size for name in names}
     weights = sizes.pop(WEIGHTS_NAME, 0)
     graphs = {graph.file for graph in (*manifest.graphs, manifest.taps) if graph is not None}
