@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib.machinery import PathFinder
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +108,12 @@ def test_every_verb_in_processes_of_their_own(tmp_path: Path) -> None:
     (folder / "labelled.txt").write_text("".join(f"{number % 2} the fox {number}\n" for number in range(400)))
     seqlab = command(folder)
     path = os.pathsep.join(filter(None, [str(tmp_path / "site"), os.environ.get("PYTHONPATH")]))
+    page = find_spec("seqlab_export.page.html")
+    assert page is not None and page.origin is not None
+    made = Path(page.origin).with_name("template.html").exists()
     for verb in VERBS:
+        if verb[0] in ("page", "inspect") and not made:
+            continue  # `make web` makes what they need
         seqlab(*verb, PYTHONPATH=path)
         assert _ran(folder) == "", verb
         if verb[0] == "fit" and not (folder / "first.ckpt").exists():
