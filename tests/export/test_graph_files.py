@@ -17,7 +17,8 @@ from export.planted import edit_graph, reseal
 from export.toys import Shared
 from runtime.programs import refusal, run
 from seqlab_export.runner.graph_file import DEEPEST, check_graph, end_of_weights
-from seqlab_export.runner.manifest import MOST_GRAPH_BYTES, BundleError, find_damage, load_manifest
+from seqlab_export.runner.manifest import BundleError, find_damage, load_manifest
+from seqlab_export.runner.sizes import MOST_GRAPH_BYTES
 from seqlab_export.runner.verify import verify_bundle
 
 INT, BOOL, FLOAT = TensorProto.INT64, TensorProto.BOOL, TensorProto.FLOAT

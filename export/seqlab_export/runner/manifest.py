@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields
 from math import prod
 from pathlib import Path, PurePosixPath
@@ -13,11 +12,10 @@ from types import NoneType
 from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
 from seqlab_export.runner.graph_file import BundleError as BundleError
-from seqlab_export.runner.graph_file import end_of_weights
+from seqlab_export.runner.sizes import MOST_GRAPH_BYTES, find_wrong_sizes
 
 FILE_NAME = "manifest.json"
 SEAL_NAME = "manifest.sha256"
-WEIGHTS_NAME = "weights.bin"
 FORMAT = "seqlab-bundle"
 VERSION = 6
 DTYPES = ("bool", "int64", "float16", "float32")
@@ -26,8 +24,6 @@ MOST = 2**40
 """Of any number: more is nothing that a machine could hold."""
 MOST_STATE_BYTES = 2**32
 """Of the state of one text."""
-MOST_GRAPH_BYTES, MOST_BYTES = 2**25, 2**30
-"""Of a graph, whose weights are elsewhere, or a manifest; and of all files but the weights."""
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "int4")
 TARGETS = ("portable", "ort", "cuda-graph")
 
@@ -264,7 +260,8 @@ def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
             damage[name] = "it is missing"
         elif not path.resolve().is_relative_to(folder.resolve()):
             damage[name] = "it is a link out of the bundle"
-    damage |= _find_wrong_sizes(folder, manifest, [name for name in manifest.files if name not in damage])
+    graphs = {graph.file for graph in (*manifest.graphs, manifest.taps) if graph is not None}
+    damage |= find_wrong_sizes(folder, [name for name in manifest.files if name not in damage], graphs)
     for name, digest in manifest.files.items():
         if name not in damage and _sha256(folder / name) != digest:
             damage[name] = "its sha256 is not the manifest's"
@@ -273,29 +270,6 @@ def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
         if (path.is_symlink() or not path.is_dir()) and name not in (*manifest.files, FILE_NAME, SEAL_NAME):
             damage[name] = "the manifest does not list it"
     return damage
-
-
-def _find_wrong_sizes(folder: Path, manifest: Manifest, names: list[str]) -> dict[str, str]:
-    """The files that are too large to be what they should be: a hole of gigabytes takes no room, but time to hash."""
-    sizes = {name: (folder / name).stat().st_size for name in names}
-    weights = sizes.pop(WEIGHTS_NAME, 0)
-    graphs = {graph.file for graph in (*manifest.graphs, manifest.taps) if graph is not None}
-    wrong = {
-        name: f"it has {size} bytes, a graph has at most {MOST_GRAPH_BYTES}"
-        for name, size in sizes.items()
-        if name in graphs and size > MOST_GRAPH_BYTES
-    }
-    if (total := sum(sizes.values())) > MOST_BYTES:
-        wrong |= dict.fromkeys(
-            sizes, f"all files but the weights have {total} bytes, at most {MOST_BYTES} are accepted"
-        )
-    needed = min(weights, MOST_BYTES)
-    if not wrong and graphs <= sizes.keys():
-        with suppress(BundleError):  # its hash, or who opens it, tells what is wrong
-            needed = max(end_of_weights(folder / name) for name in graphs)
-    if weights > needed:
-        wrong[WEIGHTS_NAME] = f"it has {weights} bytes, the graphs name {needed}"
-    return wrong
 
 
 def _no_number(text: str) -> NoReturn:

@@ -16,7 +16,6 @@ from seqlab_export.runner.golden_file import array_of, read_golden
 from seqlab_export.runner.graph_runner import open_bundle
 from seqlab_export.runner.manifest import (
     FILE_NAME,
-    WEIGHTS_NAME,
     BundleError,
     GraphInfo,
     find_damage,
@@ -25,6 +24,7 @@ from seqlab_export.runner.manifest import (
 from seqlab_export.runner.prove import Proof, Runtime
 from seqlab_export.runner.report import Check, Report
 from seqlab_export.runner.sessions import PROOF_SECONDS, PROVIDERS, Provider, TimeLimit, check_provider
+from seqlab_export.runner.sizes import WEIGHTS_NAME
 from seqlab_export.runner.texts import check_texts
 
 _TYPES = {"bool": "tensor(bool)", "int64": "tensor(int64)", "float16": "tensor(float16)", "float32": "tensor(float)"}

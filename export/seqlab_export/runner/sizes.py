@@ -1,0 +1,34 @@
+"""Sizes of a bundle's files, which are looked at before the files are hashed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from seqlab_export.runner.graph_file import BundleError, end_of_weights
+
+WEIGHTS_NAME = "weights.bin"
+MOST_GRAPH_BYTES, MOST_BYTES = 2**25, 2**30
+"""Of a graph, whose weights are elsewhere, or a manifest; and of all files but the weights."""
+
+
+def find_wrong_sizes(folder: Path, names: list[str], graphs: set[str]) -> dict[str, str]:
+    """The files that are too large to be what they should be: a hole of gigabytes takes no room, but time to hash."""
+    sizes = {name: (folder / name).stat().st_size for name in names}
+    weights = sizes.pop(WEIGHTS_NAME, 0)
+    wrong = {
+        name: f"it has {size} bytes, a graph has at most {MOST_GRAPH_BYTES}"
+        for name, size in sizes.items()
+        if name in graphs and size > MOST_GRAPH_BYTES
+    }
+    if (total := sum(sizes.values())) > MOST_BYTES:
+        wrong |= dict.fromkeys(
+            sizes, f"all files but the weights have {total} bytes, at most {MOST_BYTES} are accepted"
+        )
+    needed = min(weights, MOST_BYTES)
+    if not wrong and graphs <= sizes.keys():
+        with suppress(BundleError):  # its hash, or who opens it, tells what is wrong
+            needed = max(end_of_weights(folder / name) for name in graphs)
+    if weights > needed:
+        wrong[WEIGHTS_NAME] = f"it has {weights} bytes, the graphs name {needed}"
+    return wrong
