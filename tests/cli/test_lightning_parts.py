@@ -106,7 +106,7 @@ REFUSED = {
     "TorchCheckpointIO": (option("plugins", "TorchCheckpointIO"), "TorchCheckpointIO"),
     "AsyncCheckpointIO": (option("plugins", "AsyncCheckpointIO"), "multiple values for CheckpointIO"),
 }
-QUICK = ("ModelCheckpoint/folder", "ModelPruning", "Timer")
+QUICK = ("ModelCheckpoint/folder", "StochasticWeightAveraging", "Timer")
 
 
 @pytest.fixture

@@ -14,11 +14,13 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from datetime import timedelta
 from enum import Enum
 from os import PathLike
 from pathlib import PureWindowsPath
 from typing import Any
 
+import torch
 import yaml
 from jsonargparse import ArgumentParser, set_parsing_settings
 from jsonargparse._common import parsing_settings  # there is no public way to take a setting back
@@ -202,7 +204,8 @@ def _reader() -> ArgumentParser:
 
 def _texts_that_became_more(stored: Any, read: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """The texts that were read as a class, a function, a list or options."""
-    if isinstance(stored, str) and not isinstance(read, str | bool | int | float | Enum | PathLike | None):
+    plain = (str, bool, int, float, Enum, PathLike, torch.device, timedelta, type(None))
+    if isinstance(stored, str) and not isinstance(read, plain):
         yield key, stored
     elif isinstance(stored, dict) and isinstance(read, dict):
         for name, value in stored.items():
