@@ -18,7 +18,7 @@ from seqlab.models import DecoderLM
 from seqlab_data.tokenizers import Tokenizer
 from seqlab_export.capture.graph_forms import DECODERS, ENCODERS, longest_input
 from seqlab_export.capture.precision import Precision, check_precision, in_dtype
-from seqlab_export.capture.target import Target, capacity_of
+from seqlab_export.capture.target import Target, capacity_of, check_capacity
 from seqlab_export.capture.weights import check_weights, precision_of
 from seqlab_export.capture.weights import describe as describe_weights
 from seqlab_export.graphs import export_graphs
@@ -105,6 +105,8 @@ def export_bundle(
     if capacity is not None:
         model.max_seq_len = capacity
         fix_capacity(model, capacity)
+    if target == "cuda-graph" and isinstance(model, DECODERS):
+        check_capacity(model)
     stored = in_dtype(model, precision)
     tokenizers = _distinct(tokenizer, source_tokenizer)
     decodes = isinstance(model, DECODERS)
@@ -112,7 +114,7 @@ def export_bundle(
     def write(folder: Path, as_int8: bool) -> Report:
         folder.mkdir()
         exported = export_graphs(stored, folder, precision, target=target, taps=taps, as_int8=as_int8)
-        check_weights(stored, exported.named, exported.stored)
+        check_weights(stored, exported.named)
         graphs = exported.graphs
         for place, some in tokenizers.items():
             some.save(folder / place)

@@ -165,6 +165,8 @@ def capture(form: Form | TapsForm, info: GraphInfo) -> ExportedProgram:
     if state:
         examples.append({name: example(tensor, sizes) for name, tensor in state.items()})
         dims.append({name: dynamic(tensor) for name, tensor in state.items()})
+    # It would look at what other captures in this process saw: the same code in another precision, say.
+    torch.compiler.reset()
     try:
         # With gradients, scaled_dot_product_attention is captured differently where its mask has parameters.
         with _quiet(), redirect_stderr(StringIO()), torch.no_grad():

@@ -18,12 +18,17 @@ from onnx.reference import ReferenceEvaluator
 from onnxscript import ir
 
 from export.toys import TOKENIZER, toy
-from seqlab.attention import Attention
+from seqlab.attention import Attention, DeltaNet
 from seqlab.models import BagOfWords, DecoderLM
+from seqlab.nn.operation import lowered
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU, LSTM
 from seqlab_export.bundle import export_bundle
-from seqlab_export.graphs import export_graphs
+from seqlab_export.capture.graph_forms import SequenceForm
+from seqlab_export.capture.precision import in_dtype
+from seqlab_export.capture.weights import check_weights
+from seqlab_export.graphs import capture, export_graphs
+from seqlab_export.lowering import STANDARD
 from seqlab_export.passes.int8_products import multiply_as_int8
 from seqlab_export.passes.quantize import Quantized, quantize, split_gemms
 from seqlab_export.proof.fake_quantized import FakeQuantized, dynamic_uint8, int4_blocks, int7_rows
@@ -85,6 +90,41 @@ def test_fake_quantised_linear_layers_are_the_runtimes(precision: Quantized, op_
         own = F.linear(x, weight)
     np.testing.assert_allclose(found, own, atol=1e-5, rtol=1e-5)
     assert (own - x @ weight.T).square().mean().sqrt() > 5e-3
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("precision", ["int8", "int4"])
+def test_a_product_with_a_matrix_for_each_head_stays_as_it_is(precision: Quantized, heads: int) -> None:
+    """It is neither a linear layer nor an LSTM, whose weights have three dimensions too."""
+    torch.manual_seed(0)
+    proto = onnx.parser.parse_model(
+        f"""
+        <ir_version: 10, opset_import: ["" : 23]>
+        agraph (float[{heads}, B, 8] x) => (float[{heads}, B, 32] y) {{ y = MatMul (x, w) }}
+        """
+    )
+    weight, x = torch.randn(heads, 8, 32), torch.randn(heads, 5, 8)
+    proto.graph.initializer.append(numpy_helper.from_array(weight.numpy(), "w"))
+    np.testing.assert_allclose(run(quantize(ir.from_proto(proto), precision), x), x @ weight, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [64, 127])
+def test_a_table_in_bf16_may_be_too_small_for_the_file_of_weights(rows: int, tmp_path: Path) -> None:
+    """From 256 numbers on a table has 1,024 bytes in fp32, and below 512 it has fewer in bf16, and stands in its graph."""
+    model = BagOfWords(TOKENIZER.vocab_size, 3, 32, d_model=4).eval()
+    model.embedding = torch.nn.Embedding(rows, 4)
+    model = in_dtype(model, "bf16")
+    check_weights(model, export_graphs(model, tmp_path, "bf16").named)
+
+
+@pytest.mark.slow
+def test_a_model_is_captured_in_one_precision_after_another() -> None:
+    """Dynamo, which captures a Scan, remembers the code that it saw, and with what types."""
+    model = toy(DeltaNet, NoPositions, num_layers=1)
+    for precision in ("fp32", "fp16", "bf16"):
+        form = SequenceForm(in_dtype(model, precision))
+        with lowered(STANDARD):
+            capture(form, form.info())
 
 
 def test_int4_weights_are_multiplied_as_int8_where_whole_sequences_are_read(tmp_path: Path) -> None:

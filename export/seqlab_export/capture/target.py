@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from onnxscript import ir
 
+from seqlab.mixer import Mixer
 from seqlab_export.capture.graph_forms import ENCODERS
 
 Target = Literal["portable", "ort", "cuda-graph"]
@@ -27,6 +28,21 @@ def capacity_of(model: Any, target: Target, seq_len: int) -> int | None:
     if not any(entry.kind == "growing" for entry in model.state_spec()):
         return None
     return model.max_seq_len or seq_len
+
+
+def check_capacity(model: Any) -> None:
+    """Raises ValueError where a state of a decoder grows though its mixer was given a capacity: a CUDA graph records
+    one size."""
+    for mixer in model.modules():
+        if not isinstance(mixer, Mixer) or not mixer.causal:
+            continue
+        for entry in mixer.state_spec():
+            if "S" in entry.dims:
+                raise ValueError(
+                    f"target cuda-graph needs a state of one size, and {entry.name} of {type(mixer).__name__} has the "
+                    "dimension S, which grows with the text; where `capacity` is set, declare it with C and keep the "
+                    "key of position p at place p (docs/contract.md), or use portable or ort"
+                )
 
 
 def in_place(step: ir.Model) -> tuple[str, ...]:

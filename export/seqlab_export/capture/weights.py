@@ -104,14 +104,14 @@ def precision_of(kinds: Collection[ir.DataType], asked: Precision) -> Precision:
     return found[0] if found else "fp32" if asked == "fp16" else asked
 
 
-def check_weights(model: Any, named: Collection[tuple[str, bytes]], stored: Mapping[bytes, tuple[int, int]]) -> None:
-    """That what a graph calls by the name of a parameter or buffer is that, bit for bit, and that every table of tokens
-    or places is stored: no text reads all rows of these and of an output layer. Of what has another name, as linear
-    layers in int8 and int4 have, `quantize` checks the levels.
+def check_weights(model: Any, named: Collection[tuple[str, bytes]]) -> None:
+    """That what a graph calls by the name of a parameter or buffer is that, bit for bit, and that the graphs have every
+    table of tokens or places: no text reads all rows of these and of an output layer. Of what has another name, as
+    linear layers in int8 and int4 have, `quantize` checks the levels.
 
     Args:
         model: in the dtype of the precision.
-        named, stored: of `WeightFile`.
+        named: of `WeightFile`.
 
     Raises:
         ValueError: one is not.
@@ -119,10 +119,12 @@ def check_weights(model: Any, named: Collection[tuple[str, bytes]], stored: Mapp
     of_model = {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers())}
     digests = {f"{FORM_PREFIX}{name}": _digests(tensor) for name, tensor in of_model.items()}
     wrong = [name for name, digest in named if name in digests and digest not in digests[name]]
+    held = {digest for _, digest in named}
     for name, module in model.named_modules():
+        # Of smaller ones the optimiser may compute something else.
         if isinstance(module, nn.Embedding) and module.weight.nbytes >= SMALLEST_BYTES:
             name = f"{FORM_PREFIX}{name}.weight"
-            wrong += [] if digests[name] & stored.keys() else [name]
+            wrong += [] if digests[name] & held else [name]
     for name in wrong:
         raise ValueError(
             f"the bundle was not written: its weights do not hold {name.removeprefix(FORM_PREFIX)} as the model has it"

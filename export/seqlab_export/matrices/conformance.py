@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from seqlab import attention, positions, recurrence
 from seqlab.attention import Attention, AttentionPart, Causal, Pattern
 from seqlab.laws import BOTH_WAYS, CAUSAL, LIMIT, Subject, WithMemory
+from seqlab.laws.book import a_fixed_capacity_changes_nothing
 from seqlab.mixer import Mixer, State
 from seqlab.models import DecoderLM, Encoder, EncoderDecoder, Tagger
 from seqlab.nn import Block, NoFeedForward
@@ -29,6 +30,10 @@ from seqlab_data.tokenizers import CharTokenizer
 from seqlab_export.bundle import ParityError, export_bundle
 from seqlab_export.runner.report import Report
 
+CAPACITY = (
+    "a capacity is for how many tokens a cache has room from the start: where `capacity` is set, what grows is declared "
+    "with the dimension C in place of S; export to cuda-graph needs that, portable and ort do not (docs/contract.md)"
+)
 CHECKS = ("laws", "fp32", "bf16", "fp16", "ONNX full", "ONNX step")
 D_MODEL, LENGTH, MAX_SEQ_LEN = 32, 37, 128
 TOKENIZER = CharTokenizer("abcdefgh")
@@ -106,7 +111,7 @@ def measure_mixer(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, 
 def measure_onnx(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, Cell]:
     """The cells of the two graphs."""
     try:
-        model = _model(mixer, encoding)
+        model = model_of(mixer, encoding)
     except ValueError as error:
         return dict.fromkeys(CHECKS[4:], Cell(unsupported=str(error)))
     try:
@@ -164,7 +169,7 @@ def _subject(probe: _Probe, mixer: MixerFactory, encoding: PositionsFactory) -> 
     """What is held to the laws: a decoder, which counts positions; else the mixer."""
     if probe.mixer.causal and not probe.mixer.needs_memory:
         size = TOKENIZER.vocab_size
-        return Subject(_model(mixer, encoding).double(), lambda batch, length: torch.randint(size, (batch, length)))
+        return Subject(model_of(mixer, encoding).double(), lambda batch, length: torch.randint(size, (batch, length)))
     module = WithMemory(probe.mixer) if probe.mixer.needs_memory else probe
     return Subject(module, lambda batch, length: torch.randn(batch, length, D_MODEL, dtype=torch.float64))
 
@@ -182,7 +187,8 @@ def _laws(subject: Subject) -> Cell:
         if not all(error <= LIMIT for error in found):
             broken.append(law.__name__.replace("_", " "))
     largest = max(filter(math.isfinite, errors))
-    return Cell(largest, failed=f"broken: {', '.join(broken)}" if broken else None)
+    told = f" ({CAPACITY})" if a_fixed_capacity_changes_nothing.__name__.replace("_", " ") in broken else ""
+    return Cell(largest, failed=f"broken: {', '.join(broken)}{told}" if broken else None)
 
 
 @torch.no_grad()
@@ -199,7 +205,7 @@ def _precision_error(probe: _Probe, dtype: torch.dtype) -> float:
     return _relative(low, expected)
 
 
-def _model(mixer: MixerFactory, encoding: PositionsFactory) -> nn.Module:
+def model_of(mixer: MixerFactory, encoding: PositionsFactory) -> nn.Module:
     """Of one layer that only mixes: a decoder, a tagger where the mixer is not causal, or an encoder-decoder where it
     attends to a source, which a GRU has read."""
     torch.manual_seed(0)

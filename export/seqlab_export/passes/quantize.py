@@ -31,14 +31,27 @@ BLOCK = 32
 
 def quantize(graph: ir.Model, precision: Quantized) -> ir.Model:
     """A graph whose linear layers read quantised weights. It has no Gemm, see `split_gemms`."""
+    kept = _batched_products(graph)
     model = ir.to_proto(graph)
     del model.graph.value_info[:]
     before = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    quantized = _int8(model) if precision == "int8" else _int4(model)
+    quantized = _int8(model, kept) if precision == "int8" else _int4(model, kept)
     after = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in quantized.graph.initializer}
     for name in sorted(before.keys() - after.keys()):
         _check_channels(name, before[name], after)
     return ir.from_proto(quantized)
+
+
+def _batched_products(graph: ir.Model) -> list[str]:
+    """The names of products with a matrix for each head, say: these are no linear layers, and stay as they are."""
+    names = []
+    for number, node in enumerate(ir.traversal.RecursiveGraphIterator(graph.graph)):
+        if node.op_type == "MatMul":
+            weight = node.inputs[1]
+            node.name = node.name or f"MatMul_{number}"
+            if weight is not None and weight.const_value is not None and len(weight.const_value.shape) > 2:
+                names.append(node.name)
+    return names
 
 
 def _check_channels(name: str, weight: NDArray[np.float32], tensors: Mapping[str, NDArray[Any]]) -> None:
@@ -88,7 +101,7 @@ def split_gemms(model: ir.Model) -> None:
         ir.convenience.replace_nodes_and_values(graph, node, [node], nodes, node.outputs, nodes[-1].outputs)
 
 
-def _int8(model: onnx.ModelProto) -> onnx.ModelProto:
+def _int8(model: onnx.ModelProto, kept: list[str]) -> onnx.ModelProto:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "model.onnx"
         quantize_dynamic(
@@ -96,6 +109,7 @@ def _int8(model: onnx.ModelProto) -> onnx.ModelProto:
             path,
             # Opset 23's Attention would become an invalid node.
             op_types_to_quantize=["MatMul", "LSTM"],
+            nodes_to_exclude=kept,
             per_channel=True,
             reduce_range=True,
             weight_type=QuantType.QInt8,
@@ -105,8 +119,10 @@ def _int8(model: onnx.ModelProto) -> onnx.ModelProto:
         return onnx.load(path)
 
 
-def _int4(model: onnx.ModelProto) -> onnx.ModelProto:
-    quantizer = MatMulNBitsQuantizer(model, block_size=BLOCK, is_symmetric=True, accuracy_level=4)
+def _int4(model: onnx.ModelProto, kept: list[str]) -> onnx.ModelProto:
+    quantizer = MatMulNBitsQuantizer(
+        model, block_size=BLOCK, is_symmetric=True, accuracy_level=4, nodes_to_exclude=kept
+    )
     quantizer.process()
     found: onnx.ModelProto = quantizer.model.model
     return found
