@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnxscript import ir
 
+from contracts.subjects import VOCAB_SIZE, randomized
 from export.planted import edit_graph, failed
 from export.test_defects import start_one_later, with_attribute
 from export.toys import TOKENIZER, Shared, toy
@@ -31,10 +33,11 @@ from seqlab.attention import (
 from seqlab.decoding import generate
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models import DecoderLM
-from seqlab.positions import ALiBi, NoPositions, RoPE, XPos, YaRN
+from seqlab.positions import ALiBi, Learned, NoPositions, RoPE, XPos, YaRN
 from seqlab.recurrence import GRU, LSTM, MLSTM, RWKV7, Mamba
 from seqlab_export.bundle import export_bundle
 from seqlab_export.capture.target import check_flat
+from seqlab_export.matrices.conformance import measure_mixer
 from seqlab_export.matrices.torch_runtime import TorchRuntime
 from seqlab_export.runner.graph_runner import BundleRunner
 from seqlab_export.runner.manifest import load_manifest
@@ -231,3 +234,60 @@ def test_a_step_with_a_graph_inside_is_refused() -> None:
     )
     with pytest.raises(ValueError, match="target cuda-graph needs a step without If, this model has it; use portable"):
         check_flat(ir.from_proto(model))
+
+
+class Growing(Attention):
+    """It knows no capacity: its cache grows, whatever the target."""
+
+    capacity = property(lambda self: None, lambda self, value: None)  # type: ignore[assignment]
+
+
+def test_a_state_that_grows_is_refused_for_cuda_graphs_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"key_mask of Growing has the dimension S.* declare it with C.*contract\.md"):
+        export_bundle(toy(Growing, RoPE), TOKENIZER, tmp_path / "bundle", seq_len=CAPACITY, target="cuda-graph")
+    assert not list(tmp_path.iterdir())
+    said = str(measure_mixer(Growing, NoPositions)["laws"].failed)
+    assert said.startswith("broken: a fixed capacity changes nothing (a capacity is for how many tokens")
+    assert "export to cuda-graph needs that" in said
+
+
+@pytest.mark.parametrize(
+    ("target", "mixer"),
+    [("portable", Attention), ("ort", WIDE_HEADS), pytest.param("cuda-graph", Attention, marks=pytest.mark.slow)],
+)
+def test_a_pad_is_no_position_of_a_full_row(target: Any, mixer: Any, tmp_path: Path) -> None:
+    """One row is full and gets pads, the other goes on: as if it stood alone."""
+    torch.manual_seed(0)
+    model = randomized(DecoderLM(VOCAB_SIZE, 8, d_model=32, num_layers=1, mixer=mixer, positions=Learned)).float()
+    export_bundle(model, TOKENIZER, tmp_path / "bundle", seq_len=8, target=target)
+    runner = BundleRunner(tmp_path / "bundle")
+    tokens = np.random.default_rng(0).integers(VOCAB_SIZE, size=(2, 8))
+    mask = np.array([[True] * 8, [True] * 4 + [False] * 4])
+    alone, of_alone = runner.read("model", tokens[1:, :4], mask[1:, :4], runner.init_state(1))
+    both, state = runner.read("model", tokens, mask, runner.init_state(2))
+    np.testing.assert_allclose(both[1:, :4], alone, atol=1e-5)
+    for graph, width in (("step", 1), ("model", 3)):
+        now = np.array([[False] * width, [True] * width])
+        given = tokens[:, :width]
+        alone, of_alone = runner.read(graph, given[1:], now[1:], of_alone)
+        both, state = runner.read(graph, given, now, state)
+        np.testing.assert_allclose(both[1:], alone, atol=1e-5)
+        assert state["state_position"].tolist() == [8, of_alone["state_position"][0]]
+    one_more = np.array([[True], [False]])
+    for graph in ("model", "step"):
+        with pytest.raises(ValueError, match="a text of 9 tokens is longer than the model reads, which is 8"):
+            runner.read(graph, tokens[:, :1], one_more, state)
+
+
+def test_a_pad_is_no_position_in_pytorch() -> None:
+    """Neither of a full row, nor of a call that is wider than the positions reach."""
+    model = randomized(DecoderLM(VOCAB_SIZE, 8, d_model=32, num_layers=1, positions=Learned))
+    tokens = torch.randint(VOCAB_SIZE, (2, 12))
+    mask = torch.ones(2, 12, dtype=torch.bool)
+    mask[:, :4] = False
+    wide, full = model(tokens, pad_mask=mask)
+    torch.testing.assert_close(wide[:, 4:], model(tokens[:, 4:])[0])
+    _, still = model(tokens[:, :3], full, pad_mask=mask[:, :3])
+    assert still["position"].tolist() == [8, 8]
+    with pytest.raises(ValueError, match="positions reach 8 tokens, the input reaches 9"):
+        model(tokens[:, :1], full, pad_mask=mask[:, 4:5])

@@ -41,7 +41,8 @@ class SequenceForm(nn.Module):
 
 class StepForm(nn.Module):
     """A decoder's `step` with the signature of `SequenceForm` at T = 1. A pad is the identity: what it writes into a
-    cache of fixed capacity stands after the real tokens, where the next one is written."""
+    cache of fixed capacity stands after the real tokens, where the next one is written. In a full row there is no next
+    one, and it takes the last place, which nothing reads any more."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -53,7 +54,12 @@ class StepForm(nn.Module):
 
     def forward(self, tokens: Tensor, pad_mask: Tensor, state: State) -> tuple[Tensor, State]:
         """tokens and pad_mask (B, 1) to logits (B, 1, V), and the new state, without what was read of a source."""
-        logits, new_state = self.model.step(tokens.squeeze(1), state)
+        reads = state
+        if self.model.max_seq_len is not None:
+            position = state["position"]
+            within = torch.where(pad_mask.squeeze(1), position, position.clamp(max=self.model.max_seq_len - 1))
+            reads = state | {"position": within}
+        logits, new_state = self.model.step(tokens.squeeze(1), reads)
         for name in self.fixed:
             real = pad_mask.view(-1, *[1] * (state[name].dim() - 1))
             new_state[name] = torch.where(real, new_state[name], state[name])

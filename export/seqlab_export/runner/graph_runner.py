@@ -90,9 +90,10 @@ class Bundle:
         info, longest = self.manifest.encoder, self.manifest.max_source_len
         if info is None:
             raise ValueError(f"{self.folder} is the bundle of a language model, which reads prompts")
-        if longest is not None and inputs.shape[1] > longest:
-            raise ValueError(f"an input has {inputs.shape[1]} tokens, this bundle reads at most {longest}")
         _check_padding(pad_mask)
+        num_tokens = int(np.count_nonzero(pad_mask, axis=1).max(initial=0))
+        if longest is not None and num_tokens > longest:
+            raise ValueError(f"an input has {num_tokens} tokens, this bundle reads at most {longest}")
         names = [output.name for output in info.outputs]
         given, mask = info.inputs
         return run_session(
@@ -187,9 +188,12 @@ class BundleRunner(Bundle, ArrayDecoder):
         A step may write the new state where the old one stands, which then is no more.
 
         Raises:
-            ValueError: padding stands between real tokens.
+            ValueError: padding stands between real tokens, or a text becomes longer than `max_seq_len`.
         """
         _check_padding(pad_mask)
+        longest = int((state.get("state_position", 0) + np.count_nonzero(pad_mask, axis=1)).max(initial=0))
+        if self.max_seq_len is not None and longest > self.max_seq_len:
+            raise ValueError(f"a text of {longest} tokens is longer than the model reads, which is {self.max_seq_len}")
         given = {"tokens": tokens, "pad_mask": pad_mask, **state}
         if graph == "step" and self.manifest.in_place:
             return self._step_in_place(given, state)

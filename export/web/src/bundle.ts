@@ -73,8 +73,10 @@ export class Bundle {
   async encode(inputs: Tensor, mask: Tensor): Promise<Map<string, Tensor>> {
     if (this.encoder === null) refuse("this is the bundle of a language model, which reads prompts");
     const longest = this.manifest.max_source_len;
-    if (longest !== null && inputs.dims[1] > longest) {
-      refuse(`an input has ${inputs.dims[1]} tokens, this bundle reads at most ${longest}`);
+    const [rows, length] = mask.dims, real = numbersOf(mask);
+    for (let row = 0; longest !== null && row < rows; ++row) {
+      const tokens = real.slice(row * length, (row + 1) * length).filter((one) => Number(one) !== 0).length;
+      if (tokens > longest) refuse(`an input has ${tokens} tokens, this bundle reads at most ${longest}`);
     }
     const [given, its_mask] = this.encoder.info.inputs;
     return this.encoder.run(new Map([[given.name, inputs], [its_mask.name, mask]]));

@@ -19,16 +19,17 @@ def count_real(pad_mask: Tensor | None, x: Tensor) -> Tensor:
 def real_positions(start: Tensor | None, pad_mask: Tensor | None, x: Tensor) -> Tensor:
     """The position of each token of x (B, T, ...), counting real tokens only, from `start` (B,) or from 0.
 
-    A pad has the position of the real token before it, or of the first one.
+    A pad has no position of its own, so a row that is full can have more of them: it repeats that of the real token
+    before it, in this call or an earlier one, and 0 where there is none.
 
     Returns:
         (B, T) int64, or (1, T) where every row is the same.
     """
     if pad_mask is None:
         offsets = torch.arange(x.shape[1], device=x.device)[None, :]
-    else:
-        offsets = (pad_mask.cumsum(dim=1) - 1).clamp(min=0)
-    return offsets if start is None else start[:, None] + offsets
+        return offsets if start is None else start[:, None] + offsets
+    last = pad_mask.cumsum(dim=1) - 1
+    return (last if start is None else start[:, None] + last).clamp(min=0)
 
 
 def leading_pads(pad_mask: Tensor) -> Tensor:

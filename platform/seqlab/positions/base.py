@@ -82,12 +82,15 @@ class PositionalEncoding(nn.Module, ABC):
         """Whether positions (B or 1, T) are within `max_seq_len`.
 
         Raises:
-            ValueError: they are not (compiled and on a GPU, only where one call alone is too long).
+            ValueError: they are not (on a GPU, only where one call is wide enough to be too long; compiled, where it is
+                that wide).
         """
         if self.max_seq_len is None:
             return
         longest = positions.shape[1]
-        if positions.device.type == "cpu" and not torch.compiler.is_compiling():
+        # Reading a value of a GPU waits for it, so that is left to calls that may be too long.
+        known = positions.device.type == "cpu" or longest > self.max_seq_len
+        if known and not torch.compiler.is_compiling():
             longest = int(positions.max()) + 1
         if longest > self.max_seq_len:
             raise ValueError(
