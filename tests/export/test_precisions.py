@@ -110,7 +110,7 @@ def test_a_product_with_a_matrix_for_each_head_stays_as_it_is(precision: Quantiz
 
 @pytest.mark.parametrize("rows", [64, 127])
 def test_a_table_in_bf16_may_be_too_small_for_the_file_of_weights(rows: int, tmp_path: Path) -> None:
-    """From 256 numbers on a table has 1,024 bytes in fp32, and below 512 it has fewer in bf16, and stands in its graph."""
+    """From 256 numbers on a table has 1,024 bytes in fp32; below 512 it has fewer in bf16, and stands in its graph."""
     model = BagOfWords(TOKENIZER.vocab_size, 3, 32, d_model=4).eval()
     model.embedding = torch.nn.Embedding(rows, 4)
     model = in_dtype(model, "bf16")

@@ -31,8 +31,9 @@ from seqlab_export.bundle import ParityError, export_bundle
 from seqlab_export.runner.report import Report
 
 CAPACITY = (
-    "a capacity is for how many tokens a cache has room from the start: where `capacity` is set, what grows is declared "
-    "with the dimension C in place of S; export to cuda-graph needs that, portable and ort do not (docs/contract.md)"
+    "a capacity is for how many tokens a cache has room from the start: where `capacity` is set, what grows is "
+    "declared with the dimension C in place of S; export to cuda-graph needs that, portable and ort do not "
+    "(docs/contract.md)"
 )
 CHECKS = ("laws", "fp32", "bf16", "fp16", "ONNX full", "ONNX step")
 D_MODEL, LENGTH, MAX_SEQ_LEN = 32, 37, 128

@@ -75,7 +75,7 @@ is none.
 
 - **laws**: the largest error that the laws in `seqlab.laws` find in float64, relative to the largest value or to 1;
   above {LIMIT:.0e} one is broken.
-  One of them is kept by mixers whose state grows: a fixed capacity changes nothing ([what it is](contract.md#capacity)).
+  Where a state grows, one of them is that a fixed [capacity](contract.md#capacity) changes nothing.
 - **fp32, bf16, fp16**: the mixer in this precision on the CPU against float64.
 - **ONNX full, ONNX step**: the graphs of a model of one layer in onnxruntime, fp32, against float64: a decoder, an
   encoder-decoder where the mixer attends to a source, a tagger (which has no steps) where it is not causal. Where they

@@ -31,13 +31,20 @@ def cast(inputs: NDArray[np.generic], model: torch.nn.Module) -> Tensor:
 
 
 @torch.no_grad()
-def encoded(form: Any, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_], info: GraphInfo, mode: Mode) -> Arrays:
+def encoded(
+    form: Any,
+    inputs: NDArray[np.generic],
+    pad_mask: NDArray[np.bool_],
+    info: GraphInfo,
+    mode: Mode,
+    batch_size: int = ROWS,
+) -> Arrays:
     """What counts of each output of an encoder, by its name in the graph. Batches are small, as a runtime's are: int8
     inputs have a range for all of a batch.
     """
     batches = []
-    for first in range(0, len(inputs), ROWS):
-        rows = slice(first, first + ROWS)
+    for first in range(0, len(inputs), batch_size):
+        rows = slice(first, first + batch_size)
         with mode:
             found = form(cast(inputs[rows], form.model), torch.from_numpy(pad_mask[rows]))
         batches.append(list(found.values()) if isinstance(found, dict) else [found])
@@ -52,17 +59,24 @@ def outputs(
     info: GraphInfo,
     state: State,
     mode: Mode,
+    batch_size: int = ROWS,
 ) -> Arrays:
     """The same of a decoder that starts from a state."""
     model = form.model
-    logits: list[Tensor] = []
-    new: State = {}
-    with mode:
-        for piece in calls("step" if isinstance(form, StepForm) else "prefill", pad_mask, model.first_call):
-            read = form if piece.stop - piece.start == 1 else SequenceForm(model)
-            some, new = read(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state | new)
-            logits.append(some)
-    return _selected([torch.cat(logits, dim=1), *new.values()], info, pad_mask)
+    batches = []
+    for first in range(0, len(tokens), batch_size):
+        rows = slice(first, first + batch_size)
+        start = {name: entry[rows] for name, entry in state.items()}
+        logits: list[Tensor] = []
+        new: State = {}
+        with mode:
+            for piece in calls("step" if isinstance(form, StepForm) else "prefill", pad_mask, model.first_call):
+                read = form if piece.stop - piece.start == 1 else SequenceForm(model)
+                given = (torch.from_numpy(array[rows, piece]) for array in (tokens, pad_mask))
+                some, new = read(*given, start | new)
+                logits.append(some)
+        batches.append([torch.cat(logits, dim=1), *new.values()])
+    return _selected([torch.cat(parts) for parts in zip(*batches, strict=True)], info, pad_mask)
 
 
 @torch.no_grad()
