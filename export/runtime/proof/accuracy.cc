@@ -130,7 +130,7 @@ void AddErrors(const std::vector<double>& actual, const std::vector<double>& exp
 
 double Limit(double torch_error, const std::string& precision) {
   const double eps = precision == "fp16" ? std::ldexp(1.0, -10) : std::numeric_limits<float>::epsilon();
-  return std::max(2 * torch_error, 4 * eps);
+  return std::isnan(torch_error) ? torch_error : std::max(2 * torch_error, 4 * eps);
 }
 
 Check Judged(const std::string& kind, const std::string& subject, const std::vector<double>& errors, double torch_error,
@@ -138,8 +138,11 @@ Check Judged(const std::string& kind, const std::string& subject, const std::vec
   const double found = Rms(errors);
   double largest = 0.0;
   for (const double error : errors) largest = std::isnan(error) ? error : std::max(largest, std::abs(error));
-  const std::string why = Join("RMS error ", Scientific(found), ", more than ", Scientific(limit));
-  return {kind, subject, found <= limit, found <= limit ? "" : why, Errors{found, torch_error, limit, largest}};
+  const bool ok = std::isfinite(limit) && found <= limit;
+  const std::string why = std::isfinite(limit)
+                              ? Join("RMS error ", Scientific(found), ", more than ", Scientific(limit))
+                              : "PyTorch's own error is not finite";
+  return {kind, subject, ok, ok ? "" : why, Errors{found, torch_error, limit, largest}};
 }
 
 Divergence DivergenceFrom(const std::vector<double>& reference, const std::vector<double>& logits, int64_t size) {

@@ -108,6 +108,7 @@ class _Golden:
     """
 
     def __init__(self, model: Any, precision: Precision) -> None:
+        self.precision = precision
         doubles = forms_of(deepcopy(model))
         self.references: dict[str, Any] = {name: form.double() for name, form in doubles.items()}
         self.forms: dict[str, Any] = forms_of(in_dtype(model, precision))
@@ -231,7 +232,12 @@ class _Golden:
     def _judge(self, case: str, info: GraphInfo, expected: Arrays, found: list[Arrays]) -> None:
         self.arrays |= {f"{case}/{name}": values for name, values in expected.items()}
         for group, names in groups(info).items():
-            own = max(rms(relative_errors(actual, expected, names)) for actual in found)
+            own = float(np.max([rms(relative_errors(actual, expected, names)) for actual in found]))
+            if not np.isfinite(own):
+                raise ValueError(
+                    f"the bundle was not written: PyTorch's own {self.precision} is not finite ({case}, {group}): a "
+                    "number is too large for it; export in fp32 or bf16"
+                )
             self.arrays[f"{case}/torch/{group}"] = np.array(own)
 
     @torch.no_grad()

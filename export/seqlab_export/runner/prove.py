@@ -208,11 +208,13 @@ class Proof:
 def judged(kind: str, subject: str, errors: NDArray[np.float64], torch_error: float, most: float) -> Check:
     """Whether the RMS of relative errors is at most `most`, where PyTorch's own is `torch_error`."""
     found = rms(errors)
+    ok = found <= most < np.inf
+    why = f"RMS error {found:.2e}, more than {most:.2e}" if most < np.inf else "PyTorch's own error is not finite"
     return Check(
         kind=kind,
         subject=subject,
-        ok=found <= most,
-        note="" if found <= most else f"RMS error {found:.2e}, more than {most:.2e}",
+        ok=ok,
+        note="" if ok else why,
         error=found,
         torch_error=torch_error,
         limit=most,

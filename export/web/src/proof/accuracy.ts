@@ -99,9 +99,12 @@ export function limitOf(torch: number, precision: string): number {
 
 /** Whether the RMS of relative errors is at most `limit`. */
 export function judged(kind: string, subject: string, errors: Float64Array, torch: number, limit: number): Check {
-  const found = rms(errors), ok = found <= limit;
+  const found = rms(errors), ok = Number.isFinite(limit) && found <= limit;
   const largest = errors.reduce((most, error) => Math.max(most, Math.abs(error)), 0);
-  const note = ok ? "" : `RMS error ${found.toExponential(2)}, more than ${limit.toExponential(2)}`;
+  const why = Number.isFinite(limit)
+    ? `RMS error ${found.toExponential(2)}, more than ${limit.toExponential(2)}`
+    : "PyTorch's own error is not finite";
+  const note = ok ? "" : why;
   return { kind, subject, ok, note, errors: { rms: found, torch, limit, largest } };
 }
 
