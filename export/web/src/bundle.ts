@@ -6,7 +6,7 @@ import { Graph } from "./graph.js";
 import { isFloat, type GraphInfo, type Manifest } from "./manifest.js";
 import { versionOf } from "./manifest_checks.js";
 import { loadTokenizer } from "./stored_tokenizer.js";
-import { filled, sizeOf, tensorOf, type Ort, type Tensor } from "./tensors.js";
+import { filled, numbersOf, sizeOf, tensorOf, type Ort, type Tensor } from "./tensors.js";
 import type { Tokenizer } from "./tokenizer.js";
 
 /** Rows of one length. A bundle reads either tokens or features. */
@@ -75,7 +75,7 @@ export class Bundle {
     const longest = this.manifest.max_source_len;
     const [rows, length] = mask.dims, real = numbersOf(mask);
     for (let row = 0; longest !== null && row < rows; ++row) {
-      const tokens = real.slice(row * length, (row + 1) * length).filter((one) => Number(one) !== 0).length;
+      const tokens = real.subarray(row * length, (row + 1) * length).filter((one) => one !== 0).length;
       if (tokens > longest) refuse(`an input has ${tokens} tokens, this bundle reads at most ${longest}`);
     }
     const [given, its_mask] = this.encoder.info.inputs;
