@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from export.test_runner import BARE
+from export.toys import Shared
 from repository.source_tree import ROOT, python_blocks
+from seqlab.cli import main
 from seqlab_export import open_text_model
 
 EXAMPLES = ROOT / "examples" / "python"
@@ -40,3 +42,18 @@ def test_a_mixer_of_ones_own_becomes_a_bundle_that_runs_without_torch(
     assert proven.startswith("proven: True, ")
     options: dict[str, Any] = {"max_new_tokens": 20, "temperature": 0.8, "top_k": 40, "seed": 1}
     assert written == open_text_model(bundle).write("the ", **options)
+
+
+@pytest.mark.parametrize("name", ["attention", "gru"])
+@pytest.mark.parametrize("prompt", ["fed a cab", "", "d?\ufffdc\n"])
+def test_onnxruntime_alone_writes_the_same(
+    name: str, prompt: str, shared: Shared, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The loop that docs/bundle.md describes."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    folder = str(shared(name).folder)
+    assert main(["generate", folder, "--prompt", prompt, "--temperature", "0"]) == 0
+    expected = capsys.readouterr().out
+    import_module("onnxruntime_loop").main(folder, prompt)
+    assert capsys.readouterr().out == expected
+    assert len(expected) > 1
