@@ -64,11 +64,6 @@ def test_the_options_are_those_of_the_table(verb: str) -> None:
         assert re.search(shown, said), (option, said)
 
 
-def test_a_prompt_may_come_from_stdin(bundle: Bundle) -> None:
-    options: Command = ["generate", bundle("gru"), "--max-new-tokens", "20", "--seed", "4"]
-    assert run(*options, text="fed a cab\n").stdout == run(*options, "--prompt", "fed a cab").stdout != b"\n"
-
-
 @pytest.mark.parametrize("options", TRANSLATE)
 def test_translate(
     options: list[str], bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

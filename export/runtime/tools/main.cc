@@ -21,7 +21,7 @@ using seqlab::tools::TextOptions;
 // The words and the defaults are those of platform/seqlab/text_options.py.
 void AddSampling(CLI::App& verb, TextOptions& options) {
   seqlab::Sampling& sampling = options.generate.sampling;
-  verb.add_option("--prompt", options.prompt, "the text to continue; without it, all of stdin");
+  verb.add_option("--prompt", options.prompt, "the text to continue; without it, or -, all of stdin");
   verb.add_option("--max-new-tokens", options.generate.max_new_tokens, "most tokens to write")->capture_default_str();
   verb.add_option("--temperature", sampling.temperature, "0 is greedy")->capture_default_str();
   verb.add_option("--top-k", sampling.top_k, "choose among the K likeliest");

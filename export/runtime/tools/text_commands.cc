@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iomanip>
 #include <iostream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "error.h"
@@ -22,6 +21,31 @@ json OrNull(const std::optional<T>& value) {
   return value ? json(*value) : json();
 }
 
+// Standard input by lines, which end with LF or CRLF: without a byte-order mark, and with LF for CRLF.
+// `_standard_input` of platform/seqlab/cli/text.py reads alike.
+class StandardInput {
+ public:
+  std::optional<std::string> Line() {
+    std::string line;
+    if (!std::getline(std::cin, line)) return std::nullopt;
+    if (first_ && line.compare(0, kByteOrderMark.size(), kByteOrderMark) == 0) line.erase(0, kByteOrderMark.size());
+    first_ = false;
+    if (std::cin.eof()) return line;
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    return line + '\n';
+  }
+
+  std::string Whole() {
+    std::string text;
+    while (const auto line = Line()) text += *line;
+    return text;
+  }
+
+ private:
+  static constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  bool first_ = true;
+};
+
 // Texts one by one: those of the command line, else the lines of stdin. Empty ones are refused, and those that are not
 // UTF-8 where the tokenizer does not take them.
 class Texts {
@@ -34,7 +58,7 @@ class Texts {
       if (!text) return text;
       const std::string place =
           given_.empty() ? Join("line ", number_, " of the standard input") : Join("text ", number_);
-      if (text->find_first_not_of(" \t\r\v\f") == std::string::npos) {
+      if (Words(*text, false).empty()) {
         Refuse(place, " is empty; give one text a line");
       }
       if (any_bytes_) return text;
@@ -51,10 +75,12 @@ class Texts {
   std::optional<std::string> Read() {
     ++number_;
     if (!given_.empty()) return number_ <= given_.size() ? std::optional(given_[number_ - 1]) : std::nullopt;
-    std::string line;
-    return std::getline(std::cin, line) ? std::optional(line) : std::nullopt;
+    std::optional<std::string> line = input_.Line();
+    if (line && !line->empty() && line->back() == '\n') line->pop_back();
+    return line;
   }
 
+  StandardInput input_;
   const std::vector<std::string>& given_;
   const bool any_bytes_;
   size_t number_ = 0;  // of the last text, from 1
@@ -98,11 +124,8 @@ Result<int> RunInfo(const Common& common) {
 Result<int> RunGenerate(const Common& common, const TextOptions& options) {
   Result<Model> model = Model::Open(common.bundle, common.open);
   if (!model.ok()) return model.status();
-  std::string prompt = options.prompt.value_or("");
-  if (!options.prompt) {
-    prompt.assign(std::istreambuf_iterator<char>(std::cin), {});
-    if (!prompt.empty() && prompt.back() == '\n') prompt.pop_back();
-  }
+  const std::string given = options.prompt.value_or("-");
+  const std::string prompt = given == "-" ? StandardInput().Whole() : given;
   Session session(*model);
   const auto show = [&](std::string_view piece) {
     return common.json || bool(std::cout << piece << std::flush);

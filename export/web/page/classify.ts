@@ -4,7 +4,7 @@ import { bars } from "./bars.js";
 import { area, el, latest, notice, section, settled } from "./dom.js";
 import { largest, percent } from "./numbers.js";
 import type { Opened } from "./opened.js";
-import { beginning, wellFormed } from "./reading.js";
+import { beginning, lineOf, wellFormed } from "./reading.js";
 
 const COLOURS = 8;
 
@@ -30,7 +30,7 @@ export function classifyView(opened: Opened, text: string): HTMLElement {
 /** The classes of a text, or the label of each word, and what was left out of it. */
 export async function classesOf(opened: Opened, text: string): Promise<{ shown: HTMLElement; note: string }> {
   const { ids, note } = beginning(opened, text);
-  const { words, probabilities } = await opened.model.session().classify(note ? opened.model.decode(ids) : wellFormed(text));
+  const { words, probabilities } = await opened.model.session().classify(note ? opened.model.decode(ids) : wellFormed(lineOf(text)));
   const { labels } = opened.manifest;
   return { shown: words.length ? labelled(words, probabilities, labels) : ranked(probabilities, labels), note };
 }

@@ -20,18 +20,18 @@ export interface Read {
 export function prompt(opened: Opened, text: string, most = MOST_TOKENS): Read {
   const limit = Math.min(most, opened.manifest.max_seq_len ?? Infinity);
   if (opened.kind === "speller") return cut(idsOf(text, opened.manifest.vocab_size!), limit, "last");
-  const kept = wellFormed(text.slice(-MOST_CHARACTERS * most));
+  const whole = asRead(text), kept = wellFormed(whole.slice(-MOST_CHARACTERS * most));
   const ids = opened.model.encode(kept);
-  return cut(ids.length ? ids : [opened.model.tokenizer.bosId], limit, "last", kept.length < text.length);
+  return cut(ids.length ? ids : [opened.model.tokenizer.bosId], limit, "last", kept.length < whole.length);
 }
 
 /** The first tokens of a text of which something is said, or of a source, which ends with eos. */
 export function beginning({ model, manifest, kind }: Opened, text: string, most = MOST_TOKENS): Read {
   const end = kind === "translator" ? [model.sourceTokenizer.eosId] : [];
   const limit = Math.min(most, manifest.max_source_len ?? Infinity) - end.length;
-  const kept = wellFormed(text.slice(0, MOST_CHARACTERS * most));
+  const whole = lineOf(text), kept = wellFormed(whole.slice(0, MOST_CHARACTERS * most));
   if (!kept.trim()) throw new Error("give a text");
-  const { ids, note } = cut(model.encodeSource(kept), limit, "first", kept.length < text.length);
+  const { ids, note } = cut(model.encodeSource(kept), limit, "first", kept.length < whole.length);
   return { ids: [...ids, ...end], note };
 }
 
@@ -46,6 +46,16 @@ function idsOf(text: string, vocabulary: number): number[] {
   if (wrong === undefined && words.length) return words.map(Number);
   const got = wrong === undefined ? "none" : `"${wrong.slice(0, 60)}"`;
   throw new Error(`this model has no tokenizer, and reads ids from 0 to ${vocabulary - 1}, such as "1 2 3"; got ${got}`);
+}
+
+/** A text as every program reads a file: without a byte-order mark, and with LF for CRLF (docs/verbs.md). */
+export function asRead(text: string): string {
+  return text.replace(/^\ufeff/, "").replaceAll("\r\n", "\n");
+}
+
+/** The same of a text of which something is said: without the end of its last line. */
+export function lineOf(text: string): string {
+  return asRead(text).replace(/\n$/, "");
 }
 
 /** Half of a pair of surrogates is no character. */

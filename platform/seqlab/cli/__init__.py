@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import itertools
 import os
 import signal
@@ -36,6 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     """Runs one command. Exit codes: 0 done, 1 a proof that failed, 2 bad input, told in one sentence."""
     args = sys.argv[1:] if argv is None else argv
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # for processes that this one starts
+    _write_whole()
     try:
         _check_working_folder()
         if args and args[0] in fit.LIGHTNING and (code := fit.directly(args[0], args[1:])) is not None:
@@ -77,6 +79,13 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _write_whole() -> None:
+    """Lets no character end the output: one that its encoding lacks is written as a backslash and its number."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _check_working_folder() -> None:

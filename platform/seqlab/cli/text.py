@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import codecs
 import itertools
 import sys
 from collections.abc import Iterator
@@ -22,7 +23,12 @@ LINES_AT_ONCE = 64
 @verb(
     "continue a prompt with a run or a bundle",
     RUN_OR_BUNDLE,
-    argument("--prompt", default="", metavar="TEXT", help="or ids, where there is no tokenizer"),
+    argument(
+        "--prompt",
+        default="",
+        metavar="TEXT",
+        help="or ids, where there is no tokenizer; - is all of standard input",
+    ),
     *text_arguments(GENERATE),
     PROVIDER,
     TRUST,
@@ -31,7 +37,11 @@ def generate(options: argparse.Namespace) -> int:
     from seqlab.decoding.text_model import Generator
 
     chosen = _chosen(options, Generator)
-    _text_model(options).write(options.prompt, on_text=partial(print, end="", flush=True), **chosen)
+    model = _text_model(options)
+    prompt = options.prompt
+    if prompt == "-":
+        prompt = b"".join(_standard_input()).decode("utf-8", "surrogateescape")
+    model.write(prompt, on_text=partial(print, end="", flush=True), **chosen)
     print()
     return 0
 
@@ -106,7 +116,7 @@ def _input_lines(model: TextModel) -> Iterator[str]:
     from seqlab_data.tokenizers import ByteTokenizer
 
     errors = "surrogateescape" if isinstance(model.codec.source_tokenizer, ByteTokenizer) else "strict"
-    for number, line in enumerate(sys.stdin.buffer, start=1):
+    for number, line in enumerate(_standard_input(), start=1):
         place = f"line {number} of the standard input"
         try:
             text = line.decode("utf-8", errors)
@@ -115,7 +125,15 @@ def _input_lines(model: TextModel) -> Iterator[str]:
             raise ValueError(f"{place}: {wrong}") from error
         if not text.strip():
             raise ValueError(f"{place} is empty; give one text a line")
-        yield text.rstrip("\r\n")
+        yield text.removesuffix("\n")
+
+
+def _standard_input() -> Iterator[bytes]:
+    """The standard input by lines, which end with LF or CRLF: without a byte-order mark, and with LF for CRLF.
+    `StandardInput` of export/runtime and `asRead` of export/web read alike."""
+    for number, line in enumerate(sys.stdin.buffer):
+        text = line if number else line.removeprefix(codecs.BOM_UTF8)
+        yield text.removesuffix(b"\r\n") + b"\n" if text.endswith(b"\r\n") else text
 
 
 VERBS = (generate, translate, classify)
