@@ -7,14 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from seqlab.models import Classifier, Encoder
+from seqlab.models import BagOfWords, Classifier, Encoder
 from seqlab.positions import NoPositions
 from seqlab.recurrence import GRU
 from seqlab_export.proof import golden
 from seqlab_export.proof.golden import write_golden
-from seqlab_export.runner.cases import encoder_cases
+from seqlab_export.runner.cases import encoder_cases, limit
 from seqlab_export.runner.manifest import GraphInfo, TensorInfo
+from seqlab_export.runner.prove import judged
 
 
 @pytest.mark.parametrize(
@@ -49,3 +51,28 @@ def test_the_error_of_a_classifier_is_hardly_chance(monkeypatch: pytest.MonkeyPa
         with np.load(tmp_path / "golden.npz") as arrays:
             errors.append([arrays[name].item() for name in arrays if name.endswith("torch/logits")])
     assert np.all(np.max(errors, axis=0) < 1.35 * np.min(errors, axis=0))
+
+
+def test_a_precision_in_which_pytorch_itself_overflows_is_refused(tmp_path: Path) -> None:
+    model = BagOfWords(11, 3, 8, d_model=8).eval()
+    with torch.no_grad():
+        model.embedding.weight.mul_(1e8)
+    said = (
+        r"PyTorch's own fp16 is not finite \(encoder/length 1, logits\): a number is too large for it; export in fp32"
+    )
+    with pytest.raises(ValueError, match=said):
+        write_golden(model, tmp_path / "golden.npz", "fp16")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("own", [np.nan, np.inf])
+def test_no_error_is_judged_by_one_that_is_not_finite(own: float) -> None:
+    """Whatever a golden file says."""
+    for errors in (np.zeros(3), np.full(3, np.nan)):
+        check = judged("prefill", "logits", errors, own, limit(own, "fp16"))
+        assert not check.ok and check.note == "PyTorch's own error is not finite"
+    assert judged("prefill", "logits", np.full(3, 0.5), 0.25, limit(0.25)).ok
+    assert (
+        judged("prefill", "logits", np.full(3, 0.51), 0.25, limit(0.25)).note
+        == "RMS error 5.10e-01, more than 5.00e-01"
+    )

@@ -14,7 +14,7 @@ from contracts.subjects import randomized
 from export.toys import TOKENIZER, TOYS, shared_toy, toy
 from once import once
 from seqlab.attention import AdditiveAttention, Attention
-from seqlab.models import BagOfWords, Encoder, EncoderDecoder, Tagger
+from seqlab.models import BagOfWords, DecoderLM, Encoder, EncoderDecoder, Tagger
 from seqlab.positions import Learned, RoPE
 from seqlab.recurrence import GRU
 from seqlab_data.tokenizers import CharTokenizer, WordTokenizer
@@ -68,6 +68,10 @@ def _exported(name: str, folder: Path) -> Path:
         "tagger": lambda: (
             Tagger(WORDS.vocab_size, 3, SEQ_LEN, encoder=_both_ways()),
             {"tokenizer": WORDS, "labels": ["O", "B-X", "I-X"]},
+        ),
+        "limited": lambda: (
+            DecoderLM(TOKENIZER.vocab_size, 8, d_model=16, num_layers=1, positions=Learned),
+            {"tokenizer": TOKENIZER},
         ),
         "classifier": lambda: (
             BagOfWords(TOKENIZER.vocab_size, 3, SEQ_LEN, d_model=8),

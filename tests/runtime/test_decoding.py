@@ -17,7 +17,7 @@ from runtime.conftest import SEQ_LEN, SOURCE, Bundle
 from runtime.programs import ENVIRONMENT, answers, build
 from seqlab.decoding import Repetition, Sampling, beam_search, generate
 from seqlab_export.runner.graph_runner import Bundle as Bundles
-from seqlab_export.runner.graph_runner import BundleRunner
+from seqlab_export.runner.graph_runner import BundleRunner, open_bundle
 from seqlab_export.runner.text_model import open_text_model
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
@@ -116,6 +116,37 @@ def test_a_batch_has_the_logits_of_python(bundle: Bundle) -> None:
     refused = [answer["refused"] for answer in answers(bundle("gru"), [{"batch": short}, {"batch": outside}])]
     assert refused[0] == "a batch of 3 rows of 6 must have 18 numbers and 18 in its mask"
     assert refused[1] == f"token {V} is outside the vocabulary 0..{V - 1}"
+
+
+LIMITS = {"tagger": SEQ_LEN, "limited": 8}
+"""How many tokens a tagger and a language model read."""
+
+
+def check_pads(name: str, folder: Path, ask: Callable[[Path, list[dict[str, Any]]], list[Any]]) -> None:
+    """A bundle reads its limit beside any number of pads, and not one token more; `ask` is one of both `answers`."""
+    most = LIMITS[name]
+    length = most + 3
+    tokens = np.random.default_rng(0).integers(3, 9, size=(2, length))
+    masks = [np.arange(length) >= np.array([[length - real], [length - 2]]) for real in (most, most + 1)]
+    batch = {"rows": 2, "length": length, "tokens": tokens.ravel().tolist()}
+    flat = [mask.ravel().astype(int).tolist() for mask in masks]
+    found, refused = ask(folder, [{"batch": batch | {"pad_mask": mask}} for mask in flat])
+    runner = open_bundle(folder, threads=1)
+
+    def read(mask: NDArray[np.bool_]) -> Any:
+        if isinstance(runner, BundleRunner):
+            return runner.read("model", tokens, mask, runner.init_state(2))[0]
+        return runner.encode(tokens, mask)["logits"]
+
+    np.testing.assert_allclose(array(found)[masks[0]], read(masks[0])[masks[0]], rtol=1e-4, atol=1e-5)
+    with pytest.raises(ValueError, match=refused["refused"]):
+        read(masks[1])
+    assert f"{most + 1} tokens" in refused["refused"]
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_pad_is_no_token_of_a_batch(name: str, bundle: Bundle) -> None:
+    check_pads(name, bundle(name), answers)
 
 
 def test_padding_between_real_tokens_is_refused(bundle: Bundle) -> None:

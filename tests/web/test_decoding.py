@@ -12,7 +12,7 @@ import pytest
 
 from export.toys import TOKENIZER
 from runtime.conftest import SEQ_LEN, Bundle
-from runtime.test_decoding import BAD, array, of_python, question, without_scores
+from runtime.test_decoding import BAD, LIMITS, array, check_pads, of_python, question, without_scores
 from seqlab_export.runner.graph_runner import Bundle as Bundles
 from seqlab_export.runner.graph_runner import BundleRunner
 from seqlab_export.runner.text_model import open_text_model
@@ -92,6 +92,11 @@ def test_texts_and_words_are_classified(bundle: Bundle) -> None:
     [empty], [wrong] = answers(bundle("tagger"), [{"classify": " \n"}]), answers(bundle("gru"), [{"classify": "a"}])
     assert empty["refused"] == "the text is empty; give one with a word at least"
     assert wrong["refused"] == "classify reads texts: it needs a bundle with classes"
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_pad_is_no_token_of_a_batch(name: str, bundle: Bundle) -> None:
+    check_pads(name, bundle(name), answers)
 
 
 def test_a_batch_has_the_logits_of_python(bundle: Bundle) -> None:

@@ -111,13 +111,8 @@ Bundle::Bundle(const std::string& place, const OpenOptions& given)
 
 std::vector<Value> Bundle::Encode(const Value& inputs, const Value& mask) const {
   if (encoder == nullptr) Refuse(folder.string(), " is the bundle of a language model, which reads prompts");
-  const std::vector<int64_t> dims = Dims(mask);
-  const bool* real = mask->GetTensorData<bool>();
-  for (int64_t row = 0; manifest.max_source_len && row < dims[0]; ++row, real += dims[1]) {
-    const int64_t tokens = std::count(real, real + dims[1], true);
-    if (tokens > *manifest.max_source_len) {
-      Refuse("an input has ", tokens, " tokens, this bundle reads at most ", *manifest.max_source_len);
-    }
+  if (const int64_t tokens = MostReal(mask); manifest.max_source_len && tokens > *manifest.max_source_len) {
+    Refuse("an input has ", tokens, " tokens, this bundle reads at most ", *manifest.max_source_len);
   }
   return encoder->Run({inputs, mask});
 }

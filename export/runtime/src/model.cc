@@ -52,7 +52,7 @@ Result<Array> Model::Run(const Batch& batch) const {
       logits = bundle_->Encode(inputs, rows.Mask())[0];
     } else {
       Decoder decoder(*bundle_);
-      decoder.CheckReadable(rows.tokens, rows.length);
+      decoder.CheckReadable(rows.tokens, MostReal(rows.Mask()));
       decoder.Start(rows.rows);
       logits = decoder.Run(*bundle_->model, rows);
     }

@@ -1,5 +1,6 @@
 #include "tensors.h"
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
@@ -114,6 +115,16 @@ void CheckDims(const Value& value, const std::vector<int64_t>& dims) {
     Refuse(StatusCode::kDamagedBundle, "a graph gives an output of shape (", Listed(found), "), its manifest says (",
            Listed(dims), ")");
   }
+}
+
+int64_t MostReal(const Value& mask) {
+  const std::vector<int64_t> dims = Dims(mask);
+  const bool* row = mask->GetTensorData<bool>();
+  int64_t most = 0;
+  for (int64_t number = 0; number < dims[0]; ++number, row += dims[1]) {
+    most = std::max<int64_t>(most, std::count(row, row + dims[1], true));
+  }
+  return most;
 }
 
 std::vector<double> Doubles(const Value& value) {

@@ -33,6 +33,9 @@ std::vector<int64_t> Dims(const Value& value);
 // Throws Refusal where its dims are others.
 void CheckDims(const Value& value, const std::vector<int64_t>& dims);
 
+// How many tokens of a row are real, of the longest row of a mask (B, T).
+int64_t MostReal(const Value& mask);
+
 // All numbers. Throws Refusal where it is of a type that bundles do not have.
 std::vector<double> Doubles(const Value& value);
 

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "error.h"
 
 namespace seqlab {
@@ -27,6 +30,15 @@ TEST(Selected, IsOfRealPositions) {
 TEST(Selected, OfOtherPositionsIsRefused) {
   const Numbers keys{{2, 2, 1000, 1}, std::vector<double>(4000)};
   EXPECT_THROW(Selected(keys, kKeys, kCase, 100), Refusal);
+}
+
+TEST(Judged, ByNothingThatIsNotFinite) {
+  for (const double own : {std::nan(""), std::numeric_limits<double>::infinity()}) {
+    const Check check = Judged("prefill", "logits", {0.0, 0.0}, own, Limit(own, "fp16"));
+    EXPECT_FALSE(check.ok);
+    EXPECT_EQ(check.note, "PyTorch's own error is not finite");
+  }
+  EXPECT_TRUE(Judged("prefill", "logits", {0.5, 0.5}, 0.25, Limit(0.25, "fp32")).ok);
 }
 
 }  // namespace

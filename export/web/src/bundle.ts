@@ -6,7 +6,7 @@ import { Graph } from "./graph.js";
 import { isFloat, type GraphInfo, type Manifest } from "./manifest.js";
 import { versionOf } from "./manifest_checks.js";
 import { loadTokenizer } from "./stored_tokenizer.js";
-import { filled, numbersOf, sizeOf, tensorOf, type Ort, type Tensor } from "./tensors.js";
+import { filled, mostReal, sizeOf, tensorOf, type Ort, type Tensor } from "./tensors.js";
 import type { Tokenizer } from "./tokenizer.js";
 
 /** Rows of one length. A bundle reads either tokens or features. */
@@ -73,10 +73,9 @@ export class Bundle {
   async encode(inputs: Tensor, mask: Tensor): Promise<Map<string, Tensor>> {
     if (this.encoder === null) refuse("this is the bundle of a language model, which reads prompts");
     const longest = this.manifest.max_source_len;
-    const [rows, length] = mask.dims, real = numbersOf(mask);
-    for (let row = 0; longest !== null && row < rows; ++row) {
-      const tokens = real.subarray(row * length, (row + 1) * length).filter((one) => one !== 0).length;
-      if (tokens > longest) refuse(`an input has ${tokens} tokens, this bundle reads at most ${longest}`);
+    const tokens = mostReal(mask);
+    if (longest !== null && tokens > longest) {
+      refuse(`an input has ${tokens} tokens, this bundle reads at most ${longest}`);
     }
     const [given, its_mask] = this.encoder.info.inputs;
     return this.encoder.run(new Map([[given.name, inputs], [its_mask.name, mask]]));

@@ -9,7 +9,7 @@ import { generate, write, type GenerateOptions, type OnText, type OnToken } from
 import type { Manifest } from "./manifest.js";
 import { wordsOf } from "./plain_tokenizers.js";
 import type { Repetition } from "./repetition.js";
-import { checkDims, numbersOf, type Ort, type Tensor } from "./tensors.js";
+import { checkDims, mostReal, numbersOf, type Ort, type Tensor } from "./tensors.js";
 import type { Tokenizer } from "./tokenizer.js";
 import { stepWithout, type Places } from "./without.js";
 
@@ -79,7 +79,7 @@ export class Model {
     const rows = bundle.read(batch);
     if (bundle.encoder !== null) return (await bundle.encode(rows.tokens, rows.mask)).values().next().value!;
     const decoder = new Decoder(bundle);
-    decoder.checkReadable(Array.from(numbersOf(rows.tokens)), batch.length);
+    decoder.checkReadable(Array.from(numbersOf(rows.tokens)), mostReal(rows.mask));
     decoder.start(batch.rows);
     return decoder.run(decoder.model, rows);
   }

@@ -57,6 +57,16 @@ export function numbersOf(tensor: Tensor, first = 0, end = tensor.data.length): 
   return tensor.dtype === "float16" ? Float64Array.from(bits, numberOfHalf) : Float64Array.from(bits);
 }
 
+/** How many tokens of a row are real, of the longest row of a mask (B, T). */
+export function mostReal(mask: Tensor): number {
+  const [rows, length] = mask.dims, real = numbersOf(mask);
+  let most = 0;
+  for (let row = 0; row < rows; ++row) {
+    most = Math.max(most, real.subarray(row * length, (row + 1) * length).reduce((sum, one) => sum + one, 0));
+  }
+  return most;
+}
+
 export function checkDims(tensor: Tensor, dims: readonly number[]): void {
   if (tensor.dims.join() !== dims.join()) {
     refuse(`a graph gives (${tensor.dims.join(", ")}), and should give (${dims.join(", ")})`, "damaged bundle");

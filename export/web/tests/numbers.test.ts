@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { judged, limitOf } from "../src/proof/accuracy.js";
 import { philox, uniform } from "../src/sampling.js";
 import { halfOf, numberOfHalf, takeRows, tensorOf } from "../src/tensors.js";
 
@@ -39,4 +40,12 @@ test("rows are taken in any order, of empty tensors too", () => {
   const taken = takeRows(tensorOf("int64", [3, 2], [1, 2, 3, 4, 5, 6]), [2, 0, 2]);
   assert.deepEqual(taken, { dtype: "int64", dims: [3, 2], data: BigInt64Array.of(5n, 6n, 1n, 2n, 5n, 6n) });
   assert.deepEqual(takeRows(tensorOf("float32", [1, 0, 4], []), [0, 0]).dims, [2, 0, 4]);
+});
+
+test("no error is judged by one that is not finite", () => {
+  for (const own of [NaN, Infinity]) {
+    const { ok, note } = judged("prefill", "logits", Float64Array.of(0, 0), own, limitOf(own, "fp16"));
+    assert.deepEqual([ok, note], [false, "PyTorch's own error is not finite"]);
+  }
+  assert.ok(judged("prefill", "logits", Float64Array.of(0.5, 0.5), 0.25, limitOf(0.25, "fp32")).ok);
 });
