@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import get_args
@@ -11,12 +12,14 @@ import pytest
 import torch
 
 from seqlab.positions import Learned
+from seqlab.recurrence import RWKV7
 from seqlab_export.bundle import export_bundle
 from seqlab_export.capture.precision import Precision
 from seqlab_export.capture.target import Target
 from seqlab_export.matrices import conformance
 
 MIXERS = {name: mixer for name, mixer in conformance.all_mixers().items() if not name.startswith("Attention, ")}
+MIXERS["RWKV7"] = partial(RWKV7, head_dim=conformance.D_MODEL // 2)
 CELLS = [*product(get_args(Precision), get_args(Target))]
 
 
