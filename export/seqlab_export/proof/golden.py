@@ -24,7 +24,7 @@ from seqlab_data.tokenizers import Tokenizer
 from seqlab_export.capture.graph_forms import forms_of, longest_input, num_tokens
 from seqlab_export.capture.precision import Precision, in_dtype
 from seqlab_export.proof.fake_quantized import FakeQuantized
-from seqlab_export.proof.rounding import MOST_DRAWS, TermByTerm, draws_of
+from seqlab_export.proof.rounding import FEW, MOST_DRAWS, TermByTerm, draws_of
 from seqlab_export.proof.torch_outputs import cast, encoded, long_outputs, outputs
 from seqlab_export.runner.cases import (
     ROWS,
@@ -115,8 +115,6 @@ class _Golden:
         self.own = FakeQuantized(precision) if precision in ("int8", "int4") else nullcontext()
         # Quantising costs far more than rounding, in any order.
         self.modes = [self.own] if precision in ("int8", "int4") else [self.own, *map(TermByTerm, range(MOST_DRAWS))]
-        # In int8 the range of an input, and so its error, depends on the rows that are read together.
-        self.batch_sizes = (ROWS, 1) if precision == "int8" else (ROWS,)
         self.arrays: dict[str, NDArray[np.generic]] = {}
         self.generator = np.random.default_rng(_SEED)
         self.num_drawn = 0
@@ -130,7 +128,7 @@ class _Golden:
             inputs = self._draw(info.inputs[0], pad_mask)
             self.arrays[f"{case}/inputs"] = inputs
             expected = encoded(reference, inputs, pad_mask, info, nullcontext())
-            turns = product(self._modes(pad_mask), self.batch_sizes)
+            turns = product(self._modes(pad_mask), self._batch_sizes(pad_mask))
             found = [encoded(form, inputs, pad_mask, info, *turn) for turn in turns]
             self._judge(case, info, expected, found)
 
@@ -142,9 +140,9 @@ class _Golden:
             expected = outputs(reference, tokens, pad_mask, info, starts[0], nullcontext())
             stepped = outputs(self.references["step"], tokens, pad_mask, info, starts[0], nullcontext())
             _check_step(stepped, expected, case)
-            given = (tokens, pad_mask, info, starts[1])
-            found = [outputs(self.forms["step"], *given, self.own, size) for size in self.batch_sizes]
-            found += [outputs(form, *given, *turn) for turn in product(self._modes(pad_mask), self.batch_sizes)]
+            given, sizes = (tokens, pad_mask, info, starts[1]), self._batch_sizes(pad_mask)
+            found = [outputs(self.forms["step"], *given, self.own, size) for size in sizes]
+            found += [outputs(form, *given, *turn) for turn in product(self._modes(pad_mask), sizes)]
             self._judge(case, info, expected, found)
         for number, (case, pad_mask) in enumerate(long_cases(model.max_seq_len)):
             tokens, starts = self._begin_case(number, case, pad_mask)
@@ -158,6 +156,11 @@ class _Golden:
     def _modes(self, pad_mask: NDArray[np.bool_]) -> list[Any]:
         """How PyTorch computes a case, in turns."""
         return self.modes[: 1 + draws_of(pad_mask.size)]
+
+    def _batch_sizes(self, pad_mask: NDArray[np.bool_]) -> tuple[int, ...]:
+        """How many rows PyTorch reads together, in turns: in int8 the range of an input, and so its error, depends on
+        them."""
+        return (ROWS, 1) if self.precision == "int8" and pad_mask.size <= FEW else (ROWS,)
 
     def _begin_case(self, number: int, case: str, pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], list[State]]:
         """The tokens of a decoder's case, and the first states of the reference and the model."""

@@ -18,10 +18,13 @@ DRAWS = 3
 
 MOST_DRAWS = 16
 
+FEW = 160
+"""Tokens of a case, below which more draws are made: one token that nearly cancels is most of the error."""
+
 
 def draws_of(num_tokens: int) -> int:
-    """How often a case of so many tokens is drawn: of few tokens, one that nearly cancels is all of the error."""
-    return min(max(160 // num_tokens, DRAWS), MOST_DRAWS)
+    """How often a case of so many tokens is drawn."""
+    return min(max(FEW // num_tokens, DRAWS), MOST_DRAWS)
 
 
 aten = torch.ops.aten
