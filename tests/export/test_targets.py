@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import onnx
@@ -239,7 +239,7 @@ def test_a_step_with_a_graph_inside_is_refused() -> None:
 class Growing(Attention):
     """It knows no capacity: its cache grows, whatever the target."""
 
-    capacity = property(lambda self: None, lambda self, value: None)  # type: ignore[assignment]
+    capacity = property(lambda self: None, lambda self, value: None)
 
 
 def test_a_state_that_grows_is_refused_for_cuda_graphs_in_a_sentence(tmp_path: Path) -> None:
@@ -266,7 +266,8 @@ def test_a_pad_is_no_position_of_a_full_row(target: Any, mixer: Any, tmp_path: P
     alone, of_alone = runner.read("model", tokens[1:, :4], mask[1:, :4], runner.init_state(1))
     both, state = runner.read("model", tokens, mask, runner.init_state(2))
     np.testing.assert_allclose(both[1:, :4], alone, atol=1e-5)
-    for graph, width in (("step", 1), ("model", 3)):
+    calls: list[tuple[Literal["model", "step"], int]] = [("step", 1), ("model", 3)]
+    for graph, width in calls:
         now = np.array([[False] * width, [True] * width])
         given = tokens[:, :width]
         alone, of_alone = runner.read(graph, given[1:], now[1:], of_alone)
@@ -274,7 +275,7 @@ def test_a_pad_is_no_position_of_a_full_row(target: Any, mixer: Any, tmp_path: P
         np.testing.assert_allclose(both[1:], alone, atol=1e-5)
         assert state["state_position"].tolist() == [8, of_alone["state_position"][0]]
     one_more = np.array([[True], [False]])
-    for graph in ("model", "step"):
+    for graph, _ in calls:
         with pytest.raises(ValueError, match="a text of 9 tokens is longer than the model reads, which is 8"):
             runner.read(graph, tokens[:, :1], one_more, state)
 

@@ -51,7 +51,7 @@ def _seqlab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 @pytest.mark.parametrize("given", WHOLE)
 def test_a_text_is_read_whole(given: bytes, bundle: Bundle, seqlab: Seqlab) -> None:
     """Its last end of a line is a token of the prompt as others are."""
-    options = ["generate", bundle("gru"), "--max-new-tokens", "12", "--seed", "4"]
+    options = ["generate", str(bundle("gru")), "--max-new-tokens", "12", "--seed", "4"]
     meant = seqlab(*options, "--prompt", WHOLE[given], text=b"")
     assert seqlab(*options, "--prompt", "-", text=given) == meant
     for prompt in ([], ["--prompt", "-"]):
