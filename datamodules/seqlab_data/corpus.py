@@ -18,11 +18,11 @@ from seqlab_data.text_rows import TextRows
 
 
 class Share(NamedTuple):
-    """What a split has of one document: the number of the document, and the byte in it where this begins."""
+    """What a split has of one document: the number of the document, and the line in it where this begins."""
 
     split: str
     document: int
-    byte: int
+    line: int
 
 
 class Corpus:
@@ -60,12 +60,12 @@ class Corpus:
     def _measures(self) -> dict[str, Measure]:
         return {split: measured(some, self._root) for split, some in self._groups.items()}
 
-    def place(self, document: int, byte: int) -> str:
+    def place(self, document: int, line: int) -> str:
         """What to call it in a report."""
         if any(isinstance(file, TextRows) for file in self.files):
             names = " to ".join(dict.fromkeys((self.files[0].name, self.files[-1].name)))
-            return f"{names}, document {document + 1}, byte {byte}"
-        return f"{self.files[document].name}, byte {byte}"
+            return f"{names}, document {document + 1}, line {line}"
+        return f"{self.files[document].name}, line {line}"
 
     @property
     def digest(self) -> str:
@@ -117,23 +117,21 @@ def _shares(
     share of no text. Their sha256 are given to that of all."""
     splits = iter(sizes.items())
     split, left = next(splits)
-    share = Share(split, 0, 0)
+    share = Share(split, 0, 1)
     for file in files:
-        mark = len("".encode(file.bytes_in))  # a byte-order mark
         for texts, number in zip(file.documents(), numbers, strict=False):
-            share = Share(split, number, mark)
-            byte = mark
+            share, line = Share(split, number, 1), 1
             for text in hashed(texts, of_all):
                 while text:
                     while not left:
                         split, left = next(splits, ("", 1))
                         if not split:
                             raise ValueError(f"{file.name} has changed while it was read; begin again")
-                        share = Share(split, number, byte)
+                        share = Share(split, number, line)
                         yield share, ""
                     part, text = text[:left], text[left:]
                     yield share, part
                     left -= len(part)
-                    byte += len(part.encode(file.bytes_in)) - mark
+                    line += part.count("\n")
     for empty, _ in splits:
-        yield share._replace(split=empty, byte=byte), ""
+        yield share._replace(split=empty, line=line), ""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -13,11 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_data.annotated import AnnotatedTextDataModule
-from seqlab_data.reading import UTF_8
+from seqlab_data.reading import UTF_8, lines_of
 from seqlab_data.records import Source, names_columns, read_file, read_source
+from seqlab_data.rows import check_label, check_names
 from seqlab_data.word_order import WordOrder, check_word_order, digest_in_order, in_order
 
 ACCEPTED = "a .csv, .tsv or .jsonl file, a folder of LABEL.txt files, a file of `label text` lines, or hf:DATASET"
+FASTTEXT = "__label__"
+LONGEST_CELL = 2**31 - 1
+"""Characters; csv's own limit is 131,072."""
+
+
+LABEL = re.compile(r"([^ \t]*)([ \t]?)(.*)", re.DOTALL)
 
 
 class Example(NamedTuple):
@@ -37,7 +44,7 @@ class LabelledTextDataModule(AnnotatedTextDataModule[Example]):
 
     Args:
         train, val, test: a `.csv`, `.tsv` or `.jsonl` file with named columns each, a folder of `LABEL.txt` files, a
-            file of `label text` lines, or a Hugging Face dataset, `hf:NAME_OR_FOLDER@SPLIT`.
+            file of `label text` or `label<TAB>text` lines, or a Hugging Face dataset, `hf:NAME_OR_FOLDER@SPLIT`.
         text, label: the columns that are read.
         word_order: natural, or shuffled: the words of each text in an order that `seed` and its row decide.
         options: those of `AnnotatedTextDataModule`.
@@ -87,8 +94,8 @@ def read_examples(path: str, *, text: str, label: str, encoding: str = UTF_8) ->
 
     Args:
         path: a `.csv` or `.tsv` file whose first line names its columns, a `.jsonl` file of objects, a dataset
-            (`hf:`), a folder of `LABEL.txt` files with a text a line, or, with any other suffix, a file of
-            `label text` lines.
+            (`hf:`), a folder of `LABEL.txt` files with a text a line, or, with any other suffix, a file of lines, each
+            a label, a space or a TAB, and a text.
         text, label: the columns that are read.
 
     Raises:
@@ -110,9 +117,11 @@ def read_examples(path: str, *, text: str, label: str, encoding: str = UTF_8) ->
         for line, of_text, of_label in read(file, columns)
     ]
     for example in examples:
-        for name, value in (("text", example.text), ("label", example.label)):
-            if not value.strip():
-                raise ValueError(f"{example.place} has an empty {name}; each line takes a text and a label")
+        if not example.text.strip():
+            raise ValueError(f"{example.place} has an empty text; each row takes a text and a label")
+        check_label(example.label, example.place)
+    if not examples:
+        raise ValueError(f"{path} has no row below the names of its columns; give rows of a text and a label")
     return examples, files
 
 
@@ -130,19 +139,19 @@ def _of_file(file: Source, columns: tuple[str, str]) -> Iterator[tuple[int, str,
             return _of_table(file, columns, delimiter=",", quoting=csv.QUOTE_MINIMAL)
         case ".tsv":
             return _of_table(file, columns, delimiter="\t", quoting=csv.QUOTE_NONE)
-    return _of_lines(file)
+    return _of_lines(file, columns)
 
 
 def _of_table(
     file: Source, columns: tuple[str, str], *, delimiter: str, quoting: Literal[0, 3]
 ) -> Iterator[tuple[int, str, str]]:
-    table = csv.reader(io.StringIO(file.plain_text(), newline=""), delimiter=delimiter, quoting=quoting, strict=True)
+    csv.field_size_limit(LONGEST_CELL)
+    lines = (line + "\n" for line in lines_of([file.text], file.name))
+    table = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
     line = 1
     try:
         header = next(table)
-        for name in columns:
-            if name not in header:
-                raise ValueError(f"{file.name}, line 1 names no column {name!r}, it names {', '.join(header)}")
+        check_names(header, columns, f"{file.name}, line 1")
         text, label = map(header.index, columns)
         line = table.line_num + 1
         for row in table:
@@ -165,10 +174,26 @@ def _of_columns(file: Source, columns: tuple[str, str]) -> Iterator[tuple[int, s
         yield number, text, label if isinstance(label, str) else json.dumps(label)
 
 
-def _of_lines(file: Source) -> Iterator[tuple[int, str, str]]:
+def _of_lines(file: Source, columns: tuple[str, str]) -> Iterator[tuple[int, str, str]]:
+    """The first line decides whether the labels are fastText's, which may stand anywhere and be several."""
+    fasttext = file.text.startswith(FASTTEXT)
     for number, line in enumerate(file.lines(), start=1):
-        label, space, text = line.partition(" ")
-        if not space:
-            wrong = "has no space" if line else "is empty"
-            raise ValueError(f"{file.name}, line {number} {wrong}; a line is a label, a space and a text")
+        place = f"{file.name}, line {number}"
+        label, divider, text = LABEL.match(line).groups()  # type: ignore[union-attr]
+        if not divider:
+            wrong = "has no space and no TAB" if line else "is empty"
+            raise ValueError(f"{place} {wrong}; a line is a label, a space or a TAB, and a text")
+        if "\t" in text:
+            raise ValueError(
+                f"{place} has a TAB in its text, so that its label may be another; give one TAB, after the label, or a "
+                ".tsv file that names its columns"
+            )
+        if number == 1 and {label, text} == {*columns}:
+            raise ValueError(f"{place} names columns; give the file a name that ends with .tsv or .csv")
+        more = [word for word in text.split() if word.startswith(FASTTEXT)]
+        if more or fasttext != label.startswith(FASTTEXT):
+            wrong = f"has the label {more[0]} in its text" if more else f"has the label {label!r}, unlike line 1"
+            raise ValueError(
+                f"{place} {wrong}; a line has one label, {FASTTEXT}NAME in each or in none, and begins with it"
+            )
         yield number, text, label

@@ -16,6 +16,8 @@ from seqlab_data.cache import cache_root, locked
 from seqlab_data.progress import CharsRead
 from seqlab_data.reading import Document
 
+FORMAT = 2
+"""Raise it when the text of the same file changes, so that old notes are left behind."""
 SETTLED = 2 * 10**9
 """Nanoseconds after which a change of a file shows in its times, however coarse the file system's clock is."""
 
@@ -57,7 +59,10 @@ def measured(documents: Sequence[Document], root: str | Path | None = None) -> M
     before = _states(documents)
     if before is None:
         return measure(documents)
-    named = [[str(file.path and file.path.resolve()), type(file).__name__, file.encoding] for file in documents]
+    named = [
+        FORMAT,
+        *([str(file.path and file.path.resolve()), type(file).__name__, file.encoding] for file in documents),
+    ]
     folder = cache_root(root) / "measured"
     note = folder / f"{sha256(json.dumps(named).encode()).hexdigest()[:32]}.json"
     if found := _noted(note, before):

@@ -79,7 +79,7 @@ def pairs_in(files: Sequence[Source], columns: tuple[str, str] = COLUMNS) -> lis
     elif len(files) == 1:
         texts = [line.split("\t") for line in files[0].lines()]
     else:
-        sources, targets = (file.lines() for file in files)
+        sources, targets = ([*file.lines()] for file in files)
         if len(sources) != len(targets):
             raise ValueError(
                 f"{files[0].name} has {len(sources)} lines and {files[1].name} has {len(targets)}, so line "
@@ -87,6 +87,8 @@ def pairs_in(files: Sequence[Source], columns: tuple[str, str] = COLUMNS) -> lis
             )
         texts = [[source, target] for source, target in zip(sources, targets, strict=True)]
     names = " and ".join(file.name for file in files)
+    if {*columns} <= {*texts[0]} and not names_columns(files[0].name):
+        raise ValueError(f"{names}, line 1 names columns; leave it out, or give a .jsonl file")
     pairs = [
         Pair(source, tuple(references), f"{names}, line {number}")
         for number, (source, *references) in enumerate(texts, start=1)

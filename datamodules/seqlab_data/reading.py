@@ -1,12 +1,18 @@
-"""Files as bytes and as text, a piece at a time, whatever their size; those that are compressed are unpacked."""
+"""Files as bytes, text and lines, a piece at a time, whatever their size; those that are compressed are unpacked.
+
+One rule for every reader: a byte-order mark is not text, "\\r\\n" is "\\n", and nothing else ends a line.
+"""
 
 from __future__ import annotations
 
 import codecs
 import gzip
+import math
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +20,24 @@ CHUNK = 1 << 20
 """Bytes that are read at once."""
 PACKINGS = (".gz", ".zst")
 UTF_8 = "utf-8"
+MARK = "\ufeff"
+"""The byte-order mark, decoded."""
+MARKS = {
+    codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32",  # begins as that of UTF-16 does
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+NOT_TEXT = {
+    b"PAR1": "a Parquet file",
+    b"PK\x03\x04": "a zip archive, as .npz and .xlsx files are",
+    b"\x1f\x8b": "compressed by gzip",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd",
+    b"%PDF": "a PDF file",
+}
+SURROGATE = re.compile("[\ud800-\udfff]")
+REMEDY = "data.encoding may name another, such as latin-1"
 
 
 @dataclass(frozen=True)
@@ -30,13 +54,8 @@ class Document:
     encoding: str = UTF_8
     packing: str = ""
 
-    @property
-    def bytes_in(self) -> str:
-        """The encoding in which places in the text are counted."""
-        return self.encoding
-
     def texts(self) -> Iterator[str]:
-        """The document in pieces, its line ends as they are.
+        """The document in pieces, as of `read_text`.
 
         Raises:
             ValueError: it is empty, or not in its encoding.
@@ -80,22 +99,85 @@ def read_chunks(path: Path, packing: str = "") -> Iterator[bytes]:
             done += len(chunk)
 
 
-def read_text(chunks: Iterable[bytes], encoding: str, name: str) -> Iterator[str]:
-    """The text that these bytes are.
+def read_text(chunks: Iterable[bytes], encoding: str, name: str, remedy: str = REMEDY) -> Iterator[str]:
+    r"""The text that these bytes are, without its byte-order mark, "\n" for "\r\n".
+
+    Args:
+        remedy: what to do about bytes that are not of the encoding.
 
     Raises:
-        ValueError: there are none, or they are not of the encoding, with the line and the byte.
+        ValueError: there is no text, or the bytes are not of the encoding or no text at all, with the line and the
+            byte.
     """
+    chunks, head = iter(chunks), b""
+    while len(head) < 4 and (chunk := next(chunks, b"")):
+        head += chunk
+    if not head:
+        raise ValueError(f"{name} is empty, it ends at byte 0; give a file with text")
+    _check_head(head, encoding, name)
     decoder = codecs.getincrementaldecoder(encoding)()
     done = lines = 0
-    for chunk in chunks:
-        yield (text := _decoded(decoder, chunk, done, lines, encoding, name))
+    some, held = False, ""  # a "\r" after which "\n" may come
+    for chunk in chain([head], chunks, [b""]):
+        text = held + _decoded(decoder, chunk, done, lines, encoding, name, remedy)
+        if not some:
+            text = text.removeprefix(MARK)
+        held = "\r" if chunk and text.endswith("\r") else ""
+        text = text.removesuffix(held).replace("\r\n", "\n")
+        if "\0" in text:
+            line = lines + text[: text.index("\0")].count("\n") + 1
+            raise ValueError(f"{name}, line {line} has a NUL character, so that it is not {encoding.upper()}; {remedy}")
+        if text:
+            some = True
+            yield text
         done += len(chunk)
         lines += text.count("\n")
-    if not done:
-        raise ValueError(f"{name} is empty, it ends at byte 0; give a file with text")
-    if text := _decoded(decoder, b"", done, lines, encoding, name):
-        yield text
+    if not some:
+        raise ValueError(f"{name} is empty but for a byte-order mark; give a file with text")
+
+
+def lines_of(texts: Iterable[str], name: str, longest: float = math.inf) -> Iterator[str]:
+    r"""The lines of a text in pieces, as `read_text` gives it, without their "\n". No other character ends a line.
+
+    Args:
+        longest: the most characters of a line.
+
+    Raises:
+        ValueError: a line is longer, or there is a "\r" in it.
+    """
+    number, rest = 1, ""
+    for piece in texts:
+        if "\r" in piece:
+            line = number + piece[: piece.index("\r")].count("\n")
+            raise ValueError(
+                f"{name}, line {line} has a carriage return that does not end it; end each line with \\n or \\r\\n"
+            )
+        *lines, rest = (rest + piece).split("\n")
+        for line in lines:
+            yield line.removeprefix(MARK)  # of a file that was put behind another
+        number += len(lines)
+        if len(rest) > longest:
+            raise ValueError(f"{name}, line {number} has more than {longest} characters; divide it")
+    if rest:
+        yield rest.removeprefix(MARK)
+
+
+def _check_head(head: bytes, encoding: str, name: str) -> None:
+    """Refuses what its first bytes say is of another encoding, or no text."""
+    for begin, kind in NOT_TEXT.items():
+        if head.startswith(begin):
+            raise ValueError(f"{name} is {kind}, not text; give a file of text")
+    found = next((of for mark, of in MARKS.items() if head.startswith(mark)), None)
+    if found is not None and not encoding.startswith(found):
+        raise ValueError(
+            f"{name} begins with the byte-order mark of {found.upper()}, it is not {encoding.upper()} text; give "
+            f"data.encoding {found}, or save it as {encoding.upper()}"
+        )
+    if found is None and encoding in ("utf-16", "utf-32"):
+        raise ValueError(
+            f"{name} has no byte-order mark, so that the order of its bytes is not known; give data.encoding "
+            f"{encoding}-le or {encoding}-be"
+        )
 
 
 def _open(path: Path, packing: str) -> Any:
@@ -119,15 +201,22 @@ def _read(file: Any, path: Path, done: int) -> bytes:
         raise ValueError(f"{path} is damaged after {done} bytes of its content: {error}") from error
 
 
-def _decoded(decoder: codecs.IncrementalDecoder, chunk: bytes, done: int, lines: int, encoding: str, name: str) -> str:
+def _decoded(
+    decoder: codecs.IncrementalDecoder, chunk: bytes, done: int, lines: int, encoding: str, name: str, remedy: str
+) -> str:
     """The next piece of text, after `done` bytes and `lines` ends of lines."""
     try:
-        return decoder.decode(chunk, final=not chunk)
+        text = decoder.decode(chunk, final=not chunk)
     except UnicodeDecodeError as error:
         # What the decoder held back of earlier chunks stands before this one.
         byte = done + len(chunk) - len(error.object) + error.start
         line = lines + error.object[: error.start].decode(encoding, "ignore").count("\n") + 1
         raise ValueError(
             f"{name}, line {line} is not {encoding.upper()} text: byte {byte} is "
-            f"0x{error.object[error.start]:02x} ({error.reason}); data.encoding may name another, such as latin-1"
+            f"0x{error.object[error.start]:02x} ({error.reason}); {remedy}"
         ) from error
+    if encoding != UTF_8 and SURROGATE.search(text):  # those of escapes have them
+        raise ValueError(
+            f"{name} holds a lone surrogate, which no UTF-8 text can hold; give data.encoding another value"
+        )
+    return text

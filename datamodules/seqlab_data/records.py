@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqlab_data.documents import find_file
 from seqlab_data.hub import is_hub, read_hub
-from seqlab_data.reading import UTF_8, Document
+from seqlab_data.reading import UTF_8, Document, lines_of
 from seqlab_data.rows import parsed, values_of
+
+JSON = re.compile(r'\s*(\[\s*)?\{\s*"|\s*\[\s*\n')
+"""The beginning of a text of objects."""
 
 
 class Source(NamedTuple):
     """What a file or a dataset holds.
 
     Attributes:
-        text: of a file, with its byte-order mark.
+        text: of a file, as of `read_text`.
         rows: of a dataset, which has no text.
     """
 
@@ -30,27 +34,15 @@ class Source(NamedTuple):
         """What decides a digest: the text in UTF-8, whatever the encoding of the file; rows as lines of JSON."""
         return ("\n".join(map(json.dumps, self.rows)) if self.rows else self.text).encode()
 
-    def plain_text(self) -> str:
-        """The text without its byte-order mark.
+    def lines(self) -> Iterator[str]:
+        """The lines of the text, as of `lines_of`.
 
         Raises:
-            ValueError: nothing else is there.
+            ValueError: a line has a carriage return in it, or the text is JSON.
         """
-        text = self.text.removeprefix("\ufeff")
-        if not text:
-            raise ValueError(f"{self.name} is empty but for a byte-order mark; give a file with text")
-        return text
-
-    def lines(self) -> list[str]:
-        r"""The lines of the text without their ends, "\n" or "\r\n". Other characters that may end a line do not.
-
-        Raises:
-            ValueError: there is no text.
-        """
-        lines = self.plain_text().split("\n")
-        if not lines[-1]:
-            lines.pop()
-        return [line.removesuffix("\r") for line in lines]
+        if JSON.match(self.text):
+            raise ValueError(f"{self.name}, line 1 is JSON; give a .jsonl file, a JSON object a line")
+        yield from lines_of([self.text], self.name)
 
     def values(self, columns: Sequence[str]) -> Iterator[tuple[int, list[Any]]]:
         """Of each row, or line of JSON, its number, from 1 on, and its values in the columns.
@@ -63,7 +55,7 @@ class Source(NamedTuple):
             yield number, values_of(row, columns, f"{self.name}, line {number}")
 
     def _objects(self) -> Iterator[Any]:
-        for number, line in enumerate(self.lines(), start=1):
+        for number, line in enumerate(lines_of([self.text], self.name), start=1):
             yield parsed(line, f"{self.name}, line {number}")
 
 

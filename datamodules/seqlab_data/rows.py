@@ -7,20 +7,55 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-SURROGATE = re.compile("[\ud800-\udfff]")
+from seqlab_data.reading import MARK, SURROGATE
+
+NOT_IN_LABELS = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f\ufeff]")
+"""A label is a cell of the tables that are printed, and two that look alike are one."""
+TWICE = "has two values named"
 
 
 def parsed(line: str, place: str) -> Any:
     """The value that a line of JSON holds.
 
     Raises:
-        ValueError: it is not JSON.
+        ValueError: it is not JSON, or an object in it has two values of one name.
     """
     try:
-        return json.loads(line)
+        return json.loads(line, object_pairs_hook=_object)
     except (ValueError, RecursionError) as error:  # of a number with too many digits a plain ValueError
-        wrong = f"is not JSON: {error}" if line.strip() else "is empty; a line is a JSON object"
+        twice = str(error).startswith(TWICE)
+        wrong = (
+            str(error) if twice else f"is not JSON: {error}" if line.strip() else "is empty; a line is a JSON object"
+        )
         raise ValueError(f"{place} {wrong}") from error
+
+
+def check_names(names: Sequence[str], wanted: Sequence[str], place: str) -> None:
+    """Refuses columns of which one that is wanted is missing or stands twice.
+
+    Raises:
+        ValueError: says what is there.
+    """
+    for name in wanted:
+        if names.count(name) != 1:
+            wrong = "two columns" if name in names else "no column"
+            raise ValueError(f"{place} has {wrong} {name}, it has {', '.join(names) or 'none'}")
+
+
+def check_label(label: str, place: str) -> str:
+    """A label as it is.
+
+    Raises:
+        ValueError: it is empty, begins or ends with a space, or has a line break, a TAB or the like in it.
+    """
+    if not label.strip():
+        raise ValueError(f"{place} has an empty label")
+    if label != label.strip() or NOT_IN_LABELS.search(label):
+        raise ValueError(
+            f"{place} has the label {label!r}; a label begins and ends with a letter, digit or sign, and has no line "
+            "break, TAB or control character in it"
+        )
+    return label
 
 
 def values_of(row: Any, columns: Sequence[str], place: str) -> list[Any]:
@@ -35,7 +70,7 @@ def values_of(row: Any, columns: Sequence[str], place: str) -> list[Any]:
 
 
 def text_of(row: Any, place: str) -> str:
-    """A row's value in the column `text`.
+    r"""A row's value in the column `text`: as that of a file, without a byte-order mark, "\n" for "\r\n".
 
     Raises:
         ValueError: as of `values_of`, or it is not a string.
@@ -44,7 +79,7 @@ def text_of(row: Any, place: str) -> str:
     if not isinstance(text, str):
         raise ValueError(f"{place} has a 'text' that is not a string, but {text!r:.80}")
     _check(text, place)
-    return text
+    return text.removeprefix(MARK).replace("\r\n", "\n")
 
 
 def _named(row: Any, columns: Sequence[str], place: str) -> list[Any]:
@@ -53,6 +88,15 @@ def _named(row: Any, columns: Sequence[str], place: str) -> list[Any]:
             names = ", ".join(row) if isinstance(row, dict) else "nothing"
             raise ValueError(f"{place} names no {name!r}, it names {names}")
     return [row[name] for name in columns]
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{TWICE} {twice!r}; give one")
+    return found
 
 
 def _check(text: str, place: str) -> None:

@@ -12,20 +12,27 @@ from numpy.typing import NDArray
 from seqlab_data.annotated import AnnotatedTextDataModule
 from seqlab_data.reading import UTF_8
 from seqlab_data.records import Source, names_columns, read_source
+from seqlab_data.rows import check_label
 from seqlab_data.tokenizers import StoredTokenizer, WordTokenizer
 
-ACCEPTED = "a file of `token tag` lines, with a blank line after each sentence, a .jsonl file, or hf:DATASET"
+ACCEPTED = (
+    "a file of `token tag` lines, with a blank line after each sentence, a CoNLL-U file, a .jsonl file, or hf:DATASET"
+)
 DOCUMENT_START = "-DOCSTART-"
+CONLL_U = 10
+"""Columns: ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC (https://universaldependencies.org/format.html)."""
+NUMBER = re.compile(r"([0-9]+)([-.][0-9]+)?")
+"""An ID: of a word, of several words that are written as one, such as 1-2, or of one that is not written, such as
+1.1."""
 
 
 class TaggedSentence(NamedTuple):
-    """Words and a tag for each, and the file and line of the first; of the others, `lines_a_word` further on each."""
+    """Words, and of each its tag and its line in the file."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
+    lines: tuple[int, ...]
     file: str
-    line: int
-    lines_a_word: int = 1
 
     @property
     def text(self) -> str:
@@ -41,15 +48,15 @@ class TaggedSentence(NamedTuple):
 
     def place_of(self, word: int) -> str:
         """Where a word stands."""
-        return f"{self.file}, line {self.line + self.lines_a_word * word}"
+        return f"{self.file}, line {self.lines[word]}"
 
 
 class TaggedTextDataModule(AnnotatedTextDataModule[TaggedSentence]):
     """Sentences with a tag for each word, in CoNLL's columns. docs/data.md has the guarantees.
 
     Args:
-        train, val, test: a file of lines `token ... tag` each, a blank line after each sentence; a `.jsonl` file; or a
-            Hugging Face dataset, `hf:NAME_OR_FOLDER@SPLIT`.
+        train, val, test: a file of lines `token ... tag` each, a blank line after each sentence; a CoNLL-U file, of
+            which the tags are UPOS; a `.jsonl` file; or a Hugging Face dataset, `hf:NAME_OR_FOLDER@SPLIT`.
         columns: of tokens and of tags, where they have names.
         tokenizer: makes the tokenizer, of a token for each word, from the train split's sentences.
         options: those of `AnnotatedTextDataModule`.
@@ -114,31 +121,66 @@ def read_tagged(
     sentences = [*(_of_columns(file, columns) if names_columns(path) else _of_conll(file))]
     if not sentences:
         raise ValueError(f"{file.name} holds no sentence; give {ACCEPTED}")
+    _check_not_numbers(sentences)
+    for sentence in sentences:
+        for k, tag in enumerate(sentence.tags):
+            check_label(tag, sentence.place_of(k))
     return sentences, [file]
 
 
 def _of_conll(file: Source) -> Iterator[TaggedSentence]:
-    """Columns are separated by tabs where a line has one, else by spaces: the first is the token, the last its tag.
-    Blank lines and `-DOCSTART-` lines end a sentence."""
-    rows: list[tuple[str, str]] = []
-    for number, line in enumerate([*file.lines(), ""], start=1):
-        columns = _columns(line)
-        if columns[0] not in ("", DOCUMENT_START):
-            if len(columns) == 1:
-                raise ValueError(
-                    f"{file.name}, line {number} has one column, {columns[0]!r}; a line is a token and its tag"
-                )
-            rows.append((columns[0], columns[-1]))
-        elif rows:
-            words, tags = zip(*rows, strict=True)
-            yield TaggedSentence(words, tags, file.name, number - len(rows))
+    """Blank lines and `-DOCSTART-` lines end a sentence. The first other line says whether this is CoNLL-U, how many
+    columns there are, and whether TABs or spaces separate them."""
+    lines = [line.strip(" \t") for line in file.lines()]
+    first = next((line for line in lines if line and not line.startswith(("#", DOCUMENT_START))), "")
+    divider = "\t" if "\t" in first else " +"
+    width = len(re.split(divider, first))
+    conll_u = width == CONLL_U and NUMBER.match(first) is not None
+    rows: list[tuple[str, str, int]] = []
+    for number, line in enumerate([*lines, ""], start=1):
+        place = f"{file.name}, line {number}"
+        columns = [column.strip(" ") for column in re.split(divider, line)]
+        if columns[0] in ("", DOCUMENT_START):
+            if rows:
+                yield TaggedSentence(*zip(*rows, strict=True), file.name)
             rows = []
+        elif conll_u and line.startswith("#"):
+            continue
+        elif len(columns) == 1:
+            raise ValueError(f"{place} has one column, {columns[0]!r}; a line is a token and its tag")
+        elif len(columns) != width:
+            raise ValueError(
+                f"{place} has {len(columns)} columns, but the first word {width}; give each as many, and no comments"
+            )
+        elif not conll_u:
+            rows.append((columns[0], columns[-1], number))
+        elif columns[0].isdecimal():
+            _check_conll_u(columns, len(rows), place)
+            rows.append((columns[1], columns[3], number))
 
 
-def _columns(line: str) -> list[str]:
-    """One empty column of a blank line."""
-    line = line.strip(" \t")
-    return [column.strip(" ") for column in line.split("\t")] if "\t" in line else re.split(" +", line)
+def _check_conll_u(columns: list[str], before: int, place: str) -> None:
+    """Refuses a word that is not the next one after those before it, or has no tag."""
+    if int(columns[0]) != before + 1:
+        raise ValueError(
+            f"{place} has the ID {columns[0]} after {before} words; words are numbered from 1 on, and a blank line "
+            "stands between sentences"
+        )
+    if columns[3] == "_":
+        raise ValueError(f"{place} has no tag, its fourth column, UPOS, is _; give {ACCEPTED}")
+
+
+def _check_not_numbers(sentences: list[TaggedSentence]) -> None:
+    """Refuses tokens that are the numbers of words, or stand for words that were taken out."""
+    name, most = sentences[0].file, max(len(one.words) for one in sentences)
+    numbers = tuple(str(k + 1) for k in range(most))
+    if most > 1 and all(one.words == numbers[: len(one.words)] for one in sentences):
+        raise ValueError(
+            f"{name} has the numbers of its words as tokens; a token is the first column, or the second of CoNLL-U's "
+            f"{CONLL_U}"
+        )
+    if all(word == "_" for one in sentences for word in one.words):
+        raise ValueError(f"{name} has no words, each is _; give one whose text was not taken out")
 
 
 def _of_columns(file: Source, columns: tuple[str, str]) -> Iterator[TaggedSentence]:
@@ -148,4 +190,4 @@ def _of_columns(file: Source, columns: tuple[str, str]) -> Iterator[TaggedSenten
                 raise ValueError(f"{file.name}, line {number} has a {name!r} that is not a list of strings")
         if len(words) != len(tags):
             raise ValueError(f"{file.name}, line {number} has {len(words)} {columns[0]}, but {len(tags)} {columns[1]}")
-        yield TaggedSentence(tuple(words), tuple(tags), file.name, number, lines_a_word=0)
+        yield TaggedSentence(tuple(words), tuple(tags), (number,) * len(words), file.name)

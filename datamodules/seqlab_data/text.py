@@ -124,7 +124,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         """Reads or makes the token cache.
 
         Raises:
-            ValueError: what is wrong with the text, with the file and the byte.
+            ValueError: what is wrong with the text, with the file and the line.
         """
         super().setup(stage)
         for split in SPLITS:

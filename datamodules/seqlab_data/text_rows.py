@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from seqlab_data import reading
 from seqlab_data.hub import read_hub
-from seqlab_data.reading import Document
-from seqlab_data.rows import parsed, text_of
+from seqlab_data.reading import Document, lines_of
+from seqlab_data.rows import check_names, parsed, text_of
 
 LONGEST_LINE = 1 << 26
 """Characters of a line of JSON, which is parsed whole."""
@@ -18,10 +18,6 @@ BATCH = 64
 
 class TextRows(Document, ABC):
     """Rows, of which each that has any text is a document."""
-
-    @property
-    def bytes_in(self) -> str:
-        return reading.UTF_8
 
     @abstractmethod
     def rows(self) -> Iterator[str]:
@@ -44,7 +40,7 @@ class JsonLines(TextRows):
     """A file with a JSON object a line, whose `text` is a document."""
 
     def rows(self) -> Iterator[str]:
-        for number, line in enumerate(_lines(Document.texts(self), self.name), start=1):
+        for number, line in enumerate(lines_of(Document.texts(self), self.name, LONGEST_LINE), start=1):
             place = f"{self.name}, line {number}"
             yield text_of(parsed(line, place), place)
 
@@ -62,8 +58,7 @@ class Parquet(TextRows):
                 self.path, pre_buffer=False, buffer_size=reading.CHUNK, page_checksum_verification=True
             )
             with opened as file:
-                if "text" not in file.schema_arrow.names:
-                    raise ValueError(f"{self.name} has no column text, it has {', '.join(file.schema_arrow.names)}")
+                check_names(file.schema_arrow.names, ("text",), self.name)
                 for batch in file.iter_batches(BATCH, columns=["text"], use_threads=False):
                     for value in batch.column(0):
                         number += 1
@@ -86,21 +81,3 @@ class HubText(Document):
         for number, row in enumerate(read_hub(self.name, ("text",)), start=1):
             text = text_of(row, f"{self.name}, line {number}")
             yield text if text.endswith("\n") else text + "\n"
-
-
-def _lines(texts: Iterable[str], name: str) -> Iterator[str]:
-    r"""The lines of a text without its byte-order mark and their "\n".
-
-    Raises:
-        ValueError: one is too long.
-    """
-    number, rest = 1, ""
-    for piece in texts:
-        *lines, rest = (rest + piece).split("\n")
-        for line in lines:
-            yield line.removeprefix("\ufeff") if number == 1 else line
-            number += 1
-        if len(rest) > LONGEST_LINE:
-            raise ValueError(f"{name}, line {number} has more than {LONGEST_LINE} characters; a line is a JSON object")
-    if rest:
-        yield rest

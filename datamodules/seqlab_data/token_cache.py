@@ -21,7 +21,7 @@ from seqlab_data.tokenizers import Tokenizer
 from seqlab_data.tokenizers.pieces import recut
 from seqlab_data.word_order import shuffled_lines
 
-FORMAT = 1
+FORMAT = 2
 """Raise it when the tokens of the same text and settings change, so that old caches are left behind."""
 
 
@@ -32,7 +32,7 @@ class TokenFile:
     Attributes:
         num_tokens: with the bos before each document.
         num_chars: characters of text.
-        begins: the file and the byte in it where the split begins.
+        begins: the file and the line in it where the split begins.
     """
 
     split: str
@@ -128,7 +128,7 @@ def open_corpus(
 
 def _make(folder: Path, corpus: Corpus, tokenizer: Tokenizer, processes: int, shuffle: int | None) -> None:
     dtype, num_chars = dtype_of(tokenizer), corpus.num_chars
-    begins = {"train": Share("train", 0, 0)}
+    begins = {"train": Share("train", 0, 1)}
     begun = BegunFiles(folder.with_suffix(".begun"), dtype, tokenizer_digest(tokenizer))
     with begun, CharsRead("encoding text", sum(num_chars.values())) as bar:
         blocks = _blocks(corpus, tokenizer, begins, shuffle)
@@ -144,7 +144,7 @@ def _make(folder: Path, corpus: Corpus, tokenizer: Tokenizer, processes: int, sh
     splits = {}
     for name in SPLITS:
         amounts = {"num_tokens": begun.tokens[name], "num_chars": num_chars[name]}
-        splits[name] = {"dtype": dtype, **amounts, "begins": [begins[name].document, begins[name].byte]}
+        splits[name] = {"dtype": dtype, **amounts, "begins": [begins[name].document, begins[name].line]}
     (folder / "splits.json").write_text(json.dumps(splits))
 
 

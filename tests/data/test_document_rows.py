@@ -137,5 +137,5 @@ def test_another_packing_is_other_data(make: Callable[..., TextDataModule]) -> N
 
 
 def test_an_empty_split_is_refused(make: Callable[..., TextDataModule], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"the (val|test) split begins at .*00\.txt, byte \d+ and has no text"):
+    with pytest.raises(ValueError, match=r"the (val|test) split begins at .*00\.txt, line \d+ and has no text"):
         make(str(tmp_path / "00.txt"), split=(0.98, 0.01, 0.01)).setup("fit")

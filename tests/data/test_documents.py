@@ -8,6 +8,7 @@ from pydoc_data.topics import topics
 
 import pytest
 
+from seqlab_data import reading
 from seqlab_data.documents import content_digest, find_documents, source_name
 from seqlab_data.measured import measure
 
@@ -61,10 +62,15 @@ def test_no_path_is_cpythons_documentation() -> None:
     assert source_name(None).startswith("pydoc_data.topics of CPython 3.")
 
 
-def test_text_is_read_as_it_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize("chunk", [1, 3, 1 << 20])
+def test_a_mark_is_no_text_and_line_ends_are_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
+    monkeypatch.setattr(reading, "CHUNK", chunk)
     path = tmp_path / "text"
-    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\rthree\0")
-    assert find_documents(str(path))[0].read() == "\ufeffone\r\ntwo\rthree\0"
+    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\rthree\r\r\n\xe2\x80\xa8\xc2\x85\xef\xbb\xbf\r")
+    assert find_documents(str(path))[0].read() == "one\ntwo\rthree\r\n\u2028\x85\ufeff\r"
+    path.write_bytes(b"one\r\ntwo\0")
+    with pytest.raises(ValueError, match=r"text, line 2 has a NUL character, so that it is not UTF-8; data\.encoding"):
+        find_documents(str(path))[0].read()
 
 
 @pytest.mark.parametrize("name, message", [("missing.txt", "does not exist"), ("*.xyz", "matches no file")])

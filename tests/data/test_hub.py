@@ -69,7 +69,7 @@ def test_tagged_texts(folder: str) -> None:
     data = TaggedTextDataModule(**paths(folder), columns=("words", "ner"))
     data.setup("fit")
     assert data.labels == ["B-PER", "O"]
-    assert [(one.words, one.tags, one.place_of(1)) for one in data._examples["train"]] == [
+    assert [(one.words, one.tags, one.place_of(len(one.words) - 1)) for one in data._examples["train"]] == [
         (("Ada", "sleeps"), ("B-PER", "O"), f"{folder}@train, line 1"),
         (("no",), ("O",), f"{folder}@train, line 2"),
     ]
@@ -171,7 +171,7 @@ def test_a_column_of_texts_is_one_document_a_row_a_line(tmp_path: Path) -> None:
     assert data.describe()["source"] == path
     chars = [split["chars"] for split in data.describe()["splits"].values()]
     assert sum(chars) == len(document.read())
-    with pytest.raises(ValueError, match=r"the val split begins at hf:.*lines, byte 13 and has 3 tokens"):
+    with pytest.raises(ValueError, match=r"the val split begins at hf:.*lines, line 3 and has 3 tokens"):
         TextDataModule(path, seq_len=9, tokenizer=ByteTokenizer, split=(0.8, 0.1, 0.1), encoding="utf-16").setup("fit")
     for name, rows, shown in (("numbers", [3], "line 1 .* but 3"), ("gaps", ["a", "é\n", None], "line 3 .* but None")):
         Dataset.from_dict({"text": rows}).save_to_disk(tmp_path / name)

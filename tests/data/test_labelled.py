@@ -64,6 +64,18 @@ def test_every_format_gives_the_same_examples(tmp_path: Path, name: str) -> None
     assert examples == [Example(*row, f"{path}, line {first + i}") for i, row in enumerate(ROWS)]
 
 
+def test_a_label_ends_with_a_space_or_a_tab(tmp_path: Path) -> None:
+    path = write(tmp_path, "x.txt", "ham\tsee you\nspam  win now\n")
+    examples, _ = read_examples(path, text="text", label="label")
+    assert [example[:2] for example in examples] == [("see you", "ham"), (" win now", "spam")]
+
+
+def test_a_cell_may_be_long(tmp_path: Path) -> None:
+    path = write(tmp_path, "x.csv", f"text,label\n{'word ' * 200_000},a\n")
+    [example], _ = read_examples(path, text="text", label="label")
+    assert len(example.text) == 1_000_000
+
+
 def test_a_folder_has_a_file_for_each_label(tmp_path: Path) -> None:
     for label in ("pos", "neg"):
         texts = [text for text, of in ROWS if of == label]
@@ -95,7 +107,7 @@ def test_a_quoted_cell_may_hold_lines_and_errors_name_the_line_where_a_row_begin
 @pytest.mark.parametrize(
     "name, content, message",
     [
-        ("x.csv", "text,class\na,b\n", r"x\.csv, line 1 names no column 'label', it names text, class"),
+        ("x.csv", "text,class\na,b\n", r"x\.csv, line 1 has no column label, it has text, class"),
         ("x.csv", "text,label\na,b\n\nc,d\n", r"x\.csv, line 3 has 0 columns, the first line has 2"),
         ("x.csv", 'text,label\na,b\n"c"d,e\n', r"x\.csv, line 3 is not a row of a table"),
         ("x.tsv", "text\tlabel\na\n", r"x\.tsv, line 2 has 1 columns"),
@@ -108,11 +120,33 @@ def test_a_quoted_cell_may_hold_lines_and_errors_name_the_line_where_a_row_begin
         ("x.jsonl", '{"text": "a", "label": 0.5}\n', r"x\.jsonl, line 1 has a 'label' that is no string or integer"),
         ("x.jsonl", '{"text": "a\\ud800", "label": 1}', r"x\.jsonl, line 1 holds a lone surrogate"),
         ("x.csv", "\ufeff", r"x\.csv is empty but for a byte-order mark"),
-        ("x.dev", "1 a\n1\n", r"x\.dev, line 2 has no space; a line is a label, a space and a text"),
-        ("x.dev", "1 a\n\n1 b\n", r"x\.dev, line 2 is empty; a line is a label, a space and a text"),
+        (
+            "x.dev",
+            "1 a\n1\n",
+            r"x\.dev, line 2 has no space and no TAB; a line is a label, a space or a TAB, and a text",
+        ),
+        ("x.dev", "1 a\n\n1 b\n", r"x\.dev, line 2 is empty; a line is a label, a space or a TAB, and a text"),
         ("x.dev", "1 a\n1 \n", r"x\.dev, line 2 has an empty text"),
         ("x.dev", b"1 a\n1 \xff\n", r"x\.dev, line 2 is not UTF-8 text: byte 6 is 0xff"),
         ("x.dev", "", r"x\.dev is empty"),
+        ("x.csv", "text,label\n", r"x\.csv has no row below the names of its columns; give rows"),
+        ("x.csv", "text,label,text\na,b,c\n", r"x\.csv, line 1 has two columns text, it has text, label, text"),
+        ("x.csv", 'text,label\na,"b\nc"\n', r"x\.csv, line 2 has the label 'b\\nc'; a label begins and ends with"),
+        ("x.csv", "text,label\na,b\tc\n", r"x\.csv, line 2 has the label 'b\\tc'"),
+        ("x.csv", "text,label\na, b\n", r"x\.csv, line 2 has the label ' b'"),
+        ("x.jsonl", '{"text": "a", "label": "b", "text": "c"}\n', r"x\.jsonl, line 1 has two values named 'text'"),
+        ("x.json", '[\n{"text": "a", "label": "b"}\n]\n', r"x\.json, line 1 is JSON; give a \.jsonl file"),
+        ("x.json", '{"text": "a", "label": "b"}\n', r"x\.json, line 1 is JSON; give a \.jsonl file"),
+        ("x.dev", "text label\na b\n", r"x\.dev, line 1 names columns; give the file a name that ends with \.tsv"),
+        ("x.dev", "good film\tpos\n", r"x\.dev, line 1 has a TAB in its text, so that its label may be another"),
+        ("x.dev", "pos\u00a0a film\n", r"x\.dev, line 1 has the label 'pos\\xa0a'"),
+        (
+            "x.dev",
+            "__label__a b\n__label__a __label__b c\n",
+            r"line 2 has the label __label__b in its text; a line has",
+        ),
+        ("x.dev", "__label__a b\nc d\n", r"x\.dev, line 2 has the label 'c', unlike line 1"),
+        ("x.dev", "good film __label__a\n", r"x\.dev, line 1 has the label __label__a in its text"),
     ],
 )
 def test_bad_files_are_refused_with_file_and_line(

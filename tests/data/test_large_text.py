@@ -48,12 +48,13 @@ def random_text(rng: random.Random, length: int) -> str:
 
 
 def write(folder: Path, lengths: list[int], encoding: str = "utf-8") -> list[str]:
+    """What is to be read of these files."""
     folder.mkdir(exist_ok=True)
     rng, texts = random.Random(0), []
     for i, length in enumerate(lengths):
         texts.append(random_text(rng, length))
         (folder / f"{i}.txt").write_bytes(texts[-1].encode(encoding))
-    return texts
+    return [text.replace("\r\n", "\n") for text in texts]
 
 
 def expected(texts: list[str], make: Callable[[str], Tokenizer]) -> dict[str, list[int]]:
@@ -135,8 +136,9 @@ def test_a_tokenizer_of_ones_own_is_given_whole_documents_and_the_whole_train_sp
 
     texts = write(tmp_path / "text", [4000, 6000])
     open_token_cache(find_documents(str(tmp_path / "text")), FRACTIONS, Own, tmp_path / "cache")
-    parts = [texts[0], texts[1][:2000], texts[1][2000:5000], texts[1][5000:]]
-    assert seen == [texts[0] + texts[1][:2000], *parts]
+    text, first = "".join(texts), len(texts[0])
+    cuts = [round(len(text) * share) for share in (0.6, 0.9)]
+    assert seen == [text[: cuts[0]], texts[0], text[first : cuts[0]], text[cuts[0] : cuts[1]], text[cuts[1] :]]
 
 
 def test_one_that_encodes_in_a_way_it_inherits_is_given_whole_documents() -> None:

@@ -123,7 +123,7 @@ def test_what_is_no_mixture_is_refused(
 
 def test_a_corpus_that_is_too_short_is_named(make: Callable[..., TextDataModule], tmp_path: Path) -> None:
     (tmp_path / "code.txt").write_text("short")
-    with pytest.raises(ValueError, match=r"train split begins at .*code\.txt, byte 0 and has 4 tokens"):
+    with pytest.raises(ValueError, match=r"train split begins at .*code\.txt, line 1 and has 4 tokens"):
         make().setup("fit")
 
 

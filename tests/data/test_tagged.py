@@ -29,8 +29,8 @@ Blackburn NNP I-NP I-PER
 """
 COLUMNS = ("tokens", "tags")
 SENTENCES = [
-    (("EU", "rejects", "German", "call"), ("B-ORG", "O", "B-MISC", "O"), 3),
-    (("Peter", "Blackburn"), ("B-PER", "I-PER"), 9),
+    (("EU", "rejects", "German", "call"), ("B-ORG", "O", "B-MISC", "O"), (3, 4, 5, 6)),
+    (("Peter", "Blackburn"), ("B-PER", "I-PER"), (9, 10)),
 ]
 
 
@@ -54,7 +54,7 @@ def write(folder: Path, name: str, content: str | bytes) -> str:
 def test_sentences_by_hand(tmp_path: Path, text: str) -> None:
     path = write(tmp_path, "x.conll", text)
     found, _ = read_tagged(path, COLUMNS)
-    assert found == [TaggedSentence(words, tags, path, line) for words, tags, line in SENTENCES]
+    assert found == [TaggedSentence(*sentence, path) for sentence in SENTENCES]
 
 
 def test_columns_are_separated_by_tabs_where_there_is_one(tmp_path: Path) -> None:
@@ -63,9 +63,54 @@ def test_columns_are_separated_by_tabs_where_there_is_one(tmp_path: Path) -> Non
     assert (sentence.words, sentence.tags) == (("1", "New York"), ("O", "B-LOC"))
 
 
+CONLL_U = """# sent_id = b0
+# text = # its (unwritten) sake
+1-2\t#its\t_\t_\t_\t_\t_\t_\t_\t_
+1\t#\t#\tSYM\t_\t_\t2\tdep\t_\tSpaceAfter=No
+2\tits\tits\tPRON\t_\t_\t0\troot\t_\t_
+2.1\tunwritten\t_\tADJ\t_\t_\t_\t_\t_\t_
+3\tsake\tsake\tNOUN\t_\t_\t2\tdep\t_\tSpaceAfter=No
+
+1\tNo\tno\tINTJ\t_\t_\t0\troot\t_\t_
+"""
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("divider", ["\t", "  "])
+def test_conll_u_has_comments_ranges_and_empty_nodes(tmp_path: Path, plain: bool, divider: str) -> None:
+    lines = CONLL_U.splitlines()[3 if plain else 0 :]
+    path = write(tmp_path, "x.txt", "\n".join(lines).replace("\t", divider))
+    found, _ = read_tagged(path, COLUMNS)
+    first = [line - 3 * plain for line in (4, 5, 7)]
+    assert found == [
+        TaggedSentence(("#", "its", "sake"), ("SYM", "PRON", "NOUN"), tuple(first), path),
+        TaggedSentence(("No",), ("INTJ",), (9 - 3 * plain,), path),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("3\tsake\tsake", "3\tsake", r"x\.conllu, line 7 has 9 columns, but the first word 10"),
+        ("\n\n1\tNo", "\n1\tNo", r"line 8 has the ID 1 after 3 words; .* a blank line stands between sentences"),
+        ("NOUN", "_", r"x\.conllu, line 7 has no tag, its fourth column, UPOS, is _"),
+        ("\t_\t_\n", "\t_\n", r"x\.conllu, line 1 has one column, '# sent_id = b0'"),
+    ],
+)
+def test_what_is_not_quite_conll_u_is_refused(tmp_path: Path, old: str, new: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_tagged(write(tmp_path, "x.conllu", CONLL_U.replace(old, new)), COLUMNS)
+
+
 @pytest.mark.parametrize(
     "content, message",
     [
+        ("1 EU B-ORG\n2 calls O\n\n1 Peter B-PER\n", r"x\.conll has the numbers of its words as tokens"),
+        ("1 _ _ X _ _ 0 _ _ _\n2 _ _ Y _ _ 1 _ _ _\n", r"x\.conll has no words, each is _"),
+        ("# text = a\na O\n", r"x\.conll, line 1 has 4 columns, but the first word 2"),
+        ("# a comment\na\tO\n", r"x\.conll, line 1 has one column, '# a comment'"),
+        ("a\tO\nb X O\n", r"x\.conll, line 2 has one column, 'b X O'"),
+        ("a O\u00a0\n", r"x\.conll, line 1 has the label 'O\\xa0'"),
         ("a O\nb\n", r"x\.conll, line 2 has one column, 'b'; a line is a token and its tag"),
         ("a O\n\n\tO\n", r"x\.conll, line 3 has one column, 'O'"),
         ("a\tO\nb\t\n", r"x\.conll, line 2 has one column, 'b'"),
@@ -157,7 +202,7 @@ def test_long_sentences_are_dropped_or_cut_and_counted(
     assert capsys.readouterr().err == f"data: {reason}: 1\n"
     [batch] = data.train_dataloader()
     assert batch.rows is not None and batch.rows.tolist() == list(range(len(lengths)))
-    assert data.place("train", len(lengths) - 1).endswith(f"line {SENTENCES[-1][2]}")
+    assert data.place("train", len(lengths) - 1).endswith(f"line {SENTENCES[-1][2][0]}")
     assert batch.pad_mask.sum(dim=1).tolist() == lengths
     assert ((batch.targets != IGNORE) == batch.pad_mask).all()
 

@@ -70,8 +70,8 @@ def test_a_document_cut_in_two_begins_again_in_the_next_split(paths: list[str], 
 
     cache = open_token_cache(find_documents(paths), (0.6, 0.3, 0.1), Everything, root)
     assert [text_with_marks(cache, split) for split in SPLITS] == ["|abcdefgh|ij", "|kl|mn", "|öp"]
-    assert cache.splits["val"].begins == f"{paths[1]}, byte 2"
-    assert cache.splits["test"].begins == f"{paths[2]}, byte 2"
+    assert cache.splits["val"].begins == f"{paths[1]}, line 1"
+    assert cache.splits["test"].begins == f"{paths[2]}, line 1"
 
 
 def test_the_tokenizer_sees_the_train_split_alone(paths: list[str], root: Path) -> None:
@@ -152,7 +152,7 @@ def test_the_files_may_move(paths: list[str], root: Path, tmp_path: Path, monkey
     monkeypatch.setattr(token_cache, "_make", None)
     after = open_token_cache(find_documents(moved), FRACTIONS, CharTokenizer, root)
     assert after.splits["val"].path == before.splits["val"].path
-    assert after.splits["val"].begins == f"{moved[1]}, byte 0"
+    assert after.splits["val"].begins == f"{moved[1]}, line 1"
 
 
 def flip(path: Path) -> None:

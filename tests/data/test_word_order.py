@@ -43,8 +43,8 @@ def test_words_stay_in_their_line_however_a_text_is_read(size: int) -> None:
 
 @pytest.fixture
 def labelled(tmp_path: Path) -> Callable[..., LabelledTextDataModule]:
-    path = tmp_path / "x.train"
-    path.write_text("".join(f"{row % 2} {text}\n" for row, text in enumerate(TEXTS)))
+    path = tmp_path / "x.csv"
+    path.write_text("label,text\n" + "".join(f"{row % 2},{text}\n" for row, text in enumerate(TEXTS)))
     return lambda **options: LabelledTextDataModule(
         str(path), **{"val": str(path), "test": str(path), "max_len": 9, "max_tokens": 20, **options}
     )
