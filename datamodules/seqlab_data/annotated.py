@@ -22,7 +22,7 @@ from seqlab_data.documents import check_encoding, content_digest
 from seqlab_data.reading import UTF_8
 from seqlab_data.records import Source
 from seqlab_data.sentences import SentenceDataModule
-from seqlab_data.splits import HasContent, check_split, complete_splits, given_splits
+from seqlab_data.splits import HasContent, check_filled, check_split, complete_splits, given_splits
 from seqlab_data.tokenizers import Tokenizer, WordTokenizer
 
 
@@ -40,6 +40,8 @@ class AnnotatedText(Annotated, Protocol):
     def text(self) -> str: ...
 
 
+SHOWN = 20
+"""Labels that an error lists."""
 ExampleT = TypeVar("ExampleT", bound=Annotated)
 TextT = TypeVar("TextT", bound=AnnotatedText)
 
@@ -78,6 +80,16 @@ class AnnotatedRows:
         return LabelledBatch(pad(inputs, self.fill), pad_mask(inputs), targets, torch.tensor(indices))
 
 
+def check_classes(labels: Sequence[str], name: str) -> None:
+    """Refuses one class alone.
+
+    Raises:
+        ValueError: says which.
+    """
+    if len(labels) == 1:
+        raise ValueError(f"{name}: the train split has no label but {labels[0]!r}; give examples of two at least")
+
+
 def at_each_place(target: NDArray[Any]) -> bool:
     """Whether it is one of each place, (T,) int32 or (T, C), not one of the sequence, () or (C,) float32."""
     return target.ndim == 2 or (target.ndim == 1 and target.dtype.kind == "i")
@@ -100,6 +112,8 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
 
     kind: str
     """What such data is called in a report."""
+    remedy = "train on an example of it, or leave it out"
+    """What to do about a label that train lacks."""
 
     def __init__(
         self,
@@ -141,12 +155,20 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
 
     @cached_property
     def _examples(self) -> dict[str, list[ExampleT]]:
-        return complete_splits(self._found[0], self.split)
+        splits = complete_splits(self._found[0], self.split)
+        check_filled(splits, self.paths["train"], self.units[0], self.paths)
+        return splits
 
     @cached_property
     def labels(self) -> list[str]:
-        """The names of the classes: the train split's labels, sorted."""
-        return sorted({label for example in self._examples["train"] for label in self._labels_of(example)})
+        """The names of the classes: the train split's labels, sorted.
+
+        Raises:
+            ValueError: there is but one.
+        """
+        found = sorted({label for example in self._examples["train"] for label in self._labels_of(example)})
+        check_classes(found, self.paths["train"])
+        return found
 
     @property
     def num_classes(self) -> int:
@@ -163,8 +185,11 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
             ValueError: train lacks it.
         """
         if label not in self._classes:
-            known = ", ".join(self.labels)
-            raise ValueError(f"{place} has the label {label!r}, which the train split lacks; it has {known}")
+            more = len(self.labels) - SHOWN
+            known = ", ".join(self.labels[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+            raise ValueError(
+                f"{place} has the label {label!r}, which the train split lacks; it has {known}; {self.remedy}"
+            )
         return self._classes[label]
 
     def describe(self) -> dict[str, Any]:

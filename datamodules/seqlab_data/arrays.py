@@ -11,16 +11,18 @@ import zlib
 from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_data.documents import find_file
+from seqlab_data.rows import check_label, check_names
 
 IMAGES = "an .npz file with the arrays images, (N, H, W) or (N, H, W, C), and labels, (N,)"
 TABLES = "a .parquet file, an .npz file, or a folder of .npy files"
 LENGTHS = "lengths"
+WholeNumbers = Literal["classes", "numbers"]
 
 
 class Images(NamedTuple):
@@ -59,8 +61,10 @@ def read_images(path: str | None) -> Images:
             f"{name} has labels of shape {labels.shape} and type {labels.dtype} for {len(images)} images; give one "
             "integer or string for each"
         )
+    for image, label in enumerate(labels.tolist()):
+        check_label(str(label), f"{name}, image {image}")
     if not (finite := np.isfinite(images).reshape(len(images), -1).all(axis=1)).all():
-        raise ValueError(f"{name}: image {int(finite.argmin())} has a pixel that is not a finite number")
+        raise ValueError(f"{name}, image {int(finite.argmin())} has a pixel that is not a finite number; give numbers")
     return Images(images if images.ndim == 4 else images[..., None], labels)
 
 
@@ -84,7 +88,9 @@ class Row(NamedTuple):
         return "a class" if isinstance(self.target, str) else "a number"
 
 
-def read_table(path: str, *, features: Sequence[str], target: str) -> list[Row]:
+def read_table(
+    path: str, *, features: Sequence[str], target: str, whole_numbers: WholeNumbers | None = None
+) -> list[Row]:
     """The rows of a path, in order, counted from 0.
 
     Args:
@@ -93,9 +99,10 @@ def read_table(path: str, *, features: Sequence[str], target: str) -> list[Row]:
             sequence there are. A Parquet row has lists: of T numbers, or of T lists of F.
         features: the arrays or columns that are read; side by side they are a frame's features.
         target: the array or column of what is to be said.
+        whole_numbers: what they are as targets; None = classes.
 
     Raises:
-        ValueError: the path is missing, cannot be read, or lacks an array or a column, or what is wrong with a row.
+        ValueError: the path is missing, cannot be read, has no row or lacks a column, or what is wrong with a row.
     """
     names = (*features, target)
     if Path(path).suffix.lower() == ".parquet":
@@ -105,14 +112,17 @@ def read_table(path: str, *, features: Sequence[str], target: str) -> list[Row]:
             find_file(path, TABLES)
         columns = {name: np.atleast_1d(array) for name, array in read_arrays(path, names, TABLES).items()}
     sizes = {name: len(column) for name, column in columns.items() if name in (*names, LENGTHS)}
-    if len(set(sizes.values())) > 1 or not sizes[target]:
-        raise ValueError(f"{path} must have as many rows in each array, and one at least; it has {sizes}")
+    if not any(sizes.values()):
+        raise ValueError(f"{path} has no row; give a row for each sequence")
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"{path} must have as many rows in each array; it has {sizes}")
     return [
         _row(
             f"{path}, row {row}",
             {name: np.asarray(columns[name][row]) for name in features},
             np.asarray(columns[target][row]),
             columns[LENGTHS][row] if LENGTHS in columns else None,
+            whole_numbers == "numbers",
         )
         for row in range(sizes[target])
     ]
@@ -145,6 +155,9 @@ def read_arrays(path: str | Path, wanted: Iterable[str], accepted: str) -> dict[
         if path.is_dir():
             arrays = {file.stem: np.load(file, mmap_mode="r") for file in sorted(path.glob("*.npy"))}
         elif zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                names = archive.namelist()
+            check_names(names, [*dict.fromkeys(names)], "it")
             arrays = dict(np.load(path, allow_pickle=False))
         else:
             raise ValueError("it is no .npz archive")
@@ -162,9 +175,7 @@ def _parquet_columns(name: str, wanted: Sequence[str]) -> dict[str, Any]:
 
     try:
         names = parquet.read_schema(name).names
-        for column in wanted:
-            if names.count(column) != 1:
-                raise ValueError(f"it must have one column {column}, it has {', '.join(names)}")
+        check_names(names, wanted, "it")
         table = parquet.read_table(name, columns=[*wanted])
     except (ValueError, pyarrow.ArrowException) as error:
         raise ValueError(f"{name} cannot be read: {error}") from error
@@ -176,12 +187,15 @@ def _array(value: Any) -> NDArray[Any]:
     try:
         return np.array(value)
     except ValueError:
-        return np.empty(len(value), dtype=object)
+        found = np.empty(len(value), dtype=object)
+        found[:] = value
+        return found
 
 
-def _row(place: str, parts: dict[str, NDArray[Any]], target: NDArray[Any], length: Any) -> Row:
+def _row(place: str, parts: dict[str, NDArray[Any]], target: NDArray[Any], length: Any, numbers: bool) -> Row:
     columns = []
     for name, part in parts.items():
+        _check_nulls(place, name, part)
         part = part[:, None] if part.ndim == 1 else part  # (T,) to (T, 1)
         if part.ndim != 2 or part.dtype.kind not in "biuf":
             raise ValueError(
@@ -202,17 +216,29 @@ def _row(place: str, parts: dict[str, NDArray[Any]], target: NDArray[Any], lengt
         raise ValueError(
             f"{place} has {inputs[frame, feature]} as feature {feature} of frame {frame}; give finite numbers"
         )
+    _check_nulls(place, "the target", target)
     by_frame = target.ndim == 2
     if by_frame and len(target) != longest:
         raise ValueError(f"{place} has {longest} frames, but a target for {len(target)}; give one for each frame")
-    return Row(inputs, _target(place, target[:num_frames] if by_frame else target), place)
+    return Row(inputs, _target(place, target[:num_frames] if by_frame else target, numbers), place)
 
 
-def _target(place: str, target: NDArray[Any]) -> str | float | NDArray[np.float32]:
-    if target.ndim == 0 and target.dtype.kind in "biuU":
-        return str(target)
-    if target.ndim == 0 and target.dtype.kind == "f" and np.isfinite(target):
+def _check_nulls(place: str, name: str, part: NDArray[Any]) -> None:
+    """Refuses a list in which something is missing."""
+    if part.dtype.kind != "O":
+        return
+    for frame, found in enumerate(part.tolist() if part.ndim else [part.item()]):
+        if found is None or (isinstance(found, list) and None in found):
+            where = f" at frame {frame}" if part.ndim else ""
+            raise ValueError(f"{place} has a null in {name}{where}; leave the row out, or give a number")
+
+
+def _target(place: str, target: NDArray[Any], numbers: bool) -> str | float | NDArray[np.float32]:
+    kind = target.dtype.kind if target.ndim == 0 else ""
+    if kind and kind in ("fbiu" if numbers else "f") and np.isfinite(target):
         return float(target)
+    if kind and kind in "biuU" and not numbers:
+        return check_label(str(target), place)
     if target.ndim in (1, 2) and target.size and target.dtype.kind in "biuf" and np.isin(target, (0, 1)).all():
         return target.astype(np.float32)
     found = repr(target.item()) if target.ndim == 0 else f"shape {target.shape} and type {target.dtype}"

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from seqlab.batch import LabelledBatch
+from seqlab_data.annotated import check_classes
 from seqlab_data.arrays import Images, read_images
 from seqlab_data.base import SequenceDataModule, check_at_least
 from seqlab_data.splits import SPLITS, check_split, split_of
@@ -158,13 +159,18 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
         places = {name: np.flatnonzero(of == name) for name in shares}
         for name, some in places.items():
             if not len(some):
-                raise ValueError(f"the {name} split has no image of {len(of)}; give it a larger share in data.split")
+                raise ValueError(
+                    f"{self.path or DIGITS}: the {name} split has none of {len(of)} images; give more, or it a larger "
+                    "share in data.split"
+                )
         return places
 
     @cached_property
     def _known(self) -> NDArray[Any]:
         """The train split's labels, sorted."""
-        return np.unique(self._all.labels[self._places["train"]])
+        known = np.unique(self._all.labels[self._places["train"]])
+        check_classes([*map(str, known)], self.path or DIGITS)
+        return known
 
     @cached_property
     def _scale(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -79,7 +79,7 @@ def pairs_in(files: Sequence[Source], columns: tuple[str, str] = COLUMNS) -> lis
     elif len(files) == 1:
         texts = [line.split("\t") for line in files[0].lines()]
     else:
-        sources, targets = ([*file.lines()] for file in files)
+        sources, targets = (file.lines() for file in files)
         if len(sources) != len(targets):
             raise ValueError(
                 f"{files[0].name} has {len(sources)} lines and {files[1].name} has {len(targets)}, so line "

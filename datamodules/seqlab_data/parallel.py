@@ -21,7 +21,7 @@ from seqlab_data.documents import check_encoding, content_digest, source_name
 from seqlab_data.pairs import COLUMNS, DATES, Pair, dates, pairs_in, read_sides
 from seqlab_data.reading import UTF_8
 from seqlab_data.sentences import SentenceDataModule
-from seqlab_data.splits import given_splits, split_examples
+from seqlab_data.splits import check_filled, given_splits, split_examples
 from seqlab_data.tokenizers import SubwordTokenizer, Tokenizer
 from seqlab_data.word_order import WordOrder, check_word_order, digest_in_order, in_order
 
@@ -185,7 +185,11 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
     def _pairs(self) -> dict[str, list[Pair]]:
         read, _ = self._found
         shares = {"train": 1 - self.val_share, "val": self.val_share}
-        return read if "val" in read else {**read, **split_examples(read["train"], shares)}
+        if "val" in read:
+            return read
+        divided = {**read, **split_examples(read["train"], shares)}
+        check_filled(divided, source_name(self.paths["train"]), "pair", self.paths)
+        return divided
 
     @cached_property
     def _encoded(self) -> tuple[EncodedTexts, EncodedTexts]:

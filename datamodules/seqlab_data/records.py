@@ -34,7 +34,7 @@ class Source(NamedTuple):
         """What decides a digest: the text in UTF-8, whatever the encoding of the file; rows as lines of JSON."""
         return ("\n".join(map(json.dumps, self.rows)) if self.rows else self.text).encode()
 
-    def lines(self) -> Iterator[str]:
+    def lines(self) -> list[str]:
         """The lines of the text, as of `lines_of`.
 
         Raises:
@@ -42,7 +42,7 @@ class Source(NamedTuple):
         """
         if JSON.match(self.text):
             raise ValueError(f"{self.name}, line 1 is JSON; give a .jsonl file, a JSON object a line")
-        yield from lines_of([self.text], self.name)
+        return [*lines_of([self.text], self.name)]
 
     def values(self, columns: Sequence[str]) -> Iterator[tuple[int, list[Any]]]:
         """Of each row, or line of JSON, its number, from 1 on, and its values in the columns.

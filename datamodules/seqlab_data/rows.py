@@ -11,7 +11,6 @@ from seqlab_data.reading import MARK, SURROGATE
 
 NOT_IN_LABELS = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f\ufeff]")
 """A label is a cell of the tables that are printed, and two that look alike are one."""
-TWICE = "has two values named"
 
 
 def parsed(line: str, place: str) -> Any:
@@ -20,14 +19,14 @@ def parsed(line: str, place: str) -> Any:
     Raises:
         ValueError: it is not JSON, or an object in it has two values of one name.
     """
+    if not line.strip():
+        raise ValueError(f"{place} is empty; a line is a JSON object")
     try:
         return json.loads(line, object_pairs_hook=_object)
+    except _TwiceError as error:
+        raise ValueError(f"{place} has two values named {error}; give one") from error
     except (ValueError, RecursionError) as error:  # of a number with too many digits a plain ValueError
-        twice = str(error).startswith(TWICE)
-        wrong = (
-            str(error) if twice else f"is not JSON: {error}" if line.strip() else "is empty; a line is a JSON object"
-        )
-        raise ValueError(f"{place} {wrong}") from error
+        raise ValueError(f"{place} is not JSON: {error}") from error
 
 
 def check_names(names: Sequence[str], wanted: Sequence[str], place: str) -> None:
@@ -90,12 +89,15 @@ def _named(row: Any, columns: Sequence[str], place: str) -> list[Any]:
     return [row[name] for name in columns]
 
 
+class _TwiceError(ValueError):
+    """Of a name that stands twice in an object."""
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{TWICE} {twice!r}; give one")
+        raise _TwiceError(repr(next(name for name in names if names.count(name) > 1)))
     return found
 
 

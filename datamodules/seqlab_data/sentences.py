@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from seqlab_data.base import SequenceDataModule, check_at_least
 from seqlab_data.batches import BatchT, Groups, Rows
+from seqlab_data.documents import source_name
 
 OnLong = Literal["refuse", "drop", "cut"]
 
@@ -51,6 +52,8 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
     """
 
     between_epochs = ("max_tokens",)
+    paths: Mapping[str, str | list[str]]
+    """Of the splits that have one."""
     units: ClassVar[tuple[str, str]] = ("text", "tokens")
     """What a sequence is called, and what its length is counted in."""
 
@@ -92,12 +95,16 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
         rows = self._read()
         for split, some in rows.items():
             if not len(some):
-                raise ValueError(f"the {split} split has no row left; dropped: {self._reasons() or 'none'}")
+                name = source_name(self.paths.get(split, self.paths["train"]))
+                raise ValueError(
+                    f"{name}: the {split} split has no row left, {self._reasons()}; give a larger data.max_len, or "
+                    "other data"
+                )
         return rows
 
     def rows(self, split: str) -> RowsT:
         if split not in self._rows:
-            raise ValueError(f"there is no {split} split; name its file in data.{split}")
+            raise ValueError(f"{source_name(self.paths['train'])} has no {split} split; name its file in data.{split}")
         return self._rows[split]
 
     def groups(self, split: str) -> list[NDArray[np.int64]]:

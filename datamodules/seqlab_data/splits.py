@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence, Sized
 from hashlib import sha256
 from typing import Protocol, TypeVar
 
 SPLITS = ("train", "val", "test")
+NUMERALS = {2: "two", 3: "three"}
 
 
 def check_split(split: Sequence[float]) -> None:
@@ -45,6 +46,26 @@ def complete_splits(read: Mapping[str, list[HasContentT]], split: Sequence[float
     shares = dict(zip(SPLITS, split, strict=True))
     divided = {name: share for name, share in shares.items() if name == "train" or name not in read}
     return {**read, **split_examples(read["train"], divided)}
+
+
+def check_filled(splits: Mapping[str, Sized], name: str, one: str, paths: Container[str]) -> None:
+    """Refuses a split that got nothing where a file was divided.
+
+    Args:
+        name: of the file.
+        one: what it has many of.
+        paths: the splits that have a path of their own.
+
+    Raises:
+        ValueError: says how many there are, and what to give.
+    """
+    divided = [split for split in splits if split == "train" or split not in paths]
+    if all(len(splits[split]) for split in divided):
+        return
+    count = sum(len(splits[split]) for split in divided)
+    few = f"1 {one} is" if count == 1 else f"{count} {one}s are"
+    apart = " and ".join(f"data.{split}" for split in divided if split != "train")
+    raise ValueError(f"{name}: {few} too few for {NUMERALS[len(divided)]} splits by content; give {apart}")
 
 
 def split_examples(examples: Sequence[HasContentT], shares: Mapping[str, float]) -> dict[str, list[HasContentT]]:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_data.annotated import AnnotatedDataModule
-from seqlab_data.arrays import Row, check_alike, read_table
+from seqlab_data.arrays import Row, WholeNumbers, check_alike, read_table
 
 
 class TableDataModule(AnnotatedDataModule[Row]):
@@ -24,6 +24,8 @@ class TableDataModule(AnnotatedDataModule[Row]):
         train, val, test: a `.parquet` file, an `.npz` file or a folder of `.npy` files each.
         features: the column or array that is read, or several, side by side.
         target: the column or array of what is to be said.
+        whole_numbers: what they are as targets, "classes" or "numbers"; None = numbers for a `Regression` that
+            `seqlab` fits, else classes.
         max_len: the most frames of a sequence.
         max_tokens: frames of a batch on each rank, padded: its sequences x its longest.
         options: those of `AnnotatedDataModule`.
@@ -35,6 +37,7 @@ class TableDataModule(AnnotatedDataModule[Row]):
     in_evaluation = ("features", "target", "labels")
     units = ("sequence", "frames")
     kind = "table"
+    remedy = f"{AnnotatedDataModule.remedy}, or give data.whole_numbers numbers where it is a number to predict"
 
     def __init__(
         self,
@@ -42,6 +45,7 @@ class TableDataModule(AnnotatedDataModule[Row]):
         *,
         features: str | list[str] = "inputs",
         target: str = "targets",
+        whole_numbers: WholeNumbers | None = None,
         max_len: int = 1024,
         max_tokens: int = 16384,
         **options: Any,
@@ -49,6 +53,9 @@ class TableDataModule(AnnotatedDataModule[Row]):
         super().__init__(train, max_len=max_len, max_tokens=max_tokens, **options)
         self.features = [features] if isinstance(features, str) else list(features)
         self.target = target
+        self.whole_numbers = whole_numbers
+        if len({*self.features, target}) <= len(self.features):
+            raise ValueError(f"data.features {', '.join(self.features)} and data.target {target} must all differ")
 
     @property
     def num_features(self) -> int:
@@ -89,7 +96,8 @@ class TableDataModule(AnnotatedDataModule[Row]):
 
     def _read_paths(self) -> tuple[dict[str, list[Row]], str]:
         read = {
-            split: read_table(path, features=self.features, target=self.target) for split, path in self.paths.items()
+            split: read_table(path, features=self.features, target=self.target, whole_numbers=self.whole_numbers)
+            for split, path in self.paths.items()
         }
         rows = [row for some in read.values() for row in some]
         check_alike(rows)

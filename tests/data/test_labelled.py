@@ -123,7 +123,7 @@ def test_a_quoted_cell_may_hold_lines_and_errors_name_the_line_where_a_row_begin
         (
             "x.dev",
             "1 a\n1\n",
-            r"x\.dev, line 2 has no space and no TAB; a line is a label, a space or a TAB, and a text",
+            r"x\.dev, line 2 has no space and no TAB; a line is a label, a space or",
         ),
         ("x.dev", "1 a\n\n1 b\n", r"x\.dev, line 2 is empty; a line is a label, a space or a TAB, and a text"),
         ("x.dev", "1 a\n1 \n", r"x\.dev, line 2 has an empty text"),
@@ -241,6 +241,19 @@ def test_a_label_that_train_lacks_is_refused(make: Callable[..., LabelledTextDat
         ValueError, match=r"val\.csv, line 3 has the label 'mixed', which the train split lacks; .* neg, pos"
     ):
         make(val=[("film", "pos"), ("film", "mixed")]).setup("fit")
+
+
+def test_a_file_that_is_too_small_to_be_divided_says_what_to_do(tmp_path: Path) -> None:
+    path = write(tmp_path, "few.txt", "a one\nb two\na three\nb four\n")
+    with pytest.raises(
+        ValueError, match=r"few\.txt: 4 texts are too few for three splits by content; give data\.val a"
+    ):
+        LabelledTextDataModule(path).setup("fit")
+    with pytest.raises(ValueError, match=r"few\.txt: 4 texts are too few for two splits by content; give data\.val$"):
+        LabelledTextDataModule(path, test=path, split=(0.02, 0.96, 0.02)).setup("fit")
+    one = write(tmp_path, "one.txt", "a one\na two\n")
+    with pytest.raises(ValueError, match=r"one\.txt: the train split has no label but 'a'; give examples of two at le"):
+        LabelledTextDataModule(one, val=path, test=path).setup("fit")
 
 
 def test_the_tokenizer_learns_from_train_alone(tmp_path: Path) -> None:

@@ -198,11 +198,16 @@ def test_files_that_do_not_fit_together_are_refused(
         make(test=[source, empty]).setup("fit")
 
 
-def test_a_split_without_rows_is_refused(make: Callable[..., ParallelTextDataModule]) -> None:
-    with pytest.raises(ValueError, match=r"the train split has no row left; dropped: train: over 1 tokens, dropped: 2"):
+def test_a_split_without_rows_is_refused(make: Callable[..., ParallelTextDataModule], tmp_path: Path) -> None:
+    with pytest.raises(
+        ValueError, match=r"train\.tsv: the train split has no row left, train: over 1 tokens, dropped: 2"
+    ):
         make("a b\tx\nb\tx y\n", max_len=2, on_long="drop").setup("fit")
-    with pytest.raises(ValueError, match=r"there is no test split; name its file in data\.test"):
+    with pytest.raises(ValueError, match=r"train\.tsv has no test split; name its file in data\.test"):
         make().test_dataloader()
+    one = write(tmp_path, "one.tsv", "a\tx\n")
+    with pytest.raises(ValueError, match=r"one\.tsv: 1 pair is too few for two splits by content; give data\.val$"):
+        ParallelTextDataModule(one, source_tokenizer=WordTokenizer).setup("fit")
 
 
 @pytest.mark.parametrize(

@@ -59,5 +59,5 @@ def test_the_loss_counts_what_has_a_target(monkeypatch: pytest.MonkeyPatch) -> N
 def test_classes_and_labels_are_refused() -> None:
     task, numbers = Regression(2, 20, model=FirstFeature), batch([1, 2], [0, 1], 3)
     for targets in (numbers.targets.long(), numbers.targets[:, None]):
-        with pytest.raises(ValueError, match="regression takes a decimal number for each sequence"):
+        with pytest.raises(ValueError, match="regression takes a number for each sequence, but this data has classes"):
             task.predict_step(numbers._replace(targets=targets), 0)

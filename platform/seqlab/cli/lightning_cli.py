@@ -34,7 +34,14 @@ from seqlab.cli.lightning_parts import check_restores, kept
 from seqlab.cli.matched import matched
 from seqlab.config.configs import LINKS, import_blocks, resolve_names
 from seqlab.config.nested_options import keep_nested_values
-from seqlab.config.options import check_precision, check_tokenizers, check_trainer, numbers_before_shares, options
+from seqlab.config.options import (
+    check_precision,
+    check_tokenizers,
+    check_trainer,
+    numbers_before_shares,
+    options,
+    tell_whole_numbers,
+)
 from seqlab.config.stored_config import check_opens, check_reads_back, without_watchers
 from seqlab.half_precision import HalfInputs
 from seqlab.nn.stack import forget_activations
@@ -115,8 +122,9 @@ class SeqlabCLI(LightningCLI):
         self.config_dump = without_watchers(yaml.safe_load(text)[self.verb])
 
     def before_instantiate_classes(self) -> None:
-        self._dump_config()
         options = self.config[self.verb]
+        tell_whole_numbers(options)
+        self._dump_config()
         if self.verb == "fit":
             check_reads_back(self._parser(self.verb), self.config_dump, options)
             check_opens(self.config_dump)

@@ -4,6 +4,7 @@ checks of what Lightning takes in silence or answers with a traceback."""
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
@@ -117,6 +118,18 @@ def check_precision(trainer: L.Trainer, requested: str | int | None) -> None:
         raise ValueError(
             f"trainer.precision is {requested}, which a {device} does not have; give {trainer.precision} or 32-true"
         )
+
+
+def tell_whole_numbers(given: Any) -> None:
+    """Tells data that could take whole numbers for classes that this task predicts numbers.
+
+    Args:
+        given: the options, of which those of the data are changed.
+    """
+    task = resolve_name(given.model.class_path)
+    data = given.get("data.init_args") or {}
+    if hasattr(task, "whole_numbers") and "whole_numbers" in data and data["whole_numbers"] is None:
+        data["whole_numbers"] = task.whole_numbers
 
 
 def check_tokenizers(datamodule: L.LightningDataModule) -> None:

@@ -29,6 +29,7 @@ class Regression(Task):
     """
 
     chooses_one = False
+    whole_numbers = "numbers"
     next_command = "seqlab compare"
 
     def __init__(
@@ -79,6 +80,9 @@ class Regression(Task):
             ValueError: the targets are no numbers.
         """
         if batch.targets.ndim != 1 or not batch.targets.is_floating_point():
-            raise ValueError("regression takes a decimal number for each sequence; this data has classes or labels")
+            raise ValueError(
+                "regression takes a number for each sequence, but this data has classes or labels; whole numbers are "
+                "read as numbers with data.whole_numbers numbers"
+            )
         y: Tensor = self.model(batch.inputs, pad_mask=batch.pad_mask)
         return at_least_float32(y.squeeze(-1))
