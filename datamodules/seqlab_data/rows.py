@@ -26,7 +26,7 @@ def parsed(line: str, place: str) -> Any:
     except _TwiceError as error:
         raise ValueError(f"{place} has two values named {error}; give one") from error
     except (ValueError, RecursionError) as error:  # of a number with too many digits a plain ValueError
-        raise ValueError(f"{place} is not JSON: {error}") from error
+        raise ValueError(f"{place} is not JSON: {error}; a line is a JSON object") from error
 
 
 def check_names(names: Sequence[str], wanted: Sequence[str], place: str) -> None:
@@ -37,8 +37,10 @@ def check_names(names: Sequence[str], wanted: Sequence[str], place: str) -> None
     """
     for name in wanted:
         if names.count(name) != 1:
-            wrong = "two columns" if name in names else "no column"
-            raise ValueError(f"{place} has {wrong} {name}, it has {', '.join(names) or 'none'}")
+            wrong, remedy = "no column", "give the name of one of these"
+            if name in names:
+                wrong, remedy = "two columns", "give each another name"
+            raise ValueError(f"{place} has {wrong} {name}, it has {', '.join(names) or 'none'}; {remedy}")
 
 
 def check_label(label: str, place: str) -> str:
@@ -48,7 +50,7 @@ def check_label(label: str, place: str) -> str:
         ValueError: it is empty, begins or ends with a space, or has a line break, a TAB or the like in it.
     """
     if not label.strip():
-        raise ValueError(f"{place} has an empty label")
+        raise ValueError(f"{place} has an empty label; give one, or leave the row out")
     if label != label.strip() or NOT_IN_LABELS.search(label):
         raise ValueError(
             f"{place} has the label {label!r}; a label begins and ends with a letter, digit or sign, and has no line "
@@ -76,7 +78,7 @@ def text_of(row: Any, place: str) -> str:
     """
     [text] = _named(row, ("text",), place)
     if not isinstance(text, str):
-        raise ValueError(f"{place} has a 'text' that is not a string, but {text!r:.80}")
+        raise ValueError(f"{place} has a 'text' that is not a string, but {text!r:.80}; give text")
     _check(text, place)
     return text.removeprefix(MARK).replace("\r\n", "\n")
 
@@ -85,7 +87,7 @@ def _named(row: Any, columns: Sequence[str], place: str) -> list[Any]:
     for name in columns:
         if not isinstance(row, dict) or name not in row:
             names = ", ".join(row) if isinstance(row, dict) else "nothing"
-            raise ValueError(f"{place} names no {name!r}, it names {names}")
+            raise ValueError(f"{place} names no {name!r}, it names {names}; a row has every column that is read")
     return [row[name] for name in columns]
 
 
@@ -103,4 +105,4 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _check(text: str, place: str) -> None:
     if not text.isascii() and SURROGATE.search(text):
-        raise ValueError(f"{place} holds a lone surrogate, which no UTF-8 text can hold")
+        raise ValueError(f"{place} holds a lone surrogate, which no UTF-8 text can hold; leave it out")

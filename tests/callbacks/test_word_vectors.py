@@ -16,7 +16,7 @@ from seqlab.recurrence import GRU
 from seqlab.trained.word_vectors import begin_words_with, read_word_vectors
 from seqlab_data.tokenizers import CharTokenizer, WordTokenizer
 
-GLOVE = "the 0.5 -1e-2 3\n. . . 1 2 3\ncat 1 2 3 \ncat 4 5 6\n10 7 8 9\nthe 0 0 0\ncaf\u00e9\u00a0x 1 1 1\n"
+GLOVE = "the 0.5 -1e-2 3\n. . . 1 2 3\ncat 1 2 3 \ncat 4 5 6\n10 7 8 9\nthe 0 0 0\ncaf\u00e9\u00a0x\u2028\x85 1 1 1\n"
 WORDS = WordTokenizer("the cat sat on 10 mats .")
 
 
@@ -25,7 +25,7 @@ def write(folder: Path, content: str | bytes) -> str:
     return str(folder / "v.txt")
 
 
-@pytest.mark.parametrize("text", [GLOVE, "7 3\n" + GLOVE, GLOVE.rstrip("\n").replace("\n", "\r\n")])
+@pytest.mark.parametrize("text", [GLOVE, "7 3\n" + GLOVE, GLOVE.rstrip("\n").replace("\n", "\r\n"), "\ufeff" + GLOVE])
 def test_vectors_by_hand(tmp_path: Path, text: str) -> None:
     """The first of a word counts; words that are not asked for may be odd."""
     found = read_word_vectors(write(tmp_path, text), {"the", "cat", "10", "sat", "caf\u00e9"}, 3)
@@ -75,9 +75,10 @@ def test_known_words_are_embedded_as_the_file_says_and_others_stay(tmp_path: Pat
         ("2 4\nthe 1 2 3\n", r"v\.txt, line 1 says that the vectors have 4 numbers, this model's have 3"),
         ("the 1 2 3\ncat 1 x 3\n", r"v\.txt, line 2 has 'x' in its vector; give finite numbers"),
         ("the 1 nan 3\n", r"v\.txt, line 1 has 'nan' in its vector"),
-        (b"the 1 2 3\nc\xe9t 1 2 3\n", r"v\.txt, line 2 is not UTF-8 text: byte 1 is 0xe9"),
+        (b"the 1 2 3\nc\xe9t 1 2 3\n", r"v\.txt, line 2 is not UTF-8 text: byte 11 is 0xe9 .*; save it as UTF-8"),
         ("2 3\nthe 1 2 3\n", r"v\.txt ends after 1 word vectors, there should be 2"),
-        ("", r"v\.txt ends after 0 word vectors, there should be 1"),
+        ("", r"v\.txt is empty"),
+        ("1 3\n", r"v\.txt ends after 0 word vectors, there should be 1"),
     ],
 )
 def test_bad_files_are_refused_with_their_line(tmp_path: Path, content: str | bytes, message: str) -> None:

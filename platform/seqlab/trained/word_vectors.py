@@ -66,39 +66,35 @@ def read_word_vectors(path: str, words: Container[str], dim: int) -> dict[str, N
         ValueError: there is no such file; a line is not UTF-8, has another number of numbers, or has a vector of one of
             these words that is not of finite numbers; or there are fewer vectors than the first line says, or none.
     """
+    from seqlab_data.reading import UTF_8, lines_of, read_chunks, read_text
+
     file = Path(path).expanduser()
     if not file.is_file():
         raise ValueError(f"--word_vectors {path} is not a file; give word vectors in word2vec's or GloVe's text format")
     found: dict[str, NDArray[np.float64]] = {}
     count, announced = 0, 1
-    with open(file, "rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            place = f"{path}, line {number}"
-            fields = _fields(place, line, dim)
-            if number == 1 and len(fields) == 2 and all(field.isdecimal() for field in fields):
-                announced, given = map(int, fields)
-                if given != dim:
-                    raise ValueError(f"{place} says that the vectors have {given} numbers, this model's have {dim}")
-                continue
-            word, *numbers = fields
-            if len(numbers) != dim or (" " in word and _is_number(word.rpartition(" ")[2])):
-                given = word.count(" ") + len(numbers)
-                raise ValueError(f"{place} has {given} numbers after its word, this model's vectors have {dim}")
-            count += 1
-            if word in words and word not in found:
-                found[word] = _vector(place, numbers)
+    text = read_text(read_chunks(file), UTF_8, path, "save it as UTF-8")
+    for number, line in enumerate(lines_of(text, path), start=1):
+        place = f"{path}, line {number}"
+        fields = line.rstrip(" ").rsplit(" ", dim)
+        if number == 1 and len(fields) == 2 and all(field.isdecimal() for field in fields):
+            announced, given = map(int, fields)
+            if given != dim:
+                raise ValueError(f"{place} says that the vectors have {given} numbers, this model's have {dim}")
+            continue
+        word, *numbers = fields
+        if len(numbers) != dim or (" " in word and _is_number(word.rpartition(" ")[2])):
+            given = word.count(" ") + len(numbers)
+            raise ValueError(
+                f"{place} has {given} numbers after its word, this model's vectors have {dim}; give vectors of {dim}, "
+                "or another d_model"
+            )
+        count += 1
+        if word in words and word not in found:
+            found[word] = _vector(place, numbers)
     if count < announced:
         raise ValueError(f"{path} ends after {count} word vectors, there should be {announced}")
     return found
-
-
-def _fields(place: str, line: bytes, dim: int) -> list[str]:
-    """A word and `dim` numbers, or what there is."""
-    try:
-        return line.decode().rstrip(" \r\n").rsplit(" ", dim)
-    except UnicodeDecodeError as error:
-        wrong = f"byte {error.start} is 0x{line[error.start]:02x}"
-        raise ValueError(f"{place} is not UTF-8 text: {wrong} ({error.reason})") from error
 
 
 def _vector(place: str, numbers: list[str]) -> NDArray[np.float64]:
