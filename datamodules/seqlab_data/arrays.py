@@ -141,7 +141,7 @@ def check_alike(rows: Sequence[Row]) -> None:
             ("as its target", row.kind, first.kind),
         ):
             if found != wanted:
-                raise ValueError(f"{row.place} has {found} {what}, but {first.place} has {wanted}")
+                raise ValueError(f"{row.place} has {found} {what}, but {first.place} has {wanted}; give all rows alike")
 
 
 def read_arrays(path: str | Path, wanted: Iterable[str], accepted: str) -> dict[str, NDArray[Any]]:
@@ -178,7 +178,7 @@ def _parquet_columns(name: str, wanted: Sequence[str]) -> dict[str, Any]:
         check_names(names, wanted, "it")
         table = parquet.read_table(name, columns=[*wanted])
     except (ValueError, pyarrow.ArrowException) as error:
-        raise ValueError(f"{name} cannot be read: {error}") from error
+        raise ValueError(f"{name} cannot be read: {error}; give {TABLES}") from error
     return {column: [_array(value.as_py()) for value in table[column]] for column in wanted}
 
 
@@ -199,12 +199,12 @@ def _row(place: str, parts: dict[str, NDArray[Any]], target: NDArray[Any], lengt
         part = part[:, None] if part.ndim == 1 else part  # (T,) to (T, 1)
         if part.ndim != 2 or part.dtype.kind not in "biuf":
             raise ValueError(
-                f"{place} has no sequence in {name}: a sequence is a number a frame, or as many numbers in each"
+                f"{place} has no sequence in {name}; a sequence is a number a frame, or as many numbers in each"
             )
         columns.append(part)
     if len({len(part) for part in columns}) != 1:
         lengths = ", ".join(f"{name} {len(part)}" for name, part in parts.items())
-        raise ValueError(f"{place} has features of different lengths: {lengths}")
+        raise ValueError(f"{place} has features of different lengths: {lengths}; give all of them as many frames")
     longest = len(columns[0])
     num_frames = longest if length is None else length
     if not (isinstance(num_frames, int | np.integer) and 0 < num_frames <= longest):

@@ -155,7 +155,9 @@ def group_by_length(lengths: NDArray[np.int64], max_tokens: int) -> list[NDArray
         ValueError: a row alone has more than `max_tokens`.
     """
     if len(lengths) and lengths.max() > max_tokens:
-        raise ValueError(f"data.max_tokens {max_tokens} is less than the {lengths.max()} tokens of the longest row")
+        raise ValueError(
+            f"data.max_tokens {max_tokens} is less than the {lengths.max()} tokens of the longest row; give more"
+        )
     mixed = epoch_order(len(lengths), 0, 0)
     longest_first = mixed[np.argsort(-lengths[mixed], kind="stable")]  # (N,)
     groups = []  # (B,) each: as many of the longest that are left as fit, padded to the first of them

@@ -29,7 +29,8 @@ def read_hub(path: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     split = _split(path).flatten()
     for column in columns:
         if column not in split.column_names:
-            raise ValueError(f"{path} has no column {column}, it has {', '.join(split.column_names)}")
+            names = ", ".join(split.column_names)
+            raise ValueError(f"{path} has no column {column}, it has {names}; give the name of one of these")
     if not len(split):
         raise ValueError(f"{path} has no row; give {ACCEPTED}")
     classes = {column: names for column in columns if (names := _class_names(split.features[column]))}

@@ -147,7 +147,10 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
         found = read_images(self.path)
         _, height, width, _ = found.images.shape
         if height % self.patch_size or width % self.patch_size:
-            raise ValueError(f"data.patch_size {self.patch_size} does not divide images of {height} x {width}")
+            raise ValueError(
+                f"data.patch_size {self.patch_size} does not divide images of {height} x {width}, as "
+                f"{self.path or DIGITS} has; give a number that divides both"
+            )
         return found
 
     @cached_property

@@ -156,20 +156,28 @@ def _of_table(
         line = table.line_num + 1
         for row in table:
             if len(row) != len(header):
-                raise ValueError(f"{file.name}, line {line} has {len(row)} columns, the first line has {len(header)}")
+                raise ValueError(
+                    f"{file.name}, line {line} has {len(row)} columns, the first line has {len(header)}; quote a cell "
+                    "that has a comma in it, and leave out empty lines"
+                )
             yield line, row[text], row[label]
             line = table.line_num + 1
     except csv.Error as error:
-        raise ValueError(f"{file.name}, line {line} is not a row of a table: {error}") from error
+        raise ValueError(
+            f"{file.name}, line {line} is not a row of a table: {error}; a quote in a quoted cell is written twice"
+        ) from error
 
 
 def _of_columns(file: Source, columns: tuple[str, str]) -> Iterator[tuple[int, str, str]]:
     for number, (text, label) in file.values(columns):
         if not isinstance(text, str):
-            raise ValueError(f"{file.name}, line {number} has a {columns[0]!r} that is not a string, but {text!r}")
+            raise ValueError(
+                f"{file.name}, line {number} has a {columns[0]!r} that is not a string, but {text!r:.80}; give text"
+            )
         if not isinstance(label, str | int):
             raise ValueError(
-                f"{file.name}, line {number} has a {columns[1]!r} that is no string or integer, but {label!r}"
+                f"{file.name}, line {number} has a {columns[1]!r} that is no string or integer, but {label!r:.80}; "
+                "give one label"
             )
         yield number, text, label if isinstance(label, str) else json.dumps(label)
 

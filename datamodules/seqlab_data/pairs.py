@@ -109,7 +109,7 @@ def _of_columns(file: Source, columns: tuple[str, str]) -> Iterator[list[str]]:
         if len(texts) == 1 or not all(isinstance(text, str) for text in texts):
             raise ValueError(
                 f"{file.name}, line {number} has a {columns[0]!r} that is not a string, or a {columns[1]!r} that "
-                "is neither a string nor a list of some"
+                "is neither a string nor a list of some; give text"
             )
         yield texts
 

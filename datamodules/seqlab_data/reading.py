@@ -198,7 +198,7 @@ def _read(file: Any, path: Path, done: int) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise
-        raise ValueError(f"{path} is damaged after {done} bytes of its content: {error}") from error
+        raise ValueError(f"{path} is damaged after {done} bytes of its content: {error}; copy it anew") from error
 
 
 def _decoded(

@@ -55,7 +55,9 @@ class TableDataModule(AnnotatedDataModule[Row]):
         self.target = target
         self.whole_numbers = whole_numbers
         if len({*self.features, target}) <= len(self.features):
-            raise ValueError(f"data.features {', '.join(self.features)} and data.target {target} must all differ")
+            raise ValueError(
+                f"data.features {', '.join(self.features)} and data.target {target} must all differ; name each once"
+            )
 
     @property
     def num_features(self) -> int:

@@ -187,7 +187,11 @@ def _of_columns(file: Source, columns: tuple[str, str]) -> Iterator[TaggedSenten
     for number, (words, tags) in file.values(columns):
         for name, values in zip(columns, (words, tags), strict=True):
             if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
-                raise ValueError(f"{file.name}, line {number} has a {name!r} that is not a list of strings")
+                raise ValueError(
+                    f"{file.name}, line {number} has a {name!r} that is not a list of strings; give one word each"
+                )
         if len(words) != len(tags):
-            raise ValueError(f"{file.name}, line {number} has {len(words)} {columns[0]}, but {len(tags)} {columns[1]}")
+            raise ValueError(
+                f"{file.name}, line {number} has {len(words)} {columns[0]}, but {len(tags)} {columns[1]}; give as many"
+            )
         yield TaggedSentence(tuple(words), tuple(tags), (number,) * len(words), file.name)

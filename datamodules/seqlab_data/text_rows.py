@@ -65,12 +65,16 @@ class Parquet(TextRows):
                         text = value.as_py()
                         yield "" if text is None else text_of({"text": text}, f"{self.name}, line {number}")
         except UnicodeDecodeError as error:
-            raise ValueError(f"{self.name}, line {number} is not UTF-8 text: {error.reason}") from error
+            raise ValueError(
+                f"{self.name}, line {number} is not UTF-8 text: {error.reason}; write the file anew"
+            ) from error
         except (pyarrow.ArrowException, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             said = " ".join(str(error).split())
-            raise ValueError(f"{self.name} is damaged or no Parquet file, after line {number}: {said}") from error
+            raise ValueError(
+                f"{self.name} is damaged or no Parquet file, after line {number}: {said}; write it anew"
+            ) from error
 
 
 class HubText(Document):

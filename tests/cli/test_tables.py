@@ -56,7 +56,7 @@ def test_other_targets_than_a_task_takes_are_refused(tmp_path: Path, inside: Cal
     for config, name, message in (
         ("frames/bigru", "classes", "multi-label classification needs data that tells its num_labels, this tells none"),
         ("image/pixels-gru", "numbers", "classification needs data that tells its num_classes, this tells none"),
-        ("synthetic/adding", "frames", "regression takes a decimal number for each sequence; this data has classes or"),
+        ("synthetic/adding", "frames", "regression takes a number for each sequence, but this data has classes or"),
     ):
         data = ["--data=TableDataModule", f"--data.train={name}.npz", "--trainer.fast_dev_run=true"]
         assert message in seqlab("fit", "--config", config, *data, code=2).stderr

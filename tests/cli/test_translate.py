@@ -77,7 +77,7 @@ def test_translate_writes_a_line_for_each_and_beams_change_it(typed: Seqlab) -> 
 
 def test_a_text_and_a_translation_are_compared_by_accuracy_and_bleu(typed: Seqlab) -> None:
     assert (
-        "there is no test split; name its file in data.test"
+        "pairs.tsv has no test split; name its file in data.test"
         in typed("compare", "pairs", "pairs", "--paired", code=2).stderr
     )
     data = [f"--data.{split}=pairs.tsv" for split in ("train", "val", "test")]

@@ -186,7 +186,7 @@ BAD = [
     ({"targets": [1, 1]}, r"x\.parquet: the train split has no label but '1'; give examples of two at least"),
     ({"inputs": [["a"], ["b"]]}, r"row 0 has no sequence in inputs"),
     ({"inputs": [[[1.0, 2]], []]}, r"row 1 has 0 frames; a sequence has at least one"),
-    ({"inputs": [[[1.0, 2], [3]], [[5, 6]]]}, r"row 0 has no sequence in inputs: .* as many numbers in each"),
+    ({"inputs": [[[1.0, 2], [3]], [[5, 6]]]}, r"row 0 has no sequence in inputs; .* as many numbers in each"),
     ({"inputs": [[[1.0, 2]], [[5]]]}, r"row 1 has 1 features a frame, but .*x\.parquet, row 0 has 2"),
     ({"more": [[1.0], [2]]}, r"row 0 has features of different lengths: inputs 2, more 1"),
     ({"targets": None}, r"x\.parquet cannot be read: it has no column targets, it has inputs"),

@@ -253,6 +253,10 @@ def _made(factory: Callable[..., Any], given: dict[str, Any], *args: Any) -> Any
         raise ValueError(f"the task has {given}, which the class chosen for it does not take: {error}") from error
 
 
+TARGETS = {"num_classes": "a class, a whole number or a string", "num_labels": "a list of 0 and 1 for each label"}
+"""What data must have as its target to tell a number."""
+
+
 def check_told(task: str, **numbers: int | None) -> None:
     """Refuses data that does not tell a number which a task needs.
 
@@ -262,9 +266,11 @@ def check_told(task: str, **numbers: int | None) -> None:
     for name, number in numbers.items():
         if not isinstance(number, Integral) or number < 1:
             tells = "none" if number is None else repr(number)
+            targets = TARGETS.get(name)
+            of_files = f"; those of files do where the target is {targets}" if targets else ""
             raise ValueError(
                 f"{task} needs data that tells its {name}, this tells {tells}; a data module tells it as an attribute "
-                "of that name, a whole number from 1 on"
+                f"of that name, a whole number from 1 on{of_files}"
             )
 
 
