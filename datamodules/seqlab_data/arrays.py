@@ -6,9 +6,10 @@ N images or sequences, H height, W width; T frames of a sequence, C channels or 
 
 from __future__ import annotations
 
+import errno
 import zipfile
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -151,7 +152,7 @@ def read_arrays(path: str | Path, wanted: Iterable[str], accepted: str) -> dict[
         ValueError: it cannot be read, or lacks an array that is wanted; says what is `accepted`.
     """
     path = Path(path).expanduser()
-    try:
+    with _whole(path, accepted):
         if path.is_dir():
             arrays = {file.stem: np.load(file, mmap_mode="r") for file in sorted(path.glob("*.npy"))}
         elif zipfile.is_zipfile(path):
@@ -161,25 +162,30 @@ def read_arrays(path: str | Path, wanted: Iterable[str], accepted: str) -> dict[
             arrays = dict(np.load(path, allow_pickle=False))
         else:
             raise ValueError("it is no .npz archive")
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read: {error}; give {accepted}") from error
     for name in wanted:
         if name not in arrays:
             raise ValueError(f"{path} has no array {name}, it has {', '.join(arrays) or 'none'}; give {accepted}")
     return arrays
 
 
+@contextmanager
+def _whole(path: str | Path, accepted: str) -> Iterator[None]:
+    """Refuses a file that cannot be read; says what is `accepted`."""
+    try:
+        yield
+    except Exception as error:  # of any kind: NumPy, zipfile and Arrow each have their own of what is damaged
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
+        raise ValueError(f"{path} cannot be read: {' '.join(str(error).split())}; give {accepted}") from error
+
+
 def _parquet_columns(name: str, wanted: Sequence[str]) -> dict[str, Any]:
-    import pyarrow
     from pyarrow import parquet
 
-    try:
-        names = parquet.read_schema(name).names
-        check_names(names, wanted, "it")
-        table = parquet.read_table(name, columns=[*wanted])
-    except (ValueError, pyarrow.ArrowException) as error:
-        raise ValueError(f"{name} cannot be read: {error}; give {TABLES}") from error
-    return {column: [_array(value.as_py()) for value in table[column]] for column in wanted}
+    with _whole(name, TABLES):
+        check_names(parquet.read_schema(name).names, wanted, "it")
+        table = parquet.read_table(name, columns=[*wanted], page_checksum_verification=True)
+        return {column: [_array(value.as_py()) for value in table[column]] for column in wanted}
 
 
 def _array(value: Any) -> NDArray[Any]:

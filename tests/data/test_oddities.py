@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import random
 from collections.abc import Callable, Container
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,6 +17,7 @@ from pyarrow import parquet
 
 from seqlab.trained.word_vectors import read_word_vectors
 from seqlab_data import LabelledTextDataModule, ParallelTextDataModule, TaggedTextDataModule, TextDataModule
+from seqlab_data.arrays import read_images, read_table
 from seqlab_data.documents import find_documents
 from seqlab_data.tokenizers import ByteTokenizer, WordTokenizer
 
@@ -307,3 +309,48 @@ def test_a_quoted_cell_has_line_ends(tmp_path: Path, plain: dict[str, Any]) -> N
         content = READERS["labels, CSV"].plain.replace("a café film", cell)
         read = outcome("labels, CSV", tmp_path / str(len(new)), content.encode())
         assert read == replaced(plain["labels, CSV"], new.replace("\r", ""))
+
+
+ARRAYS = {
+    "inputs": np.ones((4, 3, 2)),
+    "targets": np.arange(4) % 2,
+    "images": np.ones((4, 2, 2)),
+    "labels": np.arange(4),
+}
+
+
+@pytest.mark.parametrize("name", ["x.parquet", "x.npz", "inputs.npy"])
+def test_a_damaged_file_of_arrays_is_refused_in_one_sentence(name: str, tmp_path: Path) -> None:
+    rows = {"inputs": [[[1.0, 2], [3, 4]], [[5, 6]]] * 3, "targets": ["a", "b"] * 3}
+    parquet.write_table(pa.table(rows), tmp_path / "x.parquet", write_page_checksum=True)
+    np.savez_compressed(tmp_path / "x.npz", **ARRAYS)
+    (folder := tmp_path / "folder").mkdir()
+    for array in ("inputs", "targets"):
+        np.save(folder / f"{array}.npy", ARRAYS[array])
+    file = (folder if name.endswith(".npy") else tmp_path) / name
+    path, whole, rng = str(folder if name.endswith(".npy") else file), file.read_bytes(), random.Random(0)
+    refused = 0
+    for _ in range(250):
+        place = rng.randrange(len(whole))
+        cut = whole[:place] + (b"" if rng.random() < 0.3 else bytes([rng.randrange(256)]) + whole[place + 1 :])
+        file.write_bytes(cut)
+        for read in (lambda: read_table(path, features=["inputs"], target="targets"), lambda: read_images(path)):
+            try:
+                read()
+            except ValueError as error:
+                refused += 1
+                assert path in str(error) and "\n" not in str(error) and "; " in str(error), str(error)
+    assert refused > 50
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_a_damaged_text_is_read_or_refused_in_one_sentence(name: str, tmp_path: Path) -> None:
+    rng, whole = random.Random(name), READERS[name].plain.encode()
+    for k in range(60):
+        content = bytearray(whole)
+        for _ in range(rng.randrange(1, 4)):
+            place = rng.randrange(len(content))
+            content[place : place + rng.randrange(3)] = rng.choice(
+                [b"\n", b"\t", b'"', b" ", b"{", b"\xff", b"", b"[]"]
+            )
+        outcome(name, tmp_path / str(k), bytes(content))
