@@ -110,6 +110,7 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
         ValueError: an argument is out of range; when the data is first used, what is wrong with a file.
     """
 
+    paths: Mapping[str, str]
     kind: str
     """What such data is called in a report."""
     remedy = "train on an example of it, or leave it out"
@@ -155,20 +156,12 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
 
     @cached_property
     def _examples(self) -> dict[str, list[ExampleT]]:
-        splits = complete_splits(self._found[0], self.split)
-        check_filled(splits, self.paths["train"], self.units[0], self.paths)
-        return splits
+        return complete_splits(self._found[0], self.split)
 
     @cached_property
     def labels(self) -> list[str]:
-        """The names of the classes: the train split's labels, sorted.
-
-        Raises:
-            ValueError: there is but one.
-        """
-        found = sorted({label for example in self._examples["train"] for label in self._labels_of(example)})
-        check_classes(found, self.paths["train"])
-        return found
+        """The names of the classes: the train split's labels, sorted."""
+        return sorted({label for example in self._examples["train"] for label in self._labels_of(example)})
 
     @property
     def num_classes(self) -> int:
@@ -205,6 +198,8 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
         return 0.0
 
     def _read(self) -> dict[str, AnnotatedRows]:
+        check_filled(self._examples, self.paths["train"], self.units[0], self.paths)
+        check_classes(self.labels, self.paths["train"])
         inputs = self._inputs()
         return {split: self._fitting(split, some, inputs[split]) for split, some in self._examples.items()}
 

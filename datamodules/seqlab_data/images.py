@@ -171,9 +171,7 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
     @cached_property
     def _known(self) -> NDArray[Any]:
         """The train split's labels, sorted."""
-        known = np.unique(self._all.labels[self._places["train"]])
-        check_classes([*map(str, known)], self.path or DIGITS)
-        return known
+        return np.unique(self._all.labels[self._places["train"]])
 
     @cached_property
     def _scale(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -187,6 +185,7 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
 
     @cached_property
     def _rows(self) -> dict[str, ImageRows]:
+        check_classes(self.labels, self.path or DIGITS)
         labels = self._all.labels
         for name, places in self._places.items():
             for image in places[~np.isin(labels[places], self._known)]:

@@ -23,11 +23,11 @@ UTF_8 = "utf-8"
 MARK = "\ufeff"
 """The byte-order mark, decoded."""
 MARKS = {
-    codecs.BOM_UTF8: "utf-8",
-    codecs.BOM_UTF32_LE: "utf-32",  # begins as that of UTF-16 does
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
+    codecs.BOM_UTF8: ("utf-8", "utf-8-sig"),
+    codecs.BOM_UTF32_LE: ("utf-32", "utf-32-le"),  # begins as that of UTF-16 does
+    codecs.BOM_UTF32_BE: ("utf-32", "utf-32-be"),
+    codecs.BOM_UTF16_LE: ("utf-16", "utf-16-le"),
+    codecs.BOM_UTF16_BE: ("utf-16", "utf-16-be"),
 }
 NOT_TEXT = {
     b"PAR1": "a Parquet file",
@@ -109,7 +109,7 @@ def read_text(chunks: Iterable[bytes], encoding: str, name: str, remedy: str = R
         ValueError: there is no text, or the bytes are not of the encoding or no text at all, with the line and the
             byte.
     """
-    chunks, head = iter(chunks), b""
+    chunks, head, text = iter(chunks), b"", ""
     while len(head) < 4 and (chunk := next(chunks, b"")):
         head += chunk
     if not head:
@@ -148,9 +148,10 @@ def lines_of(texts: Iterable[str], name: str, longest: float = math.inf) -> Iter
     number, rest = 1, ""
     for piece in texts:
         if "\r" in piece:
-            line = number + piece[: piece.index("\r")].count("\n")
+            before = piece[: piece.index("\r")].count("\n")
             raise ValueError(
-                f"{name}, line {line} has a carriage return that does not end it; end each line with \\n or \\r\\n"
+                f"{name}, line {number + before} has a carriage return that does not end it; end each line with \\n "
+                "or \\r\\n"
             )
         *lines, rest = (rest + piece).split("\n")
         for line in lines:
@@ -167,13 +168,13 @@ def _check_head(head: bytes, encoding: str, name: str) -> None:
     for begin, kind in NOT_TEXT.items():
         if head.startswith(begin):
             raise ValueError(f"{name} is {kind}, not text; give a file of text")
-    found = next((of for mark, of in MARKS.items() if head.startswith(mark)), None)
-    if found is not None and not encoding.startswith(found):
+    marked = next((encodings for mark, encodings in MARKS.items() if head.startswith(mark)), ())
+    if marked and encoding not in marked:
         raise ValueError(
-            f"{name} begins with the byte-order mark of {found.upper()}, it is not {encoding.upper()} text; give "
-            f"data.encoding {found}, or save it as {encoding.upper()}"
+            f"{name} begins with the byte-order mark of {marked[0].upper()}, it is not {encoding.upper()} text; give "
+            f"data.encoding {marked[0]}, or save it as {encoding.upper()}"
         )
-    if found is None and encoding in ("utf-16", "utf-32"):
+    if not marked and encoding in ("utf-16", "utf-32"):
         raise ValueError(
             f"{name} has no byte-order mark, so that the order of its bytes is not known; give data.encoding "
             f"{encoding}-le or {encoding}-be"

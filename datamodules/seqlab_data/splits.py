@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence, Sized
+from collections.abc import Container, Mapping, Sequence
 from hashlib import sha256
 from typing import Protocol, TypeVar
 
@@ -48,7 +48,7 @@ def complete_splits(read: Mapping[str, list[HasContentT]], split: Sequence[float
     return {**read, **split_examples(read["train"], divided)}
 
 
-def check_filled(splits: Mapping[str, Sized], name: str, one: str, paths: Container[str]) -> None:
+def check_filled(splits: Mapping[str, Sequence[HasContent]], name: str, one: str, paths: Container[str]) -> None:
     """Refuses a split that got nothing where a file was divided.
 
     Args:
@@ -62,8 +62,14 @@ def check_filled(splits: Mapping[str, Sized], name: str, one: str, paths: Contai
     divided = [split for split in splits if split == "train" or split not in paths]
     if all(len(splits[split]) for split in divided):
         return
-    count = sum(len(splits[split]) for split in divided)
-    few = f"1 {one} is" if count == 1 else f"{count} {one}s are"
+    contents = [example.content for split in divided for example in splits[split]]
+    few, different = f"{len(contents)} {one}s", len(set(contents))
+    if len(contents) == 1:
+        few = f"1 {one} is"
+    elif different < len(contents):
+        few = f"{few}, {different} if equal ones are counted once, are"
+    else:
+        few = f"{few} are"
     apart = " and ".join(f"data.{split}" for split in divided if split != "train")
     raise ValueError(f"{name}: {few} too few for {NUMERALS[len(divided)]} splits by content; give {apart}")
 

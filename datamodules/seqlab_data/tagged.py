@@ -122,9 +122,11 @@ def read_tagged(
     if not sentences:
         raise ValueError(f"{file.name} holds no sentence; give {ACCEPTED}")
     _check_not_numbers(sentences)
+    known: set[str] = set()
     for sentence in sentences:
         for k, tag in enumerate(sentence.tags):
-            check_label(tag, sentence.place_of(k))
+            if tag not in known:
+                known.add(check_label(tag, sentence.place_of(k)))
     return sentences, [file]
 
 
@@ -134,15 +136,17 @@ def _of_conll(file: Source) -> Iterator[TaggedSentence]:
     lines = [line.strip(" \t") for line in file.lines()]
     first = next((line for line in lines if line and not line.startswith(("#", DOCUMENT_START))), "")
     divider = "\t" if "\t" in first else " +"
-    width = len(re.split(divider, first))
-    conll_u = width == CONLL_U and NUMBER.match(first) is not None
+    number_of_first, *others = re.split(divider, first)
+    width = 1 + len(others)
+    conll_u = width == CONLL_U and NUMBER.fullmatch(number_of_first) is not None
     rows: list[tuple[str, str, int]] = []
     for number, line in enumerate([*lines, ""], start=1):
         place = f"{file.name}, line {number}"
         columns = [column.strip(" ") for column in re.split(divider, line)]
         if columns[0] in ("", DOCUMENT_START):
             if rows:
-                yield TaggedSentence(*zip(*rows, strict=True), file.name)
+                words, tags, places = zip(*rows, strict=True)
+                yield TaggedSentence(words, tags, places, file.name)
             rows = []
         elif conll_u and line.startswith("#"):
             continue
@@ -154,6 +158,8 @@ def _of_conll(file: Source) -> Iterator[TaggedSentence]:
             )
         elif not conll_u:
             rows.append((columns[0], columns[-1], number))
+        elif not NUMBER.fullmatch(columns[0]):
+            raise ValueError(f"{place} has the ID {columns[0]!r}; the first column of CoNLL-U is a number, 1-2 or 1.1")
         elif columns[0].isdecimal():
             _check_conll_u(columns, len(rows), place)
             rows.append((columns[1], columns[3], number))
@@ -161,7 +167,7 @@ def _of_conll(file: Source) -> Iterator[TaggedSentence]:
 
 def _check_conll_u(columns: list[str], before: int, place: str) -> None:
     """Refuses a word that is not the next one after those before it, or has no tag."""
-    if int(columns[0]) != before + 1:
+    if columns[0] != str(before + 1):
         raise ValueError(
             f"{place} has the ID {columns[0]} after {before} words; words are numbered from 1 on, and a blank line "
             "stands between sentences"

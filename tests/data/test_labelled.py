@@ -251,6 +251,11 @@ def test_a_file_that_is_too_small_to_be_divided_says_what_to_do(tmp_path: Path) 
         LabelledTextDataModule(path).setup("fit")
     with pytest.raises(ValueError, match=r"few\.txt: 4 texts are too few for two splits by content; give data\.val$"):
         LabelledTextDataModule(path, test=path, split=(0.98, 0.01, 0.01)).setup("fit")
+    same = write(tmp_path, "same.txt", "a one\nb one\n" * 20)
+    with pytest.raises(
+        ValueError, match=r"same\.txt: 40 texts, 1 if equal ones are counted once, are too few for three"
+    ):
+        LabelledTextDataModule(same).setup("fit")
     one = write(tmp_path, "one.txt", "a one\na two\n")
     with pytest.raises(ValueError, match=r"one\.txt: the train split has no label but 'a'; give examples of two at le"):
         LabelledTextDataModule(one, val=path, test=path).setup("fit")

@@ -264,7 +264,10 @@ def test_an_encoding_that_is_named_is_read(encoding: str, tmp_path: Path, plain:
             assert outcome(name, tmp_path / name, reader.plain.encode(encoding), encoding) == plain[name], name
 
 
-@pytest.mark.parametrize(("encoding", "named"), [("utf-8", "latin-1"), ("utf-16-le", "utf-16"), ("utf-8", "utf-16-le")])
+@pytest.mark.parametrize(
+    ("encoding", "named"),
+    [("utf-8", "latin-1"), ("utf-16-le", "utf-16"), ("utf-8", "utf-16-le"), ("utf-16", "utf-16-be")],
+)
 def test_another_encoding_than_the_file_says_is_refused(encoding: str, named: str, tmp_path: Path) -> None:
     mark = "\ufeff" if encoding == "utf-8" else ""
     for name, reader in READERS.items():
@@ -311,7 +314,7 @@ def test_a_quoted_cell_has_line_ends(tmp_path: Path, plain: dict[str, Any]) -> N
         assert read == replaced(plain["labels, CSV"], new.replace("\r", ""))
 
 
-ARRAYS = {
+ARRAYS: dict[str, Any] = {
     "inputs": np.ones((4, 3, 2)),
     "targets": np.arange(4) % 2,
     "images": np.ones((4, 2, 2)),

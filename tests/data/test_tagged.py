@@ -93,6 +93,7 @@ def test_conll_u_has_comments_ranges_and_empty_nodes(tmp_path: Path, plain: bool
     [
         ("3\tsake\tsake", "3\tsake", r"x\.conllu, line 7 has 9 columns, but the first word 10"),
         ("\n\n1\tNo", "\n1\tNo", r"line 8 has the ID 1 after 3 words; .* a blank line stands between sentences"),
+        ("3\tsake", "sake\tsake", r"x\.conllu, line 7 has the ID 'sake'; the first column of CoNLL-U is a number"),
         ("NOUN", "_", r"x\.conllu, line 7 has no tag, its fourth column, UPOS, is _"),
         ("\t_\t_\n", "\t_\n", r"x\.conllu, line 1 has one column, '# sent_id = b0'"),
     ],
@@ -188,7 +189,7 @@ def test_a_tag_that_train_lacks_is_refused_with_its_line(make: Callable[..., Tag
 @pytest.mark.parametrize("word", ["New York", "10\u00a0000", "\u00a0"])
 def test_a_token_with_whitespace_is_refused_with_its_line(make: Callable[..., TaggedTextDataModule], word: str) -> None:
     with pytest.raises(ValueError, match=r"train\.conll, line 2 has the token .*, in which there is whitespace"):
-        make(f"a\tO\n{word}\tO\n").setup("fit")
+        make(f"a\tO\n{word}\tB\n").setup("fit")
 
 
 @pytest.mark.parametrize("on_long, lengths", [("drop", [2]), ("cut", [3, 2])])
