@@ -29,18 +29,18 @@ def read_hub(path: str, columns: Sequence[str]) -> Iterator[dict[str, Any]]:
     split = _split(path).flatten()
     for column in columns:
         if column not in split.column_names:
-            names = ", ".join(split.column_names)
-            raise ValueError(f"{path} has no column {column}, it has {names}; give the name of one of these")
+            there = ", ".join(split.column_names)
+            raise ValueError(f"{path} has no column {column}, it has {there}; give the name of one of these")
     if not len(split):
         raise ValueError(f"{path} has no row; give {ACCEPTED}")
     classes = {column: names for column in columns if (names := _class_names(split.features[column]))}
     for number, row in enumerate(split.select_columns([*columns]).with_format(None), start=1):
-        for column, names in classes.items():
+        for column, known in classes.items():
             try:
-                row[column] = _named(row[column], names)
+                row[column] = _named(row[column], known)
             except KeyError as error:
                 raise ValueError(
-                    f"{path}, line {number} has the class {error} in {column}; its classes are 0 to {len(names) - 1}"
+                    f"{path}, line {number} has the class {error} in {column}; its classes are 0 to {len(known) - 1}"
                 ) from error
         yield row
 

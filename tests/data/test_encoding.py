@@ -16,10 +16,14 @@ MODULES: dict[str, tuple[Callable[..., Any], str, str]] = {
     "text": (TextDataModule, "text.txt", "x {0}\n" * 60),
     "rows": (TextDataModule, "rows.jsonl", '{{"text": "x {0} \\u732b"}}\n' * 60),
     "pairs": (ParallelTextDataModule, "pairs.tsv", "".join(f"a{i} {{0}}\tb {{0}}\n" for i in range(60))),
-    "labels": (LabelledTextDataModule, "labels.txt", "".join(f"{{0[0]}} a{i} {{0}}\n" for i in range(60))),
-    "table": (LabelledTextDataModule, "labels.csv", "text,label\n" + "".join(f"a{i} {{0}},{{0}}\n" for i in range(60))),
+    "labels": (LabelledTextDataModule, "labels.txt", "".join(f"{{0[0]}} a{i} {{0}}\n" for i in range(60)) + "z b\n"),
+    "table": (
+        LabelledTextDataModule,
+        "labels.csv",
+        "text,label\n" + "".join(f"a{i} {{0}},{{0}}\n" for i in range(60)) + "b,z\n",
+    ),
     "folder": (LabelledTextDataModule, "labels/é.txt", "".join(f"a{i} {{0}}\n" for i in range(60))),
-    "tags": (TaggedTextDataModule, "tags.conll", "".join(f"a{i} O\n{{0[0]}} O\n\n" for i in range(60))),
+    "tags": (TaggedTextDataModule, "tags.conll", "".join(f"a{i} O\n{{0[0]}} O\n\n" for i in range(60)) + "b B\n"),
     "json": (ParallelTextDataModule, "pairs.jsonl", '{{"source": "a {0}", "target": "{0}"}}\n' * 20),
 }
 
@@ -29,6 +33,8 @@ def make(module: str, folder: Path, text: str, encoding: str, said: str) -> Any:
     path = folder / encoding / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(text.encode(encoding))
+    if module == "folder":
+        path.with_name("z.txt").write_bytes("b\n".encode(encoding))
     read = str(path.parent if module == "folder" else path)
     options: dict[str, Any] = {"seq_len": 4} if make_module is TextDataModule else {"val": read}
     if make_module is ParallelTextDataModule:
