@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from seqlab.cli.lightning_cli import _Parsed
+from seqlab.cli.parsed_fit import ParsedFit
 from seqlab.config.quiet import quiet
 
 MODULE = """
@@ -54,7 +54,7 @@ def test_they_arrive_as_from_yaml(given: dict[str, Any], tmp_path: Path, monkeyp
     def parsed(data: dict[str, Any], *args: str) -> Any:
         (tmp_path / "config.yaml").write_text(yaml.safe_dump({"model": "seqlab.tasks.LanguageModeling", "data": data}))
         model = '--model.model={"class_path": "DecoderLM", "init_args": {"mixer": "GRU"}}'
-        return _Parsed("fit", [f"--config={tmp_path / 'config.yaml'}", model, *args]).config["fit"].data
+        return ParsedFit("fit", [f"--config={tmp_path / 'config.yaml'}", model, *args]).config["fit"].data
 
     args = [f"--{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in given.items()]
     assert parsed(WITH_DEFAULTS, *args) == parsed(DATA)

@@ -22,7 +22,7 @@ SHORT = [*TINY, "--trainer.max_steps=8", "--trainer.val_check_interval=9"]
 @pytest.fixture
 def _accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever a fit would say of its options."""
-    monkeypatch.setattr("seqlab.cli.lightning_cli.check_fit", lambda args: None)
+    monkeypatch.setattr("seqlab.cli.parsed_fit.check_fit", lambda args: None)
 
 
 @pytest.fixture(name="bin")

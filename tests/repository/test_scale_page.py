@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seqlab.cli import main
-from seqlab.cli.lightning_cli import check_fit
+from seqlab.cli.parsed_fit import check_fit
 from seqlab.config.quiet import quiet
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")

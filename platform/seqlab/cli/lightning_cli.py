@@ -32,7 +32,7 @@ from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from seqlab.cli.fit_callbacks import fit_callbacks
 from seqlab.cli.lightning_parts import check_restores, kept
 from seqlab.cli.matched import matched
-from seqlab.config.configs import LINKS, import_blocks, resolve_names
+from seqlab.config.configs import LINKS, import_blocks
 from seqlab.config.nested_options import keep_nested_values
 from seqlab.config.options import (
     check_precision,
@@ -153,7 +153,7 @@ class SeqlabCLI(LightningCLI):
 
     def _continue_job(self, options: Any) -> None:
         """Finds the job's run, and its checkpoint if there is one."""
-        _check_findable(options)
+        check_findable(options)
         run = run_of_job(options.run_name, options.experiment, config_hash(self.config_dump))
         if run is None:
             return
@@ -268,38 +268,11 @@ class SeqlabCLI(LightningCLI):
         check_vocabulary(checkpoint.get("seqlab", {}), self.datamodule)
 
 
-class _Parsed(SeqlabCLI):
-    def instantiate_classes(self) -> None:
-        """Nothing is made."""
-
-    def _match(self, options: Any) -> None:
-        """Nothing is made."""
-
-    def _continue_job(self, options: Any) -> None:
-        """There is no job yet."""
-
-    def _run_subcommand(self, subcommand: str) -> None:
-        """Nothing is run."""
-
-
-def _check_findable(options: Any) -> None:
+def check_findable(options: Any) -> None:
     """Refuses a fit of a job whose run or checkpoint no later life would find."""
     if options.ckpt_path is not None or options.trainer.logger is False:
         given = "trainer.logger is false" if options.ckpt_path is None else f"--ckpt_path is {options.ckpt_path}"
         raise ValueError(f"--resume auto finds the run and its checkpoint in the tracking store, but {given}")
-
-
-def check_fit(args: list[str]) -> str | None:
-    """The name of the run that a job of such fits would have; None where it has yet to get one.
-
-    Raises:
-        ValueError: an option is not one, or has another value than it takes, or does not go with `--resume auto`.
-    """
-    options = _Parsed("fit", resolve_names(args)).config["fit"]
-    check_trainer(options.trainer)
-    _check_findable(options)
-    run_name: str | None = options.run_name
-    return run_name
 
 
 def _only_unfinished(experiment: str, config: dict[str, Any]) -> str:

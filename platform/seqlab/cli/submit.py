@@ -78,7 +78,7 @@ def sbatch_script(configs: list[str], overrides: list[str], nodes: int, gpus: in
             raise ValueError(f"submit says {given.partition('=')[0]} itself, by {OURS[given.partition('=')[0]]}")
     fit = [f"--config={config}" for config in configs] + overrides
 
-    from seqlab.cli.lightning_cli import check_fit
+    from seqlab.cli.parsed_fit import check_fit
     from seqlab.config.quiet import quiet
 
     quiet()

@@ -175,7 +175,7 @@ def _check_fits(plan: Plan) -> None:
     """
     from optuna.distributions import CategoricalDistribution
 
-    from seqlab.cli.lightning_cli import check_fit
+    from seqlab.cli.parsed_fit import check_fit
     from seqlab.config.quiet import quiet
 
     quiet()
