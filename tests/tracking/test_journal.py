@@ -16,6 +16,7 @@ from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.tracking.journal import Journal, replay_all
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.runs import TrackedRun, find_run, search
+from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import Store, UnreachableError
 from seqlab.tracking.writes import Sender
 from tracking.tiny import fit
@@ -177,9 +178,13 @@ def test_a_dead_server_neither_stops_a_fit_nor_loses_any_of_it(
     assert logger.checkpoint_dir == tmp_path / "mlruns" / str(logger.run_id) / "artifacts" / "checkpoints"
     assert sorted(path.name for path in logger.checkpoint_dir.iterdir()) == ["best.ckpt", "last.ckpt"]
 
-    # A write does not say where to: what the server missed makes the same run of another store.
+    # A write does not say where to, but is kept for one store: by hand it makes the same run of another.
+    kept = unsent(logger.store) / f"{logger.run_id}.jsonl"
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     shutil.copy(template, tmp_path / "mlruns" / "mlflow.db")
+    assert search(Store()) == [] and replay_all(Store()) and kept.exists()
+    unsent(Store()).mkdir(parents=True)
+    kept.rename(unsent(Store()) / kept.name)
     run = find_run("offline")
     check_whole(run)
     assert find_run(str(logger.run_id)).id == run.id, "a checkpoint knows the run by its first id"

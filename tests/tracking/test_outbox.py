@@ -20,6 +20,7 @@ from seqlab.tracking import outbox as outbox_module
 from seqlab.tracking.journal import Journal, replay_all
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.runs import _tracked
+from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import SENDING, Store, UnreachableError
 from seqlab.tracking.writes import dataset_of
 from tracking.fake_server import FakeServer, fake_server
@@ -36,7 +37,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
 
 
 def pending(server: FakeServer, suffix: str = "jsonl") -> Path:
-    return Path("mlruns").resolve() / ".pending" / f"{server.run_id}.{suffix}"
+    return unsent(Store()) / f"{server.run_id}.{suffix}"
 
 
 def steps(server: FakeServer) -> list[int]:
@@ -129,9 +130,11 @@ def test_the_end_waits_for_a_slow_server_no_longer_than_its_limit(
     server.answers.set()
 
 
-def test_sending_draws_no_random_number(server: FakeServer, tmp_path: Path) -> None:
+def test_sending_draws_no_random_number(server: FakeServer) -> None:
     """In its own thread nothing puts the generators back, since training uses them meanwhile."""
-    (tmp_path / "file").write_text("content")
+    file = Store().root / server.run_id / "artifacts" / "file"
+    file.parent.mkdir(parents=True)
+    file.write_text("content")
     journal = Journal(Store())
     journal.create("remote", None, {})
     writes: list[dict[str, Any]] = [
@@ -139,8 +142,7 @@ def test_sending_draws_no_random_number(server: FakeServer, tmp_path: Path) -> N
         {"op": "params", "params": {"a": "b"}},
         {"op": "tags", "tags": {"a": "b"}},
         {"op": "dataset", "dataset": dataset_of({"name": "n", "digest": "d"})},
-        {"op": "text", "text": "t", "path": "t.txt"},
-        {"op": "upload", "source": str(tmp_path / "file"), "folder": ""},
+        {"op": "upload", "source": str(file), "folder": ""},
         {"op": "status", "status": "RUNNING", "time": None},
         {"op": "status", "status": "FINISHED", "time": 1},
     ]

@@ -20,6 +20,7 @@ from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.registry import promote, register
 from seqlab.tracking.runs import find_run
 from seqlab.tracking.server import UI_ENVIRONMENT
+from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import Store
 from tracking.tiny import fit, make_run
 
@@ -124,11 +125,11 @@ def test_a_version_is_uploaded_and_promoted(server: Server, tmp_path: Path) -> N
 
 def test_a_server_that_goes_away_gets_the_rest_when_it_is_back(server: Server, tmp_path: Path) -> None:
     fit(RunLogger("remote", name="cut"), [RunTracker(CONFIG), At(server.stop)])
-    assert list((tmp_path / "mlruns" / ".pending").glob("*.jsonl"))
+    assert list(unsent(Store()).glob("*.jsonl"))
     server.start()
     check("cut")
     check("cut", root="another machine")
-    assert not list((tmp_path / "mlruns" / ".pending").glob("*.jsonl"))
+    assert not list(unsent(Store()).glob("*.jsonl"))
 
 
 def test_a_fit_may_begin_before_its_server(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash
 from seqlab.tracking.provenance import description, provenance
 from seqlab.tracking.runs import TrackedRun, find_run, search
+from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import Store
 from tracking.test_speed import Clock
 from tracking.tiny import (
@@ -114,8 +115,8 @@ def test_a_fit_stores_all_of_itself(run: TrackedRun, root: Path) -> None:
     assert run.last_checkpoint == checkpoints / "last.ckpt"
     assert sorted(path.name for path in checkpoints.iterdir()) == ["best.ckpt", "last.ckpt"]
     left = [path.name for path in root.iterdir() if path.suffix != ".lock"]
-    assert sorted(left) == [".pending", "mlflow.db", "quickstart"]
-    assert [path.name for path in root.glob(".pending/*")] == [".lock"]
+    assert sorted(left) == ["mlflow.db", "quickstart"]
+    assert [path.name for path in unsent(run.store).iterdir()] == [".lock"]
 
 
 def test_the_data_is_an_mlflow_dataset(run: TrackedRun) -> None:

@@ -8,13 +8,15 @@ import math
 import time
 import uuid
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
 from seqlab.tracking.writes import Sender, Write
-from seqlab.whole_file import write_whole, writing
+from seqlab.whole_file import write_whole
 
 FIRST_WAIT, LONGEST_WAIT = 30.0, 600.0
 """Seconds of training between attempts to reach a store that did not answer: each wait is twice the last."""
@@ -50,7 +52,7 @@ class Journal:
     @property
     def pending(self) -> Path:
         """The file of what has not been sent."""
-        return _folder(self.store) / f"{self.run_id}.jsonl"
+        return unsent(self.store) / f"{self.run_id}.jsonl"
 
     @property
     def _lock(self) -> Path:
@@ -61,7 +63,8 @@ class Journal:
         """Creates the run, or notes that it is to be created if a server does not answer.
 
         Args:
-            later: keep it, and what is written then, for `begin`: MLflow takes seconds to import.
+            later: keep it, and what is written then, for `begin`: MLflow takes seconds to import. Where nothing can be
+                kept it is created at once.
 
         Raises:
             ValueError: the store cannot be used.
@@ -69,10 +72,8 @@ class Journal:
         """
         tags = {**tags, OFFLINE_TAG: self.run_id} if self.store.remote else tags
         self._creation = {"op": "create", "experiment": experiment, "name": name, "tags": tags, "time": now()}
-        if later:
+        if later and self.keep(self._creation):
             self.retry_at = math.inf
-            with writing(self.pending):
-                _append(self.store, self.pending, self._creation)
         else:
             self._create()
 
@@ -118,8 +119,8 @@ class Journal:
             self._postpone(error)
             self.keep(write)
 
-    def keep(self, write: Write, file: Path | None = None) -> None:
-        """Puts a write in a file; None = that of what `replay` sends."""
+    def keep(self, write: Write, file: Path | None = None) -> bool:
+        """Puts a write in a file; None = that of what `replay` sends. False if it cannot be written."""
         try:
             _append(self.store, file or self.pending, write)
             self._losing = False
@@ -127,6 +128,7 @@ class Journal:
             if not self._losing:
                 log.warning("%s of run %s is lost: %s", write["op"], self.run_id, failure)
             self._losing = True
+        return not self._losing
 
     def replay(self, wait: float = 0.0) -> bool:
         """Sends what was kept; False if the store still does not answer, or another process is sending it, for more
@@ -196,8 +198,9 @@ class Journal:
 
 
 def replay_all(store: Store, wait: float = 0.0) -> bool:
-    """Sends what runs of this folder kept while a server did not answer; False if it still does not."""
-    return all([Journal(store, file.stem).replay(wait) for file in sorted(_folder(store).glob("*.jsonl"))])
+    """Sends what this machine's runs kept while a server did not answer; False if it still does not."""
+    _name_strays(store)
+    return all([Journal(store, file.stem).replay(wait) for file in sorted(unsent(store).glob("*.jsonl"))])
 
 
 def now() -> int:
@@ -216,13 +219,20 @@ def _halves(write: Write) -> list[Write]:
     return [{**write, name: dict(half) if isinstance(parts, dict) else half} for half in halves]
 
 
-def _folder(store: Store) -> Path:
-    return store.root / ".pending"
+@cache
+def _name_strays(store: Store) -> None:
+    """Says once that a journal in a store is not obeyed: whoever made the store could have written it."""
+    if any((store.root / ".pending").glob("*.jsonl")):
+        log.warning(
+            "%s is left alone, since it came with the store: what this machine has to send is kept in %s",
+            store.root / ".pending",
+            unsent(store),
+        )
 
 
 def _lock(store: Store) -> FileLock:
-    _folder(store).mkdir(parents=True, exist_ok=True)
-    return FileLock(_folder(store) / ".lock")
+    unsent(store).mkdir(parents=True, exist_ok=True, mode=0o700)
+    return FileLock(unsent(store) / ".lock")
 
 
 def _append(store: Store, file: Path, write: Write) -> None:

@@ -35,8 +35,10 @@ class Outbox:
         self._busy = False
 
     def write(self, write: Write) -> None:
-        """Takes a write; it is on the disk then."""
-        self._journal.keep(write)
+        """Takes a write; it is on the disk then or, where nothing can be kept, sent."""
+        if not self._journal.keep(write):
+            self._journal.write(write)
+            return
         self._wake.set()
         if self._thread is None:
             self._thread = threading.Thread(target=self._send, name="seqlab-tracking", daemon=True)

@@ -86,14 +86,28 @@ class Sender:
                     _send_tags(client, run_id, write["tags"])
                 case "dataset":
                     _send_dataset(client, run_id, write["dataset"], write.get("context", "training"))
-                case "text":
-                    client.log_text(run_id, write["text"], write["path"])
                 case "upload":
-                    _upload(client, run_id, Path(write["source"]), write["folder"])
+                    self._upload(client, run_id, Path(write["source"]), write["folder"])
                 case "status" if write["status"] == "RUNNING":
                     _start_again(client, run_id)
                 case "status":
                     client.set_terminated(run_id, write["status"], write["time"])
+
+    def _upload(self, client: MlflowClient, run_id: str, source: Path, folder: str) -> None:
+        """Uploads a file of the run's own folder on this machine.
+
+        Raises:
+            ValueError: it is another file.
+        """
+        if not source.exists():
+            log.warning("%s is gone and is not uploaded to run %s", source, run_id)
+            return
+        run = client.get_run(run_id)  # the server answers: now it may take its time
+        own = (self.store.artifacts(run), self.store.root / self.run_id / "artifacts")
+        if not any(source.resolve().is_relative_to(place.resolve()) for place in own):
+            raise ValueError(f"{source} is no file of the run, whose files on this machine are in {own[0]}")
+        with answer_timeout(UPLOAD_SECONDS):
+            client.log_artifact(run_id, str(source), folder or None)
 
     def _send_points(self, client: MlflowClient, run_id: str, points: list[Point]) -> None:
         if self._last_steps is None:
@@ -193,15 +207,6 @@ def _send_dataset(client: MlflowClient, run_id: str, dataset: dict[str, str], co
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
     client.log_inputs(run_id, [DatasetInput(Dataset(**dataset), [InputTag("mlflow.data.context", context)])])
-
-
-def _upload(client: MlflowClient, run_id: str, source: Path, folder: str) -> None:
-    if not source.exists():
-        log.warning("%s is gone and is not uploaded to run %s", source, run_id)
-        return
-    client.get_run(run_id)  # the server answers: now it may take its time
-    with answer_timeout(UPLOAD_SECONDS):
-        client.log_artifact(run_id, str(source), folder or None)
 
 
 @contextmanager
