@@ -41,6 +41,11 @@ def encode(tokenizer: Tokenizer, block: TextBlock) -> NDArray[Any]:
     ids = []
     for begins, text in block.texts:
         if begins:
+            if tokenizer.bos_id < 0:
+                raise ValueError(
+                    "a document begins with a token that its tokenizer does not name; give data.tokenizer.bos_id, such "
+                    "as the id of <|endoftext|>"
+                )
             ids.append(np.array([tokenizer.bos_id]))
         ids.append(tokenizer.encode_array(text))
     return np.concatenate(ids).astype(dtype_of(tokenizer))

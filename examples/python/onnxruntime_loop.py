@@ -35,7 +35,7 @@ def main(folder: str, prompt: str, most: int = 200) -> None:
         found = dict(zip(names, sessions[graph].run(names, given), strict=True))
         token = int(found.pop("logits")[0, -1].argmax())
         state |= {name.removeprefix("new_"): entry for name, entry in found.items()}
-        if token in (tokenizer["bos_id"], tokenizer["eos_id"]):
+        if token in manifest["stop_ids"]:
             break
         print(letters[token], end="", flush=True)
         graph, ids = "step", [token]

@@ -13,6 +13,7 @@ import onnxruntime as ort
 import torch
 
 import seqlab
+from seqlab.decoding.text import default_stop_ids
 from seqlab.mixer import fix_capacity
 from seqlab.models import DecoderLM
 from seqlab_data.tokenizers import Tokenizer
@@ -56,6 +57,7 @@ def export_bundle(
     source_tokenizer: Tokenizer | None = None,
     labels: Sequence[str] = (),
     seq_len: int,
+    stop_ids: Sequence[int] | None = None,
     chooses_one: bool = True,
     provider: Provider = "cpu",
     precision: Precision = "fp32",
@@ -73,6 +75,7 @@ def export_bundle(
         source_tokenizer: the source's, where it is another.
         labels: the names of its classes, where it has some.
         seq_len: the longest sequence of its training.
+        stop_ids: the tokens that end what it writes; None = `decoding.text.default_stop_ids`.
         chooses_one: whether its logits at a place are of one choice; of others no distribution is compared.
         run_id, commit: where the model comes from, for the manifest.
         target: what the graphs are made for; `target` says what that asks of the model.
@@ -110,6 +113,9 @@ def export_bundle(
     stored = in_dtype(model, precision)
     tokenizers = _distinct(tokenizer, source_tokenizer)
     decodes = isinstance(model, DECODERS)
+    if stop_ids is None:
+        reads = "prompts" if isinstance(model, DecoderLM) else "sources"
+        stop_ids = default_stop_ids(reads, tokenizer) if tokenizer is not None else ()
 
     def write(folder: Path, as_int8: bool) -> Report:
         folder.mkdir()
@@ -124,6 +130,7 @@ def export_bundle(
             "max_seq_len": model.max_seq_len if decodes else None,
             "max_source_len": longest_input(model) if "encoder" in graphs else None,
             "seq_len": seq_len,
+            "stop_ids": tuple(stop_ids) if decodes else (),
             "first_call": model.first_call if decodes else 1,
             "labels": tuple(labels),
         }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models.pretrained import Pretrained, read_pretrained
 from seqlab.trained import import_hf
 from seqlab.trained.load import load_run
-from seqlab_data.tokenizers import PretrainedTokenizer
+from seqlab.trained.text_model import open_text_model
+from seqlab_data.tokenizers import PretrainedTokenizer, tokenizer_from_dict
 from seqlab_export.runner.graph_runner import BundleRunner
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.serving.mlflow_model import _load_pyfunc
@@ -41,11 +43,7 @@ def save(kind: str, folder: Path, **options: Any) -> Any:
         show_progress=False,
     )
     tokenizer.train_from_iterator(["the quick brown fox jumps over the lazy dog"] * 20, trainer)
-    shape: dict[str, Any] = options | {
-        "bos_token_id": None,
-        "eos_token_id": None,
-        "vocab_size": tokenizer.get_vocab_size(),
-    }
+    shape = {"bos_token_id": 0, "eos_token_id": 0, "vocab_size": tokenizer.get_vocab_size()} | options
     if kind == "gpt2":
         config = transformers.GPT2Config(n_positions=32, n_embd=64, n_layer=2, n_head=4, **shape)
     else:
@@ -94,12 +92,27 @@ def test_an_imported_model_is_a_run_with_the_same_logits(
 
 
 @pytest.mark.slow
-def test_a_fit_begins_with_its_weights(seqlab: Seqlab, tmp_path: Path) -> None:
-    save("llama", tmp_path / "small")
-    seqlab("import-hf", "small", "--run_name=base")
+def test_a_fit_begins_with_its_weights_and_its_tokenizer(
+    seqlab: Seqlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save("llama", tmp_path / "small", eos_token_id=[0, 5])
+    said = seqlab("import-hf", "small", "--run_name=base").stdout
     config = next(tmp_path.glob("mlruns/imported/*/artifacts/config.yaml"))
+    assert f"fit --config {config.relative_to(tmp_path)} --init_from base" in said
+    assert str(tmp_path) not in config.read_text()
+    shutil.rmtree(tmp_path / "small")
     flags = [flag for flag in TINY if "d_model" not in flag and "num_layers" not in flag]
     seqlab("fit", "--config", str(config), *flags, "--init_from=base", "--run_name=tuned", "--model.lr=1e-9")
+    tuned = load_run("tuned")
+    assert tuned.tokenizer.to_dict() == load_run("base").tokenizer.to_dict()
+    assert open_text_model("tuned").codec.stop_ids == (0, 5)
+    assert tuned.datamodule is not None and tuned.datamodule.tokenizer.eos_ids == (0, 5)
+    seqlab("export", "tuned", "--out=bundle")
+    seqlab("verify", "bundle")
+    seqlab("resume", "tuned", "--trainer.max_steps=8")
+    refused = seqlab("fit", "--config", str(config), *flags, code=2).stderr
+    assert "StoredTokenizer has no path; give that of a run's tokenizer.json, or --init_from" in refused
     base, tuned = (
         torch.load(next(tmp_path.glob(f"mlruns/{name}/*/artifacts/checkpoints/best.ckpt")), weights_only=True)
         for name in ("imported", "tiny")
@@ -149,7 +162,7 @@ def test_a_model_of_ids_whose_head_is_not_its_embedding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    theirs = save("gpt2", tmp_path / "ids", tie_word_embeddings=False)
+    theirs = save("gpt2", tmp_path / "ids", tie_word_embeddings=False, eos_token_id=None)
     (tmp_path / "ids" / "tokenizer.json").unlink()
     assert main(["import-hf", "ids"]) == 0
     assert "Run ids of ids, as the folder has no tokenizer.json, its logits within " in capsys.readouterr().out
@@ -203,4 +216,10 @@ def test_the_tokenizer_encodes_as_the_library_does(tmp_path: Path) -> None:
     for text in ("the quick brown fox", "  dogs\tjump\n", "ünïcödé 🦊", ""):
         assert ours.encode(text) == theirs.encode(text).ids
         assert ours.decode(ours.encode(text)) == text
-    assert ours.decode([ours.eos_id]) == "" and ours.eos_id == theirs.token_to_id("<|endoftext|>")
+    assert (ours.bos_id, ours.eos_id, ours.eos_ids) == (-1, -1, ())  # the file does not say
+    told = PretrainedTokenizer(file=str(tmp_path / "tokenizer.json"), eos_id=[0, 7])
+    assert (told.bos_id, told.eos_id, told.eos_ids) == (0, 0, (0, 7))
+    again = tokenizer_from_dict(told.to_dict())
+    assert (again.bos_id, again.eos_ids, again.decode([0])) == (0, (0, 7), "")
+    with pytest.raises(ValueError, match="eos_id is 1000; accepted: the ids of this tokenizer, 0 to 288"):
+        PretrainedTokenizer(file=str(tmp_path / "tokenizer.json"), eos_id=1000)

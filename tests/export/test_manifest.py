@@ -43,7 +43,7 @@ def test_its_seal_is_what_sha256sum_reads(shared: Shared) -> None:
 
 def test_what_it_says(shared: Shared, content: dict[str, Any]) -> None:
     model, folder, _ = shared("attention")
-    assert (content["format"], content["version"], content["seq_len"]) == (FORMAT, 6, 32)
+    assert (content["format"], content["version"], content["seq_len"]) == (FORMAT, 7, 32)
     assert (content["precision"], content["vocab_size"], content["max_seq_len"]) == ("fp32", model.vocab_size, None)
     assert content["provenance"]["run_id"] == "a run" and content["provenance"]["commit"] == "a commit"
     assert content["model"]["inputs"][0] == {"name": "tokens", "dtype": "int64", "dims": ["B", "T"]}
@@ -93,11 +93,14 @@ def change(content: dict[str, Any], path: str, value: Any) -> None:
     ("path", "value", "message"),
     [
         ("format", "other", f'it lacks "format": "{FORMAT}"'),
-        ("version", 1, "has version 1, this program reads version 6"),
+        ("version", 1, "has version 1, this program reads version 7"),
         ("vocab_size", "11", "the manifest.vocab_size must be int, got '11'"),
         ("vocab_size", True, "the manifest.vocab_size must be int, got True"),
         ("vocab_size", 12, "model.onnx gives no logits of vocab_size 12"),
         ("max_seq_len", 1.5, "the manifest.max_seq_len must be int, got 1.5"),
+        ("stop_ids", [11], "stop_ids has 11, which is outside the vocabulary"),
+        ("stop_ids", [-1], "stop_ids has -1, which is outside the vocabulary"),
+        ("stop_ids", ["2"], "the manifest.stop_ids.0. must be int, got '2'"),
         ("first_call", 0, "first_call must be at least 1, got 0"),
         ("min_onnxruntime", "new", "'new' is not a version of onnxruntime"),
         ("model/inputs/0/dtype", "float8", "tokens has dtype 'float8', accepted are bool, int64, float16, float32"),

@@ -71,6 +71,8 @@ def state(folder: Path, **fields: Any) -> None:
     [
         ("gru", {"first_call": 2}),
         ("gru", {"seq_len": 31}),
+        ("gru", {"stop_ids": [2]}),
+        ("gru", {"stop_ids": [2, 1, 3]}),
         ("gru", {"precision": "fp16"}),
         ("gru", {"precision": "bf16"}),
         ("int8", {"precision": "fp16"}),

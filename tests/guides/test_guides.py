@@ -160,6 +160,11 @@ def _write_files(folder: Path, page: str) -> None:
     np.savez(folder / "images.npz", images=np.random.default_rng(0).random((60, 4, 4)), labels=np.arange(60) % 2)
     rolls = {"spectrum": [[[n, 0.5], [1.5, n]] for n in range(60)], "energy": [[0.5, 1.0]] * 60}
     parquet.write_table(pa.table({**rolls, "notes": [[[0, 1], [1, 1]]] * 60}), folder / "rolls.parquet")
+    if page == "docs/guides/fine-tune.md":
+        pytest.importorskip("transformers")
+        from cli.test_import_hf import save
+
+        save("llama", folder / "small")
     (folder / "decay.py").write_text(python_blocks("docs/guides/own-mixer.md")[0], encoding="utf-8")
     text = (ROOT / page).read_text(encoding="utf-8")
     for name, yaml in re.findall(r"`(\w+\.yaml)`[^`]*\n\n```yaml\n(.*?)```", text, flags=re.DOTALL):

@@ -129,10 +129,11 @@ def test_a_missing_file(copy: Copy) -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"version": 7}, "it has version 7, this program reads version 6"),
+        ({"version": 8}, "it has version 8, this program reads version 7"),
         ({"min_onnxruntime": "99.0"}, "this bundle needs onnxruntime 99.0, here is "),
         ({"tokenizer": "/etc"}, '"/etc" is not a path inside the bundle'),
         ({"golden": "../golden.npz"}, "it gives no sha256 of ../golden.npz"),
+        ({"stop_ids": [11]}, "stop_ids has 11, which is outside the vocabulary"),
         ({"more": 1}, 'the manifest has "more", which nothing here knows'),
     ],
 )

@@ -38,8 +38,8 @@ def _folder(bundle: Bundle, tmp_path: Path) -> Path:
 
 CHANGES: dict[str, tuple[Change, str]] = {
     "format": (lambda it: it.update(format="x"), 'the manifest lacks "format": "seqlab-bundle"'),
-    "version": (lambda it: it.update(version=5), "the manifest has version 5, this program reads version 6"),
-    "version as a float": (lambda it: it.update(version=6.0), "the manifest.version must be a whole number"),
+    "version": (lambda it: it.update(version=5), "the manifest has version 5, this program reads version 7"),
+    "version as a float": (lambda it: it.update(version=7.0), "the manifest.version must be a whole number"),
     "unknown": (lambda it: it.update(more=1), "the manifest has more, which nothing here knows"),
     "missing": (lambda it: it.pop("labels"), "the manifest lacks labels"),
     "zero": (lambda it: it.update(seq_len=0), "the manifest.seq_len must be a whole number from 1 to 2^40, got 0"),
@@ -62,6 +62,7 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "start": (lambda it: it["state"][0].update(initial=None), "state entry position starts as nothing says"),
     "no tokens": (lambda it: it["model"]["inputs"].pop(0), "model.onnx takes no tokens, or no pad_mask"),
     "vocabulary": (lambda it: it.update(vocab_size=7), "model.onnx gives no logits (B, T, 7)"),
+    "stop": (lambda it: it.update(stop_ids=[99]), "stop_ids has 99, which is outside the vocabulary"),
     "outside": (lambda it: it["files"].update({"../x": "0" * 64}), '"../x" is not a path inside the bundle'),
     "digest": (lambda it: it["files"].update({"x": "0"}), 'the sha256 of x is "0"'),
     "golden": (lambda it: it.update(golden="x"), "the manifest gives no sha256 of x"),

@@ -26,7 +26,8 @@ class Tokenizer(ABC):
     `decode(encode(text)) == text` for every text that the tokenizer has tokens for.
 
     Attributes:
-        pad_id, bos_id, eos_id: the special tokens, the same in every tokenizer. They decode to nothing.
+        pad_id, bos_id, eos_id: the special tokens, the same in every tokenizer that is learnt here. They decode to
+            nothing. One made elsewhere may have no bos or eos, which is -1 then, or several eos.
         token_bytes: the UTF-8 bytes that each id stands for; some stand for a part of a character.
     """
 
@@ -60,6 +61,11 @@ class Tokenizer(ABC):
         """The last place in a text where it may be cut: its parts' ids are those of the whole, whatever stands before
         and after it. 0 = nowhere that is known."""
         return 0
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """The tokens that end a text."""
+        return (self.eos_id,)
 
     @property
     def vocab_size(self) -> int:
@@ -207,13 +213,18 @@ class StoredTokenizer(Tokenizer):
     """Makes the tokenizer that a run or a bundle has stored, whatever the text: for data that its model is to read.
 
     Args:
-        path: `tokenizer.json` of a run's artifacts, or the folder `tokenizer` of a bundle.
+        path: `tokenizer.json` of a run's artifacts, or the folder `tokenizer` of a bundle; None = that of the run that
+            the fit begins with or goes on from, which the command line fills in.
 
     Raises:
         ValueError: there is none, or it is damaged.
     """
 
-    def __new__(cls, text: str, *, path: str) -> Any:
+    def __new__(cls, text: str, *, path: str | None = None) -> Any:
+        if path is None:
+            raise ValueError(
+                "StoredTokenizer has no path; give that of a run's tokenizer.json, or --init_from or --encoder_from"
+            )
         found = Path(path).expanduser()
         if found.is_dir():
             return load_tokenizer(found)
@@ -222,9 +233,10 @@ class StoredTokenizer(Tokenizer):
         try:
             return tokenizer_from_dict(json.loads(found.read_text(encoding="utf-8")))
         except ValueError as error:
-            raise ValueError(f"{path} is not a tokenizer file: {error}") from error
+            hint = "; give a tokenizer.json of transformers to PretrainedTokenizer, as file"
+            raise ValueError(f"{path} is not a tokenizer file of seqlab: {error}{hint}") from error
 
-    def __init__(self, text: str, *, path: str) -> None:
+    def __init__(self, text: str, *, path: str | None = None) -> None:
         """Is not called: what is made is of another class."""
 
     @classmethod

@@ -24,28 +24,40 @@ LARGEST = 1 << 24
 class PretrainedTokenizer(Tokenizer):
     """The byte-level BPE of a `tokenizer.json` (GPT-2, Llama 3; Radford et al. 2019, section 2.2).
 
-    Its ids are the file's own. No special token is added, and special tokens in a text are spelt out.
+    Its ids are the file's own. No special token is added, and special tokens in a text are spelt out. The file does not
+    say which tokens begin and end a text: the model's `generation_config.json` or `config.json` does.
 
     Args:
         text: nothing is learnt from it.
         file: a `tokenizer.json`.
         vocab_size: of the model, which may have more tokens than the file; None = the file's.
+        bos_id: the token that begins a document; None = the first of `eos_id`.
+        eos_id: the token that ends a text, or several; None = there is none.
 
     Raises:
-        ValueError: there is no such file, or it is not a byte-level BPE.
+        ValueError: there is no such file, it is not a byte-level BPE, or it has no such ids.
     """
 
-    def __init__(self, text: str = "", *, file: str, vocab_size: int | None = None) -> None:
+    def __init__(
+        self,
+        text: str = "",
+        *,
+        file: str,
+        vocab_size: int | None = None,
+        bos_id: int | None = None,
+        eos_id: int | list[int] | None = None,
+    ) -> None:
         path = Path(file)
         if not path.is_file():
             raise ValueError(f"{path} does not exist; a PretrainedTokenizer needs a tokenizer.json")
-        self._open(path.read_bytes(), vocab_size)
+        ends = [] if eos_id is None else [eos_id] if isinstance(eos_id, int) else eos_id
+        self._open(path.read_bytes(), vocab_size, bos_id if bos_id is not None else (ends or [-1])[0], ends)
 
     @classmethod
     def learn(cls, texts: Iterable[str], **options: Any) -> Self:
         return cls(**options)
 
-    def _open(self, content: bytes, vocab_size: int | None) -> None:
+    def _open(self, content: bytes, vocab_size: int | None, bos_id: int, eos_ids: list[int]) -> None:
         described = json.loads(content)
         kind = described.get("model", {}).get("type")
         if kind != "BPE" or not _is_byte_level(described.get("pre_tokenizer") or {}):
@@ -66,10 +78,15 @@ class PretrainedTokenizer(Tokenizer):
         for token_id, text in plain.items():
             token_bytes[token_id] = text.encode()
         super().__init__(token_bytes)
-        named = {text: token_id for token_id, text in special.items()}
-        ends = [i for name, i in named.items() if "end" in name or name == "</s>"] or [0]
-        begins = [i for name, i in named.items() if "begin" in name or name == "<s>"] or ends
-        self.bos_id, self.eos_id, self.pad_id = begins[0], ends[0], ends[0]
+        for name, token_id, least in (*(("eos_id", token_id, 0) for token_id in eos_ids), ("bos_id", bos_id, -1)):
+            if type(token_id) is not int or not least <= token_id < size:
+                raise ValueError(f"{name} is {token_id!r}; accepted: the ids of this tokenizer, 0 to {size - 1}")
+        self.bos_id, self._eos_ids = bos_id, tuple(eos_ids)
+        self.eos_id, self.pad_id = (*eos_ids, -1)[0], (*eos_ids, 0)[0]
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        return self._eos_ids
 
     @cached_property
     def _library(self) -> tokenizers.Tokenizer:
@@ -83,13 +100,17 @@ class PretrainedTokenizer(Tokenizer):
         text.encode("utf-8")
         return np.array(self._library.encode(text, add_special_tokens=False).ids, dtype=np.int32)
 
+    def _settings(self) -> dict[str, Any]:
+        return {"eos_ids": list(self.eos_ids)}
+
     def _assets(self) -> dict[str, bytes]:
         return {FILE_NAME: self._content}
 
     @classmethod
     def _restore(cls, settings: dict[str, Any], assets: dict[str, bytes]) -> Self:
         tokenizer = cls.__new__(cls)
-        tokenizer._open(assets[FILE_NAME], settings["vocab_size"])
+        eos_ids = settings.get("eos_ids", [settings["eos_id"]])
+        tokenizer._open(assets[FILE_NAME], settings["vocab_size"], settings["bos_id"], eos_ids)
         return tokenizer
 
     def __getstate__(self) -> dict[str, Any]:

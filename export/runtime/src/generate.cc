@@ -88,8 +88,8 @@ std::string Write(Decoder& decoder, std::string_view prompt, GenerateOptions opt
     text += piece;
     return on_text == nullptr || piece.empty() || on_text(piece);
   };
+  options.stop_ids = decoder.bundle().manifest.stop_ids;
   if (!decoder.bundle().manifest.tokenizer) {
-    options.stop_ids.clear();
     Generate(decoder, {ReadIds(prompt)}, options,
              [&](int64_t, int64_t token) { return show(Join(text.empty() ? "" : " ", token)); });
     return text;
@@ -99,8 +99,6 @@ std::string Write(Decoder& decoder, std::string_view prompt, GenerateOptions opt
   Ids ids = tokenizer.Encode(prompt);
   // An empty prompt starts a document.
   if (ids.empty()) ids = {tokenizer.bos_id()};
-  // Packed documents end where the next begins.
-  options.stop_ids = {tokenizer.eos_id(), tokenizer.bos_id()};
   Generate(decoder, {ids}, options, [&](int64_t, int64_t token) { return show(stream.Push(token)); });
   if (!show(stream.Finish())) RefuseCancelled();
   return text;

@@ -15,7 +15,7 @@ namespace {
 constexpr const char* kSealName = "manifest.sha256";
 constexpr const char* kWeightsName = "weights.bin";
 constexpr const char* kFormat = "seqlab-bundle";
-constexpr int64_t kVersion = 6;
+constexpr int64_t kVersion = 7;
 // Of a graph, whose weights are elsewhere, or a manifest; and of all files but the weights.
 constexpr uintmax_t kMostGraphBytes = uintmax_t{1} << 25, kMostBytes = uintmax_t{1} << 30;
 // Of the state of one text, at 8 bytes a number.
@@ -109,6 +109,9 @@ void CheckWhole(const Manifest& manifest) {
     Refuse("it has neither an encoder nor both graphs of a decoder");
   }
   if (manifest.model && !manifest.vocab_size) Refuse("it has a decoder and no vocab_size");
+  for (const int64_t token : manifest.stop_ids) {
+    if (token >= manifest.vocab_size.value_or(0)) Refuse("stop_ids has ", token, ", which is outside the vocabulary");
+  }
   for (const auto& [name, sha256] : manifest.files) {
     if (!IsInside(name)) Refuse("\"", name, "\" is not a path inside the bundle");
     if (sha256.size() != 64 || sha256.find_first_not_of("0123456789abcdef") != std::string::npos) {
@@ -212,7 +215,7 @@ Manifest ParseManifest(const std::string& text) {
     Refuse("it has version ", version.Int(0), ", this program reads version ", kVersion);
   }
   root.MustHaveExactly({"format", "version", "min_onnxruntime", "target", "precision", "vocab_size",
-                        "max_seq_len", "max_source_len", "seq_len", "first_call", "encoder", "model", "step", "taps",
+                        "max_seq_len", "max_source_len", "seq_len", "stop_ids", "first_call", "encoder", "model", "step", "taps",
                         "state", "in_place", "tokenizer", "source_tokenizer", "labels", "golden", "files",
                         "provenance"});
   const Field provenance = root["provenance"];
@@ -226,6 +229,7 @@ Manifest ParseManifest(const std::string& text) {
   manifest.max_seq_len = root["max_seq_len"].IntOrNull(1);
   manifest.max_source_len = root["max_source_len"].IntOrNull(1);
   manifest.seq_len = root["seq_len"].Int(1);
+  for (const Field& token : root["stop_ids"].Items()) manifest.stop_ids.push_back(token.Int(0));
   manifest.first_call = root["first_call"].Int(1);
   manifest.encoder = ReadGraph(root["encoder"]);
   manifest.model = ReadGraph(root["model"]);

@@ -42,6 +42,7 @@ struct Manifest {
   std::string min_onnxruntime, target, precision;
   std::optional<int64_t> vocab_size, max_seq_len, max_source_len;
   int64_t seq_len = 0, first_call = 1;
+  std::vector<int64_t> stop_ids;  // tokens that end what a decoder writes
   std::optional<GraphInfo> encoder, model, step, taps;
   std::vector<StateInfo> state;
   std::vector<std::string> in_place;  // entries whose new value `step` may write where the old one stands

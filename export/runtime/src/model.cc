@@ -138,7 +138,7 @@ Result<std::vector<std::vector<Translation>>> Session::Translate(const std::vect
     const Rows rows = Padded(sources, "text", false);
     impl_->decoder().ReadSource(rows.Tokens(), rows.Mask());
     const BeamOptions search = {options.beams, most - written, options.length_penalty,
-                                options.repetition, {tokenizer.eos_id()}};
+                                options.repetition, impl_->bundle->manifest.stop_ids};
     std::vector<std::vector<Translation>> translations;
     for (auto& found : seqlab::BeamSearch(impl_->decoder(), std::vector<Ids>(texts.size(), prompt), search)) {
       translations.emplace_back();

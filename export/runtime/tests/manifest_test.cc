@@ -23,7 +23,7 @@ std::string Whole() {
     files += Join(files.empty() ? "" : ", ", "\"", name, "\": \"", std::string(64, 'a'), "\"");
   }
   return R"({"format": "seqlab-bundle",
-"version": 6,
+"version": 7,
 "target": "portable",
 "min_onnxruntime": "1.30",
 "precision": "fp32",
@@ -31,6 +31,7 @@ std::string Whole() {
 "max_seq_len": null,
 "max_source_len": null,
 "seq_len": 32,
+"stop_ids": [2, 1],
 "first_call": 1,
 "encoder": null,
 "tokenizer": "tokenizer",
@@ -74,8 +75,8 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
     const char *from, *to, *said;
   };
   const Change changes[] = {
-      {"version\": 6", "version\": 7", "it has version 7, this program reads version 6"},
-      {"version\": 6", "version\": \"6\"", "the manifest.version must be a whole number"},
+      {"version\": 7", "version\": 8", "it has version 8, this program reads version 7"},
+      {"version\": 7", "version\": \"7\"", "the manifest.version must be a whole number"},
       {"seqlab-bundle", "zip", "it lacks \"format\": \"seqlab-bundle\""},
       {"\"seq_len\"", "\"more\": 1, \"seq_len\"", "the manifest has \"more\", which nothing here knows"},
       {"\"seq_len\"", "\"seq_lens\"", "the manifest lacks seq_len"},
@@ -86,6 +87,8 @@ TEST(Manifest, OneChangeIsRefusedWithItsPlace) {
       {"seq_len\": 32", "seq_len\": true", "the manifest.seq_len must be a whole number"},
       {"seq_len\": 32", "seq_len\": 99999999999999999999", "the manifest.seq_len must be a whole number"},
       {"seq_len\": 32", "seq_len\": 1e999", "it has a number that is too large for float64"},
+      {"[2, 1]", "[2, 11]", "stop_ids has 11, which is outside the vocabulary"},
+      {"[2, 1]", "[-1]", "the manifest.stop_ids[0] must be a whole number from 0"},
       {"fp32", "fp8", "the manifest.precision must be one of fp32"},
       {"portable", "cuda", "the manifest.target must be one of portable, ort, cuda-graph, got \"cuda\""},
       {"[\"B\", 8]", "[\"B\", \"C\"]", "state entry h has the dimension C, but there is no max_seq_len"},

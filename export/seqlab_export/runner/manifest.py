@@ -17,7 +17,7 @@ from seqlab_export.runner.sizes import MOST_GRAPH_BYTES, find_wrong_sizes
 FILE_NAME = "manifest.json"
 SEAL_NAME = "manifest.sha256"
 FORMAT = "seqlab-bundle"
-VERSION = 6
+VERSION = 7
 DTYPES = ("bool", "int64", "float16", "float32")
 DIMS = ("B", "T", "T+1", "S", "S+T", "S+1", "M", "C", "N")
 MOST = 2**40
@@ -110,6 +110,7 @@ class Manifest:
         seq_len: the longest in training; a target is written up to it.
         in_place: the entries of the state whose new value `step` may write where the old one stands.
         taps: the debug twin, which gives what happens inside the model and is not needed to run it.
+        stop_ids: the tokens that end what a decoder writes, which keeps them.
         first_call: how many real tokens the first call must hold, if there are as many; `seqlab.mixer.Mixer` has it.
         tokenizer: the folder of the tokenizer; of two, the target's. None = the inputs are features.
         source_tokenizer: of the other.
@@ -125,6 +126,7 @@ class Manifest:
     max_seq_len: int | None
     max_source_len: int | None
     seq_len: int
+    stop_ids: tuple[int, ...]
     first_call: int
     encoder: GraphInfo | None
     model: GraphInfo | None
@@ -149,6 +151,8 @@ class Manifest:
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise BundleError(f"{name} must be at least 1, got {value}")
+        if outside := [token for token in self.stop_ids if not 0 <= token < (self.vocab_size or 0)]:
+            raise BundleError(f"stop_ids has {outside[0]}, which is outside the vocabulary")
         if not re.fullmatch(r"[0-9]{1,5}\.[0-9]{1,5}[0-9.]*", self.min_onnxruntime):
             raise BundleError(f"{self.min_onnxruntime!r} is not a version of onnxruntime")
         for name in (*self.files, *filter(None, (self.tokenizer, self.source_tokenizer))):

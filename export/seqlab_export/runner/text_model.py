@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from seqlab.decoding import TextCodec, WrittenIds
 from seqlab.decoding.text_model import Generator, TextClassifier, TextModel, TextTagger, Translator, not_of_texts
@@ -42,14 +42,15 @@ def load_codec(folder: Path) -> TextCodec:
     """
     stated = load_manifest(folder)
     if stated.tokenizer is None and stated.encoder is None and stated.vocab_size is not None:
-        return TextCodec("prompts", WrittenIds(stated.vocab_size))
+        return TextCodec("prompts", WrittenIds(stated.vocab_size), stop_ids=stated.stop_ids)
     if stated.tokenizer is None or not reads_text(stated):
         raise not_of_texts(str(folder))
     tokenizer = _load(folder, stated, stated.tokenizer)
     source_tokenizer = _load(folder, stated, stated.source_tokenizer) if stated.source_tokenizer else None
     if stated.model is None:
         return TextCodec("texts", tokenizer, labels=stated.labels)
-    return TextCodec("prompts" if stated.encoder is None else "sources", tokenizer, source_tokenizer)
+    reads: Literal["prompts", "sources"] = "prompts" if stated.encoder is None else "sources"
+    return TextCodec(reads, tokenizer, source_tokenizer, stop_ids=stated.stop_ids)
 
 
 def reads_text(manifest: Manifest) -> bool:

@@ -4,7 +4,7 @@ import { bars } from "./bars.js";
 import { area, el, latest, notice, section, settled } from "./dom.js";
 import { largest, percent } from "./numbers.js";
 import type { Opened } from "./opened.js";
-import { beginning, piece, pieces, prompt, stopsOf, textOf } from "./reading.js";
+import { beginning, piece, pieces, prompt, textOf } from "./reading.js";
 import { mostScored, scoresOf, scoresOfTarget, targetOf } from "./scores.js";
 
 const CHOICES = 10;
@@ -97,7 +97,7 @@ export function nextTokenView(opened: Opened, text: string): HTMLElement {
   async function goneOn(begun: number[]): Promise<number[]> {
     const limit = opened.manifest.max_seq_len ?? Infinity;
     const most = Math.min(GOES_ON, limit - begun.length + 1);
-    const stopIds = stopsOf(opened);
+    const stopIds = opened.manifest.stop_ids;
     if (stopIds.includes(begun.at(-1)!) || most < 1) return begun;
     const session = opened.model.session();
     if (translates) await session.readSource([beginning(opened, source.input.value).ids]);

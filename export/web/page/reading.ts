@@ -1,6 +1,6 @@
 // Texts as the tokens that a model reads, no more of them than a page should, and tokens as what can be seen.
 
-import type { Model } from "../src/index.js";
+import { beginOf, type Model } from "../src/index.js";
 import type { Opened } from "./opened.js";
 
 /** Beyond so many tokens a view is slow to compute and not to be read. */
@@ -22,7 +22,7 @@ export function prompt(opened: Opened, text: string, most = MOST_TOKENS): Read {
   if (opened.kind === "speller") return cut(idsOf(text, opened.manifest.vocab_size!), limit, "last");
   const whole = asRead(text), kept = wellFormed(whole.slice(-MOST_CHARACTERS * most));
   const ids = opened.model.encode(kept);
-  return cut(ids.length ? ids : [opened.model.tokenizer.bosId], limit, "last", kept.length < whole.length);
+  return cut(ids.length ? ids : [beginOf(opened.model.tokenizer)], limit, "last", kept.length < whole.length);
 }
 
 /** The first tokens of a text of which something is said, or of a source, which ends with eos. */
@@ -68,23 +68,19 @@ export function textOf({ model, kind }: Opened, ids: readonly number[]): string 
   return kind === "speller" ? ids.join(" ") : model.decode(ids);
 }
 
-/** Tokens at which a text ends, or another begins. */
-export function stopsOf({ model, kind }: Opened): number[] {
-  return kind === "speller" ? [] : [model.tokenizer.bosId, model.tokenizer.eosId];
-}
-
 /** What each token of a text adds to it, where it can be seen. */
 export function pieces(opened: Opened, ids: readonly number[]): string[] {
   return ids.map((id, place) => piece(opened, ids.slice(Math.max(0, place - NEAR), place), id));
 }
 
 /** The same of a token that could come next. */
-export function piece({ model, kind }: Opened, before: readonly number[], id: number): string {
+export function piece({ model, manifest, kind }: Opened, before: readonly number[], id: number): string {
   if (kind === "speller") return String(id);
   if (kind === "features") return String(id + 1);
   const near = before.slice(-NEAR);
   const { bosId, eosId } = model.tokenizer;
-  return seen(addedBy(model, near, id)) || (id === eosId ? "(end)" : id === bosId ? "(start)" : `(${id})`);
+  const ends = id === eosId || (manifest.stop_ids.includes(id) && id !== bosId);
+  return seen(addedBy(model, near, id)) || (ends ? "(end)" : id === bosId ? "(start)" : `(${id})`);
 }
 
 function addedBy(model: Model, near: readonly number[], id: number): string {

@@ -32,10 +32,10 @@ export async function scoresOfTarget({ model }: Opened, source: number[], target
 
 /** The likeliest target of a source, with bos before it and without eos. */
 export async function targetOf({ model, manifest }: Opened, source: number[]): Promise<number[]> {
-  const { bosId, eosId } = model.tokenizer;
+  const { bosId } = model.tokenizer, { stop_ids: stopIds } = manifest;
   const session = model.session();
   await session.readSource([source]);
-  const options = { maxNewTokens: manifest.seq_len, sampling: { temperature: 0 }, stopIds: [eosId] };
+  const options = { maxNewTokens: manifest.seq_len, sampling: { temperature: 0 }, stopIds };
   const [written] = await session.generate([[bosId]], options);
-  return [bosId, ...written.filter((id) => id !== eosId)];
+  return [bosId, ...written.filter((id) => !stopIds.includes(id))];
 }

@@ -23,13 +23,13 @@ export function translateView(opened: Opened, text: string): HTMLElement {
     line.say("Writing …");
     try {
       const begun = performance.now();
-      const { bosId, eosId } = opened.model.tokenizer;
+      const { bosId } = opened.model.tokenizer;
       const { ids, note } = beginning(opened, given.input.value);
       const options = {
         beams: Number.parseInt(BEAMS[beams.input.selectedIndex]),
         lengthPenalty: numberOf(favour, penalty),
         maxNewTokens: opened.manifest.seq_len,
-        stopIds: [eosId],
+        stopIds: opened.manifest.stop_ids,
       };
       const session = opened.model.session();
       await session.readSource([ids]);

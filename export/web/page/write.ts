@@ -3,7 +3,7 @@
 import type { GenerateOptions } from "../src/index.js";
 import { area, button, el, notice, section } from "./dom.js";
 import type { Opened } from "./opened.js";
-import { prompt, stopsOf, textOf } from "./reading.js";
+import { prompt, textOf } from "./reading.js";
 import { settings } from "./settings.js";
 
 /** The longest prompt, in tokens. */
@@ -43,7 +43,7 @@ export async function writeOn(
     return going;
   };
   try {
-    await opened.model.session().generate([ids], { ...options, stopIds: stopsOf(opened) }, onToken);
+    await opened.model.session().generate([ids], { ...options, stopIds: opened.manifest.stop_ids }, onToken);
   } catch (error) {
     if (going) throw error;
   }

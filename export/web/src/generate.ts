@@ -6,7 +6,7 @@ import { wordsOf } from "./plain_tokenizers.js";
 import { applyRules, withDefaultRules, type Repetition } from "./repetition.js";
 import { choose, withDefaults, type Sampling } from "./sampling.js";
 import { numbersOf } from "./tensors.js";
-import { TextStream } from "./tokenizer.js";
+import { beginOf, TextStream } from "./tokenizer.js";
 
 /** How a text is continued. */
 export interface GenerateOptions {
@@ -85,16 +85,16 @@ export async function write(
     text += piece;
     return piece === "" ? undefined : onText?.(piece);
   };
+  const { stop_ids: stopIds } = decoder.bundle.manifest;
   if (decoder.bundle.manifest.tokenizer === null) {
-    await generate(decoder, [readIds(prompt)], { ...options, stopIds: [] }, (_, token) =>
+    await generate(decoder, [readIds(prompt)], { ...options, stopIds }, (_, token) =>
       show(text === "" ? String(token) : ` ${token}`),
     );
     return text;
   }
   const { tokenizer } = decoder.bundle;
   const stream = new TextStream(tokenizer), ids = tokenizer.encode(prompt);
-  // An empty prompt starts a document; packed documents end where the next begins.
-  const begun = ids.length > 0 ? ids : [tokenizer.bosId], stopIds = [tokenizer.eosId, tokenizer.bosId];
+  const begun = ids.length > 0 ? ids : [beginOf(tokenizer)];
   await generate(decoder, [begun], { ...options, stopIds }, (_, token) => show(stream.push(token)));
   if ((await show(stream.finish())) === false) refuseCancelled();
   return text;

@@ -12,6 +12,7 @@ export { open, Model, Session, type Classes, type Translation, type TranslateOpt
 export type { Repetition } from "./repetition.js";
 export type { Sampling } from "./sampling.js";
 export { numbersOf, type Ort, type Tensor } from "./tensors.js";
+export { beginOf } from "./tokenizer.js";
 export type { Check, Divergence, Errors, Report } from "./proof/report.js";
 export { verify } from "./proof/verify.js";
 export type { Places } from "./without.js";

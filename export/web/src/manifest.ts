@@ -6,7 +6,7 @@ import { Field } from "./fields.js";
 export const MANIFEST_NAME = "manifest.json";
 export const SEAL_NAME = "manifest.sha256";
 const FORMAT = "seqlab-bundle";
-const VERSION = 6;
+const VERSION = 7;
 const DTYPES = ["bool", "int64", "float16", "float32"] as const;
 const DIMS = ["B", "T", "T+1", "S", "S+T", "S+1", "M", "C", "N"] as const;
 const PRECISIONS = ["fp32", "fp16", "bf16", "int8", "int4"] as const;
@@ -43,6 +43,7 @@ export interface Manifest {
   max_seq_len: number | null;
   max_source_len: number | null;
   seq_len: number;
+  stop_ids: number[];
   first_call: number;
   encoder: GraphInfo | null;
   model: GraphInfo | null;
@@ -75,7 +76,7 @@ export function parseManifest(bytes: Uint8Array): Manifest {
   if (!version.is(VERSION)) refuse(`the manifest has version ${version.int(0)}, this program reads version ${VERSION}`);
   const at = root.exactly(
     ...["format", "version", "min_onnxruntime", "target", "precision", "vocab_size", "max_seq_len", "max_source_len"],
-    ...["seq_len", "first_call", "encoder", "model", "step", "taps", "state", "in_place", "tokenizer"],
+    ...["seq_len", "stop_ids", "first_call", "encoder", "model", "step", "taps", "state", "in_place", "tokenizer"],
     ...["source_tokenizer", "labels", "golden", "files", "provenance"],
   );
   const count = (name: string) => at(name).orNull((field) => field.int(1));
@@ -89,6 +90,7 @@ export function parseManifest(bytes: Uint8Array): Manifest {
     max_seq_len: count("max_seq_len"),
     max_source_len: count("max_source_len"),
     seq_len: at("seq_len").int(1),
+    stop_ids: at("stop_ids").items().map((token) => token.int(0)),
     first_call: at("first_call").int(1),
     encoder: at("encoder").orNull(readGraph),
     model: at("model").orNull(readGraph),

@@ -11,6 +11,8 @@ export function checkManifest(manifest: Manifest): void {
   if ((manifest.model === null) !== (manifest.step === null) || graphsOf(manifest).length === 0) {
     refuse("the manifest has neither an encoder nor both graphs of a decoder");
   }
+  const outside = manifest.stop_ids.find((token) => token >= (manifest.vocab_size ?? 0));
+  if (outside !== undefined) refuse(`stop_ids has ${outside}, which is outside the vocabulary`);
   for (const [name, sha256] of Object.entries(manifest.files)) {
     checkPath(name);
     if (!/^[0-9a-f]{64}$/.test(sha256)) refuse(`the sha256 of ${name} is "${sha256.slice(0, 70)}"`);

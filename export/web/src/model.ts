@@ -145,7 +145,8 @@ export class Session {
     return beamSearch(this.decoder, prompts, options);
   }
 
-  /** What the model writes after a prompt, until it ends the text. `options.stopIds` are not read. */
+  /** What the model writes after a prompt, until it ends the text. The manifest's stop_ids are read in place of
+   * `options.stopIds`. */
   async write(prompt: string, options: GenerateOptions = {}, onText?: OnText): Promise<string> {
     return write(this.decoder, prompt, options, onText);
   }
@@ -161,7 +162,7 @@ export class Session {
     const found = await this.beamSearch(texts.map(() => prompt), {
       ...search,
       maxNewTokens: most - forced.length,
-      stopIds: [tokenizer.eosId],
+      stopIds: manifest.stop_ids,
     });
     const read = (hypothesis: Hypothesis) => tokenizer.decode([...forced, ...hypothesis.tokens]);
     return found.map((some) => some.map((hypothesis) => ({ text: read(hypothesis), hypothesis })));

@@ -28,15 +28,11 @@ export class PretrainedTokenizer extends Tokenizer {
   override readonly eosId: number;
   private readonly library: Library;
 
-  /** Of the bytes of a `tokenizer.json`, and how many tokens its model has, which may be more. */
-  constructor(content: Uint8Array, vocabSize: number) {
+  /** Of the bytes of a `tokenizer.json`, how many tokens its model has, which may be more, and its special tokens. */
+  constructor(content: Uint8Array, vocabSize: number, special: { padId: number; bosId: number; eosId: number }) {
     const described = read(content);
     super(tableOf(described, vocabSize));
-    const special = described.added_tokens.filter((token) => token.special);
-    const ends = special.filter(({ content: name }) => name.includes("end") || name === "</s>");
-    const begins = special.filter(({ content: name }) => name.includes("begin") || name === "<s>");
-    this.eosId = this.padId = ends[0]?.id ?? 0;
-    this.bosId = begins[0]?.id ?? this.eosId;
+    ({ padId: this.padId, bosId: this.bosId, eosId: this.eosId } = special);
     const plain = described.added_tokens.filter((token) => !token.special);
     this.library = new Library({ ...described, added_tokens: plain }, {});
   }

@@ -22,8 +22,8 @@ export async function loadTokenizer(files: Files, folder: string): Promise<Token
   }
   const special: Record<string, number> = { pad_id: tokenizer.padId, bos_id: tokenizer.bosId, eos_id: tokenizer.eosId };
   for (const [name, field] of root.members()) {
-    if (Object.hasOwn(special, name) && field.int(0) !== special[name]) {
-      const said = `its description says ${field.int(0)}`;
+    if (Object.hasOwn(special, name) && field.int(-1) !== special[name]) {
+      const said = `its description says ${field.int(-1)}`;
       refuse(`the ${name} of this tokenizer is ${special[name]}, ${said}`, "damaged bundle");
     }
   }
@@ -51,7 +51,10 @@ function ofClass(root: Field, size: number, assets: ReadonlyMap<string, Uint8Arr
   if (name === "CharTokenizer") return new CharTokenizer(root.get("alphabet").string());
   if (name === "WordTokenizer") return new WordTokenizer(root.get("words").strings(), root.get("newlines").boolean());
   if (name === "SubwordTokenizer") return new SubwordTokenizer(asset("tokenizer.model"));
-  if (name === "PretrainedTokenizer") return new PretrainedTokenizer(asset("pretrained.json"), size);
+  if (name === "PretrainedTokenizer") {
+    const content = asset("pretrained.json"), id = (kind: string) => root.get(kind).int(-1);
+    return new PretrainedTokenizer(content, size, { padId: id("pad_id"), bosId: id("bos_id"), eosId: id("eos_id") });
+  }
   const known = "ByteTokenizer, CharTokenizer, PretrainedTokenizer, SubwordTokenizer and WordTokenizer";
   refuse(`this runtime has no tokenizer "${name.slice(0, 60)}", give it ids; it has ${known}`, "unsupported");
 }

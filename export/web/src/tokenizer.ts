@@ -5,6 +5,7 @@ import { refuse } from "./error.js";
 /** Turns text into token ids and back. */
 export abstract class Tokenizer {
   readonly padId: number = 0;
+  /** -1 = there is none. */
   readonly bosId: number = 1;
   readonly eosId: number = 2;
   /** Whether decoding takes away a space at the very beginning. */
@@ -42,6 +43,12 @@ export abstract class Tokenizer {
 
   /** The ids of a text that has no lone surrogate. */
   protected abstract idsOf(text: string): number[];
+}
+
+/** The token that starts a document, which an empty prompt does. Throws SeqlabError where there is none. */
+export function beginOf(tokenizer: Tokenizer): number {
+  if (tokenizer.bosId >= 0) return tokenizer.bosId;
+  refuse("the prompt is empty, and no token starts a document of this model; give a prompt");
 }
 
 /** Decodes one id at a time: what it returns, joined, is what `decode` returns. Only whole characters come out. */

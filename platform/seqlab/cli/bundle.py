@@ -103,6 +103,7 @@ def export_run(loaded: LoadedRun, precision: Any, out: Path, **options: Any) -> 
         commit=loaded.commit or "",
         source_tokenizer=loaded.source_tokenizer,
         labels=loaded.labels,
+        stop_ids=loaded.stop_ids,
         seq_len=loaded.task.seq_len,
         chooses_one=loaded.task.chooses_one,
         precision=precision,

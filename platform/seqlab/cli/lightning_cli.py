@@ -52,7 +52,7 @@ from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash
 from seqlab.tracking.runs import TrackedRun, find_run, listed, unfinished_runs
 from seqlab.tracking.writes import COSTS_TAG, MATCHED_TAG
-from seqlab.trained.same_vocabulary import check_vocabulary
+from seqlab.trained.same_vocabulary import check_vocabulary, give_path
 from seqlab.trained.transfer import begin_encoder_with, begin_with
 from seqlab.trained.word_vectors import begin_words_with
 
@@ -132,8 +132,12 @@ class SeqlabCLI(LightningCLI):
                 self._match(options)
                 if options.resume is not None:
                     self._continue_job(options)
-        if options.ckpt_path is None or Path(options.ckpt_path).is_file():
-            return
+        if options.ckpt_path is not None and not Path(options.ckpt_path).is_file():
+            self._find_checkpoint(options)
+        self._find_tokenizer(options)
+
+    def _find_checkpoint(self, options: Any) -> None:
+        """Finds the checkpoint of the run that `--ckpt_path` names."""
         if self.verb == "fit" and options.ckpt_path == "last":
             self.run_id = _only_unfinished(options.experiment, self.config_dump)
         run = find_run(self.run_id or options.ckpt_path)
@@ -141,6 +145,16 @@ class SeqlabCLI(LightningCLI):
         if checkpoint is None:
             raise ValueError(f"--ckpt_path {options.ckpt_path}: run {run.name} ({run.id}) has no checkpoint")
         options.ckpt_path = str(checkpoint)
+
+    def _find_tokenizer(self, options: Any) -> None:
+        """Gives the data the tokenizer of the run that the fit goes on from, or begins with, where they name none."""
+        if "data" not in options or "tokenizer" not in options.data.get("init_args", {}):
+            return
+        checkpoint = options.ckpt_path
+        for run in (options.get("init_from"), options.get("encoder_from")) if checkpoint is None else ():
+            checkpoint = checkpoint or (run and find_run(run).checkpoint)
+        if checkpoint:
+            give_path(options.data.init_args.tokenizer, Path(checkpoint))
 
     def _match(self, options: Any) -> None:
         """Solves the model's size for a budget, and puts it into the config."""

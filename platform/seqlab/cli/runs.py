@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -100,6 +101,9 @@ def import_hf(options: argparse.Namespace) -> int:
     command = f'generate {quoted} --prompt "..."' if run.has_tokenizer else f"export {quoted} --out bundles/{quoted}"
     reads = "" if run.has_tokenizer else " of ids, as the folder has no tokenizer.json"
     print(f"Run {name}{reads}, its logits {within} · next: seqlab {command}")
+    if run.has_tokenizer:
+        config = shlex.quote(os.path.relpath(run.config))
+        print(f"To train it on: seqlab fit --config {config} --init_from {quoted} --data.path TEXT")
     return 0
 
 

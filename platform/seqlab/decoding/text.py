@@ -22,10 +22,16 @@ class TextTokenizer(Protocol):
     def vocab_size(self) -> int: ...
 
     @property
-    def bos_id(self) -> int: ...
+    def bos_id(self) -> int:
+        """-1 = none."""
 
     @property
-    def eos_id(self) -> int: ...
+    def eos_id(self) -> int:
+        """-1 = none."""
+
+    @property
+    def eos_ids(self) -> tuple[int, ...]:
+        """All tokens that end a text."""
 
     def encode(self, text: str, /) -> list[int]: ...
 
@@ -35,9 +41,10 @@ class TextTokenizer(Protocol):
 
 
 class WrittenIds:
-    """Ids written as numbers, separated by spaces: the text of a model that has no tokenizer. None of them ends one."""
+    """Ids written as numbers, separated by spaces: the text of a model that has no tokenizer."""
 
     bos_id = eos_id = -1
+    eos_ids = ()
 
     def __init__(self, vocab_size: int) -> None:
         self.vocab_size = vocab_size
@@ -68,8 +75,24 @@ class WrittenIds:
 
 
 def prompt_tokens(tokenizer: TextTokenizer, prompt: str) -> list[int]:
-    """What the model reads of a prompt. An empty one starts a document."""
-    return tokenizer.encode(prompt) or [tokenizer.bos_id]
+    """What the model reads of a prompt. An empty one starts a document.
+
+    Raises:
+        ValueError: it is empty, and the tokenizer has no token that starts a document.
+    """
+    ids = tokenizer.encode(prompt)
+    if not ids and tokenizer.bos_id < 0:
+        raise ValueError("the prompt is empty, and no token starts a document of this model; give a prompt")
+    return ids or [tokenizer.bos_id]
+
+
+def default_stop_ids(reads: str, tokenizer: TextTokenizer) -> tuple[int, ...]:
+    """The tokens that end what a model writes, where it does not say so itself: its tokenizer's eos and, of a language
+    model, bos, for packed documents end where the next one begins."""
+    if reads == "texts":
+        return ()
+    ends = (*tokenizer.eos_ids, tokenizer.bos_id) if reads == "prompts" else tokenizer.eos_ids
+    return tuple(dict.fromkeys(token for token in ends if token >= 0))
 
 
 class TextCodec:
@@ -80,6 +103,7 @@ class TextCodec:
         tokenizer: of what it writes, or reads.
         source_tokenizer: of the sources, where it is another.
         labels: the names of the classes, where it reads texts.
+        stop_ids: the tokens that end what it writes; None = `default_stop_ids`.
     """
 
     def __init__(
@@ -88,11 +112,13 @@ class TextCodec:
         tokenizer: TextTokenizer,
         source_tokenizer: TextTokenizer | None = None,
         labels: Sequence[str] = (),
+        stop_ids: Sequence[int] | None = None,
     ) -> None:
         self.reads = reads
         self.tokenizer = tokenizer
         self.source_tokenizer = source_tokenizer or tokenizer
         self.labels = labels
+        self.stop_ids = default_stop_ids(reads, tokenizer) if stop_ids is None else tuple(stop_ids)
 
     def encode(self, texts: Sequence[str]) -> Rows:
         """What the model reads of each text.

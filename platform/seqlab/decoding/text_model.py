@@ -181,9 +181,7 @@ class Generator(TextModel):
     def _continue(
         self, rows: Rows, settings: dict[str, Any], on_token: Callable[[int, int], None] | None = None
     ) -> Rows:
-        tokenizer = self.codec.tokenizer
-        ends = (tokenizer.eos_id, tokenizer.bos_id)  # packed documents end where the next begins
-        return generate(self.decoder, rows, stop_ids=ends, on_token=on_token, **settings)
+        return generate(self.decoder, rows, stop_ids=self.codec.stop_ids, on_token=on_token, **settings)
 
 
 class Translator(TextModel):
@@ -233,7 +231,7 @@ class Translator(TextModel):
             self.begin(*padded_right(sources)),
             [[tokenizer.bos_id, *forced]] * len(sources),
             max_new_tokens=self.max_tokens - len(forced),
-            stop_ids=(tokenizer.eos_id,),
+            stop_ids=self.codec.stop_ids,
             **settings,
         )
         return [[[*forced, *hypothesis.tokens] for hypothesis in hypotheses] for hypotheses in found]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from seqlab.checkpoint_io import AtomicCheckpointIO
 from seqlab.config.configs import build
-from seqlab.models.pretrained import Pretrained, read_pretrained
+from seqlab.models.pretrained import Pretrained, SpecialIds, read_pretrained, read_special_ids
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import to_yaml
 from seqlab.trained.foreign_logits import ForeignLogits
@@ -18,11 +19,13 @@ class Imported(NamedTuple):
 
     Attributes:
         run_name: its name.
+        config: the file of its config, for a fit that begins with it.
         has_tokenizer: whether it reads text; else it reads ids.
         difference: of its logits from those of transformers, RMS over RMS; None where transformers is not installed.
     """
 
     run_name: str
+    config: Path
     has_tokenizer: bool
     difference: float | None
 
@@ -34,13 +37,15 @@ def import_hf(folder: Path, *, experiment: str, run_name: str | None) -> Importe
         ValueError: what is missing in the folder, or not ours to compute, or computed otherwise. Then no run is made.
     """
     pretrained = read_pretrained(folder)
+    special = read_special_ids(folder, pretrained.vocab_size)
     config: dict[str, Any] = {
         "model": {"class_path": "seqlab.tasks.LanguageModeling", "init_args": {"model": pretrained.model}}
     }
     tokenizer = None
     if (folder / "tokenizer.json").exists():
-        tokenizer, described = _tokenizer(folder, pretrained)
-        options = {"seq_len": pretrained.seq_len, "tokenizer": described}
+        tokenizer = _tokenizer(folder, pretrained, special)
+        stored_with_run = {"class_path": "seqlab_data.tokenizers.StoredTokenizer", "init_args": {}}
+        options = {"seq_len": pretrained.seq_len, "tokenizer": stored_with_run}
         config["data"] = {"class_path": "seqlab_data.TextDataModule", "init_args": options}
     told = {"vocab_size": pretrained.vocab_size, "seq_len": pretrained.seq_len}
     # Before there is a model of ours: one of the two is in memory.
@@ -52,30 +57,36 @@ def import_hf(folder: Path, *, experiment: str, run_name: str | None) -> Importe
     logger = RunLogger(experiment, name=run_name or folder.resolve().name)
     assert logger.checkpoint_dir is not None
     logger.checkpoint_dir.mkdir(parents=True, exist_ok=True)
-    stored = {"config": config, "told": told, "run_id": logger.run_id}
+    stored = {"config": config, "told": told, "run_id": logger.run_id, "stop_ids": list(special.eos)}
     stored["tokenizer"] = None if tokenizer is None else tokenizer.to_dict()
     AtomicCheckpointIO().save_checkpoint(
         {"state_dict": task.state_dict(), "seqlab": stored}, logger.checkpoint_dir / "best.ckpt"
     )
     logger.log_text(to_yaml(config), "config.yaml")
+    if tokenizer is not None:
+        logger.log_text(json.dumps(tokenizer.to_dict()) + "\n", "tokenizer.json")
     logger.log_hyperparams(config)
     logger.log_tags({"checkpoint.best": "checkpoints/best.ckpt", "imported_from": str(folder)})
     logger.log_metrics({"num_params": float(sum(p.numel() for p in task.model.parameters()))}, step=0)
     logger.finalize("success")
-    return Imported(logger.run_name, tokenizer is not None, difference)
+    return Imported(logger.run_name, logger.checkpoint_dir.parent / "config.yaml", tokenizer is not None, difference)
 
 
-def _tokenizer(folder: Path, pretrained: Pretrained) -> tuple[Any, dict[str, Any]]:
-    """The folder's tokenizer, and as a config has it."""
+def _tokenizer(folder: Path, pretrained: Pretrained, special: SpecialIds) -> Any:
+    """The folder's tokenizer."""
     from seqlab_data.tokenizers import PretrainedTokenizer
 
-    options = {"file": str((folder / "tokenizer.json").resolve()), "vocab_size": pretrained.vocab_size}
     try:
-        tokenizer = PretrainedTokenizer(**options)  # type: ignore[arg-type]
+        tokenizer = PretrainedTokenizer(
+            file=str(folder / "tokenizer.json"),
+            vocab_size=pretrained.vocab_size,
+            bos_id=special.bos,
+            eos_id=list(special.eos),
+        )
     except ValueError as error:
         raise ValueError(f"{folder}: {error}; without that file the model is imported and reads ids") from error
     if tokenizer.vocab_size != pretrained.vocab_size:
         raise ValueError(
             f"{folder}: tokenizer.json has {tokenizer.vocab_size} tokens, config.json says {pretrained.vocab_size}"
         )
-    return tokenizer, {"class_path": "seqlab_data.tokenizers.PretrainedTokenizer", "init_args": options}
+    return tokenizer

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from seqlab.config.errors import sentence
 from seqlab.config.trust import check_trust, only_trusted
 from seqlab.plain_values import check_count
 from seqlab.tracking.runs import find_run
+from seqlab.trained.same_vocabulary import give_path
 from seqlab.trained.stored_model import check_fits, weights_of
 
 OPTIONAL_DICT, OPTIONAL_TEXT, OPTIONAL_LIST = ((kind, type(None)) for kind in (dict, str, list))
@@ -26,6 +28,7 @@ STORED: dict[str, Any] = {
     "told": dict,
     "run_id": OPTIONAL_TEXT,
     "labels": OPTIONAL_LIST,
+    "stop_ids": OPTIONAL_LIST,
     "tokenizer": OPTIONAL_DICT,
     "source_tokenizer": OPTIONAL_DICT,
 }
@@ -45,6 +48,7 @@ class LoadedRun:
         tokenizer: its tokenizer; of two, the target's. None where it has none.
         source_tokenizer: the source's, where it is another.
         labels: the names of the classes; none where there are none.
+        stop_ids: the tokens that end what an imported model writes; None = those of its tokenizer.
         datamodule: its data module, whose text is read only when it is used; None of an imported model of ids.
     """
 
@@ -56,6 +60,7 @@ class LoadedRun:
     tokenizer: Any
     source_tokenizer: Any
     labels: list[str]
+    stop_ids: list[int] | None
     datamodule: L.LightningDataModule | None
 
 
@@ -79,7 +84,9 @@ def load_run(run: str, *, trust: Sequence[str] = ()) -> LoadedRun:
             tokenizer_from_dict(stored[name]) if stored.get(name) else None
             for name in ("tokenizer", "source_tokenizer")
         )
-        task, datamodule = build(stored["config"], stored["told"])
+        config = deepcopy(stored["config"])
+        give_path(config.get("data", {}).get("init_args", {}).get("tokenizer"), path)
+        task, datamodule = build(config, stored["told"])
         task.load_state_dict(checkpoint["state_dict"])
     task.eval()
     return LoadedRun(
@@ -91,6 +98,7 @@ def load_run(run: str, *, trust: Sequence[str] = ()) -> LoadedRun:
         tokenizer,
         source_tokenizer,
         stored.get("labels") or [],
+        stored.get("stop_ids"),
         datamodule,
     )
 
@@ -126,6 +134,9 @@ def check_stored(path: Path, checkpoint: dict[str, Any], trust: Sequence[str], c
             raise ValueError(f"its data told the model {wrong[0]!r}, {_shown(told[wrong[0]])}")
         if wrong := [label for label in stored.get("labels") or [] if not isinstance(label, str)]:
             raise ValueError(f"its labels have {_shown(wrong[0])}")
+        ids, stops = range(told.get("vocab_size", 0)), stored.get("stop_ids") or []
+        if wrong := [token for token in stops if type(token) is not int or token not in ids]:
+            raise ValueError(f"its stop_ids have {_shown(wrong[0])}")
         config = stored["config"] if config is None else config
         check_count("the stored config", config)
         try:

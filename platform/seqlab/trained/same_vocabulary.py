@@ -60,6 +60,13 @@ def with_stored_tokenizers(config: dict[str, Any], stored: Mapping[str, Any], fo
     return config | {"data": data | {"init_args": given | {name: kept[name] for name in kept if name in given}}}
 
 
+def give_path(tokenizer: Any, checkpoint: Path) -> None:
+    """Gives a `StoredTokenizer` without a path, as a config has it, the tokenizer of a checkpoint's run."""
+    named = str(tokenizer.get("class_path")) if hasattr(tokenizer, "get") else ""
+    if named.rpartition(".")[2] == "StoredTokenizer" and not tokenizer.get("init_args", {}).get("path"):
+        tokenizer["init_args"] = {"path": str(checkpoint.parent.parent / "tokenizer.json")}
+
+
 def _difference(what: str, then: Sequence[str], now: Sequence[str]) -> str:
     """How two lists differ, empty where they do not."""
     if list(then) == list(now):

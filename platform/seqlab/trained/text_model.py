@@ -28,7 +28,8 @@ def open_text_model(run: str, *, trust: Sequence[str] = ()) -> TextModel:
     loaded = load_run(run, trust=trust)
     model, tokenizer = loaded.model, loaded.tokenizer
     if isinstance(model, DecoderLM):
-        return Generator(run, TextCodec("prompts", tokenizer or WrittenIds(model.vocab_size)), TorchDecoder(model))
+        codec = TextCodec("prompts", tokenizer or WrittenIds(model.vocab_size), stop_ids=loaded.stop_ids)
+        return Generator(run, codec, TorchDecoder(model))
     if tokenizer is None or not isinstance(model, EncoderDecoder | RNNSeq2Seq | BagOfWords | Classifier | Tagger):
         raise not_of_texts(run)
     if isinstance(model, EncoderDecoder | RNNSeq2Seq):

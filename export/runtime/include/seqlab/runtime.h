@@ -255,8 +255,8 @@ class Session {
   SEQLAB_EXPORT Result<std::vector<std::vector<Hypothesis>>> BeamSearch(const std::vector<Ids>& prompts,
                                                                         const BeamOptions& options);
 
-  /// What the model writes after a prompt, until it ends the text; of a bundle without a tokenizer both are ids, such as
-  /// "5 6 7", and nothing ends it. `options.stop_ids` are not read.
+  /// What the model writes after a prompt, until one of the manifest's stop_ids ends the text, in place of
+  /// `options.stop_ids`; of a bundle without a tokenizer both are ids, such as "5 6 7".
   SEQLAB_EXPORT Result<std::string> Write(std::string_view prompt, const GenerateOptions& options,
                                           const OnText& on_text = nullptr);
 

@@ -9,9 +9,10 @@ from seqlab.models.pretrained.config import ForeignConfig
 from seqlab.models.pretrained.gpt2 import read_gpt2
 from seqlab.models.pretrained.llama import read_llama, read_mistral, read_qwen2, read_qwen3
 from seqlab.models.pretrained.read import Pretrained
+from seqlab.models.pretrained.special_ids import SpecialIds, read_special_ids
 from seqlab.models.pretrained.weights import ForeignWeights
 
-__all__ = ["Pretrained", "read_pretrained"]
+__all__ = ["Pretrained", "SpecialIds", "read_pretrained", "read_special_ids"]
 
 READERS: dict[str, Callable[[ForeignConfig, ForeignWeights], Pretrained]] = {
     "gpt2": read_gpt2,
