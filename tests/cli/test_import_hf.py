@@ -107,7 +107,8 @@ def test_a_fit_begins_with_its_weights_and_its_tokenizer(
     tuned = load_run("tuned")
     assert tuned.tokenizer.to_dict() == load_run("base").tokenizer.to_dict()
     assert open_text_model("tuned").codec.stop_ids == (0, 5)
-    assert tuned.datamodule is not None and tuned.datamodule.tokenizer.eos_ids == (0, 5)
+    data: Any = tuned.datamodule
+    assert data.tokenizer.eos_ids == (0, 5)
     seqlab("export", "tuned", "--out=bundle")
     seqlab("verify", "bundle")
     seqlab("resume", "tuned", "--trainer.max_steps=8")
