@@ -24,7 +24,10 @@ class FakeServer:
         answers: while it is not set, a write is not answered.
         refused: a metric that it takes for an invalid one.
         files: what was uploaded, by path.
+        location: where it says that the run's files are; empty = behind its own address.
     """
+
+    location = ""
 
     def __init__(self, address: str) -> None:
         self.address, self.run_id = address, uuid.uuid4().hex  # MLflow caches the addresses of a run's files
@@ -72,7 +75,7 @@ class FakeServer:
         info = {"run_id": self.run_id, "experiment_id": "1", "status": self.run_status, "run_name": "there"}
         last = [{"key": key, "value": steps[-1][1], "step": steps[-1][0]} for key, steps in self.points.items()]
         tags = [{"key": key, "value": value} for key, value in self.tags.items()]
-        location = f"mlflow-artifacts:/1/{self.run_id}/artifacts"
+        location = self.location or f"mlflow-artifacts:/1/{self.run_id}/artifacts"
         return {"info": {**info, "artifact_uri": location, "start_time": 0}, "data": {"metrics": last, "tags": tags}}
 
 

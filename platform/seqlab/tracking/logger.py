@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
+from seqlab.tracking.artifact_place import check_folder
 from seqlab.tracking.job import JOB_TAG, job_of
 from seqlab.tracking.journal import Journal, now
 from seqlab.tracking.outbox import Outbox
@@ -262,6 +263,9 @@ class RunLogger(Logger):
         except MlflowException as error:
             raise ValueError(f"run {run_id} cannot be continued: {error.message}") from error
         self._name, self._artifacts = run.info.run_name, self.store.artifacts(run)
+        for path in self._artifacts.rglob("*") if self.continued else ():
+            if path.is_symlink():
+                check_folder(path, self.store.root, run_id)
 
     def _upload_checkpoints(self) -> None:
         folders = [self._artifacts / "checkpoints", *(self._artifacts / "callbacks").rglob("")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -66,9 +67,13 @@ def register(run: TrackedRun, precision: str, target: str, save: Callable[[Path]
     name = model_name(run.experiment)
     with TemporaryDirectory() as folder, run.store.calls() as client:
         client.get_run(run.id)  # the store answers: now it may take its time
+        run.store.check_files(run.entity)
         save(Path(folder) / "model")
-        with answer_timeout(UPLOAD_SECONDS):
-            client.log_artifacts(run.id, str(Path(folder) / "model"), place)
+        if run.store.remote:
+            with answer_timeout(UPLOAD_SECONDS):
+                client.log_artifacts(run.id, str(Path(folder) / "model"), place)
+        else:  # MLflow would write where the store was when the run was made
+            shutil.copytree(Path(folder) / "model", run.artifacts / place)
         _create_model(client, name)
         source = f"runs:/{run.id}/{place}"
         tags = {"precision": precision, "target": target, "run": run.name}

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from seqlab.plain_values import read_yaml
+from seqlab.tracking.artifact_place import check_folder
 from seqlab.tracking.journal import replay_all
 from seqlab.tracking.provenance import host_id, is_gone
 from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
@@ -40,7 +41,7 @@ class TrackedRun:
         params: the configuration, flat.
         metrics: each metric's last value.
         tags: provenance and the rest.
-        artifacts: folder of the artifacts; with a server, of those that are on this machine.
+        entity: the run as MLflow has it.
         found_by: the checkpoint that the run was found by.
     """
 
@@ -52,9 +53,18 @@ class TrackedRun:
     params: dict[str, str]
     metrics: dict[str, float]
     tags: dict[str, str]
-    artifacts: Path
     store: Store = field(repr=False)
+    entity: Run = field(repr=False)
     found_by: Path | None = None
+
+    @cached_property
+    def artifacts(self) -> Path:
+        """The folder of the artifacts; with a server, of those that are on this machine.
+
+        Raises:
+            ValueError: as of `Store.artifacts`.
+        """
+        return self.store.artifacts(self.entity)
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -93,15 +103,17 @@ class TrackedRun:
         """An artifact's file, fetched from the server if it is not on this machine; None if there is none.
 
         Raises:
-            ValueError: what the store calls an artifact is outside the run's folder.
+            ValueError: what the store calls an artifact is outside the run's folder, or the folder is outside of the
+                store.
         """
         if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
             raise ValueError(
                 f"run {self.name} ({self.id}) has {name!r} for an artifact, which is no file of its folder"
             )
-        path = self.artifacts / name
+        path = check_folder(self.artifacts / name, self.store.root, self.id)
         if path.exists() or not self.store.remote:
             return path if path.exists() else None
+        self.store.check_files(self.entity)
         with self.store.calls() as client:
             from mlflow.exceptions import MlflowException
 
@@ -127,6 +139,7 @@ class TrackedRun:
 
     def _listed(self, folder: str) -> list[str]:
         """The artifacts that the server has in a folder."""
+        self.store.check_files(self.entity)
         with self.store.calls() as client:
             from mlflow.exceptions import MlflowException
 
@@ -273,6 +286,6 @@ def _tracked(run: Run, experiment: str, store: Store) -> TrackedRun:
         params=data.params,
         metrics=data.metrics,
         tags=data.tags,
-        artifacts=store.artifacts(run),
         store=store,
+        entity=run,
     )

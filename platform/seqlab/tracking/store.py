@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from filelock import FileLock
 
+from seqlab.tracking.artifact_place import check_address, check_folder
 from seqlab.whole_file import why_not_written, writing
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ ENVIRONMENT = {
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
+    "MLFLOW_ALLOW_HTTP_REDIRECTS": "false",
 }
 TEMPORARY = ("INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "DEADLINE_EXCEEDED")
 NOT_FOR_US = dict.fromkeys(
@@ -182,7 +184,11 @@ class Store:
 
     def folder(self, experiment: str) -> Path | None:
         """The folder that new runs of an experiment have theirs in, found without MLflow, which takes seconds to
-        import; None where only MLflow can tell, or refuse."""
+        import; None where only MLflow can tell, or refuse.
+
+        Raises:
+            ValueError: it is outside of the store.
+        """
         if self._database is None:
             return None
         folder = self.root / _folder_name(experiment)
@@ -198,13 +204,15 @@ class Store:
             return folder
         location, stage = Path(found[0]), found[1]
         beside = self.root / location.name
-        return (location if location.exists() else beside) if location.is_absolute() and stage == "active" else None
+        if not location.is_absolute() or stage != "active":
+            return None
+        return check_folder(location if location.exists() else beside, self.root, f"of {experiment!r}")
 
     def artifacts(self, run: Run) -> Path:
         """The folder of a run's artifacts, or, with a server, of those that are on this machine.
 
         Raises:
-            ValueError: the server has an id for the run that is none.
+            ValueError: the server has an id for the run that is none, or the folder is outside of the store.
         """
         if self.remote:
             for run_id in (run.info.run_id, run.data.tags.get(OFFLINE_TAG, "none")):
@@ -214,10 +222,25 @@ class Store:
             return begun_offline if begun_offline.exists() else self.root / run.info.run_id / "artifacts"
         from mlflow.utils.file_utils import local_file_uri_to_path
 
-        stored = Path(local_file_uri_to_path(run.info.artifact_uri))  # type: ignore[no-untyped-call]
+        uri = run.info.artifact_uri or ""
+        stored = Path(local_file_uri_to_path(uri))  # type: ignore[no-untyped-call]
+        if len(stored.parts) < 3 or ("://" in uri and not uri.startswith("file://")):
+            raise ValueError(f"run {run.info.run_id} has its files in {uri!r}, no folder of its store {self.root}")
         beside = self.root.joinpath(*stored.parts[-3:])
         # MLflow stores absolute paths: they are wrong once the store has been moved.
-        return stored if stored.parents[1].exists() and not beside.exists() else beside
+        folder = stored if stored.parents[1].exists() and not beside.exists() else beside
+        return check_folder(folder, self.root, run.info.run_id)
+
+    def check_files(self, run: Run) -> None:
+        """Asked before MLflow's client is given a file, or asked for one.
+
+        Raises:
+            ValueError: the run's files are neither in the store nor behind its server.
+        """
+        if self.remote:
+            check_address(run.info.artifact_uri or "", self.uri, run.info.run_id)
+        else:
+            self.artifacts(run)
 
 
 @contextmanager

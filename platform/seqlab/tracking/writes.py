@@ -97,12 +97,13 @@ class Sender:
         """Uploads a file of the run's own folder on this machine.
 
         Raises:
-            ValueError: it is another file.
+            ValueError: it is another file, or would go elsewhere than to the server.
         """
         if not source.exists():
             log.warning("%s is gone and is not uploaded to run %s", source, run_id)
             return
         run = client.get_run(run_id)  # the server answers: now it may take its time
+        self.store.check_files(run)
         own = (self.store.artifacts(run), self.store.root / self.run_id / "artifacts")
         if not any(source.resolve().is_relative_to(place.resolve()) for place in own):
             raise ValueError(f"{source} is no file of the run, whose files on this machine are in {own[0]}")
