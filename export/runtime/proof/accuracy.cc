@@ -38,6 +38,18 @@ double Rms(const std::vector<double>& values) {
   return std::sqrt(sum / static_cast<double>(values.size()));
 }
 
+template <typename Number>
+std::vector<double> SpreadOut(const std::vector<Number>& row, size_t most) {
+  if (row.size() <= most) return {row.begin(), row.end()};
+  // Multiples of the golden ratio modulo 1 leave no gap and, unlike equal steps, favour no column.
+  std::vector<double> spread;
+  for (size_t place = 0; place < most; ++place) {
+    const double share = std::fmod(static_cast<double>(place) * kGoldenRatio, 1.0);
+    spread.push_back(row[static_cast<size_t>(share * static_cast<double>(row.size()))]);
+  }
+  return spread;
+}
+
 // As NumPy's, linear between the two nearest.
 double Quantile(std::vector<double> values, double share) {
   std::sort(values.begin(), values.end());
@@ -88,6 +100,25 @@ size_t MostNumbers(const GraphInfo& info, size_t output) {
   return std::max(kMostNumbers / together, kLeastNumbers);
 }
 
+size_t NumbersOfCall(size_t num_lengths, size_t num_outputs) {
+  return std::max<size_t>(kMostNumbers / (3 * num_lengths * num_outputs), 16);
+}
+
+std::vector<double> Spread(const Value& tensor, Span places, size_t most) {
+  return SpreadOut(Floats(tensor, places.first, places.size()), most);
+}
+
+Numbers TakenRows(const Numbers& numbers, const Ids& rows) {
+  Numbers taken{numbers.dims, {}};
+  taken.dims[0] = static_cast<int64_t>(rows.size());
+  const int64_t size = Product(numbers.dims, 1, numbers.dims.size());
+  for (const int64_t row : rows) {
+    const auto begin = numbers.values.begin() + row * size;
+    taken.values.insert(taken.values.end(), begin, begin + size);
+  }
+  return taken;
+}
+
 std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, const Case& some, size_t most) {
   if (!info.IsFloat()) return numbers.values;
   int64_t axis = -1;
@@ -112,20 +143,19 @@ std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, con
       }
     }
   }
-  if (row.size() <= most) return row;
-  // Multiples of the golden ratio modulo 1 leave no gap and, unlike equal steps, favour no column.
-  std::vector<double> spread;
-  for (size_t place = 0; place < most; ++place) {
-    const double share = std::fmod(static_cast<double>(place) * kGoldenRatio, 1.0);
-    spread.push_back(row[static_cast<size_t>(share * static_cast<double>(row.size()))]);
-  }
-  return spread;
+  return SpreadOut(row, most);
 }
 
 void AddErrors(const std::vector<double>& actual, const std::vector<double>& expected, std::vector<double>& errors) {
   if (actual.size() != expected.size()) Refuse("there are ", actual.size(), " numbers, and should be ", expected.size());
+  AddErrors(actual, expected, 0, errors);
+}
+
+void AddErrors(const std::vector<double>& actual, const std::vector<double>& expected, size_t begin,
+               std::vector<double>& errors) {
+  if (begin + actual.size() > expected.size()) Refuse("the golden file ends before these numbers");
   const double rms = Rms(expected), unit = rms == 0 ? 1.0 : rms;
-  for (size_t place = 0; place < actual.size(); ++place) errors.push_back((actual[place] - expected[place]) / unit);
+  for (size_t place = 0; place < actual.size(); ++place) errors.push_back((actual[place] - expected[begin + place]) / unit);
 }
 
 double Limit(double torch_error, const std::string& precision) {

@@ -9,6 +9,7 @@
 #include "cases.h"
 #include "manifest.h"
 #include "seqlab/proof.h"
+#include "tensors.h"
 
 namespace seqlab {
 
@@ -38,12 +39,24 @@ inline constexpr size_t kMostNumbers = 4096;
 // How many numbers of an output are compared at most.
 size_t MostNumbers(const GraphInfo& info, size_t output);
 
+// How many numbers of each part of an output are compared at most, of texts of so many lengths.
+size_t NumbersOfCall(size_t num_lengths, size_t num_outputs = 1);
+
+// Of numbers that follow each other in a tensor on the host `most` that are spread out, or all.
+std::vector<double> Spread(const Value& tensor, Span places, size_t most);
+
 // What counts of an output, in one row: real positions, `most` spread-out numbers. What is no float is taken whole. Throws
 // Refusal where it has other positions than the case.
 std::vector<double> Selected(const Numbers& numbers, const TensorInfo& info, const Case& some, size_t most);
 
-// Adds to `errors` the differences in units of the reference's RMS.
+// Adds to `errors` the differences in units of the reference's RMS, of numbers that stand in the reference from `begin` on,
+// or are all of it.
 void AddErrors(const std::vector<double>& actual, const std::vector<double>& expected, std::vector<double>& errors);
+void AddErrors(const std::vector<double>& actual, const std::vector<double>& expected, size_t begin,
+               std::vector<double>& errors);
+
+// The numbers of these rows, (R, ...).
+Numbers TakenRows(const Numbers& numbers, const Ids& rows);
 
 // What the RMS error may be, relative to the reference, where PyTorch's is `torch_error`: twice that, and at least 4 eps.
 double Limit(double torch_error, const std::string& precision);

@@ -6,8 +6,8 @@
 
 namespace seqlab {
 
-std::vector<Numbers> CaseRunner::Encode(const Case& some, Span rows) {
-  const std::vector<Value> found = bundle_.Encode(Inputs(some, rows), MaskOf(some, rows));
+std::vector<Numbers> CaseRunner::Encode(const Case& some, const Ids& rows) {
+  const std::vector<Value> found = bundle_.Encode(Inputs(some, rows, some.length), MaskOf(some, rows, some.length));
   std::vector<Numbers> outputs;
   for (size_t place = 0; place < found.size(); ++place) {
     outputs.push_back(NumbersOf(found[place], bundle_.encoder->info().outputs[place]));
@@ -15,7 +15,7 @@ std::vector<Numbers> CaseRunner::Encode(const Case& some, Span rows) {
   return outputs;
 }
 
-std::vector<Numbers> CaseRunner::Decode(const std::string& form, const Case& some, Span rows) {
+std::vector<Numbers> CaseRunner::Decode(const std::string& form, const Case& some, const Ids& rows) {
   const NpyArray& tokens = golden_.At(some.name + "/tokens", {some.rows(), some.length});
   Decoder decoder = Started(some.name, rows);
   std::vector<Numbers> logits;
@@ -31,7 +31,7 @@ std::vector<Numbers> CaseRunner::Decode(const std::string& form, const Case& som
 }
 
 std::vector<std::vector<double>> CaseRunner::DecodeLong(const Case& some) {
-  const Span rows = {0, some.rows()};
+  const Ids rows = AllRows(some.rows());
   const NpyArray& tokens = golden_.At(some.name + "/tokens", {some.rows(), some.length});
   Decoder decoder = Started(some.name, rows);
   const GraphInfo& info = bundle_.model->info();
@@ -54,57 +54,96 @@ std::vector<std::vector<double>> CaseRunner::DecodeLong(const Case& some) {
   return selected;
 }
 
+std::vector<std::vector<double>> CaseRunner::EncodeInOneCall(const Case& text, int64_t length,
+                                                             const std::vector<size_t>& most) {
+  const Case read{text.name, length, std::vector<uint8_t>(static_cast<size_t>(length), 1)};
+  const std::vector<Value> found = bundle_.Encode(Inputs(text, {0}, length), MaskOf(read, {0}, length));
+  std::vector<std::vector<double>> selected;
+  for (size_t place = 0; place < found.size(); ++place) {
+    const TensorInfo& output = bundle_.encoder->info().outputs[place];
+    selected.push_back(Selected(NumbersOf(found[place], output), output, read, most[place]));
+  }
+  return selected;
+}
+
+std::vector<double> CaseRunner::DecodeInOneCall(const Case& text, int64_t length, size_t most) {
+  const NpyArray& tokens = golden_.At(text.name + "/tokens", {1, text.length});
+  Decoder decoder = Started(text.name, {0});
+  const Value logits = Run(decoder, *bundle_.model, text, tokens, {0}, {0, length});
+  const std::vector<int64_t> dims = Dims(logits);
+  if (dims.size() != 3 || dims[0] != 1 || dims[1] != length) Refuse("the logits have other positions than the text");
+  std::vector<double> selected = Spread(logits, {0, length * dims[2]}, most);
+  const auto add = [&](const std::vector<double>& more) { selected.insert(selected.end(), more.begin(), more.end()); };
+  add(Spread(logits, {(length - 1) * dims[2], length * dims[2]}, most));
+  if (length < text.length) {
+    add(Spread(Run(decoder, *bundle_.step, text, tokens, {0}, {length, length + 1}), {0, dims[2]}, most));
+  }
+  return selected;
+}
+
 Numbers CaseRunner::Whole() {
   const NpyArray& inputs = golden_.At("whole/inputs", {kAny, kAny});
-  const Span rows = {0, inputs.dims[0]}, positions = {0, inputs.dims[1]};
-  const Case whole{"whole", positions.end, std::vector<uint8_t>(static_cast<size_t>(rows.end * positions.end), 1)};
+  const Ids rows = AllRows(inputs.dims[0]);
+  const Span positions = {0, inputs.dims[1]};
+  const Case whole{"whole", positions.end, std::vector<uint8_t>(rows.size() * static_cast<size_t>(positions.end), 1)};
   if (bundle_.model == nullptr) return Encode(whole, rows)[0];
   Decoder decoder = Started(whole.name, rows);
   return Read(decoder, *bundle_.model, whole, inputs, rows, positions);
 }
 
-void CaseRunner::ReadSource(Decoder& decoder, const std::string& name, Span rows) const {
+void CaseRunner::ReadSource(Decoder& decoder, const std::string& name, const Ids& rows) const {
   if (bundle_.encoder == nullptr) return;
   const std::string& source = golden_.At(name + "/source").text;
   for (const Case& some : EncoderCases(bundle_.encoder->info(), bundle_.manifest.max_source_len)) {
     if (some.name != source) continue;
-    decoder.ReadSource(Inputs(some, rows), MaskOf(some, rows));
+    decoder.ReadSource(Inputs(some, rows, some.length), MaskOf(some, rows, some.length));
     return;
   }
   Refuse("the golden file names a source \"", source, "\", which is no case");
 }
 
-Decoder CaseRunner::Started(const std::string& name, Span rows) const {
+Decoder CaseRunner::Started(const std::string& name, const Ids& rows) const {
   Decoder decoder(bundle_);
   ReadSource(decoder, name, rows);
-  decoder.Start(rows.size());
+  decoder.Start(static_cast<int64_t>(rows.size()));
   return decoder;
 }
 
-Value CaseRunner::Inputs(const Case& some, Span rows) const {
+Value CaseRunner::Inputs(const Case& some, const Ids& rows, int64_t length) const {
   const NpyArray& inputs = golden_.At(some.name + "/inputs", {some.rows(), some.length});
   const int64_t row_size = static_cast<int64_t>(inputs.values.size()) / some.rows();  // T, or T x F
-  const auto begin = inputs.values.begin() + rows.first * row_size, end = inputs.values.begin() + rows.end * row_size;
+  std::vector<double> values;
+  for (const int64_t row : rows) {
+    const auto begin = inputs.values.begin() + row * row_size;
+    values.insert(values.end(), begin, begin + row_size / some.length * length);
+  }
   std::vector<int64_t> dims = inputs.dims;
-  dims[0] = rows.size();
+  dims[0] = static_cast<int64_t>(rows.size());
+  dims[1] = length;
   const TensorInfo& info = bundle_.encoder->info().inputs[0];
-  if (info.IsFloat()) return FloatTensor(info.dtype, dims, {begin, end});
-  return HostTensor(DType::kInt64, dims, Ids(begin, end).data());
+  if (info.IsFloat()) return FloatTensor(info.dtype, dims, {values.begin(), values.end()});
+  return HostTensor(DType::kInt64, dims, Ids(values.begin(), values.end()).data());
 }
 
-Value CaseRunner::MaskOf(const Case& some, Span rows) {
-  return HostTensor(DType::kBool, {rows.size(), some.length}, some.Mask(rows, {0, some.length}).data());
+Value CaseRunner::MaskOf(const Case& some, const Ids& rows, int64_t length) {
+  const auto num_rows = static_cast<int64_t>(rows.size());
+  return HostTensor(DType::kBool, {num_rows, length}, some.Mask(rows, {0, length}).data());
 }
 
-Numbers CaseRunner::Read(Decoder& decoder, const Graph& graph, const Case& some, const NpyArray& tokens, Span rows,
+Numbers CaseRunner::Read(Decoder& decoder, const Graph& graph, const Case& some, const NpyArray& tokens, const Ids& rows,
                          Span positions) {
-  Rows read{rows.size(), positions.size(), {}, some.Mask(rows, positions)};
-  for (int64_t row = rows.first; row < rows.end; ++row) {
+  const Value logits = Run(decoder, graph, some, tokens, rows, positions);
+  return {Dims(logits), Doubles(logits)};
+}
+
+Value CaseRunner::Run(Decoder& decoder, const Graph& graph, const Case& some, const NpyArray& tokens, const Ids& rows,
+                      Span positions) {
+  Rows read{static_cast<int64_t>(rows.size()), positions.size(), {}, some.Mask(rows, positions)};
+  for (const int64_t row : rows) {
     const auto begin = tokens.values.begin() + row * some.length;
     read.tokens.insert(read.tokens.end(), begin + positions.first, begin + positions.end);
   }
-  const Value logits = OnHost(decoder.Run(graph, read));
-  return {Dims(logits), Doubles(logits)};
+  return OnHost(decoder.Run(graph, read));
 }
 
 Numbers CaseRunner::StateOf(const Decoder& decoder, const TensorInfo& output) {

@@ -31,9 +31,9 @@ int64_t FixedSize(const TensorInfo& info) {
 
 }  // namespace
 
-std::vector<uint8_t> Case::Mask(Span from_rows, Span positions) const {
+std::vector<uint8_t> Case::Mask(const Ids& from_rows, Span positions) const {
   std::vector<uint8_t> part;
-  for (int64_t row = from_rows.first; row < from_rows.end; ++row) {
+  for (const int64_t row : from_rows) {
     const auto begin = mask.begin() + row * length;
     part.insert(part.end(), begin + positions.first, begin + positions.end);
   }
@@ -66,6 +66,48 @@ std::vector<Case> LongCases(std::optional<int64_t> longest) {
   Case some{Join("length ", length), length, std::vector<uint8_t>(static_cast<size_t>(2 * length), 1)};
   std::fill_n(some.mask.begin() + length, length / 3, uint8_t{0});
   return {some};
+}
+
+std::vector<int64_t> OneCallLengths(std::optional<int64_t> longest, int64_t first_call) {
+  const int64_t end = std::min(longest.value_or(kLongest), kLongest);
+  std::set<int64_t> around = {end - 1, end};
+  for (int64_t power = 16; power <= 2 * end; power *= 2) around.insert({power - 1, power, power + 1});
+  std::vector<int64_t> lengths;
+  for (const int64_t length : around) {
+    if (std::max<int64_t>(first_call, 1) <= length && length <= end) lengths.push_back(length);
+  }
+  return lengths;
+}
+
+const Case& CaseOfMoreBatches(const std::vector<Case>& cases, std::optional<int64_t> longest) {
+  const int64_t most = TracedLength(longest) + 1;
+  return *std::find_if(cases.rbegin(), cases.rend(), [&](const Case& some) { return some.length <= most; });
+}
+
+std::vector<Ids> Batches(int64_t rows, int64_t size) {
+  std::vector<Ids> batches;
+  for (int64_t first = 0; first < rows; first += size) {
+    batches.emplace_back();
+    const int64_t end = size > rows ? size : std::min(first + size, rows);
+    for (int64_t place = first; place < end; ++place) batches.back().push_back(place % rows);
+  }
+  return batches;
+}
+
+std::vector<Ids> Passes(int64_t rows, int64_t size) {
+  const int64_t places = std::max(size, rows);
+  std::vector<Ids> passes;
+  for (int64_t again = 0; again <= (places - 1) / rows; ++again) {
+    passes.emplace_back();
+    for (int64_t row = 0; row < rows; ++row) passes.back().push_back(row + rows * std::min((places - 1 - row) / rows, again));
+  }
+  return passes;
+}
+
+Ids AllRows(int64_t rows) {
+  Ids all(static_cast<size_t>(rows));
+  std::iota(all.begin(), all.end(), int64_t{0});
+  return all;
 }
 
 std::vector<Case> EncoderCases(const GraphInfo& info, std::optional<int64_t> longest) {

@@ -21,8 +21,6 @@
 namespace seqlab {
 namespace {
 
-constexpr int64_t kBatchSizes[] = {1, 2, 9};
-
 // While it lives, its time runs; then it ends the runs of a bundle's graphs, and refuses the next.
 class TimeLimit {
  public:
@@ -88,28 +86,93 @@ class Proof {
  private:
   void CheckEncoder() {
     const GraphInfo& info = bundle_.encoder->info();
-    for (const int64_t batch : kBatchSizes) {
-      for (const Case& some : EncoderCases(info, bundle_.manifest.max_source_len)) {
-        const std::string cell = Join("batch ", batch, ", ", some.name.substr(std::string("encoder/").size()));
-        CheckCell("encoder", cell, info, some, batch, [&](Span rows) { return runner_.Encode(some, rows); });
-      }
+    const auto longest = bundle_.manifest.max_source_len;
+    ForEachCell(EncoderCases(info, longest), longest, [&](int64_t batch, const Case& some) {
+      const std::string cell = Join("batch ", batch, ", ", some.name.substr(std::string("encoder/").size()));
+      CheckCell("encoder", cell, info, some, batch, [&](const Ids& rows) { return runner_.Encode(some, rows); });
+    });
+    const std::vector<int64_t> lengths = OneCallLengths(longest);
+    std::vector<size_t> most(info.outputs.size(), 0);
+    for (const Group& group : Groups(info)) {
+      for (const size_t place : group.outputs) most[place] = NumbersOfCall(lengths.size(), group.outputs.size());
     }
+    CheckLengths("encoder", "encoder/one call", info, Groups(info), lengths, [&](const Case& text, int64_t length) {
+      return runner_.EncodeInOneCall(text, length, most);
+    });
+  }
+
+  // Calls `check` with each batch size and a case that is read in it.
+  static void ForEachCell(const std::vector<Case>& cases, std::optional<int64_t> longest,
+                          const std::function<void(int64_t, const Case&)>& check) {
+    for (const int64_t batch : kBatchSizes) {
+      for (const Case& some : cases) check(batch, some);
+    }
+    for (const int64_t batch : kMoreBatchSizes) check(batch, CaseOfMoreBatches(cases, longest));
   }
 
   void CheckDecoder(const std::string& form) {
     const GraphInfo& info = bundle_.model->info();
-    for (const int64_t batch : kBatchSizes) {
-      for (const Case& some : Cases(bundle_.manifest.max_seq_len)) {
-        const std::string cell = Join("batch ", batch, ", ", some.name);
-        CheckCell(form, cell, info, some, batch, [&](Span rows) { return runner_.Decode(form, some, rows); });
-      }
-    }
+    const auto longest = bundle_.manifest.max_seq_len;
+    ForEachCell(Cases(longest), longest, [&](int64_t batch, const Case& some) {
+      const std::string cell = Join("batch ", batch, ", ", some.name);
+      CheckCell(form, cell, info, some, batch, [&](const Ids& rows) { return runner_.Decode(form, some, rows); });
+    });
   }
 
   void CheckLong() {
     for (const Case& some : LongCases(bundle_.manifest.max_seq_len)) {
-      CheckValues("long", some.name, bundle_.model->info(), some.name, [&] { return runner_.DecodeLong(some); });
+      const auto read = [&]() -> std::vector<std::vector<std::vector<double>>> { return {runner_.DecodeLong(some)}; };
+      CheckValues("long", some.name, bundle_.model->info(), some.name, read);
     }
+    const GraphInfo& info = bundle_.model->info();
+    const std::vector<int64_t> lengths = OneCallLengths(bundle_.manifest.max_seq_len, bundle_.manifest.first_call);
+    const size_t most = NumbersOfCall(lengths.size());
+    const std::vector<Group> logits = {Groups(info)[0]};
+    CheckLengths("long", "one call", info, logits, lengths, [&](const Case& text, int64_t length) {
+      std::vector<std::vector<double>> found(info.outputs.size());
+      found[logits[0].outputs[0]] = runner_.DecodeInOneCall(text, length, most);
+      return found;
+    });
+  }
+
+  // One check for each length, of a text that is read in one call, and group of outputs; of a decoder's state what the
+  // step that follows makes of it.
+  void CheckLengths(const std::string& kind, const std::string& name, const GraphInfo& info,
+                    const std::vector<Group>& groups, const std::vector<int64_t>& lengths,
+                    const std::function<std::vector<std::vector<double>>(const Case&, int64_t)>& read) {
+    if (!golden_.Has(name + "/" + info.outputs[0].name)) {
+      report_.checks.push_back({kind, "in one call", false, "the golden file does not have it"});
+      return;
+    }
+    const Case text{name, lengths.back(), std::vector<uint8_t>(static_cast<size_t>(lengths.back()), 1)};
+    std::vector<size_t> begins(info.outputs.size(), 0);
+    for (const int64_t length : lengths) {
+      const std::string subject = Join("length ", length, " in one call");
+      std::vector<std::vector<double>> actual;
+      try {
+        actual = read(text, length);
+      } catch (const std::exception& error) {
+        limit_.Check();
+        report_.checks.push_back({kind, subject, false, error.what()});
+        return;
+      }
+      limit_.Check();
+      for (const Group& group : groups) {
+        std::vector<double> errors;
+        for (const size_t place : group.outputs) {
+          AddErrors(actual[place], golden_.At(name + "/" + info.outputs[place].name).values, begins[place], errors);
+          begins[place] += actual[place].size();
+        }
+        report_.checks.push_back(JudgedOf(kind, subject, name, group, errors));
+      }
+    }
+  }
+
+  Check JudgedOf(const std::string& kind, const std::string& subject, const std::string& name, const Group& group,
+                 const std::vector<double>& errors) {
+    const double torch_error = golden_.At(name + "/torch/" + group.name).values.at(0);
+    const double limit = group.name == "counters" ? 0.0 : Limit(torch_error, bundle_.manifest.precision);
+    return Judged(kind, subject + ", " + group.name, errors, torch_error, limit);
   }
 
   // Greedy text should be the reference's, or first differ where its two best logits are closer than twice the error of
@@ -131,7 +194,7 @@ class Proof {
       prompts.emplace_back(prompt.begin(), prompt.end());
     }
     Decoder decoder(bundle_);
-    runner_.ReadSource(decoder, "greedy", {0, num_rows});
+    runner_.ReadSource(decoder, "greedy", AllRows(num_rows));
     std::vector<Logits> steps;
     std::vector<Ids> found(prompts.size());
     for (int64_t step = 0; step < length; ++step) {
@@ -167,35 +230,39 @@ class Proof {
 
   // One check for each group of outputs of a cell: a case, read so many rows at a time.
   void CheckCell(const std::string& kind, const std::string& cell, const GraphInfo& info, const Case& some, int64_t batch,
-                 const std::function<std::vector<Numbers>(Span)>& read) {
+                 const std::function<std::vector<Numbers>(const Ids&)>& read) {
     CheckValues(kind, cell, info, some.name, [&] {
       std::vector<std::vector<Numbers>> parts(info.outputs.size());
-      for (int64_t first = 0; first < some.rows(); first += batch) {
-        std::vector<Numbers> found = read({first, std::min(first + batch, some.rows())});
+      for (const Ids& rows : Batches(some.rows(), batch)) {
+        std::vector<Numbers> found = read(rows);
         for (size_t place = 0; place < found.size(); ++place) parts[place].push_back(std::move(found[place]));
       }
-      std::vector<std::vector<double>> selected;
+      const std::vector<Ids> passes = Passes(some.rows(), batch);
+      std::vector<std::vector<std::vector<double>>> selected(passes.size());
       for (size_t place = 0; place < parts.size(); ++place) {
         const Numbers whole = Concatenated(std::exchange(parts[place], {}), 0);
-        selected.push_back(Selected(whole, info.outputs[place], some, MostNumbers(info, place)));
+        for (size_t pass = 0; pass < passes.size(); ++pass) {
+          const Numbers& taken = passes.size() == 1 ? whole : TakenRows(whole, passes[pass]);
+          selected[pass].push_back(Selected(taken, info.outputs[place], some, MostNumbers(info, place)));
+        }
       }
       return selected;
     });
   }
 
-  // The same of what `read` takes of each output, in a case of this name.
+  // The same of what `read` takes of each output, once or several times, in a case of this name.
   void CheckValues(const std::string& kind, const std::string& cell, const GraphInfo& info, const std::string& name,
-                   const std::function<std::vector<std::vector<double>>()>& read) {
+                   const std::function<std::vector<std::vector<std::vector<double>>>()>& read) {
     try {
-      const std::vector<std::vector<double>> actual = read();
+      const auto found = read();
       for (const Group& group : Groups(info)) {
         std::vector<double> errors;
-        for (const size_t place : group.outputs) {
-          AddErrors(actual[place], golden_.At(name + "/" + info.outputs[place].name).values, errors);
+        for (const auto& actual : found) {
+          for (const size_t place : group.outputs) {
+            AddErrors(actual[place], golden_.At(name + "/" + info.outputs[place].name).values, errors);
+          }
         }
-        const double torch_error = golden_.At(name + "/torch/" + group.name).values.at(0);
-        const double limit = group.name == "counters" ? 0.0 : Limit(torch_error, bundle_.manifest.precision);
-        report_.checks.push_back(Judged(kind, cell + ", " + group.name, errors, torch_error, limit));
+        report_.checks.push_back(JudgedOf(kind, cell, name, group, errors));
       }
     } catch (const std::exception& error) {
       report_.checks.push_back({kind, cell, false, error.what()});

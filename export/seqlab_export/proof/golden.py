@@ -25,7 +25,7 @@ from seqlab_export.capture.graph_forms import forms_of, longest_input, num_token
 from seqlab_export.capture.precision import Precision, in_dtype
 from seqlab_export.proof.fake_quantized import FakeQuantized
 from seqlab_export.proof.rounding import FEW, MOST_DRAWS, TermByTerm, draws_of
-from seqlab_export.proof.torch_outputs import cast, encoded, long_outputs, outputs
+from seqlab_export.proof.torch_outputs import cast, encoded, encoded_in_one_call, in_one_call, long_outputs, outputs
 from seqlab_export.runner.cases import (
     ROWS,
     Arrays,
@@ -33,6 +33,7 @@ from seqlab_export.runner.cases import (
     encoder_cases,
     groups,
     long_cases,
+    one_call_lengths,
     relative_errors,
     rms,
 )
@@ -73,11 +74,13 @@ def write_golden(
     - `greedy/prompt_ROW` and `greedy/tokens` (R, N), greedy text of the float64 model, and of the `LIKELIEST` tokens at
       each place the ids, `greedy/likeliest`, and `greedy/logits`;
     - where it reads a source, `CASE/source` and `greedy/source`, the name of the encoder's case whose inputs it reads;
+    - `one call/tokens` (1, T), `one call/logits`, what `cases.select_call` takes at each of `cases.one_call_lengths`,
+      end to end, and `one call/torch/logits`, PyTorch's error at the length where it is largest;
     - `whole/inputs` (R, T), texts that the float64 model wrote by chance, `whole/logits` (R, T, V), all of its logits
       there, and `whole/source`;
 
-    and of an encoder `encoder/CASE/inputs` (R, T) or (R, T, F), and outputs and errors in the same way, and
-    `whole/inputs` and `whole/logits`.
+    and of an encoder `encoder/CASE/inputs` (R, T) or (R, T, F), and outputs and errors in the same way, so too of
+    `encoder/one call`, and `whole/inputs` and `whole/logits`.
 
     Args:
         model: in evaluation mode, on the CPU, in fp32.
@@ -131,6 +134,16 @@ class _Golden:
             turns = product(self._modes(pad_mask), self._batch_sizes(pad_mask))
             found = [encoded(form, inputs, pad_mask, info, *turn) for turn in turns]
             self._judge(case, info, expected, found)
+        lengths = one_call_lengths(longest_input(form.model))
+        inputs = self._draw(info.inputs[0], np.ones((1, lengths[-1]), dtype=np.bool_))
+        self.arrays["encoder/one call/inputs"] = inputs
+        texts = [encoded_in_one_call(reference, inputs, info, lengths, nullcontext())]
+        texts += [encoded_in_one_call(form, inputs, info, lengths, mode) for mode in self.modes[:2]]
+        # Over the two classes of one text the error is chance: it is the largest of all texts.
+        least = {
+            group: max(float(self.arrays[f"{case}/torch/{group}"]) for case in self.masks) for group in groups(info)
+        }
+        self._judge_texts("encoder/one call", groups(info), texts, least)
 
     def add_decoder(self) -> None:
         form, reference = self.forms["model"], self.references["model"]
@@ -152,6 +165,16 @@ class _Golden:
                 # A graph may go from token to token where PyTorch sums over all at once, which errs less.
                 found.append(long_outputs(self.forms, tokens, pad_mask, info, starts[1], self.own, "step"))
             self._judge(case, info, expected, found)
+
+        lengths = one_call_lengths(model.max_seq_len, model.first_call)
+        pad_mask = np.ones((1, lengths[-1]), dtype=np.bool_)
+        tokens, starts = self._begin_case(0, "one call", pad_mask)
+        # What is read later changes nothing before it, so that one text has those of all lengths.
+        texts = [in_one_call(self.references, tokens, info, starts[0], lengths, nullcontext())]
+        texts += [in_one_call(self.forms, tokens, info, starts[1], lengths, mode) for mode in self._modes(pad_mask)]
+        if _carries(info) or self.precision == "int8":
+            texts.append(in_one_call(self.forms, tokens, info, starts[1], lengths, self.own, "step"))
+        self._judge_texts("one call", {"logits": ["logits"]}, texts, {"logits": 0.0})
 
     def _modes(self, pad_mask: NDArray[np.bool_]) -> list[Any]:
         """How PyTorch computes a case, in turns."""
@@ -235,13 +258,32 @@ class _Golden:
     def _judge(self, case: str, info: GraphInfo, expected: Arrays, found: list[Arrays]) -> None:
         self.arrays |= {f"{case}/{name}": values for name, values in expected.items()}
         for group, names in groups(info).items():
-            own = float(np.max([rms(relative_errors(actual, expected, names)) for actual in found]))
-            if not np.isfinite(own):
-                raise ValueError(
-                    f"the bundle was not written: PyTorch's own {self.precision} is not finite ({case}, {group}): a "
-                    "number is too large for it; export in fp32 or bf16"
-                )
-            self.arrays[f"{case}/torch/{group}"] = np.array(own)
+            self._tell_error(case, group, [rms(relative_errors(actual, expected, names)) for actual in found])
+
+    def _judge_texts(
+        self, case: str, judged: dict[str, list[str]], texts: list[list[Arrays]], least: dict[str, float]
+    ) -> None:
+        """`_judge` of what each output is at each length, in the reference and then as PyTorch computes it."""
+        for group, names in judged.items():
+            expected = {name: np.concatenate([at_length[name] for at_length in texts[0]]) for name in names}
+            self.arrays |= {f"{case}/{name}": values for name, values in expected.items()}
+            own = [
+                rms(np.concatenate([(some[name] - exact[name]) / (rms(expected[name]) or 1.0) for name in names]))
+                for found in texts[1:]
+                for some, exact in zip(found, texts[0], strict=True)
+                if group != "counters"
+            ]
+            self._tell_error(case, group, [least[group], *own])
+
+    def _tell_error(self, case: str, group: str, errors: list[float]) -> None:
+        """PyTorch's own error is the largest."""
+        own = float(np.max(errors))
+        if not np.isfinite(own):
+            raise ValueError(
+                f"the bundle was not written: PyTorch's own {self.precision} is not finite ({case}, {group}): a "
+                "number is too large for it; export in fp32 or bf16"
+            )
+        self.arrays[f"{case}/torch/{group}"] = np.array(own)
 
     @torch.no_grad()
     def _start(self, model: Any, source: str | None, rows: int) -> State:

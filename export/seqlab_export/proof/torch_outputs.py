@@ -5,7 +5,7 @@ T length, F features, R rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
@@ -17,7 +17,17 @@ from torch import Tensor
 
 from seqlab.mixer import State
 from seqlab_export.capture.graph_forms import SequenceForm, StepForm
-from seqlab_export.runner.cases import ROWS, Arrays, calls, numbers_of, select, select_calls
+from seqlab_export.runner.cases import (
+    ROWS,
+    Arrays,
+    calls,
+    numbers_of,
+    numbers_of_call,
+    select,
+    select_call,
+    select_calls,
+    select_outputs,
+)
 from seqlab_export.runner.manifest import GraphInfo
 
 Mode = AbstractContextManager[Any]
@@ -105,6 +115,48 @@ def long_outputs(
     pieces = calls("long", pad_mask, first_call)
     chosen = select_calls((logits[:, piece].numpy() for piece in pieces), pieces, info, pad_mask)
     return {"logits": chosen, **_selected(new.values(), replace(info, outputs=info.outputs[1:]), pad_mask)}
+
+
+@torch.no_grad()
+def in_one_call(
+    forms: Mapping[str, Any],
+    tokens: NDArray[np.int64],
+    info: GraphInfo,
+    state: State,
+    lengths: Sequence[int],
+    mode: Mode,
+    form: str = "prefill",
+) -> list[Arrays]:
+    """The numbers that `select_call` takes at each length of a text, tokens (1, T), read as a whole or by the token."""
+    pad_mask = np.ones(tokens.shape, dtype=np.bool_)
+    parts: list[Tensor] = []
+    new: State = {}
+    with mode:
+        for piece in calls(form, pad_mask, forms["model"].model.first_call):
+            graph = forms["step" if form == "step" and piece.stop - piece.start == 1 else "model"]
+            some, new = graph(torch.from_numpy(tokens[:, piece]), torch.from_numpy(pad_mask[:, piece]), state | new)
+            parts.append(some)
+    logits, most = torch.cat(parts, dim=1).numpy(), numbers_of_call(len(lengths))
+    return [
+        {"logits": select_call(logits[:, :length], logits[:, length : length + 1], info.outputs[0], most)}
+        for length in lengths
+    ]
+
+
+@torch.no_grad()
+def encoded_in_one_call(
+    form: Any, inputs: NDArray[np.generic], info: GraphInfo, lengths: Sequence[int], mode: Mode
+) -> list[Arrays]:
+    """The numbers that `select_outputs` takes of an encoder that reads the first positions of one input, by length."""
+    texts = []
+    for length in lengths:
+        pad_mask = np.ones((1, length), dtype=np.bool_)
+        with mode:
+            found = form(cast(inputs[:, :length], form.model), torch.from_numpy(pad_mask))
+        tensors = found.values() if isinstance(found, dict) else [found]
+        named = {output.name: tensor.numpy() for output, tensor in zip(info.outputs, tensors, strict=True)}
+        texts.append(select_outputs(named, info, pad_mask, len(lengths)))
+    return texts
 
 
 def _selected(tensors: Iterable[Tensor], info: GraphInfo, pad_mask: NDArray[np.bool_]) -> Arrays:

@@ -32,6 +32,12 @@ LEAST_NUMBERS = 256
 LONGEST = 1024
 """Positions that are read, where the model reads as many."""
 
+BATCH_SIZES = (1, 2, 9)
+"""Batches in which every case is read."""
+
+MORE_BATCH_SIZES = (3, 4, 5, 8, 16, 33)
+"""Batches in which `case_of_more_batches` is read; where one has more rows than the case, its rows come again."""
+
 _GOLDEN_RATIO = 0.6180339887498949
 
 
@@ -65,6 +71,34 @@ def long_cases(longest: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
     length = LONGEST if longest is None else min(longest, LONGEST)
     if length > 4 * traced_len(longest):
         yield f"length {length}", np.array([[True] * length, [place >= length // 3 for place in range(length)]])
+
+
+def one_call_lengths(longest: int | None, first_call: int = 1) -> list[int]:
+    """Lengths of texts that are read in one call: around every power of two from 16 on, the longest, and one below it.
+    Each holds the first call of a prefix-causal model.
+    """
+    end = LONGEST if longest is None else min(longest, LONGEST)
+    powers = (2**exponent for exponent in range(4, end.bit_length() + 1))
+    around = {end - 1, end, *(power + offset for power in powers for offset in (-1, 0, 1))}
+    return sorted(length for length in around if max(first_call, 1) <= length <= end)
+
+
+def case_of_more_batches(masks: Mapping[str, NDArray[np.bool_]], longest: int | None) -> str:
+    """The last case that is no longer than one position over the length of the capture."""
+    return [name for name, mask in masks.items() if mask.shape[1] <= traced_len(longest) + 1][-1]
+
+
+def batches(rows: int, size: int) -> list[NDArray[np.intp]]:
+    """The rows of each batch of this size; in one of more than there are, they come again."""
+    if size > rows:
+        return [np.arange(size) % rows]
+    return np.split(np.arange(rows), range(size, rows, size))
+
+
+def passes(rows: int, size: int) -> list[NDArray[np.intp]]:
+    """Where each row stands in `batches` end to end: once, or more often, so that every place is looked at."""
+    last = (max(size, rows) - 1 - np.arange(rows)) // rows
+    return [np.arange(rows) + rows * np.minimum(last, again) for again in range(int(last.max()) + 1)]
 
 
 def encoder_cases(info: GraphInfo, longest: int | None) -> Iterator[tuple[str, NDArray[np.bool_]]]:
@@ -118,6 +152,31 @@ def select_calls(
     most = MOST_NUMBERS // len(pieces)
     parts = zip(logits, pieces, strict=True)
     return np.concatenate([select(some, info.outputs[0], pad_mask[:, piece], most) for some, piece in parts])
+
+
+def select_call(
+    logits: NDArray[np.generic], following: NDArray[np.generic], info: TensorInfo, most: int
+) -> NDArray[np.generic]:
+    """`select` of the logits of a call that begins a text, (1, T, V), again of its last position alone, and of the
+    logits of a step that follows it, (1, 1, V), or (1, 0, V) where none does.
+    """
+    parts = [part for part in (logits, logits[:, -1:], following) if part.size]
+    return np.concatenate([select(part, info, np.ones(part.shape[:2], dtype=np.bool_), most) for part in parts])
+
+
+def select_outputs(found: Arrays, info: GraphInfo, pad_mask: NDArray[np.bool_], num_lengths: int) -> Arrays:
+    """`select` of each output of an encoder that reads texts of so many lengths."""
+    most = {name: numbers_of_call(num_lengths, len(names)) for names in groups(info).values() for name in names}
+    return {
+        output.name: select(found[output.name], output, pad_mask, most[output.name]).ravel()
+        for output in info.outputs
+        if output.name in most
+    }
+
+
+def numbers_of_call(num_lengths: int, num_outputs: int = 1) -> int:
+    """How many numbers of each part of an output are compared at most, of texts of so many lengths."""
+    return max(MOST_NUMBERS // (3 * num_lengths * num_outputs), 16)
 
 
 def select(

@@ -13,25 +13,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seqlab_export.runner.cases import (
+    BATCH_SIZES,
+    MORE_BATCH_SIZES,
     Arrays,
+    batches,
     calls,
+    case_of_more_batches,
     cases,
     encoder_cases,
     groups,
     limit,
     long_cases,
     numbers_of,
+    numbers_of_call,
+    one_call_lengths,
+    passes,
     relative_errors,
     rms,
     select,
+    select_call,
     select_calls,
+    select_outputs,
 )
 from seqlab_export.runner.golden_file import array_of
 from seqlab_export.runner.greedy import GreedyTrace, judge, trace
 from seqlab_export.runner.manifest import BundleError, GraphInfo, Manifest
 from seqlab_export.runner.report import Check
-
-BATCH_SIZES = (1, 2, 9)
 
 FORMS = ("prefill", "chunks", "step", "long")
 """How tokens are read; see `cases.calls`."""
@@ -56,7 +63,12 @@ class Runtime(Protocol):
 
 
 class Proof:
-    """The checks of a runtime against the golden file of a bundle, at these batch sizes and in these of `FORMS`."""
+    """The checks of a runtime against the golden file of a bundle.
+
+    Args:
+        batch_sizes: in which every case is read; None = `BATCH_SIZES`, and one case in `MORE_BATCH_SIZES`.
+        forms: some of `FORMS`; with "long" go the texts of `one_call_lengths`, of encoders too.
+    """
 
     def __init__(
         self,
@@ -64,7 +76,7 @@ class Proof:
         manifest: Manifest,
         golden: Arrays,
         *,
-        batch_sizes: Sequence[int] = BATCH_SIZES,
+        batch_sizes: Sequence[int] | None = None,
         forms: Sequence[str] = FORMS,
     ) -> None:
         self.runtime = runtime
@@ -75,19 +87,29 @@ class Proof:
         self.masks = {} if encoder is None else dict(encoder_cases(encoder, manifest.max_source_len))
 
     def values(self) -> Iterator[Check]:
-        """One check for each group of outputs of each cell: a batch size and a case."""
-        if self.manifest.encoder is not None:
-            for batch_size, (case, pad_mask) in product(self.batch_sizes, self.masks.items()):
+        """One check for each group of outputs of each cell: a batch size and a case, or a length in one call."""
+        encoder, model, longest = self.manifest.encoder, self.manifest.model, self.manifest.max_seq_len
+        if encoder is not None:
+            for batch_size, case in self._cells(self.masks, self.manifest.max_source_len):
                 cell = f"batch {batch_size}, {case.removeprefix('encoder/')}"
-                yield from self._cell("encoder", cell, self.manifest.encoder, case, pad_mask, batch_size)
-        if self.manifest.model is not None:
-            for form, batch_size in product([form for form in self.forms if form != "long"], self.batch_sizes):
-                for case, pad_mask in cases(self.manifest.max_seq_len):
-                    cell = f"batch {batch_size}, {case}"
-                    yield from self._cell(form, cell, self.manifest.model, case, pad_mask, batch_size)
+                yield from self._cell("encoder", cell, encoder, case, self.masks[case], batch_size)
             if "long" in self.forms:
-                for case, pad_mask in long_cases(self.manifest.max_seq_len):
-                    yield from self._cell("long", case, self.manifest.model, case, pad_mask, len(pad_mask))
+                yield from self._lengths("encoder", encoder, one_call_lengths(self.manifest.max_source_len))
+        if model is not None:
+            masks = dict(cases(longest))
+            for form in [form for form in self.forms if form != "long"]:
+                for batch_size, case in self._cells(masks, longest):
+                    yield from self._cell(form, f"batch {batch_size}, {case}", model, case, masks[case], batch_size)
+            if "long" in self.forms:
+                for case, pad_mask in long_cases(longest):
+                    yield from self._cell("long", case, model, case, pad_mask, len(pad_mask))
+                yield from self._lengths("long", model, one_call_lengths(longest, self.manifest.first_call))
+
+    def _cells(self, masks: Mapping[str, NDArray[np.bool_]], longest: int | None) -> Iterator[tuple[int, str]]:
+        """Batch sizes and the cases that are read in them."""
+        yield from product(self.batch_sizes or BATCH_SIZES, masks)
+        if self.batch_sizes is None:
+            yield from product(MORE_BATCH_SIZES, [case_of_more_batches(masks, longest)])
 
     def greedy(self) -> Iterator[Check]:
         """One check for each prompt."""
@@ -99,7 +121,7 @@ class Proof:
             raise BundleError("greedy/likeliest of the golden file holds no two tokens of the vocabulary")
         expected = GreedyTrace(tokens, logits)
         prompts = [self._array(f"greedy/prompt_{row}", None).tolist() for row in range(len(tokens))]
-        decoder: Any = self._started("greedy", slice(len(prompts)))
+        decoder: Any = self._started("greedy", np.arange(len(prompts)))
         actual = trace(decoder, prompts, tokens.shape[1])
         for row, (ok, note) in enumerate(judge(actual, expected, likeliest)):
             yield Check(kind="greedy", subject=f"prompt {row}", ok=ok, note=note)
@@ -121,7 +143,7 @@ class Proof:
         if self.manifest.model is None:
             logits = self.runtime.encode(inputs, pad_mask)["logits"]
         else:
-            runtime = self._started("whole", slice(len(inputs)))
+            runtime = self._started("whole", np.arange(len(inputs)))
             tokens = inputs.astype(np.int64)
             logits, _ = runtime.read("model", tokens, pad_mask, runtime.init_state(len(tokens)))
         if logits.shape != expected.shape:
@@ -137,26 +159,78 @@ class Proof:
             yield Check(kind=kind, subject=cell, ok=False, note="the golden file does not have it")
             return
         read: Callable[..., Arrays] = self._encode if kind == "encoder" else self._decode
+        num_rows = len(pad_mask)
         try:
-            batches = [
-                read(kind, case, pad_mask, slice(first, min(first + batch_size, len(pad_mask))))
-                for first in range(0, len(pad_mask), batch_size)
+            found = [read(kind, case, pad_mask, rows) for rows in batches(num_rows, batch_size)]
+            whole = {output.name: np.concatenate([batch[output.name] for batch in found]) for output in graph.outputs}
+            actual = [
+                whole
+                | {
+                    output.name: select(whole[output.name][places], output, pad_mask, numbers_of(output, graph))
+                    for output in graph.outputs
+                    if kind != "long" or output.name != "logits"
+                }
+                for places in passes(num_rows, batch_size)
             ]
-            found = {output.name: np.concatenate([batch[output.name] for batch in batches]) for output in graph.outputs}
-            taken = [output for output in graph.outputs if kind != "long" or output.name != "logits"]
-            actual = found | {
-                output.name: select(found[output.name], output, pad_mask, numbers_of(output, graph)) for output in taken
-            }
         except Exception as failure:
             yield Check(kind=kind, subject=cell, ok=False, note=f"the runtime failed: {failure}")
             return
         for group, names in groups(graph).items():
             yield self._check(kind, f"{cell}, {group}", actual, case, group, names)
 
-    def _encode(self, kind: str, case: str, pad_mask: NDArray[np.bool_], rows: slice) -> Arrays:
+    def _lengths(self, kind: str, graph: GraphInfo, lengths: list[int]) -> Iterator[Check]:
+        """One check for each group of outputs of a text of each length that is read in one call. A decoder's state is
+        judged by the logits of the step that follows."""
+        case = "encoder/one call" if kind == "encoder" else "one call"
+        judged_together = groups(graph) if kind == "encoder" else {"logits": ["logits"]}
+        if f"{case}/{graph.outputs[0].name}" not in self.golden:
+            yield Check(kind=kind, subject="in one call", ok=False, note="the golden file does not have it")
+            return
+        given = self._array(f"{case}/{'inputs' if kind == 'encoder' else 'tokens'}", 1, lengths[-1])
+        names = [name for together in judged_together.values() for name in together]
+        expected, begins = {name: self._array(f"{case}/{name}") for name in names}, dict.fromkeys(names, 0)
+        for length in lengths:
+            subject = f"length {length} in one call"
+            try:
+                if kind == "encoder":
+                    actual = self._encoded_in_one_call(given[:, :length], graph, len(lengths))
+                else:
+                    actual = self._decoded_in_one_call(given.astype(np.int64), length, graph, len(lengths))
+            except Exception as failure:
+                yield Check(kind=kind, subject=subject, ok=False, note=f"the runtime failed: {failure}")
+                return
+            for group, together in judged_together.items():
+                errors = []
+                for name in together:
+                    theirs = expected[name][begins[name] : begins[name] + actual[name].size]
+                    begins[name] += actual[name].size
+                    if theirs.shape != actual[name].shape:
+                        raise BundleError(f"{case}/{name} of the golden file ends before its length {length}")
+                    errors.append((actual[name].astype(np.float64) - theirs) / (rms(expected[name]) or 1.0))
+                torch_error = self._array(f"{case}/torch/{group}").item()
+                most = 0.0 if group == "counters" else limit(torch_error, self.manifest.precision)
+                yield judged(kind, f"{subject}, {group}", np.concatenate(errors), torch_error, most)
+
+    def _encoded_in_one_call(self, inputs: NDArray[np.generic], graph: GraphInfo, num_lengths: int) -> Arrays:
+        pad_mask = np.ones(inputs.shape[:2], dtype=np.bool_)
+        return select_outputs(self.runtime.encode(inputs, pad_mask), graph, pad_mask, num_lengths)
+
+    def _decoded_in_one_call(
+        self, tokens: NDArray[np.int64], length: int, graph: GraphInfo, num_lengths: int
+    ) -> Arrays:
+        pad_mask = np.ones(tokens.shape, dtype=np.bool_)
+        runtime = self._started("one call", np.arange(1))
+        logits, state = runtime.read("model", tokens[:, :length], pad_mask[:, :length], runtime.init_state(1))
+        following: NDArray[np.floating] = logits[:, :0]
+        if length < tokens.shape[1]:
+            after = slice(length, length + 1)
+            following, _ = runtime.read("step", tokens[:, after], pad_mask[:, after], state)
+        return {"logits": select_call(logits, following, graph.outputs[0], numbers_of_call(num_lengths))}
+
+    def _encode(self, kind: str, case: str, pad_mask: NDArray[np.bool_], rows: NDArray[np.intp]) -> Arrays:
         return self.runtime.encode(self._array(f"{case}/inputs", *pad_mask.shape)[rows], pad_mask[rows])
 
-    def _decode(self, kind: str, case: str, pad_mask: NDArray[np.bool_], rows: slice) -> Arrays:
+    def _decode(self, kind: str, case: str, pad_mask: NDArray[np.bool_], rows: NDArray[np.intp]) -> Arrays:
         """The outputs after reading these rows of a case's tokens, in one of `FORMS`, by name; of "long" of the logits
         what `select_calls` takes."""
         tokens = self._array(f"{case}/tokens", *pad_mask.shape).astype(np.int64)[rows]
@@ -169,7 +243,7 @@ class Proof:
             for piece in pieces:
                 steps = kind in ("step", "long") and piece.stop - piece.start == 1
                 logits, state = runtime.read(
-                    "step" if steps else "model", tokens[:, piece], pad_mask[rows, piece], state
+                    "step" if steps else "model", tokens[:, piece], pad_mask[rows][:, piece], state
                 )
                 yield logits
 
@@ -180,7 +254,7 @@ class Proof:
             logits = np.concatenate([*read()], axis=1)
         return {"logits": logits} | {f"new_{name}": entry for name, entry in state.items()}
 
-    def _started(self, case: str, rows: slice) -> Runtime:
+    def _started(self, case: str, rows: NDArray[np.intp]) -> Runtime:
         """The decoder that has read these rows of the source of a case, where it reads one."""
         if not self.masks:
             return self.runtime
@@ -193,16 +267,17 @@ class Proof:
     def _array(self, name: str, *shape: int | None) -> NDArray[Any]:
         return array_of(self.golden, name, *shape)
 
-    def _check(self, kind: str, subject: str, actual: Arrays, case: str, group: str, names: list[str]) -> Check:
+    def _check(self, kind: str, subject: str, found: list[Arrays], case: str, group: str, names: list[str]) -> Check:
         """The names are those of one of `cases.groups`."""
         expected = {name: self._array(f"{case}/{name}") for name in names}
-        shapes = [(actual[name].shape, expected[name].shape) for name in names]
+        shapes = [(actual[name].shape, expected[name].shape) for actual in found for name in names]
         if any(ours != theirs for ours, theirs in shapes):
             note = f"the shapes and what they should be: {shapes}"
             return Check(kind=kind, subject=subject, ok=False, note=note)
         torch_error = self._array(f"{case}/torch/{group}").item()
         most = 0.0 if group == "counters" else limit(torch_error, self.manifest.precision)
-        return judged(kind, subject, relative_errors(actual, expected, names), torch_error, most)
+        errors = np.concatenate([relative_errors(actual, expected, names) for actual in found])
+        return judged(kind, subject, errors, torch_error, most)
 
 
 def judged(kind: str, subject: str, errors: NDArray[np.float64], torch_error: float, most: float) -> Check:

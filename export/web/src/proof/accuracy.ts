@@ -42,10 +42,19 @@ export function selected(tensor: Tensor, info: TensorInfo, some: Case, most: num
   const numbers = numbersOf(tensor);
   if (!isFloat(info)) return numbers;
   const axis = info.dims.findIndex((dim) => dim === "T" || dim === "S+T" || dim === "M" || dim === "C");
-  const row = axis < 0 ? numbers : realNumbers(numbers, tensor.dims, axis, info, some);
+  return spread(axis < 0 ? numbers : realNumbers(numbers, tensor.dims, axis, info, some), most);
+}
+
+/** So many numbers of a row, or all. */
+export function spread(row: Float64Array, most: number): Float64Array {
   if (row.length <= most) return row;
   // Multiples of the golden ratio modulo 1 leave no gap and, unlike equal steps, favour no column.
   return Float64Array.from({ length: most }, (_, place) => row[Math.floor(((place * GOLDEN_RATIO) % 1) * row.length)]);
+}
+
+/** How many numbers of each part of an output are compared at most, of texts of so many lengths. */
+export function numbersOfCall(lengths: number, outputs = 1): number {
+  return Math.max(Math.floor(MOST_NUMBERS / (3 * lengths * outputs)), 16);
 }
 
 /** (B, outer, T, inner), of which the real positions come as (B x T, outer, inner). */
@@ -83,13 +92,12 @@ function filledPlaces(some: Case, capacity: number): Uint8Array {
   return filled;
 }
 
-/** The differences, in units of the RMS of what is expected. */
-export function errorsOf(actual: Float64Array, expected: Float64Array): Float64Array {
-  if (actual.length !== expected.length) {
-    refuse(`there are ${actual.length} numbers, and should be ${expected.length}`);
-  }
+/** The differences, in units of the RMS of what is expected: all of it, or what stands there from `begin` on. */
+export function errorsOf(actual: Float64Array, expected: Float64Array, begin?: number): Float64Array {
+  const part = begin === undefined ? expected : expected.subarray(begin, begin + actual.length);
+  if (actual.length !== part.length) refuse(`there are ${actual.length} numbers, and should be ${part.length}`);
   const unit = rms(expected) || 1;
-  return actual.map((number, place) => (number - expected[place]) / unit);
+  return actual.map((number, place) => (number - part[place]) / unit);
 }
 
 /** What a runtime's RMS error may be, where PyTorch's own is `torch`. */

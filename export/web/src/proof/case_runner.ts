@@ -6,9 +6,9 @@ import type { Bundle, Rows } from "../bundle.js";
 import { Decoder } from "../decoder.js";
 import { refuse } from "../error.js";
 import type { TensorInfo } from "../manifest.js";
-import { filled, sizeOf, tensorOf, type Tensor } from "../tensors.js";
-import { MOST_NUMBERS, mostNumbers, selected } from "./accuracy.js";
-import { callsOf, encoderCases, partOf, type Case, type Form, type Span } from "./cases.js";
+import { filled, numbersOf, sizeOf, tensorOf, type Tensor } from "../tensors.js";
+import { MOST_NUMBERS, mostNumbers, selected, spread } from "./accuracy.js";
+import { allRows, callsOf, encoderCases, partOf, type Case, type Form, type Span } from "./cases.js";
 import type { GoldenFile, NpyArray } from "./golden.js";
 
 /** Throws SeqlabError where the golden file lacks what a case needs, or the bundle fails. */
@@ -19,13 +19,33 @@ export class CaseRunner {
   ) {}
 
   /** The encoder's outputs of these rows of a case, by name. */
-  encode(some: Case, rows: Span): Promise<ReadonlyMap<string, Tensor>> {
+  encode(some: Case, rows: readonly number[]): Promise<ReadonlyMap<string, Tensor>> {
     const { tokens, mask } = this.inputsOf(some, rows);
     return this.bundle.encode(tokens, mask);
   }
 
+  /** What counts of each output of an encoder that reads so many positions of the one text of a case in one call. */
+  async encodeInOneCall(text: Case, length: number, most: (output: TensorInfo) => number): Promise<Map<string, Float64Array>> {
+    const { tokens, mask } = this.inputsOf(text, [0], length), { outputs } = this.bundle.encoder!.info;
+    const found = await this.bundle.encode(tokens, mask), read = { ...text, length, mask: new Uint8Array(length).fill(1) };
+    return new Map(outputs.map((output) => [output.name, selected(found.get(output.name)!, output, read, most(output))]));
+  }
+
+  /** What counts of the logits of a decoder that does: some of all, of the last position, and of a step that follows. */
+  async decodeInOneCall(text: Case, length: number, most: number): Promise<Map<string, Float64Array>> {
+    const tokens = this.golden.at(`${text.name}/tokens`, 1, text.length), decoder = await this.started(text.name, [0]);
+    const call = await this.read(decoder, false, text, tokens, [0], { first: 0, end: length });
+    const size = sizeOf(call.dims), last = size / length;
+    const parts = [spread(numbersOf(call), most), spread(numbersOf(call, size - last, size), most)];
+    if (length < text.length) {
+      const step = await this.read(decoder, true, text, tokens, [0], { first: length, end: length + 1 });
+      parts.push(spread(numbersOf(step), most));
+    }
+    return new Map([["logits", Float64Array.from(parts.flatMap((part) => [...part]))]]);
+  }
+
   /** The same of a decoder that reads them in the calls of a form: the logits (R, T, V), and the state after them. */
-  async decode(form: Form, some: Case, rows: Span): Promise<ReadonlyMap<string, Tensor>> {
+  async decode(form: Form, some: Case, rows: readonly number[]): Promise<ReadonlyMap<string, Tensor>> {
     const tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
     const decoder = await this.started(some.name, rows);
     const parts: Tensor[] = [];
@@ -37,7 +57,7 @@ export class CaseRunner {
 
   /** What counts of each output after a long text. Of the logits of each call a part is taken: they are many. */
   async decodeLong(some: Case): Promise<ReadonlyMap<string, Float64Array>> {
-    const rows = { first: 0, end: some.rows }, tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
+    const rows = allRows(some.rows), tokens = this.golden.at(`${some.name}/tokens`, some.rows, some.length);
     const decoder = await this.started(some.name, rows), { info } = decoder.model;
     const calls = callsOf("long", some, this.bundle.manifest.first_call);
     const most = Math.floor(MOST_NUMBERS / calls.length);
@@ -56,15 +76,15 @@ export class CaseRunner {
 
   /** The logits of "whole/inputs", of which the golden file has all. */
   async whole(): Promise<Tensor> {
-    const [rows, length] = this.golden.at("whole/inputs", null, null).dims, span = { first: 0, end: rows };
-    const whole = { name: "whole", rows, length, mask: new Uint8Array(rows * length).fill(1) };
-    if (this.bundle.model === null) return (await this.encode(whole, span)).get("logits")!;
-    const decoder = await this.started(whole.name, span), inputs = this.golden.at("whole/inputs");
-    return this.read(decoder, false, whole, inputs, span, { first: 0, end: length });
+    const [count, length] = this.golden.at("whole/inputs", null, null).dims, rows = allRows(count);
+    const whole = { name: "whole", rows: count, length, mask: new Uint8Array(count * length).fill(1) };
+    if (this.bundle.model === null) return (await this.encode(whole, rows)).get("logits")!;
+    const decoder = await this.started(whole.name, rows), inputs = this.golden.at("whole/inputs");
+    return this.read(decoder, false, whole, inputs, rows, { first: 0, end: length });
   }
 
   /** Gives a decoder these rows of the source that is named in "NAME/source", where the bundle reads one. */
-  async readSource(decoder: Decoder, name: string, rows: Span): Promise<void> {
+  async readSource(decoder: Decoder, name: string, rows: readonly number[]): Promise<void> {
     if (this.bundle.encoder === null) return;
     const source = this.golden.at(`${name}/source`).text;
     const cases = encoderCases(this.bundle.encoder.info, this.bundle.manifest.max_source_len);
@@ -74,21 +94,22 @@ export class CaseRunner {
     await decoder.readSource(tokens, mask);
   }
 
-  private async started(name: string, rows: Span): Promise<Decoder> {
+  private async started(name: string, rows: readonly number[]): Promise<Decoder> {
     const decoder = new Decoder(this.bundle);
     await this.readSource(decoder, name, rows);
-    decoder.start(rows.end - rows.first);
+    decoder.start(rows.length);
     return decoder;
   }
 
-  /** The encoder's inputs: tokens (R, T) or features (R, T, F), and their mask (R, T). */
-  private inputsOf(some: Case, rows: Span): Rows {
+  /** The encoder's inputs, as many positions of them: tokens (R, T) or features (R, T, F), and their mask (R, T). */
+  private inputsOf(some: Case, rows: readonly number[], length = some.length): Rows {
     const { dims, values } = this.golden.at(`${some.name}/inputs`, some.rows, some.length);
-    const size = sizeOf(dims.slice(1)), given = [rows.end - rows.first, ...dims.slice(1)];
-    const { dtype } = this.bundle.encoder!.info.inputs[0];
+    const size = sizeOf(dims.slice(1)), taken = sizeOf(dims.slice(2)) * length;
+    const given = [rows.length, length, ...dims.slice(2)], inputs = new Float64Array(rows.length * taken);
+    rows.forEach((row, place) => inputs.set(values.subarray(row * size, row * size + taken), place * taken));
     return {
-      tokens: tensorOf(dtype, given, values.subarray(rows.first * size, rows.end * size)),
-      mask: tensorOf("bool", given.slice(0, 2), partOf(some, rows, { first: 0, end: some.length })),
+      tokens: tensorOf(this.bundle.encoder!.info.inputs[0].dtype, given, inputs),
+      mask: tensorOf("bool", given.slice(0, 2), partOf(some, rows, { first: 0, end: length })),
     };
   }
 
@@ -98,11 +119,11 @@ export class CaseRunner {
     steps: boolean,
     some: Case,
     tokens: NpyArray,
-    rows: Span,
+    rows: readonly number[],
     call: Span,
   ): Promise<Tensor> {
-    const dims = [rows.end - rows.first, call.end - call.first], ids: number[] = [];
-    for (let row = rows.first; row < rows.end; ++row) {
+    const dims = [rows.length, call.end - call.first], ids: number[] = [];
+    for (const row of rows) {
       ids.push(...tokens.values.subarray(row * some.length + call.first, row * some.length + call.end));
     }
     const graph = steps && dims[1] === 1 ? decoder.step : decoder.model;
@@ -133,6 +154,13 @@ function joined(parts: readonly Tensor[]): Tensor {
     first += part.dims[1];
   }
   return whole;
+}
+
+/** These rows of a tensor. */
+export function takenRows(tensor: Tensor, rows: readonly number[]): Tensor {
+  const taken = filled(tensor.dtype, [rows.length, ...tensor.dims.slice(1)], 0), size = sizeOf(tensor.dims.slice(1));
+  rows.forEach((row, place) => taken.data.set(tensor.data.subarray(row * size, (row + 1) * size) as never, place * size));
+  return taken;
 }
 
 /** Tensors of rows that follow each other, of the same sizes but for the rows. */

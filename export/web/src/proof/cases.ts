@@ -6,6 +6,10 @@ import { isFloat, type GraphInfo, type TensorInfo } from "../manifest.js";
 
 /** Rows of each case of a decoder, and at least so many of an encoder. */
 const ROWS = 10;
+/** Batches in which every case is read. */
+export const BATCH_SIZES = [1, 2, 9];
+/** Batches in which `caseOfMoreBatches` is read; where one has more rows than the case, its rows come again. */
+export const MORE_BATCH_SIZES = [3, 4, 5, 8, 16, 33];
 /** Positions that are read, where the model reads as many. */
 const LONGEST = 1024;
 /** Of each position of an encoder's outputs so many numbers are compared at least. */
@@ -29,14 +33,18 @@ export interface Span {
 }
 
 /** The mask of some of a case's rows and positions. */
-export function partOf(some: Case, rows: Span, positions: Span): Uint8Array {
-  const width = positions.end - positions.first;
-  const part = new Uint8Array((rows.end - rows.first) * width);
-  for (let row = rows.first; row < rows.end; ++row) {
+export function partOf(some: Case, rows: readonly number[], positions: Span): Uint8Array {
+  const width = positions.end - positions.first, part = new Uint8Array(rows.length * width);
+  rows.forEach((row, place) => {
     const begin = row * some.length;
-    part.set(some.mask.subarray(begin + positions.first, begin + positions.end), (row - rows.first) * width);
-  }
+    part.set(some.mask.subarray(begin + positions.first, begin + positions.end), place * width);
+  });
   return part;
+}
+
+/** So many rows, from the first on. */
+export function allRows(rows: number): number[] {
+  return Array.from({ length: rows }, (_, row) => row);
 }
 
 function tracedLength(longest: number | null): number {
@@ -70,6 +78,34 @@ export function longCases(longest: number | null): Case[] {
   const mask = new Uint8Array(2 * length).fill(1);
   mask.fill(0, length, length + Math.floor(length / 3));
   return [{ name: `length ${length}`, rows: 2, length, mask }];
+}
+
+/** Lengths of texts that are read in one call: around every power of two from 16 on, the longest, and one below it. Each
+ * holds the first call of a prefix-causal model.
+ */
+export function oneCallLengths(longest: number | null, firstCall = 1): number[] {
+  const end = Math.min(longest ?? LONGEST, LONGEST), around = new Set([end - 1, end]);
+  for (let power = 16; power <= 2 * end; power *= 2) [power - 1, power, power + 1].forEach((length) => around.add(length));
+  return [...around].filter((length) => Math.max(firstCall, 1) <= length && length <= end).sort((a, b) => a - b);
+}
+
+/** The last case that is no longer than one position over the length of the capture. */
+export function caseOfMoreBatches(cases: readonly Case[], longest: number | null): Case {
+  return cases.findLast(({ length }) => length <= tracedLength(longest) + 1)!;
+}
+
+/** The rows of each batch of this size; in one of more than there are, they come again. */
+export function batchesOf(rows: number, size: number): number[][] {
+  if (size > rows) return [allRows(size).map((place) => place % rows)];
+  const firsts = Array.from({ length: Math.ceil(rows / size) }, (_, batch) => batch * size);
+  return firsts.map((first) => allRows(rows).slice(first, first + size));
+}
+
+/** Where each row stands in `batchesOf` end to end: once, or more often, so that every place is looked at. */
+export function passesOf(rows: number, size: number): number[][] {
+  const places = Math.max(size, rows), last = (row: number) => Math.floor((places - 1 - row) / rows);
+  const again = Array.from({ length: last(0) + 1 }, (_, pass) => pass);
+  return again.map((pass) => allRows(rows).map((row) => row + rows * Math.min(last(row), pass)));
 }
 
 /** `casesOf` of an encoder. A source has a token at least: a decoder has nothing else to look at. */

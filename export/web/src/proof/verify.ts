@@ -5,17 +5,18 @@ import { Bundle } from "../bundle.js";
 import { Decoder } from "../decoder.js";
 import { refuse, SeqlabError, sentenceOf } from "../error.js";
 import { findDamage, loadManifest, type Files } from "../files.js";
-import type { GraphInfo } from "../manifest.js";
+import type { GraphInfo, TensorInfo } from "../manifest.js";
 import { chooseLargest } from "../sampling.js";
 import { numbersOf, type Ort, type Tensor } from "../tensors.js";
-import { divergenceOf, errorsOf, groupsOf, judged, limitOf, mostNumbers, selected } from "./accuracy.js";
-import { CaseRunner, stacked } from "./case_runner.js";
-import { casesOf, encoderCases, longCases, type Case, type Span } from "./cases.js";
+import { divergenceOf, errorsOf, groupsOf, judged, limitOf, mostNumbers, numbersOfCall, selected } from "./accuracy.js";
+import type { Group } from "./accuracy.js";
+import { CaseRunner, stacked, takenRows } from "./case_runner.js";
+import * as read from "./cases.js";
+import { casesOf, encoderCases, longCases, type Case } from "./cases.js";
 import { checkDeclared } from "./declared.js";
 import { GoldenFile } from "./golden.js";
 import { Report, type Check } from "./report.js";
 
-const BATCH_SIZES = [1, 2, 9];
 /** Longest that a proof may take. A run in wasm cannot be ended from its own thread: the time is looked at between runs. */
 const PROOF_SECONDS = 3600;
 
@@ -52,6 +53,13 @@ export async function verify(
   return report;
 }
 
+/** Batch sizes and the cases that are read in them. */
+function cellsOf(cases: readonly Case[], longest: number | null): [number, Case][] {
+  const all = read.BATCH_SIZES.flatMap((batch) => cases.map((some): [number, Case] => [batch, some]));
+  const one = read.caseOfMoreBatches(cases, longest);
+  return [...all, ...read.MORE_BATCH_SIZES.map((batch): [number, Case] => [batch, one])];
+}
+
 class Proof {
   private readonly runner: CaseRunner;
   private readonly ends: number;
@@ -69,26 +77,35 @@ class Proof {
   async checkAll(): Promise<void> {
     const { encoder, model, manifest } = this.bundle;
     if (encoder !== null) {
-      for (const batch of BATCH_SIZES) {
-        for (const some of encoderCases(encoder.info, manifest.max_source_len)) {
-          const subject = `batch ${batch}, ${some.name.slice("encoder/".length)}`;
-          const read = (rows: Span) => this.runner.encode(some, rows);
-          await this.checkCell("encoder", subject, encoder.info, some, batch, read);
-        }
+      const longest = manifest.max_source_len, groups = groupsOf(encoder.info);
+      for (const [batch, some] of cellsOf(encoderCases(encoder.info, longest), longest)) {
+        const subject = `batch ${batch}, ${some.name.slice("encoder/".length)}`;
+        const encode = (rows: readonly number[]) => this.runner.encode(some, rows);
+        await this.checkCell("encoder", subject, encoder.info, some, batch, encode);
       }
+      const lengths = read.oneCallLengths(longest);
+      const most = (output: TensorInfo) => {
+        const together = groups.find(({ outputs }) => outputs.includes(output));
+        return together === undefined ? 0 : numbersOfCall(lengths.length, together.outputs.length);
+      };
+      const encode = (text: Case, length: number) => this.runner.encodeInOneCall(text, length, most);
+      await this.checkLengths("encoder", "encoder/one call", groups, lengths, encode);
     }
     if (model !== null) {
       for (const form of ["prefill", "chunks", "step"] as const) {
-        for (const batch of BATCH_SIZES) {
-          for (const some of casesOf(manifest.max_seq_len)) {
-            const read = (rows: Span) => this.runner.decode(form, some, rows);
-            await this.checkCell(form, `batch ${batch}, ${some.name}`, model.info, some, batch, read);
-          }
+        for (const [batch, some] of cellsOf(casesOf(manifest.max_seq_len), manifest.max_seq_len)) {
+          const decode = (rows: readonly number[]) => this.runner.decode(form, some, rows);
+          await this.checkCell(form, `batch ${batch}, ${some.name}`, model.info, some, batch, decode);
         }
       }
       for (const some of longCases(manifest.max_seq_len)) {
-        await this.checkValues("long", some.name, model.info, some.name, () => this.runner.decodeLong(some));
+        const decode = async () => [await this.runner.decodeLong(some)];
+        await this.checkValues("long", some.name, model.info, some.name, decode);
       }
+      const lengths = read.oneCallLengths(manifest.max_seq_len, manifest.first_call), most = numbersOfCall(lengths.length);
+      const decode = (text: Case, length: number) => this.runner.decodeInOneCall(text, length, most);
+      const logits = groupsOf(model.info).filter(({ name }) => name === "logits");
+      await this.checkLengths("long", "one call", logits, lengths, decode);
       if (this.report.ok) await this.checkGreedy();
     }
     if (this.report.ok && this.golden.has("whole/logits")) await this.compareDistributions();
@@ -101,45 +118,93 @@ class Proof {
     info: GraphInfo,
     some: Case,
     batch: number,
-    read: (rows: Span) => Promise<ReadonlyMap<string, Tensor>>,
+    readRows: (rows: readonly number[]) => Promise<ReadonlyMap<string, Tensor>>,
   ): Promise<void> {
     return this.checkValues(kind, subject, info, some.name, async () => {
       const parts: ReadonlyMap<string, Tensor>[] = [];
-      for (let first = 0; first < some.rows; first += batch) {
-        parts.push(await read({ first, end: Math.min(first + batch, some.rows) }));
-      }
-      const found = info.outputs.map((output) => {
-        const whole = stacked(parts.map((part) => part.get(output.name)!));
-        return [output.name, selected(whole, output, some, mostNumbers(info, output))] as const;
+      for (const rows of read.batchesOf(some.rows, batch)) parts.push(await readRows(rows));
+      const whole = new Map(info.outputs.map(({ name }) => [name, stacked(parts.map((part) => part.get(name)!))]));
+      return read.passesOf(some.rows, batch).map((rows) => {
+        const found = info.outputs.map((output) => {
+          const taken = takenRows(whole.get(output.name)!, rows);
+          return [output.name, selected(taken, output, some, mostNumbers(info, output))] as const;
+        });
+        return new Map(found);
       });
-      return new Map(found);
     });
   }
 
-  /** The same of what `read` takes of each output, in a case of this name. */
+  /** One check for each length, of a text that is read in one call, and group of outputs; of a decoder's state what the
+   * step that follows makes of it. */
+  private async checkLengths(
+    kind: string,
+    name: string,
+    groups: readonly Group[],
+    lengths: readonly number[],
+    readLength: (text: Case, length: number) => Promise<ReadonlyMap<string, Float64Array>>,
+  ): Promise<void> {
+    if (!this.golden.has(`${name}/${groups[0].outputs[0].name}`)) {
+      this.report.add(kind, "in one call", "the golden file does not have it");
+      return;
+    }
+    const longest = lengths.at(-1)!, text = { name, rows: 1, length: longest, mask: new Uint8Array(longest).fill(1) };
+    const begins = new Map<string, number>();
+    for (const length of lengths) {
+      const subject = `length ${length} in one call`;
+      let actual: ReadonlyMap<string, Float64Array>;
+      try {
+        actual = await readLength(text, length);
+      } catch (error) {
+        if (!(error instanceof SeqlabError)) throw error;
+        this.report.add(kind, subject, sentenceOf(error));
+        return;
+      }
+      this.checkTime();
+      for (const group of groups) {
+        const errors = group.outputs.map((output) => {
+          const found = actual.get(output.name)!, begin = begins.get(output.name) ?? 0;
+          begins.set(output.name, begin + found.length);
+          return errorsOf(found, this.golden.at(`${name}/${output.name}`).values, begin);
+        });
+        this.judge(kind, subject, name, group, errors);
+      }
+    }
+  }
+
+  private checkTime(): void {
+    if (performance.now() > this.ends) refuse(`the proof is given up: it did not end within ${this.seconds} seconds`);
+  }
+
+  private judge(kind: string, subject: string, name: string, group: Group, errors: readonly Float64Array[]): void {
+    const torch = this.golden.at(`${name}/torch/${group.name}`).values[0];
+    const limit = group.name === "counters" ? 0 : limitOf(torch, this.bundle.manifest.precision);
+    const all = Float64Array.from(errors.flatMap((some) => [...some]));
+    this.report.take(judged(kind, `${subject}, ${group.name}`, all, torch, limit));
+  }
+
+  /** The same of what `readAll` takes of each output, once or several times, in a case of this name. */
   private async checkValues(
     kind: string,
     subject: string,
     info: GraphInfo,
     name: string,
-    read: () => Promise<ReadonlyMap<string, Float64Array>>,
+    readAll: () => Promise<ReadonlyMap<string, Float64Array>[]>,
   ): Promise<void> {
     try {
-      const actual = await read();
+      const found = await readAll();
       for (const group of groupsOf(info)) {
-        const errors = group.outputs.map((output) =>
-          errorsOf(actual.get(output.name)!, this.golden.at(`${name}/${output.name}`).values),
+        const errors = found.flatMap((actual) =>
+          group.outputs.map((output) =>
+            errorsOf(actual.get(output.name)!, this.golden.at(`${name}/${output.name}`).values),
+          ),
         );
-        const torch = this.golden.at(`${name}/torch/${group.name}`).values[0];
-        const limit = group.name === "counters" ? 0 : limitOf(torch, this.bundle.manifest.precision);
-        const all = Float64Array.from(errors.flatMap((some) => [...some]));
-        this.report.take(judged(kind, `${subject}, ${group.name}`, all, torch, limit));
+        this.judge(kind, subject, name, group, errors);
       }
     } catch (error) {
       if (!(error instanceof SeqlabError)) throw error;
       this.report.add(kind, subject, sentenceOf(error));
     }
-    if (performance.now() > this.ends) refuse(`the proof is given up: it did not end within ${this.seconds} seconds`);
+    this.checkTime();
   }
 
   /** Greedy text should be the reference's, or first differ where its two best logits are closer than twice the error of
@@ -173,7 +238,7 @@ class Proof {
   /** At each step the token and the logits of each row; nothing ends a text. */
   private async writeGreedily(prompts: number[][], length: number): Promise<{ token: number; logits: Float64Array }[][]> {
     const decoder = new Decoder(this.bundle), steps: { token: number; logits: Float64Array }[][] = [];
-    await this.runner.readSource(decoder, "greedy", { first: 0, end: prompts.length });
+    await this.runner.readSource(decoder, "greedy", read.allRows(prompts.length));
     for (let step = 0; step < length; ++step) {
       const last = steps.at(-1)?.map(({ token }) => token);
       const found = last === undefined ? await decoder.prefill(prompts) : await decoder.readToken(last);
