@@ -9,6 +9,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnxruntime as ort
 import torch
 
@@ -125,6 +126,7 @@ def export_bundle(
         for place, some in tokenizers.items():
             some.save(folder / place)
         stated: dict[str, Any] = {
+            "min_onnxruntime": MIN_ONNXRUNTIME,
             "target": target,
             "vocab_size": model.vocab_size if decodes else None,
             "max_seq_len": model.max_seq_len if decodes else None,
@@ -137,12 +139,13 @@ def export_bundle(
         of_model = json.dumps({"precision": precision_of(exported.kinds, precision), **stated})
         more = {"model": as_bytes(of_model), **describe_weights(exported.stored)}
         files = hash_files(folder)
+        if "taps" in graphs:
+            more["taps/sha256"] = np.frombuffer(bytes.fromhex(files[graphs["taps"].file]), dtype=np.uint8)
         for place, some in tokenizers.items():
             more |= describe_texts(place, some, files)
         write_golden(model, folder / "golden.npz", precision, tokenizer, more, distribution=chooses_one)
         Manifest(
             **stated,
-            min_onnxruntime=MIN_ONNXRUNTIME,
             precision=precision,
             encoder=graphs.get("encoder"),
             model=graphs.get("model"),

@@ -209,6 +209,24 @@ def scale_rows_past_the_fifth(model: ModelProto) -> None:
     written_in_place_of(model, "logits", nodes, "right_logits")
 
 
+def with_logits_times_where(axis: int, comparison: str, size: int, factor: float = 1.1) -> Edit:
+    """Logits are wrong where the batch (axis 0) or the tokens of a call (1) are so many."""
+
+    def edit(model: ModelProto) -> None:
+        constants(model, size=size, factor=factor, same=1.0)
+        nodes = [
+            helper.make_node("Shape", ["tokens"], ["sizes"], start=axis, end=axis + 1),
+            helper.make_node("Squeeze", ["sizes"], ["found"]),
+            helper.make_node(comparison, ["found", "size"], ["is_wrong"]),
+            helper.make_node("Where", ["is_wrong", "factor", "same"], ["chosen"]),
+            helper.make_node("Mul", ["right_logits", "chosen"], ["logits"]),
+        ]
+        written_in_place_of(model, "logits", nodes, "right_logits")
+
+    edit.__name__ = f"{'batch' if axis == 0 else 'length'}_{comparison}_{size}"
+    return edit
+
+
 def with_logits_times(factor: float) -> Edit:
     def edit(model: ModelProto) -> None:
         constants(model, factor=factor)

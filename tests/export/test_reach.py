@@ -21,6 +21,7 @@ from export.planted import (
     stale_cache_past_300,
     with_channel_times,
     with_logits_times,
+    with_logits_times_where,
     with_window,
 )
 from export.toys import TOKENIZER, Export, Shared, export_toy, toy
@@ -29,7 +30,7 @@ from seqlab.models import DecoderLM
 from seqlab.nn import Block, RMSNorm, SwiGLU
 from seqlab.positions import Learned, RoPE
 from seqlab_export.proof.golden import write_golden
-from seqlab_export.runner.cases import calls, cases, long_cases
+from seqlab_export.runner.cases import batches, calls, cases, long_cases, one_call_lengths, passes
 
 
 @pytest.fixture(scope="module", name="far")
@@ -59,6 +60,53 @@ def _copy(far: Path, tmp_path: Path) -> Path:
 def test_a_defect_at_far_positions_is_found(file: str, edit: Edit, copy: Path) -> None:
     edit_graph(copy, file, edit)
     assert failed(copy) == {"long"}
+
+
+WRONG_SIZES = [
+    ("model.onnx", with_logits_times_where(1, "Equal", 65), {"long"}),
+    ("model.onnx", with_logits_times_where(1, "Greater", 128), {"long"}),
+    ("model.onnx", with_logits_times_where(1, "Greater", 300), {"long"}),
+    ("model.onnx", with_logits_times_where(1, "Equal", 1024), {"long"}),
+    ("model.onnx", with_logits_times_where(0, "Equal", 3), {"prefill", "chunks"}),
+    ("model.onnx", with_logits_times_where(0, "Equal", 10), {"prefill", "chunks"}),
+    ("model.onnx", with_logits_times_where(0, "Equal", 33), {"prefill", "chunks"}),
+    ("step.onnx", with_logits_times_where(0, "Equal", 4), {"step"}),
+]
+
+
+@pytest.mark.parametrize(("file", "edit", "expected"), WRONG_SIZES, ids=lambda value: getattr(value, "__name__", None))
+def test_a_defect_at_one_length_or_batch_is_found(
+    file: str, edit: Edit, expected: set[str], shared: Shared, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(shared("gru").folder, tmp_path / "bundle"))
+    edit_graph(folder, file, edit)
+    assert failed(folder) == expected
+
+
+@pytest.mark.parametrize(
+    "edit", [with_logits_times_where(1, "Equal", 100), with_logits_times_where(0, "Equal", 7)], ids=["100", "7"]
+)
+def test_a_length_or_batch_that_is_not_read_is_not_reached(edit: Edit, shared: Shared, tmp_path: Path) -> None:
+    """docs/bundle.md says so in its table."""
+    folder = Path(shutil.copytree(shared("gru").folder, tmp_path / "bundle"))
+    edit_graph(folder, "model.onnx", edit)
+    assert not failed(folder)
+
+
+def test_lengths_of_one_call_stand_around_powers_of_two_and_the_longest() -> None:
+    lengths = one_call_lengths(None)
+    assert {15, 16, 17, 63, 64, 65, 127, 128, 129, 255, 256, 257, 511, 512, 513, 1023, 1024} <= {*lengths}
+    assert one_call_lengths(300)[-3:] == [257, 299, 300] and one_call_lengths(1) == [1]
+    assert one_call_lengths(300, first_call=200) == [255, 256, 257, 299, 300]
+
+
+@pytest.mark.parametrize("size", [1, 3, 9, 10, 16, 33])
+def test_each_place_of_a_batch_is_looked_at(size: int) -> None:
+    read = np.concatenate(batches(10, size))
+    looked_at = passes(10, size)
+    assert {*np.concatenate(looked_at).tolist()} == {*range(len(read))}
+    for places in looked_at:
+        assert read[places].tolist() == [*range(10)]
 
 
 def test_a_defect_in_rows_past_the_fifth_is_found(copy: Path) -> None:

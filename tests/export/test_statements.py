@@ -78,6 +78,7 @@ def state(folder: Path, **fields: Any) -> None:
         ("int8", {"precision": "fp16"}),
         ("gru", {"target": "ort"}),
         ("gru", {"labels": ["x"]}),
+        ("gru", {"min_onnxruntime": "1.0"}),
         ("gru", {"max_source_len": 5}),
         ("attention", {"max_seq_len": 64}),
     ],
@@ -307,3 +308,17 @@ def test_a_golden_file_is_refused_before_it_is_unpacked(spoil: Callable[[Path], 
 
 def test_a_golden_file_has_half_a_megabyte_whatever_the_vocabulary(shared: Shared) -> None:
     assert (shared("attention").folder / "golden.npz").stat().st_size < 400_000
+
+
+@pytest.mark.parametrize("spoil", ["state", "lowercase"])
+def test_what_changes_nothing_is_taken(spoil: str, copy: Copy) -> None:
+    """Every runtime goes by the names of the state; no tokenizer has a setting of another name."""
+    folder = copy("gru")
+    if spoil == "state":
+        state(folder, state=json.loads((folder / "manifest.json").read_text())["state"][::-1])
+    else:
+        path = folder / "tokenizer" / "tokenizer.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"lowercase": True}))
+        tell_files_of_tokenizer(folder)
+        reseal(folder)
+    assert not failed(folder)

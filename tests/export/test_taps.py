@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from onnx import helper
 from torch import nn
 
 from contracts.subjects import randomized
+from export.planted import constants, edit_graph, failed, written_in_place_of
 from export.test_encoder_bundles import D_MODEL, OF_TEXT, SEQ_LEN, WRITING, C, encoder, exported
 from export.test_targets import Bundle
 from export.toys import TOKENIZER, toy
@@ -29,6 +31,7 @@ from seqlab_export.proof.taps import check_taps
 from seqlab_export.runner.graph_runner import Bundle as Opened
 from seqlab_export.runner.graph_runner import open_bundle
 from tolerances import assert_close
+from web.test_proof import failed as failed_in_web
 
 OPTIONS: dict[str, Any] = {"run_id": "", "commit": "", "seq_len": 32}
 
@@ -85,6 +88,22 @@ def test_wrong_taps_are_found(tapped: Callable[[], Bundle]) -> None:
     checks = [*check_taps(model, ["attention", "state"], folder, precision="fp32", provider="cpu")]
     path.write_bytes(before)
     assert {check.subject.split(", ")[1] for check in checks if not check.ok} == {name}
+
+
+@pytest.mark.parametrize("factor", [1.5, 1 + 1e-6])
+def test_taps_that_are_not_the_file_that_was_written_are_found(
+    factor: float, tapped: Callable[[], Bundle], tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(tapped().folder, tmp_path / "bundle"))
+    assert not failed(folder)
+
+    def edit(model: onnx.ModelProto) -> None:
+        constants(model, factor=factor)
+        node = helper.make_node("Mul", ["right", "factor"], ["state.stack.blocks.1"])
+        written_in_place_of(model, "state.stack.blocks.1", [node], "right")
+
+    edit_graph(folder, "taps.onnx", edit)
+    assert failed(folder) == failed_in_web(folder) == {"twin"}
 
 
 def of_features(pool: Any = "mean", longest: int = SEQ_LEN) -> Classifier:

@@ -14,6 +14,7 @@ import pytest
 
 from export.planted import Edit, edit_graph, reseal, with_statement, with_tokenizer
 from export.test_defects import GRAPH_DEFECTS
+from export.test_reach import WRONG_SIZES
 from export.toys import Shared
 from runtime.conftest import Bundle
 from seqlab_export.matrices import parity
@@ -80,6 +81,15 @@ def test_the_same_checks(name: str, bundle: Bundle) -> None:
 )
 def test_a_wrong_graph_is_found(copy: Copy, bundle: str, file: str, edit: Edit, expected: set[str]) -> None:
     folder = copy(bundle)
+    edit_graph(folder, file, edit)
+    assert failed(folder) == expected
+
+
+@pytest.mark.parametrize(
+    ("file", "edit", "expected"), WRONG_SIZES[1:5:3], ids=lambda value: getattr(value, "__name__", "")
+)
+def test_a_defect_at_some_lengths_or_one_batch_is_found(file: str, edit: Edit, expected: set[str], copy: Copy) -> None:
+    folder = copy("gru")
     edit_graph(folder, file, edit)
     assert failed(folder) == expected
 

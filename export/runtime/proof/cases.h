@@ -19,7 +19,7 @@ inline constexpr int64_t kCaseRows = 10;
 // Batches in which every case is read.
 inline constexpr int64_t kBatchSizes[] = {1, 2, 9};
 // Batches in which `CaseOfMoreBatches` is read; where one has more rows than the case, its rows come again.
-inline constexpr int64_t kMoreBatchSizes[] = {3, 4, 5, 8, 16, 33};
+inline constexpr int64_t kMoreBatchSizes[] = {3, 4, 5, 8, 10, 16, 33};
 
 // Rows or positions that follow each other: from `first`, before `end`.
 struct Span {

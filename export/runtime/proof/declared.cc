@@ -149,6 +149,14 @@ void CheckWeights(const Bundle& bundle, const GoldenFile& golden, Report& report
   report.checks.push_back({"weights", kWeightsName, note.empty(), note});
 }
 
+// Whether the debug twin is the file that was compared with the model at export.
+void CheckTaps(const Manifest& manifest, const GoldenFile& golden, Report& report) {
+  if (!manifest.taps) return;
+  const std::string& file = manifest.taps->file;
+  const bool same = manifest.files.at(file) == Hex(golden.At("taps/sha256", {32}).Bytes());
+  report.checks.push_back({"twin", file, same, same ? "" : "it is not the file that was written"});
+}
+
 // "float32 (B, T, 11)"; dims without a name or number are "?".
 std::string Described(const Ort::TypeInfo& info) {
   if (info.GetONNXType() != ONNX_TYPE_TENSOR) return "no tensor";
@@ -213,6 +221,7 @@ void CheckDeclared(const Bundle& bundle, const GoldenFile& golden, Report& repor
   CheckStatements(bundle, golden, report);
   CheckTexts(bundle, golden, report);
   CheckWeights(bundle, golden, report);
+  CheckTaps(bundle.manifest, golden, report);
   if (!report.ok()) return;
   for (const auto* graph : {bundle.encoder.get(), bundle.model.get(), bundle.step.get()}) {
     if (graph != nullptr) CheckSignature(*graph, bundle.manifest.max_seq_len, report);

@@ -35,7 +35,7 @@ LONGEST = 1024
 BATCH_SIZES = (1, 2, 9)
 """Batches in which every case is read."""
 
-MORE_BATCH_SIZES = (3, 4, 5, 8, 16, 33)
+MORE_BATCH_SIZES = (3, 4, 5, 8, 10, 16, 33)
 """Batches in which `case_of_more_batches` is read; where one has more rows than the case, its rows come again."""
 
 _GOLDEN_RATIO = 0.6180339887498949

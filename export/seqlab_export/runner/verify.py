@@ -18,6 +18,7 @@ from seqlab_export.runner.manifest import (
     FILE_NAME,
     BundleError,
     GraphInfo,
+    Manifest,
     find_damage,
     load_manifest,
 )
@@ -62,7 +63,7 @@ def verify_bundle(folder: Path | str, *, provider: Provider = "cpu", seconds: fl
         return report
     golden = load_golden(folder)
     report.checks += [*_check_statements(folder, golden), *check_texts(folder, manifest, golden)]
-    report.checks += _check_weights(folder, golden)
+    report.checks += [*_check_weights(folder, golden), *_check_taps(manifest, golden)]
     if not report.ok:
         return report
     bundle = open_bundle(folder, provider=provider)
@@ -110,6 +111,14 @@ def _check_statements(folder: Path, golden: Arrays) -> Iterator[Check]:
         note = f"the manifest says {manifest.get(name)!r}, the model {value!r}"
         ok = name in manifest and json.dumps(manifest[name]) == json.dumps(value)  # 1 is neither 1.0 nor true
         yield Check(kind="statements", subject=name, ok=ok, note="" if ok else note)
+
+
+def _check_taps(manifest: Manifest, golden: Arrays) -> Iterator[Check]:
+    """Whether the debug twin is the file that was compared with the model at export."""
+    if manifest.taps is not None:
+        file = manifest.taps.file
+        ok = manifest.files[file] == array_of(golden, "taps/sha256", 32).tobytes().hex()
+        yield Check(kind="twin", subject=file, ok=ok, note="" if ok else "it is not the file that was written")
 
 
 def _check_weights(folder: Path, golden: Arrays) -> Iterator[Check]:

@@ -9,7 +9,7 @@ const ROWS = 10;
 /** Batches in which every case is read. */
 export const BATCH_SIZES = [1, 2, 9];
 /** Batches in which `caseOfMoreBatches` is read; where one has more rows than the case, its rows come again. */
-export const MORE_BATCH_SIZES = [3, 4, 5, 8, 16, 33];
+export const MORE_BATCH_SIZES = [3, 4, 5, 8, 10, 16, 33];
 /** Positions that are read, where the model reads as many. */
 const LONGEST = 1024;
 /** Of each position of an encoder's outputs so many numbers are compared at least. */

@@ -7,7 +7,7 @@ import { sentenceOf } from "../error.js";
 import { Field } from "../fields.js";
 import { hex, sha256, type Files } from "../files.js";
 import { WEIGHTS_NAME, type Graph } from "../graph.js";
-import { MANIFEST_NAME } from "../manifest.js";
+import { MANIFEST_NAME, type Manifest } from "../manifest.js";
 import type { GoldenFile } from "./golden.js";
 import type { Report } from "./report.js";
 import { textDifference } from "./texts.js";
@@ -19,6 +19,7 @@ export async function checkDeclared(files: Files, bundle: Bundle, golden: Golden
     if (place !== null) report.add("texts", place, await noteOf(() => textDifference(files, bundle, place, golden)));
   }
   await checkWeights(files, golden, report);
+  checkTaps(bundle.manifest, golden, report);
   if (!report.ok) return;
   for (const graph of [bundle.encoder, bundle.model, bundle.step]) {
     if (graph !== null) checkSignature(graph, bundle.manifest.max_seq_len, report);
@@ -41,6 +42,13 @@ function checkStatements(files: Files, golden: GoldenFile, report: Report): void
     const alike = manifest.get(name)?.equals(value) ?? false;
     report.add("statements", name, alike ? "" : "the manifest and the model differ");
   }
+}
+
+/** Whether the debug twin is the file that was compared with the model at export. */
+function checkTaps({ files, taps }: Manifest, golden: GoldenFile, report: Report): void {
+  if (taps === null) return;
+  const same = files[taps.file] === hex(Uint8Array.from(golden.at("taps/sha256", 32).values));
+  report.add("twin", taps.file, same ? "" : "it is not the file that was written");
 }
 
 async function checkWeights(files: Files, golden: GoldenFile, report: Report): Promise<void> {
