@@ -268,7 +268,15 @@ class _Golden:
             expected = {name: np.concatenate([at_length[name] for at_length in texts[0]]) for name in names}
             self.arrays |= {f"{case}/{name}": values for name, values in expected.items()}
             own = [
-                rms(np.concatenate([(some[name] - exact[name]) / (rms(expected[name]) or 1.0) for name in names]))
+                rms(
+                    np.concatenate(
+                        [
+                            (some[name].astype(np.float64) - exact[name].astype(np.float64))
+                            / (rms(expected[name]) or 1.0)
+                            for name in names
+                        ]
+                    )
+                )
                 for found in texts[1:]
                 for some, exact in zip(found, texts[0], strict=True)
                 if group != "counters"

@@ -267,7 +267,9 @@ class Proof:
     def _array(self, name: str, *shape: int | None) -> NDArray[Any]:
         return array_of(self.golden, name, *shape)
 
-    def _check(self, kind: str, subject: str, found: list[Arrays], case: str, group: str, names: list[str]) -> Check:
+    def _check(
+        self, kind: str, subject: str, found: Sequence[Arrays], case: str, group: str, names: list[str]
+    ) -> Check:
         """The names are those of one of `cases.groups`."""
         expected = {name: self._array(f"{case}/{name}") for name in names}
         shapes = [(actual[name].shape, expected[name].shape) for actual in found for name in names]
