@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -43,8 +42,8 @@ def test_a_smaller_loss_or_cost_is_better(metric: str) -> None:
     assert not more_is_better(f"val/{metric}")
 
 
-def row(name: str, metrics: dict[str, float], folder: Path) -> Row:
-    run = TrackedRun(name, name, "e", "FINISHED", 0, {}, metrics, {}, folder, cast(Any, None))
+def row(name: str, metrics: dict[str, float]) -> Row:
+    run = TrackedRun(name, name, "e", "FINISHED", 0, {}, metrics, {}, cast(Any, None), cast(Any, None))
     return Row((run,), name, 1.0, None, None, None, None, None, None, None)
 
 
@@ -55,9 +54,9 @@ def row(name: str, metrics: dict[str, float], folder: Path) -> Row:
         ("num_tokens", 1010, "Tokens read differ"),
     ],
 )
-def test_rows_as_large_within_a_share_are_alike(metric: str, most: int, said: str, tmp_path: Path) -> None:
+def test_rows_as_large_within_a_share_are_alike(metric: str, most: int, said: str) -> None:
     def told(size: int) -> list[str]:
-        rows = [row("a", {metric: 1000.0}, tmp_path), row("b", {metric: float(size)}, tmp_path)]
+        rows = [row("a", {metric: 1000.0}), row("b", {metric: float(size)})]
         return [sentence for sentence in unfair(rows, "val/loss", []) if "differ by" in sentence]
 
     assert told(most) == []

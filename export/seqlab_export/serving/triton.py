@@ -37,7 +37,10 @@ TEXT_CODE = {
     "seqlab_export": (
         "__init__.py",
         "runner/__init__.py",
+        "runner/graph_file.py",
         "runner/manifest.py",
+        "runner/operators.json",
+        "runner/sizes.py",
         "runner/text_model.py",
         "serving/__init__.py",
         "serving/triton_text.py",

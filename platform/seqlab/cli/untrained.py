@@ -29,5 +29,6 @@ def untrained(config: str) -> LoadedRun:
         getattr(data, "tokenizer", None),
         getattr(data, "source_tokenizer", None),
         getattr(data, "labels", None) or [],
+        None,
         data,
     )
