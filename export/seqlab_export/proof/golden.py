@@ -24,6 +24,7 @@ from seqlab_data.tokenizers import Tokenizer
 from seqlab_export.capture.graph_forms import forms_of, longest_input, num_tokens
 from seqlab_export.capture.precision import Precision, in_dtype
 from seqlab_export.proof.fake_quantized import FakeQuantized
+from seqlab_export.proof.own_error import carries, check_step, errors_at_lengths, largest
 from seqlab_export.proof.rounding import FEW, MOST_DRAWS, TermByTerm, draws_of
 from seqlab_export.proof.torch_outputs import cast, encoded, encoded_in_one_call, in_one_call, long_outputs, outputs
 from seqlab_export.runner.cases import (
@@ -51,7 +52,6 @@ LIKELIEST = 64
 """Of the logits that a greedy token is chosen from so many are kept."""
 
 _SEED = 20
-_SAME = 1e-9
 
 
 def write_golden(
@@ -152,7 +152,7 @@ class _Golden:
             tokens, starts = self._begin_case(number, case, pad_mask)
             expected = outputs(reference, tokens, pad_mask, info, starts[0], nullcontext())
             stepped = outputs(self.references["step"], tokens, pad_mask, info, starts[0], nullcontext())
-            _check_step(stepped, expected, case)
+            check_step(stepped, expected, case)
             given, sizes = (tokens, pad_mask, info, starts[1]), self._batch_sizes(pad_mask)
             found = [outputs(self.forms["step"], *given, self.own, size) for size in sizes]
             found += [outputs(form, *given, *turn) for turn in product(self._modes(pad_mask), sizes)]
@@ -161,7 +161,7 @@ class _Golden:
             tokens, starts = self._begin_case(number, case, pad_mask)
             expected = long_outputs(self.references, tokens, pad_mask, info, starts[0], nullcontext(), "prefill")
             found = [long_outputs(self.forms, tokens, pad_mask, info, starts[1], mode) for mode in self.modes[:2]]
-            if _carries(info):
+            if carries(info):
                 # A graph may go from token to token where PyTorch sums over all at once, which errs less.
                 found.append(long_outputs(self.forms, tokens, pad_mask, info, starts[1], self.own, "step"))
             self._judge(case, info, expected, found)
@@ -172,7 +172,7 @@ class _Golden:
         # What is read later changes nothing before it, so that one text has those of all lengths.
         texts = [in_one_call(self.references, tokens, info, starts[0], lengths, nullcontext())]
         texts += [in_one_call(self.forms, tokens, info, starts[1], lengths, mode) for mode in self._modes(pad_mask)]
-        if _carries(info) or self.precision == "int8":
+        if carries(info) or self.precision == "int8":
             texts.append(in_one_call(self.forms, tokens, info, starts[1], lengths, self.own, "step"))
         self._judge_texts("one call", {"logits": ["logits"]}, texts, {"logits": 0.0})
 
@@ -267,31 +267,13 @@ class _Golden:
         for group, names in judged.items():
             expected = {name: np.concatenate([at_length[name] for at_length in texts[0]]) for name in names}
             self.arrays |= {f"{case}/{name}": values for name, values in expected.items()}
-            own = [
-                rms(
-                    np.concatenate(
-                        [
-                            (some[name].astype(np.float64) - exact[name].astype(np.float64))
-                            / (rms(expected[name]) or 1.0)
-                            for name in names
-                        ]
-                    )
-                )
-                for found in texts[1:]
-                for some, exact in zip(found, texts[0], strict=True)
-                if group != "counters"
-            ]
+            own = [] if group == "counters" else errors_at_lengths(names, texts, expected)
             self._tell_error(case, group, [least[group], *own])
 
     def _tell_error(self, case: str, group: str, errors: list[float]) -> None:
         """PyTorch's own error is the largest."""
-        own = float(np.max(errors))
-        if not np.isfinite(own):
-            raise ValueError(
-                f"the bundle was not written: PyTorch's own {self.precision} is not finite ({case}, {group}): a "
-                "number is too large for it; export in fp32 or bf16"
-            )
-        self.arrays[f"{case}/torch/{group}"] = np.array(own)
+        not_finite = f"{self.precision} is not finite ({case}, {group})"
+        self.arrays[f"{case}/torch/{group}"] = np.array(largest(errors, not_finite))
 
     @torch.no_grad()
     def _start(self, model: Any, source: str | None, rows: int) -> State:
@@ -328,16 +310,3 @@ def _narrowed(array: NDArray[np.generic]) -> NDArray[np.generic]:
         return array.astype(np.float32)
     fits = array.ndim and array.dtype == np.int64 and not np.any(np.abs(array) >= 2**31)
     return array.astype(np.int32) if fits else array
-
-
-def _carries(info: GraphInfo) -> bool:
-    """Whether some state sums up the past: it is a float, and no cache, which has a time axis."""
-    times = {"T", "S+T", "C"}
-    return any(output.dtype.startswith("float") and not times & {*output.dims} for output in info.outputs)
-
-
-def _check_step(stepped: Arrays, expected: Arrays, case: str) -> None:
-    """In float64, where rounding cannot excuse it: a budget that follows PyTorch's own error would."""
-    found = rms(relative_errors(stepped, expected, ["logits"]))
-    if not found <= _SAME:
-        raise ValueError(f"this model's step and forward differ by {found:.1e} in float64 ({case}); they must agree")

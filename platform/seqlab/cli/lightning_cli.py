@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from functools import partial
@@ -132,7 +133,7 @@ class SeqlabCLI(LightningCLI):
                 self._match(options)
                 if options.resume is not None:
                     self._continue_job(options)
-        if options.ckpt_path is not None and not Path(options.ckpt_path).is_file():
+        if options.ckpt_path is not None and not os.path.isfile(options.ckpt_path):
             self._find_checkpoint(options)
         self._find_tokenizer(options)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import codecs
 import itertools
+import os
 import sys
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqlab.cli.verb import PROVIDER, RUN_OR_BUNDLE, TRUST, argument, text_arguments, verb, whole
@@ -87,7 +87,7 @@ def classify(options: argparse.Namespace) -> int:
 
 def _text_model(options: argparse.Namespace) -> TextModel:
     """Refused before the standard input is read, where it is for another verb."""
-    if (Path(options.target) / "manifest.json").is_file():
+    if os.path.isfile(os.path.join(options.target, "manifest.json")):
         from seqlab_export.runner import text_model as of_bundle
 
         model = of_bundle.open_text_model(options.target, provider=options.provider)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -161,7 +162,7 @@ def find_run(text: str, store: Store | None = None, experiment: str | None = Non
         UnreachableError: the server does not answer.
     """
     store = store or Store()
-    if Path(text).is_file():
+    if os.path.isfile(text):  # a name may be longer than a file's
         return _run_of_checkpoint(Path(text), store)
     store.check_exists()
     settle(store)

@@ -298,4 +298,5 @@ def _create_database(path: Path) -> None:
 
 
 def _folder_name(experiment: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]+", "-", experiment).strip("-") or "experiment"
+    """At most 200 characters: a folder's name has 255 at most, and runs' own folders are below it."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "-", experiment).strip("-")[:200] or "experiment"

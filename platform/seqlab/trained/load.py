@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -166,7 +167,7 @@ def _shown(value: Any) -> str:
 
 def checkpoint_of(run: str) -> tuple[Path, str | None]:
     """A run's checkpoint, and the commit it was trained at, where that is known."""
-    if Path(run).is_file():
+    if os.path.isfile(run):
         return Path(run), None
     tracked = find_run(run)
     if tracked.checkpoint is None:

@@ -1,0 +1,67 @@
+"""PyTorch's own error against the float64 copy of a model, from which the budget of a runtime follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seqlab_export.runner.cases import Arrays, relative_errors, rms
+from seqlab_export.runner.manifest import GraphInfo
+
+SAME = 1e-9
+"""The most by which a model's step and forward may differ in float64, relative to the RMS of the logits."""
+
+
+def errors_at_lengths(names: Sequence[str], texts: Sequence[Sequence[Arrays]], expected: Arrays) -> list[float]:
+    """The relative RMS error at each length of each way in which PyTorch read a text.
+
+    Args:
+        names: the outputs that are judged together.
+        texts: the outputs by length, first those of the reference, then those of each way.
+        expected: the reference's outputs of all lengths, whose RMS an error is relative to.
+    """
+    return [
+        rms(np.concatenate([_difference(some[name], exact[name]) / (rms(expected[name]) or 1.0) for name in names]))
+        for found in texts[1:]
+        for some, exact in zip(found, texts[0], strict=True)
+    ]
+
+
+def largest(errors: Sequence[float], not_finite: str) -> float:
+    """The largest of PyTorch's errors.
+
+    Raises:
+        ValueError: one is not finite; the message says so in the words of `not_finite`.
+    """
+    own = float(np.max(errors))
+    if not np.isfinite(own):
+        raise ValueError(
+            f"the bundle was not written: PyTorch's own {not_finite}: a number is too large for it; export in fp32 or "
+            "bf16"
+        )
+    return own
+
+
+def carries(info: GraphInfo) -> bool:
+    """Whether some state sums up the past: it is a float, and no cache, which has a time axis."""
+    times = {"T", "S+T", "C"}
+    return any(output.dtype.startswith("float") and not times & {*output.dims} for output in info.outputs)
+
+
+def check_step(stepped: Arrays, expected: Arrays, case: str) -> None:
+    """Refuses a model whose step and forward differ in float64, where rounding cannot excuse it: a budget that follows
+    PyTorch's own error would.
+
+    Raises:
+        ValueError: they differ by more than `SAME`.
+    """
+    found = rms(relative_errors(stepped, expected, ["logits"]))
+    if not found <= SAME:
+        raise ValueError(f"this model's step and forward differ by {found:.1e} in float64 ({case}); they must agree")
+
+
+def _difference(some: NDArray[Any], exact: NDArray[Any]) -> NDArray[Any]:
+    return some.astype(np.float64) - exact.astype(np.float64)
