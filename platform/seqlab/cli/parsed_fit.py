@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from seqlab.cli.lightning_cli import SeqlabCLI, check_findable
+from seqlab.cli.continued import check_findable
+from seqlab.cli.lightning_cli import SeqlabCLI
 from seqlab.config.configs import resolve_names
 from seqlab.config.options import check_trainer
 

@@ -88,7 +88,7 @@ def ui(options: argparse.Namespace) -> int:
     "make a run of a GPT-2, Llama, Mistral, Qwen2 or Qwen3 checkpoint folder",
     argument("folder", metavar="PATH", help="with config.json and its weights"),
     argument("--experiment", default="imported", metavar="NAME", help="default: imported"),
-    argument("--run_name", metavar="NAME", help="default: the folder's name"),
+    argument("--run-name", metavar="NAME", help="default: the folder's name"),
 )
 def import_hf(options: argparse.Namespace) -> int:
     from seqlab.trained import import_hf

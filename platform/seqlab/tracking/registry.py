@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import uuid
 from collections.abc import Callable
@@ -94,7 +95,8 @@ def promote(run: TrackedRun) -> tuple[Version | None, Version]:
     with run.store.calls() as client:
         found = [version for version in client.search_model_versions(f"run_id = '{run.id}'") if version.name == name]
         if not found:
-            raise ValueError(f"run {run.name} has no bundle to promote; make one: seqlab export {run.name} --out DIR")
+            export = f"seqlab export {shlex.quote(run.name)} --out DIR"
+            raise ValueError(f"run {run.name} has no bundle to promote; make one: {export}")
         newest = max(found, key=lambda version: int(version.version))
         number = client.get_registered_model(name).aliases.get(CHAMPION)
         before = None if number is None else client.get_model_version(name, number)
