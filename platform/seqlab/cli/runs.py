@@ -54,7 +54,7 @@ def compare(options: argparse.Namespace) -> int:
     result = compare(
         options.runs or None,
         experiment=options.experiment,
-        metric=options.metric or "val/loss",
+        metric="val/loss" if options.metric is None else options.metric,
         tokens=options.tokens,
         price=options.price,
     )

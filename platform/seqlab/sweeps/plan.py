@@ -15,6 +15,7 @@ import yaml
 
 from seqlab.plain_values import read_yaml
 from seqlab.sweeps.space import Space, grid, read_space
+from seqlab.tracking.logger import check_experiment
 
 SAMPLERS = ("tpe", "random", "grid")
 OURS = ("seed_everything", "experiment", "run_name", "resume", "ckpt_path", "trainer.devices")
@@ -123,9 +124,10 @@ def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
     name = given.get("name", f"{Path(configs[-1]).stem}-{digest[:6]}")
     if given.get("storage") == "":
         raise ValueError("--storage is empty; accepted: a URL as Optuna takes it, such as sqlite:///sweeps.db")
-    if not re.fullmatch(r"[\w.-]+", name):
-        raise ValueError(f"--name {name!r}: accepted: letters, digits, '.', '_' and '-'")
+    if not re.fullmatch(r"[\w.-]{1,200}", name):
+        raise ValueError(f"--name {name!r}: accepted: at most 200 letters, digits, '.', '_' and '-'")
     experiment = given.get("experiment", name)
+    check_experiment(experiment)
     files = {config: _sha256(path.read_bytes()) for config in configs if (path := Path(config)).is_file()}
     return Plan(name, experiment, configs, vary, fit, seeds, trials, sampler, objectives, prune, files)
 
