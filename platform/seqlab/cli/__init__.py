@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import itertools
 import os
 import signal
@@ -12,6 +11,7 @@ from typing import NoReturn
 
 from seqlab import __version__
 from seqlab.cli import bundle, env, estimate, fit, matrices, page, profile, runs, study, submit, sweep, text
+from seqlab.cli.terminal import shown_for_people
 from seqlab.working_folder import add_working_folder
 
 VERBS = (
@@ -35,9 +35,12 @@ add_working_folder()
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command. Exit codes: 0 done, 1 a proof that failed, 2 bad input, told in one sentence."""
-    args = sys.argv[1:] if argv is None else argv
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # for processes that this one starts
-    _write_whole()
+    with shown_for_people():
+        return _ran(sys.argv[1:] if argv is None else argv)
+
+
+def _ran(args: list[str]) -> int:
     try:
         _check_working_folder()
         if args and args[0] in fit.LIGHTNING and (code := fit.directly(args[0], args[1:])) is not None:
@@ -61,8 +64,7 @@ def main(argv: list[str] | None = None) -> int:
             raise
         from seqlab.config.errors import sentence
 
-        # What a file says must not steer the terminal.
-        said = "".join(letter if letter.isprintable() else " " for letter in sentence(error))
+        said = sentence(error).replace("\n", " ")
         print(f"seqlab: {said}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
@@ -79,13 +81,6 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-
-
-def _write_whole() -> None:
-    """Lets no character end the output: one that its encoding lacks is written as a backslash and its number."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")
 
 
 def _check_working_folder() -> None:

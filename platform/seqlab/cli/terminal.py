@@ -1,0 +1,62 @@
+"""Lines for people: a control character in them is shown as `\\x1b`, and steers no terminal."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TextIO, cast
+
+_CONTROLS = {*range(0x20), *range(0x7F, 0xA0)} - {ord("\n"), ord("\t")}
+_DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
+SHOWN = {code: f"\\x{code:02x}" for code in _CONTROLS} | {code: f"\\u{code:04x}" for code in _DIRECTIONS}
+"""The controls C0, DEL and C1, and what overrides the direction of writing. A newline and a tab are layout.
+`Shown` of export/runtime/tools/shown.cc shows the same."""
+DRAWING = ("rich", "tqdm")
+"""Libraries whose colours and bars are control characters; `shown_for_people` has Rich show those of its texts."""
+
+
+def shown(text: str) -> str:
+    return text.translate(SHOWN)
+
+
+class _ShownStream:
+    """A stream that shows the control characters of all that is written to it."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.as_written = stream
+
+    def write(self, text: str) -> int:
+        writer = str(sys._getframe(1).f_globals.get("__name__"))
+        self.as_written.write(text if writer.partition(".")[0] in DRAWING else shown(text))
+        return len(text)
+
+    def writelines(self, lines: Iterator[str]) -> None:
+        self.as_written.writelines(map(shown, lines))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.as_written, name)
+
+
+@contextmanager
+def shown_for_people() -> Iterator[None]:
+    """Within it stdout and stderr, and what Rich prints, show control characters; a character that the encoding lacks
+    is written as a backslash and its number."""
+    from rich.control import _CONTROL_STRIP_TRANSLATE
+
+    cast(dict[int, str], _CONTROL_STRIP_TRANSLATE).update(SHOWN)
+    streams = sys.stdout, sys.stderr
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")
+    sys.stdout, sys.stderr = (cast(TextIO, _ShownStream(stream)) for stream in streams)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = streams
+
+
+def for_programs() -> TextIO:
+    """Standard output for texts that another program may read: a pipe and a file get them as they are."""
+    return getattr(sys.stdout, "as_written", sys.stdout) if not sys.stdout.isatty() else sys.stdout
