@@ -90,8 +90,10 @@ def more_is_better(metric: str) -> bool:
 
 def short(number: float | None) -> str:
     """A number in about four characters: 271360 is 271.4k."""
-    if number is None or not math.isfinite(number):
+    if number is None:
         return "-"
+    if not math.isfinite(number):
+        return "not finite"
     for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(number) >= 0.99995 * size:
             return f"{number / size:.4g}{unit}"
@@ -145,7 +147,7 @@ def _bits_per_char(run: TrackedRun, step: int) -> float | None:
 
 
 def _count(run: TrackedRun, metric: str) -> int | None:
-    return int(run.metrics[metric]) if metric in run.metrics else None
+    return int(run.metrics[metric]) if math.isfinite(run.metrics.get(metric, math.nan)) else None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

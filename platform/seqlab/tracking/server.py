@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from seqlab.tracking.runs import SWEEP_TAG, settle
 from seqlab.tracking.store import ENVIRONMENT, Store
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
 
 # Without the workers for evaluating chats, which are six processes of 400 MB.
 UI_ENVIRONMENT = {**ENVIRONMENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -53,10 +56,10 @@ def run_pages(store: Store) -> dict[str, str]:
     with store.calls() as client:
         for experiment in client.search_experiments():
             number = experiment.experiment_id
-            if not client.search_runs([number], max_results=1):
+            if not _has_runs(client, number):
                 continue
             views = {experiment.name: BEST_FIRST}
-            if client.search_runs([number], f"tags.`{SWEEP_TAG}` LIKE '%'", max_results=1):
+            if _has_runs(client, number, f"tags.`{SWEEP_TAG}` LIKE '%'"):
                 views[f"{experiment.name}, its sweeps"] = SWEEPS
             for name, (key, order) in views.items():
                 if VIEW_TAG + key not in experiment.tags:
@@ -64,6 +67,15 @@ def run_pages(store: Store) -> dict[str, str]:
                     client.set_experiment_tag(number, VIEW_TAG + key, json.dumps(view))
                 pages[name] = f"#/experiments/{number}/runs?viewStateShareKey={key}"
     return pages
+
+
+def _has_runs(client: MlflowClient, experiment: str, condition: str = "") -> bool:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return bool(client.search_runs([experiment], condition, max_results=1))
+    except MlflowException:  # the newest cannot be read
+        return True
 
 
 def ui(port: int) -> NoReturn:
