@@ -90,7 +90,7 @@ def classify(options: argparse.Namespace) -> int:
 
 def _text_model(options: argparse.Namespace) -> TextModel:
     """Refused before the standard input is read, where it is for another verb."""
-    if os.path.isfile(os.path.join(options.target, "manifest.json")):
+    if os.path.exists(os.path.join(options.target, "manifest.json")):
         from seqlab_export.runner import text_model as of_bundle
 
         model = of_bundle.open_text_model(options.target, provider=options.provider)

@@ -19,6 +19,7 @@ from jsonargparse import ArgumentParser, _typehints, get_loader, set_dumper, set
 from jsonargparse.typing import register_type
 
 from seqlab.plain_values import read_yaml
+from seqlab.regular_file import check_regular
 
 PACKAGED = Path(__file__).parent.parent / "configs"
 BLOCK_MODULES = (
@@ -74,6 +75,7 @@ def config_path(name: str) -> Path:
     packaged = PACKAGED / f"{name}.yaml"
     if name in config_names():
         return packaged
+    check_regular(name, "config")
     raise ValueError(f"--config {name}: neither a file nor a packaged config; {instead(name, config_names())}")
 
 

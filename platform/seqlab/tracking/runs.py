@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from seqlab.plain_values import read_yaml
+from seqlab.regular_file import check_regular
 from seqlab.tracking.artifact_place import check_folder
 from seqlab.tracking.journal import replay_all
 from seqlab.tracking.provenance import host_id, is_gone
@@ -114,6 +115,7 @@ class TrackedRun:
                 f"run {self.name} ({self.id}) has {name!r} for an artifact, which is no file of its folder"
             )
         path = check_folder(self.artifacts / name, self.store.root, self.id)
+        check_regular(path, "artifact")
         if path.exists() or not self.store.remote:
             return path if path.exists() else None
         self.store.check_files(self.entity)
@@ -161,12 +163,15 @@ def find_run(text: str, store: Store | None = None, experiment: str | None = Non
         experiment: only runs of this experiment.
 
     Raises:
-        ValueError: there is no such run, or several that this does not tell apart; the message lists them.
+        ValueError: there is no such run, or it cannot be read, or several that this does not tell apart; the message
+            lists them.
         UnreachableError: the server does not answer.
     """
     store = store or Store()
     if os.path.isfile(text):  # a name may be longer than a file's
         return _run_of_checkpoint(Path(text), store)
+    if not os.path.isdir(text):  # a run may have a folder's name
+        check_regular(text, "checkpoint")
     store.check_exists()
     settle(store)
     for condition in _conditions(text):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from filelock import FileLock
 
+from seqlab.regular_file import check_regular
 from seqlab.tracking.artifact_place import check_address, check_folder
 from seqlab.whole_file import why_not_written, writing
 
@@ -71,7 +72,8 @@ class Store:
         remote: whether the store is a server.
 
     Raises:
-        ValueError: `MLFLOW_TRACKING_URI` names neither a SQLite file nor a server, or the path holds % or ?.
+        ValueError: `MLFLOW_TRACKING_URI` names neither a SQLite file nor a server, the path holds % or ?, or no regular
+            file is there.
     """
 
     def __init__(self, root: str | Path = DEFAULT_ROOT) -> None:
@@ -87,6 +89,8 @@ class Store:
             raise ValueError(
                 f"MLFLOW_TRACKING_URI is {uri!r}; accepted: sqlite:///PATH, http://HOST:PORT, https://HOST"
             )
+        if self._database is not None:
+            check_regular(self._database, "the tracking store")
         if not self.remote and set("%?") & set(self.uri):
             raise ValueError(f"the tracking store cannot be {self.uri}: MLflow takes no path with % or ? in it")
 
