@@ -53,7 +53,7 @@ COMMANDS = {
     "fit --config file": ["fit", "--config=file"],
     "estimate --config file": ["estimate", "--config=file", "--tokens=1"],
     "configs file": ["configs", "file"],
-    "sweep --config file": ["sweep", "--config=file", "--vary", "model.lr=0.1,0.2"],
+    "sweep --config file": ["sweep", "--config=file", "--vary", "model.lr=0.1,0.2", "--trials=2"],
     "data.path": ["fit", "--config=lm/gru", "--data.path=file", "--trainer.fast_dev_run=true"],
     "data.train": ["fit", "--config=classify/bag-of-words", "--data.train=file", "--trainer.fast_dev_run=true"],
     "checkpoint": ["generate", "file"],

@@ -38,9 +38,7 @@ def running(**tags: str) -> str:
 
 BOTH = "metrics", "latest_metrics"
 BROKEN = {
-    "no artifact_uri": (of_run("artifact_uri", "NULL"), "its artifact_uri is "),
-    "an artifact_uri of one part": (of_run("artifact_uri", "'x'"), "its artifact_uri is 'x', no folder"),
-    "an artifact_uri of bytes": (of_run("artifact_uri", "x'ff00'"), r"its artifact_uri is b'\xff\x00', no folder"),
+    "an artifact_uri of bytes": (of_run("artifact_uri", "x'ff00'"), r"its artifact_uri is b'\xff\x00', no text"),
     "no status": (of_run("status", "NULL"), "status"),
     "a start_time of text": (of_run("start_time", "'yesterday'"), "its start_time is 'yesterday', no time in"),
     "no start_time": (of_run("start_time", "NULL"), "start_time"),
@@ -56,6 +54,9 @@ BROKEN = {
     "an id of bytes": (of_run("run_uuid", "x'00'"), "its id is none"),
 }
 STANDING = {
+    "no artifact_uri": of_run("artifact_uri", "NULL"),
+    "an artifact_uri of one part": of_run("artifact_uri", "'x'"),
+    "an artifact_uri that is empty": of_run("artifact_uri", "''"),
     "running, no process": running(),
     "running, a process of text": running(process_id="x"),
     "running, a process of no start": running(process_id="1"),

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 LATEST = 253402300799999
 """The last millisecond of the year 9999, which is the last that Python writes."""
+MOST_PAGES = 1000
+"""Of one search, each with up to 1,000 runs."""
 AT_ONCE = 500
 """Runs that one query names."""
 
@@ -54,7 +56,7 @@ def read_runs(store: Store, experiments: list[str], condition: str) -> tuple[lis
             found += _whole_ones(store, experiments, condition, ids[start : start + AT_ONCE], names, broken)
     whole = []
     for run in found:
-        if why := _defect(run, store):
+        if why := _defect(run):
             broken.append(BrokenRun(str(run.info.run_id), str(run.info.run_name), why))
         else:
             whole.append(run)
@@ -63,11 +65,18 @@ def read_runs(store: Store, experiments: list[str], condition: str) -> tuple[lis
 
 def _searched(store: Store, experiments: list[str], condition: str) -> Iterator[Run]:
     token: str | None = None
-    while experiments and (token is None or token):
+    tokens: set[str] = set()
+    while experiments:
         with store.calls() as client:
             page = client.search_runs(experiments, condition, order_by=["attributes.start_time DESC"], page_token=token)
         yield from page
-        token = page.token or ""
+        token = page.token
+        if not token:
+            return
+        if token in tokens or len(tokens) + 1 == MOST_PAGES:
+            why = "the same page of runs again" if token in tokens else f"more than {MOST_PAGES} pages of runs"
+            raise UnreachableError(f"MLflow at {store.uri} gives {why}")
+        tokens.add(token)
 
 
 def _whole_ones(
@@ -95,10 +104,10 @@ def _names(store: Store) -> dict[str, str]:
         return {str(run_id): str(name) for run_id, name in connection.execute(query)}
 
 
-def _defect(run: Run, store: Store) -> str:
+def _defect(run: Run) -> str:
     """The first value of a run that is not of its kind; empty where there is none."""
     info, data = run.info, run.data
-    texts = {"name": info.run_name or "", "status": info.status}
+    texts = {"name": info.run_name or "", "status": info.status, "artifact_uri": info.artifact_uri or ""}
     texts |= {f"tag {name}": text for name, text in data.tags.items()}
     texts |= {f"parameter {name}": text for name, text in data.params.items()}
     for name, text in texts.items():
@@ -110,9 +119,6 @@ def _defect(run: Run, store: Store) -> str:
     start = info.start_time
     if not isinstance(start, int) or not 0 <= start <= LATEST:
         return f"its start_time is {_short(start)}, no time in milliseconds from 1970 to the year 9999"
-    place = info.artifact_uri
-    if not store.remote and (not isinstance(place, str) or len(Path(place).parts) < 3):
-        return f"its artifact_uri is {_short(place)}, no folder"
     return ""
 
 

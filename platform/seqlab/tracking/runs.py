@@ -213,7 +213,7 @@ def search_all(
     """As `search`, and the runs that cannot be read."""
     names = experiment_names(store)
     runs, broken = read_runs(store, [key for key, name in names.items() if experiment in (None, name)], condition)
-    return [_tracked(run, names[run.info.experiment_id], store) for run in runs], broken
+    return [_tracked(run, names.get(run.info.experiment_id, ""), store) for run in runs], broken
 
 
 def condition(name: str, value: str) -> str:

@@ -48,6 +48,9 @@ NOT_FOR_US = dict.fromkeys(
 )
 """What a server says before it looks at what is asked, and what to do then."""
 
+MOST_SAID = 500
+"""Characters of what a server says that are told."""
+
 SENDING = threading.local()
 """Has `alone` in a thread that only sends: there the generators, which training uses meanwhile, are not touched."""
 
@@ -103,12 +106,16 @@ class Store:
         """
         with aside():
             client = self.client
+            from google.protobuf.json_format import ParseError
             from mlflow.exceptions import MlflowException
             from requests import RequestException
 
+            from seqlab.tracking.bounded_answers import begin_call
+
+            begin_call()
             try:
                 yield client
-            except (MlflowException, RequestException) as error:
+            except (MlflowException, RequestException, ParseError) as error:
                 if isinstance(error, MlflowException) and error.error_code not in (*TEMPORARY, *NOT_FOR_US):
                     raise
                 raise UnreachableError(self._unreachable(error)) from error
@@ -116,7 +123,7 @@ class Store:
     def _unreachable(self, error: Exception) -> str:
         if self._database is not None and (reason := why_not_written(error, self._database)):
             return f"{reason} while writing {self._database}; what was there before is whole"
-        said = str(error).partition("\n")[0]
+        said = str(error).partition("\n")[0][:MOST_SAID]
         code = getattr(error, "error_code", None) or _code_of_status(error)
         if code in NOT_FOR_US:
             return f"MLflow at {self.uri} turns us away ({said}); {NOT_FOR_US[code]}"
@@ -278,6 +285,10 @@ def prepare_mlflow() -> None:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     import mlflow  # noqa: F401  # configures its logger when imported
+
+    from seqlab.tracking.bounded_answers import bound_answers
+
+    bound_answers()
 
     for logger in ("mlflow", "alembic"):
         logging.getLogger(logger).setLevel(logging.WARNING)
