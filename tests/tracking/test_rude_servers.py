@@ -85,8 +85,8 @@ def rude_server() -> Iterator[Rude]:
         server.server_close()
 
 
-@pytest.fixture
-def rude(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rude]:
+@pytest.fixture(name="rude")
+def _rude(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rude]:
     with rude_server() as server:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", server.address)
         yield server

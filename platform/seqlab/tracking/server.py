@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -69,6 +70,18 @@ def run_pages(store: Store) -> dict[str, str]:
     return pages
 
 
+def check_port(port: int) -> None:
+    """Raises ValueError where MLflow, which would say so with exit code 0, cannot serve on a port of this machine."""
+    if not 1 <= port <= 65535:
+        raise ValueError(f"--port must be from 1 to 65535, got {port}")
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise ValueError(f"--port {port} cannot be served on here: {error.strerror}; give another") from error
+
+
 def _has_runs(client: MlflowClient, experiment: str, condition: str = "") -> bool:
     from mlflow.exceptions import MlflowException
 
@@ -82,10 +95,11 @@ def ui(port: int) -> NoReturn:
     """Becomes a process that serves MLflow's pages until it is interrupted.
 
     Raises:
-        ValueError: as `ui_command`.
+        ValueError: as `ui_command`, or nothing can be served on this port.
     """
     store = Store()
     command = ui_command(store, port)
+    check_port(port)
     settle(store)
     print(f"http://127.0.0.1:{port}/{TRAINING_PAGE} (Ctrl-C ends it)")
     for name, page in run_pages(store).items():
