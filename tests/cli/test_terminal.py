@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 from tqdm import tqdm
@@ -81,6 +82,9 @@ def test_our_own_colours_and_bars_steer_it(monkeypatch: pytest.MonkeyPatch) -> N
         Console(force_terminal=True, color_system="standard").print(Text(HOSTILE, "bold red"))
         for _ in tqdm(range(2), ascii=True):
             pass
+        with Live("a bar", console=Console(force_terminal=True, width=100), refresh_per_second=1):
+            print("beside a bar:", HOSTILE)
+    assert f"beside a bar: {HARMLESS}" in terminal.getvalue() and "\x1b[2J" not in terminal.getvalue()
     assert f"\x1b[1;31m{HARMLESS}\x1b[0m\n" in terminal.getvalue()
     assert "\r100%|##" in terminal.getvalue()
 
@@ -117,3 +121,10 @@ def test_the_verbs_of_a_run_show_its_name(tmp_path: Path, inside: Callable[[Path
         assert not steers(said.stdout + said.stderr), args
         assert args[0] in ("generate", "validate", "verify") or shown(NAME) in said.stdout + said.stderr, args
     assert not steers(done.stdout + done.stderr) and shown(NAME) in done.stdout
+
+
+def test_outside_of_the_command_rich_is_as_it_was() -> None:
+    before = Text("a\x07\x1bb").plain
+    with shown_for_people():
+        assert Text("a\x07\x1bb").plain == r"a\x07\x1bb"
+    assert Text("a\x07\x1bb").plain == before

@@ -6,7 +6,10 @@ import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 _CONTROLS = {*range(0x20), *range(0x7F, 0xA0)} - {ord("\n"), ord("\t")}
 _DIRECTIONS = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}
@@ -39,13 +42,25 @@ class _ShownStream:
         return getattr(self.as_written, name)
 
 
+class _PlainLines:
+    """Takes no colours out of a line, where Rich's own decoder would: its control characters are shown."""
+
+    def decode_line(self, line: str) -> Text:
+        from rich.text import Text
+
+        return Text(line)
+
+
 @contextmanager
 def shown_for_people() -> Iterator[None]:
     """Within it stdout and stderr, and what Rich prints, show control characters; a character that the encoding lacks
     is written as a backslash and its number."""
-    from rich.control import _CONTROL_STRIP_TRANSLATE
+    from rich import control, file_proxy
 
-    cast(dict[int, str], _CONTROL_STRIP_TRANSLATE).update(SHOWN)
+    # The characters that Rich drops of a text, and what it makes of a line that is printed beside its bars.
+    dropped, decoder = control._CONTROL_STRIP_TRANSLATE.copy(), file_proxy.AnsiDecoder
+    cast(dict[int, str], control._CONTROL_STRIP_TRANSLATE).update(SHOWN)
+    vars(file_proxy)["AnsiDecoder"] = _PlainLines
     streams = sys.stdout, sys.stderr
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
@@ -55,6 +70,9 @@ def shown_for_people() -> Iterator[None]:
         yield
     finally:
         sys.stdout, sys.stderr = streams
+        control._CONTROL_STRIP_TRANSLATE.clear()
+        control._CONTROL_STRIP_TRANSLATE.update(dropped)
+        vars(file_proxy)["AnsiDecoder"] = decoder
 
 
 def for_programs() -> TextIO:
