@@ -53,6 +53,8 @@ COMMANDS = {
     "fit --config file": ["fit", "--config=file"],
     "estimate --config file": ["estimate", "--config=file", "--tokens=1"],
     "configs file": ["configs", "file"],
+    "sweep file": ["sweep", "file"],
+    "storage of a sweep": ["sweep", "--config=lm/gru", "--vary", "model.lr=0.1,0.2", "--trials=2"],
     "sweep --config file": ["sweep", "--config=file", "--vary", "model.lr=0.1,0.2", "--trials=2"],
     "data.path": ["fit", "--config=lm/gru", "--data.path=file", "--trainer.fast_dev_run=true"],
     "data.train": ["fit", "--config=classify/bag-of-words", "--data.train=file", "--trainer.fast_dev_run=true"],
@@ -63,7 +65,7 @@ COMMANDS = {
     "store of a fit": ["fit", "--config=lm/gru", "--data.path=text.txt"],
     "store of ui": ["ui"],
 }
-PLACES = {"manifest": "bundle/manifest.json", "store": "mlruns/mlflow.db"}
+PLACES = {"manifest": "bundle/manifest.json", "store": "mlruns/mlflow.db", "storage": "mlruns/sweeps.db"}
 
 
 @pytest.mark.parametrize("what", COMMANDS)
@@ -77,6 +79,13 @@ def test_a_command_refuses_it(
     assert main(COMMANDS[what]) == 2
     [said] = [line for line in capsys.readouterr().err.splitlines() if "loading PyTorch" not in line]
     assert (place in said or "/dev/zero" in said) and ("regular file" in said or "is not a file" in said), said
+
+
+@pytest.mark.parametrize("option", ["model", "data", "trainer", "trainer.callbacks", "model.model", "data.tokenizer"])
+def test_an_option_that_could_name_a_config(option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe(tmp_path / "file")
+    assert main(["fit", "--config=lm/gru", f"--{option}=file"]) == 2
+    assert f"config {tmp_path / 'file'} is a pipe; accepted: a regular file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("make", [pipe, device])

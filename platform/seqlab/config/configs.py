@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import ArgumentParser, _typehints, get_loader, set_dumper, set_loader
+from jsonargparse import ArgumentParser, _paths, _typehints, get_loader, set_dumper, set_loader
 from jsonargparse.typing import register_type
 
 from seqlab.plain_values import read_yaml
@@ -179,9 +179,20 @@ def _text_or_import_path(value: Any) -> Any:
     return value if isinstance(value, str) else _import_path(value)
 
 
+_read_text: Any = _paths.Path.read_text
+
+
+def _read_regular(path: Any) -> str:
+    """The text of a config that an option names; jsonargparse would wait for a pipe."""
+    check_regular(path.absolute, "config")
+    text: str = _read_text(path)
+    return text
+
+
 set_loader("seqlab", load_short_yaml, exceptions=(yaml.YAMLError,))
 set_dumper("seqlab", dump_yaml)
 _typehints.serialize_as_import_path = _text_or_import_path
+_paths.Path.read_text = _read_regular
 
 
 def import_blocks() -> None:
