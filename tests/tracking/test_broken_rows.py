@@ -19,7 +19,12 @@ from seqlab.tracking.store import Store
 from tracking.tiny import make_run
 
 BAD = "(SELECT run_uuid FROM runs WHERE name = 'bad')"
-POINTS = {"val/loss": [(1, 2.0), (2, 1.5)], "num_params": [(0, 100.0)], "num_flops": [(0, 1e9)]}
+SIZES = ("num_params", "num_flops", "state_size", "perf/tokens_per_s", "perf/train_seconds")
+POINTS = {
+    **{name: [(1, 2.0), (2, 1.5)] for name in ("val/loss", "train/loss", "val/bits_per_char", "val/loss_at_1")},
+    **{name: [(0, 100.0)] for name in SIZES},
+    "num_tokens": [(1, 10.0), (2, 20.0)],
+}
 
 
 def of_run(column: str, value: str) -> str:
@@ -120,6 +125,7 @@ def test_what_a_run_need_not_say_takes_nothing_down(
     table = capsys.readouterr().out
     assert "good" in table and "1.5000" in table
     if what == "NaN" or what.startswith("infinity"):
+        assert "nan" not in table and "inf" not in table.replace("not finite", "")
         assert "not finite" in table and "not finite" in Path("report.html").read_text()
         assert not any(math.isfinite(value) for _, value in find_run("bad", store).history("val/loss"))
     assert compare(store=store).unreadable == ()

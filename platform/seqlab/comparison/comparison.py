@@ -107,7 +107,7 @@ class Comparison:
         return [text(row) for _, text in self._columns]
 
     def _value(self, row: Row) -> str:
-        return _fixed(math.nan if row.value is None and self.metric in row.run.metrics else row.value)
+        return "not finite" if row.value is None and self.metric in row.run.metrics else _fixed(row.value)
 
     @cached_property
     def _columns(self) -> list[tuple[str, Callable[[Row], str]]]:
@@ -248,4 +248,4 @@ def _about(value: float | None) -> str:
 
 
 def _rounded(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+    return "-" if value is None or not math.isfinite(value) else f"{value:,.0f}" if value >= 100 else f"{value:.2f}"

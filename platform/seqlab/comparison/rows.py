@@ -90,10 +90,8 @@ def more_is_better(metric: str) -> bool:
 
 def short(number: float | None) -> str:
     """A number in about four characters: 271360 is 271.4k."""
-    if number is None:
+    if number is None or not math.isfinite(number):
         return "-"
-    if not math.isfinite(number):
-        return "not finite"
     for unit, size in (("T", 1e12), ("B", 1e9), ("M", 1e6), ("k", 1e3)):
         if abs(number) >= 0.99995 * size:
             return f"{number / size:.4g}{unit}"
@@ -109,7 +107,7 @@ def _row(
 ) -> Row:
     run, values = runs[0], [value for _, value in points if value is not None]
     speed = _mean([run.metrics.get("perf/tokens_per_s") for run in runs])
-    days = tokens / speed / SECONDS_A_DAY if tokens and speed else None
+    days = tokens / speed / SECONDS_A_DAY if tokens and speed and math.isfinite(speed) else None
     devices = run.metrics.get("num_devices", 1)
     return Row(
         runs,
