@@ -12,6 +12,7 @@ import pytest
 
 from seqlab.cli import main
 from seqlab.comparison.comparison import compare
+from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.provenance import host_id
 from seqlab.tracking.runs import find_run, search, search_all
 from seqlab.tracking.server import run_pages
@@ -144,3 +145,11 @@ def test_where_every_run_is_broken_it_is_said(two_runs: Path, tmp_path: Path) ->
         ValueError, match=r"no runs to compare in .*; one cannot be read: good .*; one cannot be read: bad "
     ):
         compare(store=store)
+
+
+@pytest.mark.parametrize("edit", ["artifact_location = NULL", "artifact_location = x'ff'", "lifecycle_stage = NULL"])
+def test_a_broken_experiment_takes_no_run(edit: str, two_runs: Path, tmp_path: Path) -> None:
+    broken_store(two_runs, tmp_path, f"UPDATE experiments SET {edit} WHERE name = 'tests'")
+    with pytest.raises(ValueError, match=r"experiment 'tests' of sqlite:.* name another one"):
+        RunLogger("tests").begin()
+    RunLogger("others").begin()

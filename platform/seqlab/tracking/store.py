@@ -48,9 +48,7 @@ NOT_FOR_US = dict.fromkeys(
 )
 """What a server says before it looks at what is asked, and what to do then."""
 
-MOST_SAID = 500
-"""Characters of what a server says that are told."""
-
+MOST_SAID = 500  # characters of what a server says
 SENDING = threading.local()
 """Has `alone` in a thread that only sends: there the generators, which training uses meanwhile, are not touched."""
 
@@ -75,8 +73,7 @@ class Store:
         remote: whether the store is a server.
 
     Raises:
-        ValueError: `MLFLOW_TRACKING_URI` names neither a SQLite file nor a server, the path holds % or ?, or no regular
-            file is there.
+        ValueError: `MLFLOW_TRACKING_URI` names neither a SQLite file nor a server, or MLflow cannot take the path.
     """
 
     def __init__(self, root: str | Path = DEFAULT_ROOT) -> None:
@@ -185,7 +182,8 @@ class Store:
                     if error.error_code != "RESOURCE_ALREADY_EXISTS":
                         raise
                     experiment = client.get_experiment_by_name(name)  # another process was quicker
-                    assert experiment is not None
+                    if experiment is None:
+                        raise ValueError(f"experiment {name!r} of {self.uri} is broken; name another one") from error
         if experiment.lifecycle_stage != "active":
             raise ValueError(
                 f"experiment {name!r} is deleted; restore it with `mlflow experiments restore "
@@ -213,6 +211,10 @@ class Store:
             return None
         if found is None:
             return folder
+        if not isinstance(found[0], str):
+            raise ValueError(
+                f"experiment {experiment!r} of {self.uri} has {found[0]!r} for its folder; name another one"
+            )
         location, stage = Path(found[0]), found[1]
         beside = self.root / location.name
         if not location.is_absolute() or stage != "active":
