@@ -58,7 +58,7 @@ def shown_for_people() -> Iterator[None]:
     from rich import control, file_proxy
 
     # The characters that Rich drops of a text, and what it makes of a line that is printed beside its bars.
-    dropped, decoder = control._CONTROL_STRIP_TRANSLATE.copy(), file_proxy.AnsiDecoder
+    dropped, decoder = control._CONTROL_STRIP_TRANSLATE.copy(), vars(file_proxy)["AnsiDecoder"]
     cast(dict[int, str], control._CONTROL_STRIP_TRANSLATE).update(SHOWN)
     vars(file_proxy)["AnsiDecoder"] = _PlainLines
     streams = sys.stdout, sys.stderr

@@ -192,7 +192,7 @@ def _read_regular(path: Any) -> str:
 set_loader("seqlab", load_short_yaml, exceptions=(yaml.YAMLError,))
 set_dumper("seqlab", dump_yaml)
 _typehints.serialize_as_import_path = _text_or_import_path
-_paths.Path.read_text = _read_regular
+_paths.Path.read_text = _read_regular  # type: ignore[assignment, method-assign]  # jsonargparse asks nobody else
 
 
 def import_blocks() -> None:
