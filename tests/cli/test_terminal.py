@@ -79,7 +79,8 @@ def test_our_own_colours_and_bars_steer_it(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setattr(sys, "stderr", terminal)
     with shown_for_people():
-        Console(force_terminal=True, color_system="standard").print(Text(HOSTILE, "bold red"))
+        with shown_for_people():  # as where a command forks another
+            Console(force_terminal=True, color_system="standard").print(Text(HOSTILE, "bold red"))
         for _ in tqdm(range(2), ascii=True):
             pass
         with Live("a bar", console=Console(force_terminal=True, width=100), refresh_per_second=1):

@@ -42,6 +42,10 @@ class _ShownStream:
         return getattr(self.as_written, name)
 
 
+def _shown_stream(stream: TextIO) -> TextIO:
+    return stream if isinstance(stream, _ShownStream) else cast(TextIO, _ShownStream(stream))
+
+
 class _PlainLines:
     """Takes no colours out of a line, where Rich's own decoder would: its control characters are shown."""
 
@@ -65,7 +69,7 @@ def shown_for_people() -> Iterator[None]:
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
-    sys.stdout, sys.stderr = (cast(TextIO, _ShownStream(stream)) for stream in streams)
+    sys.stdout, sys.stderr = map(_shown_stream, streams)
     try:
         yield
     finally:
