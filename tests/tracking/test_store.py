@@ -56,8 +56,8 @@ def test_something_else_than_a_store_is_refused_and_kept(tmp_path: Path) -> None
 
 def test_a_folder_in_its_place_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "mlruns" / "mlflow.db").mkdir(parents=True)
-    with pytest.raises(IsADirectoryError):
-        _ = Store().client
+    with pytest.raises(ValueError, match=r"the tracking store .*mlflow\.db is a folder; accepted: a regular file"):
+        Store()
 
 
 def test_a_store_may_lie_in_a_folder_of_any_name(tmp_path: Path, template: Path) -> None:

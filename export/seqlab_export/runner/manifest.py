@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from types import NoneType
 from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
+from seqlab.regular_file import check_regular
 from seqlab_export.runner.graph_file import BundleError as BundleError
 from seqlab_export.runner.sizes import MOST_GRAPH_BYTES, find_wrong_sizes
 
@@ -220,6 +221,7 @@ def load_manifest(folder: Path) -> Manifest:
         BundleError: there is none, or it is not as this version writes it.
     """
     path = folder / FILE_NAME
+    check_regular(path, "manifest")
     if not path.is_file():
         raise BundleError(f"{folder} is not a bundle: it has no {FILE_NAME}")
     if (size := path.stat().st_size) > MOST_GRAPH_BYTES:

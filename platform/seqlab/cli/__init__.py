@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import signal
 import sys
@@ -11,6 +10,7 @@ from typing import NoReturn
 
 from seqlab import __version__
 from seqlab.cli import bundle, env, estimate, fit, matrices, page, profile, runs, spelling, study, submit, sweep, text
+from seqlab.cli.terminal import shown_for_people
 from seqlab.working_folder import add_working_folder
 
 VERBS = (
@@ -34,16 +34,20 @@ add_working_folder()
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command. Exit codes: 0 done, 1 a proof that failed, 2 bad input, told in one sentence."""
-    args = sys.argv[1:] if argv is None else argv
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # for processes that this one starts
-    _write_whole()
+    with shown_for_people():
+        return _ran(sys.argv[1:] if argv is None else argv)
+
+
+def _ran(args: list[str]) -> int:
     try:
         _check_working_folder()
         if args and args[0] in fit.LIGHTNING:
             code = fit.directly(args[0], [*map(spelling.as_lightning, args[1:])])
             if code is not None:
                 return code
-        ours, behind = (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
+        end = args.index("--") if "--" in args else len(args)
+        ours, behind = args[:end], args[end + 1 :]
         verb = next((verb for verb in VERBS if ours[:1] == [verb.name]), None)
         overrides: list[str] = []
         if verb is not None and verb.name in fit.TAKE_OVERRIDES:
@@ -67,8 +71,7 @@ def main(argv: list[str] | None = None) -> int:
             raise
         from seqlab.config.errors import sentence
 
-        # What a file says must not steer the terminal.
-        said = "".join(letter if letter.isprintable() else " " for letter in sentence(error))
+        said = sentence(error).replace("\n", " ")
         print(f"seqlab: {said}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
@@ -85,13 +88,6 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
-
-
-def _write_whole() -> None:
-    """Lets no character end the output: one that its encoding lacks is written as a backslash and its number."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")
 
 
 def _check_working_folder() -> None:

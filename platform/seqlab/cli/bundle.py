@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import shlex
 import sys
 import tempfile
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqlab.cli.shown import shown, stored_run
 from seqlab.cli.verb import PROVIDER, RUN, TRUST, argument, decimal, verb
+from seqlab.finite_json import dumps
 
 if TYPE_CHECKING:
     from seqlab.tracking.registry import Version
@@ -173,7 +173,7 @@ def verify(options: argparse.Namespace) -> int:
         limits = {} if options.seconds is None else {"seconds": options.seconds}
         report = verify_bundle(bundle, provider=options.provider, **limits)
     if options.json:
-        print(json.dumps(report.to_dict(), indent=2))
+        print(dumps(report.to_dict(), indent=2))
     else:
         from rich.console import Console
 
@@ -193,7 +193,7 @@ def _verify_everywhere(bundle: Path, *, as_json: bool) -> int:
     measured = parity_of_bundle(bundle.name, bundle, model)
     if as_json:
         cells = list(measured)
-        print(json.dumps(to_json(cells), indent=2))
+        print(dumps(to_json(cells), indent=2))
     else:
         cells = show(measured)
     return 1 if any(cell.ok is False for cell in cells) else 0

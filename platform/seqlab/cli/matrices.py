@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqlab.cli.verb import TRUST, argument, verb
+from seqlab.finite_json import dumps
 
 if TYPE_CHECKING:
     from seqlab_export.matrices.parity import Cell
@@ -93,7 +93,7 @@ def conformance(options: argparse.Namespace) -> int:
 def _write(out: Path, name: str, page: str, cells: list[dict[str, Any]]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.md").write_text(page, encoding="utf-8")
-    (out / f"{name}.json").write_text(json.dumps(cells, indent=1) + "\n", encoding="utf-8")
+    (out / f"{name}.json").write_text(dumps(cells, indent=1) + "\n", encoding="utf-8")
 
 
 def _chosen(names: list[str] | None, known: dict[str, Any], base: type) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def compare(options: argparse.Namespace) -> int:
 
 @verb(
     "open MLflow on the store, on this machine only",
-    argument("--port", type=whole, default=5000, metavar="N", help="default: 5000"),
+    argument("--port", type=whole, default=5000, metavar="N", help="from 1 to 65535; default: 5000"),
 )
 def ui(options: argparse.Namespace) -> int:
     from seqlab.tracking.server import ui

@@ -179,7 +179,11 @@ def _commands(comparison: Comparison) -> str:
     """How each run is fitted again, by its config and as it was begun."""
     lines = []
     for run in comparison.runs:
-        commands = (command(run) or "", run.tags.get("command", ""))
+        try:
+            again = command(run) or ""
+        except ValueError as error:
+            again = f"not known: {error}"
+        commands = (again, run.tags.get("command", ""))
         lines.append(_row("td", [escape(run.name), *(f"<code>{escape(text)}</code>" for text in commands)]))
     return _table(_row("th", ["run", "again, exactly", "as it was begun"]), lines)
 

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from seqlab.plain_values import read_yaml
+from seqlab.regular_file import check_regular
 from seqlab.sweeps.space import Space, grid, read_space
 from seqlab.tracking.logger import check_experiment
 
@@ -138,6 +139,7 @@ def read_file(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: it is no such file.
     """
+    check_regular(path, "the sweep's file")
     try:
         # A date is text, as everywhere in a config.
         found = json.loads(json.dumps(read_yaml(path.read_text(encoding="utf-8")), default=str))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from seqlab.regular_file import check_regular
 from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
 from seqlab.tracking.writes import Sender, Write
@@ -144,7 +145,7 @@ class Journal:
     def _replay(self) -> bool:
         # No lock is held while a server takes its time: what is kept meanwhile is behind what is sent.
         with _lock(self.store):
-            writes = _read(self.pending)
+            writes = self._kept()
         sent = 0
         for write in writes:
             try:
@@ -154,7 +155,7 @@ class Journal:
                 break
             sent += 1
         with _lock(self.store):
-            if left := _read(self.pending)[sent:]:
+            if left := self._kept()[sent:]:
                 write_whole(self.pending, "".join(map(_line, left)))
             else:
                 self.pending.unlink(missing_ok=True)
@@ -163,6 +164,21 @@ class Journal:
             with suppress(OSError):  # Windows keeps what is open
                 self._lock.unlink()
         return sent == len(writes)
+
+    def _kept(self) -> list[Write]:
+        """What was kept, but for lines that are no writes: they are told and set aside."""
+        writes, others = _read(self.pending)
+        if others:
+            aside = self.pending.with_suffix(".refused")
+            for number, reason in others:
+                log.warning(
+                    "%s, line %d is no write of a run, set aside in %s: %s", self.pending, number, aside, reason
+                )
+            lines = self.pending.read_bytes().splitlines(keepends=True)
+            with aside.open("ab") as file:
+                file.writelines(lines[number - 1] for number, _ in others)
+            write_whole(self.pending, "".join(map(_line, writes)))
+        return writes
 
     def _deliver(self, write: Write) -> None:
         """Sends a write, and sets aside what of it the store refuses for what it says.
@@ -244,8 +260,24 @@ def _line(write: Write) -> str:
     return json.dumps(write) + "\n"
 
 
-def _read(file: Path) -> list[Write]:
+def _read(file: Path) -> tuple[list[Write], list[tuple[int, str]]]:
+    """The writes in a file, and by their numbers the lines that are none, with what is wrong with them.
+
+    Raises:
+        ValueError: it is no regular file.
+    """
     if not file.exists():
-        return []
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]  # the last may have been cut off
+        return [], []
+    check_regular(file, "the journal")
+    writes, others = [], []
+    for number, line in enumerate(file.read_bytes().splitlines(keepends=True), start=1):
+        if not line.endswith(b"\n"):
+            break  # the last may have been cut off
+        try:
+            write = json.loads(line)
+            if not isinstance(write, dict) or not isinstance(write.get("op"), str):
+                raise ValueError("it is no object with an op")
+            writes.append(write)
+        except (ValueError, RecursionError) as error:
+            others.append((number, str(error)))
+    return writes, others

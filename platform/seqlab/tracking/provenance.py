@@ -59,6 +59,8 @@ def is_gone(tags: dict[str, str]) -> bool:
         return not same or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+    except (KeyError, ValueError):  # it does not say
+        return False
 
 
 @cache

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from filelock import FileLock
 
+from seqlab.regular_file import check_regular
 from seqlab.tracking.artifact_place import check_address, check_folder
 from seqlab.whole_file import why_not_written, writing
 
@@ -47,6 +48,7 @@ NOT_FOR_US = dict.fromkeys(
 )
 """What a server says before it looks at what is asked, and what to do then."""
 
+MOST_SAID = 500  # characters of what a server says
 SENDING = threading.local()
 """Has `alone` in a thread that only sends: there the generators, which training uses meanwhile, are not touched."""
 
@@ -71,7 +73,7 @@ class Store:
         remote: whether the store is a server.
 
     Raises:
-        ValueError: `MLFLOW_TRACKING_URI` names neither a SQLite file nor a server, or the path holds % or ?.
+        ValueError: `MLFLOW_TRACKING_URI` names neither a SQLite file nor a server, or MLflow cannot take the path.
     """
 
     def __init__(self, root: str | Path = DEFAULT_ROOT) -> None:
@@ -87,6 +89,8 @@ class Store:
             raise ValueError(
                 f"MLFLOW_TRACKING_URI is {uri!r}; accepted: sqlite:///PATH, http://HOST:PORT, https://HOST"
             )
+        if self._database is not None:
+            check_regular(self._database, "the tracking store")
         if not self.remote and set("%?") & set(self.uri):
             raise ValueError(f"the tracking store cannot be {self.uri}: MLflow takes no path with % or ? in it")
 
@@ -99,12 +103,16 @@ class Store:
         """
         with aside():
             client = self.client
+            from google.protobuf.json_format import ParseError
             from mlflow.exceptions import MlflowException
             from requests import RequestException
 
+            from seqlab.tracking.bounded_answers import begin_call
+
+            begin_call()
             try:
                 yield client
-            except (MlflowException, RequestException) as error:
+            except (MlflowException, RequestException, ParseError) as error:
                 if isinstance(error, MlflowException) and error.error_code not in (*TEMPORARY, *NOT_FOR_US):
                     raise
                 raise UnreachableError(self._unreachable(error)) from error
@@ -112,7 +120,7 @@ class Store:
     def _unreachable(self, error: Exception) -> str:
         if self._database is not None and (reason := why_not_written(error, self._database)):
             return f"{reason} while writing {self._database}; what was there before is whole"
-        said = str(error).partition("\n")[0]
+        said = str(error).partition("\n")[0][:MOST_SAID]
         code = getattr(error, "error_code", None) or _code_of_status(error)
         if code in NOT_FOR_US:
             return f"MLflow at {self.uri} turns us away ({said}); {NOT_FOR_US[code]}"
@@ -174,7 +182,8 @@ class Store:
                     if error.error_code != "RESOURCE_ALREADY_EXISTS":
                         raise
                     experiment = client.get_experiment_by_name(name)  # another process was quicker
-                    assert experiment is not None
+                    if experiment is None:
+                        raise ValueError(f"experiment {name!r} of {self.uri} is broken; name another one") from error
         if experiment.lifecycle_stage != "active":
             raise ValueError(
                 f"experiment {name!r} is deleted; restore it with `mlflow experiments restore "
@@ -202,6 +211,10 @@ class Store:
             return None
         if found is None:
             return folder
+        if not isinstance(found[0], str):
+            raise ValueError(
+                f"experiment {experiment!r} of {self.uri} has {found[0]!r} for its folder; name another one"
+            )
         location, stage = Path(found[0]), found[1]
         beside = self.root / location.name
         if not location.is_absolute() or stage != "active":
@@ -274,6 +287,10 @@ def prepare_mlflow() -> None:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     import mlflow  # noqa: F401  # configures its logger when imported
+
+    from seqlab.tracking.bounded_answers import bound_answers
+
+    bound_answers()
 
     for logger in ("mlflow", "alembic"):
         logging.getLogger(logger).setLevel(logging.WARNING)
