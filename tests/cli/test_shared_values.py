@@ -126,7 +126,12 @@ def test_reading_a_pickle_takes_no_more_steps_than_it_has_bytes(name: str, tmp_p
 
 def test_what_is_shared_and_hashed_a_few_times_is_read(tmp_path: Path) -> None:
     betas, state = (0.9, 0.99), bytearray(b"bytes")
-    kept = {(1, betas): betas, "set": {betas, 3}, "groups": [{"betas": betas}] * 100, "state": [state, state]}
+    kept: dict[Any, Any] = {
+        (1, betas): betas,
+        "set": {betas, 3},
+        "groups": [{"betas": betas}] * 100,
+        "state": [state, state],
+    }
     save_sealed(kept, tmp_path / "some.ckpt")
     assert load_sealed(tmp_path / "some.ckpt") == kept
 

@@ -35,6 +35,8 @@ add_working_folder()
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command. Exit codes: 0 done, 1 a proof that failed, 2 bad input, told in one sentence."""
+    if not _has_output():
+        return 2
     args = sys.argv[1:] if argv is None else argv
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # for processes that this one starts
     _write_whole()
@@ -74,8 +76,14 @@ def main(argv: list[str] | None = None) -> int:
     except (MemoryError, ImportError) as error:
         if os.environ.get("SEQLAB_DEBUG"):
             raise
+        sys.unraisablehook = lambda _: None  # what libraries do at Python's end fails as well
         why = f"a library cannot be loaded: {error}" if isinstance(error, ImportError) else f"no memory left {error}"
         print(f"seqlab: {why.strip()}; `ulimit -v` and the machine's free memory are the limits", file=sys.stderr)
+        return 2
+    except RuntimeError as error:
+        if os.environ.get("SEQLAB_DEBUG") or "home directory" not in str(error):  # pathlib's, and platformdirs'
+            raise
+        print("seqlab: the user's home folder is not known: set HOME, and write no path with ~", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
@@ -86,6 +94,19 @@ def _write_whole() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
             stream.reconfigure(errors="backslashreplace")
+
+
+def _has_output() -> bool:
+    """Whether standard output is open. The null device takes the numbers of closed streams: the next file that is
+    opened would, and get what is printed there."""
+    for stream, use in ((sys.stdin, os.O_RDONLY), (sys.stdout, os.O_WRONLY)):
+        if stream is None:
+            os.open(os.devnull, use)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # for as long as the process
+    if sys.stdout is None:
+        print(f"seqlab: standard output is closed; give it a file, such as {os.devnull}", file=sys.stderr)
+    return sys.stdout is not None
 
 
 def _check_working_folder() -> None:
