@@ -150,10 +150,15 @@ def _canonical(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     value = {key: _canonical(entry) for key, entry in value.items()}
-    if "class_path" not in value:
+    if not is_class_path(value.get("class_path")):
         return value
     kept = {key: value.pop(key) for key in ("class_path", "init_args", "dict_kwargs") if key in value}
     return kept | ({"init_args": value | kept.get("init_args", {})} if value or "init_args" in kept else {})
+
+
+def is_class_path(value: Any) -> bool:
+    """Whether a value is written as a class's path; else the key "class_path" is one as any other, of a corpus say."""
+    return isinstance(value, str) and all(part.isidentifier() for part in value.split("."))
 
 
 class _Dumper(yaml.SafeDumper):
