@@ -43,7 +43,7 @@ def test_a_corpus_may_be_named_as_the_key_of_a_class(inside: Callable[[Path], Se
     write_text(tmp_path)
     shutil.copy(tmp_path / "text.txt", tmp_path / "new.txt")
     seqlab = inside(tmp_path)
-    path, mixture = '{"class_path": "./text.txt", "new": "new.txt"}', '{"class_path": 1, "new": 3}'
+    path, mixture = '{"class_path": "./text.txt", "new": "new.txt"}', '{"class_path": 0.25, "new": 0.75}'
     corpora = (f"--data.path={path}", f"--data.mixture={mixture}")
     seqlab("fit", "--config=lm/gru", *TINY[1:], *corpora, "--run_name=mixed")
     assert seqlab("generate", "mixed", "--max-new-tokens=2").stdout

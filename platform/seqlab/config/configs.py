@@ -10,13 +10,15 @@ import importlib
 import json
 from argparse import ArgumentError
 from collections.abc import Sequence
+from datetime import timedelta
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 from jsonargparse import ArgumentParser, _typehints, get_loader, set_dumper, set_loader
-from jsonargparse.typing import register_type
+from jsonargparse.typing import register_type, timedelta_deserializer
 
 from seqlab.plain_values import read_yaml
 
@@ -188,13 +190,20 @@ _typehints.serialize_as_import_path = _text_or_import_path
 
 
 def import_blocks() -> None:
-    """Imports every block module, so that short class names resolve, and has devices stored by their names."""
+    """Imports every block module, so that short class names resolve, and has devices and times stored as text."""
     for name in BLOCK_MODULES:
         importlib.import_module(name)
     import torch
 
-    errors = (ValueError, TypeError, RuntimeError)
-    register_type(torch.device, str, torch.device, errors, fail_already_registered=False)
+    errors = (ValueError, TypeError, AttributeError, RuntimeError)
+    for kind, read in ((torch.device, torch.device), (timedelta, timedelta_deserializer)):
+        register_type(kind, partial(_as_text, kind), read, errors, fail_already_registered=False)
+
+
+def _as_text(kind: type, value: Any) -> str:
+    if not isinstance(value, kind):  # jsonargparse asks for each type that a union has
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return str(value)
 
 
 def as_trained(config: Any) -> Any:
