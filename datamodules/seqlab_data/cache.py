@@ -116,11 +116,18 @@ def cached_folder(key: Any, make: Callable[[Path], None], root: str | Path | Non
 
     Raises:
         OSError: a file cannot be read or written.
+        ValueError: the folder of the caches cannot be made.
     """
     root = cache_root(root)
     folder = root / sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:32]
     if not _intact(folder):
-        root.mkdir(parents=True, exist_ok=True)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ValueError(
+                f"the folder of the token caches, {root}, cannot be made ({error.strerror}); the environment variables "
+                "SEQLAB_CACHE, XDG_CACHE_HOME and HOME say where it is, the first of them that is set"
+            ) from error
         with locked(root / f"{folder.name}.lock", "makes these tokens"):
             if not _intact(folder):
                 _replace(folder, make)

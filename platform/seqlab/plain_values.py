@@ -1,10 +1,12 @@
 """Dicts and lists of plain values, as a file holds them: a few kilobytes can name one list 2^40 times.
 
-Whatever walks such values takes them one by one, so a shared one counts each time, before anything walks them.
+Whatever walks such values takes them one by one, so a shared one counts each time, before anything walks them. Reading
+a pickle walks them too: a tuple that is the key of a dict is hashed, and its tuples anew each time.
 """
 
 from __future__ import annotations
 
+import pickletools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,6 +39,79 @@ def read_yaml(text: str, load: Callable[[str], Any] = yaml.safe_load) -> Any:
         return load(text)
     except RecursionError:
         raise yaml.YAMLError("it is nested too deeply") from None
+
+
+def check_pickle(content: bytes) -> None:
+    """Refuses a pickle that makes or hashes more values than it has bytes, before it is read: none takes less than a
+    byte, unless one is stored once and named often.
+
+    Raises:
+        ValueError: it does, it is no pickle, a value holds itself, or a few bytes would make a large bytearray.
+    """
+    most, hashed = max(MOST_VALUES, len(content)), 0
+    stack: list[_Unread | None] = []  # None = a mark
+    memo: dict[Any, _Unread | None] = {}
+    try:
+        for opcode, argument, _ in pickletools.genops(content):
+            if opcode.name in ("BINPUT", "LONG_BINPUT"):
+                memo[argument] = stack[-1]
+            elif opcode.name in ("BINGET", "LONG_BINGET"):
+                stack.append(memo[argument])
+            elif opcode.name == "MARK":
+                stack.append(None)
+            elif opcode.name != "PROTO":
+                parts = _taken(stack, opcode)
+                value = parts.pop(0) if opcode.name in GROW else _Unread(opcode.name, argument)
+                value.add(parts)
+                if not opcode.name.startswith(("APPEND", "TUPLE")):
+                    hashed += sum(part.count for part in (parts[::2] if opcode.name in PAIRS else parts))
+                if max(value.count, hashed) > most:
+                    raise ValueError(f"its pickle has more than {most} values")
+                stack.append(value)
+    except (AttributeError, IndexError, KeyError):
+        raise ValueError("its pickle takes values that are not there") from None
+
+
+PAIRS = ("SETITEM", "SETITEMS")
+GROW = ("APPEND", "APPENDS", "BUILD", *PAIRS)
+"""Opcodes that add to the value which is first of what they take."""
+
+
+class _Unread:
+    """A value of a pickle.
+
+    Attributes:
+        count: of the values that it is made of, itself too, each as often as it is named.
+        is_used: whether it is part of another, whose count has it already.
+        has_number: whether a whole number is part of it.
+    """
+
+    def __init__(self, opcode: str, argument: Any) -> None:
+        self.count, self.is_used, self.has_number = 1, False, isinstance(argument, int)
+        self._is_call = opcode == "REDUCE"
+        self._is_bytearray = opcode == "GLOBAL" and argument.endswith(" bytearray")
+
+    def add(self, parts: list[_Unread]) -> None:
+        if self._is_call and parts[0]._is_bytearray and parts[1].has_number:
+            raise ValueError("its pickle has a bytearray of a length, without its bytes")
+        for part in parts:
+            part.is_used = True
+            self.has_number |= part.has_number
+        if self.is_used:
+            raise ValueError("a value of its pickle holds itself")
+        self.count += sum(part.count for part in parts)
+
+
+def _taken(stack: list[_Unread | None], opcode: pickletools.OpcodeInfo) -> list[_Unread]:
+    """The values that an opcode takes from the stack, in the order in which they were put there."""
+    kinds = opcode.stack_before
+    after_mark: list[Any] = []
+    if pickletools.markobject in kinds:
+        while (part := stack.pop()) is not None:
+            after_mark.append(part)
+        kinds = kinds[: kinds.index(pickletools.markobject)]
+    one_each: list[Any] = [stack.pop() for _ in kinds]
+    return [*reversed(one_each), *reversed(after_mark)]
 
 
 def _has_at_most(most: int, value: Any, entries: Callable[[Any], Iterator[Any]]) -> bool:

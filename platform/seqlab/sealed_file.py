@@ -11,7 +11,7 @@ from typing import IO, Any
 
 import torch
 
-from seqlab.plain_values import MOST_VALUES, check_count
+from seqlab.plain_values import check_pickle
 from seqlab.regular_file import check_regular
 
 MARK = b"seqlab sha256="
@@ -82,13 +82,12 @@ def load_sealed(path: str | Path) -> dict[str, Any]:
     """
     check_regular(path, "checkpoint")
     with Path(path).open("rb") as file:
-        _check_seal(file, path)
-        file.seek(0)
+        seal = _seal(file, path)
         try:
-            refuse_packed(file)
+            check_parts(file)
+            _check_hash(file, seal)
+            check_pickle(pickle_of(file))
             checkpoint: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-            # None takes less than a byte, unless a list is stored once and named often.
-            check_count("its pickle", checkpoint, max(MOST_VALUES, _size_of_pickle(file)))
         except pickle.UnpicklingError as error:
             raise ValueError(
                 f"checkpoint {path} holds an object that is neither tensor, number, string, list nor dict, "
@@ -111,18 +110,34 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def refuse_packed(file: IO[bytes]) -> None:
-    """Refuses a file that would take more memory than it has bytes: what torch.save writes is not compressed."""
+PART_BYTES, DIRECTORY_BYTES = 2**12, 2**26
+"""At most, of what precedes and follows a part, its name included, and of the list of all parts."""
+
+
+def check_parts(file: IO[bytes]) -> None:
+    """Refuses a file that is not as large as its parts, before it is read: larger, a hole of gigabytes takes no room,
+    but time to hash; smaller, it would take more memory than it has bytes. What torch.save writes is not compressed.
+    """
+    end = zipfile._EndRecData(file)  # type: ignore[attr-defined]  # `ZipFile` reads a list of any size
+    if end and end[zipfile._ECD_SIZE] > DIRECTORY_BYTES:  # type: ignore[attr-defined]
+        raise ValueError(f"the list of its parts has more than {DIRECTORY_BYTES} bytes")
     with zipfile.ZipFile(file) as parts:
-        size = file.seek(0, os.SEEK_END)
-        if sum(part.file_size for part in parts.infolist()) > size:
-            raise ValueError("its parts are larger than the file")
+        sizes = [part.file_size for part in parts.infolist()]
+    size = file.seek(0, os.SEEK_END)
+    if sum(sizes) > size:
+        raise ValueError("its parts are larger than the file")
+    if sum(sizes) + PART_BYTES * (len(sizes) + 1) < size:
+        raise ValueError(f"it has {size} bytes, its parts {sum(sizes)}")
     file.seek(0)
 
 
-def _size_of_pickle(file: IO[bytes]) -> int:
-    with zipfile.ZipFile(file) as parts:
-        return sum(part.file_size for part in parts.infolist() if part.filename.endswith("/data.pkl"))
+def pickle_of(file: IO[bytes]) -> bytes:
+    """The pickle that `torch.load` reads."""
+    if not torch.serialization._is_zipfile(file):  # as torch.load decides; it would read an older format
+        raise ValueError("it does not begin as a zip file")
+    content: bytes = torch._C.PyTorchFileReader(file).get_record("data.pkl")
+    file.seek(0)
+    return content
 
 
 def _refuse_objects(file: IO[bytes], path: Path) -> None:
@@ -136,20 +151,25 @@ def _refuse_objects(file: IO[bytes], path: Path) -> None:
     file.seek(place)
 
 
-def _check_seal(file: IO[bytes], path: str | Path) -> None:
-    size = file.seek(0, os.SEEK_END)
-    file.seek(max(0, size - SEAL_SIZE))
+def _seal(file: IO[bytes], path: str | Path) -> bytes:
+    """The hash that a file carries at its end."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - SEAL_SIZE))
     seal = file.read()
     if not seal.startswith(MARK):
         raise ValueError(
             f"{path} is not a whole seqlab checkpoint: it does not end with its sha256, so it was cut short, "
             "damaged, or written by something else"
         )
+    return seal.removeprefix(MARK)
+
+
+def _check_hash(file: IO[bytes], seal: bytes) -> None:
     digest = hashlib.sha256()
+    remaining = file.seek(0, os.SEEK_END) - len(seal)
     file.seek(0)
-    remaining = size - 64
     while chunk := file.read(min(remaining, 1 << 20)):
         digest.update(chunk)
         remaining -= len(chunk)
-    if digest.hexdigest().encode() != seal[len(MARK) :]:
-        raise ValueError(f"checkpoint {path} is damaged: it does not match the sha256 it carries; use another one")
+    if digest.hexdigest().encode() != seal:
+        raise ValueError("it does not match the sha256 it carries; use another one")
+    file.seek(0)

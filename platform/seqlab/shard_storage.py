@@ -32,7 +32,8 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
-from seqlab.sealed_file import Hashing, refuse_packed, sync_folder
+from seqlab.plain_values import check_pickle
+from seqlab.sealed_file import Hashing, check_parts, pickle_of, sync_folder
 from seqlab.whole_file import writing
 
 
@@ -109,7 +110,8 @@ class _Reader(FileSystemReader):
 
     def _slice_file(self, file: Any, sinfo: _StorageInfo) -> IO[bytes]:
         part = io.BytesIO(super()._slice_file(file, sinfo).read())  # torch's view has no way to its end
-        refuse_packed(part)
+        check_parts(part)
+        check_pickle(pickle_of(part))
         return part
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:

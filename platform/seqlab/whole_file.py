@@ -92,7 +92,7 @@ def _reason(number: int, file: Path) -> str:
             return f"no space left on {_device(file)}"
         case errno.EDQUOT:
             return f"the quota is used up on {_device(file)}"
-        case errno.EFBIG if (limit := _size_limit()) is not None:
+        case errno.EFBIG if (limit := size_limit()) is not None:
             return f"files may have {limit} bytes at most here (ulimit -f)"
         case errno.EROFS | errno.EACCES | errno.EPERM:
             return f"{_existing(file)} is read-only"
@@ -115,7 +115,8 @@ def _existing(file: Path) -> Path:
     return next(folder for folder in file.absolute().parents if folder.exists())
 
 
-def _size_limit() -> int | None:
+def size_limit() -> int | None:
+    """Bytes that a file of this process may have; None = any number."""
     if os.name != "posix":
         return None
     import resource

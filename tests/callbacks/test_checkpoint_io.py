@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
-from seqlab.sealed_file import Hashing
+from seqlab.sealed_file import SEAL_SIZE, Hashing
 
 IO = AtomicCheckpointIO()
 CHECKPOINT: dict[str, Any] = {
@@ -98,6 +98,28 @@ def test_a_packed_file_is_refused_unread(path: Path, monkeypatch: pytest.MonkeyP
     assert packed.stat().st_size < 1 << 15
     with pytest.raises(ValueError, match=r"packed\.ckpt is damaged: its parts are larger than the file"):
         read_checkpoint(packed)
+
+
+def test_a_hole_is_not_hashed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = path.read_bytes()
+    with path.open("wb") as file:
+        file.seek(2**34)
+        file.write(content)
+    monkeypatch.setattr(hashlib, "sha256", None)
+    with pytest.raises(
+        ValueError, match=rf"last\.ckpt is damaged: it has {2**34 + len(content)} bytes, its parts \d+$"
+    ):
+        read_checkpoint(path)
+
+
+def test_what_torch_would_read_in_its_older_format_is_refused(path: Path) -> None:
+    content = path.read_bytes()[: -SEAL_SIZE - 2]
+    with path.open("wb") as file:
+        sealed = Hashing(file)
+        sealed.write(b"older" + content + bytes(2))
+        sealed.seal()
+    with pytest.raises(ValueError, match=r"last\.ckpt is damaged: it does not begin as a zip file"):
+        read_checkpoint(path)
 
 
 def test_a_failure_while_writing_leaves_the_old_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from lightning.pytorch.callbacks import Callback, EarlyStopping
 
 from cli.conftest import TINY, Seqlab, send, write_text
-from seqlab.tracking.runs import find_run
+from seqlab import tasks
+from seqlab.callbacks.beside import logged_names
+from seqlab.tracking.runs import find_run, search
+from seqlab.tracking.store import Store
 
 GOOD, BAD = "a fine and moving film", "a dull and empty film"
 FIT = [
@@ -34,9 +38,13 @@ def quick(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> Seqlab:
 def test_a_metric_that_nobody_logs_is_named_with_those_there_are(quick: Seqlab) -> None:
     quick(*FIT)
     more = ("resume", "base", "--trainer.max_epochs=2")
-    for command in (FIT, more):
+    for command, runs in ((FIT, 1), (more, 2)):
         line = quick(*command, *STOP, code=2).stderr.splitlines()[-1]
-        assert line.startswith("seqlab: EarlyStopping") and "`val/loss`" in line and "`val/accuracy`" in line
+        assert line == (
+            "seqlab: EarlyStopping monitors val/los, which nothing logs; there are: val/loss, val/accuracy, val/f1, "
+            "val/accuracy_by_length/*, train/loss, train/grad_norm, lr-*"
+        )
+        assert len(search(Store())) == runs, "refused before there is a run"
         line = quick(*command, *UNSEEN, code=2).stderr.splitlines()[-1]
         assert line.startswith("seqlab: EarlyStopping") and "train/loss" in line
 
@@ -46,6 +54,20 @@ def test_a_monitor_that_is_never_looked_at_is_refused_at_the_end(quick: Seqlab) 
     assert line == (
         "seqlab: EarlyStopping monitors val/loss, which nothing logs; there are: train/loss, train/grad_norm"
     )
+
+
+def test_classes_of_the_user_may_log_anything() -> None:
+    class Own(tasks.LanguageModeling):
+        """Logs what it likes."""
+
+    class Logs(Callback):
+        """As above."""
+
+    known = logged_names(tasks.LanguageModeling, [EarlyStopping])
+    assert {"val/bits_per_char", "val/loss_by_position/*", "train/loss"} <= set(known)
+    assert logged_names(Own, []) == logged_names(tasks.LanguageModeling, [EarlyStopping, Logs]) == []
+    named = [getattr(tasks, name) for name in tasks.__all__ if name != "ScheduledSampling"]
+    assert all("val/loss" in logged_names(task, []) for task in named)
 
 
 @pytest.mark.filterwarnings("ignore:SWA is currently", "ignore:Swapping scheduler")

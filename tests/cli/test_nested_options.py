@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from seqlab.cli.parsed_fit import ParsedFit
+from seqlab.config.configs import resolve_names
 from seqlab.config.quiet import quiet
 
 MODULE = """
@@ -58,3 +59,15 @@ def test_they_arrive_as_from_yaml(given: dict[str, Any], tmp_path: Path, monkeyp
 
     args = [f"--{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in given.items()]
     assert parsed(WITH_DEFAULTS, *args) == parsed(DATA)
+
+
+def test_a_mapping_of_a_callback_arrives_as_from_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["seqlab"])
+    quiet()
+    timer = {"class_path": "Timer", "init_args": {"duration": {"minutes": 10}}}
+    config = tmp_path / "config.yaml"
+    config.write_text(yaml.safe_dump({"trainer": {"callbacks": [timer]}}), encoding="utf-8")
+    ways = ([f"--config={config}"], [f"--trainer.callbacks+={json.dumps(timer)}"])
+    begin = resolve_names(["--config=lm/gru", "--data.path=text.txt"])
+    written, typed = (ParsedFit("fit", [*begin, *way]).config["fit"].trainer.callbacks for way in ways)
+    assert written == typed and typed[0].init_args.duration == {"minutes": 10}

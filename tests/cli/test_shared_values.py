@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import shutil
 import time
+import zipfile
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +13,7 @@ from string import ascii_lowercase
 from typing import Any
 
 import pytest
+import torch
 import yaml
 
 from cli.conftest import Seqlab
@@ -18,7 +21,7 @@ from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from seqlab.config.configs import load_short_yaml, read_config
 from seqlab.config.trust import check_trust
 from seqlab.plain_values import MOST_VALUES, check_count, read_yaml
-from seqlab.sealed_file import load_sealed, save_sealed
+from seqlab.sealed_file import Hashing, load_sealed, save_sealed
 
 NAMES = [*pairwise(ascii_lowercase)]
 LISTS = "a: &a [x, x]\n" + "".join(f"{new}: &{new} [*{old}, *{old}, *{old}]\n" for old, new in NAMES)
@@ -83,6 +86,54 @@ def test_a_checkpoint_has_no_more_values_than_its_pickle_has_bytes(tmp_path: Pat
         else:
             with pytest.raises(ValueError, match=r"some\.ckpt is damaged: its pickle has more than 100000 values"):
                 load_sealed(tmp_path / "some.ckpt")
+
+
+def pickled(values: bytes) -> bytes:
+    """A pickle of a dict of keys and values."""
+    return b"\x80\x02}(" + values + b"u."
+
+
+X, A, SET = b"X\x01\0\0\0x", b"X\x01\0\0\0a", b"c__builtin__\nset\n"
+TUPLES = X + b"\x85q\0" + b"h\0\x86q\0" * 60  # a tuple of twice the one before it
+NUMBERS = b"]q\0(" + b"".join(b"J" + number.to_bytes(4, "little") for number in range(20_000)) + b"e"
+PICKLES = {
+    "a key": (TUPLES + b"K\x01", "more than 100000 values"),
+    "a set": (A + SET + b"]" + TUPLES + b"a\x85R", "more than 100000 values"),
+    "sets": (A + NUMBERS + X + b"](" + (SET + b"h\0\x85R") * 20_000 + b"e", r"more than \d+ values"),
+    "a bytearray": (A + b"c__builtin__\nbytearray\n\x8a\x05\0\0\0\0\x40\x85R", "a bytearray of a length"),
+    "itself": (A + b"]q\0h\0a", "holds itself"),
+    "itself in a tuple": (A + b"]q\0h\0\x85a", "holds itself"),
+    "nothing": (A + b"R", "takes values that are not there"),
+}
+
+
+@pytest.mark.parametrize("name", PICKLES)
+def test_reading_a_pickle_takes_no_more_steps_than_it_has_bytes(name: str, tmp_path: Path) -> None:
+    values, why = PICKLES[name]
+    torch.save({}, made := io.BytesIO())
+    with zipfile.ZipFile(made) as parts, zipfile.ZipFile(content := io.BytesIO(), "w") as changed:
+        for part in parts.namelist():
+            changed.writestr(part, pickled(values) if part.endswith("data.pkl") else parts.read(part))
+    with (tmp_path / "some.ckpt").open("wb") as file:
+        sealed = Hashing(file)
+        sealed.write(content.getvalue())
+        sealed.seal()
+    start = time.process_time()
+    with pytest.raises(ValueError, match=rf"some\.ckpt is damaged: .*{why}"):
+        load_sealed(tmp_path / "some.ckpt")
+    assert time.process_time() - start < 5
+
+
+def test_what_is_shared_and_hashed_a_few_times_is_read(tmp_path: Path) -> None:
+    betas, state = (0.9, 0.99), bytearray(b"bytes")
+    kept: dict[Any, Any] = {
+        (1, betas): betas,
+        "set": {betas, 3},
+        "groups": [{"betas": betas}] * 100,
+        "state": [state, state],
+    }
+    save_sealed(kept, tmp_path / "some.ckpt")
+    assert load_sealed(tmp_path / "some.ckpt") == kept
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -34,6 +34,15 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+def test_an_objective_that_nothing_logs_is_refused_before_a_fit(capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong in ("val/nope", "val_loss", "val/loss,test/loss"):
+        assert main([*SWEEP, f"--objective={wrong}", "--vary", "model.lr=0.01,0.1", "--", *FIT]) == 2
+        line = capsys.readouterr().err.splitlines()[-1]
+        said = f"seqlab: --objective {wrong.rpartition(',')[2]}, which nothing logs; there are: val/loss, "
+        assert line.startswith(said) and line.endswith("num_*, state_size, perf/*, system/*")
+    assert not Path("mlruns").exists()
+
+
 def test_two_seeds_of_two_learning_rates(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SWEEP, "--vary", "model.lr=0.01,1e30", "--seeds", "2", "--", *FIT]) == 0
     said = capsys.readouterr().out

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
+import socket
+import subprocess
 import sys
+import time
+import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,7 +19,9 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import TINY, Seqlab, command, write_text
+from cli.conftest import TINY, Seqlab, write_text
+from cli.test_import_hf import save
+from seqlab import cli
 from seqlab.working_folder import WorkingFolder, add_working_folder
 
 RAN = "traps-that-ran"
@@ -43,15 +52,23 @@ CLASSIFY = [
     *("--config=classify/bigru", "--data.train=labelled.txt", "--model.model.encoder.d_model=16"),
     *("--trainer.max_epochs=1", "--run_name=kinds"),
 ]
+TRANSLATE = [
+    *("--config=translate/rnn", "--data.train=pairs.tsv", "--data.val=pairs.tsv", "--model.model.d_model=16"),
+    *("--trainer.max_steps=2", "--trainer.val_check_interval=1", "--run_name=pairs"),
+]
 VERBS: tuple[list[str], ...] = (
     ["fit", "--config=lm/attention-rope", *TINY, "--run_name=first"],
     ["fit", *CLASSIFY],
+    ["fit", *TRANSLATE],
+    ["import-hf", "imported"],
     ["generate", "first", "--max-new-tokens=2"],
     ["generate", "first.ckpt", "--max-new-tokens=2"],
     ["classify", "kinds"],
+    ["translate", "pairs"],
     ["export", "first", "--out=bundle"],
     ["export", "kinds", "--out=kinds-bundle"],
     ["verify", "bundle"],
+    ["verify", "bundle", "--all"],
     ["generate", "bundle", "--max-new-tokens=2"],
     ["classify", "kinds-bundle"],
     ["page", "bundle", "--out=page.html"],
@@ -69,8 +86,30 @@ VERBS: tuple[list[str], ...] = (
     ["submit", "--config=lm/gru", *TINY],
     ["sweep", "--config=lm/gru", "--vary=model.model.num_layers=1,2", "--sampler=grid", "--", *TINY[:4], *TINY[5:8]],
     ["study", "list"],
+    ["consolidate", "first.ckpt"],
     ["configs", "lm/gru"],
+    ["env"],
 )
+TYPES_THEM = """
+import io
+import json
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from seqlab.cli import main
+
+for verb in json.loads(sys.argv[1]):
+    sys.stdin = io.TextIOWrapper(io.BytesIO(b"the fox 1\\n"))
+    begun = time.monotonic()
+    print(json.dumps([verb, main(verb), round(time.monotonic() - begun)]), file=sys.stderr)
+    if not Path("first.ckpt").exists():
+        shutil.copy(next(Path().glob("mlruns/tiny/*/artifacts/checkpoints/last.ckpt")), "first.ckpt")
+"""
+"""One process for all verbs: a place where a library is imported is passed once, by the first verb that does."""
+CODES = {"consolidate": 2}
+"""Of verbs that refuse what there is here, once they have read it."""
 
 
 def _ran(folder: Path) -> str:
@@ -99,24 +138,52 @@ def test_a_few_verbs_in_this_process(
 
 
 @pytest.mark.slow
-def test_every_verb_in_processes_of_their_own(tmp_path: Path) -> None:
+def test_every_verb(tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(LAYS_TRAPS, encoding="utf-8")
     folder = tmp_path / "work"
     folder.mkdir()
     write_text(folder)
     (folder / "labelled.txt").write_text("".join(f"{number % 2} the fox {number}\n" for number in range(400)))
-    seqlab = command(folder)
-    path = os.pathsep.join(filter(None, [str(tmp_path / "site"), os.environ.get("PYTHONPATH")]))
+    (folder / "pairs.tsv").write_text("the fox\til gatto\n" * 40, encoding="utf-8")
+    save("gpt2", folder / "imported")
     page = find_spec("seqlab_export.page.html")
     assert page is not None and page.origin is not None
-    made = Path(page.origin).with_name("template.html").exists()
-    for verb in VERBS:
-        if verb[0] in ("page", "inspect") and not made:
-            continue  # `make web` makes what they need
-        seqlab(*verb, PYTHONPATH=path)
-        assert _ran(folder) == "", verb
-        if verb[0] == "fit" and not (folder / "first.ckpt").exists():
-            checkpoint = next(folder.glob("mlruns/tiny/*/artifacts/checkpoints/last.ckpt"))
-            (folder / "first.ckpt").write_bytes(checkpoint.read_bytes())
+    assert Path(page.origin).with_name("template.html").exists(), "`make web` makes what `page` and `inspect` need"
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "SEQLAB_CACHE": str(folder / "cache")}
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(tmp_path / "site"), os.environ.get("PYTHONPATH")]))
+    typed = [sys.executable, "-P", "-c", TYPES_THEM, json.dumps(VERBS)]
+    done = subprocess.run(typed, cwd=folder, env=env, capture_output=True, text=True, timeout=600)
+    print(done.stderr)  # with each verb's seconds
+    assert done.returncode == 0
+    codes = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("[[")]
+    assert [(verb, CODES.get(verb[0], 0)) for verb in VERBS] == [(verb, code) for verb, code, _ in codes], done.stderr
+    _check_ui(folder, env)
+    assert {verb[0] for verb in VERBS} == {verb.name for verb in cli.VERBS} - {"ui"}
+    assert _ran(folder) == ""
     assert len([*folder.glob("*.py")]) > 20
+
+
+def _check_ui(folder: Path, env: dict[str, str]) -> None:
+    """MLflow's server is of other processes, and answers when all is imported."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    served = subprocess.Popen(
+        [sys.executable, "-P", "-m", "seqlab", "ui", f"--port={port}"],
+        cwd=folder,
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        for _ in range(120):
+            with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+                assert answer.status == 200
+                return
+            time.sleep(1)
+        raise AssertionError("MLflow's server does not answer")
+    finally:
+        os.killpg(served.pid, signal.SIGTERM)
+        served.wait()

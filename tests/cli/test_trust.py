@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +36,18 @@ def test_a_plug_in_needs_no_registration_and_trust_to_load(seqlab: Seqlab, tmp_p
     assert "my_mixers.Mine" in refused and "--trust my_mixers" in refused
     assert not (tmp_path / "imported").exists()
     assert seqlab("generate", *options, "--trust", "my_mixers").stdout
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_corpus_may_be_named_as_the_key_of_a_class(inside: Callable[[Path], Seqlab], tmp_path: Path) -> None:
+    write_text(tmp_path)
+    shutil.copy(tmp_path / "text.txt", tmp_path / "new.txt")
+    seqlab = inside(tmp_path)
+    path, mixture = '{"class_path": "./text.txt", "new": "new.txt"}', '{"class_path": 0.25, "new": 0.75}'
+    corpora = (f"--data.path={path}", f"--data.mixture={mixture}")
+    seqlab("fit", "--config=lm/gru", *TINY[1:], *corpora, "--run_name=mixed")
+    assert seqlab("generate", "mixed", "--max-new-tokens=2").stdout
+    seqlab("validate", "mixed")
 
 
 LOOKS_LIKE_A_CLASS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from export.planted import edit_graph
+from export.test_graph_files import scan_without_end
 from export.toys import Shared
 from seqlab.cli import main
 from seqlab_export.matrices import parity
@@ -59,6 +62,24 @@ def test_the_command_shows_it_in_80_columns(
     assert head.split() == ["runtime", "error", "of", "limit", "largest", "KL", "KL", "p99", "top-1"]
     assert row.startswith("onnxruntime CPU, Python ") and max(map(len, (head, row))) <= 80
     assert "onnxruntime CUDA, Python: not run: no CUDA device" in missing
+
+
+def test_each_runtime_ends_when_the_time_is_over(
+    shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(shared("gru").folder, tmp_path / "bundle"))
+    edit_graph(folder, "model.onnx", scan_without_end)
+    (program := tmp_path / "endless").write_text("#!/bin/sh\nexec sleep 100\n", encoding="utf-8")
+    program.chmod(0o755)
+    monkeypatch.setenv("SEQLAB_RUN", str(program))
+    monkeypatch.setattr(parity, "WEB_PROOF", program)
+    monkeypatch.setattr(shutil, "which", {"node": str(program)}.get)
+    monkeypatch.chdir(tmp_path)
+    assert main(["verify", "bundle", "--all", "--seconds=1", "--json"]) == 1
+    ended = [cell["runtime"] for cell in json.loads(capsys.readouterr().out) if "ok" in cell]
+    assert ended == ["onnxruntime CPU, Python", "onnxruntime CPU, C++", "onnxruntime-web, wasm"]
+    assert main(["verify", "bundle", "--all", "--seconds=0"]) == 2
+    assert "a proof may take more than 0 seconds, got 0" in capsys.readouterr().err
 
 
 def test_the_model_itself_is_within_the_budget_and_another_is_not(shared: Shared) -> None:

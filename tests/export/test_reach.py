@@ -9,13 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from onnx import ModelProto, helper
 
+from contracts.subjects import randomized
 from export.planted import (
     Edit,
     clamp_positions_at_300,
     edit_graph,
     failed,
     proven,
+    read_in_place_of,
     scale_rows_past_the_fifth,
     shift_positions_from_64,
     stale_cache_past_300,
@@ -24,6 +27,7 @@ from export.planted import (
     with_logits_times_where,
     with_window,
 )
+from export.test_encoder_bundles import SOURCE, WRITING, exported
 from export.toys import TOKENIZER, Export, Shared, export_toy, toy
 from seqlab.attention import Attention, SlidingWindow
 from seqlab.models import DecoderLM
@@ -31,6 +35,7 @@ from seqlab.nn import Block, RMSNorm, SwiGLU
 from seqlab.positions import Learned, RoPE
 from seqlab_export.proof.golden import write_golden
 from seqlab_export.runner.cases import batches, calls, cases, long_cases, one_call_lengths, passes
+from seqlab_export.runner.manifest import load_manifest
 
 
 @pytest.fixture(scope="module", name="far")
@@ -107,6 +112,48 @@ def test_each_place_of_a_batch_is_looked_at(size: int) -> None:
     assert {*np.concatenate(looked_at).tolist()} == {*range(len(read))}
     for places in looked_at:
         assert read[places].tolist() == [*range(10)]
+
+
+@pytest.fixture(scope="module", name="of_a_source")
+def _of_a_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Transformer that reads a source and writes a target, and its debug twin."""
+    folder = tmp_path_factory.mktemp("source") / "bundle"
+    exported(randomized(WRITING["transformer"]()).float().eval(), folder, source_tokenizer=SOURCE, taps=["state"])
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_a_step_that_forgets_the_mask_of_its_source_is_found(of_a_source: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(of_a_source, tmp_path / "bundle"))
+    [mask] = [entry.name for entry in load_manifest(folder).state if entry.name.endswith("memory_mask")]
+
+    def forget(model: ModelProto) -> None:
+        nodes = [helper.make_node("Not", [f"state_{mask}"], ["pads"])]
+        nodes.append(helper.make_node("Or", [f"state_{mask}", "pads"], ["all_real"]))
+        read_in_place_of(model, f"state_{mask}", nodes, "all_real")
+
+    edit_graph(folder, "step.onnx", forget)
+    assert failed(folder) == {"step", "long"}
+
+
+def test_a_head_that_is_a_little_wrong_in_the_step_alone_is_found(of_a_source: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(of_a_source, tmp_path / "bundle"))
+    edit_graph(folder, "step.onnx", with_logits_times(1.0005))
+    assert failed(folder) == {"step", "long"}
+
+
+def test_taps_of_another_layer_are_found(of_a_source: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(of_a_source, tmp_path / "bundle"))
+
+    def swap(model: ModelProto) -> None:
+        first, second, *_ = [output for output in model.graph.output if output.name.startswith("state.")]
+        names = {first.name: second.name, second.name: first.name}
+        for node in model.graph.node:
+            for values in (node.input, node.output):
+                values[:] = [names.get(value, value) for value in values]
+
+    edit_graph(folder, "taps.onnx", swap)
+    assert failed(folder) == {"twin"}
 
 
 def test_a_defect_in_rows_past_the_fifth_is_found(copy: Path) -> None:

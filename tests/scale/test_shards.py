@@ -222,6 +222,14 @@ def test_what_is_damaged_is_refused_by_name(path: Path, harm: str) -> None:
         check(path, 1)
 
 
+def test_a_hole_is_not_hashed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = folders(path)[0] / "__0_0.distcp"
+    os.truncate(file, 2**34)
+    monkeypatch.setattr(hashlib, "file_digest", None)
+    with pytest.raises(ValueError, match=rf"last\.ckpt is damaged: .*{file.name} has \d+ bytes more than its parts"):
+        read_checkpoint(path)
+
+
 class Evil:
     def __init__(self, trap: Path) -> None:
         self.trap = trap

@@ -24,13 +24,15 @@ from seqlab_export.runner.graph_runner import open_bundle
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.runner.prove import Proof, Runtime
 from seqlab_export.runner.report import Check, share
-from seqlab_export.runner.sessions import Provider
+from seqlab_export.runner.sessions import PROOF_SECONDS, Provider, TimeLimit
 from seqlab_export.runner.verify import load_golden
 
 RUNNER = "seqlab-run"
 WEB_PROOF = Path(__file__).parents[2] / "web" / "dist" / "tools" / "verify.js"
 """Of the web runtime, where this is a checkout."""
 SAME = "the same"
+LONGEST = 2e6
+"""Seconds that the system takes as a time to wait, at the least."""
 
 
 class NotRunError(Exception):
@@ -97,24 +99,29 @@ def parity_of_model(
                     yield replace(cell, scores=scores)
 
 
-def parity_of_bundle(name: str, folder: Path, model: Any | None) -> Iterator[Cell]:
+def parity_of_bundle(name: str, folder: Path, model: Any | None, *, seconds: float = PROOF_SECONDS) -> Iterator[Cell]:
     """The cells of a bundle.
 
     Args:
         model: that it is of, in fp32 on the CPU; None = it is not at hand.
+        seconds: longest that a runtime may take for the bundle's graphs; PyTorch has none.
+
+    Raises:
+        ValueError: `seconds` is not above 0.
     """
+    TimeLimit(seconds)
     precision: Any = load_manifest(folder).precision
     empty = Cell(model=name, precision=precision, runtime="")
     runtimes: dict[str, Callable[[], dict[str, Any]]] = {
         "PyTorch eager": partial(_torch, folder, model, precision, compiled=None),
         "PyTorch compiled": partial(_torch, folder, model, precision, compiled="jit"),
         "AOTInductor, C++ loader": partial(_torch, folder, model, precision, compiled="ahead"),
-        "onnxruntime CPU, Python": partial(_onnxruntime, folder, "cpu"),
-        "onnxruntime CPU, C++": partial(_cpp, folder, "cpu"),
-        "onnxruntime CUDA, Python": partial(_onnxruntime, folder, "cuda"),
-        "onnxruntime CUDA, TF32, Python": partial(_onnxruntime, folder, "cuda-tf32"),
-        "onnxruntime CUDA, C++": partial(_cpp, folder, "cuda"),
-        "onnxruntime-web, wasm": partial(_web, folder),
+        "onnxruntime CPU, Python": partial(_onnxruntime, folder, seconds, "cpu"),
+        "onnxruntime CPU, C++": partial(_cpp, folder, seconds, "cpu"),
+        "onnxruntime CUDA, Python": partial(_onnxruntime, folder, seconds, "cuda"),
+        "onnxruntime CUDA, TF32, Python": partial(_onnxruntime, folder, seconds, "cuda-tf32"),
+        "onnxruntime CUDA, C++": partial(_cpp, folder, seconds, "cuda"),
+        "onnxruntime-web, wasm": partial(_web, folder, seconds),
         "onnxruntime-web, WebGPU": _webgpu,
     }
     for runtime, measure in runtimes.items():
@@ -122,6 +129,8 @@ def parity_of_bundle(name: str, folder: Path, model: Any | None) -> Iterator[Cel
             yield replace(empty, runtime=runtime, **measure())
         except NotRunError as reason:
             yield replace(empty, runtime=runtime, missing=f"not run: {reason}")
+        except TimeoutError as over:
+            yield replace(empty, runtime=runtime, missing=f"failed: {over}", ok=False)
         except Exception as error:
             yield replace(empty, runtime=runtime, missing=f"unsupported: {_sentence(error)}")
 
@@ -137,10 +146,16 @@ def _torch(folder: Path, model: Any | None, precision: Precision, *, compiled: C
     return _measured(folder, TorchRuntime(model, precision, capacity=capacity, compiled=compiled), **options)
 
 
-def _onnxruntime(folder: Path, provider: Provider) -> dict[str, Any]:
+def _onnxruntime(folder: Path, seconds: float, provider: Provider) -> dict[str, Any]:
     if provider != "cpu":
         _check_device()
-    return _measured(folder, cast(Runtime, open_bundle(folder, provider=provider)))
+    limit = TimeLimit(seconds)
+    try:
+        with limit.running():
+            return _measured(folder, cast(Runtime, open_bundle(folder, provider=provider)))
+    except Exception:
+        limit.check()
+        raise
 
 
 def _measured(folder: Path, runtime: Runtime, **options: Any) -> dict[str, Any]:
@@ -151,7 +166,7 @@ def _measured(folder: Path, runtime: Runtime, **options: Any) -> dict[str, Any]:
     return _of_checks(checks) | (proof.distribution() or {})
 
 
-def _cpp(folder: Path, provider: str) -> dict[str, Any]:
+def _cpp(folder: Path, seconds: float, provider: str) -> dict[str, Any]:
     if provider != "cpu":
         _check_device()
     program = os.environ.get("SEQLAB_RUN") or shutil.which(RUNNER)
@@ -159,25 +174,30 @@ def _cpp(folder: Path, provider: str) -> dict[str, Any]:
         raise NotRunError(f"{RUNNER} is neither on PATH nor in $SEQLAB_RUN; `make cpp` makes build/cpp/{RUNNER}")
     # The library that Python has here: the same one on both sides.
     library = next((Path(onnxruntime.__file__).parent / "capi").glob("libonnxruntime.so.*"))
-    return _of_program([program, "verify", str(folder), "--provider", provider, "--json", "--ort-lib", str(library)])
+    options = ["--provider", provider, "--json", "--ort-lib", str(library)]
+    return _of_program([program, "verify", str(folder), *options], seconds)
 
 
-def _web(folder: Path) -> dict[str, Any]:
+def _web(folder: Path, seconds: float) -> dict[str, Any]:
     node = shutil.which("node")
     if node is None:
         raise NotRunError("Node is not on PATH")
     if not WEB_PROOF.is_file():
         raise NotRunError("the web runtime is not built; `make web` makes export/web/dist, in a checkout")
-    return _of_program([node, str(WEB_PROOF), str(folder)])
+    return _of_program([node, str(WEB_PROOF), str(folder)], seconds)
 
 
 def _webgpu() -> dict[str, Any]:
     raise NotRunError("WebGPU needs a browser with a GPU, and this is measured in Node")
 
 
-def _of_program(command: list[str]) -> dict[str, Any]:
-    """What a cell says of a program that proves a bundle and prints its report as JSON."""
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def _of_program(command: list[str], seconds: float) -> dict[str, Any]:
+    """What a cell says of a program that proves a bundle and prints its report as JSON; it is killed when its time is
+    over."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=min(seconds, LONGEST), check=False)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"it did not end within {seconds:g} seconds") from None
     if done.returncode not in (0, 1):
         raise ValueError(done.stderr.strip())
     report = json.loads(done.stdout)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,21 @@ def own_folder(callbacks: list[Any], stored: list[dict[str, Any]]) -> OwnFolder:
     return OwnFolder([(one, of.get("init_args", {}).get("dirpath")) for one, of in both if isinstance(one, Checkpoint)])
 
 
+def logged_names(task: type, callbacks: Iterable[type]) -> list[str]:
+    """The names of all that a fit of a task may log of its own, with * for any text; none = it is not known, as a class
+    of the user's may log anything."""
+    scores: tuple[str, ...] = vars(task).get("score_names", ())
+    if not scores or not all(one.__module__.startswith("lightning.") for one in callbacks):
+        return []
+    return [*(f"val/{name}" for name in scores), "train/loss", "train/grad_norm", "lr-*"]
+
+
+def check_logged(said: str, metric: str, names: Sequence[str]) -> None:
+    """Raises ValueError where a metric is none of the names, if there are any."""
+    if names and not any(fnmatchcase(metric, name) for name in names):
+        raise ValueError(f"{said} {metric}, which nothing logs; there are: {', '.join(names)}")
+
+
 class Monitored(Callback):
     """Refuses to go on without the metric that a callback monitors, where the callback has not: a callback that looks
     at each validation never looks where there is none.
@@ -45,12 +62,14 @@ class Monitored(Callback):
         callbacks: those whose `monitor` names a metric, unless they are not `strict`.
 
     Raises:
-        ValueError: from the fit, after an epoch or the last step.
+        ValueError: at once where it is known what is logged; else from the fit, after an epoch or the last step.
     """
 
-    def __init__(self, callbacks: list[Any]) -> None:
+    def __init__(self, callbacks: list[Any], task: L.LightningModule) -> None:
         named = ((one, getattr(one, "monitor", None)) for one in callbacks if getattr(one, "strict", True))
         self._monitors = [(type(one).__name__, monitor) for one, monitor in named if isinstance(monitor, str)]
+        for name, monitor in self._monitors:
+            check_logged(f"{name} monitors", monitor, logged_names(type(task), map(type, callbacks)))
         self._stepped = self._validated = False
 
     def on_train_batch_end(self, *args: Any) -> None:
@@ -69,5 +88,4 @@ class Monitored(Callback):
     def _check(self, trainer: L.Trainer) -> None:
         there = trainer.callback_metrics
         for name, monitor in self._monitors if self._stepped and not trainer.fast_dev_run else []:  # type: ignore[attr-defined]
-            if monitor not in there:
-                raise ValueError(f"{name} monitors {monitor}, which nothing logs; there are: {', '.join(there)}")
+            check_logged(f"{name} monitors", monitor, [*there])

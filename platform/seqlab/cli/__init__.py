@@ -28,12 +28,17 @@ VERBS = (
     *env.VERBS,
 )
 
+MOST_SAID = 900
+"""Characters of an error's sentence."""
+
 # A process that is spawned imports this file too, and then the classes that it is sent.
 add_working_folder()
 
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command. Exit codes: 0 done, 1 a proof that failed, 2 bad input, told in one sentence."""
+    if not _has_output():
+        return 2
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # for processes that this one starts
     with shown_for_people():
         return _ran(sys.argv[1:] if argv is None else argv)
@@ -71,8 +76,7 @@ def _ran(args: list[str]) -> int:
             raise
         from seqlab.config.errors import sentence
 
-        said = sentence(error).replace("\n", " ")
-        print(f"seqlab: {said}", file=sys.stderr)
+        print(f"seqlab: {_folded(sentence(error).replace(chr(10), ' '))}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         if os.environ.get("SEQLAB_DEBUG"):
@@ -83,11 +87,35 @@ def _ran(args: list[str]) -> int:
     except (MemoryError, ImportError) as error:
         if os.environ.get("SEQLAB_DEBUG"):
             raise
+        sys.unraisablehook = lambda _: None  # what libraries do at Python's end fails as well
         why = f"a library cannot be loaded: {error}" if isinstance(error, ImportError) else f"no memory left {error}"
         print(f"seqlab: {why.strip()}; `ulimit -v` and the machine's free memory are the limits", file=sys.stderr)
         return 2
+    except RuntimeError as error:
+        if os.environ.get("SEQLAB_DEBUG") or "home directory" not in str(error):  # pathlib's, and platformdirs'
+            raise
+        print("seqlab: the user's home folder is not known: set HOME, and write no path with ~", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         return 130
+
+
+def _folded(said: str) -> str:
+    """A sentence without the middle of what is quoted in it at length."""
+    return said if len(said) <= MOST_SAID else f"{said[: MOST_SAID // 2]} ... {said[-MOST_SAID // 2 :]}"
+
+
+def _has_output() -> bool:
+    """Whether standard output is open. The null device takes the numbers of closed streams: the next file that is
+    opened would, and get what is printed there."""
+    for stream, use in ((sys.stdin, os.O_RDONLY), (sys.stdout, os.O_WRONLY)):
+        if stream is None:
+            os.open(os.devnull, use)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # for as long as the process
+    if sys.stdout is None:
+        print(f"seqlab: standard output is closed; give it a file, such as {os.devnull}", file=sys.stderr)
+    return sys.stdout is not None
 
 
 def _check_working_folder() -> None:

@@ -159,7 +159,7 @@ def promote(options: argparse.Namespace) -> int:
     argument("bundle", metavar="DIR", help="a bundle's folder"),
     argument("--json", action="store_true", help="print the report as JSON"),
     argument("--all", action="store_true", help="on every runtime here, PyTorch too"),
-    argument("--seconds", type=decimal, metavar="S", help="longest that the proof may take; default: 3600"),
+    argument("--seconds", type=decimal, metavar="S", help="longest that a proof may take; default: 3600"),
     PROVIDER,
 )
 def verify(options: argparse.Namespace) -> int:
@@ -167,10 +167,10 @@ def verify(options: argparse.Namespace) -> int:
     from seqlab_export.runner.verify import verify_bundle
 
     bundle = Path(options.bundle)
+    limits = {} if options.seconds is None else {"seconds": options.seconds}
     if options.all:
-        return _verify_everywhere(bundle, as_json=options.json)
+        return _verify_everywhere(bundle, as_json=options.json, **limits)
     with memory_wall(bundle) if options.provider == "cpu" else contextlib.nullcontext():
-        limits = {} if options.seconds is None else {"seconds": options.seconds}
         report = verify_bundle(bundle, provider=options.provider, **limits)
     if options.json:
         print(dumps(report.to_dict(), indent=2))
@@ -181,7 +181,7 @@ def verify(options: argparse.Namespace) -> int:
     return 0 if report.ok else 1
 
 
-def _verify_everywhere(bundle: Path, *, as_json: bool) -> int:
+def _verify_everywhere(bundle: Path, *, as_json: bool, **limits: float) -> int:
     from seqlab.trained.load import load_run
     from seqlab_export.matrices.parity import parity_of_bundle, to_json
     from seqlab_export.matrices.parity_page import show
@@ -190,7 +190,7 @@ def _verify_everywhere(bundle: Path, *, as_json: bool) -> int:
     run_id, model = load_manifest(bundle).provenance.run_id, None
     with contextlib.suppress(ValueError):
         model = load_run(run_id).model if run_id else None
-    measured = parity_of_bundle(bundle.name, bundle, model)
+    measured = parity_of_bundle(bundle.name, bundle, model, **limits)
     if as_json:
         cells = list(measured)
         print(dumps(to_json(cells), indent=2))

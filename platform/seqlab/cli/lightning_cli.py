@@ -196,8 +196,8 @@ class SeqlabCLI(LightningCLI):
             kwargs["max_time"] = None
         callbacks.append(LastWords())
         if self.verb == "fit":
-            callbacks += [own_folder(theirs, _as_list(self.config_dump["trainer"].get("callbacks"))), Monitored(theirs)]
-            callbacks += fit_callbacks(options, self.config_dump, speed, self.tags)
+            callbacks.append(own_folder(theirs, _as_list(self.config_dump["trainer"].get("callbacks"))))
+            callbacks += [Monitored(theirs, self.model), *fit_callbacks(options, self.config_dump, speed, self.tags)]
             if given.logger is not False and not given.barebones:
                 ours = RunLogger(options.experiment, name=options.run_name, run_id=self.run_id)
                 kwargs["logger"] = [ours, *(one for one in _as_list(given.logger) if one is not True)]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from typing import Any
 
+from seqlab.callbacks.beside import check_logged, logged_names
 from seqlab.cli.continued import check_findable
 from seqlab.cli.lightning_cli import SeqlabCLI
 from seqlab.config.configs import resolve_names
@@ -24,14 +27,33 @@ class ParsedFit(SeqlabCLI):
         """Nothing is run."""
 
 
-def check_fit(args: list[str]) -> str | None:
+OF_RUNS = ("lr", "num_*", "state_size", "perf/*", "system/*")
+"""Metrics that the run of any fit has."""
+
+
+def check_fit(args: list[str], objectives: Sequence[str] = ()) -> str | None:
     """The name of the run that a job of such fits would have; None where it has yet to get one.
 
+    Args:
+        objectives: metrics that the run is to have.
+
     Raises:
-        ValueError: an option is not one, or has another value than it takes, or does not go with `--resume auto`.
+        ValueError: an option is not one, or has another value than it takes, or does not go with `--resume auto`; or
+            nothing logs an objective.
     """
     options = ParsedFit("fit", resolve_names(args)).config["fit"]
     check_trainer(options.trainer)
     check_findable(options)
+    callbacks = [_class_of(one) for one in options.trainer.callbacks or []]
+    names = logged_names(_class_of(options.model), callbacks)
+    for objective in objectives:
+        check_logged("--objective", objective, names and [*names, *OF_RUNS])
     run_name: str | None = options.run_name
     return run_name
+
+
+def _class_of(chosen: Any) -> type:
+    """The class of a part of a config; the parser has imported it."""
+    module, _, name = chosen.class_path.rpartition(".")
+    found: type = getattr(sys.modules[module], name)
+    return found

@@ -186,7 +186,7 @@ def _check_fits(plan: Plan) -> None:
     first = {name: values[0] for name, values in ends.items()}
     settings = [first, *({**first, name: value} for name, values in ends.items() for value in values[1:])]
     for setting in settings:
-        check_fit(plan.flags(setting, 0))
+        check_fit(plan.flags(setting, 0), plan.objectives)
 
 
 def _places(jobs: int, devices: int | None) -> list[Place]:

@@ -133,7 +133,13 @@ def _input_lines(model: TextModel) -> Iterator[str]:
 
 def _standard_input() -> Iterator[bytes]:
     """The standard input by lines, which end with LF or CRLF: without a byte-order mark, and with LF for CRLF.
-    `StandardInput` of export/runtime and `asRead` of export/web read alike."""
+    `StandardInput` of export/runtime and `asRead` of export/web read alike.
+
+    Raises:
+        ValueError: it is closed.
+    """
+    if sys.stdin is None:
+        raise ValueError("standard input is closed; texts are read there")
     for number, line in enumerate(sys.stdin.buffer):
         text = line if number else line.removeprefix(codecs.BOM_UTF8)
         yield text.removesuffix(b"\r\n") + b"\n" if text.endswith(b"\r\n") else text

@@ -10,13 +10,15 @@ import importlib
 import json
 from argparse import ArgumentError
 from collections.abc import Sequence
+from datetime import timedelta
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 from jsonargparse import ArgumentParser, _paths, _typehints, get_loader, set_dumper, set_loader
-from jsonargparse.typing import register_type
+from jsonargparse.typing import register_type, timedelta_deserializer
 
 from seqlab.plain_values import read_yaml
 from seqlab.regular_file import check_regular
@@ -152,10 +154,15 @@ def _canonical(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     value = {key: _canonical(entry) for key, entry in value.items()}
-    if "class_path" not in value:
+    if not is_class_path(value.get("class_path")):
         return value
     kept = {key: value.pop(key) for key in ("class_path", "init_args", "dict_kwargs") if key in value}
     return kept | ({"init_args": value | kept.get("init_args", {})} if value or "init_args" in kept else {})
+
+
+def is_class_path(value: Any) -> bool:
+    """Whether a value is written as a class's path; else the key "class_path" is one as any other, of a corpus say."""
+    return isinstance(value, str) and all(part.isidentifier() for part in value.split("."))
 
 
 class _Dumper(yaml.SafeDumper):
@@ -196,13 +203,20 @@ _paths.Path.read_text = _read_regular  # type: ignore[assignment, method-assign]
 
 
 def import_blocks() -> None:
-    """Imports every block module, so that short class names resolve, and has devices stored by their names."""
+    """Imports every block module, so that short class names resolve, and has devices and times stored as text."""
     for name in BLOCK_MODULES:
         importlib.import_module(name)
     import torch
 
-    errors = (ValueError, TypeError, RuntimeError)
-    register_type(torch.device, str, torch.device, errors, fail_already_registered=False)
+    errors = (ValueError, TypeError, AttributeError, RuntimeError)
+    for kind, read in ((torch.device, torch.device), (timedelta, timedelta_deserializer)):
+        register_type(kind, partial(_as_text, kind), read, errors, fail_already_registered=False)
+
+
+def _as_text(kind: type, value: Any) -> str:
+    if not isinstance(value, kind):  # jsonargparse asks for each type that a union has
+        raise TypeError(f"{value!r} is no {kind.__name__}")
+    return str(value)
 
 
 def as_trained(config: Any) -> Any:

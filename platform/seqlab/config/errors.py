@@ -15,7 +15,7 @@ from typing import Any
 from jsonargparse import ArgumentParser
 
 from seqlab.config.configs import LINKS, instead
-from seqlab.whole_file import why_not_written
+from seqlab.whole_file import size_limit, why_not_written
 
 _NESTED = re.compile(
     r'\AParser key "([^"]+)":|^\s*(?:- )?(?:Does not validate against|Type .* expects a function or a callable)', re.M
@@ -27,6 +27,8 @@ _OTHER_KIND = re.compile(r"Expected a <class 'list'>|Not a valid subclass of \S+
 _NOT_AN_OPTION = re.compile(r"^(?:Option '([^']+)' is not accepted|unrecognized arguments: --([\w.]+))")
 _MISSING = re.compile(r"the following arguments are required: (.+)")
 REFUSED_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+_NO_TEMPORARY_FOLDER = "No usable temporary directory"
+"""What the standard library says where it can write nowhere, whatever the reason."""
 _OF_A_WORKER = re.compile(r"Caught \w+ in DataLoader worker.*\n\w*Error: (.*)", re.S)
 """PyTorch's report of what a process that loads batches has raised: its traceback, and then what it said."""
 _NOT_OPTIONS = ("help", "config", "print_config", "print_shtab")
@@ -37,6 +39,10 @@ def sentence(error: BaseException) -> str:
     """What to tell the user of an error; the whole of it is for SEQLAB_DEBUG=1."""
     if isinstance(error, OSError) and error.errno in REFUSED_WRITES:
         return f"{why_not_written(error, Path(error.filename or '.'))} while writing {error.filename or 'a file'}"
+    if isinstance(error, OSError) and (error.strerror or "").startswith(_NO_TEMPORARY_FOLDER):
+        limit = size_limit()
+        why = f"; files may have {limit} bytes at most here (ulimit -f)" if limit is not None else ""
+        return f"no temporary file can be written{why}; the environment variable TMPDIR names another folder for them"
     if match := _OF_A_WORKER.match(str(error)):
         return match[1].strip()
     keys, chain = _causes(error)

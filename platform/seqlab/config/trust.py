@@ -25,7 +25,7 @@ import yaml
 from jsonargparse import ArgumentParser, set_parsing_settings
 from jsonargparse._common import parsing_settings  # there is no public way to take a setting back
 
-from seqlab.config.configs import BLOCK_MODULES, LINKS, import_blocks, load_short_yaml
+from seqlab.config.configs import BLOCK_MODULES, LINKS, import_blocks, is_class_path, load_short_yaml
 from seqlab.config.errors import sentence
 from seqlab.config.options import OPTIONS
 from seqlab.plain_values import check_count
@@ -78,7 +78,8 @@ def to_trust(config: Any) -> list[str]:
     """The modules that `--trust` must name before a config like this is loaded again: the user's own, by what its fit
     has imported of them."""
     texts = [(key, value) for key, value in _values(config) if isinstance(value, str) and "." in value]
-    paths = [value for key, value in texts if key.endswith("class_path") or _is_function(key, value)]
+    named = [(key.rpartition(".")[2] == "class_path" and is_class_path(value), key, value) for key, value in texts]
+    paths = [value for is_class, key, value in named if is_class or _is_function(key, value)]
     modules = {path.rpartition(".")[0] for path in paths if path not in allowed()}
     return sorted(module for module in modules if not _is_under(module, NAMED_IN))
 
@@ -140,9 +141,7 @@ def _values(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, An
 def _check_value(key: str, value: Any, trust: Sequence[str]) -> None:
     """Refuses what is no plain value, and a text that names or holds a class that is not allowed."""
     option = key.rpartition(".")[2]
-    named = option == "class_path"
-    if named and not (isinstance(value, str) and all(part.isidentifier() for part in value.split("."))):
-        raise ValueError(f"the stored config has {value!r} as {key}, which is no class path")
+    named = option == "class_path" and is_class_path(value)
     if not (value is None or isinstance(value, bool | int | float | str | list | dict)):
         raise ValueError(f"the stored config has a {type(value).__name__} as {key}, which is no plain value")
     if isinstance(value, dict) and not all(isinstance(name, str) and name[:2] != "__" for name in value):
@@ -177,7 +176,7 @@ def _holds_a_class(text: str) -> bool:
     except yaml.YAMLError:
         return False
     return any(
-        key.rpartition(".")[2] == "class_path"
+        (key.rpartition(".")[2] == "class_path" and is_class_path(value))
         or (isinstance(value, str) and value != text and "class_path" in value and _holds_a_class(value))
         for key, value in values
     )

@@ -33,6 +33,7 @@ class Classification(Task):
     """
 
     shown = ("loss", "accuracy")
+    score_names = ("loss", "accuracy", "f1", "accuracy_by_length/*")
 
     def __init__(
         self,

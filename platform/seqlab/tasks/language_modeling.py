@@ -35,6 +35,11 @@ class LanguageModeling(Task):
         ValueError: `z_loss` is below 0.
     """
 
+    score_names: tuple[str, ...] = (
+        *("loss", "perplexity", "accuracy", "bits_per_char", "bits_per_byte", "word_perplexity"),
+        "loss_by_position/*",
+    )
+
     def __init__(
         self,
         vocab_size: int,
@@ -90,6 +95,7 @@ class Answering(LanguageModeling):
     """
 
     shown = ("loss", "exact_match")
+    score_names = (*LanguageModeling.score_names, "exact_match", "exact_match_by_length/*")
 
     def scores(self, split: str) -> dict[str, Metric]:
         own = {"exact_match": Mean(), "exact_match_by_length": MeanByLength("exact_match_by_length", self.buckets)}

@@ -51,6 +51,7 @@ class MaskedLanguageModeling(Task):
 
     next_command = "seqlab compare"
     shown = ("loss", "accuracy")
+    score_names = ("loss", "perplexity", "accuracy", "loss_by_position/*")
 
     def __init__(
         self,

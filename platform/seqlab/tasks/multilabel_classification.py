@@ -39,6 +39,7 @@ class MultilabelClassification(Task):
     chooses_one = False
     next_command = "seqlab test {run}"
     shown = ("loss", "f1")
+    score_names = ("loss", "loss_per_frame", "f1", "average_precision", "loss_by_length/*", "f1_by_length/*")
 
     def __init__(
         self,

@@ -31,6 +31,7 @@ class Regression(Task):
     chooses_one = False
     whole_numbers = "numbers"
     next_command = "seqlab compare"
+    score_names = ("loss", "mean_absolute_error", "loss_by_length/*")
 
     def __init__(
         self,

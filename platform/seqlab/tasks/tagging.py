@@ -32,6 +32,7 @@ class Tagging(Task):
 
     next_command = "seqlab classify {run} < FILE"
     shown = ("loss", "f1")
+    score_names = ("loss", "accuracy", "precision", "recall", "f1", "accuracy_by_length/*", "f1_by_length/*")
 
     def __init__(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from functools import partial
 from numbers import Integral
 from typing import Any, TypeVar
@@ -54,6 +55,8 @@ class Task(L.LightningModule):
     Attributes:
         chooses_one: whether the logits at a place are of one choice among them, as a token or a class is.
         shown: the scores that the progress of a fit shows.
+        score_names: of all that `log_scores` may log, with * for any bucket of lengths. A class without its own, not
+            its base's, does not say: a subclass may log more.
         buckets: of the lengths that scores are given by.
         scored: the metrics of the evaluation that runs.
         tokens_per_step: what the losses of a batch are divided by where a step has several, and it is not known yet
@@ -64,6 +67,7 @@ class Task(L.LightningModule):
 
     chooses_one = True
     shown: tuple[str, ...] = ("loss",)
+    score_names: tuple[str, ...] = ()
     tokens_per_step: int | None = None
     begins_step = True
 
@@ -117,6 +121,8 @@ class Task(L.LightningModule):
 
     def log_scores(self, split: str, found: dict[str, Any]) -> None:
         """Logs what was computed of all batches, by name."""
+        names = vars(type(self)).get("score_names", ("*",))
+        assert all(any(fnmatchcase(name, one) for one in names) for name in found), f"{[*found]} are not all in {names}"
         for name, value in found.items():
             self.log(f"{split}/{name}", value.float(), prog_bar=name in self.shown)
 

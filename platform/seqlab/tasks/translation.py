@@ -40,6 +40,7 @@ class Translation(Task):
 
     next_command = "seqlab translate {run} < FILE"
     shown = ("loss", "bleu")
+    score_names = ("loss", "perplexity", "token_accuracy", "bleu", "chrf", "exact_match", "bleu_by_length/*")
 
     def __init__(
         self,
