@@ -222,6 +222,8 @@ def load_manifest(folder: Path) -> Manifest:
     path = folder / FILE_NAME
     if not path.is_file():
         raise BundleError(f"{folder} is not a bundle: it has no {FILE_NAME}")
+    if leads_out(folder, FILE_NAME):
+        raise BundleError(f"{path}: it is a link out of the bundle")
     if (size := path.stat().st_size) > MOST_GRAPH_BYTES:
         raise BundleError(f"{path} has {size} bytes, a manifest has at most {MOST_GRAPH_BYTES}")
     try:
@@ -241,10 +243,20 @@ def load_manifest(folder: Path) -> Manifest:
     return manifest
 
 
+def seal_of(folder: Path) -> str:
+    """The sha256 of `manifest.json`, which tells this bundle from every other."""
+    return _sha256(folder / FILE_NAME)
+
+
 def hash_files(folder: Path) -> dict[str, str]:
     """The sha256 of every file in a folder but the manifest and its seal, by its path."""
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     return {name: _sha256(paths[name]) for name in sorted(paths) if name not in (FILE_NAME, SEAL_NAME)}
+
+
+def leads_out(folder: Path, name: str) -> bool:
+    """Whether a file of a bundle is a link to one outside."""
+    return not (folder / name).resolve().is_relative_to(folder.resolve())
 
 
 def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
@@ -253,6 +265,8 @@ def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
     seal = folder / SEAL_NAME
     if not seal.is_file():
         return {SEAL_NAME: "it is missing"}
+    if leads_out(folder, SEAL_NAME):
+        return {SEAL_NAME: "it is a link out of the bundle"}
     with seal.open("rb") as file:
         sealed = file.read(1024).split()[:1]
     if sealed != [_sha256(folder / FILE_NAME).encode()]:
@@ -262,7 +276,7 @@ def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
         path = folder / name
         if not path.is_file():
             damage[name] = "it is missing"
-        elif not path.resolve().is_relative_to(folder.resolve()):
+        elif leads_out(folder, name):
             damage[name] = "it is a link out of the bundle"
     graphs = {graph.file for graph in (*manifest.graphs, manifest.taps) if graph is not None}
     damage |= find_wrong_sizes(folder, [name for name in manifest.files if name not in damage], graphs)
