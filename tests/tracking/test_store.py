@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seqlab.tracking.aside import aside
 from seqlab.tracking.runs import find_run, search
-from seqlab.tracking.store import Store, aside
+from seqlab.tracking.store import Store
 from tracking import processes
 from tracking.tiny import make_run
 

@@ -13,7 +13,7 @@ from seqlab.comparison.fair import OF_BYTES, task_of, tokenizer_of, unfair
 from seqlab.comparison.rows import BITS_PER_CHAR, Row, more_is_better, rows_of, short
 from seqlab.comparison.seeds import runs_named
 from seqlab.comparison.statistics import ranks
-from seqlab.tracking.runs import PARENT_TAG, SWEEP_TAG, TrackedRun, experiment_names, search, settle
+from seqlab.tracking.runs import PARENT_TAG, SWEEP_TAG, TrackedRun, experiment_names, search
 from seqlab.tracking.store import Store
 from seqlab.tracking.writes import DATASET_TAG, SCORED_TAG
 
@@ -181,7 +181,6 @@ def compare(
         raise ValueError("a price needs tokens: the cost is that of training on so many")
     store = store or Store()
     store.check_exists()
-    settle(store)
     found = [run for run in search(store, experiment=experiment) if SWEEP_TAG not in run.tags]
     searched = tuple(found)
     if runs is not None:

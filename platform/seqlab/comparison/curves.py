@@ -52,7 +52,7 @@ def _curve(run: TrackedRun, metric: str, by_tokens: bool) -> tuple[Any, Any]:
     points = np.array([point for point in run.history(metric) if math.isfinite(point[1])]).reshape(-1, 2)
     steps, values = points[:, 0], points[:, 1]
     if by_tokens:
-        tokens = np.array(run.history("num_tokens"))
+        tokens = np.array(run.history("num_tokens")).reshape(-1, 2)
         steps = np.interp(steps, np.append(-1, tokens[:, 0]), np.append(0, tokens[:, 1]))
     return _thinned(steps, values) if len(steps) > MOST_POINTS else (steps, values)
 

@@ -1,4 +1,4 @@
-"""Finding runs: by id, name or checkpoint, and those whose process is gone."""
+"""Finding runs: by id, name or checkpoint, and those whose process is gone. To find a run writes nothing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import yaml
 
 from seqlab.plain_values import read_yaml
 from seqlab.tracking.artifact_place import check_folder
-from seqlab.tracking.journal import replay_all
+from seqlab.tracking.journal import replay_all, tell_kept
 from seqlab.tracking.provenance import host_id, is_gone
 from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
 from seqlab.tracking.writes import FAILURE_TAG
@@ -27,6 +27,8 @@ PARENT_TAG = "mlflow.parentRunId"
 """Of a sweep's fits; MLflow shows them below its run."""
 SWEEP_TAG = "sweep.trials"
 """Of a run that is a sweep's, with the fits below it, and no fit's."""
+GONE = "the process was gone: killed outright, or the machine stopped"
+"""The failure of a run that could not say its own."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class TrackedRun:
         id: MLflow's id of the run.
         name: not unique.
         experiment: the experiment's name.
-        status: RUNNING, FINISHED, FAILED or KILLED.
+        status: RUNNING, FINISHED, FAILED or KILLED, which a run of this host is whose process is gone.
         started: milliseconds since 1970.
         params: the configuration, flat.
         metrics: each metric's last value.
@@ -115,7 +117,7 @@ class TrackedRun:
         if path.exists() or not self.store.remote:
             return path if path.exists() else None
         self.store.check_files(self.entity)
-        with self.store.calls() as client:
+        with self.store.calls(reads=True) as client:
             from mlflow.exceptions import MlflowException
 
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -126,7 +128,7 @@ class TrackedRun:
 
     def history(self, metric: str) -> list[tuple[int, float]]:
         """(step, value) of every point of a metric, by step."""
-        with self.store.calls() as client:
+        with self.store.calls(reads=True) as client:
             points = client.get_metric_history(self.id, metric)
         return sorted((point.step, point.value) for point in points)
 
@@ -141,7 +143,7 @@ class TrackedRun:
     def _listed(self, folder: str) -> list[str]:
         """The artifacts that the server has in a folder."""
         self.store.check_files(self.entity)
-        with self.store.calls() as client:
+        with self.store.calls(reads=True) as client:
             from mlflow.exceptions import MlflowException
 
             try:
@@ -165,7 +167,6 @@ def find_run(text: str, store: Store | None = None, experiment: str | None = Non
     if os.path.isfile(text):  # a name may be longer than a file's
         return _run_of_checkpoint(Path(text), store)
     store.check_exists()
-    settle(store)
     for condition in _conditions(text):
         runs = search(store, condition, experiment)
         trained = [run for run in runs if {"checkpoint.best", "checkpoint.last"} & run.tags.keys()]
@@ -194,12 +195,13 @@ def unfinished_runs(experiment: str, config_hash: str, store: Store | None = Non
 
 def search(store: Store, condition: str = "", experiment: str | None = None) -> list[TrackedRun]:
     """The runs that meet a condition in MLflow's filter language, newest first."""
+    tell_kept(store)
     names = experiment_names(store)
     chosen = [key for key, name in names.items() if experiment in (None, name)]
     runs: list[Run] = []
     token: str | None = None
     while chosen and (token is None or token):
-        with store.calls() as client:
+        with store.calls(reads=True) as client:
             page = client.search_runs(chosen, condition, order_by=["attributes.start_time DESC"], page_token=token)
         runs += page
         token = page.token or ""
@@ -220,12 +222,14 @@ def condition(name: str, value: str) -> str:
 
 def experiment_names(store: Store) -> dict[str, str]:
     """The experiments' names by id."""
-    with store.calls() as client:
+    if not store.exists:
+        return {}
+    with store.calls(reads=True) as client:
         return {experiment.experiment_id: experiment.name for experiment in client.search_experiments()}
 
 
 def settle(store: Store) -> None:
-    """What every command does first: sends what a server missed, and marks runs KILLED whose process is gone.
+    """What a command does first that writes: sends what the store missed, and marks runs KILLED whose process is gone.
 
     A process that was killed outright cannot say so itself. A server that does not answer is left alone.
     """
@@ -246,11 +250,10 @@ def listed(runs: list[TrackedRun]) -> str:
 
 
 def _mark_killed(store: Store) -> None:
-    running = search(store, f"attributes.status = 'RUNNING' and tags.`host.id` = '{host_id()}'")
-    for run in running:
-        if is_gone(run.tags):
+    for run in search(store, f"attributes.status = 'RUNNING' and tags.`host.id` = '{host_id()}'"):
+        if run.status == "KILLED":
             with store.calls() as client:
-                client.set_tag(run.id, FAILURE_TAG, "the process was gone: killed outright, or the machine stopped")
+                client.set_tag(run.id, FAILURE_TAG, GONE)
                 client.set_terminated(run.id, "KILLED")
 
 
@@ -278,15 +281,16 @@ def _conditions(text: str) -> list[str]:
 
 def _tracked(run: Run, experiment: str, store: Store) -> TrackedRun:
     info, data = run.info, run.data
+    killed = info.status == "RUNNING" and data.tags.get("host.id") == host_id() and is_gone(data.tags)
     return TrackedRun(
         id=info.run_id,
         name=info.run_name or info.run_id[:8],
         experiment=experiment,
-        status=info.status,
+        status="KILLED" if killed else info.status,
         started=info.start_time,
         params=data.params,
         metrics=data.metrics,
-        tags=data.tags,
+        tags=data.tags | ({FAILURE_TAG: GONE} if killed else {}),
         store=store,
         entity=run,
     )

@@ -7,8 +7,9 @@ import os
 import sys
 from typing import NoReturn
 
+from seqlab.tracking.aside import ENVIRONMENT
 from seqlab.tracking.runs import SWEEP_TAG, settle
-from seqlab.tracking.store import ENVIRONMENT, Store
+from seqlab.tracking.store import Store
 
 # Without the workers for evaluating chats, which are six processes of 400 MB.
 UI_ENVIRONMENT = {**ENVIRONMENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
