@@ -157,7 +157,8 @@ def _registered(bundle: Path, provider: Any, store: Store) -> tuple[TrackedRun, 
     """
     from seqlab.tracking.registry import register
     from seqlab.tracking.runs import find_run
-    from seqlab_export.runner.manifest import load_manifest, seal_of
+    from seqlab_export.runner.files import sha256_of
+    from seqlab_export.runner.manifest import FILE_NAME, load_manifest
     from seqlab_export.serving.mlflow_model import save_model
 
     manifest = load_manifest(bundle)
@@ -170,7 +171,7 @@ def _registered(bundle: Path, provider: Any, store: Store) -> tuple[TrackedRun, 
         Console().print(report.table())
         return run, None
     save = partial(save_model, bundle, report=report.to_dict(), provider=provider)
-    return run, register(run, manifest.precision, manifest.target, seal_of(bundle), save)
+    return run, register(run, manifest.precision, manifest.target, sha256_of(bundle / FILE_NAME), save)
 
 
 @verb(
