@@ -14,6 +14,7 @@ from cli.conftest import Seqlab
 from seqlab import load_run
 from seqlab.tracking.provenance import host_id
 from seqlab.tracking.runs import find_run
+from seqlab_export.page import html
 
 
 @pytest.fixture(name="theirs")
@@ -68,7 +69,7 @@ READING: tuple[tuple[str, ...], ...] = (
 )  # fmt: skip
 EXPORTING: tuple[tuple[str, ...], ...] = (
     ("export", "first", "--out=bundle"),
-    ("verify", "bundle", "--all"),
+    ("verify", "bundle"),
     ("page", "bundle", "--out=page.html"),
     ("inspect", "first", "--out=inside.html"),
     ("export", "first", "--format=triton", "--precision=int8", "--out=models"),
@@ -111,5 +112,9 @@ def test_a_verb_that_reads_changes_nothing(
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of torch's exporter
 @pytest.mark.parametrize("writable", [True, False])
-def test_a_verb_of_bundles_changes_nothing(writable: bool, theirs: Path, inside: Callable[[Path], Seqlab]) -> None:
+def test_a_verb_of_bundles_changes_nothing(
+    writable: bool, theirs: Path, inside: Callable[[Path], Seqlab], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "template.html").write_text(html.PLACE)  # where no page is built
+    monkeypatch.setattr(html, "TEMPLATE", tmp_path / "template.html")
     run(EXPORTING, theirs, inside(theirs), writable=writable)
