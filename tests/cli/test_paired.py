@@ -54,14 +54,16 @@ def test_models_of_two_seeds_are_compared_window_by_window(tmp_path: Path, insid
         "long-s0,short-s1: short-s1 differs from long-s0 in more than its seed: trainer.max_steps\n"
     )
     assert not list(tmp_path.glob("mlruns/**/*.jsonl")), "a store may be another's"
-    for stored in tmp_path.glob("cache/*/test.jsonl"):
+    for stored in tmp_path.glob("cache/predictions/*/*.jsonl"):
         stored.write_text("{not json\n")
-    assert seqlab("compare", "long", "short", "--paired").stderr.count("has no predictions of its test split") == 4
-    shutil.rmtree(tmp_path / "cache")
+    assert "is not" in seqlab("compare", "long", "short", "--paired", code=2).stderr
+    shutil.rmtree(tmp_path / "cache" / "predictions")
+    assert "long-s0 has no predictions" in seqlab("compare", "long", "short", "--paired").stderr
+    shutil.rmtree(tmp_path / "cache" / "predictions")
     lines = Path("text.txt").read_text().splitlines(keepends=True)
     Path("text.txt").write_text("".join(reversed(lines)))  # of the same length, in the same characters
     refused = seqlab("compare", "long", "short", "--paired", code=2).stderr
-    assert re.search(r"the data of long-s0 have changed since .* they were text (\w{12}), and are text (?!\1)", refused)
+    assert re.search(r"the data of long-s\d have changed since .* they were text (\w{12}), and are text (?!\1)", refused)
 
 
 @pytest.mark.slow

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from seqlab.comparison.paired import Model
     from seqlab.tracking.runs import TrackedRun
 
-PREDICTIONS = "test.jsonl"
-
 
 def compare_paired(names: Sequence[str], *, experiment: str | None, trust: list[str]) -> None:
     """Prints how the first model differs from each other one.
@@ -90,26 +88,25 @@ def _model(name: str, runs: Sequence[TrackedRun], tokenize: str, trust: list[str
 
 
 def _predictions(run: TrackedRun, trust: list[str]) -> Path:
-    """The file of a run's predictions by its best checkpoint, made in the cache if there is none: not in the store,
-    which may be another's."""
+    """The file of a run's predictions by its best checkpoint, made in the cache if there is none."""
     from seqlab.cli.fit import evaluate
-    from seqlab.tracking.writes import DATASET_TAG
+    from seqlab.comparison.examples import kept_predictions
     from seqlab.trained.load import checkpoint_of
-    from seqlab_data.cache import cached_folder
-
-    def make(folder: Path) -> None:
-        _check_data(run, trust)
-        print(f"{run.name} has no predictions of its test split; they are made", file=sys.stderr)
-        out = folder / PREDICTIONS
-        with redirect_stdout(sys.stderr):
-            code = evaluate(argparse.Namespace(verb="predict", target=run.id, trust=trust, overrides=[f"--out={out}"]))
-        if code != 0 or not out.is_file():
-            raise ValueError(f"the predictions of {run.name} could not be made; `seqlab predict {run.id[:8]}` says why")
 
     checkpoint, _ = checkpoint_of(run.id)
     with checkpoint.open("rb") as file:
         weights = hashlib.file_digest(file, "sha256").hexdigest()
-    return cached_folder(["predictions", weights, run.tags.get(DATASET_TAG)], make) / PREDICTIONS
+    path = kept_predictions(run) / f"{weights[:32]}.jsonl"
+    if path.is_file():
+        return path
+    _check_data(run, trust)
+    print(f"{run.name} has no predictions of its test split; they are made", file=sys.stderr)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with redirect_stdout(sys.stderr):
+        code = evaluate(argparse.Namespace(verb="predict", target=run.id, trust=trust, overrides=[f"--out={path}"]))
+    if code != 0 or not path.is_file():
+        raise ValueError(f"the predictions of {run.name} could not be made; `seqlab predict {run.id[:8]}` says why")
+    return path
 
 
 def _check_data(run: TrackedRun, trust: list[str]) -> None:
