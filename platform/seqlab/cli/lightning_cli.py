@@ -20,7 +20,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from seqlab.budgets.match import said
 from seqlab.callbacks.beside import Monitored, own_folder
 from seqlab.callbacks.checkpoint import check_layout
-from seqlab.callbacks.evaluation import PredictionFile, RunScores
+from seqlab.callbacks.evaluation import what_is_left
 from seqlab.callbacks.finders import FINDERS, QUIETLY, search
 from seqlab.callbacks.last_words import LastWords
 from seqlab.callbacks.max_time import MaxTime
@@ -127,6 +127,7 @@ class SeqlabCLI(LightningCLI):
         options = self.config[self.verb]
         tell_whole_numbers(options)
         self._dump_config()
+        self.left = what_is_left(self.verb, self.config_dump)
         if self.verb == "fit":
             check_reads_back(self._parser(self.verb), self.config_dump, options)
             check_opens(self.config_dump)
@@ -205,10 +206,7 @@ class SeqlabCLI(LightningCLI):
             kwargs["logger"] = False
         if given.barebones:
             kwargs["log_every_n_steps"] = None
-        if self.verb in ("validate", "test"):
-            callbacks.append(RunScores(self.config_dump))
-        if self.verb == "predict":
-            callbacks.append(PredictionFile(options.out))
+        callbacks += self.left
         check = self._check_data if self.verb == "fit" else None
         plugins = [*_as_list(given.plugins), AtomicCheckpointIO(check, in_background=options.checkpoint_async)]
         if given.precision in ("bf16-true", "16-true"):

@@ -14,7 +14,7 @@ from seqlab.comparison.rows import BITS_PER_CHAR, Row, more_is_better, rows_of, 
 from seqlab.comparison.seeds import runs_named
 from seqlab.comparison.statistics import ranks
 from seqlab.tracking.readable import BrokenRun
-from seqlab.tracking.runs import PARENT_TAG, SWEEP_TAG, TrackedRun, experiment_names, search_all, settle
+from seqlab.tracking.runs import PARENT_TAG, SWEEP_TAG, TrackedRun, experiment_names, search_all
 from seqlab.tracking.store import Store
 from seqlab.tracking.writes import DATASET_TAG, SCORED_TAG
 
@@ -188,7 +188,6 @@ def compare(
         raise ValueError("a price needs tokens: the cost is that of training on so many")
     store = store or Store()
     store.check_exists()
-    settle(store)
     readable, broken = search_all(store, experiment=experiment)
     found = [run for run in readable if SWEEP_TAG not in run.tags]
     searched, unreadable = tuple(found), tuple(broken if runs is None else ())

@@ -99,7 +99,7 @@ def page(comparison: Comparison) -> str:
 <div class="wide commands">{_commands(comparison)}</div>
 <h2>Where the runs come from</h2>
 <div class="wide origins">{_origins(comparison)}</div>"""
-    return html_page(title, body, STYLE)
+    return html_page(title, body, STYLE, "compare")
 
 
 def _comparison_table(comparison: Comparison) -> str:

@@ -90,7 +90,7 @@ def page(results: Sequence[Result]) -> str:
 <script>
 const figures = {figures};
 {DRAW}{VOTE}</script>"""
-    return html_page(study.question, body, STYLE)
+    return html_page(study.question, body, STYLE, "study")
 
 
 def record(results: Sequence[Result]) -> str:
@@ -120,7 +120,7 @@ def index(results: Sequence[Sequence[Result]]) -> str:
     title = "What lectures say of sequence models, put to the test"
     table = f'<div class="wide"><table>{head}{"".join(rows)}</table></div>'
     body = f'<h1>{title}</h1>{table}<p class="note">{escape(LECTURES)}</p>'
-    return html_page(title, body, STYLE)
+    return html_page(title, body, STYLE, "study")
 
 
 def _published(study: Study) -> str:

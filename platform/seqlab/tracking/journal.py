@@ -8,12 +8,12 @@ import math
 import time
 import uuid
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from seqlab.regular_file import check_regular
+from seqlab.tracking.provenance import is_gone
 from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
 from seqlab.tracking.writes import Sender, Write
@@ -26,6 +26,8 @@ REFUSED = "INVALID_PARAMETER_VALUE"
 """MLflow's code for a write that it will never take, because of what it says."""
 
 log = logging.getLogger("seqlab")
+_told: set[Path] = set()
+"""The stores of which `tell_kept` has spoken."""
 
 
 class Journal:
@@ -215,8 +217,25 @@ class Journal:
 
 def replay_all(store: Store, wait: float = 0.0) -> bool:
     """Sends what this machine's runs kept while a server did not answer; False if it still does not."""
-    _name_strays(store)
     return all([Journal(store, file.stem).replay(wait) for file in sorted(unsent(store).glob("*.jsonl"))])
+
+
+def tell_kept(store: Store) -> None:
+    """Says once what a store lacks of its runs: a journal that came with it is not obeyed, since whoever made the store
+    could have written it, and what this machine has to send waits for a command that writes."""
+    if store.root in _told:
+        return
+    _told.add(store.root)
+    ours = unsent(store)
+    if any((store.root / ".pending").glob("*.jsonl")):
+        log.warning(
+            "%s is left alone, since it came with the store: what this machine has to send is kept in %s",
+            store.root / ".pending",
+            ours,
+        )
+    if left := sum(map(_is_left, ours.glob("*.jsonl"))):
+        runs = "1 run" if left == 1 else f"{left} runs"
+        log.warning("%s lacks what %s kept in %s; seqlab fit, resume, test or ui sends it", store.uri, runs, ours)
 
 
 def now() -> int:
@@ -235,17 +254,6 @@ def _halves(write: Write) -> list[Write]:
     return [{**write, name: dict(half) if isinstance(parts, dict) else half} for half in halves]
 
 
-@cache
-def _name_strays(store: Store) -> None:
-    """Says once that a journal in a store is not obeyed: whoever made the store could have written it."""
-    if any((store.root / ".pending").glob("*.jsonl")):
-        log.warning(
-            "%s is left alone, since it came with the store: what this machine has to send is kept in %s",
-            store.root / ".pending",
-            unsent(store),
-        )
-
-
 def _lock(store: Store) -> FileLock:
     unsent(store).mkdir(parents=True, exist_ok=True, mode=0o700)
     return FileLock(unsent(store) / ".lock")
@@ -258,6 +266,20 @@ def _append(store: Store, file: Path, write: Write) -> None:
 
 def _line(write: Write) -> str:
     return json.dumps(write) + "\n"
+
+
+def _is_left(file: Path) -> bool:
+    """Whether the process that keeps these writes is gone, or is not told."""
+    if not file.is_file():  # a pipe would be waited for
+        return True
+    try:
+        with file.open(encoding="utf-8") as lines:
+            first = json.loads(lines.readline())
+        return first["op"] != "create" or is_gone(first["tags"])
+    except OSError:
+        return False
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return True
 
 
 def _read(file: Path) -> tuple[list[Write], list[tuple[int, str]]]:

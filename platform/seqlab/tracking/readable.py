@@ -67,7 +67,7 @@ def _searched(store: Store, experiments: list[str], condition: str) -> Iterator[
     token: str | None = None
     tokens: set[str] = set()
     while experiments:
-        with store.calls() as client:
+        with store.calls(reads=True) as client:
             page = client.search_runs(experiments, condition, order_by=["attributes.start_time DESC"], page_token=token)
         yield from page
         token = page.token
@@ -97,8 +97,10 @@ def _whole_ones(
 
 def _names(store: Store) -> dict[str, str]:
     """The names of all runs of a SQLite file by their ids, newest first."""
+    from seqlab.tracking.as_it_is import address
+
     database = Path(store.uri.removeprefix(SQLITE))
-    with closing(sqlite3.connect(f"{database.as_uri()}?mode=ro", uri=True)) as connection:
+    with closing(sqlite3.connect(address(database), uri=True)) as connection:
         connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
         query = "SELECT CAST(run_uuid AS TEXT), CAST(name AS TEXT) FROM runs ORDER BY start_time DESC"
         return {str(run_id): str(name) for run_id, name in connection.execute(query)}

@@ -8,8 +8,9 @@ import socket
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
+from seqlab.tracking.aside import ENVIRONMENT
 from seqlab.tracking.runs import SWEEP_TAG, settle
-from seqlab.tracking.store import ENVIRONMENT, Store
+from seqlab.tracking.store import Store
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
