@@ -89,7 +89,14 @@ MEANT: dict[tuple[str, str], Collection[str]] = {
 }
 """The values that an option takes, or whose check needs more than a command line."""
 
-EACH = [verb for verb in VERBS if verb.arguments and verb.name != "fit"]
+LONG = ("export", "sweep")
+"""Most of their values are looked at behind seconds of imports and parsing."""
+
+EACH = [
+    pytest.param(verb, id=verb.name, marks=[pytest.mark.slow] if verb.name in LONG else [])
+    for verb in VERBS
+    if verb.arguments and verb.name != "fit"
+]
 
 
 @pytest.fixture(scope="module", name="folder")
@@ -101,7 +108,7 @@ def _folder(fitted: tuple[Path, Seqlab], tmp_path_factory: pytest.TempPathFactor
     return folder
 
 
-@pytest.mark.parametrize("verb", EACH, ids=[verb.name for verb in EACH])
+@pytest.mark.parametrize("verb", EACH)
 def test_what_nobody_means_is_refused_in_one_sentence(
     verb: Verb, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
