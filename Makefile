@@ -3,9 +3,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 # What docs/reliability.md tells of.
-FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,hostile_configs tampered_checkpoints malformed configs killed_run \
-	stopped_fit full_disk)) $(addprefix tests/export/test_,$(addsuffix .py,reach statements defects correct_models)) \
-	tests/runtime/test_mutated_bundles.py tests/callbacks/test_exact_resume.py tests/callbacks/test_stopping.py tests/tracking
+FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,command_lines configs full_disk hostile_configs killed_run malformed \
+	no_requests pages pipes places_to_write reading_verbs shared_values stopped_fit tampered_checkpoints terminal traps trust)) \
+	$(addprefix tests/export/test_,$(addsuffix .py,correct_models defects graph_files page_json reach statements)) \
+	$(addprefix tests/runtime/test_,$(addsuffix .py,mutated_bundles refusals shown)) tests/data/test_deep_json.py \
+	tests/data/test_oddities.py tests/callbacks/test_exact_resume.py tests/callbacks/test_stopping.py tests/tracking
 
 .PHONY: quickstart test test-ci test-all scale faults processors lint benchmarks leaderboard docs cpp cpp-test cpp-docs web gallery clean
 .DEFAULT_GOAL := quickstart
