@@ -74,4 +74,5 @@ leaderboard: .venv/installed
 	@touch $@
 
 clean:
-	rm -rf .venv mlruns bundles build
+	rm -rf .venv bundles build
+	find mlruns -mindepth 1 -maxdepth 1 ! -name README.md -exec rm -rf {} +

@@ -50,7 +50,8 @@ def main(options: list[str]) -> int:
         seqlab("export", run_of(experiment), "--out", OUT / "bundles" / name, "--taps", model.taps)
         rows.append(page(name, [name], model.says))
     rows.append(page("compare", WRITERS, "The three that write, side by side on one text"))
-    (OUT / "index.html").write_text(html_page("Gallery", f"<h1>Gallery</h1><ul>{''.join(rows)}</ul>", STYLE), "utf-8")
+    body = f"<h1>Gallery</h1><ul>{''.join(rows)}</ul>"
+    (OUT / "index.html").write_text(html_page("Gallery", body, STYLE, "page"), "utf-8")
     print(f"Gallery {OUT / 'index.html'} · next: open it in a browser")
     return 0
 

@@ -89,7 +89,7 @@ class BegunFiles:
             whole = all(self._path(split).stat().st_size >= self._size(split) for split in SPLITS)
             if tokenizer == self._tokenizer and whole:
                 return blocks, chars, self.tokens
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             pass
         return 0, 0, dict.fromkeys(SPLITS, 0)
 

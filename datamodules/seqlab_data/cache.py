@@ -155,7 +155,7 @@ def _intact(folder: Path) -> bool:
     try:
         sums = json.loads((folder / SUMS).read_text())
         return bool(sums) and intact(folder, sums)
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return False
 
 

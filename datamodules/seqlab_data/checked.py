@@ -101,7 +101,7 @@ def _noted(folder: Path) -> dict[str, Any]:
     try:
         noted = json.loads((folder / NOTE).read_text())
         return noted if isinstance(noted, dict) else {}
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
 
 

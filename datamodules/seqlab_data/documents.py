@@ -105,7 +105,8 @@ def _files(pattern: str) -> list[Path]:
     elif glob.has_magic(pattern):
         files = [Path(match) for match in glob.glob(str(path), recursive=True) if Path(match).is_file()]
     else:
-        raise ValueError(f"{pattern} does not exist; give a file, glob or folder of text")
+        wrong = "is no regular file" if path.exists() else "does not exist"
+        raise ValueError(f"{pattern} {wrong}; give a file, glob or folder of text")
     if not files:
         raise ValueError(f"{pattern} matches no file; give a file, glob or folder of text")
     return sorted(files)

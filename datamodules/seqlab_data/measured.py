@@ -86,7 +86,7 @@ def measured(documents: Sequence[Document], root: str | Path | None = None) -> M
 def _noted(note: Path, before: list[list[int]]) -> Measure | None:
     try:
         states, digest, num_chars = json.loads(note.read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return Measure(digest, num_chars) if states == before else None
 

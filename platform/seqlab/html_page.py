@@ -18,10 +18,16 @@ td { border-bottom: 1px solid #e4e7eb; }
 """
 
 
-def html_page(title: str, body: str, style: str) -> str:
+def made_by(command: str) -> str:
+    """What a page says of the command that has written it."""
+    return f'<meta name="generator" content="seqlab {command}">'
+
+
+def html_page(title: str, body: str, style: str, command: str) -> str:
     """
     Args:
         body: HTML.
+        command: what writes it: compare, study.
         style: CSS beside that of all pages.
     """
     return f"""<!doctype html>
@@ -29,6 +35,7 @@ def html_page(title: str, body: str, style: str) -> str:
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
+{made_by(command)}
 <title>{escape(title)}</title>
 <style>{STYLE}{style}</style>
 </head>

@@ -12,6 +12,7 @@ from typing import IO, Any
 import torch
 
 from seqlab.plain_values import check_pickle
+from seqlab.regular_file import check_regular
 
 MARK = b"seqlab sha256="
 SEAL_SIZE = len(MARK) + 64
@@ -79,6 +80,7 @@ def load_sealed(path: str | Path) -> dict[str, Any]:
         ValueError: the file is not a seqlab checkpoint, is cut short or damaged, or holds more than tensors, numbers,
             strings, lists and dicts.
     """
+    check_regular(path, "checkpoint")
     with Path(path).open("rb") as file:
         seal = _seal(file, path)
         try:

@@ -52,11 +52,11 @@ def test_export_verify_and_generate_agree(fitted: Fitted, inside: Inside) -> Non
     quick = inside(folder)
     done = quick("export", "first", "--out", "bundle")
     assert "prefill" in done.stdout and "ok" in done.stdout
-    registered = r"\nModel tiny (version \d+ \(first, fp32, portable\)) · next: seqlab promote first\n"
-    (version,) = re.findall(registered, done.stdout)
-    assert quick("promote", "first").stdout.startswith(f"Champion of tiny: {version}; before: ")
+    assert done.stdout.splitlines()[-1] == 'Bundle bundle · next: seqlab generate bundle --prompt "..."'
+    promoted = quick("promote", "bundle").stdout
+    [version] = re.findall(r"^Champion of tiny: (version \d+ \(first, fp32, portable\)); before: ", promoted)
     again = f"Champion of tiny: {version}; before: {version} · next: MLFLOW_TRACKING_URI=sqlite:///"
-    assert quick("promote", "first").stdout.startswith(again)
+    assert all(quick("promote", target).stdout.startswith(again) for target in ("bundle", "first"))
     assert "prefill" in quick("verify", "bundle").stdout
     report = json.loads(quick("verify", "bundle", "--json").stdout)
     assert report["ok"] is True
@@ -121,7 +121,7 @@ def test_a_fit_that_was_refused_does_not_stand_in_the_way_of_its_name(tmp_path: 
     refused, *more = seqlab("compare", "--metric=num_params", "--quiet").stdout.split()
     assert not more and f"run same ({refused}) has no checkpoint" in seqlab("export", "same", "--out=a", code=2).stderr
     seqlab(*fit)
-    assert "next: seqlab promote same" in seqlab("export", "same", "--out=a").stdout
+    assert "Bundle a · next:" in seqlab("export", "same", "--out=a").stdout
     seqlab(*fit)
     assert "'same' names more than one run" in seqlab("export", "same", "--out=b", code=2).stderr
 

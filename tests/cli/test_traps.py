@@ -73,7 +73,7 @@ VERBS: tuple[list[str], ...] = (
     ["classify", "kinds-bundle"],
     ["page", "bundle", "--out=page.html"],
     ["inspect", "first", "--out=inside.html"],
-    ["promote", "first"],
+    ["promote", "bundle"],
     ["compare", "first", "kinds", "--out=report.html"],
     ["validate", "first"],
     ["test", "kinds"],

@@ -174,12 +174,18 @@ def test_a_missing_file_is_found(copy: Callable[[str], Path], file: str) -> None
     assert [(check.subject, check.note) for check in proven(folder).failures] == [(file, "it is missing")]
 
 
-def test_a_link_out_of_the_bundle_is_found(copy: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("name", ["weights.bin", "tokenizer/tokenizer.json", "manifest.sha256", "manifest.json"])
+def test_a_link_out_of_the_bundle_is_found(name: str, copy: Callable[[str], Path]) -> None:
     folder = copy("attention")
-    (folder / "weights.bin").rename(folder.parent / "weights.bin")
-    (folder / "weights.bin").symlink_to("../weights.bin")
+    outside = folder.parent / Path(name).name
+    (folder / name).rename(outside)
+    (folder / name).symlink_to(outside)
+    if name == "manifest.json":  # which is read before anything is proven
+        with pytest.raises(BundleError, match=r"manifest\.json: it is a link out of the bundle"):
+            proven(folder)
+        return
     [failure] = proven(folder).failures
-    assert failure.note == "it is a link out of the bundle"
+    assert (failure.subject, failure.note) == (name, "it is a link out of the bundle")
 
 
 @pytest.mark.parametrize("size", [0, 100, -3])

@@ -55,6 +55,19 @@ def test_it_errs_as_float32_sums_term_by_term_do(terms: int, positive: bool) -> 
     assert rms(convolved - exact) == pytest.approx(rms(found - exact), rel=0.05)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_sum_over_time_errs_as_one_vector_after_the_other_does(dtype: torch.dtype) -> None:
+    """Of a small vocabulary, where the error grows with the length, and PyTorch's own does not."""
+    x = torch.randn(11, 8)[torch.randint(11, (2, 1024))].to(dtype)
+    exact = x.double().sum(dim=1)
+    one_by_one = np.add.accumulate(x.float().numpy(), axis=1, dtype=np.float32)[:, -1]
+    with TermByTerm(0):
+        found, kept = x.sum(dim=1), x.sum(dim=-2, keepdim=True)
+    assert torch.equal(found, torch.from_numpy(one_by_one).to(dtype)) and torch.equal(kept, found.unsqueeze(1))
+    if dtype == torch.float32:
+        assert rms(found - exact) > 4 * rms(x.sum(dim=1) - exact)
+
+
 def test_few_tokens_are_drawn_so_often_that_one_draw_more_is_within_twice_the_largest() -> None:
     """Of ten tokens, one that is divided by what nearly cancels may be all of the error, which is then one number."""
 

@@ -143,11 +143,12 @@ def test_another_manifest(fields: dict[str, Any], said: str, copy: Copy) -> None
     assert said in refusal("info", folder)
 
 
-def test_a_link_out_of_the_bundle(copy: Copy, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["weights.bin", "manifest.json", "manifest.sha256"])
+def test_a_link_out_of_the_bundle(name: str, copy: Copy, tmp_path: Path) -> None:
     folder = copy("gru")
-    (folder / "weights.bin").rename(tmp_path / "weights.bin")
-    (folder / "weights.bin").symlink_to("../weights.bin")
-    assert refusal("info", folder).endswith("weights.bin: it is a link out of the bundle")
+    (folder / name).rename(tmp_path / name)
+    (folder / name).symlink_to(f"../{name}")
+    assert refusal("info", folder).endswith(f"{name}: it is a link out of the bundle")
 
 
 def test_weights_outside_the_bundle(copy: Copy, tmp_path: Path) -> None:

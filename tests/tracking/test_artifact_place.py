@@ -72,7 +72,7 @@ def test_nothing_is_written_there(way: str, say: Say, store: Store, tmp_path: Pa
         with pytest.raises(ValueError, match="outside of its store"):
             RunLogger("tests").log_text("text", "config.yaml")
     with pytest.raises(ValueError, match="outside of its store"):
-        register(find_run(run_id, store), "fp32", "portable", lambda made: made.mkdir())
+        register(find_run(run_id, store), "fp32", "portable", "seal", lambda made: made.mkdir())
     assert not [*folder.iterdir(), *own.resolve().iterdir()]
 
 

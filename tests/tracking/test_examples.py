@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from seqlab.comparison.comparison import compare
+from seqlab.comparison.examples import kept_predictions
 from seqlab.tracking.runs import find_run
 from seqlab.tracking.store import Store
 from tracking.test_comparison import of, text
@@ -27,9 +28,9 @@ def make(store: Store, name: str, nats: Any, seed: int = 0, **params: str) -> No
     kind["params"] |= {"seed_everything": str(seed), **params}
     points = {"val/loss": [(9, nats.mean())], "test/loss": [(9, nats.mean())], "test/accuracy": [(9, nats.mean())]}
     run = find_run(make_run(store, name, points, **kind), store)
-    (run.artifacts / "predictions").mkdir(parents=True)
+    kept_predictions(run).mkdir(parents=True)
     lines = [json.dumps({"row": row, "nats": its.tolist()}) + "\n" for row, its in enumerate(nats)]
-    (run.artifacts / "predictions" / "test-of-step-9.jsonl").write_text("".join(lines))
+    (kept_predictions(run) / "test.jsonl").write_text("".join(lines))
 
 
 def test_a_run_alone_has_the_interval_of_its_examples(store: Store, nats: Any) -> None:
@@ -62,7 +63,7 @@ def test_seeds_that_were_tested_on_other_rows_have_no_interval_of_examples(store
 
 def test_predictions_of_something_else_give_no_interval(store: Store, nats: Any) -> None:
     make(store, "moved", nats)
-    (file,) = (find_run("moved", store).artifacts / "predictions").iterdir()
+    (file,) = kept_predictions(find_run("moved", store)).iterdir()
     for lines in (file.read_text().replace("2.", "3."), "{not json"):
         file.write_text(lines)
         comparison = compare(metric="test/loss", store=store)

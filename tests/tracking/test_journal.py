@@ -15,7 +15,7 @@ import pytest
 from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.tracking.journal import Journal, replay_all
 from seqlab.tracking.logger import RunLogger
-from seqlab.tracking.runs import TrackedRun, find_run, search
+from seqlab.tracking.runs import TrackedRun, find_run, search, settle
 from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import Store, UnreachableError
 from seqlab.tracking.writes import Sender
@@ -35,11 +35,11 @@ class Outage:
         calls = Store.calls
 
         @contextmanager
-        def failing(store: Store) -> Iterator[MlflowClient]:
+        def failing(store: Store, **how: bool) -> Iterator[MlflowClient]:
             self.attempts += 1
             if self.down:
                 raise UnreachableError("the line is dead")
-            with calls(store) as client:
+            with calls(store, **how) as client:
                 yield client
 
         monkeypatch.setattr(Store, "calls", failing)
@@ -99,6 +99,7 @@ def test_the_next_command_sends_what_a_process_that_is_gone_kept(store: Store, o
     journal.write({"op": "tags", "tags": {"a": "b"}})
     journal.write({"op": "status", "status": "FAILED", "time": 5})
     outage.down = False
+    settle(store)
     run = find_run("left", store)
     assert (run.status, run.metrics, run.tags["a"]) == ("FAILED", {"x": 7}, "b")
     assert not journal.pending.exists()
@@ -185,6 +186,7 @@ def test_a_dead_server_neither_stops_a_fit_nor_loses_any_of_it(
     assert search(Store()) == [] and replay_all(Store()) and kept.exists()
     unsent(Store()).mkdir(parents=True)
     kept.rename(unsent(Store()) / kept.name)
+    settle(Store())
     run = find_run("offline")
     check_whole(run)
     assert find_run(str(logger.run_id)).id == run.id, "a checkpoint knows the run by its first id"

@@ -9,13 +9,14 @@ from lightning.pytorch.utilities import rank_zero_only
 from seqlab.tracking.journal import Journal
 from seqlab.tracking.logger import FEWEST_STEPS, MOST_STEPS, RunLogger
 from seqlab.tracking.provenance import process_tags
-from seqlab.tracking.runs import TrackedRun, find_run, search
+from seqlab.tracking.runs import TrackedRun, find_run, search, settle
 from seqlab.tracking.store import Store
 from seqlab.tracking.writes import Sender
 
 
 def stored(logger: RunLogger) -> TrackedRun:
     assert logger.run_id is not None
+    settle(logger.store)
     return find_run(logger.run_id, logger.store)
 
 
@@ -125,6 +126,7 @@ def test_a_fit_that_is_gone_before_its_first_step_left_its_run(root: Path) -> No
     logger.log_metrics({"x": 1}, 3)
     logger.flush()
     assert search(logger.store) == []
+    settle(logger.store)
     run = find_run("early")
     assert (run.id, run.artifacts, run.status) == (logger.run_id, logger.artifacts, "KILLED")
     logger.begin()

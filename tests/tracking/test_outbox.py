@@ -17,11 +17,12 @@ from lightning.pytorch.callbacks import Callback
 
 from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.tracking import outbox as outbox_module
+from seqlab.tracking.aside import SENDING
 from seqlab.tracking.journal import Journal, replay_all
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.runs import _tracked
 from seqlab.tracking.state_folder import unsent
-from seqlab.tracking.store import SENDING, Store, UnreachableError
+from seqlab.tracking.store import Store, UnreachableError
 from seqlab.tracking.writes import dataset_of
 from tracking.fake_server import FakeServer, fake_server
 from tracking.tiny import TinyTask, fit

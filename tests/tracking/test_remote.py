@@ -114,7 +114,7 @@ def test_a_version_is_uploaded_and_promoted(server: Server, tmp_path: Path) -> N
         (folder / "MLmodel").write_text("flavors: {}\n")
 
     run = find_run(make_run(Store(), "there", experiment="remote"))
-    version = register(run, "fp32", "portable", save)
+    version = register(run, "fp32", "portable", "seal", save)
     assert promote(find_run("there", Store("another machine"))) == (None, version)
     (uploaded,) = (server.folder / "artifacts").rglob("MLmodel")
     with run.store.calls() as client:

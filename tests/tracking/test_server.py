@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
 
+from seqlab.cli import main
 from seqlab.tracking.runs import PARENT_TAG, SWEEP_TAG
-from seqlab.tracking.server import VIEW_TAG, run_pages, ui, ui_command
+from seqlab.tracking.server import VIEW_TAG, check_port, run_pages, ui, ui_command
 from seqlab.tracking.store import Store
 from tracking.tiny import make_run
 
@@ -54,3 +56,20 @@ def test_a_server_has_its_own_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000")
     with pytest.raises(ValueError, match="open http://tracking:5000 in a browser"):
         ui(5000)
+
+
+@pytest.mark.parametrize("port", ["-1", "0", "65536", "99999"])
+def test_a_port_that_is_none_is_refused(port: str, store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["ui", "--port", port]) == 2
+    assert capsys.readouterr().err == f"seqlab: --port must be from 1 to 65535, got {port}\n"
+
+
+def test_a_port_that_is_taken_is_refused(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        listener.listen()
+        assert main(["ui", "--port", str(port)]) == 2
+    said = f"seqlab: --port {port} cannot be served on here: Address already in use; give another\n"
+    assert capsys.readouterr().err == said
+    check_port(port)

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from seqlab.tracking.aside import aside
 from seqlab.tracking.runs import find_run, search
-from seqlab.tracking.store import Store, aside
+from seqlab.tracking.store import Store
 from tracking import processes
 from tracking.tiny import make_run
 
@@ -21,6 +22,15 @@ def test_the_default_store_is_in_mlruns(tmp_path: Path) -> None:
     assert store.root == tmp_path / "mlruns"
     assert not store.remote
     assert not store.exists
+
+
+def test_a_folder_without_a_database_is_no_store(tmp_path: Path) -> None:
+    (tmp_path / "mlruns").mkdir()
+    (tmp_path / "mlruns" / "README.md").write_text("as in the repository")
+    with pytest.raises(ValueError, match=r"there are no runs yet: sqlite:///.*mlflow\.db does not exist"):
+        find_run("x")
+    assert search(Store()) == [] and not Store().exists
+    assert [path.name for path in (tmp_path / "mlruns").iterdir()] == ["README.md"]
 
 
 def test_the_environment_names_another_file_with_its_artifacts_beside_it(
@@ -56,8 +66,8 @@ def test_something_else_than_a_store_is_refused_and_kept(tmp_path: Path) -> None
 
 def test_a_folder_in_its_place_is_refused_at_once(tmp_path: Path) -> None:
     (tmp_path / "mlruns" / "mlflow.db").mkdir(parents=True)
-    with pytest.raises(IsADirectoryError):
-        _ = Store().client
+    with pytest.raises(ValueError, match=r"the tracking store .*mlflow\.db is a folder; accepted: a regular file"):
+        Store()
 
 
 def test_a_store_may_lie_in_a_folder_of_any_name(tmp_path: Path, template: Path) -> None:

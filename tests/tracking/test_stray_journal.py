@@ -24,7 +24,7 @@ SECRET = "a key of this user"
 @pytest.fixture(autouse=True)
 def _forgetful() -> None:
     """A process that has named no journal yet."""
-    journal_module._name_strays.cache_clear()
+    journal_module._told.clear()
 
 
 @pytest.fixture(name="strays")

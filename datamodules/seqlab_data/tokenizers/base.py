@@ -183,17 +183,31 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
     folder = Path(folder)
     path = folder / FILE_NAME
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = _read_json(path)
         hashes = content["assets"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is not a tokenizer file: {error!r}") from error
     if not isinstance(hashes, dict):
         raise ValueError(f"{path} is not a tokenizer file: its assets are {hashes!r}")
-    assets = {name: (folder / Path(name).name).read_bytes() for name in hashes}
+    assets = {name: _regular(folder / Path(name).name).read_bytes() for name in hashes}
     for name, data in assets.items():
         if hashlib.sha256(data).hexdigest() != hashes[name]:
             raise ValueError(f"{folder / name} is damaged: its sha256 is not the one in {FILE_NAME}")
     return _restore(content, assets)
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(_regular(path).read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _regular(path: Path) -> Path:
+    """Refuses a pipe, which would be waited for, and a device."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is no regular file")
+    return path
 
 
 def tokenizer_from_dict(content: dict[str, Any]) -> Tokenizer:
@@ -231,7 +245,7 @@ class StoredTokenizer(Tokenizer):
         if not found.is_file():
             raise ValueError(f"{path} is no tokenizer; give a run's tokenizer.json, or a bundle's folder tokenizer")
         try:
-            return tokenizer_from_dict(json.loads(found.read_text(encoding="utf-8")))
+            return tokenizer_from_dict(_read_json(found))
         except ValueError as error:
             hint = "; give a tokenizer.json of transformers to PretrainedTokenizer, as file"
             raise ValueError(f"{path} is not a tokenizer file of seqlab: {error}{hint}") from error

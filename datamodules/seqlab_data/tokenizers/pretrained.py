@@ -58,8 +58,11 @@ class PretrainedTokenizer(Tokenizer):
         return cls(**options)
 
     def _open(self, content: bytes, vocab_size: int | None, bos_id: int, eos_ids: list[int]) -> None:
-        described = json.loads(content)
-        kind = described.get("model", {}).get("type")
+        try:
+            described = json.loads(content)
+            kind = described.get("model", {}).get("type")
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise ValueError(f"this tokenizer.json is no JSON of a tokenizer: {error}") from error
         if kind != "BPE" or not _is_byte_level(described.get("pre_tokenizer") or {}):
             raise ValueError(f"this tokenizer.json is a {kind} model that is not byte-level; accepted: byte-level BPE")
         self._content = content

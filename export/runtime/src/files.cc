@@ -98,16 +98,19 @@ bool IsInside(const std::string& name) {
   return !name.empty() && name != "." && !path.is_absolute() && !climbs && !odd;
 }
 
-std::string Damage(const fs::path& folder, const std::string& name, const std::string& sha256) {
+std::string Elsewhere(const fs::path& folder, const std::string& name) {
   std::error_code error;
   const fs::path path = folder / name;
   if (!fs::is_regular_file(path, error)) return "it is missing";
   const fs::path real = fs::canonical(path, error), home = fs::canonical(folder, error);
   if (error) return "it cannot be read: " + error.message();
-  if (std::mismatch(home.begin(), home.end(), real.begin(), real.end()).first != home.end()) {
-    return "it is a link out of the bundle";
-  }
-  return Sha256OfFile(path) == sha256 ? "" : "its sha256 is not the manifest's";
+  const bool inside = std::mismatch(home.begin(), home.end(), real.begin(), real.end()).first == home.end();
+  return inside ? "" : "it is a link out of the bundle";
+}
+
+std::string Damage(const fs::path& folder, const std::string& name, const std::string& sha256) {
+  if (std::string elsewhere = Elsewhere(folder, name); !elsewhere.empty()) return elsewhere;
+  return Sha256OfFile(folder / name) == sha256 ? "" : "its sha256 is not the manifest's";
 }
 
 }  // namespace seqlab

@@ -26,6 +26,9 @@ bool IsInside(const std::string& name);
 // The paths of all files and links in a folder and the folders in it.
 std::vector<std::string> FilesIn(const std::filesystem::path& folder);
 
+// Why a file is not one of a bundle's folder, where all links lead; empty = it is.
+std::string Elsewhere(const std::filesystem::path& folder, const std::string& name);
+
 // What is wrong with a file of a bundle that should have this sha256; empty = nothing is.
 std::string Damage(const std::filesystem::path& folder, const std::string& name, const std::string& sha256);
 

@@ -254,6 +254,9 @@ Manifest LoadManifest(const std::filesystem::path& folder) {
   if (!std::filesystem::is_regular_file(path, error)) {
     Refuse(StatusCode::kNotFound, folder.string(), " is not a bundle: it has no ", kManifestName);
   }
+  if (const std::string elsewhere = Elsewhere(folder, kManifestName); !elsewhere.empty()) {
+    Refuse(StatusCode::kDamagedBundle, path.string(), ": ", elsewhere);
+  }
   if (const uintmax_t size = std::filesystem::file_size(path, error); !error && size > kMostGraphBytes) {
     Refuse(StatusCode::kDamagedBundle, path.string(), " has ", size, " bytes, a manifest has at most ", kMostGraphBytes);
   }
@@ -265,8 +268,7 @@ Manifest LoadManifest(const std::filesystem::path& folder) {
 }
 
 std::map<std::string, std::string> FindDamage(const std::filesystem::path& folder, const Manifest& manifest) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(folder / kSealName, error)) return {{kSealName, "it is missing"}};
+  if (std::string elsewhere = Elsewhere(folder, kSealName); !elsewhere.empty()) return {{kSealName, elsewhere}};
   if (ReadFile(folder / kSealName, 64) != Sha256OfFile(folder / kManifestName)) {
     return {{kManifestName, Join("its sha256 is not the one in ", kSealName)}};
   }

@@ -2,12 +2,12 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "commands.h"
+#include "shown.h"
 
 namespace seqlab::tools {
 namespace {
@@ -182,7 +182,7 @@ Result<int> RunBench(const Common& common, const BenchOptions& options) {
   found["sources"] = sources;
   found["prompts"] = prompts;
   found["written"] = written;
-  std::cout << Dumped(found) << "\n";
+  ForPrograms() << Dumped(found) << "\n";
   return 0;
 }
 

@@ -10,6 +10,7 @@
 
 #include "commands.h"
 #include "seqlab/proof.h"
+#include "shown.h"
 
 namespace {
 
@@ -129,7 +130,7 @@ int Main(int argc, char** argv) {
     std::cerr << "seqlab-run: " << code.status().message() << "\n";
     return 2;
   }
-  if (!std::cout.flush()) {
+  if (!std::cout.flush() || !seqlab::tools::ForPrograms().flush()) {
     std::cerr << "seqlab-run: stdout cannot be written\n";
     return 2;
   }
@@ -139,6 +140,7 @@ int Main(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const seqlab::tools::ShownForPeople shown;
   try {
     return Main(argc, argv);
   } catch (const std::exception& error) {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "error.h"
+#include "shown.h"
 #include "utf8.h"
 
 namespace seqlab::tools {
@@ -112,7 +113,7 @@ Result<int> RunInfo(const Common& common) {
                       {"onnxruntime_file", info.onnxruntime_file},
                       {"onnxruntime_api", info.onnxruntime_api}};
   if (common.json) {
-    std::cout << Dumped(facts, 2) << "\n";
+    ForPrograms() << Dumped(facts, 2) << "\n";
     return 0;
   }
   for (const auto& [name, value] : facts.items()) {
@@ -128,13 +129,13 @@ Result<int> RunGenerate(const Common& common, const TextOptions& options) {
   const std::string prompt = given == "-" ? StandardInput().Whole() : given;
   Session session(*model);
   const auto show = [&](std::string_view piece) {
-    return common.json || bool(std::cout << piece << std::flush);
+    return common.json || bool(ForPrograms() << piece << std::flush);
   };
   const Result<std::string> text = session.Write(prompt, options.generate, show);
   // Then `main` says that stdout cannot be written.
   if (text.status().code() == StatusCode::kCancelled) return 0;
   if (!text.ok()) return text.status();
-  std::cout << (common.json ? Dumped({{"text", *text}}) : "") << "\n";
+  ForPrograms() << (common.json ? Dumped({{"text", *text}}) : "") << "\n";
   return 0;
 }
 
@@ -168,11 +169,11 @@ Result<int> RunTranslate(const Common& common, const TextOptions& options) {
         const Translation& one = best[place];
         found.push_back({{"text", one.text}, {"tokens", one.hypothesis.tokens}, {"score", one.hypothesis.score}});
         if (common.json) continue;
-        std::cout << (options.n_best ? std::to_string(number) + "\t" : "") << one.text << "\n";
+        ForPrograms() << (options.n_best ? std::to_string(number) + "\t" : "") << one.text << "\n";
       }
-      if (common.json) std::cout << Dumped({{"line", number}, {"best", found}}) << "\n";
+      if (common.json) ForPrograms() << Dumped({{"line", number}, {"best", found}}) << "\n";
     }
-    std::cout << std::flush;
+    ForPrograms() << std::flush;
   }
   return 0;
 }
@@ -199,17 +200,17 @@ Result<int> RunClassify(const Common& common, const TextOptions& options) {
       if (of_words) tags.back()["word"] = classes->words[static_cast<size_t>(row)];
       if (common.json) continue;
       if (of_words) {
-        std::cout << classes->words[static_cast<size_t>(row)] << "\t" << label << "\n";
+        ForPrograms() << classes->words[static_cast<size_t>(row)] << "\t" << Shown(label) << "\n";
       } else {
-        std::cout << label << "\t" << std::fixed << std::setprecision(4) << *best << "\n";
+        ForPrograms() << Shown(label) << "\t" << std::fixed << std::setprecision(4) << *best << "\n";
       }
     }
     if (common.json) {
-      std::cout << Dumped(of_words ? tags : tags[0]) << "\n";
+      ForPrograms() << Dumped(of_words ? tags : tags[0]) << "\n";
     } else if (of_words) {
-      std::cout << "\n";
+      ForPrograms() << "\n";
     }
-    std::cout << std::flush;
+    ForPrograms() << std::flush;
   }
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <iomanip>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +13,7 @@
 #include "error.h"
 #include "manifest.h"
 #include "seqlab/proof.h"
+#include "shown.h"
 
 namespace seqlab::tools {
 namespace {
@@ -60,7 +62,8 @@ void PrintSummary(const Report& report) {
       nearest = std::max(nearest, check->errors->rms / check->errors->limit);
       largest = std::max(largest, check->errors->largest);
     }
-    std::printf("%-10s %5d compared, ", first->kind.c_str(), static_cast<int>(last - first));
+    std::cout << std::left << std::setw(10) << first->kind << std::right;
+    std::printf(" %5d compared, ", static_cast<int>(last - first));
     if (largest > 0) std::printf("%3.0f%% of the limit, largest error %.1e, ", 100 * nearest, largest);
     std::printf(failed > 0 ? "%d failed\n" : "ok\n", failed);
     first = last;
@@ -70,9 +73,9 @@ void PrintSummary(const Report& report) {
                 std::max(report.divergence->kl, 0.0), 100 * report.divergence->top1);
   }
   for (const Check& check : report.checks) {
-    if (!check.note.empty()) std::printf("%s: %s: %s\n", check.kind.c_str(), check.subject.c_str(), check.note.c_str());
+    if (!check.note.empty()) std::cout << check.kind << ": " << check.subject << ": " << check.note << "\n";
   }
-  std::fflush(stdout);
+  std::cout << std::flush;
 }
 
 // Of this process, as the limit counts them.
@@ -113,7 +116,7 @@ Result<int> RunVerify(const Common& common, double seconds) {
   const Result<Report> report = Verify(common.bundle, common.open, seconds);
   if (!report.ok()) return report.status();
   if (common.json) {
-    std::cout << Dumped(ToJson(*report), 2) << "\n";
+    ForPrograms() << Dumped(ToJson(*report), 2) << "\n";
   } else {
     PrintSummary(*report);
   }

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from seqlab.finite_json import in_page
 from seqlab.whole_file import replacing
 from seqlab_export.page.parts import parts_of
 from seqlab_export.runner.manifest import FILE_NAME, SEAL_NAME, BundleError, load_manifest
@@ -65,7 +65,7 @@ def write_page(bundles: Sequence[Shown], out: Path, *, tab: str = TRY_IT, text: 
         {"name": shown.name, "parts": parts_of(shown.folder), "run": shown.run, "images": shown.images}
         for shown in bundles
     ]
-    content = json.dumps({"bundles": about, "tab": tab, "text": text}).replace("<", "\\u003c")
+    content = in_page({"bundles": about, "tab": tab, "text": text})
     before, after = TEMPLATE.read_text(encoding="utf-8").split(PLACE)
     with replacing(out) as partial, partial.open("w", encoding="utf-8") as file:
         file.write(f'{before}<script type="application/json" id="page">{content}</script>\n')

@@ -9,6 +9,7 @@ step shares: onnxruntime does it once, when it loads the graph, and takes `MOST`
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,15 +25,21 @@ MOST = 1 << 26
 
 
 def multiply_as_int8(model: ir.Model) -> None:
-    """Rewrites every `MatMulNBits` of a graph that `quantize` made, if they have `MOST` weights or fewer."""
+    """Rewrites every `MatMulNBits` of a graph that `quantize` made, if they have `MOST` weights or fewer; not those of
+    a loop's body, which reads one row at a time."""
     products = [node.attributes for node in model.graph if node.op_type == "MatMulNBits"]
     if sum(found["K"].as_int() * found["N"].as_int() for found in products) > MOST:
         return
-    rewrite(model, [RewriteRule(_product_of_int4, _product_of_int8)])
+    rewrite(model, [RewriteRule(_product_of_int4, _product_of_int8, partial(_is_in, model.graph))])
 
 
 def _product_of_int4(op: Any, x: Any, packed: Any, scales: Any) -> Any:
     return op.MatMulNBits(x, packed, scales, _domain="com.microsoft", _allow_other_attributes=True, _outputs=["y"])
+
+
+def _is_in(graph: ir.Graph, context: Any, *, y: ir.Value, **others: ir.Value) -> bool:
+    node = y.producer()
+    return node is not None and node.graph is graph
 
 
 def _product_of_int8(op: Any, x: ir.Value, packed: ir.Value, scales: ir.Value, y: ir.Value) -> ir.Value:

@@ -31,7 +31,7 @@ BLOCK = 32
 
 def quantize(graph: ir.Model, precision: Quantized) -> ir.Model:
     """A graph whose linear layers read quantised weights. It has no Gemm, see `split_gemms`."""
-    kept = _batched_products(graph)
+    kept = _other_products(graph)
     model = ir.to_proto(graph)
     del model.graph.value_info[:]
     before = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
@@ -42,14 +42,15 @@ def quantize(graph: ir.Model, precision: Quantized) -> ir.Model:
     return ir.from_proto(quantized)
 
 
-def _batched_products(graph: ir.Model) -> list[str]:
-    """The names of products with a matrix for each head, say: these are no linear layers, and stay as they are."""
+def _other_products(graph: ir.Model) -> list[str]:
+    """The names of products with a vector, or with a matrix for each head: these are no linear layers, and stay as they
+    are."""
     names = []
     for number, node in enumerate(ir.traversal.RecursiveGraphIterator(graph.graph)):
         if node.op_type == "MatMul":
             weight = node.inputs[1]
             node.name = node.name or f"MatMul_{number}"
-            if weight is not None and weight.const_value is not None and len(weight.const_value.shape) > 2:
+            if weight is not None and weight.const_value is not None and len(weight.const_value.shape) != 2:
                 names.append(node.name)
     return names
 

@@ -1,4 +1,4 @@
-"""PyTorch with float32 sums of products taken term by term, which errs alike on every machine.
+"""PyTorch with float32 sums taken term by term, which errs alike on every machine.
 
 K terms of a sum, u = 2^-24, the relative error of one rounding at most.
 """
@@ -36,7 +36,7 @@ _OF_ONE = 0.425 * 2.0**-24
 
 class TermByTerm(TorchDispatchMode):
     """Matrix products and convolutions as float64 gives them, with a random error as large as that of float32 sums
-    which add one term after the other.
+    which add one term after the other; a sum over an axis as just such a sum gives it.
 
     Processors and libraries sum in lanes and blocks of their own; the more of these, the smaller the error, so that
     PyTorch's own may be half as large on one processor as on another. The sum of terms p_1 ... p_K that is rounded at
@@ -44,7 +44,8 @@ class TermByTerm(TorchDispatchMode):
 
         (0.425 u)^2 (K + 1) (Q + 2 S^2) / 6,  S = sum p_k,  Q = sum p_k^2,
 
-    and Q is the same product of the squared factors.
+    and Q is the same product of the squared factors. Over the vectors of a small vocabulary, whose terms are the same
+    again and again, the error is no chance and grows with K itself.
     """
 
     def __init__(self, seed: int) -> None:
@@ -76,6 +77,8 @@ class TermByTerm(TorchDispatchMode):
             x, weight, bias, *how = args
             y = self._summed(lambda a, b: func(a, b, None, *how), x, weight, terms=weight[0].numel())
             return y if bias is None else y + bias[:, None]
+        if func is aten.sum.dim_IntList and args[0].is_floating_point() and len(args[1] or ()) == 1:
+            return _one_after_the_other(*args)
         return func(*args, **(kwargs or {}))
 
     def _summed(self, product: Any, a: Tensor, b: Tensor, *, terms: int) -> Tensor:
@@ -85,3 +88,11 @@ class TermByTerm(TorchDispatchMode):
         error = torch.randn(scale.shape, generator=self.generator).mul_(scale)
         rounded: Tensor = (exact + error).to(a.dtype)
         return rounded
+
+
+def _one_after_the_other(x: Tensor, axes: list[int], keepdim: bool = False) -> Tensor:
+    first, *rest = (x if x.dtype == torch.float64 else x.float()).unbind(axes[0])
+    total = first.clone()
+    for term in rest:
+        total += term
+    return (total.unsqueeze(axes[0]) if keepdim else total).to(x.dtype)

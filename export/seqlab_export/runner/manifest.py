@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass, fields
@@ -11,6 +10,8 @@ from pathlib import Path, PurePosixPath
 from types import NoneType
 from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
+from seqlab.regular_file import check_regular
+from seqlab_export.runner.files import leads_out, sha256_of
 from seqlab_export.runner.graph_file import BundleError as BundleError
 from seqlab_export.runner.sizes import MOST_GRAPH_BYTES, find_wrong_sizes
 
@@ -210,7 +211,7 @@ class Manifest:
         """Writes `manifest.json` and its seal, a line that `sha256sum -c` reads."""
         content = {"format": FORMAT, "version": VERSION, **asdict(self)}
         (folder / FILE_NAME).write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-        (folder / SEAL_NAME).write_text(f"{_sha256(folder / FILE_NAME)}  {FILE_NAME}\n", encoding="utf-8")
+        (folder / SEAL_NAME).write_text(f"{sha256_of(folder / FILE_NAME)}  {FILE_NAME}\n", encoding="utf-8")
 
 
 def load_manifest(folder: Path) -> Manifest:
@@ -220,8 +221,11 @@ def load_manifest(folder: Path) -> Manifest:
         BundleError: there is none, or it is not as this version writes it.
     """
     path = folder / FILE_NAME
+    check_regular(path, "manifest")
     if not path.is_file():
         raise BundleError(f"{folder} is not a bundle: it has no {FILE_NAME}")
+    if leads_out(folder, FILE_NAME):
+        raise BundleError(f"{path}: it is a link out of the bundle")
     if (size := path.stat().st_size) > MOST_GRAPH_BYTES:
         raise BundleError(f"{path} has {size} bytes, a manifest has at most {MOST_GRAPH_BYTES}")
     try:
@@ -244,7 +248,7 @@ def load_manifest(folder: Path) -> Manifest:
 def hash_files(folder: Path) -> dict[str, str]:
     """The sha256 of every file in a folder but the manifest and its seal, by its path."""
     paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
-    return {name: _sha256(paths[name]) for name in sorted(paths) if name not in (FILE_NAME, SEAL_NAME)}
+    return {name: sha256_of(paths[name]) for name in sorted(paths) if name not in (FILE_NAME, SEAL_NAME)}
 
 
 def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
@@ -253,21 +257,23 @@ def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
     seal = folder / SEAL_NAME
     if not seal.is_file():
         return {SEAL_NAME: "it is missing"}
+    if leads_out(folder, SEAL_NAME):
+        return {SEAL_NAME: "it is a link out of the bundle"}
     with seal.open("rb") as file:
         sealed = file.read(1024).split()[:1]
-    if sealed != [_sha256(folder / FILE_NAME).encode()]:
+    if sealed != [sha256_of(folder / FILE_NAME).encode()]:
         return {FILE_NAME: f"its sha256 is not the one in {SEAL_NAME}"}
     damage = {}
     for name in manifest.files:
         path = folder / name
         if not path.is_file():
             damage[name] = "it is missing"
-        elif not path.resolve().is_relative_to(folder.resolve()):
+        elif leads_out(folder, name):
             damage[name] = "it is a link out of the bundle"
     graphs = {graph.file for graph in (*manifest.graphs, manifest.taps) if graph is not None}
     damage |= find_wrong_sizes(folder, [name for name in manifest.files if name not in damage], graphs)
     for name, digest in manifest.files.items():
-        if name not in damage and _sha256(folder / name) != digest:
+        if name not in damage and sha256_of(folder / name) != digest:
             damage[name] = "its sha256 is not the manifest's"
     for path in folder.rglob("*"):
         name = path.relative_to(folder).as_posix()
@@ -278,11 +284,6 @@ def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
 
 def _no_number(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number of JSON")
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read(kind: Any, content: Any, place: str) -> Any:

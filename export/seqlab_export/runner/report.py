@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from seqlab.finite_json import finite
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -66,11 +68,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-safe: numbers that are not finite are null."""
-        content = {"ok": self.ok, **asdict(self)}
-        for check in content["checks"]:
-            for name, value in check.items():
-                if isinstance(value, float) and not math.isfinite(value):
-                    check[name] = None
+        content: dict[str, Any] = finite({"ok": self.ok, **asdict(self)})
         return content
 
     def table(self) -> Table:

@@ -37,6 +37,7 @@ TEXT_CODE = {
     "seqlab_export": (
         "__init__.py",
         "runner/__init__.py",
+        "runner/files.py",
         "runner/graph_file.py",
         "runner/manifest.py",
         "runner/operators.json",

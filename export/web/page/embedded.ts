@@ -1,10 +1,11 @@
 // What Python put into the page: what to show, and the bundles' files.
 
 import type { Files } from "../src/index.js";
+import type { Point } from "./lines.js";
 
 export interface Curve {
   name: string;
-  points: [number, number][];
+  points: Point[];
 }
 
 /** How an image becomes what a model reads: (pixel - mean) / std by channel, in patches, row by row. */

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
 from seqlab.parallel import data_parallel
+from seqlab.place_to_write import file_to_write
 from seqlab.tracking.journal import Journal, now
 from seqlab.tracking.params import flatten, read_by
-from seqlab.tracking.runs import find_run
+from seqlab.tracking.runs import find_run, settle
+from seqlab.tracking.store import Store
 from seqlab.tracking.writes import EVALUATED_TAG, dataset_of, dataset_tag
 from seqlab.whole_file import write_whole
+
+
+def what_is_left(verb: str, config: dict[str, Any]) -> list[Callback]:
+    """Of a verb with its resolved config.
+
+    Raises:
+        ValueError: the predictions have no place, as of `file_to_write`.
+    """
+    if verb == "predict":
+        return [PredictionFile(config["out"])]
+    return [RunScores(config)] if verb in ("validate", "test") else []
 
 
 class RunScores(Callback):
@@ -50,8 +62,9 @@ class RunScores(Callback):
     def _write(self, trainer: L.Trainer, verb: str) -> None:
         if self._run_id is None or not trainer.is_global_zero:
             return
+        settle(store := Store())
         try:
-            run, time = find_run(self._run_id), now()
+            run, time = find_run(self._run_id, store), now()
         except ValueError as error:
             print(f"the scores are written to no run: {error}", file=sys.stderr)
             return
@@ -72,19 +85,15 @@ class PredictionFile(Callback):
     line, where the data module knows them.
 
     Args:
-        path: of the file; its folder exists.
+        path: of the file, as `file_to_write` takes it.
 
     Raises:
-        ValueError: when the prediction begins, there is no such folder; when it ends, a task of one's own has
-            predicted something else than a list of such objects for each batch.
+        ValueError: the place is none, or taken; when the prediction ends, a task of one's own has predicted something
+            else than a list of such objects for each batch.
     """
 
     def __init__(self, path: str) -> None:
-        self.path = Path(path)
-
-    def on_predict_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if not self.path.parent.is_dir():
-            raise ValueError(f"--out {self.path}: there is no folder {self.path.parent}; name a file in one")
+        self.path = file_to_write(path, '{"row": 0')
 
     def on_predict_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         batches: Any = trainer.predict_loop.predictions

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import io
-import itertools
 import os
 import signal
 import sys
 from typing import NoReturn
 
 from seqlab import __version__
-from seqlab.cli import bundle, env, estimate, fit, matrices, page, profile, runs, study, submit, sweep, text
+from seqlab.cli import bundle, env, estimate, fit, matrices, page, profile, runs, spelling, study, submit, sweep, text
+from seqlab.cli.terminal import shown_for_people
 from seqlab.working_folder import add_working_folder
 
 VERBS = (
@@ -29,6 +28,9 @@ VERBS = (
     *env.VERBS,
 )
 
+MOST_SAID = 900
+"""Characters of an error's sentence."""
+
 # A process that is spawned imports this file too, and then the classes that it is sent.
 add_working_folder()
 
@@ -37,19 +39,30 @@ def main(argv: list[str] | None = None) -> int:
     """Runs one command. Exit codes: 0 done, 1 a proof that failed, 2 bad input, told in one sentence."""
     if not _has_output():
         return 2
-    args = sys.argv[1:] if argv is None else argv
     os.environ.setdefault("PYTHONSAFEPATH", "1")  # for processes that this one starts
-    _write_whole()
+    with shown_for_people():
+        return _ran(sys.argv[1:] if argv is None else argv)
+
+
+def _ran(args: list[str]) -> int:
     try:
         _check_working_folder()
-        if args and args[0] in fit.LIGHTNING and (code := fit.directly(args[0], args[1:])) is not None:
-            return code
-        ours, behind = (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
-        ours, overrides = _overrides(ours) if ours and ours[0] in fit.TAKE_OVERRIDES else (ours, [])
-        options, unknown = _parser().parse_known_args(ours)
-        overrides += unknown + behind
-        if overrides and options.verb not in fit.TAKE_OVERRIDES:
-            raise ValueError(f"{options.verb} has no option {overrides[0]}; see seqlab {options.verb} --help")
+        if args and args[0] in fit.LIGHTNING:
+            code = fit.directly(args[0], [*map(spelling.as_lightning, args[1:])])
+            if code is not None:
+                return code
+        end = args.index("--") if "--" in args else len(args)
+        ours, behind = args[:end], args[end + 1 :]
+        verb = next((verb for verb in VERBS if ours[:1] == [verb.name]), None)
+        overrides: list[str] = []
+        if verb is not None and verb.name in fit.TAKE_OVERRIDES:
+            ours[1:], overrides = spelling.divided(verb, ours[1:])
+        elif verb is not None:
+            ours[1:] = map(spelling.as_ours, ours[1:])
+        options, more = _parser().parse_known_args(ours)
+        overrides += more + behind
+        if verb is not None and overrides and verb.name not in fit.TAKE_OVERRIDES:
+            raise spelling.unknown(verb, overrides[0])
         options.overrides = overrides
         code = int(options.run(options))
         sys.stdout.flush()
@@ -63,9 +76,7 @@ def main(argv: list[str] | None = None) -> int:
             raise
         from seqlab.config.errors import sentence
 
-        # What a file says must not steer the terminal.
-        said = "".join(letter if letter.isprintable() else " " for letter in sentence(error))
-        print(f"seqlab: {said}", file=sys.stderr)
+        print(f"seqlab: {_folded(sentence(error).replace(chr(10), ' '))}", file=sys.stderr)
         return 2
     except ModuleNotFoundError as error:
         if os.environ.get("SEQLAB_DEBUG"):
@@ -89,11 +100,9 @@ def main(argv: list[str] | None = None) -> int:
         return 130
 
 
-def _write_whole() -> None:
-    """Lets no character end the output: one that its encoding lacks is written as a backslash and its number."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
-            stream.reconfigure(errors="backslashreplace")
+def _folded(said: str) -> str:
+    """A sentence without the middle of what is quoted in it at length."""
+    return said if len(said) <= MOST_SAID else f"{said[: MOST_SAID // 2]} ... {said[-MOST_SAID // 2 :]}"
 
 
 def _has_output() -> bool:
@@ -115,23 +124,6 @@ def _check_working_folder() -> None:
         os.getcwd()
     except FileNotFoundError:
         raise ValueError("the working folder was deleted; change to one that is there") from None
-
-
-def _overrides(args: list[str]) -> tuple[list[str], list[str]]:
-    """A verb's own arguments, and the options that it hands to `fit`, each with its value: argparse would take a value
-    after a space for a positional argument of the verb."""
-    names = [name for verb in VERBS if verb.name == args[0] for argument in verb.arguments for name in argument.names]
-    own: list[str] = []
-    overrides: list[str] = []
-    rest = iter(args)
-    for arg in rest:
-        if not arg.startswith("--") or any(name.startswith(arg.partition("=")[0]) for name in (*names, "--help")):
-            own.append(arg)
-            continue
-        overrides.append(arg)
-        if "=" not in arg and arg != "--print_config":
-            overrides += itertools.islice(rest, 1)
-    return own, overrides
 
 
 class _Parser(argparse.ArgumentParser):

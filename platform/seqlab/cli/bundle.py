@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import shlex
 import sys
 import tempfile
@@ -12,11 +11,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seqlab.cli.shown import shown, stored_run
-from seqlab.cli.verb import PROVIDER, RUN, TRUST, argument, decimal, verb
+from seqlab.cli.shown import shown
+from seqlab.cli.verb import PROVIDER, RUN, RUN_OR_BUNDLE, TRUST, argument, decimal, verb
+from seqlab.finite_json import dumps
+from seqlab.place_to_write import file_to_write, folder_to_write
 
 if TYPE_CHECKING:
     from seqlab.tracking.registry import Version
+    from seqlab.tracking.runs import TrackedRun
+    from seqlab.tracking.store import Store
     from seqlab.trained.load import LoadedRun
     from seqlab_export.runner.report import Report
 
@@ -59,12 +62,13 @@ def export(options: argparse.Namespace) -> int:
 
     from seqlab.tracking.registry import model_name
     from seqlab.trained.load import load_run
-    from seqlab_export.bundle import ParityError, check_new
+    from seqlab_export.bundle import ParityError
     from seqlab_export.page.html import check_new_page, write_page
     from seqlab_export.serving import triton
 
-    out = Path(options.out)
-    (check_new_page if options.format == "html" else check_new)(out)
+    out = (file_to_write if options.format == "html" else folder_to_write)(options.out)
+    if options.format == "html":
+        check_new_page(out)
     loaded = load_run(options.target, trust=options.trust)
     with tempfile.TemporaryDirectory() as folder:
         bundle = out if options.format == "bundle" else Path(folder) / "bundle"
@@ -85,9 +89,6 @@ def export(options: argparse.Namespace) -> int:
             name = model_name(loaded.config.get("experiment", "seqlab"))
             triton.write_repository(bundle, out, name, provider=options.provider)
             print(f"Model repository {out} · next: tritonserver --model-repository={out}")
-        version = _register(bundle, loaded.run_id, report, options.provider)
-    if version is not None:
-        print(f"Model {version.model} {version} · next: seqlab promote {shlex.quote(options.target)}")
     return 0
 
 
@@ -121,37 +122,56 @@ def _next_command(bundle: Path) -> str:
     return f'seqlab generate {name} --prompt "{prompt}"' if manifest.encoder is None else f"seqlab translate {name}"
 
 
-def _register(bundle: Path, run_id: str | None, report: Report, provider: Any) -> Version | None:
-    """Logs a bundle to its run as a version of the run's model, where the run is in this store.
-
-    What the store cannot do is a warning: the bundle is there.
-    """
-    from mlflow.exceptions import MlflowException
-
-    from seqlab.tracking.registry import register
-    from seqlab_export.runner.manifest import load_manifest
-    from seqlab_export.serving.mlflow_model import save_model
-
-    manifest, save = load_manifest(bundle), partial(save_model, bundle, report=report.to_dict(), provider=provider)
-    try:
-        run = stored_run(run_id)
-        return None if run is None else register(run, manifest.precision, manifest.target, save)
-    except (OSError, MlflowException) as error:
-        print(f"seqlab: the bundle is written, but is no version of its run's model: {error}", file=sys.stderr)
-        return None
-
-
-@verb("make a run's newest bundle the champion of its experiment's model", RUN)
+@verb(
+    "make a bundle, or a run's newest that was promoted before, the champion of its experiment's model",
+    RUN_OR_BUNDLE,
+    PROVIDER,
+)
 def promote(options: argparse.Namespace) -> int:
     from seqlab.tracking import registry
-    from seqlab.tracking.runs import find_run
+    from seqlab.tracking.runs import find_run, settle
+    from seqlab.tracking.store import Store
 
-    run = find_run(options.target)
-    before, now = registry.promote(run)
+    store, bundle, version = Store(), Path(options.target), None
+    store.check_exists()
+    settle(store)
+    if (bundle / "manifest.json").is_file():
+        run, version = _registered(bundle, options.provider, store)
+        if version is None:
+            return 1
+    else:
+        run = find_run(options.target, store)
+    before, now = registry.promote(run, version)
     serve = shlex.join(["mlflow", "models", "serve", "-m", now.uri, "--env-manager", "local"])
     next_command = f"MLFLOW_TRACKING_URI={shlex.quote(run.store.uri)} {serve}"
     print(f"Champion of {now.model}: {now}; before: {before or 'none'} · next: {next_command}")
     return 0
+
+
+def _registered(bundle: Path, provider: Any, store: Store) -> tuple[TrackedRun, Version | None]:
+    """The run of a bundle, and the version that the bundle is of the run's model, once it is proven; None, and what
+    failed is printed, where it is not.
+
+    Raises:
+        ValueError: its run is not in the store.
+    """
+    from seqlab.tracking.registry import register
+    from seqlab.tracking.runs import find_run
+    from seqlab_export.runner.files import sha256_of
+    from seqlab_export.runner.manifest import FILE_NAME, load_manifest
+    from seqlab_export.serving.mlflow_model import save_model
+
+    manifest = load_manifest(bundle)
+    if not (run_id := manifest.provenance.run_id):
+        raise ValueError(f"{bundle} is of no run, and a model's version is one of a run")
+    run, report = find_run(run_id, store), _proven(bundle, provider)
+    if not report.ok:
+        from rich.console import Console
+
+        Console().print(report.table())
+        return run, None
+    save = partial(save_model, bundle, report=report.to_dict(), provider=provider)
+    return run, register(run, manifest.precision, manifest.target, sha256_of(bundle / FILE_NAME), save)
 
 
 @verb(
@@ -163,22 +183,26 @@ def promote(options: argparse.Namespace) -> int:
     PROVIDER,
 )
 def verify(options: argparse.Namespace) -> int:
-    from seqlab_export.runner.memory_wall import memory_wall
-    from seqlab_export.runner.verify import verify_bundle
-
     bundle = Path(options.bundle)
     limits = {} if options.seconds is None else {"seconds": options.seconds}
     if options.all:
         return _verify_everywhere(bundle, as_json=options.json, **limits)
-    with memory_wall(bundle) if options.provider == "cpu" else contextlib.nullcontext():
-        report = verify_bundle(bundle, provider=options.provider, **limits)
+    report = _proven(bundle, options.provider, **limits)
     if options.json:
-        print(json.dumps(report.to_dict(), indent=2))
+        print(dumps(report.to_dict(), indent=2))
     else:
         from rich.console import Console
 
         Console().print(report.table())
     return 0 if report.ok else 1
+
+
+def _proven(bundle: Path, provider: Any, **limits: float) -> Report:
+    from seqlab_export.runner.memory_wall import memory_wall
+    from seqlab_export.runner.verify import verify_bundle
+
+    with memory_wall(bundle) if provider == "cpu" else contextlib.nullcontext():
+        return verify_bundle(bundle, provider=provider, **limits)
 
 
 def _verify_everywhere(bundle: Path, *, as_json: bool, **limits: float) -> int:
@@ -193,7 +217,7 @@ def _verify_everywhere(bundle: Path, *, as_json: bool, **limits: float) -> int:
     measured = parity_of_bundle(bundle.name, bundle, model, **limits)
     if as_json:
         cells = list(measured)
-        print(json.dumps(to_json(cells), indent=2))
+        print(dumps(to_json(cells), indent=2))
     else:
         cells = show(measured)
     return 1 if any(cell.ok is False for cell in cells) else 0

@@ -147,13 +147,15 @@ def _importing() -> Iterator[None]:
 def resume(options: argparse.Namespace) -> int:
     from seqlab.checkpoint_io import read_checkpoint
     from seqlab.config.trust import only_trusted
-    from seqlab.tracking.runs import find_run
+    from seqlab.tracking.runs import find_run, settle
+    from seqlab.tracking.store import Store
     from seqlab.trained.load import check_stored
 
     given = [option for option in options.overrides if option.partition("=")[0] in ("--match", "--match_by", "--to")]
     if given:
         raise ValueError(f"{given[0]} solves for the size of a model that begins; a run that goes on has its size")
-    run = find_run(options.target)
+    settle(store := Store())
+    run = find_run(options.target, store)
     checkpoint = run.last_checkpoint
     if checkpoint is None:
         raise ValueError(f"run {run.name} has no checkpoint to continue from")

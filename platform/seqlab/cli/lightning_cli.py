@@ -20,7 +20,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from seqlab.budgets.match import said
 from seqlab.callbacks.beside import Monitored, own_folder
 from seqlab.callbacks.checkpoint import check_layout
-from seqlab.callbacks.evaluation import PredictionFile, RunScores
+from seqlab.callbacks.evaluation import what_is_left
 from seqlab.callbacks.finders import FINDERS, QUIETLY, search
 from seqlab.callbacks.last_words import LastWords
 from seqlab.callbacks.max_time import MaxTime
@@ -30,6 +30,7 @@ from seqlab.callbacks.restored_state import RestoredState, saying_what_is_wrong
 from seqlab.callbacks.roll_call import RollCall
 from seqlab.callbacks.speed import Speed
 from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.cli.continued import check_findable, only_unfinished, say_finished
 from seqlab.cli.fit_callbacks import fit_callbacks
 from seqlab.cli.lightning_parts import check_restores, kept
 from seqlab.cli.matched import matched
@@ -51,7 +52,7 @@ from seqlab.tasks.task import check_told
 from seqlab.tracking.job import run_of_job
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash
-from seqlab.tracking.runs import TrackedRun, find_run, listed, unfinished_runs
+from seqlab.tracking.runs import find_run
 from seqlab.tracking.writes import COSTS_TAG, MATCHED_TAG
 from seqlab.trained.same_vocabulary import check_vocabulary, give_path
 from seqlab.trained.transfer import begin_encoder_with, begin_with
@@ -126,6 +127,7 @@ class SeqlabCLI(LightningCLI):
         options = self.config[self.verb]
         tell_whole_numbers(options)
         self._dump_config()
+        self.left = what_is_left(self.verb, self.config_dump)
         if self.verb == "fit":
             check_reads_back(self._parser(self.verb), self.config_dump, options)
             check_opens(self.config_dump)
@@ -140,7 +142,7 @@ class SeqlabCLI(LightningCLI):
     def _find_checkpoint(self, options: Any) -> None:
         """Finds the checkpoint of the run that `--ckpt_path` names."""
         if self.verb == "fit" and options.ckpt_path == "last":
-            self.run_id = _only_unfinished(options.experiment, self.config_dump)
+            self.run_id = only_unfinished(options.experiment, self.config_dump)
         run = find_run(self.run_id or options.ckpt_path)
         checkpoint = run.last_checkpoint if self.verb == "fit" else run.checkpoint
         if checkpoint is None:
@@ -173,7 +175,7 @@ class SeqlabCLI(LightningCLI):
         if run is None:
             return
         if run.status == "FINISHED":
-            _say_finished(run)
+            say_finished(run)
             raise SystemExit
         self.run_id, options.ckpt_path = run.id, run.last_checkpoint and str(run.last_checkpoint)
 
@@ -204,10 +206,7 @@ class SeqlabCLI(LightningCLI):
             kwargs["logger"] = False
         if given.barebones:
             kwargs["log_every_n_steps"] = None
-        if self.verb in ("validate", "test"):
-            callbacks.append(RunScores(self.config_dump))
-        if self.verb == "predict":
-            callbacks.append(PredictionFile(options.out))
+        callbacks += self.left
         check = self._check_data if self.verb == "fit" else None
         plugins = [*_as_list(given.plugins), AtomicCheckpointIO(check, in_background=options.checkpoint_async)]
         if given.precision in ("bf16-true", "16-true"):
@@ -235,6 +234,9 @@ class SeqlabCLI(LightningCLI):
         if self.config[subcommand].ckpt_path is None:
             # Begin anew: where there is an OnExceptionCheckpoint, Lightning would look for a checkpoint of another fit.
             self.trainer._checkpoint_connector._user_managed = True
+            if subcommand != "fit":
+                untrained = f"seqlab {subcommand}: the model is untrained; give a RUN or --ckpt_path"
+                rank_zero_only(print)(untrained, file=sys.stderr)
         with saying_what_is_wrong(self.config[subcommand].ckpt_path):
             super()._run_subcommand(subcommand)
 
@@ -281,30 +283,6 @@ class SeqlabCLI(LightningCLI):
 
     def _check_data(self, checkpoint: dict[str, Any]) -> None:
         check_vocabulary(checkpoint.get("seqlab", {}), self.datamodule)
-
-
-def check_findable(options: Any) -> None:
-    """Refuses a fit of a job whose run or checkpoint no later life would find."""
-    if options.ckpt_path is not None or options.trainer.logger is False:
-        given = "trainer.logger is false" if options.ckpt_path is None else f"--ckpt_path is {options.ckpt_path}"
-        raise ValueError(f"--resume auto finds the run and its checkpoint in the tracking store, but {given}")
-
-
-def _only_unfinished(experiment: str, config: dict[str, Any]) -> str:
-    """The id of the experiment's one unfinished run with this config."""
-    runs = unfinished_runs(experiment, config_hash(config))
-    if len(runs) != 1:
-        raise ValueError(
-            f"--ckpt_path last needs one unfinished run of experiment {experiment} with this config, "
-            f"there {f'are {len(runs)}: {listed(runs)}' if runs else 'is none'}"
-        )
-    return runs[0].id
-
-
-@rank_zero_only
-def _say_finished(run: TrackedRun) -> None:
-    on = f"to train it on: seqlab resume {run.id[:8]} --trainer.max_steps N"
-    print(f"Run {run.name} ({run.id[:8]}) is FINISHED and is not trained again · {on}", flush=True)
 
 
 def _as_list(value: Any) -> list[Any]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
@@ -12,6 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqlab.cli.verb import TRUST, argument, verb
+from seqlab.finite_json import dumps
+from seqlab.place_to_write import files_to_write
+from seqlab.whole_file import write_whole
 
 if TYPE_CHECKING:
     from seqlab_export.matrices.parity import Cell
@@ -44,6 +46,7 @@ def parity(options: argparse.Namespace) -> int:
     quiet()
     for precision in options.precisions:
         check_precision(precision)
+    out = _folder(options.out, "parity", "model")
     measured: list[Iterator[Cell]] = []
     for name in options.models:
         if name in config_names() or name.endswith(".yaml"):
@@ -53,8 +56,8 @@ def parity(options: argparse.Namespace) -> int:
             scores = partial(score, loaded.task, datamodule=loaded.datamodule) if loaded.datamodule else None
         measured.append(parity_of_model(name, partial(export_run, loaded), loaded.model, options.precisions, scores))
     cells = show(chain(*measured))
-    if options.out is not None:
-        _write(Path(options.out), "parity", to_markdown(cells), to_json(cells))
+    if out is not None:
+        _write(out, "parity", to_markdown(cells), to_json(cells))
     return 1 if any(cell.ok is False for cell in cells) else 0
 
 
@@ -76,6 +79,7 @@ def conformance(options: argparse.Namespace) -> int:
     quiet()
     mixers = _chosen(options.mixers, all_mixers(), Mixer)
     encodings = _chosen(options.positions, all_positions(), PositionalEncoding)
+    out = _folder(options.out, "conformance", "mixer")
     rows = []
     with Console(stderr=True).status("measuring") as status:
         for row in conformance(mixers, encodings):
@@ -85,15 +89,20 @@ def conformance(options: argparse.Namespace) -> int:
     print("".join(f"{line}\n" for line in reasons(rows)), end="")
     failed = sum(cell.failed is not None for row in rows for cell in row.cells.values())
     print(f"{len(rows)} pair{'' if len(rows) == 1 else 's'}, {failed} cells failed")
-    if options.out is not None:
-        _write(Path(options.out), "conformance", to_markdown(rows), to_json(rows))
+    if out is not None:
+        _write(out, "conformance", to_markdown(rows), to_json(rows))
     return 1 if failed else 0
 
 
+def _folder(out: str | None, name: str, first: str) -> Path | None:
+    """The folder of a matrix, whose cells begin with this key; None where it is not written."""
+    marks = {f"{name}.md": f"Made by `seqlab {name}`", f"{name}.json": f'[\n {{\n  "{first}": "'}
+    return None if out is None else files_to_write(out, marks)
+
+
 def _write(out: Path, name: str, page: str, cells: list[dict[str, Any]]) -> None:
-    out.mkdir(parents=True, exist_ok=True)
-    (out / f"{name}.md").write_text(page, encoding="utf-8")
-    (out / f"{name}.json").write_text(json.dumps(cells, indent=1) + "\n", encoding="utf-8")
+    write_whole(out / f"{name}.md", page)
+    write_whole(out / f"{name}.json", dumps(cells, indent=1) + "\n")
 
 
 def _chosen(names: list[str] | None, known: dict[str, Any], base: type) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from seqlab.cli.bundle import export_run
 from seqlab.cli.shown import shown
 from seqlab.cli.verb import RUN_OR_BUNDLE, TRUST, argument, verb
+from seqlab.place_to_write import file_to_write
 
 OUT = argument("--out", required=True, metavar="FILE", help="an HTML file that is not there yet")
 
@@ -22,8 +23,7 @@ OUT = argument("--out", required=True, metavar="FILE", help="an HTML file that i
 def page(options: argparse.Namespace) -> int:
     from seqlab_export.page.html import check_new_page, write_page
 
-    out = Path(options.out)
-    check_new_page(out)
+    check_new_page(out := file_to_write(options.out))
     write_page([shown(Path(bundle), trust=options.trust) for bundle in options.bundles], out)
     print(f"Page {out} · next: open it in a browser")
     return 0
@@ -42,7 +42,7 @@ def inspect(options: argparse.Namespace) -> int:
     from seqlab_export.proof.taps import taps_of
     from seqlab_export.runner.manifest import load_manifest
 
-    out, bundle = Path(options.out), Path(options.target)
+    out, bundle = file_to_write(options.out), Path(options.target)
     check_new_page(out)
     with tempfile.TemporaryDirectory() as folder:
         if not (bundle / "manifest.json").is_file():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import sys
 from collections.abc import Sequence
 from contextlib import redirect_stdout
@@ -26,7 +27,7 @@ def compare_paired(names: Sequence[str], *, experiment: str | None, trust: list[
     from seqlab.comparison.fair import tokenizer_of
     from seqlab.comparison.paired import compare_pairs, table_of
     from seqlab.comparison.seeds import runs_named
-    from seqlab.tracking.runs import search, settle
+    from seqlab.tracking.runs import search
     from seqlab.tracking.store import Store
 
     if len(names) < 2:
@@ -35,7 +36,6 @@ def compare_paired(names: Sequence[str], *, experiment: str | None, trust: list[
         )
     store = Store()
     store.check_exists()
-    settle(store)
     found = search(store, experiment=experiment)
     models = [(name, runs_named(name, found, store, experiment)) for name in names]
     first = models[0][1][0]
@@ -88,20 +88,19 @@ def _model(name: str, runs: Sequence[TrackedRun], tokenize: str, trust: list[str
 
 
 def _predictions(run: TrackedRun, trust: list[str]) -> Path:
-    """The file of a run's predictions by its best checkpoint, made if there is none."""
-    from seqlab.checkpoint_io import read_checkpoint
+    """The file of a run's predictions by its best checkpoint, made in the cache if there is none."""
     from seqlab.cli.fit import evaluate
+    from seqlab.comparison.examples import kept_predictions
     from seqlab.trained.load import checkpoint_of
 
     checkpoint, _ = checkpoint_of(run.id)
-    step = read_checkpoint(checkpoint, weights=False)["global_step"]
-    stored = f"predictions/test-of-step-{step}.jsonl"
-    found = run.artifact(stored)
-    if found is not None and found.stat().st_mtime >= checkpoint.stat().st_mtime:
-        return found
+    with checkpoint.open("rb") as file:
+        weights = hashlib.file_digest(file, "sha256").hexdigest()
+    path = kept_predictions(run) / f"{weights[:32]}.jsonl"
+    if path.is_file():
+        return path
     _check_data(run, trust)
     print(f"{run.name} has no predictions of its test split; they are made", file=sys.stderr)
-    path = run.artifacts / stored
     path.parent.mkdir(parents=True, exist_ok=True)
     with redirect_stdout(sys.stderr):
         code = evaluate(argparse.Namespace(verb="predict", target=run.id, trust=trust, overrides=[f"--out={path}"]))

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from seqlab.callbacks.beside import check_logged, logged_names
-from seqlab.cli.lightning_cli import SeqlabCLI, check_findable
+from seqlab.cli.continued import check_findable
+from seqlab.cli.lightning_cli import SeqlabCLI
 from seqlab.config.configs import resolve_names
 from seqlab.config.options import check_trainer
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from seqlab.cli.fit import import_lightning
-from seqlab.tracking.store import prepare_mlflow
+from seqlab.tracking.aside import prepare_mlflow
 
 import_lightning()
 prepare_mlflow()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 
 from seqlab.cli.fit import ran
 from seqlab.cli.verb import argument, verb, whole
+
+TRACE = "trace.json.gz"
 
 
 @verb(
@@ -16,13 +17,11 @@ from seqlab.cli.verb import argument, verb, whole
     argument("--steps", type=whole, default=5, metavar="N", help="to look at; default: 5"),
 )
 def profile(options: argparse.Namespace) -> int:
-    from seqlab.whole_file import writing
+    from seqlab.place_to_write import files_to_write
 
     if options.steps < 1:
         raise ValueError(f"--steps must be at least 1, got {options.steps}")
-    trace = Path(options.out) / "trace.json.gz"
-    with writing(trace):
-        trace.parent.mkdir(parents=True, exist_ok=True)
+    trace = files_to_write(options.out, {TRACE: '"schemaVersion"'}) / TRACE
 
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would say when it begins and ends
 

@@ -43,18 +43,22 @@ def compare(options: argparse.Namespace) -> int:
     if options.paired:
         from seqlab.cli.paired import compare_paired
 
-        if others := [name for name in ("metric", "tokens", "price", "out", "quiet") if getattr(options, name)]:
+        given = {name: getattr(options, name) for name in ("metric", "tokens", "price", "out", "quiet")}
+        if others := [name for name, value in given.items() if value not in (None, False)]:
             raise ValueError(f"--paired prints how models differ by test example, and takes no --{others[0]}")
         compare_paired(options.runs, experiment=options.experiment, trust=options.trust)
         return 0
     from rich.console import Console
 
     from seqlab.comparison.comparison import compare
+    from seqlab.html_page import made_by
+    from seqlab.place_to_write import file_to_write
 
+    out = None if options.out is None else file_to_write(options.out, made_by("compare"))
     result = compare(
         options.runs or None,
         experiment=options.experiment,
-        metric=options.metric or "val/loss",
+        metric="val/loss" if options.metric is None else options.metric,
         tokens=options.tokens,
         price=options.price,
     )
@@ -66,17 +70,17 @@ def compare(options: argparse.Namespace) -> int:
         for group in result.apart:
             console.print(f"\nNot ranked with these, {result.reason(group)}: {group.title}", markup=False)
             console.print(group.table())
-    if options.out:
+    if out is not None:
         from seqlab.comparison.report import write_report
 
-        write_report(result, Path(options.out))
+        write_report(result, out)
         print(f"Report: {options.out}", file=sys.stderr)
     return 0
 
 
 @verb(
     "open MLflow on the store, on this machine only",
-    argument("--port", type=whole, default=5000, metavar="N", help="default: 5000"),
+    argument("--port", type=whole, default=5000, metavar="N", help="from 1 to 65535; default: 5000"),
 )
 def ui(options: argparse.Namespace) -> int:
     from seqlab.tracking.server import ui
@@ -88,7 +92,7 @@ def ui(options: argparse.Namespace) -> int:
     "make a run of a GPT-2, Llama, Mistral, Qwen2 or Qwen3 checkpoint folder",
     argument("folder", metavar="PATH", help="with config.json and its weights"),
     argument("--experiment", default="imported", metavar="NAME", help="default: imported"),
-    argument("--run_name", metavar="NAME", help="default: the folder's name"),
+    argument("--run-name", metavar="NAME", help="default: the folder's name"),
 )
 def import_hf(options: argparse.Namespace) -> int:
     from seqlab.trained import import_hf

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from pathlib import Path
 
 from seqlab.cli.verb import argument, verb, whole
+from seqlab.html_page import made_by
+from seqlab.place_to_write import files_to_write
 
 SCALES = ("smoke", "cpu", "gpu")
 
@@ -36,7 +37,7 @@ def study(options: argparse.Namespace) -> int:
             raise ValueError(f"--{name} must be at least 1, got {value}")
     if options.does == "run":
         return _run(options)
-    return (_page if options.does == "page" else _notebook)(options.name, Path(options.out))
+    return (_page if options.does == "page" else _notebook)(options.name, options.out)
 
 
 def _list() -> int:
@@ -75,20 +76,21 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _page(name: str | None, folder: Path) -> int:
+def _page(name: str | None, out: str) -> int:
     """The page of one study, or of all that were run here, and the index of these."""
     from seqlab.studies.book import STUDIES, study_named
     from seqlab.studies.conduct import latest
     from seqlab.studies.page import index, page, record
-    from seqlab.whole_file import write_whole, writing
+    from seqlab.whole_file import write_whole
 
     named = STUDIES.values() if name is None else [study_named(name)]
     results = {study.name: found for study in STUDIES.values() if (found := latest(study))}
     shown = [results[study.name] for study in named if study.name in results]
     if not shown:
         raise ValueError(f"study {name} was not run here" if name else "no study was run here")
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    pages = {f"{found[0].study.name}.html": made_by("study") for found in shown}
+    records = {f"{found[0].study.name}.json": '{\n "study": "' for found in shown}
+    folder = files_to_write(out, {**pages, **records, "index.html": made_by("study")})
     for found in shown:
         write_whole(folder / f"{found[0].study.name}.html", page(found))
         write_whole(folder / f"{found[0].study.name}.json", record(found))
@@ -97,16 +99,15 @@ def _page(name: str | None, folder: Path) -> int:
     return 0
 
 
-def _notebook(name: str | None, folder: Path) -> int:
+def _notebook(name: str | None, out: str) -> int:
     """The notebook of one study or the worksheet, or all."""
     from seqlab.studies.book import STUDIES, study_named
     from seqlab.studies.notebook import WORKSHEET, notebook
-    from seqlab.whole_file import write_whole, writing
+    from seqlab.whole_file import write_whole
 
     names = [*STUDIES, WORKSHEET] if name is None else [name]
     notebooks = {one: notebook(None if one == WORKSHEET else study_named(one)) for one in names}
-    with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    folder = files_to_write(out, {f"{one}.ipynb": "" for one in names})  # who has one has written answers into it
     for one, content in notebooks.items():
         write_whole(folder / f"{one}.ipynb", content)
         print(f"Wrote {folder / one}.ipynb")

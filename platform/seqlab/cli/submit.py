@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from seqlab.cli.terminal import for_programs
 from seqlab.cli.verb import argument, verb, whole
 
 WARNING = 120
@@ -49,7 +50,7 @@ exit "$code"
 def submit(options: argparse.Namespace) -> int:
     script = sbatch_script(options.config, options.overrides, options.nodes, options.gpus, options.time)
     if not options.go:
-        print(script, end="")
+        print(script, end="", file=for_programs())
         return 0
     try:
         return subprocess.run(["sbatch"], input=script, text=True).returncode

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from seqlab.cli.terminal import for_programs, shown
 from seqlab.cli.verb import PROVIDER, RUN_OR_BUNDLE, TRUST, argument, text_arguments, verb, whole
 from seqlab.text_options import GENERATE, TRANSLATE
 
@@ -41,8 +42,9 @@ def generate(options: argparse.Namespace) -> int:
     prompt = options.prompt
     if prompt == "-":
         prompt = b"".join(_standard_input()).decode("utf-8", "surrogateescape")
-    model.write(prompt, on_text=partial(print, end="", flush=True), **chosen)
-    print()
+    out = for_programs()
+    model.write(prompt, on_text=partial(print, end="", flush=True, file=out), **chosen)
+    print(file=out)
     return 0
 
 
@@ -62,14 +64,14 @@ def translate(options: argparse.Namespace) -> int:
     chosen = _chosen(options, Translator)
     model = _text_model(options)
     lines = _input_lines(model)
-    numbers = itertools.count(1)
+    numbers, out = itertools.count(1), for_programs()
     while texts := list(itertools.islice(lines, LINES_AT_ONCE)):
         for best, number in zip(model.translate(texts, **chosen), numbers, strict=False):
             if options.n_best is None:
-                print(best[0])
+                print(best[0], file=out)
             else:
-                print("\n".join(f"{number}\t{text}" for text in best[: options.n_best]))
-        sys.stdout.flush()
+                print("\n".join(f"{number}\t{text}" for text in best[: options.n_best]), file=out)
+        out.flush()
     return 0
 
 
@@ -81,13 +83,14 @@ def classify(options: argparse.Namespace) -> int:
         if found[0].word is None:
             print(f"{found[0].label}\t{found[0].probability:.4f}", flush=True)
         else:
-            print("".join(f"{one.word}\t{one.label}\n" for one in found), flush=True)
+            words = "".join(f"{one.word}\t{shown(one.label)}\n" for one in found)
+            print(words, flush=True, file=for_programs())
     return 0
 
 
 def _text_model(options: argparse.Namespace) -> TextModel:
     """Refused before the standard input is read, where it is for another verb."""
-    if os.path.isfile(os.path.join(options.target, "manifest.json")):
+    if os.path.exists(os.path.join(options.target, "manifest.json")):
         from seqlab_export.runner import text_model as of_bundle
 
         model = of_bundle.open_text_model(options.target, provider=options.provider)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Iterable
+from math import isfinite
 from typing import Any, NamedTuple
 
 from seqlab.text_options import Option
@@ -47,8 +48,8 @@ def whole(text: str) -> int:
 
 
 def decimal(text: str) -> float:
-    if not re.fullmatch(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?", text):
-        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}")
+    if not re.fullmatch(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?", text) or not isfinite(float(text)):
+        raise argparse.ArgumentTypeError(f"must be a finite number, got {text!r}")
     return float(text)
 
 

@@ -13,7 +13,8 @@ from seqlab.comparison.fair import OF_BYTES, task_of, tokenizer_of, unfair
 from seqlab.comparison.rows import BITS_PER_CHAR, Row, more_is_better, rows_of, short
 from seqlab.comparison.seeds import runs_named
 from seqlab.comparison.statistics import ranks
-from seqlab.tracking.runs import PARENT_TAG, SWEEP_TAG, TrackedRun, experiment_names, search, settle
+from seqlab.tracking.readable import BrokenRun
+from seqlab.tracking.runs import PARENT_TAG, SWEEP_TAG, TrackedRun, experiment_names, search_all
 from seqlab.tracking.store import Store
 from seqlab.tracking.writes import DATASET_TAG, SCORED_TAG
 
@@ -36,6 +37,7 @@ class Comparison:
         price: of one device for an hour, or None.
         apart: comparisons of the runs of other tasks and datasets.
         searched: the runs that these were chosen from.
+        unreadable: the runs that would be among these, but for a defect.
     """
 
     rows: list[Row]
@@ -44,6 +46,7 @@ class Comparison:
     price: float | None = None
     apart: tuple[Comparison, ...] = ()
     searched: tuple[TrackedRun, ...] = ()
+    unreadable: tuple[BrokenRun, ...] = ()
 
     @property
     def runs(self) -> list[TrackedRun]:
@@ -91,6 +94,7 @@ class Comparison:
         if self.apart:
             texts = (f"{len(other.rows)} of {self.reason(other)}" for other in self.apart)
             found.append(f"Not ranked with these, but below: {', '.join(texts)}.")
+        found += [f"Left out, as it cannot be read: {run}." for run in self.unreadable]
         return found
 
     @property
@@ -102,12 +106,15 @@ class Comparison:
         """A row's texts, by `header`."""
         return [text(row) for _, text in self._columns]
 
+    def _value(self, row: Row) -> str:
+        return "not finite" if row.value is None and self.metric in row.run.metrics else _fixed(row.value)
+
     @cached_property
     def _columns(self) -> list[tuple[str, Callable[[Row], str]]]:
         columns: list[tuple[bool, str, Callable[[Row], str]]] = [
             (True, "#", lambda row: str(self.ranks[self.rows.index(row)])),
             (True, "run", lambda row: row.name),
-            (True, self.metric.replace("/", "/\n").replace("_per_", "\n_per_"), lambda row: _fixed(row.value)),
+            (True, self.metric.replace("/", "/\n").replace("_per_", "\n_per_"), self._value),
             (self.several_seeds, "sd", lambda row: _fixed(row.deviation) if row.spread else ""),
             (self.has_intervals, "±\n95%", lambda row: _fixed(row.half_width) if row.spread or row.of_examples else ""),
             (self.several_seeds, "n", lambda row: str(len(row.runs))),
@@ -181,16 +188,17 @@ def compare(
         raise ValueError("a price needs tokens: the cost is that of training on so many")
     store = store or Store()
     store.check_exists()
-    settle(store)
-    found = [run for run in search(store, experiment=experiment) if SWEEP_TAG not in run.tags]
-    searched = tuple(found)
+    readable, broken = search_all(store, experiment=experiment)
+    found = [run for run in readable if SWEEP_TAG not in run.tags]
+    searched, unreadable = tuple(found), tuple(broken if runs is None else ())
     if runs is not None:
         named = [one for text in runs for one in runs_named(text, found, store, experiment)]
         found = [*{run.id: run for one in named for run in _fits(one, found)}.values()]
     if not found:
         place = f"experiment {experiment!r}" if experiment else store.uri
         names = ", ".join(sorted(experiment_names(store).values()))
-        raise ValueError(f"no runs to compare in {place}; the experiments are {names}")
+        left_out = "".join(f"; one cannot be read: {run}" for run in unreadable)
+        raise ValueError(f"no runs to compare in {place}; the experiments are {names}{left_out}")
     logged = sorted({name for run in found for name in run.metrics})
     if metric not in logged:
         raise ValueError(f"no run has the metric {metric!r}; there are {', '.join(logged) or 'none'}")
@@ -200,7 +208,7 @@ def compare(
     groups = [replace(_comparison(group, metric, tokens, price), searched=searched) for group in kinds.values()]
     sign = -1 if more_is_better(metric) else 1
     groups.sort(key=lambda group: _places(group, sign))
-    return replace(groups[0], apart=tuple(groups[1:]))
+    return replace(groups[0], apart=tuple(groups[1:]), unreadable=unreadable)
 
 
 def _fits(run: TrackedRun, runs: list[TrackedRun]) -> list[TrackedRun]:
@@ -239,4 +247,4 @@ def _about(value: float | None) -> str:
 
 
 def _rounded(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+    return "-" if value is None or not math.isfinite(value) else f"{value:,.0f}" if value >= 100 else f"{value:.2f}"

@@ -49,12 +49,17 @@ def _band(curves: list[tuple[Any, Any]]) -> tuple[Any, Any, Any, Any]:
 
 
 def _curve(run: TrackedRun, metric: str, by_tokens: bool) -> tuple[Any, Any]:
-    points = np.array([point for point in run.history(metric) if math.isfinite(point[1])]).reshape(-1, 2)
+    points = _finite(run, metric)
     steps, values = points[:, 0], points[:, 1]
     if by_tokens:
-        tokens = np.array(run.history("num_tokens"))
+        tokens = _finite(run, "num_tokens")
         steps = np.interp(steps, np.append(-1, tokens[:, 0]), np.append(0, tokens[:, 1]))
     return _thinned(steps, values) if len(steps) > MOST_POINTS else (steps, values)
+
+
+def _finite(run: TrackedRun, metric: str) -> Any:
+    """The steps and the finite values of a metric (N, 2)."""
+    return np.array([point for point in run.history(metric) if math.isfinite(point[1])]).reshape(-1, 2)
 
 
 def _thinned(x: Any, y: Any) -> tuple[Any, Any]:

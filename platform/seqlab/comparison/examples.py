@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 
@@ -21,6 +23,13 @@ METRICS = {
 """By the unit of a score, the metrics that it may be."""
 ALIKE = 1e-3
 """Part of itself by which a metric may differ from the score of the predictions that it is of: a device's rounding."""
+
+
+def kept_predictions(run: TrackedRun) -> Path:
+    """The folder in the cache of what a run has predicted here: its store may be another's, and is left as it is."""
+    from seqlab_data.cache import cache_root
+
+    return cache_root(None) / "predictions" / sha256(run.id.encode()).hexdigest()[:32]
 
 
 def known_by_examples(runs: Sequence[TrackedRun], metric: str, values: Sequence[float]) -> Estimate | None:
@@ -41,7 +50,7 @@ def known_by_examples(runs: Sequence[TrackedRun], metric: str, values: Sequence[
 
 
 def _scores(run: TrackedRun, metric: str, value: float) -> Scores | None:
-    for path in sorted((run.artifacts / "predictions").glob("*.jsonl")):
+    for path in sorted(kept_predictions(run).glob("*.jsonl")):
         with suppress(ValueError):  # of a file that is damaged, or says nothing that is scored
             scores = read_scores(path, run.name, run.params.get("model.init_args.bleu_tokenize", "13a"))
             is_of = metric.removeprefix("test/") in METRICS[scores.unit]

@@ -68,7 +68,8 @@ def tokenizer_of(run: TrackedRun) -> str:
 
 def _unequal(what: str, rows: Sequence[Row]) -> str | None:
     metric, times = ALIKE[what]
-    sizes = sorted((size, row.name) for row in rows for run in row.runs if (size := run.metrics.get(metric)))
+    known = ((run.metrics.get(metric, 0), row.name) for row in rows for run in row.runs)
+    sizes = sorted((size, name) for size, name in known if size and math.isfinite(size))
     if not sizes or sizes[-1][0] <= times * sizes[0][0]:
         return None
     (least, smallest), (most, largest) = sizes[0], sizes[-1]

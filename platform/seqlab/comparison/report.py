@@ -99,7 +99,7 @@ def page(comparison: Comparison) -> str:
 <div class="wide commands">{_commands(comparison)}</div>
 <h2>Where the runs come from</h2>
 <div class="wide origins">{_origins(comparison)}</div>"""
-    return html_page(title, body, STYLE)
+    return html_page(title, body, STYLE, "compare")
 
 
 def _comparison_table(comparison: Comparison) -> str:
@@ -179,7 +179,11 @@ def _commands(comparison: Comparison) -> str:
     """How each run is fitted again, by its config and as it was begun."""
     lines = []
     for run in comparison.runs:
-        commands = (command(run) or "", run.tags.get("command", ""))
+        try:
+            again = command(run) or ""
+        except ValueError as error:
+            again = f"not known: {error}"
+        commands = (again, run.tags.get("command", ""))
         lines.append(_row("td", [escape(run.name), *(f"<code>{escape(text)}</code>" for text in commands)]))
     return _table(_row("th", ["run", "again, exactly", "as it was begun"]), lines)
 

@@ -107,7 +107,7 @@ def _row(
 ) -> Row:
     run, values = runs[0], [value for _, value in points if value is not None]
     speed = _mean([run.metrics.get("perf/tokens_per_s") for run in runs])
-    days = tokens / speed / SECONDS_A_DAY if tokens and speed else None
+    days = tokens / speed / SECONDS_A_DAY if tokens and speed and math.isfinite(speed) else None
     devices = run.metrics.get("num_devices", 1)
     return Row(
         runs,
@@ -145,7 +145,7 @@ def _bits_per_char(run: TrackedRun, step: int) -> float | None:
 
 
 def _count(run: TrackedRun, metric: str) -> int | None:
-    return int(run.metrics[metric]) if metric in run.metrics else None
+    return int(run.metrics[metric]) if math.isfinite(run.metrics.get(metric, math.nan)) else None
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -52,7 +52,7 @@ def read_scores(path: Path, name: str, tokenize: str) -> Scores:
     try:
         with path.open(encoding="utf-8") as lines:
             said = [json.loads(line) for line in lines]
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not what seqlab predicts: {error}; delete it to have it made again") from error
     if len(said) < 2:
         raise ValueError(f"{name} has predictions of {len(said)} rows of its test split; a comparison needs two")

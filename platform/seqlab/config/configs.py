@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from jsonargparse import ArgumentParser, _typehints, get_loader, set_dumper, set_loader
+from jsonargparse import ArgumentParser, _paths, _typehints, get_loader, set_dumper, set_loader
 from jsonargparse.typing import register_type, timedelta_deserializer
 
 from seqlab.plain_values import read_yaml
+from seqlab.regular_file import check_regular
 
 PACKAGED = Path(__file__).parent.parent / "configs"
 BLOCK_MODULES = (
@@ -76,6 +77,7 @@ def config_path(name: str) -> Path:
     packaged = PACKAGED / f"{name}.yaml"
     if name in config_names():
         return packaged
+    check_regular(name, "config")
     raise ValueError(f"--config {name}: neither a file nor a packaged config; {instead(name, config_names())}")
 
 
@@ -184,9 +186,20 @@ def _text_or_import_path(value: Any) -> Any:
     return value if isinstance(value, str) else _import_path(value)
 
 
+_read_text: Any = _paths.Path.read_text
+
+
+def _read_regular(path: Any) -> str:
+    """The text of a config that an option names; jsonargparse would wait for a pipe."""
+    check_regular(path.absolute, "config")
+    text: str = _read_text(path)
+    return text
+
+
 set_loader("seqlab", load_short_yaml, exceptions=(yaml.YAMLError,))
 set_dumper("seqlab", dump_yaml)
 _typehints.serialize_as_import_path = _text_or_import_path
+_paths.Path.read_text = _read_regular  # type: ignore[assignment, method-assign]  # jsonargparse asks nobody else
 
 
 def import_blocks() -> None:

@@ -25,6 +25,7 @@ _LINKED = re.compile(r"^Call to compute_fn of link .* failed: ")
 _OTHER_KIND = re.compile(r"Expected a <class 'list'>|Not a valid subclass of \S+ Got value: \[")
 """A type of a union says that there is no list, or that there is one."""
 _NOT_AN_OPTION = re.compile(r"^(?:Option '([^']+)' is not accepted|unrecognized arguments: --([\w.]+))")
+_MISSING = re.compile(r"the following arguments are required: (.+)")
 REFUSED_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _NO_TEMPORARY_FOLDER = "No usable temporary directory"
 """What the standard library says where it can write nowhere, whatever the reason."""
@@ -50,6 +51,9 @@ def sentence(error: BaseException) -> str:
     if match := _NOT_AN_OPTION.match(message):
         option = match[1] or match[2]
         return f"{_join(where, option)} is not an option; {instead(option, _options(chain, option))}"
+    if match := _MISSING.match(message):
+        missing = " and ".join(name.rpartition(".")[2] for name in match[1].split(", "))
+        return f"no {missing}: --config NAME|PATH gives them, and seqlab configs lists the names"
     if (match := _NOT_A_CLASS.search(message)) and keys:
         return f"{where}: there is no class {match[1]}; {instead(match[1], _classes(chain))}"
     message = re.sub(r"\ba (?=<class '[aeiou])", "an ", message)

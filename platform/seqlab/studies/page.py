@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import cache
 from html import escape
 
+from seqlab.finite_json import dumps, in_page
 from seqlab.html_page import html_page
 from seqlab.studies.conduct import FIXED_TAG, SCALE_TAG, Result
 from seqlab.studies.rules import LECTURE, LECTURES, Claim, Control
@@ -72,8 +72,7 @@ def page(results: Sequence[Result]) -> str:
     sections = "".join(_section(claim, results) for claim in study.claims)
     measured = [claim for claim in study.claims if last.judgements[claim.key].intervals]
     specs = {_anchor(claim): study.figure(claim, last.points).to_dict() for claim in measured}
-    # Nothing in a script may look like its end.
-    figures = json.dumps(specs).replace("<", "\\u003c")
+    figures = in_page(specs)
     body = f"""<h1>{escape(study.question)}</h1>
 <p class="note"><a href="index.html">all studies</a></p>
 {_contents(study)}
@@ -91,7 +90,7 @@ def page(results: Sequence[Result]) -> str:
 <script>
 const figures = {figures};
 {DRAW}{VOTE}</script>"""
-    return html_page(study.question, body, STYLE)
+    return html_page(study.question, body, STYLE, "study")
 
 
 def record(results: Sequence[Result]) -> str:
@@ -104,7 +103,7 @@ def record(results: Sequence[Result]) -> str:
         }
         for result in results
     }
-    return json.dumps({"study": results[-1].study.name, "scales": scales}, indent=1)
+    return dumps({"study": results[-1].study.name, "scales": scales}, indent=1)
 
 
 def index(results: Sequence[Sequence[Result]]) -> str:
@@ -121,7 +120,7 @@ def index(results: Sequence[Sequence[Result]]) -> str:
     title = "What lectures say of sequence models, put to the test"
     table = f'<div class="wide"><table>{head}{"".join(rows)}</table></div>'
     body = f'<h1>{title}</h1>{table}<p class="note">{escape(LECTURES)}</p>'
-    return html_page(title, body, STYLE)
+    return html_page(title, body, STYLE, "study")
 
 
 def _published(study: Study) -> str:

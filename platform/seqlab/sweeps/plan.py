@@ -14,7 +14,9 @@ from typing import Any
 import yaml
 
 from seqlab.plain_values import read_yaml
+from seqlab.regular_file import check_regular
 from seqlab.sweeps.space import Space, grid, read_space
+from seqlab.tracking.logger import check_experiment
 
 SAMPLERS = ("tpe", "random", "grid")
 OURS = ("seed_everything", "experiment", "run_name", "resume", "ckpt_path", "trainer.devices")
@@ -123,9 +125,10 @@ def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
     name = given.get("name", f"{Path(configs[-1]).stem}-{digest[:6]}")
     if given.get("storage") == "":
         raise ValueError("--storage is empty; accepted: a URL as Optuna takes it, such as sqlite:///sweeps.db")
-    if not re.fullmatch(r"[\w.-]+", name):
-        raise ValueError(f"--name {name!r}: accepted: letters, digits, '.', '_' and '-'")
+    if not re.fullmatch(r"[\w.-]{1,200}", name):
+        raise ValueError(f"--name {name!r}: accepted: at most 200 letters, digits, '.', '_' and '-'")
     experiment = given.get("experiment", name)
+    check_experiment(experiment)
     files = {config: _sha256(path.read_bytes()) for config in configs if (path := Path(config)).is_file()}
     return Plan(name, experiment, configs, vary, fit, seeds, trials, sampler, objectives, prune, files)
 
@@ -136,6 +139,7 @@ def read_file(path: Path) -> dict[str, Any]:
     Raises:
         ValueError: it is no such file.
     """
+    check_regular(path, "the sweep's file")
     try:
         # A date is text, as everywhere in a config.
         found = json.loads(json.dumps(read_yaml(path.read_text(encoding="utf-8")), default=str))

@@ -26,6 +26,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from seqlab.comparison.rows import more_is_better
+from seqlab.regular_file import check_regular
 from seqlab.sweeps.plan import Plan
 from seqlab.sweeps.space import grid
 from seqlab.tracking.provenance import host_id, is_gone, process_tags
@@ -151,6 +152,8 @@ class Queue:
     def _open(self, url: str) -> RDBStorage:
         if url in ("sqlite://", "sqlite:///", "sqlite:///:memory:"):
             raise ValueError(f"--storage {url} is gone with its process; a file is {SQLITE}PATH")
+        if self._file is not None:
+            check_regular(self._file, "--storage")
         waits = {"connect_args": {"timeout": 60}} if self._file is not None else {}
         try:
             with self._alone():

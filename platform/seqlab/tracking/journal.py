@@ -8,11 +8,12 @@ import math
 import time
 import uuid
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from seqlab.regular_file import check_regular
+from seqlab.tracking.provenance import is_gone
 from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
 from seqlab.tracking.writes import Sender, Write
@@ -25,6 +26,8 @@ REFUSED = "INVALID_PARAMETER_VALUE"
 """MLflow's code for a write that it will never take, because of what it says."""
 
 log = logging.getLogger("seqlab")
+_told: set[Path] = set()
+"""The stores of which `tell_kept` has spoken."""
 
 
 class Journal:
@@ -144,7 +147,7 @@ class Journal:
     def _replay(self) -> bool:
         # No lock is held while a server takes its time: what is kept meanwhile is behind what is sent.
         with _lock(self.store):
-            writes = _read(self.pending)
+            writes = self._kept()
         sent = 0
         for write in writes:
             try:
@@ -154,7 +157,7 @@ class Journal:
                 break
             sent += 1
         with _lock(self.store):
-            if left := _read(self.pending)[sent:]:
+            if left := self._kept()[sent:]:
                 write_whole(self.pending, "".join(map(_line, left)))
             else:
                 self.pending.unlink(missing_ok=True)
@@ -163,6 +166,21 @@ class Journal:
             with suppress(OSError):  # Windows keeps what is open
                 self._lock.unlink()
         return sent == len(writes)
+
+    def _kept(self) -> list[Write]:
+        """What was kept, but for lines that are no writes: they are told and set aside."""
+        writes, others = _read(self.pending)
+        if others:
+            aside = self.pending.with_suffix(".refused")
+            for number, reason in others:
+                log.warning(
+                    "%s, line %d is no write of a run, set aside in %s: %s", self.pending, number, aside, reason
+                )
+            lines = self.pending.read_bytes().splitlines(keepends=True)
+            with aside.open("ab") as file:
+                file.writelines(lines[number - 1] for number, _ in others)
+            write_whole(self.pending, "".join(map(_line, writes)))
+        return writes
 
     def _deliver(self, write: Write) -> None:
         """Sends a write, and sets aside what of it the store refuses for what it says.
@@ -199,8 +217,25 @@ class Journal:
 
 def replay_all(store: Store, wait: float = 0.0) -> bool:
     """Sends what this machine's runs kept while a server did not answer; False if it still does not."""
-    _name_strays(store)
     return all([Journal(store, file.stem).replay(wait) for file in sorted(unsent(store).glob("*.jsonl"))])
+
+
+def tell_kept(store: Store) -> None:
+    """Says once what a store lacks of its runs: a journal that came with it is not obeyed, since whoever made the store
+    could have written it, and what this machine has to send waits for a command that writes."""
+    if store.root in _told:
+        return
+    _told.add(store.root)
+    ours = unsent(store)
+    if any((store.root / ".pending").glob("*.jsonl")):
+        log.warning(
+            "%s is left alone, since it came with the store: what this machine has to send is kept in %s",
+            store.root / ".pending",
+            ours,
+        )
+    if left := sum(map(_is_left, ours.glob("*.jsonl"))):
+        runs = "1 run" if left == 1 else f"{left} runs"
+        log.warning("%s lacks what %s kept in %s; seqlab fit, resume, test or ui sends it", store.uri, runs, ours)
 
 
 def now() -> int:
@@ -219,17 +254,6 @@ def _halves(write: Write) -> list[Write]:
     return [{**write, name: dict(half) if isinstance(parts, dict) else half} for half in halves]
 
 
-@cache
-def _name_strays(store: Store) -> None:
-    """Says once that a journal in a store is not obeyed: whoever made the store could have written it."""
-    if any((store.root / ".pending").glob("*.jsonl")):
-        log.warning(
-            "%s is left alone, since it came with the store: what this machine has to send is kept in %s",
-            store.root / ".pending",
-            unsent(store),
-        )
-
-
 def _lock(store: Store) -> FileLock:
     unsent(store).mkdir(parents=True, exist_ok=True, mode=0o700)
     return FileLock(unsent(store) / ".lock")
@@ -244,8 +268,38 @@ def _line(write: Write) -> str:
     return json.dumps(write) + "\n"
 
 
-def _read(file: Path) -> list[Write]:
+def _is_left(file: Path) -> bool:
+    """Whether the process that keeps these writes is gone, or is not told."""
+    if not file.is_file():  # a pipe would be waited for
+        return True
+    try:
+        with file.open(encoding="utf-8") as lines:
+            first = json.loads(lines.readline())
+        return first["op"] != "create" or is_gone(first["tags"])
+    except OSError:
+        return False
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return True
+
+
+def _read(file: Path) -> tuple[list[Write], list[tuple[int, str]]]:
+    """The writes in a file, and by their numbers the lines that are none, with what is wrong with them.
+
+    Raises:
+        ValueError: it is no regular file.
+    """
     if not file.exists():
-        return []
-    lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [json.loads(line) for line in lines if line.endswith("\n")]  # the last may have been cut off
+        return [], []
+    check_regular(file, "the journal")
+    writes, others = [], []
+    for number, line in enumerate(file.read_bytes().splitlines(keepends=True), start=1):
+        if not line.endswith(b"\n"):
+            break  # the last may have been cut off
+        try:
+            write = json.loads(line)
+            if not isinstance(write, dict) or not isinstance(write.get("op"), str):
+                raise ValueError("it is no object with an op")
+            writes.append(write)
+        except (ValueError, RecursionError) as error:
+            others.append((number, str(error)))
+    return writes, others

@@ -33,6 +33,13 @@ FEWEST_STEPS, MOST_STEPS, SECONDS = 10, 50, 5.0
 """Points are sent every 50 steps, or every 10 where those take over 5 s: a call costs 10 ms whatever it holds."""
 
 
+def check_experiment(name: str) -> None:
+    """Raises ValueError where an experiment's name is empty, or longer than MLflow takes."""
+    if not 0 < len(name) <= MOST_CHARACTERS:
+        reason = f"the name that runs are grouped by has 1 to {MOST_CHARACTERS}"
+        raise ValueError(f"experiment has {len(name)} characters; {reason}")
+
+
 class RunLogger(Logger):
     """Logs a fit as one run of the tracking store (`seqlab.tracking.store`).
 
@@ -61,9 +68,7 @@ class RunLogger(Logger):
         run_id: str | None = None,
     ) -> None:
         super().__init__()
-        if not 0 < len(experiment) <= MOST_CHARACTERS:
-            reason = f"the name that runs are grouped by has 1 to {MOST_CHARACTERS}"
-            raise ValueError(f"experiment has {len(experiment)} characters; {reason}")
+        check_experiment(experiment)
         self.store = Store(root)
         self.status = "FINISHED"
         self._experiment, self._name, self._resumed_id = experiment, name, run_id

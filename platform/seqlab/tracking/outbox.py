@@ -7,8 +7,8 @@ import sys
 import threading
 import time
 
+from seqlab.tracking.aside import SENDING
 from seqlab.tracking.journal import Journal
-from seqlab.tracking.store import SENDING
 from seqlab.tracking.writes import Write, answer_timeout
 
 ANSWER_SECONDS = 60

@@ -52,13 +52,15 @@ def given_tags() -> dict[str, str]:
 
 
 def is_gone(tags: dict[str, str]) -> bool:
-    """Whether a process of this host, by its `process_tags`, has ended."""
+    """Whether a process of this host, by its `process_tags`, has ended; not where the tags are none."""
     try:
         process = psutil.Process(int(tags["process.id"]))
         same = abs(process.create_time() - float(tags["process.start"])) < START_TOLERANCE
         return not same or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+    except (KeyError, ValueError, OverflowError):  # it does not say
+        return False
 
 
 @cache

@@ -1,8 +1,9 @@
-"""MLflow's model registry: each exported bundle is a version of one registered model an experiment."""
+"""MLflow's model registry: each promoted bundle is a version of one registered model an experiment."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import shutil
 import uuid
 from collections.abc import Callable
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 CHAMPION = "champion"
 """The alias of the version to use."""
+SEAL_TAG = "seal"
 
 
 class Version(NamedTuple):
@@ -51,22 +53,24 @@ def model_name(experiment: str) -> str:
     return re.sub("[/:]+", "-", experiment).strip(". ") or "experiment"
 
 
-def register(run: TrackedRun, precision: str, target: str, save: Callable[[Path], None]) -> Version:
-    """Adds an MLflow model to the artifacts of a run and registers it as a version.
+def register(run: TrackedRun, precision: str, target: str, seal: str, save: Callable[[Path], None]) -> Version:
+    """Adds an MLflow model to the artifacts of a run and registers it as a version; gives the one that it is already.
 
     Args:
-        precision, target: of the model's bundle; they become tags.
+        precision, target, seal: of the model's bundle; they become tags.
         save: writes the model to a new folder.
 
     Raises:
         UnreachableError: the store does not answer now.
         MlflowException: it refuses.
     """
-    # Two exports of one run are two versions, and a version's files never change.
+    # Two bundles of one run are two versions, and a version's files never change.
     place = f"models/{precision}-{uuid.uuid4().hex[:8]}"
     name = model_name(run.experiment)
     with TemporaryDirectory() as folder, run.store.calls() as client:
-        client.get_run(run.id)  # the store answers: now it may take its time
+        for version in _versions(client, run):  # the store answers: now it may take its time
+            if version.tags.get(SEAL_TAG) == seal:
+                return _version(version)
         run.store.check_files(run.entity)
         save(Path(folder) / "model")
         if run.store.remote:
@@ -76,12 +80,12 @@ def register(run: TrackedRun, precision: str, target: str, save: Callable[[Path]
             shutil.copytree(Path(folder) / "model", run.artifacts / place)
         _create_model(client, name)
         source = f"runs:/{run.id}/{place}"
-        tags = {"precision": precision, "target": target, "run": run.name}
+        tags = {"precision": precision, "target": target, "run": run.name, SEAL_TAG: seal}
         return _version(client.create_model_version(name, source, run.id, tags=tags))
 
 
-def promote(run: TrackedRun) -> tuple[Version | None, Version]:
-    """Makes the newest version of a run the champion of its model.
+def promote(run: TrackedRun, version: Version | None = None) -> tuple[Version | None, Version]:
+    """Makes a version of a run, the newest if none is given, the champion of its model.
 
     Returns:
         The champion before, if there was one, and now.
@@ -92,14 +96,22 @@ def promote(run: TrackedRun) -> tuple[Version | None, Version]:
     """
     name = model_name(run.experiment)
     with run.store.calls() as client:
-        found = [version for version in client.search_model_versions(f"run_id = '{run.id}'") if version.name == name]
+        found = _versions(client, run)
         if not found:
-            raise ValueError(f"run {run.name} has no bundle to promote; make one: seqlab export {run.name} --out DIR")
-        newest = max(found, key=lambda version: int(version.version))
+            export = f"seqlab export {shlex.quote(run.name)} --out DIR"
+            raise ValueError(f"run {run.name} has no version of {name}; promote a bundle of it: {export}, promote DIR")
+        chosen = [one for one in found if version is None or int(one.version) == version.number]
+        newest = max(chosen, key=lambda one: int(one.version))
         number = client.get_registered_model(name).aliases.get(CHAMPION)
         before = None if number is None else client.get_model_version(name, number)
         client.set_registered_model_alias(name, CHAMPION, newest.version)
     return None if before is None else _version(before), _version(newest)
+
+
+def _versions(client: MlflowClient, run: TrackedRun) -> list[ModelVersion]:
+    """Those of the run's model that are the run's."""
+    found = client.search_model_versions(f"run_id = '{run.id}'")
+    return [version for version in found if version.name == model_name(run.experiment)]
 
 
 def _create_model(client: MlflowClient, name: str) -> None:

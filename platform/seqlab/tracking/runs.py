@@ -1,7 +1,8 @@
-"""Finding runs: by id, name or checkpoint, and those whose process is gone."""
+"""Finding runs: by id, name or checkpoint, and those whose process is gone. To find a run writes nothing."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from contextlib import suppress
@@ -13,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from seqlab.plain_values import read_yaml
+from seqlab.regular_file import check_regular
 from seqlab.tracking.artifact_place import check_folder
-from seqlab.tracking.journal import replay_all
+from seqlab.tracking.journal import replay_all, tell_kept
 from seqlab.tracking.provenance import host_id, is_gone
+from seqlab.tracking.readable import BrokenRun, number, read_runs
 from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
 from seqlab.tracking.writes import FAILURE_TAG
 
@@ -27,6 +30,8 @@ PARENT_TAG = "mlflow.parentRunId"
 """Of a sweep's fits; MLflow shows them below its run."""
 SWEEP_TAG = "sweep.trials"
 """Of a run that is a sweep's, with the fits below it, and no fit's."""
+GONE = "the process was gone: killed outright, or the machine stopped"
+"""The failure of a run that could not say its own."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class TrackedRun:
         id: MLflow's id of the run.
         name: not unique.
         experiment: the experiment's name.
-        status: RUNNING, FINISHED, FAILED or KILLED.
+        status: RUNNING, FINISHED, FAILED or KILLED, which a run of this host is whose process is gone.
         started: milliseconds since 1970.
         params: the configuration, flat.
         metrics: each metric's last value.
@@ -112,10 +117,11 @@ class TrackedRun:
                 f"run {self.name} ({self.id}) has {name!r} for an artifact, which is no file of its folder"
             )
         path = check_folder(self.artifacts / name, self.store.root, self.id)
+        check_regular(path, "artifact")
         if path.exists() or not self.store.remote:
             return path if path.exists() else None
         self.store.check_files(self.entity)
-        with self.store.calls() as client:
+        with self.store.calls(reads=True) as client:
             from mlflow.exceptions import MlflowException
 
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -125,10 +131,11 @@ class TrackedRun:
                 return None
 
     def history(self, metric: str) -> list[tuple[int, float]]:
-        """(step, value) of every point of a metric, by step."""
-        with self.store.calls() as client:
+        """(step, value) of every point of a metric, by step; NaN for what is no number."""
+        with self.store.calls(reads=True) as client:
             points = client.get_metric_history(self.id, metric)
-        return sorted((point.step, point.value) for point in points)
+        known = [(point.step, number(point.value)) for point in points if isinstance(point.step, int)]
+        return sorted(known, key=lambda point: (point[0], not math.isnan(point[1]), point[1]))
 
     def _checkpoint(self, which: str) -> Path | None:
         name = self.tags.get(f"checkpoint.{which}")
@@ -141,7 +148,7 @@ class TrackedRun:
     def _listed(self, folder: str) -> list[str]:
         """The artifacts that the server has in a folder."""
         self.store.check_files(self.entity)
-        with self.store.calls() as client:
+        with self.store.calls(reads=True) as client:
             from mlflow.exceptions import MlflowException
 
             try:
@@ -158,16 +165,20 @@ def find_run(text: str, store: Store | None = None, experiment: str | None = Non
         experiment: only runs of this experiment.
 
     Raises:
-        ValueError: there is no such run, or several that this does not tell apart; the message lists them.
+        ValueError: there is no such run, or it cannot be read, or several that this does not tell apart; the message
+            lists them.
         UnreachableError: the server does not answer.
     """
     store = store or Store()
     if os.path.isfile(text):  # a name may be longer than a file's
         return _run_of_checkpoint(Path(text), store)
+    if not os.path.isdir(text):  # a run may have a folder's name
+        check_regular(text, "checkpoint")
     store.check_exists()
-    settle(store)
     for condition in _conditions(text):
-        runs = search(store, condition, experiment)
+        runs, broken = search_all(store, condition, experiment)
+        if broken and not runs:
+            raise ValueError(f"a run cannot be read: {broken[0]}")
         trained = [run for run in runs if {"checkpoint.best", "checkpoint.last"} & run.tags.keys()]
         finished = [run for run in trained if run.status == "FINISHED"]
         for candidates in (runs, trained, finished):
@@ -193,17 +204,18 @@ def unfinished_runs(experiment: str, config_hash: str, store: Store | None = Non
 
 
 def search(store: Store, condition: str = "", experiment: str | None = None) -> list[TrackedRun]:
-    """The runs that meet a condition in MLflow's filter language, newest first."""
+    """The runs that meet a condition in MLflow's filter language, newest first, but those that cannot be read."""
+    return search_all(store, condition, experiment)[0]
+
+
+def search_all(
+    store: Store, condition: str = "", experiment: str | None = None
+) -> tuple[list[TrackedRun], list[BrokenRun]]:
+    """As `search`, and the runs that cannot be read."""
+    tell_kept(store)
     names = experiment_names(store)
-    chosen = [key for key, name in names.items() if experiment in (None, name)]
-    runs: list[Run] = []
-    token: str | None = None
-    while chosen and (token is None or token):
-        with store.calls() as client:
-            page = client.search_runs(chosen, condition, order_by=["attributes.start_time DESC"], page_token=token)
-        runs += page
-        token = page.token or ""
-    return [_tracked(run, names[run.info.experiment_id], store) for run in runs]
+    runs, broken = read_runs(store, [key for key, name in names.items() if experiment in (None, name)], condition)
+    return [_tracked(run, names.get(run.info.experiment_id, ""), store) for run in runs], broken
 
 
 def condition(name: str, value: str) -> str:
@@ -220,12 +232,14 @@ def condition(name: str, value: str) -> str:
 
 def experiment_names(store: Store) -> dict[str, str]:
     """The experiments' names by id."""
-    with store.calls() as client:
-        return {experiment.experiment_id: experiment.name for experiment in client.search_experiments()}
+    if not store.exists:
+        return {}
+    with store.calls(reads=True) as client:
+        return {experiment.experiment_id: str(experiment.name) for experiment in client.search_experiments()}
 
 
 def settle(store: Store) -> None:
-    """What every command does first: sends what a server missed, and marks runs KILLED whose process is gone.
+    """What a command does first that writes: sends what the store missed, and marks runs KILLED whose process is gone.
 
     A process that was killed outright cannot say so itself. A server that does not answer is left alone.
     """
@@ -246,11 +260,10 @@ def listed(runs: list[TrackedRun]) -> str:
 
 
 def _mark_killed(store: Store) -> None:
-    running = search(store, f"attributes.status = 'RUNNING' and tags.`host.id` = '{host_id()}'")
-    for run in running:
-        if is_gone(run.tags):
+    for run in search(store, f"attributes.status = 'RUNNING' and tags.`host.id` = '{host_id()}'"):
+        if run.status == "KILLED":
             with store.calls() as client:
-                client.set_tag(run.id, FAILURE_TAG, "the process was gone: killed outright, or the machine stopped")
+                client.set_tag(run.id, FAILURE_TAG, GONE)
                 client.set_terminated(run.id, "KILLED")
 
 
@@ -278,15 +291,16 @@ def _conditions(text: str) -> list[str]:
 
 def _tracked(run: Run, experiment: str, store: Store) -> TrackedRun:
     info, data = run.info, run.data
+    killed = info.status == "RUNNING" and data.tags.get("host.id") == host_id() and is_gone(data.tags)
     return TrackedRun(
         id=info.run_id,
         name=info.run_name or info.run_id[:8],
         experiment=experiment,
-        status=info.status,
+        status="KILLED" if killed else info.status,
         started=info.start_time,
         params=data.params,
-        metrics=data.metrics,
-        tags=data.tags,
+        metrics={name: number(value) for name, value in data.metrics.items()},
+        tags=data.tags | ({FAILURE_TAG: GONE} if killed else {}),
         store=store,
         entity=run,
     )

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import socket
 import sys
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
+from seqlab.tracking.aside import ENVIRONMENT
 from seqlab.tracking.runs import SWEEP_TAG, settle
-from seqlab.tracking.store import ENVIRONMENT, Store
+from seqlab.tracking.store import Store
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
 
 # Without the workers for evaluating chats, which are six processes of 400 MB.
 UI_ENVIRONMENT = {**ENVIRONMENT, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
@@ -55,10 +60,10 @@ def run_pages(store: Store) -> dict[str, str]:
     with store.calls() as client:
         for experiment in client.search_experiments():
             number = experiment.experiment_id
-            if not client.search_runs([number], max_results=1):
+            if not _has_runs(client, number):
                 continue
             views = {experiment.name: BEST_FIRST}
-            if client.search_runs([number], f"tags.`{SWEEP_TAG}` LIKE '%'", max_results=1):
+            if _has_runs(client, number, f"tags.`{SWEEP_TAG}` LIKE '%'"):
                 views[f"{experiment.name}, its sweeps"] = SWEEPS
             for name, (key, order) in views.items():
                 if VIEW_TAG + key not in experiment.tags:
@@ -68,14 +73,36 @@ def run_pages(store: Store) -> dict[str, str]:
     return pages
 
 
+def check_port(port: int) -> None:
+    """Raises ValueError where MLflow, which would say so with exit code 0, cannot serve on a port of this machine."""
+    if not 1 <= port <= 65535:
+        raise ValueError(f"--port must be from 1 to 65535, got {port}")
+    with socket.socket() as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise ValueError(f"--port {port} cannot be served on here: {error.strerror}; give another") from error
+
+
+def _has_runs(client: MlflowClient, experiment: str, condition: str = "") -> bool:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return bool(client.search_runs([experiment], condition, max_results=1))
+    except MlflowException:  # the newest cannot be read
+        return True
+
+
 def ui(port: int) -> NoReturn:
     """Becomes a process that serves MLflow's pages until it is interrupted.
 
     Raises:
-        ValueError: as `ui_command`.
+        ValueError: as `ui_command`, or nothing can be served on this port.
     """
     store = Store()
     command = ui_command(store, port)
+    check_port(port)
     settle(store)
     print(f"http://127.0.0.1:{port}/{TRAINING_PAGE} (Ctrl-C ends it)")
     for name, page in run_pages(store).items():

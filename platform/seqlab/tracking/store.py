@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import random
 import re
 import sqlite3
-import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -15,10 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from filelock import FileLock
 
+from seqlab.regular_file import check_regular
 from seqlab.tracking.artifact_place import check_address, check_folder
+from seqlab.tracking.aside import aside, prepare_mlflow
 from seqlab.whole_file import why_not_written, writing
 
 if TYPE_CHECKING:
@@ -30,13 +28,6 @@ SQLITE = "sqlite:///"
 OFFLINE_TAG = "seqlab.offline_id"
 """The id by which a run was known here before its server had given it one."""
 
-# A server that is down must not hold up training: one attempt, and what it misses is sent later (see journal.py).
-ENVIRONMENT = {
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "5",
-    "MLFLOW_ALLOW_HTTP_REDIRECTS": "false",
-}
 TEMPORARY = ("INTERNAL_ERROR", "TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "DEADLINE_EXCEEDED")
 NOT_FOR_US = dict.fromkeys(
     ("UNAUTHENTICATED", "CUSTOMER_UNAUTHORIZED", "PERMISSION_DENIED"),
@@ -47,8 +38,7 @@ NOT_FOR_US = dict.fromkeys(
 )
 """What a server says before it looks at what is asked, and what to do then."""
 
-SENDING = threading.local()
-"""Has `alone` in a thread that only sends: there the generators, which training uses meanwhile, are not touched."""
+MOST_SAID = 500  # characters of what a server says
 
 
 class UnreachableError(OSError):
@@ -71,7 +61,7 @@ class Store:
         remote: whether the store is a server.
 
     Raises:
-        ValueError: `MLFLOW_TRACKING_URI` names neither a SQLite file nor a server, or the path holds % or ?.
+        ValueError: `MLFLOW_TRACKING_URI` names neither a SQLite file nor a server, or MLflow cannot take the path.
     """
 
     def __init__(self, root: str | Path = DEFAULT_ROOT) -> None:
@@ -87,24 +77,33 @@ class Store:
             raise ValueError(
                 f"MLFLOW_TRACKING_URI is {uri!r}; accepted: sqlite:///PATH, http://HOST:PORT, https://HOST"
             )
+        if self._database is not None:
+            check_regular(self._database, "the tracking store")
         if not self.remote and set("%?") & set(self.uri):
             raise ValueError(f"the tracking store cannot be {self.uri}: MLflow takes no path with % or ? in it")
 
     @contextmanager
-    def calls(self) -> Iterator[MlflowClient]:
+    def calls(self, *, reads: bool = False) -> Iterator[MlflowClient]:
         """MLflow's client for a few calls, its errors translated and its random draws hidden.
+
+        Args:
+            reads: nothing is written, and a SQLite file is left as it is, see as_it_is.py.
 
         Raises:
             UnreachableError: the store does not answer now.
         """
         with aside():
-            client = self.client
+            client = self._reader if reads and self._database is not None else self.client
+            from google.protobuf.json_format import ParseError
             from mlflow.exceptions import MlflowException
             from requests import RequestException
 
+            from seqlab.tracking.bounded_answers import begin_call
+
+            begin_call()
             try:
                 yield client
-            except (MlflowException, RequestException) as error:
+            except (MlflowException, RequestException, ParseError) as error:
                 if isinstance(error, MlflowException) and error.error_code not in (*TEMPORARY, *NOT_FOR_US):
                     raise
                 raise UnreachableError(self._unreachable(error)) from error
@@ -112,7 +111,7 @@ class Store:
     def _unreachable(self, error: Exception) -> str:
         if self._database is not None and (reason := why_not_written(error, self._database)):
             return f"{reason} while writing {self._database}; what was there before is whole"
-        said = str(error).partition("\n")[0]
+        said = str(error).partition("\n")[0][:MOST_SAID]
         code = getattr(error, "error_code", None) or _code_of_status(error)
         if code in NOT_FOR_US:
             return f"MLflow at {self.uri} turns us away ({said}); {NOT_FOR_US[code]}"
@@ -137,21 +136,42 @@ class Store:
             OSError: the file cannot be read.
             CannotWriteError: it cannot be created.
         """
-        with aside(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of what newer libraries deprecate and MLflow uses
-            prepare_mlflow()
-            from mlflow.exceptions import MlflowException
+        with self._opening():
             from mlflow.tracking import MlflowClient
-            from sqlalchemy.exc import DatabaseError
 
             if self._database is not None:
                 if not self._database.exists():
                     with writing(self._database):
                         _create_database(self._database)
                 self._database.open("rb").close()  # MLflow would try for 100 s
+            return MlflowClient(self.uri)
+
+    @cached_property
+    def _reader(self) -> MlflowClient:
+        """MLflow's client of a SQLite file that it cannot change.
+
+        Raises:
+            ValueError: as `client`, or there is no file.
+            OSError: it cannot be read.
+        """
+        self.check_exists()
+        with self._opening():
+            from seqlab.tracking.as_it_is import reading_client
+
+            assert self._database is not None
+            return reading_client(self._database)
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
+        with aside(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of what newer libraries deprecate and MLflow uses
+            prepare_mlflow()
+            from mlflow.exceptions import MlflowException
+            from sqlalchemy.exc import DatabaseError
+
             try:
-                return MlflowClient(self.uri)
-            except (MlflowException, DatabaseError) as error:
+                yield
+            except (MlflowException, DatabaseError, sqlite3.Error, ValueError) as error:
                 reason = str(error).partition("\n")[0]
                 raise ValueError(f"the tracking store {self.uri} cannot be opened: {reason}") from error
 
@@ -174,7 +194,8 @@ class Store:
                     if error.error_code != "RESOURCE_ALREADY_EXISTS":
                         raise
                     experiment = client.get_experiment_by_name(name)  # another process was quicker
-                    assert experiment is not None
+                    if experiment is None:
+                        raise ValueError(f"experiment {name!r} of {self.uri} is broken; name another one") from error
         if experiment.lifecycle_stage != "active":
             raise ValueError(
                 f"experiment {name!r} is deleted; restore it with `mlflow experiments restore "
@@ -202,6 +223,10 @@ class Store:
             return None
         if found is None:
             return folder
+        if not isinstance(found[0], str):
+            raise ValueError(
+                f"experiment {experiment!r} of {self.uri} has {found[0]!r} for its folder; name another one"
+            )
         location, stage = Path(found[0]), found[1]
         beside = self.root / location.name
         if not location.is_absolute() or stage != "active":
@@ -243,41 +268,12 @@ class Store:
             self.artifacts(run)
 
 
-@contextmanager
-def aside() -> Iterator[None]:
-    """Keeps MLflow's draws (run names, retries) from Python's and NumPy's generators.
-
-    A logged run equals an unlogged one bit by bit, and runs of one seed do not all get the same name.
-    """
-    if getattr(SENDING, "alone", False):
-        yield
-        return
-    python_state, numpy_state = random.getstate(), np.random.get_state()
-    random.seed()
-    try:
-        yield
-    finally:
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)
-
-
 def _code_of_status(error: Exception) -> str | None:
     """MLflow's code for the status of a request for a file, which has no other."""
     from mlflow.exceptions import HTTP_STATUS_TO_ERROR_CODE
 
     response = getattr(error, "response", None)
     return None if response is None else HTTP_STATUS_TO_ERROR_CODE.get(response.status_code)
-
-
-def prepare_mlflow() -> None:
-    """Imports MLflow, told to be quiet and not to wait for a server."""
-    for name, value in ENVIRONMENT.items():
-        os.environ.setdefault(name, value)
-    import mlflow  # noqa: F401  # configures its logger when imported
-
-    for logger in ("mlflow", "alembic"):
-        logging.getLogger(logger).setLevel(logging.WARNING)
-    logging.getLogger("mlflow.store").setLevel(logging.CRITICAL)  # logs a traceback of what it raises
 
 
 def _create_database(path: Path) -> None:

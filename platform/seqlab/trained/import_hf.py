@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from seqlab.checkpoint_io import AtomicCheckpointIO
 from seqlab.config.configs import build
 from seqlab.models.pretrained import Pretrained, SpecialIds, read_pretrained, read_special_ids
-from seqlab.tracking.logger import RunLogger
+from seqlab.tracking.logger import RunLogger, check_experiment
 from seqlab.tracking.params import to_yaml
 from seqlab.trained.foreign_logits import ForeignLogits
 
@@ -36,6 +36,7 @@ def import_hf(folder: Path, *, experiment: str, run_name: str | None) -> Importe
     Raises:
         ValueError: what is missing in the folder, or not ours to compute, or computed otherwise. Then no run is made.
     """
+    check_experiment(experiment)
     pretrained = read_pretrained(folder)
     special = read_special_ids(folder, pretrained.vocab_size)
     config: dict[str, Any] = {

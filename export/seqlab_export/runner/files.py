@@ -1,0 +1,16 @@
+"""Files of a bundle: inside its folder, and told apart by their content."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+
+def leads_out(folder: Path, name: str) -> bool:
+    """Whether a file of a bundle is a link to one outside."""
+    return not (folder / name).resolve().is_relative_to(folder.resolve())
+
+
+def sha256_of(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,115 @@
+"""A verb's place to write: what is there is replaced only if it is what the verb writes, and no store, run or bundle is
+written into. Told before the verb works."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from seqlab.whole_file import writing
+
+HEAD = 4096
+"""Bytes of a file in which its mark is."""
+
+
+def file_to_write(out: str, mark: str = "") -> Path:
+    """The file that `--out` names.
+
+    Args:
+        mark: a text in the head of what the verb writes, by which a file of it is replaced; "" = none ever is.
+
+    Raises:
+        ValueError: it names no place of a file, or one that is taken.
+    """
+    path = _named(out, "a file")
+    if path.is_dir():
+        raise ValueError(f"--out {out} is a folder; name a file in it")
+    if not path.absolute().parent.is_dir():
+        raise ValueError(f"--out {out}: there is no folder {path.parent}; name a file in one")
+    _check_around(out, path.absolute().parent)
+    _check_replaced(path, mark)
+    return path
+
+
+def files_to_write(out: str, marks: Mapping[str, str]) -> Path:
+    """The folder that `--out` names, made if it is missing, in which the verb writes these files.
+
+    Args:
+        marks: of each file, as of `file_to_write`.
+
+    Raises:
+        ValueError: it names no place of a folder, or a file in it is another's.
+        CannotWriteError: it cannot be made.
+    """
+    path = _named(out, "a folder")
+    _check_folder(out, path)
+    for name, mark in marks.items():
+        _check_replaced(path / name, mark)
+    with writing(path):
+        path.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def folder_to_write(out: str) -> Path:
+    """The new or empty folder that `--out` names.
+
+    Raises:
+        ValueError: it names no place of a folder, or one that is taken.
+    """
+    path = _named(out, "a new folder")
+    if not path.name or path.name == "..":
+        raise ValueError(f"--out {out} is a folder that is there; name a new one")
+    _check_folder(out, path)
+    if path.exists() and any(path.iterdir()):
+        raise ValueError(f"{path} exists and is not an empty folder; give a new one")
+    return path
+
+
+def _named(out: str, what: str) -> Path:
+    if not out.strip():
+        raise ValueError(f"--out is empty; name {what}")
+    return Path(out)
+
+
+def _check_around(out: str, place: Path) -> None:
+    """Raises ValueError where a folder is one of a store, a run or a bundle, or in one. Whoever works in a store's own
+    folder may write beside it."""
+    place = place.resolve()
+    for folder in (place, *place.parents):
+        inside = None
+        if (folder / "manifest.json").is_file() and (folder / "manifest.sha256").is_file():
+            inside = f"the bundle {folder}"
+        elif re.fullmatch("[0-9a-f]{32}", folder.name) and (folder / "artifacts").is_dir():
+            inside = f"the folder of run {folder.name}"
+        elif (folder.name == "mlruns" or (folder / "mlflow.db").is_file()) and not Path.cwd().is_relative_to(folder):
+            inside = f"the tracking store {folder}"
+        if inside is not None:
+            raise ValueError(f"--out {out} is in {inside}; name a place outside of it")
+
+
+def _check_folder(out: str, path: Path) -> None:
+    there = next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
+    if not there.is_dir():
+        raise ValueError(f"--out {out}: {there} is a file; name a folder")
+    _check_around(out, path)
+
+
+def _check_replaced(path: Path, mark: str) -> None:
+    if not path.exists() or (path.is_file() and mark and _has(path, mark)):
+        return
+    if path.is_file() and not mark:
+        raise ValueError(f"{path} exists; give a new file")
+    raise ValueError(f"{path} is there, and is nothing that this command has written; name another place, or remove it")
+
+
+def _has(path: Path, mark: str) -> bool:
+    """Whether a file is empty, or has a mark in its head."""
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            head: bytes = file.read(HEAD)
+    except (OSError, EOFError, zlib.error):
+        return False
+    return not head or mark.encode() in head

@@ -1,0 +1,33 @@
+"""The one rule of what is read as a file: a regular file, or a link to one. A pipe would be waited for, a device may
+have no end."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+}
+
+
+def check_regular(path: str | Path, what: str) -> None:
+    """Refuses what is there and is no regular file; that nothing is there is told by whoever opens it.
+
+    Args:
+        what: the file's role, such as "config".
+
+    Raises:
+        ValueError: the path is that of a pipe, a device, a socket or a folder.
+    """
+    try:
+        kind = stat.S_IFMT(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return
+    if kind in KINDS:
+        raise ValueError(f"{what} {path} is {KINDS[kind]}; accepted: a regular file")

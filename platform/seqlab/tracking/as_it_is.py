@@ -1,0 +1,92 @@
+"""A SQLite store opened to be read: whoever wrote it and whatever it lacks, nothing in its folder changes."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from alembic.script import ScriptDirectory
+from mlflow.store.db.utils import _get_alembic_config
+from mlflow.store.tracking.sqlalchemy_store import SqlAlchemyStore
+from mlflow.tracking import MlflowClient
+from mlflow.tracking._tracking_service.utils import _tracking_store_registry
+from sqlalchemy import Engine, NullPool, create_engine
+
+SCHEME, SQLITE = "seqlab-as-it-is", "sqlite:///"
+WAL = b"\2\2"
+"""Bytes 18 and 19 of a database whose newest pages are in a file beside it."""
+
+_copies: list[TemporaryDirectory[str]] = []
+
+
+def reading_client(database: Path) -> MlflowClient:
+    """MLflow's client of a database, which refuses to write and prepares nothing: no table, no experiment.
+
+    Raises:
+        ValueError: it is no store, or another version of MLflow made it.
+        sqlite3.Error, OSError: it cannot be read.
+    """
+    uri = address(database)
+    _check_schema(uri)
+    return MlflowClient(f"{SCHEME}:{uri}")
+
+
+class _AsItIs(SqlAlchemyStore):
+    """MLflow's store without what its constructor prepares."""
+
+    @classmethod
+    def _get_or_create_engine(cls, db_uri: str) -> Engine:
+        return create_engine(SQLITE, creator=lambda: _connect(db_uri.removeprefix(SQLITE)), poolclass=NullPool)
+
+    def _initialize_store_state(self) -> None:
+        """Nothing: MLflow would add a default experiment."""
+
+
+def _build(store_uri: str, artifact_uri: str | None = None) -> SqlAlchemyStore:
+    return _AsItIs(SQLITE + store_uri.removeprefix(f"{SCHEME}:"), "")  # type: ignore[no-untyped-call]
+
+
+_tracking_store_registry.register(SCHEME, _build)  # type: ignore[no-untyped-call]
+
+
+def _connect(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(uri, uri=True, check_same_thread=False)
+
+
+def address(database: Path) -> str:
+    """SQLite's address of the database as it is or, where SQLite would write beside it or a process was killed while
+    it wrote, of a copy."""
+    read_only, beside = f"{database.as_uri()}?mode=ro", [Path(f"{database}{end}") for end in ("-journal", "-wal")]
+    with database.open("rb") as file:
+        copied = file.read(20)[18:] == WAL
+    if not copied and beside[0].exists():
+        try:
+            with closing(_connect(read_only)) as opened:
+                opened.execute("SELECT name FROM sqlite_master").fetchall()
+        except sqlite3.OperationalError:
+            copied = True
+    if not copied:
+        return read_only
+    _copies.append(TemporaryDirectory())  # as long as the process: MLflow keeps the stores that it opens
+    folder = Path(_copies[-1].name)
+    for one in (database, *beside):
+        if one.exists():
+            shutil.copyfile(one, folder / one.name)
+    return (folder / database.name).as_uri()
+
+
+def _check_schema(uri: str) -> None:
+    """Raises ValueError where MLflow would make tables, or change them."""
+    with closing(_connect(uri)) as opened:
+        if opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
+            raise ValueError("it has no tables of MLflow")
+        [found] = opened.execute("SELECT version_num FROM alembic_version").fetchone() or [None]
+    known = ScriptDirectory.from_config(_get_alembic_config(""))  # type: ignore[no-untyped-call]
+    if found == (here := known.get_current_head()):
+        return
+    if any(found == one.revision for one in known.walk_revisions()):
+        raise ValueError(f"an older MLflow made it (schema {found}, here {here}); `mlflow db upgrade` upgrades a copy")
+    raise ValueError(f"another MLflow made it (schema {found}, here {here}); install that one, or a newer one")

@@ -1,0 +1,81 @@
+"""Bounds on what a server answers: the bytes and the seconds of one answer, and the answers to one call."""
+
+from __future__ import annotations
+
+from threading import Thread, local
+from typing import Any
+
+from requests import PreparedRequest, RequestException, Response
+from requests.adapters import HTTPAdapter
+
+MOST_BYTES = 2**28
+"""Of an answer; a page of 1,000 runs has a fifth of it where each has 200 long parameters."""
+MOST_SECONDS = 60.0
+"""Until an answer is whole, however often a byte of it comes. The files of runs, up and down, may take longer."""
+MOST_ANSWERS = 1000
+"""To one call of MLflow's client, which asks for page after page while a server says that there is one."""
+CHUNK = 2**16
+
+_ASKED = local()
+
+
+class OutOfBoundsError(RequestException):
+    """An answer is larger than it may be, or takes longer."""
+
+
+class BoundedAdapter(HTTPAdapter):
+    """Reads answers within the bounds."""
+
+    def send(self, request: PreparedRequest, stream: bool = False, *args: Any, **kwargs: Any) -> Response:
+        """As `HTTPAdapter.send`, with the content read, unless it is to be streamed."""
+        if hasattr(request.body, "read"):  # a file goes up
+            return super().send(request, stream, *args, **kwargs)
+        _ASKED.times = getattr(_ASKED, "times", 0) + (request.method == "GET")
+        if _ASKED.times > MOST_ANSWERS:
+            raise OutOfBoundsError(f"it has more than {MOST_ANSWERS} pages", request=request)
+        ask, came = super().send, list[Response | BaseException]()
+
+        def answer() -> None:
+            try:
+                response = ask(request, stream, *args, **kwargs)
+                if not stream:
+                    _read(response)
+                came.append(response)
+            except BaseException as error:
+                came.append(error)
+
+        # A server that sends a byte now and then is silent for no socket's timeout.
+        thread = Thread(target=answer, daemon=True)
+        thread.start()
+        thread.join(MOST_SECONDS)
+        if not came:
+            raise OutOfBoundsError(f"its answer takes more than {MOST_SECONDS:g} s", request=request)
+        if isinstance(came[0], BaseException):
+            raise came[0]
+        return came[0]
+
+
+def bound_answers() -> None:
+    """Has MLflow's client read every answer by a `BoundedAdapter`."""
+    from mlflow.utils import request_utils
+
+    name = "TCPKeepAliveHTTPAdapter"
+    theirs = getattr(request_utils, name)
+    if not issubclass(theirs, BoundedAdapter):
+        setattr(request_utils, name, type(name, (BoundedAdapter, theirs), {}))
+        request_utils._cached_get_request_session.cache_clear()
+
+
+def begin_call() -> None:
+    """Counts answers anew."""
+    _ASKED.times = 0
+
+
+def _read(response: Response) -> None:
+    content = bytearray()
+    for chunk in response.iter_content(CHUNK):
+        content += chunk
+        if len(content) > MOST_BYTES:
+            response.close()
+            raise OutOfBoundsError(f"its answer has more than {MOST_BYTES} bytes", request=response.request)
+    response._content = bytes(content)

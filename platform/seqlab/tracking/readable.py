@@ -1,0 +1,135 @@
+"""Runs out of a store, where a broken row takes no other down: it is told apart, with its name and its defect."""
+
+from __future__ import annotations
+
+import math
+import re
+import sqlite3
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from seqlab.tracking.store import SQLITE, Store, UnreachableError
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+LATEST = 253402300799999
+"""The last millisecond of the year 9999, which is the last that Python writes."""
+MOST_PAGES = 1000
+"""Of one search, each with up to 1,000 runs."""
+AT_ONCE = 500
+"""Runs that one query names."""
+
+
+class BrokenRun(NamedTuple):
+    """A run that cannot be read."""
+
+    id: str
+    name: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.id[:8]}): {self.why}"
+
+
+def read_runs(store: Store, experiments: list[str], condition: str) -> tuple[list[Run], list[BrokenRun]]:
+    """The runs of experiments, by their ids, that meet a condition in MLflow's filter language, newest first.
+
+    Raises:
+        UnreachableError: the store does not answer.
+    """
+    broken: list[BrokenRun] = []
+    try:
+        found = list(_searched(store, experiments, condition))
+    except UnreachableError:
+        if store.remote:
+            raise
+        # MLflow gives no run of a page in which one is broken.
+        names = _names(store)
+        ids = [run_id for run_id in names if re.fullmatch(r"\w+", run_id)]
+        broken += [BrokenRun(run_id, names[run_id], "its id is none") for run_id in names if run_id not in ids]
+        found = []
+        for start in range(0, len(ids), AT_ONCE):
+            found += _whole_ones(store, experiments, condition, ids[start : start + AT_ONCE], names, broken)
+    whole = []
+    for run in found:
+        if why := _defect(run):
+            broken.append(BrokenRun(str(run.info.run_id), str(run.info.run_name), why))
+        else:
+            whole.append(run)
+    return whole, broken
+
+
+def _searched(store: Store, experiments: list[str], condition: str) -> Iterator[Run]:
+    token: str | None = None
+    tokens: set[str] = set()
+    while experiments:
+        with store.calls(reads=True) as client:
+            page = client.search_runs(experiments, condition, order_by=["attributes.start_time DESC"], page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return
+        if token in tokens or len(tokens) + 1 == MOST_PAGES:
+            why = "the same page of runs again" if token in tokens else f"more than {MOST_PAGES} pages of runs"
+            raise UnreachableError(f"MLflow at {store.uri} gives {why}")
+        tokens.add(token)
+
+
+def _whole_ones(
+    store: Store, experiments: list[str], condition: str, ids: list[str], names: dict[str, str], broken: list[BrokenRun]
+) -> list[Run]:
+    """Those of some runs that MLflow can read; the others are added to `broken`, found by halves."""
+    of_these = f"attributes.run_id IN ({', '.join(map(repr, ids))})"
+    try:
+        return list(_searched(store, experiments, f"{condition} and {of_these}" if condition else of_these))
+    except UnreachableError as error:
+        if len(ids) == 1:
+            broken.append(BrokenRun(ids[0], names[ids[0]], str(error.__cause__).partition("\n")[0]))
+            return []
+        half = len(ids) // 2
+        parts = (ids[:half], ids[half:])
+        return [run for part in parts for run in _whole_ones(store, experiments, condition, part, names, broken)]
+
+
+def _names(store: Store) -> dict[str, str]:
+    """The names of all runs of a SQLite file by their ids, newest first."""
+    from seqlab.tracking.as_it_is import address
+
+    database = Path(store.uri.removeprefix(SQLITE))
+    with closing(sqlite3.connect(address(database), uri=True)) as connection:
+        connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
+        query = "SELECT CAST(run_uuid AS TEXT), CAST(name AS TEXT) FROM runs ORDER BY start_time DESC"
+        return {str(run_id): str(name) for run_id, name in connection.execute(query)}
+
+
+def _defect(run: Run) -> str:
+    """The first value of a run that is not of its kind; empty where there is none."""
+    info, data = run.info, run.data
+    texts = {"name": info.run_name or "", "status": info.status, "artifact_uri": info.artifact_uri or ""}
+    texts |= {f"tag {name}": text for name, text in data.tags.items()}
+    texts |= {f"parameter {name}": text for name, text in data.params.items()}
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            return f"its {name} is {_short(text)}, no text"
+    for name, number in data.metrics.items():
+        if not isinstance(number, int | float):
+            return f"its metric {name} is {_short(number)}, no number"
+    start = info.start_time
+    if not isinstance(start, int) or not 0 <= start <= LATEST:
+        return f"its start_time is {_short(start)}, no time in milliseconds from 1970 to the year 9999"
+    return ""
+
+
+def number(value: object) -> float:
+    """A metric's value as it was logged: MLflow stores infinity as the greatest float. NaN for what is no number."""
+    if not isinstance(value, int | float):
+        return math.nan
+    return math.copysign(math.inf, value) if abs(value) >= sys.float_info.max else value
+
+
+def _short(value: object) -> str:
+    return repr(value)[:60]

@@ -1,0 +1,116 @@
+"""A verb's place to write, `--out`: what is another's stays as it is, and is told before the verb works."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Seqlab
+from seqlab.cli import VERBS
+from seqlab.cli.fit import LIGHTNING
+from seqlab.html_page import made_by
+from seqlab.place_to_write import file_to_write, files_to_write, folder_to_write
+
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "compare": ("compare",),
+    "predict": ("predict", "first"),
+    "export": ("export", "nobody"),
+    "export a page": ("export", "nobody", "--format=html"),
+    "page": ("page", "nothing"),
+    "inspect": ("inspect", "nobody"),
+    "profile": ("profile", "--config=nothing"),
+    "parity": ("parity", "--models", "nobody"),
+    "conformance": ("conformance",),
+    "study": ("study", "notebook", "memory"),
+}
+"""Most name a run or a config that is not there: the place is told first."""
+NAMES = {"profile": "trace.json.gz", "parity": "parity.json", "conformance": "conformance.md", "study": "memory.ipynb"}
+"""A file that they write into a folder; the others write one, or a folder that must be new."""
+
+
+def content(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_every_verb_with_a_place_to_write_is_here() -> None:
+    with_place = {verb.name for verb in VERBS if any("--out" in argument.names for argument in verb.arguments)}
+    assert with_place | {"predict"} == {name.split()[0] for name in COMMANDS}
+    assert "predict" in LIGHTNING, "whose options are Lightning's"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_verb_writes_over_what_is_anothers(
+    name: str, fitted: tuple[Path, Seqlab], tmp_path: Path, inside: Callable[[Path], Seqlab]
+) -> None:
+    home, _ = fitted
+    seqlab, folder = inside(home), tmp_path / "mine"
+    of_bundle, of_run = folder / "bundle", folder / "runs" / f"{0:032x}"
+    for one in (of_bundle, of_run / "artifacts", folder / "mlruns"):
+        one.mkdir(parents=True)
+    for file in ("bundle/manifest.json", "bundle/manifest.sha256", "notes", "data.jsonl", NAMES.get(name, "empty")):
+        (folder / file).write_text('{"text": "mine"}\n')
+    places = {
+        "": "--out is empty; name a",
+        str(folder / "notes"): "",
+        str(home / "mlruns" / "mlflow.db"): "",
+        str(home / "mlruns" / "new"): f"is in the tracking store {home / 'mlruns'}",
+        str(folder / "mlruns" / "new"): f"is in the tracking store {folder / 'mlruns'}",
+        str(of_bundle / "new"): f"is in the bundle {of_bundle}",
+        str(of_run / "artifacts" / "new"): f"is in the folder of run {of_run.name}",
+        str(folder / "data.jsonl"): "",
+        str(folder / "notes" / "new"): "",
+        str(folder): "",
+    }
+    if name not in NAMES:
+        places["."] = "--out . is a folder"
+    before = content(folder), content(home)
+    for out, said in [*places.items()][: 4 if name == "predict" else None]:  # each reads the checkpoint
+        [told] = seqlab(*COMMANDS[name], f"--out={out}", code=2).stderr.splitlines()[-1:]
+        assert said in told and told.startswith("seqlab: ") and "nobody" not in told, told
+    assert before == (content(folder), content(home))
+
+
+def test_what_a_verb_has_written_is_replaced(fitted: tuple[Path, Seqlab], inside: Callable[[Path], Seqlab]) -> None:
+    home, _ = fitted
+    seqlab = inside(home)
+    for _ in range(2):
+        seqlab("compare", "--out=again.html")
+        seqlab("predict", "first", "--out=again.jsonl")
+    (home / "again.html").write_text((home / "again.html").read_text().replace(made_by("compare"), made_by("study")))
+    assert "nothing that this command has written" in seqlab("compare", "--out=again.html", code=2).stderr
+
+
+def test_a_file_is_known_by_its_head(tmp_path: Path) -> None:
+    trace, empty = tmp_path / "trace.json.gz", tmp_path / "empty"
+    trace.write_bytes(gzip.compress(json.dumps({"schemaVersion": 1}).encode()))
+    empty.touch()
+    marks = {trace.name: '"schemaVersion"'}
+    assert files_to_write(str(tmp_path), marks) == tmp_path
+    for content in (b"\x1f\x8b not packed", b"plain"):
+        trace.write_bytes(content)
+        with pytest.raises(ValueError, match=r"trace\.json\.gz is there, and is nothing that this command has written"):
+            files_to_write(str(tmp_path), marks)
+    assert file_to_write(str(empty), "mark") == empty
+    with pytest.raises(ValueError, match="empty exists; give a new file"):
+        file_to_write(str(empty))
+    with pytest.raises(ValueError, match="there is no folder"):
+        file_to_write(str(tmp_path / "none" / "file"))
+
+
+@pytest.mark.parametrize("out", [".", "..", "/"])
+def test_a_new_folder_has_a_name(out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=f"--out {out} is a folder that is there; name a new one"):
+        folder_to_write(out)
+
+
+def test_who_works_in_a_stores_own_folder_may_write_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "mlflow.db").touch()
+    with pytest.raises(ValueError, match="is in the tracking store"):
+        file_to_write(str(tmp_path / "report.html"))
+    monkeypatch.chdir(tmp_path)
+    assert file_to_write("report.html") == Path("report.html")

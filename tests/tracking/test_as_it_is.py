@@ -1,0 +1,165 @@
+"""A store that is read stays as it is, whatever state its file is in, and whichever version of MLflow made it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from seqlab.tracking.journal import Journal
+from seqlab.tracking.provenance import process_tags
+from seqlab.tracking.runs import find_run, search, settle
+from seqlab.tracking.state_folder import unsent
+from seqlab.tracking.store import Store, UnreachableError
+from tracking.tiny import make_run
+
+HOT = """
+import os, sqlite3, sys
+database = sqlite3.connect(sys.argv[1], isolation_level=None)
+database.execute("PRAGMA cache_size = 1")
+database.execute("BEGIN IMMEDIATE")
+database.execute("UPDATE runs SET status = 'FAILED'")
+database.executemany("INSERT INTO tags VALUES (?, 'x', (SELECT run_uuid FROM runs))", [(f"k{n}",) for n in range(9999)])
+os._exit(9)
+"""
+"""Ends a process in the middle of a write, when SQLite has written some of it to the file."""
+
+
+def content(root: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def read(store: Store) -> None:
+    """Finds the run, and sees that the store is what it was."""
+    before = content(store.root)
+    for _ in range(2):
+        run = find_run("theirs", Store(store.root))
+        assert (run.status, run.history("x")) == ("FINISHED", [(3, 1.0)])
+    assert content(store.root) == before
+
+
+@pytest.fixture(name="theirs")
+def _theirs(store: Store) -> Store:
+    make_run(store, "theirs", {"x": [(3, 1.0)]})
+    return store
+
+
+def sql(store: Store, *statements: str) -> None:
+    with closing(sqlite3.connect(store.root / "mlflow.db")) as database, database:
+        for statement in statements:
+            database.execute(statement)
+
+
+def test_a_store_without_mlflows_own_experiment(theirs: Store) -> None:
+    sql(theirs, "DELETE FROM experiments WHERE experiment_id = 0")
+    read(theirs)
+
+
+def test_a_store_in_wal_mode(theirs: Store, tmp_path: Path) -> None:
+    sql(theirs, "UPDATE runs SET status = 'RUNNING'")
+    with closing(sqlite3.connect(theirs.root / "mlflow.db")) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("UPDATE runs SET status = 'FINISHED'")
+        database.commit()
+        for end in ("", "-wal"):  # as of a process that is gone: the last one to close would empty it
+            shutil.copy(theirs.root / f"mlflow.db{end}", tmp_path)
+        assert (tmp_path / "mlflow.db-wal").stat().st_size > 0
+    for path in theirs.root.glob("mlflow.db*"):
+        path.unlink()
+    for end in ("", "-wal"):
+        (tmp_path / f"mlflow.db{end}").rename(theirs.root / f"mlflow.db{end}")
+    read(theirs)
+
+
+def test_a_store_whose_process_was_killed_while_it_wrote(theirs: Store) -> None:
+    done = subprocess.run([sys.executable, "-c", HOT, str(theirs.root / "mlflow.db")])
+    assert done.returncode == 9 and (theirs.root / "mlflow.db-journal").stat().st_size > 0
+    read(theirs)
+    make_run(theirs, "next")
+    assert not (theirs.root / "mlflow.db-journal").exists(), "who writes restores it"
+    read(theirs)
+
+
+def test_a_store_that_is_being_written(theirs: Store) -> None:
+    with closing(sqlite3.connect(theirs.root / "mlflow.db", isolation_level=None)) as database:
+        database.execute("BEGIN IMMEDIATE")
+        database.execute("UPDATE runs SET status = 'FAILED'")
+        assert (theirs.root / "mlflow.db-journal").exists()
+        assert find_run("theirs", Store(theirs.root)).status == "FINISHED"
+        database.execute("ROLLBACK")
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("UPDATE alembic_version SET version_num = 'ffffffffffff'", "another MLflow made it .schema ffffffffffff, "),
+        ("UPDATE alembic_version SET version_num = '451aebb31d03'", "an older MLflow made it .schema 451aebb31d03, "),
+        ("DELETE FROM alembic_version", "another MLflow made it .schema None, "),
+        ("DROP TABLE alembic_version", "it has no tables of MLflow"),
+    ],
+)
+def test_a_store_of_another_version_is_refused_and_not_upgraded(statement: str, said: str, theirs: Store) -> None:
+    sql(theirs, statement)
+    before = content(theirs.root)
+    with pytest.raises(ValueError, match=f"the tracking store sqlite:///.* cannot be opened: {said}"):
+        search(Store(theirs.root))
+    assert content(theirs.root) == before
+
+
+def test_an_older_store_lacks_tables_that_nobody_makes(theirs: Store) -> None:
+    sql(theirs, "DROP TABLE registered_models", "UPDATE alembic_version SET version_num = '451aebb31d03'")
+    before = content(theirs.root)
+    with pytest.raises(ValueError, match=r"an older MLflow made it .* `mlflow db upgrade` upgrades a copy"):
+        search(Store(theirs.root))
+    assert content(theirs.root) == before
+
+
+@pytest.mark.parametrize("wrong", [b"", b"my diary, which is not a database" * 10])
+def test_a_file_that_is_no_store_is_refused_and_kept(wrong: bytes, root: Path) -> None:
+    (root / "mlflow.db").write_bytes(wrong)
+    with pytest.raises(ValueError, match="cannot be opened"):
+        search(Store(root))
+    assert content(root) == {str(root / "mlflow.db"): wrong}
+
+
+def test_no_call_writes(theirs: Store) -> None:
+    run = find_run("theirs", theirs)
+    with pytest.raises(UnreachableError), theirs.calls(reads=True) as client:
+        client.set_tag(run.id, "a", "b")
+    assert "a" not in find_run("theirs", theirs).tags
+
+
+def test_a_run_of_this_host_whose_process_is_gone_is_shown_as_killed_and_marked_by_who_writes(store: Store) -> None:
+    run_id = make_run(store, "gone", tags=process_tags() | {"process.start": "1.0"}, status="RUNNING")
+    before = content(store.root)
+    run = find_run(run_id, store)
+    assert run.status == "KILLED" and "the process was gone" in run.tags["failure"]
+    assert content(store.root) == before and run.entity.info.status == "RUNNING"
+    settle(store)
+    assert find_run(run_id, store).entity.info.status == "KILLED"
+
+
+@pytest.mark.parametrize("wrong", ["none", "", "-1"])
+def test_tags_that_name_no_process_tell_nothing(wrong: str, store: Store) -> None:
+    tags = process_tags() | {"process.id": wrong}
+    make_run(store, "odd", tags=tags, status="RUNNING")
+    assert find_run("odd", store).status == "RUNNING"
+
+
+def test_a_command_that_reads_sends_nothing_and_says_so(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal(store)
+    journal.create("tests", "left", process_tags() | {"process.start": "1.0"}, later=True)
+    at_work = Journal(store)
+    at_work.create("tests", "at work", process_tags(), later=True)
+    assert search(store) == [] and search(store) == []
+    [said] = caplog.messages
+    assert said == (f"{store.uri} lacks what 1 run kept in {unsent(store)}; seqlab fit, resume, test or ui sends it")
+    assert os.listdir(store.root) == ["mlflow.db"]
+    settle(store)
+    assert {run.name for run in search(store)} == {"left", "at work"}

@@ -1,0 +1,207 @@
+"""A server that answers without end, without measure or in other types than MLflow's is told by its address."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from seqlab.cli import main
+from seqlab.tracking import bounded_answers, readable
+from seqlab.tracking.runs import find_run, search
+from seqlab.tracking.store import Store, UnreachableError
+
+EXPERIMENTS = {"experiments": [{"experiment_id": "1", "name": "e", "lifecycle_stage": "active"}]}
+
+
+def a_run(**info: Any) -> dict[str, Any]:
+    known = {"run_id": "a" * 32, "run_name": "one", "experiment_id": "1", "status": "FINISHED", "start_time": 1}
+    data = {"metrics": [{"key": "val/loss", "value": 1.5, "step": 1, "timestamp": 1}]}
+    return {"info": {**known, "artifact_uri": "mlflow-artifacts:/1/a/artifacts", **info}, "data": data}
+
+
+class Rude:
+    """
+    Attributes:
+        answers: the JSON, or the bytes, that are said to what is asked, by the end of its address.
+        pause: seconds between the bytes of an answer of runs; 0 = it comes at once.
+        asked: how often runs or a history were asked for.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address, self.pause, self.asked = address, 0.0, 0
+        self.answers: dict[str, Any] = {"experiments/search": EXPERIMENTS, "runs/search": {"runs": [a_run()]}}
+        point = {"key": "val/loss", "value": 1.5, "step": 1, "timestamp": 1}
+        self.answers["metrics/get-history"] = {"metrics": [point]}
+
+    def said(self, path: str) -> bytes:
+        name = next((name for name in self.answers if path.partition("?")[0].endswith(name)), "")
+        self.asked += name not in ("", "experiments/search")
+        answer = self.answers.get(name, {})
+        if callable(answer):
+            answer = answer(self.asked)
+        return answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+
+
+@contextmanager
+def rude_server() -> Iterator[Rude]:
+    class Handler(BaseHTTPRequestHandler):
+        def _serve(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            said = rude.said(self.path)
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            slow = rude.pause and "search" in self.path
+            try:
+                for piece in [said[place : place + 1] for place in range(len(said))] if slow else [said]:
+                    self.wfile.write(piece)
+                    self.wfile.flush()
+                    time.sleep(rude.pause if slow else 0)
+            except OSError:
+                pass  # the reader has gone
+
+        do_GET = do_POST = _serve  # noqa: N815
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    rude = Rude(f"http://127.0.0.1:{server.server_address[1]}")
+    thread = Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield rude
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.fixture(name="rude")
+def _rude(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rude]:
+    with rude_server() as server:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.address)
+        yield server
+
+
+def refusal(rude: Rude, capsys: pytest.CaptureFixture[str]) -> str:
+    """The one sentence of `compare`, which names the address."""
+    assert main(["compare"]) == 2
+    [said] = capsys.readouterr().err.splitlines()
+    assert said.startswith("seqlab: ") and rude.address in said and len(said) < 1000, said
+    return said
+
+
+def test_a_good_answer_is_taken(rude: Rude) -> None:
+    assert [run.name for run in search(Store())] == ["one"]
+    assert find_run("one").history("val/loss") == [(1, 1.5)]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"runs": 7},
+        {"runs": [7]},
+        {"runs": [a_run(start_time="yesterday")]},
+        {"runs": [a_run(start_time=2.5)]},
+        {"runs": [a_run(run_id=7)]},
+        {"runs": [{"info": a_run()["info"], "data": {"metrics": [{"key": "x", "value": "much"}]}}]},
+        {"runs": [{"info": a_run()["info"], "data": {"tags": [{"key": "x", "value": {}}]}}]},
+        {"next_page_token": 7},
+        [],
+        b"no JSON" * 1000,
+        b"[" * 100_000,
+        b'{"runs": ' + b"[" * 100_000,
+    ],
+    ids=lambda answer: repr(answer)[:40],
+)
+def test_other_types(answer: Any, rude: Rude, capsys: pytest.CaptureFixture[str]) -> None:
+    rude.answers["runs/search"] = answer
+    assert "does not answer" in refusal(rude, capsys)
+
+
+LEFT_OUT = [
+    {},
+    b"\xff\xfe",
+    {"runs": [{}]},
+    {"runs": [{"info": [], "data": {}}]},
+    {"runs": [a_run(experiment_id="9", run_name="", status="X")]},
+    {"runs": [a_run(start_time=2**63 - 1)]},
+]
+
+
+@pytest.mark.parametrize("answer", LEFT_OUT, ids=lambda answer: repr(answer)[:40])
+def test_what_is_left_out_is_no_traceback(answer: Any, rude: Rude, capsys: pytest.CaptureFixture[str]) -> None:
+    rude.answers["runs/search"] = answer
+    code = main(["compare"])
+    assert code == 0 or len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("experiments", [{"experiments": 7}, {"experiments": [{"experiment_id": []}]}])
+def test_other_types_of_experiments(experiments: Any, rude: Rude, capsys: pytest.CaptureFixture[str]) -> None:
+    rude.answers["experiments/search"] = experiments
+    assert "does not answer" in refusal(rude, capsys)
+
+
+def test_the_same_page_for_ever(rude: Rude, capsys: pytest.CaptureFixture[str]) -> None:
+    rude.answers["runs/search"] = {"runs": [a_run()], "next_page_token": "again"}
+    assert f"MLflow at {rude.address} gives the same page of runs again" in refusal(rude, capsys)
+
+
+def pages(last: int) -> Callable[[int], dict[str, Any]]:
+    return lambda asked: {"runs": [a_run()]} | ({"next_page_token": str(asked)} if asked < last else {})
+
+
+def test_another_page_for_ever(rude: Rude, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readable, "MOST_PAGES", 3)
+    rude.answers["runs/search"] = pages(3)
+    assert len(search(Store())) == 3
+    rude.asked, rude.answers["runs/search"] = 0, pages(4)
+    with pytest.raises(UnreachableError, match=f"{rude.address} gives more than 3 pages of runs"):
+        search(Store())
+    assert rude.asked == 3
+
+
+def test_a_history_of_pages_for_ever(rude: Rude, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_answers, "MOST_ANSWERS", 3)
+    run = find_run("one")
+    metric = {"metrics": [{"key": "val/loss", "value": 1.5, "step": 1, "timestamp": 1}]}
+
+    def history(last: int) -> Callable[[int], dict[str, Any]]:
+        return lambda asked: metric | ({"next_page_token": "again"} if asked < last else {})
+
+    rude.asked, rude.answers["metrics/get-history"] = 0, history(3)
+    assert len(run.history("val/loss")) == 3
+    rude.asked, rude.answers["metrics/get-history"] = 0, history(4)
+    with pytest.raises(UnreachableError, match=f"{rude.address} .* more than 3 pages"):
+        run.history("val/loss")
+
+
+def test_too_many_bytes(rude: Rude, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounded_answers, "MOST_BYTES", 100_000)
+    answer = json.dumps({"runs": [a_run()]}).encode()
+    rude.answers["runs/search"] = answer + b" " * (100_000 - len(answer))
+    assert len(search(Store())) == 1
+    rude.answers["runs/search"] += b" "
+    with pytest.raises(UnreachableError, match=f"MLflow at {rude.address} .* has more than 100000 bytes"):
+        search(Store())
+
+
+def test_a_byte_now_and_then(rude: Rude, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each comes in time, the whole does not."""
+    rude.answers["runs/search"] = b'{"runs": []}' + b" " * 28
+    rude.pause = 0.02
+    assert search(Store()) == []
+    monkeypatch.setattr(bounded_answers, "MOST_SECONDS", 0.4)
+    begin = time.monotonic()
+    with pytest.raises(UnreachableError, match=rf"MLflow at {rude.address} .* takes more than 0\.4 s"):
+        search(Store())
+    assert time.monotonic() - begin < 5
