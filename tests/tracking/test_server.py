@@ -18,6 +18,7 @@ def test_the_pages_are_of_this_store_and_for_this_machine_only(store: Store) -> 
     assert command[command.index("--host") + 1] == "127.0.0.1"
     assert command[command.index("--port") + 1] == "5001"
     assert command[command.index("--backend-store-uri") + 1] == store.uri
+    assert "--app-dir=" in command[command.index("--uvicorn-opts") + 1], "uvicorn's own is the working folder"
 
 
 def test_a_page_of_runs_shows_their_validation(store: Store) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import socket
 import sys
 from typing import TYPE_CHECKING, NoReturn
@@ -47,7 +48,8 @@ def ui_command(store: Store, port: int) -> list[str]:
         *(sys.executable, "-m", "mlflow", "ui"),
         *("--backend-store-uri", store.uri, "--default-artifact-root", str(store.root)),
         *("--host", "127.0.0.1", "--port", str(port), "--workers", "1"),
-        *("--uvicorn-opts", "--log-level=warning"),
+        # uvicorn would look for modules in the working folder first; in the standard library's Python does so anyway.
+        *("--uvicorn-opts", f"--log-level=warning --app-dir={shlex.quote(os.path.dirname(os.__file__))}"),
     ]
 
 
