@@ -107,9 +107,17 @@ def _names(store: Store) -> dict[str, str]:
 def _defect(run: Run) -> str:
     """The first value of a run that is not of its kind; empty where there is none."""
     info, data = run.info, run.data
-    texts = {"name": info.run_name or "", "status": info.status, "artifact_uri": info.artifact_uri or ""}
+    texts = {
+        "id": info.run_id,
+        "name": info.run_name or "",
+        "status": info.status,
+        "artifact_uri": info.artifact_uri or "",
+    }
     texts |= {f"tag {name}": text for name, text in data.tags.items()}
     texts |= {f"parameter {name}": text for name, text in data.params.items()}
+    for name in (*data.tags, *data.params, *data.metrics):
+        if not isinstance(name, str):
+            return f"a tag, parameter or metric of it is named {_short(name)}, no text"
     for name, text in texts.items():
         if not isinstance(text, str):
             return f"its {name} is {_short(text)}, no text"
