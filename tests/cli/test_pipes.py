@@ -68,7 +68,12 @@ COMMANDS = {
 PLACES = {"manifest": "bundle/manifest.json", "store": "mlruns/mlflow.db", "storage": "mlruns/sweeps.db"}
 
 
-@pytest.mark.parametrize("what", COMMANDS)
+SLOW = ("storage of a sweep",)
+
+
+@pytest.mark.parametrize(
+    "what", [pytest.param(one, marks=pytest.mark.slow) if one in SLOW else one for one in COMMANDS]
+)
 @pytest.mark.parametrize("make", [pipe, device])
 def test_a_command_refuses_it(
     what: str, make: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
