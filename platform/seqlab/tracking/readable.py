@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LATEST = 253402300799999
 """The last millisecond of the year 9999, which is the last that Python writes."""
 MOST_PAGES = 1000
-"""Of one search, each with up to 1,000 runs."""
+"""The pages of one search, each with up to 1,000 runs."""
 AT_ONCE = 500
 """Runs that one query names."""
 
@@ -82,7 +82,7 @@ def _searched(store: Store, experiments: list[str], condition: str) -> Iterator[
 def _whole_ones(
     store: Store, experiments: list[str], condition: str, ids: list[str], names: dict[str, str], broken: list[BrokenRun]
 ) -> list[Run]:
-    """Those of some runs that MLflow can read; the others are added to `broken`, found by halves."""
+    """The runs of some ids that MLflow can read; the others are added to `broken`, found by halves."""
     of_these = f"attributes.run_id IN ({', '.join(map(repr, ids))})"
     try:
         return list(_searched(store, experiments, f"{condition} and {of_these}" if condition else of_these))
