@@ -11,7 +11,7 @@ from requests.adapters import HTTPAdapter
 MOST_BYTES = 2**28
 """The bytes of an answer; a page of 1,000 runs has a fifth of it where each has 200 long parameters."""
 MOST_SECONDS = 60.0
-"""The seconds until an answer is whole, however often a byte of it comes. The files of runs, up and down, may take longer."""
+"""The seconds until an answer is whole, however often a byte of it comes. Files of runs may take longer."""
 MOST_ANSWERS = 1000
 """The answers to one call of MLflow's client, which asks for page after page while a server says that there is one."""
 CHUNK = 2**16

@@ -210,7 +210,7 @@ def search(store: Store, condition: str = "", experiment: str | None = None) -> 
 def search_all(
     store: Store, condition: str = "", experiment: str | None = None
 ) -> tuple[list[TrackedRun], list[BrokenRun]]:
-    """As `search`, and the runs that cannot be read."""
+    """The runs that `search` finds, and those that cannot be read."""
     names = experiment_names(store)
     runs, broken = read_runs(store, [key for key, name in names.items() if experiment in (None, name)], condition)
     return [_tracked(run, names.get(run.info.experiment_id, ""), store) for run in runs], broken
