@@ -68,7 +68,12 @@ COMMANDS = {
 PLACES = {"manifest": "bundle/manifest.json", "store": "mlruns/mlflow.db", "storage": "mlruns/sweeps.db"}
 
 
-@pytest.mark.parametrize("what", COMMANDS)
+SLOW = ("storage of a sweep",)
+
+
+@pytest.mark.parametrize(
+    "what", [pytest.param(one, marks=pytest.mark.slow) if one in SLOW else one for one in COMMANDS]
+)
 @pytest.mark.parametrize("make", [pipe, device])
 def test_a_command_refuses_it(
     what: str, make: Callable[[Path], None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -113,7 +118,7 @@ def test_an_artifact_and_a_journal(
     assert "config.yaml is a pipe" in Path("report.html").read_text()
     pipe(unsent(store) / "0.jsonl")
     capsys.readouterr()
-    assert main(["compare"]) == 2
+    assert main(["promote", "one"]) == 2
     assert "0.jsonl is a pipe; accepted: a regular file" in capsys.readouterr().err
 
 

@@ -25,7 +25,7 @@ from seqlab.cli.verb import verb
 
 HOSTILE = "a\x1b[2J\rb\x07\x7f\x9b8m\u202ec\u2066"
 HARMLESS = r"a\x1b[2J\x0db\x07\x7f\x9b8m\u202ec\u2066"
-"""As it is shown."""
+"""The same, shown."""
 
 
 def steers(text: str) -> set[str]:

@@ -56,6 +56,10 @@ BROKEN = {
     "a tag that is none": (f"INSERT INTO tags VALUES ('x', NULL, {BAD})", "its tag x is None, no text"),
     "a tag that is not UTF-8": (f"UPDATE tags SET value = CAST(x'ff' AS TEXT) WHERE run_uuid = {BAD}", "UTF-8"),
     "a parameter of bytes": (f"UPDATE params SET value = x'ff' WHERE run_uuid = {BAD}", r"parameter p is b'\xff'"),
+    "a metric's name of bytes": (
+        f"UPDATE latest_metrics SET key = x'ff' WHERE key = 'val/loss' AND run_uuid = {BAD}",
+        r"is named b'\xff', no text",
+    ),
     "a name of bytes": (of_run("name", "x'ff'"), r"its name is b'\xff', no text"),
     "an id of bytes": (of_run("run_uuid", "x'00'"), "its id is none"),
 }

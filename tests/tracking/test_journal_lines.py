@@ -24,6 +24,9 @@ LINES = {
     "a number too long": b"9" * 10_000 + b"\n",
 }
 
+PROMOTE = ["promote", "one"]
+"""A command that sends what was kept, and then has nothing to promote."""
+
 
 @pytest.mark.parametrize("what", LINES)
 def test_the_command_goes_on(
@@ -36,7 +39,7 @@ def test_the_command_goes_on(
     with journal.pending.open("ab") as file:
         file.write(LINES[what])
     journal.keep({"op": "tags", "tags": {"second": "2"}})
-    assert main(["compare"]) == 0
+    assert main(PROMOTE) == 2
     [told] = [record.getMessage() for record in caplog.records if "is no write of a run" in record.getMessage()]
     assert told.startswith(f"{journal.pending}, line 2 is no write of a run, set aside in ")
     assert journal.pending.with_suffix(".refused").read_bytes() == LINES[what]
@@ -49,6 +52,6 @@ def test_an_object_that_is_no_write_is_set_aside(write: dict[str, object], store
     run = make_run(store, "one", {"val/loss": [(0, 1.0)]})
     journal = Journal(store, run)
     journal.keep(write)
-    assert main(["compare"]) == 0
+    assert main(PROMOTE) == 2
     assert json.loads(journal.pending.with_suffix(".refused").read_text()) == write
     assert not journal.pending.exists()

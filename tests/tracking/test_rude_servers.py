@@ -58,7 +58,7 @@ def rude_server() -> Iterator[Rude]:
             self.send_response(200)
             self.send_header("Content-Length", str(len(said)))
             self.end_headers()
-            slow = rude.pause and "search" in self.path
+            slow = rude.pause and "runs/search" in self.path
             try:
                 for piece in [said[place : place + 1] for place in range(len(said))] if slow else [said]:
                     self.wfile.write(piece)

@@ -57,8 +57,8 @@ class _PlainLines:
 
 @contextmanager
 def shown_for_people() -> Iterator[None]:
-    """Within it stdout and stderr, and what Rich prints, show control characters; a character that the encoding lacks
-    is written as a backslash and its number."""
+    """Has stdout and stderr, and what Rich prints, show control characters; a character that the encoding lacks is
+    written as a backslash and its number."""
     from rich import control, file_proxy
 
     # The characters that Rich drops of a text, and what it makes of a line that is printed beside its bars.

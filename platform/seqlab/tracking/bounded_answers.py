@@ -9,11 +9,11 @@ from requests import PreparedRequest, RequestException, Response
 from requests.adapters import HTTPAdapter
 
 MOST_BYTES = 2**28
-"""Of an answer; a page of 1,000 runs has a fifth of it where each has 200 long parameters."""
+"""The bytes of an answer; a page of 1,000 runs has a fifth of it where each has 200 long parameters."""
 MOST_SECONDS = 60.0
-"""Until an answer is whole, however often a byte of it comes. The files of runs, up and down, may take longer."""
+"""The seconds until an answer is whole, however often a byte of it comes. Files of runs may take longer."""
 MOST_ANSWERS = 1000
-"""To one call of MLflow's client, which asks for page after page while a server says that there is one."""
+"""The answers to one call of MLflow's client, which asks for page after page while a server says that there is one."""
 CHUNK = 2**16
 
 _ASKED = local()
@@ -27,7 +27,7 @@ class BoundedAdapter(HTTPAdapter):
     """Reads answers within the bounds."""
 
     def send(self, request: PreparedRequest, stream: bool = False, *args: Any, **kwargs: Any) -> Response:
-        """As `HTTPAdapter.send`, with the content read, unless it is to be streamed."""
+        """Sends a request as `HTTPAdapter.send`, and reads the content, unless it is to be streamed."""
         if hasattr(request.body, "read"):  # a file goes up
             return super().send(request, stream, *args, **kwargs)
         _ASKED.times = getattr(_ASKED, "times", 0) + (request.method == "GET")

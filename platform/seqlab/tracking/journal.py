@@ -168,7 +168,7 @@ class Journal:
         return sent == len(writes)
 
     def _kept(self) -> list[Write]:
-        """What was kept, but for lines that are no writes: they are told and set aside."""
+        """The writes that were kept. Lines that are none are told and set aside."""
         writes, others = _read(self.pending)
         if others:
             aside = self.pending.with_suffix(".refused")

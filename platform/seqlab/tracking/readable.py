@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LATEST = 253402300799999
 """The last millisecond of the year 9999, which is the last that Python writes."""
 MOST_PAGES = 1000
-"""Of one search, each with up to 1,000 runs."""
+"""The pages of one search, each with up to 1,000 runs."""
 AT_ONCE = 500
 """Runs that one query names."""
 
@@ -82,7 +82,7 @@ def _searched(store: Store, experiments: list[str], condition: str) -> Iterator[
 def _whole_ones(
     store: Store, experiments: list[str], condition: str, ids: list[str], names: dict[str, str], broken: list[BrokenRun]
 ) -> list[Run]:
-    """Those of some runs that MLflow can read; the others are added to `broken`, found by halves."""
+    """The runs of some ids that MLflow can read; the others are added to `broken`, found by halves."""
     of_these = f"attributes.run_id IN ({', '.join(map(repr, ids))})"
     try:
         return list(_searched(store, experiments, f"{condition} and {of_these}" if condition else of_these))
@@ -109,9 +109,17 @@ def _names(store: Store) -> dict[str, str]:
 def _defect(run: Run) -> str:
     """The first value of a run that is not of its kind; empty where there is none."""
     info, data = run.info, run.data
-    texts = {"name": info.run_name or "", "status": info.status, "artifact_uri": info.artifact_uri or ""}
+    texts = {
+        "id": info.run_id,
+        "name": info.run_name or "",
+        "status": info.status,
+        "artifact_uri": info.artifact_uri or "",
+    }
     texts |= {f"tag {name}": text for name, text in data.tags.items()}
     texts |= {f"parameter {name}": text for name, text in data.params.items()}
+    for name in (*data.tags, *data.params, *data.metrics):
+        if not isinstance(name, str):
+            return f"a tag, parameter or metric of it is named {_short(name)}, no text"
     for name, text in texts.items():
         if not isinstance(text, str):
             return f"its {name} is {_short(text)}, no text"

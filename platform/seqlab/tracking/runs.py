@@ -211,7 +211,7 @@ def search(store: Store, condition: str = "", experiment: str | None = None) -> 
 def search_all(
     store: Store, condition: str = "", experiment: str | None = None
 ) -> tuple[list[TrackedRun], list[BrokenRun]]:
-    """As `search`, and the runs that cannot be read."""
+    """The runs that `search` finds, and those that cannot be read."""
     tell_kept(store)
     names = experiment_names(store)
     runs, broken = read_runs(store, [key for key, name in names.items() if experiment in (None, name)], condition)
