@@ -159,7 +159,7 @@ def test_a_command_that_reads_sends_nothing_and_says_so(store: Store, caplog: py
     at_work.create("tests", "at work", process_tags(), later=True)
     assert search(store) == [] and search(store) == []
     [said] = caplog.messages
-    assert said == (f"{store.uri} lacks what 1 run kept in {unsent(store)}; seqlab fit, resume, test or ui sends it")
+    assert said == (f"{store.uri} lacks what 1 run kept in {unsent(store)}; seqlab fit, resume or test sends it")
     assert os.listdir(store.root) == ["mlflow.db"]
     settle(store)
     assert {run.name for run in search(store)} == {"left", "at work"}

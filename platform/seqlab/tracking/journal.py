@@ -235,7 +235,7 @@ def tell_kept(store: Store) -> None:
         )
     if left := sum(map(_is_left, ours.glob("*.jsonl"))):
         runs = "1 run" if left == 1 else f"{left} runs"
-        log.warning("%s lacks what %s kept in %s; seqlab fit, resume, test or ui sends it", store.uri, runs, ours)
+        log.warning("%s lacks what %s kept in %s; seqlab fit, resume or test sends it", store.uri, runs, ours)
 
 
 def now() -> int:
