@@ -138,3 +138,9 @@ def _nodes(node: Any) -> Iterator[Any]:
     if isinstance(node, yaml.MappingNode):
         return (part for pair in node.value for part in pair)
     return iter(node.value if isinstance(node, yaml.SequenceNode) else ())
+
+
+def check_text(text: str, what: str) -> None:
+    """Raises ValueError where a text of the command line had bytes that are no UTF-8, which no store keeps."""
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise ValueError(f"{what} is not UTF-8: {text!r}; a run keeps its names and options as UTF-8")

@@ -34,6 +34,8 @@ CASES = [
     (["--trainer.accelerator=cuda"], ["accelerator", "cpu"]),
     (["--ckpt_path=nowhere"], ["no runs yet"]),
     (["--ckpt_path=last"], ["unfinished", "none"]),
+    (["--run_name=caf\udce9"], ["is not UTF-8", "caf"]),
+    (["--data.path=caf\udce9.txt"], ["is not UTF-8", "caf"]),
 ]
 
 

@@ -89,8 +89,8 @@ REFUSED = {
         callback("ModelCheckpoint", dirpath="../kept"),
         "dirpath; a run writes in its own folder",
     ),
-    "ModelCheckpoint/metric": (callback("ModelCheckpoint", monitor="val/los"), "'val/loss'"),
-    "EarlyStopping/metric": (callback("EarlyStopping", monitor="val/los"), "`val/loss`"),
+    "ModelCheckpoint/metric": (callback("ModelCheckpoint", monitor="val/los"), "there are: val/loss"),
+    "EarlyStopping/metric": (callback("EarlyStopping", monitor="val/los"), "there are: val/loss"),
     "BackboneFinetuning": (callback("BackboneFinetuning"), "BackboneFinetuning: AttributeError: "),
     "BaseFinetuning": (callback("BaseFinetuning"), "BaseFinetuning: NotImplementedError: "),
     "ModelPruning/masks": (

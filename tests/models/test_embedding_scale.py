@@ -97,7 +97,7 @@ def test_a_run_from_before_there_was_a_choice_is_as_it_was_trained(monkeypatch: 
     # The checkpoint is not read: what is asked is what the config is taken for.
     for name in ("check_trust", "check_fits", "weights_of"):
         monkeypatch.setattr(f"seqlab.trained.load.{name}", lambda *args: None)
-    monkeypatch.setattr("seqlab.tracking.runs.find_run", lambda target: run)
+    monkeypatch.setattr("seqlab.tracking.runs.find_run", lambda target, store: run)
     monkeypatch.setattr(
         "seqlab.checkpoint_io.read_checkpoint", lambda path, **_: {"seqlab": {"config": {}, "told": {}}}
     )

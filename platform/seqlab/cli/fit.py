@@ -53,7 +53,10 @@ def directly(name: str, args: list[str]) -> int | None:
 
 def lightning(name: str, args: list[str], *, run_id: str | None = None) -> int:
     from seqlab.config.configs import resolve_names
+    from seqlab.plain_values import check_text
 
+    for arg in args:
+        check_text(arg, "an argument")
     args = resolve_names(args)
 
     def run() -> None:

@@ -13,6 +13,7 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
+from seqlab.plain_values import check_text
 from seqlab.tracking.artifact_place import check_folder
 from seqlab.tracking.job import JOB_TAG, job_of
 from seqlab.tracking.journal import Journal, now
@@ -34,7 +35,8 @@ FEWEST_STEPS, MOST_STEPS, SECONDS = 10, 50, 5.0
 
 
 def check_experiment(name: str) -> None:
-    """Raises ValueError where an experiment's name is empty, or longer than MLflow takes."""
+    """Raises ValueError where an experiment's name is empty, longer than MLflow takes, or no text."""
+    check_text(name, "experiment")
     if not 0 < len(name) <= MOST_CHARACTERS:
         reason = f"the name that runs are grouped by has 1 to {MOST_CHARACTERS}"
         raise ValueError(f"experiment has {len(name)} characters; {reason}")
@@ -69,6 +71,7 @@ class RunLogger(Logger):
     ) -> None:
         super().__init__()
         check_experiment(experiment)
+        check_text(name or "", "run_name")
         self.store = Store(root)
         self.status = "FINISHED"
         self._experiment, self._name, self._resumed_id = experiment, name, run_id
