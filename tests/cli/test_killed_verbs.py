@@ -61,7 +61,8 @@ def test_what_is_written_is_whole_or_not_there(
 
 def _seconds(args: list[str], folder: Path) -> float:
     begun = time.monotonic()
-    subprocess.run(_command(*args), cwd=folder, env=_environment(folder), check=True, capture_output=True)
+    done = subprocess.run(_command(*args), cwd=folder, env=_environment(folder), capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return time.monotonic() - begun
 
 

@@ -106,6 +106,14 @@ def test_a_store_can_be_moved(store: Store, tmp_path: Path) -> None:
     assert moved.artifacts.parents[1] == moved.store.folder("x")
 
 
+def test_a_copied_store_takes_new_runs_beside_the_first(store: Store, tmp_path: Path) -> None:
+    find_run(make_run(store, "old", experiment="x"), store).artifacts.mkdir(parents=True)
+    copied = Store(shutil.copytree(store.root, tmp_path / "copied"))
+    new = find_run(make_run(copied, "new", experiment="x"), copied)
+    assert new.artifacts.parents[1] == copied.folder("x") == tmp_path / "copied" / "x"
+    assert find_run("old", copied).artifacts.is_relative_to(tmp_path / "copied")
+
+
 def test_mlflow_draws_from_nobody(store: Store) -> None:
     names = set()
     for _ in range(2):

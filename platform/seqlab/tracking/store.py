@@ -231,7 +231,8 @@ class Store:
         beside = self.root / location.name
         if not location.is_absolute() or stage != "active":
             return None
-        return check_folder(location if location.exists() else beside, self.root, f"of {experiment!r}")
+        there = location.exists() and not beside.exists()
+        return check_folder(location if there else beside, self.root, f"of {experiment!r}")
 
     def artifacts(self, run: Run) -> Path:
         """The folder of a run's artifacts, or, with a server, of those that are on this machine.
@@ -252,8 +253,9 @@ class Store:
         if len(stored.parts) < 3 or ("://" in uri and not uri.startswith("file://")):
             raise ValueError(f"run {run.info.run_id} has its files in {uri!r}, no folder of its store {self.root}")
         beside = self.root.joinpath(*stored.parts[-3:])
-        # MLflow stores absolute paths: they are wrong once the store has been moved.
-        folder = stored if stored.parents[1].exists() and not beside.exists() else beside
+        # MLflow stores absolute paths: they are wrong once the store has been moved or copied.
+        new = beside.parents[1].exists() and not stored.exists()
+        folder = stored if stored.parents[1].exists() and not beside.exists() and not new else beside
         return check_folder(folder, self.root, run.info.run_id)
 
     def check_files(self, run: Run) -> None:
