@@ -106,7 +106,7 @@ def _check_replaced(path: Path, mark: str) -> None:
 
 
 def _has(path: Path, mark: str) -> bool:
-    """Whether a file is empty, or has a mark in its head."""
+    """True for a file that is empty, or has the mark in its head."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             head: bytes = file.read(HEAD)

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="pipes are named so o
 
 @pytest.fixture(autouse=True)
 def _no_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What waits for a pipe fails, as an open that a signal interrupts does."""
+    """Fails whatever waits for a pipe, by a signal that interrupts it."""
 
     def late(*_: object) -> None:
         raise AssertionError("it was waited for")

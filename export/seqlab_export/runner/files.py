@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def leads_out(folder: Path, name: str) -> bool:
-    """Whether a file of a bundle is a link to one outside."""
+    """True for a file of a bundle that is a link to one outside."""
     return not (folder / name).resolve().is_relative_to(folder.resolve())
 
 

@@ -20,7 +20,7 @@ from seqlab.whole_file import write_whole
 
 
 def what_is_left(verb: str, config: dict[str, Any]) -> list[Callback]:
-    """Of a verb with its resolved config.
+    """Callbacks that write what a verb leaves behind, by its resolved config.
 
     Raises:
         ValueError: the predictions have no place, as of `file_to_write`.
