@@ -58,6 +58,9 @@ def _split(path: str) -> Any:
     try:
         found = datasets.load_from_disk(str(folder)) if folder.is_dir() else datasets.load_dataset(name, config or None)
     except Exception as error:  # of any kind: an empty dataset gives an IndexError
+        if datasets.config.HF_HUB_OFFLINE:
+            fetched = "it is not on this machine, and HF_HUB_OFFLINE=0 fetches it"
+            raise ValueError(f"{path} cannot be read: {fetched}; give {ACCEPTED}") from error
         raise ValueError(f"{path} cannot be read: {error}; give {ACCEPTED}") from error
     splits = {"": found} if isinstance(found, datasets.Dataset) else dict(found)
     if not split and len(splits) == 1:

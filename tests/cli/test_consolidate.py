@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,8 +33,10 @@ def test_a_run_of_two_processes(tmp_path: Path, inside: Callable[[Path], Seqlab]
     best = run.best_checkpoint
     assert run.status == "FINISHED" and best is not None and "shards" in load_sealed(best)
 
-    said = seqlab("consolidate", "spread").stdout
     whole = best.with_name("best.consolidated.ckpt")
+    for name in ("fsync", "replace"):
+        assert _killed_in(name) == -signal.SIGKILL and not whole.exists()
+    said = seqlab("consolidate", "spread").stdout
     assert said == f"Checkpoint {whole} · next: seqlab export {whole} --out bundles/best\n"
     stored, shards = torch.load(whole, weights_only=True), read_checkpoint(best)
     assert stored["state_dict"].keys() == shards["state_dict"].keys()
@@ -47,6 +51,14 @@ def test_a_run_of_two_processes(tmp_path: Path, inside: Callable[[Path], Seqlab]
     for file in best.parent.glob("best.ckpt.shards-*/__1_*"):
         file.unlink()
     assert f"checkpoint {best} is not whole: " in seqlab("export", "spread", "--out=other", code=2).stderr
+
+
+def _killed_in(name: str) -> int:
+    """The exit code of a `consolidate` that is killed where it calls this function of `os`."""
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    setattr(os, name, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    os._exit(main(["consolidate", "spread"]))
 
 
 def _exits(*args: str) -> None:

@@ -9,13 +9,15 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import onnx
 import pytest
 
-from cli.conftest import Seqlab
+from cli.conftest import Seqlab, command
 from export.planted import reseal
 from export.toys import shared_toy
 from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
@@ -115,6 +117,39 @@ def test_no_address_of_a_store_or_a_checkpoint_is_called(
     assert codes["generate"] == codes["export"] == (2 if where == "files" else 0), codes
 
 
+@pytest.mark.slow
+def test_a_dataset_that_a_stored_config_names_is_not_fetched_unasked(theirs: Path) -> None:
+    """Processes, as Hugging Face's libraries read the environment when they are imported."""
+    for path in theirs.glob("mlruns/tiny/*/artifacts/checkpoints/*.ckpt"):
+        checkpoint = read_checkpoint(path)
+        checkpoint["seqlab"]["config"]["data"]["init_args"]["path"] = "hf:stranger/texts@train"
+        AtomicCheckpointIO().save_checkpoint(checkpoint, path)
+    asked: list[str] = []
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+        do_HEAD = do_GET  # noqa: N815
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
+        Thread(target=hub.serve_forever, daemon=True).start()
+        seqlab = command(theirs)
+        there = {"HF_ENDPOINT": f"http://127.0.0.1:{hub.server_address[1]}", "HF_HOME": str(theirs / "hub")}
+        said = seqlab("test", "first", code=2, **there).stderr
+        assert (
+            "hf:stranger/texts@train cannot be read: it is not on this machine, and HF_HUB_OFFLINE=0 fetches it" in said
+            and not asked
+        )
+        seqlab("test", "first", code=2, **there, HF_HUB_OFFLINE="0")
+        hub.shutdown()
+    assert any("stranger/texts" in path for path in asked)
+
+
 @pytest.mark.parametrize("place", ["provenance", "weights", "tokenizer"])
 def test_no_address_of_a_bundle_is_called(
     place: str,
@@ -138,6 +173,6 @@ def test_no_address_of_a_bundle_is_called(
     else:
         (bundle / "tokenizer" / "tokenizer.json").write_text(json.dumps({"class": f"{listener}/a", "url": listener}))
     reseal(bundle)
-    for command in (["verify", "bundle"], ["generate", "bundle"], ["page", "bundle", "--out=page.html"]):
-        main(command)
+    for args in (["verify", "bundle"], ["generate", "bundle"], ["page", "bundle", "--out=page.html"]):
+        main(args)
     assert main(["promote", "bundle"]) != 0

@@ -103,7 +103,9 @@ def test_a_file_that_is_none(text: str, told: str, tmp_path: Path) -> None:
     ("changed", "told"),
     [
         ({"config": []}, "needs a config"),
-        ({"trials": 0}, "--trials must be at least 1"),
+        ({"trials": 0}, "--trials must be from 1 to 1000000, got 0"),
+        ({"trials": 1000001}, "--trials must be from 1 to 1000000, got 1000001"),
+        ({"seeds": 10**30}, "--seeds must be from 1 to 1000000"),
         ({"sampler": "best"}, "accepted: tpe, random, grid"),
         ({"sampler": "grid"}, "needs the values of model.lr"),
         ({"vary": {"seed_everything": "1..3"}}, "says seed_everything itself"),

@@ -18,7 +18,7 @@ from lightning.pytorch.callbacks import Callback
 from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.registry import promote, register
-from seqlab.tracking.runs import find_run
+from seqlab.tracking.runs import find_run, settle
 from seqlab.tracking.server import UI_ENVIRONMENT
 from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import Store
@@ -127,6 +127,8 @@ def test_a_server_that_goes_away_gets_the_rest_when_it_is_back(server: Server, t
     fit(RunLogger("remote", name="cut"), [RunTracker(CONFIG), At(server.stop)])
     assert list(unsent(Store()).glob("*.jsonl"))
     server.start()
+    assert find_run("cut").status == "RUNNING", "to find a run sends nothing"
+    settle(Store())
     check("cut")
     check("cut", root="another machine")
     assert not list(unsent(Store()).glob("*.jsonl"))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,19 +31,19 @@ class Rude:
     """
     Attributes:
         answers: the JSON, or the bytes, that are said to what is asked, by the end of its address.
-        pause: seconds between the bytes of an answer of runs; 0 = it comes at once.
+        pause: seconds between the bytes of an answer to what is `slow`; 0 = it comes at once.
         asked: how often runs or a history were asked for.
     """
 
     def __init__(self, address: str) -> None:
-        self.address, self.pause, self.asked = address, 0.0, 0
+        self.address, self.pause, self.asked, self.slow = address, 0.0, 0, "runs/search"
         self.answers: dict[str, Any] = {"experiments/search": EXPERIMENTS, "runs/search": {"runs": [a_run()]}}
         point = {"key": "val/loss", "value": 1.5, "step": 1, "timestamp": 1}
-        self.answers["metrics/get-history"] = {"metrics": [point]}
+        self.answers |= {"metrics/get-history": {"metrics": [point]}, "runs/get": {"run": a_run()}}
 
     def said(self, path: str) -> bytes:
         name = next((name for name in self.answers if path.partition("?")[0].endswith(name)), "")
-        self.asked += name not in ("", "experiments/search")
+        self.asked += name in ("runs/search", "metrics/get-history")
         answer = self.answers.get(name, {})
         if callable(answer):
             answer = answer(self.asked)
@@ -58,7 +59,7 @@ def rude_server() -> Iterator[Rude]:
             self.send_response(200)
             self.send_header("Content-Length", str(len(said)))
             self.end_headers()
-            slow = rude.pause and "runs/search" in self.path
+            slow = rude.pause and rude.slow in self.path
             try:
                 for piece in [said[place : place + 1] for place in range(len(said))] if slow else [said]:
                     self.wfile.write(piece)
@@ -205,3 +206,31 @@ def test_a_byte_now_and_then(rude: Rude, monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(UnreachableError, match=rf"MLflow at {rude.address} .* takes more than 0\.4 s"):
         search(Store())
     assert time.monotonic() - begin < 5
+
+
+def test_a_file_by_a_byte_now_and_then(rude: Rude, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long a file takes, it keeps coming: here at least ten bytes in 0.4 s."""
+    run = find_run("one")
+    monkeypatch.setattr(bounded_answers, "MOST_SECONDS", 0.4)
+    monkeypatch.setattr(bounded_answers, "LEAST_BYTES", 10)
+    rude.answers["a/artifacts/notes.txt"], rude.slow, rude.pause = b"n" * 60, "notes.txt", 0.02
+    found = run.artifact("notes.txt")
+    assert found is not None and found.read_bytes() == b"n" * 60
+
+    rude.answers["a/artifacts/more.txt"], rude.slow, rude.pause = b"n" * 60, "more.txt", 0.1
+    with pytest.raises(UnreachableError, match=r"sends no whole more.txt: only \d bytes of it came in 0\.4 s"):
+        run.artifact("more.txt")
+    assert [path.name for path in run.artifacts.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("free", [1000, 999])
+def test_a_file_leaves_room_on_the_disk(free: int, rude: Rude, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = find_run("one")
+    rude.answers["a/artifacts/notes.txt"] = b"n" * 60
+    monkeypatch.setattr(bounded_answers, "ROOM", 1000)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=free))
+    if free == 1000:
+        assert run.artifact("notes.txt") is not None
+    else:
+        with pytest.raises(UnreachableError, match="less than 1000 bytes free"):
+            run.artifact("notes.txt")

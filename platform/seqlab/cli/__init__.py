@@ -28,6 +28,8 @@ VERBS = (
     *env.VERBS,
 )
 
+MAY_FETCH = ("estimate", "profile", "resume", "study", "submit", "sweep")
+"""Verbs that train; any other one reads a dataset that a stored config names only where this machine has it."""
 MOST_SAID = 900
 """Characters of an error's sentence."""
 
@@ -64,6 +66,8 @@ def _ran(args: list[str]) -> int:
         if verb is not None and overrides and verb.name not in fit.TAKE_OVERRIDES:
             raise spelling.unknown(verb, overrides[0])
         options.overrides = overrides
+        if verb is not None and verb.name not in MAY_FETCH and not any("hf:" in arg for arg in args):
+            os.environ.setdefault("HF_HUB_OFFLINE", "1")
         code = int(options.run(options))
         sys.stdout.flush()
         return code

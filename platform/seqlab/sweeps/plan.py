@@ -21,6 +21,8 @@ from seqlab.tracking.logger import check_experiment
 SAMPLERS = ("tpe", "random", "grid")
 OURS = ("seed_everything", "experiment", "run_name", "resume", "ckpt_path", "trainer.devices")
 """What a sweep tells each fit itself."""
+MOST = 10**6
+"""Seeds, trials and jobs of a sweep."""
 TYPES: dict[str, tuple[type, ...]] = {
     "config": (str, list),
     "vary": (dict,),
@@ -116,8 +118,8 @@ def make_plan(given: Mapping[str, Any], overrides: list[str]) -> Plan:
     if not all(objectives) or len({*objectives}) < len(objectives):
         raise ValueError(f"--objective {','.join(named)}: accepted: metrics with commas between, each once")
     for name, count in {"--seeds": seeds, "--trials": trials, "--jobs": given.get("jobs", 1)}.items():
-        if count < 1:
-            raise ValueError(f"{name} must be at least 1, got {count}")
+        if not 1 <= count <= MOST:
+            raise ValueError(f"{name} must be from 1 to {MOST}, got {count}")
     prune = given.get("prune", False)
     if prune and len(objectives) > 1:
         raise ValueError(f"--prune goes by one objective, got {', '.join(objectives)}")

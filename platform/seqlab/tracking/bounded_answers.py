@@ -1,7 +1,12 @@
-"""Bounds on what a server answers: the bytes and the seconds of one answer, and the answers to one call."""
+"""Bounds on what a server answers: the bytes and the seconds of one answer, and the answers to one call. A file of a
+run may be of any size and take any time, as long as it keeps coming and the disk has room."""
 
 from __future__ import annotations
 
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from threading import Thread, local
 from typing import Any
 
@@ -11,12 +16,17 @@ from requests.adapters import HTTPAdapter
 MOST_BYTES = 2**28
 """The bytes of an answer; a page of 1,000 runs has a fifth of it where each has 200 long parameters."""
 MOST_SECONDS = 60.0
-"""The seconds until an answer is whole, however often a byte of it comes. Files of runs may take longer."""
+"""The seconds until an answer is whole, however often a byte of it comes."""
 MOST_ANSWERS = 1000
 """The answers to one call of MLflow's client, which asks for page after page while a server says that there is one."""
 CHUNK = 2**16
+LEAST_BYTES = 2**16
+"""The bytes of a file that come in `MOST_SECONDS` at least."""
+ROOM = 2**28
+"""The bytes that a download leaves free on the disk."""
 
 _ASKED = local()
+_broken_off: list[str] = []
 
 
 class OutOfBoundsError(RequestException):
@@ -38,7 +48,9 @@ class BoundedAdapter(HTTPAdapter):
         def answer() -> None:
             try:
                 response = ask(request, stream, *args, **kwargs)
-                if not stream:
+                if stream:
+                    response.iter_content = lambda *_, **__: _keeps_coming(response)  # type: ignore[method-assign]
+                else:
                     _read(response)
                 came.append(response)
             except BaseException as error:
@@ -69,6 +81,12 @@ def bound_answers() -> None:
 def begin_call() -> None:
     """Counts answers anew."""
     _ASKED.times = 0
+    _broken_off.clear()
+
+
+def why_broken_off() -> str | None:
+    """The reason why a file did not come whole since `begin_call`, in whatever thread: MLflow tells none."""
+    return _broken_off[-1] if _broken_off else None
 
 
 def _read(response: Response) -> None:
@@ -79,3 +97,23 @@ def _read(response: Response) -> None:
             response.close()
             raise OutOfBoundsError(f"its answer has more than {MOST_BYTES} bytes", request=response.request)
     response._content = bytes(content)
+
+
+def _keeps_coming(response: Response) -> Iterator[bytes]:
+    """The content of a file, which is written below the working folder, where the store is."""
+    try:
+        since, came = time.monotonic(), 0
+        # `read1` returns what has come; `read` waits for a whole chunk, for ever where a byte comes now and then.
+        while chunk := response.raw.read1(CHUNK, decode_content=True):
+            came += len(chunk)
+            if time.monotonic() - since > MOST_SECONDS:
+                if came < LEAST_BYTES:
+                    raise OutOfBoundsError(f"only {came} bytes of it came in {MOST_SECONDS:g} s")
+                since, came = time.monotonic(), 0
+            if shutil.disk_usage(Path.cwd()).free < ROOM:
+                raise OutOfBoundsError(f"it would leave less than {ROOM} bytes free on the disk")
+            yield chunk
+    except Exception as error:
+        response.close()
+        _broken_off.append(str(error))
+        raise

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -124,11 +125,19 @@ class TrackedRun:
         with self.store.calls(reads=True) as client:
             from mlflow.exceptions import MlflowException
 
+            from seqlab.tracking.bounded_answers import why_broken_off
+
             path.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                return Path(client.download_artifacts(self.id, name, str(self.artifacts)))
-            except MlflowException:
-                return None
+            # Whole or not at all: what is on this machine is not fetched again.
+            with TemporaryDirectory(prefix=".fetched-", dir=self.artifacts) as folder:
+                try:
+                    fetched = client.download_artifacts(self.id, name, folder)
+                except MlflowException as error:
+                    if why := why_broken_off():
+                        raise UnreachableError(f"MLflow at {self.store.uri} sends no whole {name}: {why}") from error
+                    return None
+                os.replace(fetched, path)
+            return path
 
     def history(self, metric: str) -> list[tuple[int, float]]:
         """(step, value) of every point of a metric, by step; NaN for what is no number."""
