@@ -39,6 +39,9 @@ OPENED = {
     "EarlyStopping/lenient": callback("EarlyStopping", monitor="val/los", strict="false"),
     "ModelCheckpoint": callback("ModelCheckpoint", monitor="val/loss", save_top_k=2, every_n_train_steps=1),
     "ModelCheckpoint/names": callback("ModelCheckpoint", filename="{epoch}-{val/loss:.2f}", save_last="true"),
+    "ModelCheckpoint/step": callback(
+        "ModelCheckpoint", monitor="step", mode="max", save_top_k=2, every_n_train_steps=1
+    ),
     "ModelCheckpoint/folder": callback("ModelCheckpoint", dirpath="kept", filename="best", monitor="val/loss"),
     "ModelCheckpoint/here": callback("ModelCheckpoint", dirpath=".", train_time_interval="00:00:00:01"),
     "OnExceptionCheckpoint": callback("OnExceptionCheckpoint", dirpath="."),

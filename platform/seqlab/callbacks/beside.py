@@ -33,6 +33,10 @@ class OwnFolder(Callback):
             callback.dirpath = str(Path(base, folder or ""))
 
 
+COUNTED = ("epoch", "step")
+"""What Lightning's ModelCheckpoint counts itself, and goes by like a metric."""
+
+
 def own_folder(callbacks: list[Any], stored: list[dict[str, Any]]) -> OwnFolder:
     """One for the given callbacks, which the stored config has in the same order."""
     both = zip(callbacks, stored, strict=True)
@@ -67,7 +71,11 @@ class Monitored(Callback):
 
     def __init__(self, callbacks: list[Any], task: L.LightningModule) -> None:
         named = ((one, getattr(one, "monitor", None)) for one in callbacks if getattr(one, "strict", True))
-        self._monitors = [(type(one).__name__, monitor) for one, monitor in named if isinstance(monitor, str)]
+        self._monitors = [
+            (type(one).__name__, monitor)
+            for one, monitor in named
+            if isinstance(monitor, str) and not (isinstance(one, Checkpoint) and monitor in COUNTED)
+        ]
         for name, monitor in self._monitors:
             check_logged(f"{name} monitors", monitor, logged_names(type(task), map(type, callbacks)))
         self._stepped = self._validated = False
