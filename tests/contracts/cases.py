@@ -395,7 +395,7 @@ def fits(mixer: MixerCase, positions: PositionCase) -> bool:
 
 
 def in_every_run(mixer: MixerCase, positions: PositionCase) -> bool:
-    """Whether a plain run tests the pair at every length, and in a decoder; the others in a decoder are slow."""
+    """Whether the pair is tested at every length, and in a decoder: each mixer and each encoding is in one at least."""
     default = positions.name == "none" or (positions.name == "rope" and mixer.attends)
     return default or mixer.every_encoding
 
@@ -417,25 +417,12 @@ def pair_name(pair: tuple[MixerCase, PositionCase]) -> str:
     return f"{pair[0].name}-{pair[1].name}"
 
 
-def marked(pairs: list[tuple[MixerCase, PositionCase]]) -> list[Any]:
-    """The pairs as test parameters, those that are not `in_every_run` marked slow."""
-    return [pytest.param(p, id=pair_name(p), marks=[] if in_every_run(*p) else pytest.mark.slow) for p in pairs]
-
-
 def with_lengths(pairs: list[tuple[MixerCase, PositionCase]]) -> list[Any]:
-    """(pair, lengths) as test parameters: each mixer's default encodings and two mixers' every encoding at all lengths
-    (variants of an encoding at one short and one long), the others at one. What attends has no chunks, around whose
-    ends lengths differ: of one such mixer every length is in every run, of the others some are slow."""
+    """(pair, lengths) as test parameters. A chunk is 64 tokens: one beyond it is in every run, others are slow."""
     found = []
     for pair in pairs:
-        mixer, positions = pair
-        every: tuple[int, ...] = LENGTHS if positions.every_mixer else (7, 64)
-        slow: tuple[int, ...] = ()
-        if not in_every_run(*pair):
-            every = (7,)
-        elif (mixer.attends or mixer.memory) and not mixer.every_encoding:
-            every, slow = (1, 2, 7, 64), (63, 129)
-        found.append(pytest.param(pair, every, id=pair_name(pair)))
-        if slow:
-            found.append(pytest.param(pair, slow, id=f"{pair_name(pair)}-more", marks=pytest.mark.slow))
+        every = in_every_run(*pair)
+        found.append(pytest.param(pair, (1, 2, 7, 65) if every else (7,), id=pair_name(pair)))
+        if every:
+            found.append(pytest.param(pair, (63, 64, 129), id=f"{pair_name(pair)}-more", marks=pytest.mark.slow))
     return found

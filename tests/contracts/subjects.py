@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -32,12 +33,16 @@ def randomized(module: nn.Module) -> Any:
     return module
 
 
-def check_law(law: Law, subject: Subject, length: int) -> None:
-    """Fails where a law is broken."""
-    for what, error in law(subject, length):
-        assert error <= LIMIT, (
-            f"{law.__name__}: {what} is off by {error:.1e} at length {length}, the limit is {LIMIT:.0e}"
-        )
+def check_laws(laws: Iterable[Law], subject: Subject, lengths: Iterable[int]) -> None:
+    """Fails with every law that is broken, at every length."""
+    broken = [
+        f"{law.__name__}: {what} is off by {error:.1e} at length {length}, the limit is {LIMIT:.0e}"
+        for law in laws
+        for length in lengths
+        for what, error in law(subject, length)
+        if not error <= LIMIT
+    ]
+    assert not broken, "\n".join(broken)
 
 
 def mixer_subject(mixer: MixerCase, positions: PositionCase) -> Subject:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from contracts.cases import BOTH_WAYS, LENGTHS, POSITIONS, MixerCase, PositionCase, fits
-from contracts.subjects import check_law, decoder_subject, mixer_subject
+from contracts.subjects import check_laws, decoder_subject, mixer_subject
 from seqlab import laws as book
 from seqlab.positions import NoPositions
 from tolerances import assert_close
@@ -22,11 +22,9 @@ IN_MIXER = [
 ]
 
 
-@lengths
 @pytest.mark.parametrize(("mixer", "positions"), IN_MIXER)
-def test_laws(mixer: MixerCase, positions: PositionCase, length: int) -> None:
-    for law in book.BOTH_WAYS:
-        check_law(law, mixer_subject(mixer, positions), length)
+def test_laws(mixer: MixerCase, positions: PositionCase) -> None:
+    check_laws(book.BOTH_WAYS, mixer_subject(mixer, positions), LENGTHS)
 
 
 @lengths

@@ -44,7 +44,7 @@ def test_rotate_is_the_papers(case: PositionCase) -> None:
 
 
 @encodings
-@pytest.mark.parametrize("num_heads", [1, 2, 3, 4, 6, 8, 12, 16, 20])
+@pytest.mark.parametrize("num_heads", [1, 3, 8, 20])
 def test_bias_is_the_papers(case: PositionCase, num_heads: int) -> None:
     encoding = case.factory(D_MODEL, MAX_SEQ_LEN)
     encoding.attach(num_heads, 6)
@@ -111,22 +111,15 @@ def test_an_encoding_tells_positions_apart(case: PositionCase) -> None:
     assert moved == tuple(case.name != "none" and place == case.acts_on for place in places)
 
 
-@pytest.mark.parametrize(
-    ("mixer", "case"),
-    [
-        pytest.param(mixer, case, id=f"{mixer.name}-{case.name}")
-        for mixer in MIXERS
-        for case in POSITIONS
-        if case.every_mixer or mixer.name == "attention-grouped"
-    ],
-)
-def test_a_mixer_takes_what_fits_and_refuses_the_rest(mixer: MixerCase, case: PositionCase) -> None:
-    block, encoding = mixer.factory(D_MODEL, 0), case.factory(D_MODEL, MAX_SEQ_LEN)
-    if fits(mixer, case):
-        block.attach_positions(encoding)
-    else:
-        with pytest.raises(ValueError, match=rf"{type(encoding).__name__}.*{type(block).__name__}"):
+@pytest.mark.parametrize("mixer", MIXERS, ids=lambda mixer: mixer.name)
+def test_a_mixer_takes_what_fits_and_refuses_the_rest(mixer: MixerCase) -> None:
+    for case in [case for case in POSITIONS if case.every_mixer or mixer.name == "attention-grouped"]:
+        block, encoding = mixer.factory(D_MODEL, 0), case.factory(D_MODEL, MAX_SEQ_LEN)
+        if fits(mixer, case):
             block.attach_positions(encoding)
+        else:
+            with pytest.raises(ValueError, match=rf"{type(encoding).__name__}.*{type(block).__name__}"):
+                block.attach_positions(encoding)
 
 
 @pytest.mark.parametrize("encoding", [Learned, Binary])
