@@ -28,6 +28,7 @@ from seqlab_export.proof.own_error import carries, check_step, errors_at_lengths
 from seqlab_export.proof.rounding import FEW, MOST_DRAWS, TermByTerm, draws_of
 from seqlab_export.proof.torch_outputs import cast, encoded, encoded_in_one_call, in_one_call, long_outputs, outputs
 from seqlab_export.runner.cases import (
+    BATCH_SIZES,
     ROWS,
     Arrays,
     cases,
@@ -156,6 +157,8 @@ class _Golden:
             given, sizes = (tokens, pad_mask, info, starts[1]), self._batch_sizes(pad_mask)
             found = [outputs(self.forms["step"], *given, self.own, size) for size in sizes]
             found += [outputs(form, *given, *turn) for turn in product(self._modes(pad_mask), sizes)]
+            if self.precision == "int8":
+                found += [outputs(form, *given, self.own, size, "chunks") for size in sizes]
             self._judge(case, info, expected, found)
         for number, (case, pad_mask) in enumerate(long_cases(model.max_seq_len)):
             tokens, starts = self._begin_case(number, case, pad_mask)
@@ -171,9 +174,12 @@ class _Golden:
         tokens, starts = self._begin_case(0, "one call", pad_mask)
         # What is read later changes nothing before it, so that one text has those of all lengths.
         texts = [in_one_call(self.references, tokens, info, starts[0], lengths, nullcontext())]
-        texts += [in_one_call(self.forms, tokens, info, starts[1], lengths, mode) for mode in self._modes(pad_mask)]
+        # In int8 the range of an input, and so its error, is that of a call.
+        form = "each" if self.precision == "int8" else "prefill"
+        whole = (self.forms, tokens, info, starts[1], lengths)
+        texts += [in_one_call(*whole, mode, form) for mode in self._modes(pad_mask)]
         if carries(info) or self.precision == "int8":
-            texts.append(in_one_call(self.forms, tokens, info, starts[1], lengths, self.own, "step"))
+            texts.append(in_one_call(*whole, self.own, "step"))
         self._judge_texts("one call", {"logits": ["logits"]}, texts, {"logits": 0.0})
 
     def _modes(self, pad_mask: NDArray[np.bool_]) -> list[Any]:
@@ -183,7 +189,7 @@ class _Golden:
     def _batch_sizes(self, pad_mask: NDArray[np.bool_]) -> tuple[int, ...]:
         """How many rows PyTorch reads together, in turns: in int8 the range of an input, and so its error, depends on
         them."""
-        return (ROWS, 1) if self.precision == "int8" and pad_mask.size <= FEW else (ROWS,)
+        return (ROWS, *BATCH_SIZES) if self.precision == "int8" and pad_mask.size <= FEW else (ROWS,)
 
     def _begin_case(self, number: int, case: str, pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], list[State]]:
         """The tokens of a decoder's case, and the first states of the reference and the model."""

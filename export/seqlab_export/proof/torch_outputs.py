@@ -70,9 +70,11 @@ def outputs(
     state: State,
     mode: Mode,
     batch_size: int = ROWS,
+    in_calls: str = "prefill",
 ) -> Arrays:
-    """The same of a decoder that starts from a state."""
+    """The same of a decoder that starts from a state, read by the token where the form is a step's."""
     model = form.model
+    in_calls = "step" if isinstance(form, StepForm) else in_calls
     batches = []
     for first in range(0, len(tokens), batch_size):
         rows = slice(first, first + batch_size)
@@ -80,7 +82,7 @@ def outputs(
         logits: list[Tensor] = []
         new: State = {}
         with mode:
-            for piece in calls("step" if isinstance(form, StepForm) else "prefill", pad_mask, model.first_call):
+            for piece in calls(in_calls, pad_mask, model.first_call):
                 read = form if piece.stop - piece.start == 1 else SequenceForm(model)
                 given = (torch.from_numpy(array[rows, piece]) for array in (tokens, pad_mask))
                 some, new = read(*given, start | new)
@@ -127,7 +129,14 @@ def in_one_call(
     mode: Mode,
     form: str = "prefill",
 ) -> list[Arrays]:
-    """The numbers that `select_call` takes at each length of a text, tokens (1, T), read as a whole or by the token."""
+    """The numbers that `select_call` takes at each length of a text, tokens (1, T), read as a whole ("prefill"), by the
+    token ("step"), or each length in a call of its own and a step ("each").
+    """
+    if form == "each":
+        with mode:
+            return [
+                _in_a_call(forms, torch.from_numpy(tokens), info, state, length, len(lengths)) for length in lengths
+            ]
     pad_mask = np.ones(tokens.shape, dtype=np.bool_)
     parts: list[Tensor] = []
     new: State = {}
@@ -157,6 +166,17 @@ def encoded_in_one_call(
         named = {output.name: tensor.numpy() for output, tensor in zip(info.outputs, tensors, strict=True)}
         texts.append(select_outputs(named, info, pad_mask, len(lengths)))
     return texts
+
+
+def _in_a_call(
+    forms: Mapping[str, Any], ids: Tensor, info: GraphInfo, state: State, length: int, num_lengths: int
+) -> Arrays:
+    now, after = ids[:, :length], ids[:, length : length + 1]
+    logits, new = forms["model"](now, torch.ones_like(now, dtype=torch.bool), state)
+    following = logits[:, :0]
+    if after.numel():
+        following, _ = forms["step"](after, torch.ones_like(after, dtype=torch.bool), state | new)
+    return {"logits": select_call(logits.numpy(), following.numpy(), info.outputs[0], numbers_of_call(num_lengths))}
 
 
 def _selected(tensors: Iterable[Tensor], info: GraphInfo, pad_mask: NDArray[np.bool_]) -> Arrays:
