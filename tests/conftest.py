@@ -4,12 +4,22 @@ others, each day's share of the slow ones, and the device that some need."""
 from __future__ import annotations
 
 import os
+import shutil
 import zlib
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import lightning  # noqa: F401  # before any test: a fit says on stderr that it loads it
 import pytest
 import torch
+
+from once import once
+from seqlab.tracking import store
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import Engine
 
 THREADS = os.environ.get("SEQLAB_TEST_THREADS", "1")
 torch.set_num_threads(int(THREADS))
@@ -28,6 +38,29 @@ def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
     """So that no test finds tokens that another run has made, or what one has not sent."""
     os.environ["SEQLAB_CACHE"] = str(tmp_path_factory.mktemp("cache"))
     os.environ["SEQLAB_STATE"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _migrations_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """MLflow's migrations take seconds: every new store begins as a copy of the tables that one of them made."""
+    create = store._create_database
+
+    def migrated(folder: Path) -> Path:
+        create(folder / "mlflow.db")
+        return folder / "mlflow.db"
+
+    def created(path: Path) -> None:
+        from mlflow.store.db import utils
+
+        def copy_tables(engine: Engine) -> None:
+            engine.dispose()
+            shutil.copyfile(template, str(engine.url.database))
+
+        template = once("empty store", migrated, tmp_path_factory)
+        with patch.object(utils, "_initialize_tables", copy_tables):
+            create(path)
+
+    store._create_database = created
 
 
 SLOW_SHARES = 40
