@@ -3,6 +3,7 @@ others, each day's share of the slow ones, and the device that some need."""
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import zlib
@@ -20,6 +21,9 @@ from seqlab.tracking import store
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import Engine
+
+# A capture writes thousands of records there for pytest to keep.
+logging.getLogger("torch.__trace").setLevel(logging.WARNING)
 
 THREADS = os.environ.get("SEQLAB_TEST_THREADS", "1")
 torch.set_num_threads(int(THREADS))

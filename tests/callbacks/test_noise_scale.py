@@ -45,6 +45,7 @@ def fitted(folder: Path, batches: int, accumulated: int) -> L.Trainer:
     return trainer
 
 
+@pytest.mark.slow
 def test_it_is_the_trace_over_the_squared_norm(tmp_path: Path) -> None:
     """Rows, each one token: DEVIATION^2 WIDTH / (MEAN^2 WIDTH) = 16. An epoch's last step has 1 of 8 micro-batches."""
     found = fitted(tmp_path, batches=8001, accumulated=8).callback_metrics["train/noise_scale"].item()

@@ -107,6 +107,7 @@ def fit_two(folder: Path, hangs: tuple[int, str], saving: str = "") -> list[int 
     return codes
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Lightning's, of short fits; Python's of a fork
 @pytest.mark.parametrize(("rank", "how"), [(1, "sleep"), (0, "stop")])
 def test_the_other_rank_says_who_is_missing_and_where_and_ends(rank: int, how: str, tmp_path: Path) -> None:
@@ -121,6 +122,7 @@ def test_the_other_rank_says_who_is_missing_and_where_and_ends(rank: int, how: s
     assert "time.sleep(60)" in (tmp_path / "ranks" / "rank-1.txt").read_text() or how == "stop"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("saving", ["while the fit waits", "in the background"])
 def test_so_it_does_in_the_saving_of_a_checkpoint(saving: str, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from seqlab.trained.same_vocabulary import check_vocabulary
 from seqlab_data.tokenizers import CharTokenizer
 
 
+@pytest.mark.slow
 def test_a_resume_says_which_characters_are_new(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     write_text(tmp_path)
     quick, text = inside(tmp_path), tmp_path / "text.txt"

@@ -106,6 +106,7 @@ def _folder(fitted: tuple[Path, Seqlab], tmp_path_factory: pytest.TempPathFactor
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", EACH)
 def test_what_nobody_means_is_refused_in_one_sentence(
     verb: Verb, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -66,6 +66,7 @@ def test_what_is_stored_of_it_reads_back_as_it_was(name: str, reader: ArgumentPa
     check_reads_back(reader, stored, given)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", IN_EVERY_RUN)
 def test_its_run_is_loaded_and_resumed(name: str, tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     seqlab = inside(tmp_path)

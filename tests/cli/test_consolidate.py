@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import mlflow  # noqa: F401  # once, before there are two processes
+import pytest
 import torch
 
 from cli.conftest import TINY, Seqlab, write_text
@@ -25,6 +26,7 @@ SPREAD = ["--trainer.strategy=fsdp2", "--trainer.devices=2"]
 ALONE = ["--trainer.strategy=auto", "--trainer.devices=1"]
 
 
+@pytest.mark.slow
 def test_a_run_of_two_processes(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     write_text(tmp_path)
     seqlab = inside(tmp_path)

@@ -19,6 +19,7 @@ TEXTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", ["documents", pytest.param("mixture", marks=pytest.mark.slow)])
 def test_it_is_fitted_stopped_gone_on_with_tested_exported_and_verified(
     of: str, tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch

@@ -33,6 +33,7 @@ def half_written(folder: Path) -> list[Path]:
     return [path for end in ("tmp", "partial", "partial-journal") for path in folder.rglob(f"*.{end}")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("background", ["false", "true"])
 def test_a_fit_on_a_full_disk_ends_with_a_sentence_and_goes_on(
     tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch, background: str

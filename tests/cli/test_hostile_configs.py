@@ -72,6 +72,7 @@ def _trapped(
         sys.modules.pop(name, None)
 
 
+@pytest.mark.slow
 def test_every_hostile_config_is_refused_before_anything_is_imported(trapped: Trapped) -> None:
     config = trapped.checkpoint["seqlab"]["config"]
     check_trust(config, [])
@@ -85,6 +86,7 @@ def test_every_hostile_config_is_refused_before_anything_is_imported(trapped: Tr
         trapped.check()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("one_in", [ONE_IN, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_verb_refuses_it_in_one_sentence(one_in: int, trapped: Trapped) -> None:
@@ -99,6 +101,7 @@ def test_every_verb_refuses_it_in_one_sentence(one_in: int, trapped: Trapped) ->
             trapped.check()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("one_in", [400, pytest.param(12, marks=pytest.mark.slow)])
 def test_weights_alone_are_taken_without_reading_what_the_config_names(one_in: int, trapped: Trapped) -> None:
@@ -137,6 +140,7 @@ HOSTILE_YAML = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_stored_file_that_is_no_config_is_refused(trapped: Trapped) -> None:
     for what, text in HOSTILE_YAML.items():
@@ -146,6 +150,7 @@ def test_a_stored_file_that_is_no_config_is_refused(trapped: Trapped) -> None:
         trapped.check()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_what_lightning_looks_for_is_not_found_in_the_working_folder(
     trapped: Trapped, monkeypatch: pytest.MonkeyPatch

@@ -35,6 +35,7 @@ def test_a_small_vit_learns_digits_and_its_checkpoint_scores_the_same(
     assert "classify reads texts" in seqlab("classify", run, code=2).stderr
 
 
+@pytest.mark.slow
 def test_features_and_models_of_tokens_do_not_mix(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     seqlab = inside(tmp_path)
     fit = ["fit", "--config", "image/vit", "--trainer.fast_dev_run=true"]

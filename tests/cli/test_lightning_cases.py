@@ -35,6 +35,7 @@ def quick(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> Seqlab:
     return inside(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_metric_that_nobody_logs_is_named_with_those_there_are(quick: Seqlab) -> None:
     quick(*FIT)
     more = ("resume", "base", "--trainer.max_epochs=2")
@@ -49,6 +50,7 @@ def test_a_metric_that_nobody_logs_is_named_with_those_there_are(quick: Seqlab) 
         assert line.startswith("seqlab: EarlyStopping") and "train/loss" in line
 
 
+@pytest.mark.slow
 def test_a_monitor_that_is_never_looked_at_is_refused_at_the_end(quick: Seqlab) -> None:
     line = quick("fit", "--config=lm/gru", *TINY, *UNSEEN, code=2).stderr.splitlines()[-1]
     assert line == (
@@ -70,6 +72,7 @@ def test_classes_of_the_user_may_log_anything() -> None:
     assert all("val/loss" in logged_names(task, []) for task in named)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:SWA is currently", "ignore:Swapping scheduler")
 def test_averaged_weights_are_read_again_and_go_on(quick: Seqlab) -> None:
     quick(*FIT, *SWA, "--trainer.callbacks.device=cpu", "--trainer.max_epochs=4")
@@ -77,6 +80,7 @@ def test_averaged_weights_are_read_again_and_go_on(quick: Seqlab) -> None:
     assert find_run("base").status == "FINISHED"
 
 
+@pytest.mark.slow
 def test_the_closing_line_is_of_the_run_whatever_checkpoints_there_are(quick: Seqlab) -> None:
     theirs = [*CHECKPOINT, "--trainer.callbacks.monitor=val/loss", "--trainer.callbacks.save_top_k=2"]
     said = quick(*FIT, "--trainer.max_epochs=2", *theirs).stdout
@@ -87,6 +91,7 @@ def test_the_closing_line_is_of_the_run_whatever_checkpoints_there_are(quick: Se
     assert list((run.artifacts / "callbacks").glob("epoch=*.ckpt"))
 
 
+@pytest.mark.slow
 def test_folders_are_in_the_run_and_an_evaluation_writes_in_none(quick: Seqlab, tmp_path: Path) -> None:
     theirs = [*CHECKPOINT, "--trainer.callbacks.dirpath=kept", "--trainer.callbacks.save_last=true"]
     failing = ["--trainer.callbacks+=OnExceptionCheckpoint", "--trainer.callbacks.dirpath=kept"]
@@ -99,6 +104,7 @@ def test_folders_are_in_the_run_and_an_evaluation_writes_in_none(quick: Seqlab, 
     assert [path.name for path in (tmp_path / "kept").iterdir()] == ["on_exception.ckpt"]
 
 
+@pytest.mark.slow
 def test_a_stopped_fit_names_its_own_last_checkpoint(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
     rare = [*CHECKPOINT[:1], "--trainer.callbacks.every_n_train_steps=100000"]
     with monkeypatch.context() as patch:
@@ -109,6 +115,7 @@ def test_a_stopped_fit_names_its_own_last_checkpoint(quick: Seqlab, monkeypatch:
     assert "best checkpoint" in quick(*found[2].split()).stdout
 
 
+@pytest.mark.slow
 def test_a_bar_of_lightnings_takes_the_place_of_ours(quick: Seqlab) -> None:
     said = quick("fit", "--config=lm/gru", *TINY, "--trainer.callbacks+=TQDMProgressBar", "--run_name=bar")
     assert "Epoch 0: 100%" in said.stdout + said.stderr and "Run bar (" in said.stdout

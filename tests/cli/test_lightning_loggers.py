@@ -26,6 +26,7 @@ def quick(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> Seqlab:
     return inside(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", [["--trainer.logger=csv"], ["--trainer.logger+=CSVLogger"]])
 def test_a_logger_goes_beside_mlflow(given: list[str], quick: Seqlab, tmp_path: Path) -> None:
     quick(*FIT, *given, "--trainer.logger.save_dir=csv", "--trainer.logger.name=mine")
@@ -67,6 +68,7 @@ class Wandb(ModuleType):
         self.logged.append(metrics)
 
 
+@pytest.mark.slow
 def test_wandb_by_its_name(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
     stub, parts = Wandb(), {f"wandb.{name}": ModuleType(name) for name in ("sdk", "sdk.lib", "wandb_run")}
     monkeypatch.setattr(lightning_wandb, "_WANDB_AVAILABLE", True)

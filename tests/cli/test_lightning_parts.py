@@ -122,6 +122,7 @@ def test_every_one_of_lightnings_callbacks_is_tried() -> None:
     assert set(lightning_callbacks.__all__) <= {name.split("/")[0] for name in (*OPENED, *REFUSED)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n in QUICK else pytest.mark.slow) for n in OPENED])
 @pytest.mark.filterwarnings("ignore")  # Lightning's, of its own parts; of torch's exporter
 def test_a_fit_that_ends_well_is_opened(name: str, quick: Seqlab) -> None:

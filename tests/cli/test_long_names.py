@@ -10,6 +10,7 @@ import pytest
 from cli.conftest import TINY, Seqlab, write_text
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_run_and_an_experiment_of_500_characters_are_stored_and_found(
     tmp_path: Path, inside: Callable[[Path], Seqlab]

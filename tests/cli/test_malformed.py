@@ -111,6 +111,7 @@ def check(some: Iterator[list[str]], folder: Path, seqlab: Seqlab) -> None:
     assert not (folder / "ran").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Lightning's
 @pytest.mark.parametrize(("fits", "others"), [(12, 48), pytest.param(300, 700, marks=pytest.mark.slow)])
 def test_each_is_refused_in_a_sentence(

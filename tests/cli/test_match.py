@@ -27,6 +27,7 @@ def quick(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> Seqlab:
     return inside(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_fit_is_the_one_that_was_given_the_width(quick: Seqlab, tmp_path: Path) -> None:
     """Bit for bit; the run has the width, and goes on with it."""
     said = quick(*GRU, "--match=params", "--to=20000", "--run_name=matched").stderr

@@ -18,6 +18,7 @@ def quick(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> Seqlab:
     return inside(tmp_path)
 
 
+@pytest.mark.slow
 def test_activations_that_are_computed_again_change_no_bit(quick: Seqlab) -> None:
     """Nor the names of the weights; a resumed fit goes on with the option."""
     fit = (*FIT, "--model.model.block.dropout=0.1")

@@ -34,6 +34,7 @@ WITH_DEFAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "given",
     [
@@ -61,6 +62,7 @@ def test_they_arrive_as_from_yaml(given: dict[str, Any], tmp_path: Path, monkeyp
     assert parsed(WITH_DEFAULTS, *args) == parsed(DATA)
 
 
+@pytest.mark.slow
 def test_a_mapping_of_a_callback_arrives_as_from_yaml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["seqlab"])
     quiet()

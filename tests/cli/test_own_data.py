@@ -67,6 +67,7 @@ class Loud(LanguageModeling):
 
 
 # Lightning's advice on a loader of lists.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_they_are_fitted_by_their_class_paths(
     tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch
@@ -94,6 +95,7 @@ TOLD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_what_it_must_tell_is_checked_by_name_and_without_a_tokenizer_its_bundle_runs_on_ids(
     tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch
@@ -123,6 +125,7 @@ def test_what_it_must_tell_is_checked_by_name_and_without_a_tokenizer_its_bundle
     assert seqlab("generate", "ids", "--trust", "telling", *options).stdout == written
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_example_is_fitted_and_tested_and_resumes_exactly(
     tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch

@@ -15,6 +15,7 @@ TEXT = (Path(__file__).parents[2] / "docs/guides/own-mixer.md").read_text(encodi
 CODE, COMMANDS = re.findall(r"```python\n(.*?)```.*?```console\n(.*?)```", TEXT, flags=re.DOTALL)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Lightning's, of short fits
 def test_a_mixer_of_ones_own_becomes_a_proven_bundle(
     tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch

@@ -42,6 +42,7 @@ def test_every_verb_with_a_place_to_write_is_here() -> None:
     assert "predict" in LIGHTNING, "whose options are Lightning's"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMMANDS)
 def test_no_verb_writes_over_what_is_anothers(
     name: str, fitted: tuple[Path, Seqlab], tmp_path: Path, inside: Callable[[Path], Seqlab]
@@ -74,6 +75,7 @@ def test_no_verb_writes_over_what_is_anothers(
     assert before == (content(folder), content(home))
 
 
+@pytest.mark.slow
 def test_what_a_verb_has_written_is_replaced(fitted: tuple[Path, Seqlab], inside: Callable[[Path], Seqlab]) -> None:
     home, _ = fitted
     seqlab = inside(home)

@@ -32,6 +32,7 @@ def quick(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> Seqlab:
     return inside(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # of torch's exporter
 @pytest.mark.parametrize(
     "precision", [pytest.param(one, marks=[] if one == QUICK else pytest.mark.slow) for one in STORED]
@@ -51,6 +52,7 @@ def test_from_a_fit_to_a_proven_bundle(quick: Seqlab, monkeypatch: pytest.Monkey
     quick("verify", "bundle")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "given"), [("bf16-true", {HalfInputs}), ("32-true", {Precision})])
 def test_a_fit_reads_its_batches_by_its_precision(
     quick: Seqlab, monkeypatch: pytest.MonkeyPatch, precision: str, given: set[type]

@@ -47,6 +47,7 @@ def only(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr(FunctionEvent, "self_cpu_time_total", count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", [1, 2], ids=["kept", "checkpointed"])
 def test_both_passes_count_to_the_block_that_they_are_of(
     here: Seqlab, monkeypatch: pytest.MonkeyPatch, again: int

@@ -38,6 +38,7 @@ def test_a_tab_ends_a_label() -> None:
     assert texts == {line.split("\t")[1] for line in lines}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("config", "name", "message"),
     [
@@ -53,6 +54,7 @@ def test_what_is_not_read_is_refused_by_name(
     assert message in said.splitlines()[-1] and "Traceback" not in said
 
 
+@pytest.mark.slow
 def test_whole_numbers_are_numbers_to_a_regression(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     subprocess.run([sys.executable, CASES / "counts.py"], cwd=tmp_path, check=True)
     seqlab = inside(tmp_path)

@@ -93,6 +93,7 @@ def run(commands: tuple[tuple[str, ...], ...], theirs: Path, seqlab: Seqlab, *, 
         assert [path for path in before if before[path] != after[path]] == [], command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("writable", [True, False])
 def test_a_verb_that_reads_changes_nothing(
     writable: bool, theirs: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch

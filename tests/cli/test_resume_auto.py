@@ -54,6 +54,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, *steps: int) -> None:
     monkeypatch.setattr(LanguageModeling, "training_step", dies)
 
 
+@pytest.mark.slow
 def test_a_job_is_begun_continued_and_finished_once(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
     job = (*FIT, "--resume=auto", "--run_name=job")
     quick(*FIT, "--run_name=whole")
@@ -75,6 +76,7 @@ def test_a_job_is_begun_continued_and_finished_once(quick: Seqlab, monkeypatch: 
     assert "trainer.logger is false" in quick(*job, "--trainer.logger=false", code=2).stderr
 
 
+@pytest.mark.slow
 def test_a_changed_config_is_noted_and_other_data_are_refused(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
     job = (*FIT, "--resume=auto", "--run_name=changed")
     with monkeypatch.context() as patch:
@@ -95,6 +97,7 @@ TASK = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "seqlab-gru", "SLURM_NTASKS": "1"
 TASK |= {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NNODES": "1"}
 
 
+@pytest.mark.slow
 def test_a_task_of_slurm_stops_by_its_signal_and_goes_on(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
     train = LanguageModeling.training_step
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from cli.conftest import TINY, write_text
 
 UNNEEDED = (
@@ -45,6 +47,7 @@ print(*sys.modules, file=open("modules", "w"))
 """
 
 
+@pytest.mark.slow
 def test_a_fit_imports_what_it_needs(tmp_path: Path) -> None:
     write_text(tmp_path)
     env = {**os.environ, "OMP_NUM_THREADS": "1", "SEQLAB_CACHE": str(tmp_path / "cache")}

@@ -25,6 +25,7 @@ def quick(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> Seqlab:
     return inside(tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_a_stopped_fit_says_how_to_go_on_and_does(
     quick: Seqlab, monkeypatch: pytest.MonkeyPatch, signum: signal.Signals
@@ -49,6 +50,7 @@ def test_a_stopped_fit_says_how_to_go_on_and_does(
     assert [step for step, _ in find_run("whole").history("val/loss")] == [5], "shorter than its interval"
 
 
+@pytest.mark.slow
 def test_a_signal_to_all_processes_of_a_job_leaves_the_workers_to_the_fit(
     quick: Seqlab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +70,7 @@ def test_a_signal_to_all_processes_of_a_job_leaves_the_workers_to_the_fit(
     assert stopped.stdout.startswith("Stopped by SIGUSR1 at step 2 of 6")
 
 
+@pytest.mark.slow
 def test_an_early_stop_says_so_and_why(quick: Seqlab) -> None:
     early = ("EarlyStopping", "--trainer.callbacks.monitor=val/loss", "--trainer.callbacks.stopping_threshold=99")
     said = quick(*FIT, "--trainer.max_steps=50", "--trainer.val_check_interval=2", "--trainer.callbacks", *early).stdout

@@ -12,6 +12,7 @@ import torch
 
 from cli.conftest import TINY, command, last_weights, write_text
 from seqlab.cli import main
+from seqlab.cli.parsed_fit import check_fit
 from seqlab.cli.submit import sbatch_script
 from seqlab.tracking.runs import find_run
 
@@ -39,6 +40,7 @@ def fake(folder: Path, name: str, does: str = "") -> None:
     (folder / name).chmod(0o755)
 
 
+@pytest.mark.slow
 def test_the_script_asks_for_the_machines_and_names_the_job(capsys: pytest.CaptureFixture[str], bin: Path) -> None:
     assert main([*JOB, "--trainer.max_steps", "9"]) == 0
     script = capsys.readouterr().out
@@ -156,3 +158,14 @@ def test_a_job_of_two_tasks_is_queued_again_until_it_is_done(
     run, (ends, wholes) = find_run(name), map(last_weights, (name, "whole"))
     assert (run.status, run.tags["job"]) == ("FINISHED", "slurm 7")
     assert all(torch.equal(ends[name], value) for name, value in wholes.items())
+
+
+@pytest.mark.parametrize(
+    "given", [[], ["--trainer.callbacks=Timer"], ['--trainer.callbacks=[{"class_path": "Timer"}]']]
+)
+def test_a_fit_is_checked_with_no_callback_one_or_a_list(
+    given: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["seqlab"])
+    write_text(tmp_path)
+    assert check_fit(["--config=lm/gru", f"--data.path={tmp_path / 'text.txt'}", "--run_name=a", *given]) == "a"

@@ -34,6 +34,7 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_an_objective_that_nothing_logs_is_refused_before_a_fit(capsys: pytest.CaptureFixture[str]) -> None:
     for wrong in ("val/nope", "val_loss", "val/loss,test/loss"):
         assert main([*SWEEP, f"--objective={wrong}", "--vary", "model.lr=0.01,0.1", "--", *FIT]) == 2
@@ -43,6 +44,7 @@ def test_an_objective_that_nothing_logs_is_refused_before_a_fit(capsys: pytest.C
     assert not Path("mlruns").exists()
 
 
+@pytest.mark.slow
 def test_two_seeds_of_two_learning_rates(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SWEEP, "--vary", "model.lr=0.01,1e30", "--seeds", "2", "--", *FIT]) == 0
     said = capsys.readouterr().out
@@ -121,6 +123,7 @@ def test_what_cannot_be_swept(
     assert not Path("mlruns/mlflow.db").exists()
 
 
+@pytest.mark.slow
 def test_a_worker_needs_a_sweep_and_its_settings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

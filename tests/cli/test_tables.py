@@ -48,6 +48,7 @@ def test_it_learns_what_each_frame_has_from_the_frame_after_it(
     assert "encoder" in proven and "likeliest" not in proven  # any of the labels may hold
 
 
+@pytest.mark.slow
 def test_other_targets_than_a_task_takes_are_refused(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     inputs = np.random.default_rng(0).normal(size=(60, 4, 2))
     for name, targets in (("classes", inputs[:, 0, 0] > 0), ("numbers", inputs[:, 0, 0]), ("frames", inputs > 0)):

@@ -29,6 +29,7 @@ def write_data(folder: Path) -> None:
     (folder / "tagged.conll").write_text("\n".join(lines), encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [pytest.param("tag/bigru", marks=pytest.mark.slow), "tag/transformer"])
 def test_it_learns_and_tags_lines_as_the_file_does(
     config: str, tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch
@@ -54,6 +55,7 @@ def test_it_learns_and_tags_lines_as_the_file_does(
     assert "line 2 of the standard input is empty" in seqlab("classify", run, code=2).stderr
 
 
+@pytest.mark.slow
 def test_bad_data_is_told_in_one_sentence(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     (tmp_path / "tagged.conll").write_text("a O\nb\n", encoding="utf-8")
     data = ["--data.train=tagged.conll", "--data.val=tagged.conll"]

@@ -109,6 +109,7 @@ def _copied(
     shutil.copy(tmp_path / "kept.ckpt", last)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("one_in", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_model_that_cannot_be_is_refused_in_a_sentence(
     one_in: int, copied: tuple[Path, Seqlab], tmp_path: Path
@@ -124,6 +125,7 @@ def test_a_model_that_cannot_be_is_refused_in_a_sentence(
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEGABYTES * 1024, what
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("one_in", [9, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_training_state_that_cannot_be_is_refused_in_a_sentence(one_in: int, copied: tuple[Path, Seqlab]) -> None:

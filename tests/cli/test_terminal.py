@@ -112,7 +112,7 @@ def test_the_verbs_of_a_run_show_its_name(tmp_path: Path, inside: Callable[[Path
         (["generate", NAME, "--prompt=the", "--max-new-tokens=2"], 0),
         (["validate", NAME], 0),
         (["export", NAME, "--out", "bundle"], 0),
-        (["promote", NAME], 0),
+        (["promote", "bundle"], 0),
         (["verify", "bundle"], 0),
         (["compare", NAME, f"no{NAME}"], 2),
         (["verify", f"no{NAME}"], 2),
@@ -120,7 +120,7 @@ def test_the_verbs_of_a_run_show_its_name(tmp_path: Path, inside: Callable[[Path
     ):
         said = seqlab(*args, code=code)
         assert not steers(said.stdout + said.stderr), args
-        assert args[0] in ("generate", "validate", "verify") or shown(NAME) in said.stdout + said.stderr, args
+        assert args[0] in ("export", "generate", "validate", "verify") or shown(NAME) in said.stdout + said.stderr, args
     assert not steers(done.stdout + done.stderr) and shown(NAME) in done.stdout
 
 

@@ -56,6 +56,7 @@ def test_an_encoder_goes_from_one_task_to_another(tmp_path: Path, inside: Callab
 
 
 # Lightning's advice for longer fits.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_fit_begins_with_word_vectors_and_goes_on_without_the_file(
     tmp_path: Path, inside: Callable[[Path], Seqlab]

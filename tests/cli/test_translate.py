@@ -57,6 +57,7 @@ def _typed(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     return typed
 
 
+@pytest.mark.slow
 def test_translate_writes_a_line_for_each_and_beams_change_it(typed: Seqlab) -> None:
     lines = "one two\nseven\nthree four five\n"
     greedy = typed("translate", "pairs", lines=lines).stdout
@@ -75,6 +76,7 @@ def test_translate_writes_a_line_for_each_and_beams_change_it(typed: Seqlab) -> 
     assert "beams must be at least 1" in typed("translate", "pairs", "--beams", "0", lines=lines, code=2).stderr
 
 
+@pytest.mark.slow
 def test_a_text_and_a_translation_are_compared_by_accuracy_and_bleu(typed: Seqlab) -> None:
     assert (
         "pairs.tsv has no test split; name its file in data.test"
@@ -88,12 +90,14 @@ def test_a_text_and_a_translation_are_compared_by_accuracy_and_bleu(typed: Seqla
     assert "are not of one task, data and tokenizer" in typed("compare", "texts", "pairs", "--paired", code=2).stderr
 
 
+@pytest.mark.slow
 def test_classify_prints_a_label_and_its_probability(typed: Seqlab) -> None:
     rows = [line.split("\t") for line in typed("classify", "texts", lines="one two\nseven six\n").stdout.splitlines()]
     assert len(rows) == 2
     assert all(label in NUMBERS and 1 / 7 <= float(probability) <= 1 for label, probability in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb, run", [("translate", "pairs"), ("classify", "texts")])
 def test_a_line_without_text_is_refused(typed: Seqlab, verb: str, run: str) -> None:
     assert "line 2 of the standard input is empty" in typed(verb, run, lines="one\n \n", code=2).stderr
@@ -101,6 +105,7 @@ def test_a_line_without_text_is_refused(typed: Seqlab, verb: str, run: str) -> N
     assert "line 3 of the standard input: the text is not UTF-8 at byte 3; only a byte tokenizer" in refused
 
 
+@pytest.mark.slow
 def test_predictions_say_where_each_row_is_and_what_the_verbs_say_of_it(typed: Seqlab, folder: Path) -> None:
     """Of all pairs, and of the texts that are divided off for a test."""
     pairs = ["translate/rnn", *(f"--data.{split}=pairs.tsv" for split in ("train", "val", "test"))]
@@ -121,12 +126,14 @@ def test_predictions_say_where_each_row_is_and_what_the_verbs_say_of_it(typed: S
         assert [row[says] for row in found] == [line.partition("\t")[0] for line in said]
 
 
+@pytest.mark.slow
 def test_a_verb_for_another_model_is_refused(typed: Seqlab) -> None:
     said = "seqlab: `seqlab {}` is for another kind of model, {} is for `seqlab {}`\n"
     assert typed("generate", "pairs", code=2).stderr == said.format("generate", "pairs", "translate")
     assert typed("translate", "texts", code=2).stderr == said.format("translate", "texts", "classify")
 
 
+@pytest.mark.slow
 def test_the_bundles_write_and_say_what_the_runs_do(typed: Seqlab, folder: Path) -> None:
     for name, verb in (("pairs", "translate"), ("texts", "classify")):
         bundle = f"bundle of {name}"

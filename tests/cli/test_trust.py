@@ -38,6 +38,7 @@ def test_a_plug_in_needs_no_registration_and_trust_to_load(seqlab: Seqlab, tmp_p
     assert seqlab("generate", *options, "--trust", "my_mixers").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_corpus_may_be_named_as_the_key_of_a_class(inside: Callable[[Path], Seqlab], tmp_path: Path) -> None:
     write_text(tmp_path)
@@ -70,6 +71,7 @@ IS_A_CLASS = (
 TEXTS = ("data.init_args.path", "run_name", "experiment")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_text_is_a_class_only_where_it_would_be_read_as_one(fitted: tuple[Path, Seqlab]) -> None:
     home, _ = fitted

@@ -12,6 +12,7 @@ from seqlab.tracking.runs import find_run
 
 
 # Lightning's advice for longer fits.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_run_is_fitted_in_one_order_and_tested_in_the_other(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
     write_text(tmp_path)

@@ -217,6 +217,7 @@ token_cache.open_token_cache(find_documents(text), (0.6, 0.3, 0.1), CharTokenize
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [0, 2])
 def test_after_a_kill_it_goes_on_with_what_is_whole(
     processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -279,6 +280,7 @@ print(sum(split.num_chars for split in cache.splits.values()))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize("tokenizer", ["byte", pytest.param("char", marks=pytest.mark.slow)])
 def test_200_mb_of_text_take_60_mb_of_memory(tmp_path: Path, tokenizer: str) -> None:

@@ -143,6 +143,7 @@ def test_a_tokenizer_of_text_that_changed_while_it_learnt_is_not_kept(
     assert getattr(make().tokenizer, "alphabet", "") == "bcwxyz"
 
 
+@pytest.mark.slow
 def test_it_is_fitted_resumed_and_tested_by_corpus(
     make: Callable[..., TextDataModule],
     tmp_path: Path,

@@ -154,6 +154,7 @@ def test_the_order_is_shared_resumed_and_the_same_for_workers(make: Callable[...
     check_order(make, len(make().rows("val")))
 
 
+@pytest.mark.slow
 def test_spawned_workers_read_the_same(make: Callable[..., TextDataModule]) -> None:
     data = make(num_workers=1)
     data.setup("fit")

@@ -230,6 +230,7 @@ print(json.dumps([len(made), cache.splits["train"].num_tokens]))
 """
 
 
+@pytest.mark.slow
 def test_many_processes_at_once_make_it_once(root: Path) -> None:
     command = [sys.executable, "-c", PROCESS, str(root)]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -15,9 +14,6 @@ from export.test_encoder_bundles import OF_TEXT, WRITING, exported
 from export.toys import Export, Exported, Shared, export_toy, shared_toy, toy
 from once import once
 from seqlab_data.tokenizers import CharTokenizer
-
-# A capture writes thousands of records there for pytest to keep.
-logging.getLogger("torch.__trace").setLevel(logging.WARNING)
 
 
 @pytest.fixture(scope="session", name="export")

@@ -74,6 +74,7 @@ def weights_of(folder: Path) -> dict[str, NDArray[Any]]:
     return {tensor.name.removeprefix("model."): numpy_helper.to_array(tensor) for tensor in graph.initializer}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mixer", "positions"), [(Attention, RoPE), pytest.param(GRU, NoPositions, marks=pytest.mark.slow)]
 )

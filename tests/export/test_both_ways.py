@@ -35,6 +35,7 @@ class _Outputs(nn.Module):
 
 
 # torch's exporter uses what its own version deprecates.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize(
     "build",

@@ -28,6 +28,7 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_two_exports_are_equal_in_every_byte(shared: Shared, tmp_path: Path) -> None:
     model, folder, _ = shared("gru")
     again = export_toy(model, tmp_path / "again").folder
@@ -80,6 +81,7 @@ def test_what_exists_is_not_overwritten(shared: Shared, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
 
+@pytest.mark.slow
 def test_a_bundle_that_fails_its_proof_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     operator, gates, _ = standard._OPERATORS["GRU"]
     monkeypatch.setitem(standard._OPERATORS, "GRU", (operator, gates, {"linear_before_reset": 0}))
@@ -91,6 +93,7 @@ def test_a_bundle_that_fails_its_proof_is_not_written(tmp_path: Path, monkeypatc
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_short_reach_is_proven_and_the_model_stays_as_it_was(tmp_path: Path) -> None:
     model = toy(Attention, lambda d_model, _: Learned(d_model, 6), num_layers=1).double().train()
     (tmp_path / "bundle").mkdir()  # an empty folder will do
@@ -177,6 +180,7 @@ def test_a_mixer_that_a_bundle_cannot_hold_is_refused(mixer: type, message: str,
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_state_may_start_at_any_constant(tmp_path: Path) -> None:
     folder = export_toy(toy(Plain, NoPositions, num_layers=1), tmp_path / "bundle").folder
     assert load_manifest(folder).state[1].initial == 1.0

@@ -18,6 +18,7 @@ pytestmark = [
 QUICK = "language modelling"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(one, marks=[] if one == QUICK else pytest.mark.slow) for one in KINDS])
 def test_a_bundle_has_the_scores_of_its_model(name: str, tmp_path: Path) -> None:
     write_files(tmp_path)

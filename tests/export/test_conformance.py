@@ -60,6 +60,7 @@ def test_the_committed_matrix_holds(mixer: str) -> None:
         agree(pair, measure_mixer(all_mixers()[mixer], all_positions()[positions]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pair", [("GRU", "NoPositions"), ("Attention", "RoPE"), ("GRU", "RoPE")])
 def test_the_committed_matrix_holds_in_onnx(pair: tuple[str, str]) -> None:
     agree(pair, measure_onnx(all_mixers()[pair[0]], all_positions()[pair[1]]))
@@ -84,6 +85,7 @@ def test_every_cell_is_an_error_of_its_precision() -> None:
         assert cells[name].error is not None and 0 < cells[name].error < 1e-5
 
 
+@pytest.mark.slow
 def test_a_cell_without_an_error_says_why() -> None:
     assert all("RoPE acts on" in str(cell) for cell in measured(GRU, RoPE).cells.values())
 
@@ -95,6 +97,7 @@ def test_a_cell_without_an_error_says_why() -> None:
     assert cells["laws"].error is not None and "not causal" in str(cells["ONNX step"])
 
 
+@pytest.mark.slow
 def test_a_broken_step_shows() -> None:
     class Forgetful(GRU):
         def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:

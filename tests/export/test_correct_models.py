@@ -18,7 +18,7 @@ from seqlab_export.bundle import export_bundle
 
 # Between scores that are as near as rounding top-k chooses by chance.
 CAUSAL = [mixer for mixer in MIXERS if mixer.causal and not mixer.memory and mixer.name != "attention-top-k"]
-TINY, MODELS = 2, 200
+TINY, MODELS = 2, 40
 
 
 def drawn(draw: np.random.Generator, most_d_model: int, most_tokens: int, layers: int) -> DecoderLM:
@@ -41,6 +41,7 @@ def drawn(draw: np.random.Generator, most_d_model: int, most_tokens: int, layers
     return model.eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(TINY))
 def test_a_tiny_model_is_written(seed: int, tmp_path: Path) -> None:
     check(drawn(np.random.default_rng((seed, torch.initial_seed())), 64, 100, 1), tmp_path)

@@ -93,6 +93,7 @@ def kinds(report: Report) -> set[str]:
     return {check.kind for check in report.checks if check.kind != "weights"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", ["bag of words", "tagger", pytest.param("classifier", marks=slow), pytest.param("masked", marks=slow)]
 )
@@ -129,6 +130,7 @@ def test_a_classifier_of_patches_reads_features(tmp_path: Path) -> None:
         open_text_model(tmp_path / "bundle")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rnn", *(pytest.param(name, marks=slow) for name in WRITING if name != "rnn")])
 def test_a_bundle_writes_of_a_source_what_its_model_writes(name: str, tmp_path: Path) -> None:
     model = randomized(WRITING[name]()).float().eval()

@@ -20,6 +20,7 @@ from seqlab_export import open_text_model
 EXAMPLES = ROOT / "examples" / "python"
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch's exporter
 def test_a_mixer_of_ones_own_becomes_a_bundle_that_runs_without_torch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -169,6 +169,7 @@ def scan_without_end(model: ModelProto) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_proof_ends_by_a_time_of_its_own(folder: Path) -> None:
     with pytest.raises(ValueError, match="more than 0 seconds"):
         verify_bundle(folder, seconds=0)

@@ -102,6 +102,7 @@ def _check(session: ort.InferenceSession, form: Sequence, inputs: tuple[Any, ...
         assert errors[0] <= limit(errors[1]), (name, errors)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @mixers
 def test_onnxruntime_computes_what_the_mixer_does(case: MixerCase, tmp_path: Path) -> None:

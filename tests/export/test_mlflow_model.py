@@ -61,6 +61,7 @@ def _saved(served: Served, tmp_path: Path) -> Callable[[str], Path]:
     return save
 
 
+@pytest.mark.slow
 def test_it_holds_its_proof_its_bundle_and_the_code_that_runs_it(saved: Callable[[str], Path], served: Served) -> None:
     folder = saved("generator")
     done = subprocess.run([sys.executable, "-c", BARE, str(folder)], capture_output=True, text=True, cwd=folder.parent)

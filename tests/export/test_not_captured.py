@@ -106,6 +106,7 @@ def test_one_sentence(mixer: type[Mixer], said: list[str], capfd: pytest.Capture
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_what_it_says_to_write_is_captured() -> None:
     captured = form(Instead)
     assert _to_onnx(captured, captured.info(), fold_weights=False, fused=False)

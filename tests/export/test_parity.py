@@ -1,4 +1,4 @@
-"""A bundle computes what its model does, for every pair of a mixer and an encoding."""
+"""A bundle computes what its model does, with every mixer and every encoding."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import onnxruntime as ort
 import pytest
 import torch
 
-from contracts.cases import CAUSAL_PAIRS, MixerCase, PositionCase, pair_name
+from contracts.cases import CAUSAL_PAIRS, MixerCase, PositionCase, in_every_run, pair_name
 from export.toys import Export, Exported, Shared
 from seqlab.attention import Attention
 from seqlab.models import DecoderLM
@@ -20,17 +20,8 @@ from seqlab.recurrence import GRU, LSTM, RNN
 from tolerances import TOLERANCE, assert_close
 
 Pair = tuple[MixerCase, PositionCase]
-IN_EVERY_RUN = {("attention-grouped", "alibi"), ("gru", "none"), ("lru", "none"), ("lstm", "none")}
-
-
-def in_every_run(pair: Pair) -> bool:
-    """A bias on the scores, a gated and a linear recurrence. An export takes seconds: the others are slow, and
-    docs/conformance.md measures all pairs."""
-    mixer, positions = pair
-    return (mixer.name, positions.name) in IN_EVERY_RUN
-
-
-PAIRS = [pytest.param(p, id=pair_name(p), marks=[] if in_every_run(p) else pytest.mark.slow) for p in CAUSAL_PAIRS]
+PAIRS = [pair for pair in CAUSAL_PAIRS if in_every_run(*pair)]
+"""Each mixer and each encoding at least once; docs/conformance.md measures all pairs."""
 
 
 def untested_shape(model: DecoderLM, folder: Path) -> tuple[list[np.ndarray], list[np.ndarray]]:
@@ -60,7 +51,8 @@ def assert_same(actual: np.ndarray, expected: np.ndarray) -> None:
     assert_close(torch.from_numpy(actual), torch.from_numpy(expected), tolerance=TOLERANCE[torch.float32])
 
 
-@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", PAIRS, ids=pair_name)
 def test_onnxruntime_computes_what_the_model_does(pair: Pair, export: Export) -> None:
     mixer, positions = pair
     exported = export(mixer.factory, positions.factory, num_layers=1)

@@ -82,6 +82,7 @@ def test_each_runtime_ends_when_the_time_is_over(
     assert "a proof may take more than 0 seconds, got 0" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_model_itself_is_within_the_budget_and_another_is_not(shared: Shared) -> None:
     model, folder, _ = shared("attention")
     manifest, golden = load_manifest(folder), load_golden(folder)

@@ -164,6 +164,7 @@ def test_int4_weights_that_are_too_many_are_not_multiplied_as_int8(monkeypatch: 
         assert expected in {node.op_type for node in graph.graph}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["int4", pytest.param("int8", marks=pytest.mark.slow)])
 def test_a_large_table_is_quantised_as_the_output_layer_of_both_graphs(precision: Any, tmp_path: Path) -> None:
     model = DecoderLM(5000, 32, d_model=64, num_layers=1, mixer=Attention).eval()
@@ -185,6 +186,7 @@ def operators(path: Path) -> set[str]:
     return {node.op_type for node in onnx.load(path, load_external_data=False).graph.node}
 
 
+@pytest.mark.slow
 def test_int4_weights_are_not_multiplied_as_int8_where_the_proof_forbids_it(tmp_path: Path) -> None:
     """One channel of an input is so large that the other blocks are lost in its range."""
     torch.manual_seed(0)
@@ -218,6 +220,7 @@ def test_inputs_are_quantised_as_onnx_says() -> None:
     assert dynamic_uint8(torch.zeros(3)).tolist() == [0, 0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "precision"),
     [

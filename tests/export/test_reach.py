@@ -49,6 +49,7 @@ def _copy(far: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(far, tmp_path / "bundle"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["model.onnx", pytest.param("step.onnx", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "edit",
@@ -79,6 +80,7 @@ WRONG_SIZES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("file", "edit", "expected"), WRONG_SIZES, ids=lambda value: getattr(value, "__name__", None))
 def test_a_defect_at_one_length_or_batch_is_found(
     file: str, edit: Edit, expected: set[str], shared: Shared, tmp_path: Path
@@ -122,6 +124,7 @@ def _of_a_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 def test_a_step_that_forgets_the_mask_of_its_source_is_found(of_a_source: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(of_a_source, tmp_path / "bundle"))
@@ -136,12 +139,14 @@ def test_a_step_that_forgets_the_mask_of_its_source_is_found(of_a_source: Path, 
     assert failed(folder) == {"step", "long"}
 
 
+@pytest.mark.slow
 def test_a_head_that_is_a_little_wrong_in_the_step_alone_is_found(of_a_source: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(of_a_source, tmp_path / "bundle"))
     edit_graph(folder, "step.onnx", with_logits_times(1.0005))
     assert failed(folder) == {"step", "long"}
 
 
+@pytest.mark.slow
 def test_taps_of_another_layer_are_found(of_a_source: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(of_a_source, tmp_path / "bundle"))
 
@@ -156,11 +161,13 @@ def test_taps_of_another_layer_are_found(of_a_source: Path, tmp_path: Path) -> N
     assert failed(folder) == {"twin"}
 
 
+@pytest.mark.slow
 def test_a_defect_in_rows_past_the_fifth_is_found(copy: Path) -> None:
     edit_graph(copy, "model.onnx", scale_rows_past_the_fifth)
     assert failed(copy) == {"prefill", "chunks"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "file"), [("attention", "model.onnx"), ("gru", "step.onnx")])
 def test_an_error_of_three_times_the_limit_is_found(name: str, file: str, shared: Shared, tmp_path: Path) -> None:
     """So the limit cannot be loosened tenfold. The errors of a good bundle are under 5e-7."""
@@ -185,6 +192,7 @@ def _wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("edit", [with_logits_times(1 + 2.5e-6), with_channel_times(1 + 6e-5, 512)])
 def test_a_small_error_of_a_wide_model_is_found(edit: Edit, wide: Path, tmp_path: Path) -> None:
     """Each is about twice what may pass."""
@@ -206,6 +214,7 @@ def test_long_texts_reach_the_models_limit_or_1024_positions() -> None:
             assert first_call > 7 or sum(piece.stop - piece.start == 1 for piece in pieces) >= 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vocab_size", [11, 1000, 2500])
 def test_every_token_is_read(vocab_size: int, tmp_path: Path) -> None:
     model = toy(Attention, RoPE, 1)

@@ -101,6 +101,7 @@ def test_it_is_the_same_model_but_for_rounding(mixer: type[Mixer]) -> None:
     assert torch.backends.mkldnn.enabled
 
 
+@pytest.mark.slow
 def test_the_yardstick_is_the_same_where_pytorch_hardly_errs(tmp_path: Path) -> None:
     """As on processors that sum in wide blocks: a limit of twice PyTorch's own error would refuse another runtime."""
     block = partial(Block, norm=RMSNorm, ffn=partial(SwiGLU, d_ff=1024))

@@ -66,6 +66,7 @@ def state(folder: Path, **fields: Any) -> None:
     path.with_suffix(".sha256").write_text(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  manifest.json\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
@@ -142,6 +143,7 @@ def offset_of(folder: Path, name: str) -> tuple[int, list[int]]:
     return int({entry.key: entry.value for entry in tensor.external_data}["offset"]), [*tensor.dims]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bundle", "name", "spoil"),
     [
@@ -178,6 +180,7 @@ def wide(vocab_size: int, precision: Any = "fp32") -> DecoderLM:
     return in_dtype(model.eval(), precision)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_zeroed_row_of_a_table_or_output_layer_is_found_at_export(precision: Any, tmp_path: Path) -> None:
     """Any of 20,000; or a bias of 64 numbers that differs by a bit."""
@@ -196,6 +199,7 @@ def test_a_zeroed_row_of_a_table_or_output_layer_is_found_at_export(precision: A
             model.get_parameter(name).copy_(good)
 
 
+@pytest.mark.slow
 def test_a_table_that_is_written_wrongly_is_no_bundle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A bug of the exporter: the last row of the output layer is not written."""
     take = weights.WeightFile.take

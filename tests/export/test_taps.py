@@ -48,6 +48,7 @@ def _tapped(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Bundle]:
     return tapped
 
 
+@pytest.mark.slow
 def test_taps_are_given_as_the_page_shows(tapped: Callable[[], Bundle]) -> None:
     tokens = np.array([[3, 4, 5]])
     (shown,) = (block for block in python_blocks("docs/bundle.md") if ".tap(" in block)
@@ -56,6 +57,7 @@ def test_taps_are_given_as_the_page_shows(tapped: Callable[[], Bundle]) -> None:
     assert "state.stack.blocks.1" in given["found"]
 
 
+@pytest.mark.slow
 def test_taps_are_what_the_model_attends_to_and_holds(tapped: Callable[[], Bundle]) -> None:
     model, folder = tapped()
     tokens, pad_mask = torch.randint(model.vocab_size, (3, 9)), torch.ones(3, 9, dtype=torch.bool)
@@ -75,6 +77,7 @@ def test_taps_are_what_the_model_attends_to_and_holds(tapped: Callable[[], Bundl
     assert_close(after[pad_mask], logits[pad_mask], "the logits of the last hidden state")
 
 
+@pytest.mark.slow
 def test_wrong_taps_are_found(tapped: Callable[[], Bundle]) -> None:
     model, folder = tapped()
     path = folder / "taps.onnx"
@@ -90,6 +93,7 @@ def test_wrong_taps_are_found(tapped: Callable[[], Bundle]) -> None:
     assert {check.subject.split(", ")[1] for check in checks if not check.ok} == {name}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1.5, 1 + 1e-6])
 def test_taps_that_are_not_the_file_that_was_written_are_found(
     factor: float, tapped: Callable[[], Bundle], tmp_path: Path
@@ -133,6 +137,7 @@ def test_taps_of_every_kind_of_model(model: Callable[[], Any], taps: list[str], 
     assert subjects == set(taps)
 
 
+@pytest.mark.slow
 def test_a_class_token_stands_first(tmp_path: Path) -> None:
     """Whatever pads there are, and real positions behind it."""
     model = randomized(of_features("class")).float().eval()
@@ -153,6 +158,7 @@ def test_a_bundle_without_taps_says_how_to_have_some(shared: Any) -> None:
         Opened(shared("gru").folder).tap(tokens=np.zeros((1, 1)), pad_mask=np.ones((1, 1)))
 
 
+@pytest.mark.slow
 def test_other_inputs_than_the_graph_takes_are_refused(tapped: Callable[[], Bundle]) -> None:
     with pytest.raises(ValueError, match="take tokens, pad_mask; got source"):
         Opened(tapped().folder).tap(source=np.zeros((1, 1)))

@@ -97,6 +97,7 @@ def test_a_cache_that_grows_is_copied_by_attention_alone(file: str, shared: Shar
     assert len(caches) == 2 * len({id(node) for node in producers}) > 0
 
 
+@pytest.mark.slow
 def test_fused_attention_writes_its_cache_in_place(fused: Callable[[], Bundle]) -> None:
     bundle = fused()
     nodes = bundle.nodes("step.onnx")
@@ -115,6 +116,7 @@ def test_fused_attention_writes_its_cache_in_place(fused: Callable[[], Bundle]) 
     assert changed.tolist() == [2]
 
 
+@pytest.mark.slow
 def test_fused_attention_writes_what_pytorch_writes(fused: Callable[[], Bundle]) -> None:
     """Prompts of several lengths, to the end of the cache."""
     most = CAPACITY - max(map(len, PROMPTS)) + 1
@@ -126,6 +128,7 @@ def test_fused_attention_writes_what_pytorch_writes(fused: Callable[[], Bundle])
         generate(runner, PROMPTS, max_new_tokens=most + 1)
 
 
+@pytest.mark.slow
 def test_pytorch_runs_with_the_same_cache(fused: Callable[[], Bundle]) -> None:
     bundle = fused()
     manifest, golden = load_manifest(bundle.folder), load_golden(bundle.folder)
@@ -134,6 +137,7 @@ def test_pytorch_runs_with_the_same_cache(fused: Callable[[], Bundle]) -> None:
     assert checks and all(check.ok for check in checks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "defect",
     [with_attribute("GroupQueryAttention", "scale", 0.3), start_one_later],
@@ -155,6 +159,7 @@ FUSED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixer", FUSED)
 def test_a_linear_recurrence_is_one_node_of_a_layer(mixer: Any, bundle: Export) -> None:
     written = bundle("ort", mixer)
@@ -208,6 +213,7 @@ def test_fused_attention_in_other_precisions(precision: str, bundle: Export) -> 
     assert nodes.count("com.microsoft.GroupQueryAttention") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mixer", [Attention, *(pytest.param(m, marks=slow) for m in (LatentAttention, GRU, LSTM, Mamba, GatedDeltaNet))]
 )
@@ -251,6 +257,7 @@ def test_a_state_that_grows_is_refused_for_cuda_graphs_in_a_sentence(tmp_path: P
     assert "export to cuda-graph needs that" in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "mixer"),
     [("portable", Attention), ("ort", WIDE_HEADS), pytest.param("cuda-graph", Attention, marks=pytest.mark.slow)],

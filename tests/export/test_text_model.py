@@ -66,6 +66,7 @@ def test_every_option_of_generate_changes_something(served: Served) -> None:
     assert all(model.answer(TEXTS, {name: value}) != plain for name, value in other.items())
 
 
+@pytest.mark.slow
 def test_a_source_is_translated(served: Served) -> None:
     model, runner = open_text_model(served("translator")), BundleRunner(served("translator"))
     assert model.codec.source_tokenizer is not model.codec.tokenizer
@@ -86,6 +87,7 @@ def test_a_source_is_translated(served: Served) -> None:
     assert all(text.startswith("ab") for text in expected)
 
 
+@pytest.mark.slow
 def test_a_text_is_classified(served: Served) -> None:
     model, bundle = open_text_model(served("classifier")), Bundle(served("classifier"))
     for text, answer in zip(TEXTS, model.answer(TEXTS), strict=True):
@@ -96,6 +98,7 @@ def test_a_text_is_classified(served: Served) -> None:
         assert model.probabilities(text).tolist() == chances
 
 
+@pytest.mark.slow
 def test_each_word_is_tagged(served: Served) -> None:
     model, bundle = open_text_model(served("tagger")), Bundle(served("tagger"))
     for text, answer in zip(TEXTS, model.answer(TEXTS), strict=True):

@@ -124,6 +124,7 @@ def _theirs(folder: Path, tokens: Tensor) -> Tensor | None:
     return logits
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", FAMILIES)
 def test_no_field_is_ignored(kind: str, tmp_path: Path) -> None:
     transformers.utils.logging.set_verbosity(transformers.utils.logging.CRITICAL)

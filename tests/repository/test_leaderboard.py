@@ -26,6 +26,7 @@ def test_each_part_has_its_place_on_the_page(leaderboard: dict[str, Any]) -> Non
         assert f"<!-- {track.name} -->\n" in page and f"<!-- end of {track.name} -->\n" in page
 
 
+@pytest.mark.slow
 def test_of_each_model_the_rate_that_is_best_in_validation_is_taken(
     leaderboard: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ SECTIONS = [
 SHOWN = re.findall(r"^\$ (.*?seqlab (?:fit|submit) .*?)(?:;.*)?$", "".join(SECTIONS), flags=re.MULTILINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", SHOWN)
 def test_a_fit_that_is_shown_is_taken(command: str) -> None:
     start, verb, options = re.split(r"seqlab (fit|submit) ", command)

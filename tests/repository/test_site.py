@@ -48,6 +48,7 @@ class Loaded(HTMLParser):
         self.addresses += [value for name, value in attrs if name == ATTRIBUTES.get(tag) and value]
 
 
+@pytest.mark.slow
 def test_what_a_page_loads_lies_beside_it(site: Path) -> None:
     pages = [page for page in site.rglob("*.html") if page.name != "404.html"]
     assert len(pages) > 50

@@ -176,6 +176,7 @@ def test_a_wrong_release_folder_is_refused(tmp_path: Path) -> None:
     assert f"ORT_ROOT={tmp_path} has no include/onnxruntime_cxx_api.h" in re.sub(r"\s+", " ", done.stderr)
 
 
+@pytest.mark.slow
 def test_the_programs_in_the_page_run(installed: Path, bundle: Bundle, tmp_path: Path) -> None:
     """The first on the library that runs bundles, the second on the one that proves them."""
     page = (ROOT / "docs/runtime.md").read_text(encoding="utf-8")

@@ -64,6 +64,7 @@ def test_the_options_are_those_of_the_table(verb: str) -> None:
         assert re.search(shown, said), (option, said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", TRANSLATE)
 def test_translate(
     options: list[str], bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -106,6 +107,7 @@ def test_texts_may_be_arguments(bundle: Bundle) -> None:
     assert of_arguments.stdout.count(b"\n") == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text"), [("classifier", "fed a cab\nabc\nzzz z\n"), ("tagger", "the cat sat\non a\u00a0dog .\n")]
 )

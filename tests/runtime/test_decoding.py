@@ -72,6 +72,7 @@ def without_scores(answer: Any) -> Any:
     return [[one["tokens"] for one in some] for some in answer]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -144,6 +145,7 @@ def check_pads(name: str, folder: Path, ask: Callable[[Path, list[dict[str, Any]
     assert f"{most + 1} tokens" in refused["refused"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIMITS)
 def test_a_pad_is_no_token_of_a_batch(name: str, bundle: Bundle) -> None:
     check_pads(name, bundle(name), answers)

@@ -12,6 +12,7 @@ from seqlab.cli import main
 FIT = ["fit", "--config", "lm/attention-rope", *TINY, "--trainer.accelerator=cpu", "--trainer.logger=false"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
@@ -41,6 +42,7 @@ def test_what_ranks_cannot_share_is_refused(
     assert said in capsys.readouterr().err.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_the_middle_of_an_epoch_goes_on_in_its_own_layout_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

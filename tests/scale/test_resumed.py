@@ -26,6 +26,7 @@ def assert_same(found: dict[str, Any], alone: dict[str, Any]) -> None:
         assert weight == pytest.approx(alone["weights"][name], rel=1e-5, abs=1e-5), name
 
 
+@pytest.mark.slow
 def test_fsdp2_ddp_and_tp_in_turns_train_what_one_process_does(
     plain: dict[str, Any], files: Path, tmp_path: Path
 ) -> None:

@@ -349,6 +349,7 @@ def test_a_name_of_any_characters(tmp_path: Path) -> None:
     assert len(os.listdir(tmp_path)) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("vocab_size", "width", "divided"), [(65, 8, True), (66, 8, True), (65, 6, False)])
 def test_ranks_that_share_layers_and_weights_write_any_vocabulary(
     tmp_path: Path, vocab_size: int, width: int, divided: bool

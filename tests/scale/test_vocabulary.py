@@ -109,6 +109,7 @@ def test_a_step_of_a_cut_model_is_that_of_one_process(
     assert forked(ranks, compare) == [0] * ranks
 
 
+@pytest.mark.slow
 def test_no_rank_has_more_logits_than_its_own() -> None:
     """50,000 tokens at 256 places: 51 MB of logits."""
     model = DecoderLM(50_000, 256, d_model=8, num_layers=1, mixer=HEADS)

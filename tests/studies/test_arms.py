@@ -66,6 +66,7 @@ def _pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(book.STUDIES, "pair", Pair())
 
 
+@pytest.mark.slow
 def test_each_arm_has_its_best_rate_with_each_seed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["study", "run", "pair", "--seeds", "2", "--scale", "smoke"]) == 0
     said = capsys.readouterr()
@@ -83,6 +84,7 @@ def test_each_arm_has_its_best_rate_with_each_seed(capsys: pytest.CaptureFixture
     assert "fit " not in capsys.readouterr().err, "the same fits are not made again"
 
 
+@pytest.mark.slow
 def test_stopped_it_goes_on_where_its_fits_were(capsys: pytest.CaptureFixture[str]) -> None:
     def stop() -> None:
         while not any(run.metrics for run in (search(Store(), experiment="pair") if Store().exists else ())):

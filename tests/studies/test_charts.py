@@ -71,6 +71,7 @@ def test_axes_write_powers_of_ten_and_leave_words_alone() -> None:
     assert {"10⁻¹⁵", "1", "10³", "1e-15", "1e+00", "1e+03", "rounding"} <= {*said}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", STORED, ids=lambda file: file.stem)
 def test_what_a_study_has_stored_can_be_seen(file: Path) -> None:
     stored = json.loads(file.read_text(encoding="utf-8"))

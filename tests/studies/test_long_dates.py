@@ -39,6 +39,7 @@ def judged(changed: Mapping[str, dict[int, float]]) -> dict[str, Verdict]:
     return {claim.key: judge(claim, values).verdict for claim in LongDates.claims}
 
 
+@pytest.mark.slow
 def test_verdicts_on_all_sides() -> None:
     assert set(judged({}).values()) == {Verdict.SUPPORTED}
     assert judged({name: shares(1.0, 0.5) for name in ENCODINGS})["any-length"] == Verdict.REFUTED
@@ -51,6 +52,7 @@ def test_verdicts_on_all_sides() -> None:
         assert set(judged(broken).values()) == {Verdict.INVALID}, broken
 
 
+@pytest.mark.slow
 def test_dates_that_are_tested() -> None:
     words = {word for source, _ in pairs("train") if len(source) <= TRAINED for word in source.split()}
     trained = {target for _, target in pairs("train")}

@@ -75,6 +75,7 @@ def test_an_exercise_that_is_not_there() -> None:
         check("sums", 1)
 
 
+@pytest.mark.slow
 def test_the_worksheet_is_a_notebook_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["study", "notebook", "worksheet", "--out", "class"]) == 0

@@ -84,6 +84,7 @@ def test_of_an_lstm_the_share_is_of_its_forget_gates() -> None:
     assert [round(share(model, 0.01 * x)) for model in models] == [1, 0, 1]
 
 
+@pytest.mark.slow
 def test_the_first_weights_are_those_that_the_fit_began_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A fit that moves nothing ends with them."""
     monkeypatch.chdir(tmp_path)

@@ -63,6 +63,7 @@ def _coin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(book.STUDIES, "coin", Coin())
 
 
+@pytest.mark.slow
 def test_a_study_that_is_stopped_goes_on_with_the_next_seed(capsys: pytest.CaptureFixture[str]) -> None:
     Path("stop").touch()
     assert main(["study", "run", "coin", "--scale", "smoke"]) == 130
@@ -83,6 +84,7 @@ def test_a_study_that_is_stopped_goes_on_with_the_next_seed(capsys: pytest.Captu
     assert len(search(Store(), experiment="coin")) == 1
 
 
+@pytest.mark.slow
 def test_another_declaration_takes_nothing_over(monkeypatch: pytest.MonkeyPatch) -> None:
     said = "class Coin:\n    low = 1.0\n    why = 'A coin has two sides.'\n"
     again = {
@@ -119,6 +121,7 @@ def test_what_it_measures_with_is_part_of_a_declaration(monkeypatch: pytest.Monk
     assert conduct.declared(Coin()) != first
 
 
+@pytest.mark.slow
 def test_what_was_measured_before_a_case_was_declared_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -144,6 +147,7 @@ class Loads(HTMLParser):
         self.ids += [value for name, value in attrs if name == "id" and value]
 
 
+@pytest.mark.slow
 def test_pages_load_nothing_and_the_index_has_all_verdicts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -191,6 +195,7 @@ def test_pages_load_nothing_and_the_index_has_all_verdicts(
     assert Path("pages/index.html").read_text() == index
 
 
+@pytest.mark.slow
 def test_each_study_of_the_book_at_smoke_scale_and_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """The frame, not the verdict; what is exact is judged."""
     assert main(["study", "list"]) == 0

@@ -58,6 +58,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         yield process
 
 
+@pytest.mark.slow
 def test_it_is_as_if_it_were_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = tmp_path / "log"
     codes = []

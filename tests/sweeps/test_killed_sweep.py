@@ -50,6 +50,7 @@ def _quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"seqlab.sweeps.{module}.run_of", run_of)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_twelve_trials_in_one_run(capfd: pytest.CaptureFixture[str]) -> None:
     with warnings.catch_warnings():
@@ -84,6 +85,7 @@ def test_twelve_trials_in_one_run(capfd: pytest.CaptureFixture[str]) -> None:
     assert len(search(Store())) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("signum", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_a_sweep_that_is_told_to_stop(signum: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,6 +97,7 @@ def broken_store(two_runs: Path, folder: Path, edit: str) -> Store:
     return Store(folder / "mlruns")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_broken_run_is_told_and_the_others_stand(
     what: str, two_runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -119,6 +120,7 @@ def test_a_broken_run_is_told_and_the_others_stand(
     assert "tests" in run_pages(store)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", STANDING)
 def test_what_a_run_need_not_say_takes_nothing_down(
     what: str, two_runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -14,6 +14,7 @@ from seqlab.cli import main
 from seqlab.trained.load import load_run
 
 
+@pytest.mark.slow
 def test_rebuild_from_a_run_as_docs_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "cache"))

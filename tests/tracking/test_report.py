@@ -225,6 +225,7 @@ def test_no_other_point_beats_those_of_the_front() -> None:
     assert front([]) == []
 
 
+@pytest.mark.slow
 def test_quality_is_drawn_against_every_cost_that_is_known(store: Store) -> None:
     """The slow one is the best, the fast one the cheapest; the third is beaten but in its speed."""
     costs = {"num_params": (9.0, 9.0, 9.0), "num_flops": (1e6, 9e6, 9e6), "state_size": (1.0, 8.0, 9.0)}

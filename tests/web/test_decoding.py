@@ -30,6 +30,7 @@ def sendable(asked: dict[str, Any]) -> dict[str, Any]:
     return asked | {"seed": str(asked.get("seed", 0))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -52,6 +53,7 @@ def test_the_same_tokens(name: str, beams: bool, bundle: Bundle) -> None:
     check_close(scores[0], scores[1])
 
 
+@pytest.mark.slow
 def test_a_prompt_is_continued_as_a_text(bundle: Bundle) -> None:
     """Piece by piece, which join to it; a callback cancels."""
     options: dict[str, Any] = {
@@ -71,6 +73,7 @@ def test_a_prompt_is_continued_as_a_text(bundle: Bundle) -> None:
     assert cancelled == {"refused": "the callback has cancelled what was being written", "code": "cancelled"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["translator", "attentive translator"])
 def test_sources_are_translated(name: str, bundle: Bundle) -> None:
     asked: dict[str, Any] = {"translate": ["uvw", "zz y", "w"], "penalty": 1.0, "ngram": 3, "prefix": ""}
@@ -82,6 +85,7 @@ def test_sources_are_translated(name: str, bundle: Bundle) -> None:
         assert found == model.translate(one["translate"], no_repeat_ngram=3, **options)
 
 
+@pytest.mark.slow
 def test_texts_and_words_are_classified(bundle: Bundle) -> None:
     for name, texts in {"classifier": ["abc", "f", "a b"], "tagger": ["the cat sat", "mat dog", " a\u00a0b\n"]}.items():
         model = open_text_model(bundle(name))
@@ -94,6 +98,7 @@ def test_texts_and_words_are_classified(bundle: Bundle) -> None:
     assert wrong["refused"] == "classify reads texts: it needs a bundle with classes"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LIMITS)
 def test_a_pad_is_no_token_of_a_batch(name: str, bundle: Bundle) -> None:
     check_pads(name, bundle(name), answers)
@@ -123,6 +128,7 @@ def test_a_batch_has_the_logits_of_python(bundle: Bundle) -> None:
     check_close(array(found), classifier.encode(tokens, pad_mask)["logits"])
 
 
+@pytest.mark.slow
 def test_steps_go_on_after_a_refusal(bundle: Bundle) -> None:
     runner, steps = BundleRunner(bundle("attention"), threads=1), [[5, 6], [7, 4]]
     logits, state = runner.prefill(np.array([[4, 5, 6], [0, 0, 7]]), np.array([[True] * 3, [False, False, True]]))
@@ -138,6 +144,7 @@ def test_steps_go_on_after_a_refusal(bundle: Bundle) -> None:
         check_close(ours, theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", BAD)
 def test_both_refuse(bad: str, bundle: Bundle) -> None:
     good = question(random.Random(1), sources=False, beams=False)
@@ -146,6 +153,7 @@ def test_both_refuse(bad: str, bundle: Bundle) -> None:
     assert after == of_python(BundleRunner(bundle("gru"), threads=1), good)
 
 
+@pytest.mark.slow
 def test_a_text_longer_than_the_model_reads_is_refused(bundle: Bundle) -> None:
     good = question(random.Random(2), sources=True, beams=False) | {"prompts": [[4]], "sources": [[4, 2]]}
     asked = [

@@ -121,6 +121,7 @@ def mamba(mixer: Any, x: Tensor) -> Tensor:
     return torch.exp(-dt[:, :, None] * torch.exp(mixer.a_log))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mixer", "decay"),
     [

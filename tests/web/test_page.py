@@ -43,6 +43,7 @@ def _page(shared: Shared, tmp_path_factory: pytest.TempPathFactory) -> Callable[
     return page
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["attention", "gru"])
 def test_it_writes_what_python_writes(name: str, opened: Opened, page: Callable[..., Path], shared: Shared) -> None:
     model = open_text_model(shared(name).folder)

@@ -51,6 +51,7 @@ def failed(folder: Path) -> set[str]:
     return {check["kind"] for check in failures(folder)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
@@ -74,6 +75,7 @@ def test_the_same_checks(name: str, bundle: Bundle) -> None:
     assert found["divergence"] == pytest.approx(expected.divergence, rel=0.5, abs=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bundle", "file", "edit", "expected"),
     [pytest.param(*defect, marks=pytest.mark.slow if place else ()) for place, defect in enumerate(GRAPH_DEFECTS)],
@@ -85,6 +87,7 @@ def test_a_wrong_graph_is_found(copy: Copy, bundle: str, file: str, edit: Edit, 
     assert failed(folder) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "edit", "expected"), WRONG_SIZES[1:5:3], ids=lambda value: getattr(value, "__name__", "")
 )
@@ -94,6 +97,7 @@ def test_a_defect_at_some_lengths_or_one_batch_is_found(file: str, edit: Edit, e
     assert failed(folder) == expected
 
 
+@pytest.mark.slow
 def test_wrong_weights_are_found(copy: Copy) -> None:
     folder = copy("gru")
     weights = np.fromfile(folder / "weights.bin", dtype=np.float32)
@@ -112,6 +116,7 @@ def test_one_flipped_bit_is_found_in_any_file(copy: Copy, file: str) -> None:
     assert refusal(folder) == f"this bundle is not as it was written: {file}: its sha256 is not the manifest's"
 
 
+@pytest.mark.slow
 def test_a_wrong_start_of_the_state_is_found(copy: Copy) -> None:
     folder = copy("gru")
     manifest = load_manifest(folder)
@@ -120,6 +125,7 @@ def test_a_wrong_start_of_the_state_is_found(copy: Copy) -> None:
     assert failed(folder) == {"prefill", "chunks", "step", "long"}
 
 
+@pytest.mark.slow
 def test_a_golden_file_that_proves_less_is_found(copy: Copy) -> None:
     folder = copy("gru")
     with np.load(folder / "golden.npz") as file:
@@ -129,6 +135,7 @@ def test_a_golden_file_that_proves_less_is_found(copy: Copy) -> None:
     assert {check["subject"] for check in failures(folder)} == {f"batch {size}, length 17" for size in (1, 2, 9)}
 
 
+@pytest.mark.slow
 def test_a_golden_file_that_is_compressed_is_refused(copy: Copy) -> None:
     folder = copy("gru")
     with np.load(folder / "golden.npz") as file:
@@ -139,6 +146,7 @@ def test_a_golden_file_that_is_compressed_is_refused(copy: Copy) -> None:
     assert done.stderr == "the golden file is compressed, or would unpack to more than it is long\n"
 
 
+@pytest.mark.slow
 def test_wrong_statements_and_texts_are_found(copy: Copy) -> None:
     folder = copy("gru")
     with_statement(seq_len=31, first_call=1.0)(folder)
@@ -150,6 +158,7 @@ def test_wrong_statements_and_texts_are_found(copy: Copy) -> None:
     assert failed(folder) == {"texts"}
 
 
+@pytest.mark.slow
 def test_the_parity_matrix_has_its_cell(shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parity, "WEB_PROOF", build("tools/verify.ts"))
     monkeypatch.setattr(parity, "RUNNER", "no-such-program")

@@ -34,7 +34,7 @@ from seqlab.cli.continued import check_findable, only_unfinished, say_finished
 from seqlab.cli.fit_callbacks import fit_callbacks
 from seqlab.cli.lightning_parts import check_restores, kept
 from seqlab.cli.matched import matched
-from seqlab.config.configs import LINKS, import_blocks
+from seqlab.config.configs import LINKS, as_list, import_blocks
 from seqlab.config.nested_options import keep_nested_values
 from seqlab.config.options import (
     check_precision,
@@ -184,7 +184,7 @@ class SeqlabCLI(LightningCLI):
         given = options.trainer
         check_trainer(given)
         speed = Speed()
-        theirs = _as_list(given.callbacks)
+        theirs = as_list(given.callbacks)
         bar = given.enable_progress_bar is not False and not given.barebones
         own_bar = bar and not any(isinstance(one, ProgressBar) for one in theirs)
         callbacks: list[Callback] = [FitProgress(speed)] if own_bar else []
@@ -197,18 +197,18 @@ class SeqlabCLI(LightningCLI):
             kwargs["max_time"] = None
         callbacks.append(LastWords())
         if self.verb == "fit":
-            callbacks.append(own_folder(theirs, _as_list(self.config_dump["trainer"].get("callbacks"))))
+            callbacks.append(own_folder(theirs, as_list(self.config_dump["trainer"].get("callbacks"))))
             callbacks += [Monitored(theirs, self.model), *fit_callbacks(options, self.config_dump, speed, self.tags)]
             if given.logger is not False and not given.barebones:
                 ours = RunLogger(options.experiment, name=options.run_name, run_id=self.run_id)
-                kwargs["logger"] = [ours, *(one for one in _as_list(given.logger) if one is not True)]
+                kwargs["logger"] = [ours, *(one for one in as_list(given.logger) if one is not True)]
         elif given.logger in (None, True):
             kwargs["logger"] = False
         if given.barebones:
             kwargs["log_every_n_steps"] = None
         callbacks += self.left
         check = self._check_data if self.verb == "fit" else None
-        plugins = [*_as_list(given.plugins), AtomicCheckpointIO(check, in_background=options.checkpoint_async)]
+        plugins = [*as_list(given.plugins), AtomicCheckpointIO(check, in_background=options.checkpoint_async)]
         if given.precision in ("bf16-true", "16-true"):
             plugins.append(HalfInputs(given.precision))
             kwargs["precision"] = None
@@ -266,7 +266,7 @@ class SeqlabCLI(LightningCLI):
 
     def _find(self, checkpoint: str | None) -> None:
         """What the fit's finders find, before it begins; of a fit that goes on, what they have found."""
-        callbacks = _as_list(self.config_init["fit"].trainer.callbacks)
+        callbacks = as_list(self.config_init["fit"].trainer.callbacks)
         finders = [one for one in callbacks if isinstance(one, FINDERS)]
         if not finders:
             return
@@ -275,7 +275,7 @@ class SeqlabCLI(LightningCLI):
             trainer = partial(self._trial_trainer, folder)
             for found in search(finders, trainer, self.model, self.datamodule, self.config_dump, stored):
                 print(found, file=sys.stderr)
-        names = zip(_as_list(self.config_dump["trainer"]["callbacks"]), callbacks, strict=True)
+        names = zip(as_list(self.config_dump["trainer"]["callbacks"]), callbacks, strict=True)
         self.config_dump["trainer"]["callbacks"] = [name for name, one in names if one not in finders] or None
 
     def _trial_trainer(self, folder: str, finder: Callback) -> L.Trainer:
@@ -283,12 +283,6 @@ class SeqlabCLI(LightningCLI):
 
     def _check_data(self, checkpoint: dict[str, Any]) -> None:
         check_vocabulary(checkpoint.get("seqlab", {}), self.datamodule)
-
-
-def _as_list(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _told(name: str, number: Any) -> Any:

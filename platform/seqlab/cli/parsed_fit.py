@@ -9,7 +9,7 @@ from typing import Any
 from seqlab.callbacks.beside import check_logged, logged_names
 from seqlab.cli.continued import check_findable
 from seqlab.cli.lightning_cli import SeqlabCLI
-from seqlab.config.configs import resolve_names
+from seqlab.config.configs import as_list, resolve_names
 from seqlab.config.options import check_trainer
 
 
@@ -44,7 +44,7 @@ def check_fit(args: list[str], objectives: Sequence[str] = ()) -> str | None:
     options = ParsedFit("fit", resolve_names(args)).config["fit"]
     check_trainer(options.trainer)
     check_findable(options)
-    callbacks = [_class_of(one) for one in options.trainer.callbacks or []]
+    callbacks = [_class_of(one) for one in as_list(options.trainer.callbacks)]
     names = logged_names(_class_of(options.model), callbacks)
     for objective in objectives:
         check_logged("--objective", objective, names and [*names, *OF_RUNS])

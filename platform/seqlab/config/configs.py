@@ -123,13 +123,16 @@ def load_short_yaml(text: str) -> Any:
         raise yaml.YAMLError("it is nested too deeply") from None
     trainer = found.get("trainer") if isinstance(found, dict) else None
     if isinstance(trainer, dict) and (logger := trainer.get("logger")):
-        several = [LOGGERS.get(one, one) if isinstance(one, str) else one for one in _as_list(logger)]
+        several = [LOGGERS.get(one, one) if isinstance(one, str) else one for one in as_list(logger)]
         found["trainer"] = trainer | {"logger": several if isinstance(logger, list) else several[0]}
     return found
 
 
-def _as_list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+def as_list(value: Any) -> list[Any]:
+    """The values of an option that takes one or several, or none."""
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def read_config(given: str) -> dict[str, Any]:
