@@ -164,6 +164,7 @@ def test_what_lightning_looks_for_is_not_found_in_the_working_folder(
     assert "deepspeed" not in sys.modules and WorkingFolder in sys.meta_path
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_trust_lets_in_that_module_and_nothing_else(trapped: Trapped) -> None:
     config = trapped.checkpoint["seqlab"]["config"]

@@ -76,6 +76,7 @@ def agree(pair: tuple[str, str], cells: dict[str, Cell]) -> None:
             assert theirs / 10 <= ours <= 10 * theirs, (pair, check, cell.error, committed.error)
 
 
+@pytest.mark.slow
 def test_every_cell_is_an_error_of_its_precision() -> None:
     cells = measured(Attention, RoPE).cells
     for name, least, most in (("laws", 0, 1e-13), ("fp32", 1e-9, 1e-5), ("bf16", 1e-4, 5e-2), ("fp16", 1e-5, 5e-3)):

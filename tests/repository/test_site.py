@@ -88,18 +88,21 @@ def test_the_pages_of_the_studies_are_reached(site: Path) -> None:
     assert (site / "studies/order.html").is_file()
 
 
+@pytest.mark.slow
 def test_no_bar_in_a_table_has_a_backslash(site: Path) -> None:
     for name in ("verbs.html", "reference/commands.html"):
         page = (site / name).read_text(encoding="utf-8")
         assert "NAME|PATH" in page and r"\|" not in page
 
 
+@pytest.mark.slow
 def test_a_page_named_by_its_path_is_linked(site: Path) -> None:
     for page, link in (("parity", "bundle"), ("reference/seqlab_data", "../data")):
         named = f'<a href="{link}.html">docs/{link.removeprefix("../")}.md</a>'
         assert named in (site / f"{page}.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_front_page_shows_a_model_or_says_how_to_make_one(site: Path) -> None:
     assert ("make gallery" in (site / "index.html").read_text(encoding="utf-8")) != (site / "live/gru.html").exists()
 

@@ -83,6 +83,7 @@ def test_translate(
     assert "\n".join(texts) + "\n" == done.stdout.decode()
 
 
+@pytest.mark.slow
 def test_a_prefix_counts_as_part_of_the_target(
     bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

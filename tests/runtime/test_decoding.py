@@ -102,6 +102,7 @@ def array(answer: dict[str, Any]) -> NDArray[np.float32]:
     return np.array(answer["values"], dtype=np.float32).reshape(answer["dims"])
 
 
+@pytest.mark.slow
 def test_a_batch_has_the_logits_of_python(bundle: Bundle) -> None:
     """Of a language model and of a classifier, padded."""
     dice = np.random.default_rng(5)

@@ -75,6 +75,7 @@ def test_it_is_as_if_it_were_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert said[2::3] == ["the end"] * 2 and len(said) == 8
 
 
+@pytest.mark.slow
 def test_what_a_sweep_has_left_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_server: list[str] = []
     monkeypatch.setattr(vars(forkserver)["_forkserver"], "ensure_running", lambda: of_server.extend(os.environ))
@@ -93,6 +94,7 @@ def test_what_a_sweep_has_left_is_found(tmp_path: Path, monkeypatch: pytest.Monk
     psutil.Process(begun[1].pid).kill()
 
 
+@pytest.mark.slow
 def test_without_the_server_it_is_a_process_of_its_own(server: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seqlab.sweeps.fits.command", lambda args: ["sh", "-c", "echo alone; exit 255"])
     monkeypatch.setattr("seqlab.sweeps.fits.Forked", forking_sleepers())
