@@ -67,7 +67,7 @@ def _migrations_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     store._create_database = created
 
 
-SLOW_SHARES = 16
+SLOW_SHARES = 40
 """CI runs one of so many shares of the slow tests, another every day."""
 
 

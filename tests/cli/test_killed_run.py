@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import TINY, Seqlab
+from seqlab.tracking.runs import find_run
+from seqlab.tracking.store import Store
 
 LONG = [*TINY, "--trainer.max_steps=1500", "--trainer.val_check_interval=1500", "--checkpoint_every=5"]
 FIT = ("fit", "--config", "lm/gru", *LONG)
@@ -50,7 +52,7 @@ def test_a_killed_fit_is_marked_and_continued(seqlab: Seqlab, tmp_path: Path, in
     run_id = quick("compare", "--metric", "train/loss", "--quiet").stdout
 
     seqlab("resume", run_id.strip()[:8], "--trainer.max_steps=20", "--trainer.val_check_interval=10")
-    assert "FINISHED" in quick("compare", COLUMNS="160").stdout
+    assert find_run(run_id.strip()).status == "FINISHED"
     assert quick("compare", "--quiet").stdout == run_id
 
 
@@ -63,7 +65,7 @@ def test_last_means_the_one_unfinished_run_of_this_config(seqlab: Seqlab, tmp_pa
     run_id = seqlab("compare", "--metric", "train/loss", "--quiet").stdout
     seqlab(*FIT, "--ckpt_path=last")
     assert seqlab("compare", "--quiet").stdout == run_id
-    assert "FINISHED" in seqlab("compare", COLUMNS="160").stdout
+    assert find_run(run_id.strip(), Store(tmp_path / "mlruns")).status == "FINISHED"
 
     kill_a_fit(tmp_path)
     kill_a_fit(tmp_path)
