@@ -37,7 +37,8 @@ def test_a_run_of_two_processes(tmp_path: Path, inside: Callable[[Path], Seqlab]
 
     whole = best.with_name("best.consolidated.ckpt")
     for name in ("fsync", "replace"):
-        assert _killed_in(name) == -signal.SIGKILL and not whole.exists()
+        assert _killed_in(name) == -signal.SIGKILL
+        assert whole.with_name(f".{whole.name}.tmp").exists() and not whole.exists()
     said = seqlab("consolidate", "spread").stdout
     assert said == f"Checkpoint {whole} · next: seqlab export {whole} --out bundles/best\n"
     stored, shards = torch.load(whole, weights_only=True), read_checkpoint(best)

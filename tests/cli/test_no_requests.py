@@ -118,8 +118,11 @@ def test_no_address_of_a_store_or_a_checkpoint_is_called(
 
 
 @pytest.mark.slow
-def test_a_dataset_that_a_stored_config_names_is_not_fetched_unasked(theirs: Path) -> None:
+def test_a_dataset_that_a_stored_config_names_is_not_fetched_unasked(
+    theirs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Processes, as Hugging Face's libraries read the environment when they are imported."""
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)  # a verb in this process sets it
     for path in theirs.glob("mlruns/tiny/*/artifacts/checkpoints/*.ckpt"):
         checkpoint = read_checkpoint(path)
         checkpoint["seqlab"]["config"]["data"]["init_args"]["path"] = "hf:stranger/texts@train"

@@ -32,11 +32,13 @@ class Rude:
     Attributes:
         answers: the JSON, or the bytes, that are said to what is asked, by the end of its address.
         pause: seconds between the bytes of an answer to what is `slow`; 0 = it comes at once.
+        missing: the bytes of the answer to what is `cut` that are announced and never come.
         asked: how often runs or a history were asked for.
     """
 
     def __init__(self, address: str) -> None:
         self.address, self.pause, self.asked, self.slow = address, 0.0, 0, "runs/search"
+        self.cut, self.missing = "/notes.txt", 0
         self.answers: dict[str, Any] = {"experiments/search": EXPERIMENTS, "runs/search": {"runs": [a_run()]}}
         point = {"key": "val/loss", "value": 1.5, "step": 1, "timestamp": 1}
         self.answers |= {"metrics/get-history": {"metrics": [point]}, "runs/get": {"run": a_run()}}
@@ -57,7 +59,7 @@ def rude_server() -> Iterator[Rude]:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             said = rude.said(self.path)
             self.send_response(200)
-            self.send_header("Content-Length", str(len(said)))
+            self.send_header("Content-Length", str(len(said) + (rude.missing if self.path.endswith(rude.cut) else 0)))
             self.end_headers()
             slow = rude.pause and rude.slow in self.path
             try:
@@ -221,6 +223,19 @@ def test_a_file_by_a_byte_now_and_then(rude: Rude, monkeypatch: pytest.MonkeyPat
     with pytest.raises(UnreachableError, match=r"sends no whole more.txt: only \d bytes of it came in 0\.4 s"):
         run.artifact("more.txt")
     assert [path.name for path in run.artifacts.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("cut", ["/notes.txt", "notes.txt"])
+def test_what_is_cut_short_is_no_file_and_not_none(cut: str, rude: Rude) -> None:
+    """The file alone, or the list that it is looked for in too."""
+    run = find_run("one")
+    rude.answers["a/artifacts/notes.txt"], rude.cut, rude.missing = b"n" * 60, cut, 1
+    with pytest.raises(UnreachableError, match=r"sends no whole notes\.txt"):
+        run.artifact("notes.txt")
+    assert not [*run.artifacts.iterdir()]
+    rude.missing = 0
+    found = run.artifact("notes.txt")
+    assert found is not None and found.read_bytes() == b"n" * 60
 
 
 @pytest.mark.parametrize("free", [1000, 999])

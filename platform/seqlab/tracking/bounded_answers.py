@@ -6,6 +6,8 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread, local
 from typing import Any
@@ -26,11 +28,36 @@ ROOM = 2**28
 """The bytes that a download leaves free on the disk."""
 
 _ASKED = local()
-_broken_off: list[str] = []
 
 
 class OutOfBoundsError(RequestException):
     """An answer is larger than it may be, or takes longer."""
+
+
+@dataclass
+class Download:
+    """Files that come into a folder.
+
+    Attributes:
+        broken_off: the reason why one did not come whole, which MLflow does not tell.
+    """
+
+    folder: Path
+    broken_off: str | None = None
+
+
+_downloads: list[Download] = []
+"""The one at hand; not by thread, as MLflow has threads of its own."""
+
+
+@contextmanager
+def downloading(folder: Path) -> Iterator[Download]:
+    """Tells what becomes of the files that MLflow fetches meanwhile."""
+    _downloads.append(Download(folder))
+    try:
+        yield _downloads[-1]
+    finally:
+        _downloads.pop()
 
 
 class BoundedAdapter(HTTPAdapter):
@@ -48,13 +75,16 @@ class BoundedAdapter(HTTPAdapter):
         def answer() -> None:
             try:
                 response = ask(request, stream, *args, **kwargs)
-                if stream:
-                    response.iter_content = lambda *_, **__: _keeps_coming(response)  # type: ignore[method-assign]
-                else:
+                if stream and _downloads:
+                    download = _downloads[-1]
+                    response.iter_content = lambda *_, **__: _keeps_coming(response, download)  # type: ignore[method-assign]
+                elif not stream:
                     _read(response)
                 came.append(response)
             except BaseException as error:
                 came.append(error)
+                if _downloads:
+                    _downloads[-1].broken_off = str(error)
 
         # A server that sends a byte now and then is silent for no socket's timeout.
         thread = Thread(target=answer, daemon=True)
@@ -81,12 +111,6 @@ def bound_answers() -> None:
 def begin_call() -> None:
     """Counts answers anew."""
     _ASKED.times = 0
-    _broken_off.clear()
-
-
-def why_broken_off() -> str | None:
-    """The reason why a file did not come whole since `begin_call`, in whatever thread: MLflow tells none."""
-    return _broken_off[-1] if _broken_off else None
 
 
 def _read(response: Response) -> None:
@@ -99,8 +123,9 @@ def _read(response: Response) -> None:
     response._content = bytes(content)
 
 
-def _keeps_coming(response: Response) -> Iterator[bytes]:
-    """The content of a file, which is written below the working folder, where the store is."""
+def _keeps_coming(response: Response, download: Download) -> Iterator[bytes]:
+    """The content of a file."""
+    announced = response.headers.get("Content-Length", "")
     try:
         since, came = time.monotonic(), 0
         # `read1` returns what has come; `read` waits for a whole chunk, for ever where a byte comes now and then.
@@ -110,10 +135,12 @@ def _keeps_coming(response: Response) -> Iterator[bytes]:
                 if came < LEAST_BYTES:
                     raise OutOfBoundsError(f"only {came} bytes of it came in {MOST_SECONDS:g} s")
                 since, came = time.monotonic(), 0
-            if shutil.disk_usage(Path.cwd()).free < ROOM:
+            if shutil.disk_usage(download.folder).free < ROOM:
                 raise OutOfBoundsError(f"it would leave less than {ROOM} bytes free on the disk")
             yield chunk
+        if announced.isdecimal() and (whole := response.raw.tell()) < int(announced):
+            raise OutOfBoundsError(f"it ends after {whole} of {announced} bytes")
     except Exception as error:
         response.close()
-        _broken_off.append(str(error))
+        download.broken_off = str(error)
         raise

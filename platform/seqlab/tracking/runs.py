@@ -125,15 +125,18 @@ class TrackedRun:
         with self.store.calls(reads=True) as client:
             from mlflow.exceptions import MlflowException
 
-            from seqlab.tracking.bounded_answers import why_broken_off
+            from seqlab.tracking.bounded_answers import downloading
 
             path.parent.mkdir(parents=True, exist_ok=True)
             # Whole or not at all: what is on this machine is not fetched again.
-            with TemporaryDirectory(prefix=".fetched-", dir=self.artifacts) as folder:
+            with (
+                TemporaryDirectory(prefix=".fetched-", dir=self.artifacts) as folder,
+                downloading(Path(folder)) as download,
+            ):
                 try:
                     fetched = client.download_artifacts(self.id, name, folder)
                 except MlflowException as error:
-                    if why := why_broken_off():
+                    if why := download.broken_off:
                         raise UnreachableError(f"MLflow at {self.store.uri} sends no whole {name}: {why}") from error
                     return None
                 os.replace(fetched, path)
