@@ -11,7 +11,7 @@ ACCEPTED = "hf:NAME[:CONFIG][@SPLIT] or hf:FOLDER[@SPLIT], a folder that save_to
 
 
 def is_hub(path: str) -> bool:
-    """Whether a path is of a dataset."""
+    """Returns True for the path of a Hugging Face dataset."""
     return path.startswith(PREFIX)
 
 
@@ -72,7 +72,7 @@ def _split(path: str) -> Any:
 
 
 def _class_names(feature: Any) -> dict[int, str]:
-    """Of a column of classes, or of lists of these, their names."""
+    """Names of the classes in a column of class ids, or of lists of class ids."""
     names = getattr(getattr(feature, "feature", feature), "names", None)
     return dict(enumerate(names or ()))
 

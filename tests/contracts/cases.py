@@ -179,7 +179,7 @@ def _latent(name: str, *, num_heads: int = 2, every_encoding: bool = False, **op
 def _differential(
     name: str, *, num_heads: int = 2, num_kv_heads: int = 2, layer: int = 0, every_encoding: bool = False
 ) -> MixerCase:
-    """As layer `layer` + k of a model, for k = 0, 1, ..."""
+    """A mixer that serves as layer `layer` + k of a model, for k = 0, 1, ..."""
     heads: dict[str, Any] = {"num_heads": num_heads, "num_kv_heads": num_kv_heads}
     return MixerCase(
         name,
@@ -388,14 +388,14 @@ POSITIONS = [
 
 
 def fits(mixer: MixerCase, positions: PositionCase) -> bool:
-    """Whether the pair is possible: every mixer has embeddings, only some have queries, keys and scores of one
+    """Returns True if the pair is possible: every mixer has embeddings, only some have queries, keys and scores of one
     sequence."""
     weighs_values = positions.factory(D_MODEL, MAX_SEQ_LEN).weighs_values
     return positions.acts_on == "embeddings" or (mixer.attends and (mixer.full_values or not weighs_values))
 
 
 def in_every_run(mixer: MixerCase, positions: PositionCase) -> bool:
-    """Whether the pair is tested at every length, and in a decoder: each mixer and each encoding is in one at least."""
+    """Returns True if the pair is tested at every length and in a decoder. Each mixer and encoding has such a pair."""
     default = positions.name == "none" or (positions.name == "rope" and mixer.attends)
     return default or mixer.every_encoding
 

@@ -1,4 +1,4 @@
-"""What is held to the laws: a bare mixer, or a decoder around one, with random inputs and telling weights."""
+"""Subjects of the laws: a bare mixer, or a decoder around one, with random inputs and telling weights."""
 
 from __future__ import annotations
 

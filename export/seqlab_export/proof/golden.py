@@ -47,10 +47,10 @@ PROMPT_LENGTHS = (1, 4)
 NEW_TOKENS = 12
 WHOLE_TOKENS = 32
 WHOLE_NUMBERS = 2**17
-"""As many logits at most, 512 kB, are kept whole."""
+"""Largest number of logits kept whole: 512 kB."""
 
 LIKELIEST = 64
-"""Of the logits that a greedy token is chosen from so many are kept."""
+"""Number of logits kept for each greedy token, the largest ones."""
 
 _SEED = 20
 
@@ -105,7 +105,7 @@ def write_golden(
 
 
 class _Golden:
-    """What is to be written, `arrays`, of a model's forms and those of its float64 copy.
+    """The arrays to write, computed by a model's forms and by those of its float64 copy.
 
     Attributes:
         masks: of the encoder's cases, by their names.
@@ -183,12 +183,11 @@ class _Golden:
         self._judge_texts("one call", {"logits": ["logits"]}, texts, {"logits": 0.0})
 
     def _modes(self, pad_mask: NDArray[np.bool_]) -> list[Any]:
-        """How PyTorch computes a case, in turns."""
+        """The modes in which PyTorch computes a case."""
         return self.modes[: 1 + draws_of(pad_mask.size)]
 
     def _batch_sizes(self, pad_mask: NDArray[np.bool_]) -> tuple[int, ...]:
-        """How many rows PyTorch reads together, in turns: in int8 the range of an input, and so its error, depends on
-        them."""
+        """The batch sizes in which PyTorch reads a case. In int8 they set the range of an input, and so its error."""
         return (ROWS, *BATCH_SIZES) if self.precision == "int8" and pad_mask.size <= FEW else (ROWS,)
 
     def _begin_case(self, number: int, case: str, pad_mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], list[State]]:
@@ -311,7 +310,7 @@ class _Golden:
 
 
 def _narrowed(array: NDArray[np.generic]) -> NDArray[np.generic]:
-    """Of half the bytes, which loses 3e-8 of a number: far less than any budget."""
+    """The array in half the bytes. Rounding loses 3e-8 of a number, far less than any budget."""
     if array.ndim and array.dtype == np.float64:
         return array.astype(np.float32)
     fits = array.ndim and array.dtype == np.int64 and not np.any(np.abs(array) >= 2**31)

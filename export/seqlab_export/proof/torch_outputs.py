@@ -1,4 +1,4 @@
-"""What counts of the outputs of a model's forms, run in PyTorch.
+"""Outputs of a model's forms in PyTorch, reduced to the numbers that a proof compares.
 
 T length, F features, R rows.
 """
@@ -31,7 +31,7 @@ from seqlab_export.runner.cases import (
 from seqlab_export.runner.manifest import GraphInfo
 
 Mode = AbstractContextManager[Any]
-"""How PyTorch computes meanwhile."""
+"""A context in which PyTorch computes."""
 
 
 def cast(inputs: NDArray[np.generic], model: torch.nn.Module) -> Tensor:
@@ -49,8 +49,8 @@ def encoded(
     mode: Mode,
     batch_size: int = ROWS,
 ) -> Arrays:
-    """What counts of each output of an encoder, by its name in the graph. Batches are small, as a runtime's are: int8
-    inputs have a range for all of a batch.
+    """The compared numbers of each encoder output, by its name in the graph. Batches are small, as a runtime's are:
+    int8 inputs have a range for all of a batch.
     """
     batches = []
     for first in range(0, len(inputs), batch_size):
@@ -72,7 +72,7 @@ def outputs(
     batch_size: int = ROWS,
     in_calls: str = "prefill",
 ) -> Arrays:
-    """The same of a decoder that starts from a state, read by the token where the form is a step's."""
+    """The compared numbers of a decoder that starts from a state. A step form reads one token a call."""
     model = form.model
     in_calls = "step" if isinstance(form, StepForm) else in_calls
     batches = []

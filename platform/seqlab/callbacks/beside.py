@@ -1,4 +1,4 @@
-"""What seqlab has to say to the callbacks that a user puts beside its own."""
+"""Checks and folders for the callbacks that a user adds to seqlab's own."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class OwnFolder(Callback):
 
 
 COUNTED = ("epoch", "step")
-"""What Lightning's ModelCheckpoint counts itself, and goes by like a metric."""
+"""Counters that Lightning's ModelCheckpoint keeps itself and can monitor."""
 
 
 def own_folder(callbacks: list[Any], stored: list[dict[str, Any]]) -> OwnFolder:

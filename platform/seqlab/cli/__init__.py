@@ -29,7 +29,7 @@ VERBS = (
 )
 
 MAY_FETCH = ("estimate", "profile", "resume", "study", "submit", "sweep")
-"""Verbs that train; any other one reads a dataset that a stored config names only where this machine has it."""
+"""Verbs that may download a dataset. The others read one that a stored config names only from this machine."""
 MOST_SAID = 900
 """Characters of an error's sentence."""
 
@@ -110,8 +110,8 @@ def _folded(said: str) -> str:
 
 
 def _has_output() -> bool:
-    """Whether standard output is open. The null device takes the numbers of closed streams: the next file that is
-    opened would, and get what is printed there."""
+    """Returns True if standard output is open. Gives the numbers of closed streams to the null device: the next
+    file that is opened would take them, and get what is printed there."""
     for stream, use in ((sys.stdin, os.O_RDONLY), (sys.stdout, os.O_WRONLY)):
         if stream is None:
             os.open(os.devnull, use)

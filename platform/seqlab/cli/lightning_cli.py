@@ -265,7 +265,7 @@ class SeqlabCLI(LightningCLI):
             self.model.model.compile()
 
     def _find(self, checkpoint: str | None) -> None:
-        """What the fit's finders find, before it begins; of a fit that goes on, what they have found."""
+        """Runs the fit's finders before it begins, or takes what they found if the fit continues."""
         callbacks = as_list(self.config_init["fit"].trainer.callbacks)
         finders = [one for one in callbacks if isinstance(one, FINDERS)]
         if not finders:

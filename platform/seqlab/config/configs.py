@@ -46,9 +46,9 @@ BLOCK_MODULES = (
     "seqlab_data.tokenizers",
 )
 EMBEDDED_WITH = {"DecoderLM": "torch.nn.Embedding", "EncoderDecoder": "seqlab.nn.ScaledEmbedding"}
-"""By models that had no argument `embed` at first."""
+"""Defaults for models that once had no argument `embed`."""
 MOVED = {"seqlab.training.attention_maps.AttentionMaps": "seqlab.callbacks.attention_maps.AttentionMaps"}
-"""What runs of before have stored, by where it was."""
+"""Class paths that older runs have stored, by their former place."""
 LOGGERS: dict[str, Any] = {
     "comet": {"class_path": "CometLogger"},
     "csv": {"class_path": "CSVLogger", "init_args": {"save_dir": "."}},
@@ -56,9 +56,9 @@ LOGGERS: dict[str, Any] = {
     "tensorboard": {"class_path": "TensorBoardLogger", "init_args": {"save_dir": "."}},
     "wandb": {"class_path": "WandbLogger"},
 }
-"""What `trainer.logger` takes beside a class of Lightning's: the name of a package."""
+"""Package names that `trainer.logger` takes beside Lightning's classes."""
 LINKS = ("vocab_size", "target_vocab_size", "num_features", "num_classes", "num_labels", "seq_len")
-"""What the data module tells the task, so that a config never repeats a number."""
+"""Values that the data module passes to the task, so that a config never repeats a number."""
 
 
 def config_names() -> list[str]:
@@ -82,7 +82,7 @@ def config_path(name: str) -> Path:
 
 
 def instead(given: str, accepted: Sequence[str]) -> str:
-    """What to tell of a name that is not accepted: the one close to it, or to its first part, in any case; or all."""
+    """The hint for a name that is not accepted: the one close to it, or to its first part, in any case; or all."""
     by_lower = {name.lower(): name for name in accepted}
     for text in (given.lower(), given.lower().partition(".")[0]):
         if close := difflib.get_close_matches(text, by_lower, n=1):
@@ -136,7 +136,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def read_config(given: str) -> dict[str, Any]:
-    """What a config says, as `--config` takes it: a packaged one's name, a path, or the config itself in braces.
+    """Reads a config in any form that `--config` takes: a packaged one's name, a path, or the config itself in braces.
 
     Raises:
         ValueError: there is no such file, or it is no config.
@@ -164,7 +164,7 @@ def _canonical(value: Any) -> Any:
 
 
 def is_class_path(value: Any) -> bool:
-    """Whether a value is written as a class's path; else the key "class_path" is one as any other, of a corpus say."""
+    """Returns True if a value is written as a class path. Otherwise "class_path" is a key like any other."""
     return isinstance(value, str) and all(part.isidentifier() for part in value.split("."))
 
 

@@ -1,4 +1,4 @@
-"""What a sweep is: from its options, or from a file of them."""
+"""The plan of a sweep, from its options or from a file of them."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from seqlab.tracking.logger import check_experiment
 
 SAMPLERS = ("tpe", "random", "grid")
 OURS = ("seed_everything", "experiment", "run_name", "resume", "ckpt_path", "trainer.devices")
-"""What a sweep tells each fit itself."""
+"""Options that a sweep sets for each fit."""
 MOST = 10**6
-"""Seeds, trials and jobs of a sweep."""
+"""Upper limit of a sweep's seeds, trials and jobs."""
 TYPES: dict[str, tuple[type, ...]] = {
     "config": (str, list),
     "vary": (dict,),
@@ -43,7 +43,7 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """Of a sweep, what does not change while it runs.
+    """The part of a sweep that does not change while it runs.
 
     Attributes:
         name: of the sweep and its run; the fits' names begin with it.
@@ -80,7 +80,7 @@ class Plan:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What a sweep of this name must have been begun with to go on; of trials there may be more."""
+        """Settings that a sweep of this name must share to be continued; the number of trials may grow."""
         kept = ("experiment", "configs", "vary", "fit", "seeds", "sampler", "objectives", "prune", "config_files")
         return {name: getattr(self, name) for name in kept}
 
@@ -88,7 +88,7 @@ class Plan:
         return f"{self.name}-{trial}-s{seed}"
 
     def flags(self, setting: Mapping[str, Any], seed: int) -> list[str]:
-        """What a fit of this setting is given, but for where its run belongs."""
+        """Command-line flags of a fit of this setting, without those that place its run."""
         varied = [f"--{name}={value}" for name, value in setting.items()]
         return [*(f"--config={config}" for config in self.configs), *self.fit, *varied, f"--seed_everything={seed}"]
 

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 MOST_LISTED = 10
 PARENT_TAG = "mlflow.parentRunId"
-"""Of a sweep's fits; MLflow shows them below its run."""
+"""Tag of a sweep's fits, which MLflow shows below the sweep's run."""
 SWEEP_TAG = "sweep.trials"
-"""Of a run that is a sweep's, with the fits below it, and no fit's."""
+"""Tag of a sweep's own run, which no fit has."""
 GONE = "the process was gone: killed outright, or the machine stopped"
 """The failure of a run that could not say its own."""
 
@@ -231,7 +231,7 @@ def search_all(
 
 
 def condition(name: str, value: str) -> str:
-    """Of MLflow's filter language: that something is this text.
+    """A condition in MLflow's filter language: a field equals this text.
 
     Raises:
         ValueError: the language cannot say it.
@@ -251,7 +251,7 @@ def experiment_names(store: Store) -> dict[str, str]:
 
 
 def settle(store: Store) -> None:
-    """What a command does first that writes: sends what the store missed, and marks runs KILLED whose process is gone.
+    """First step of a command that writes: sends what the store missed, and marks runs KILLED whose process is gone.
 
     A process that was killed outright cannot say so itself. A server that does not answer is left alone.
     """
