@@ -22,7 +22,7 @@ from seqlab.nn import Block, RMSNorm, SwiGLU
 from seqlab.positions import Learned, NoPositions
 from seqlab.recurrence import GRU, LSTM, RNN, CausalConv
 from seqlab_export.proof.golden import write_golden
-from seqlab_export.proof.rounding import TermByTerm, draws_of
+from seqlab_export.proof.rounding import MANY, TermByTerm, draws_of
 
 
 class Exact(TorchDispatchMode):
@@ -66,6 +66,35 @@ def test_a_sum_over_time_errs_as_one_vector_after_the_other_does(dtype: torch.dt
     assert torch.equal(found, torch.from_numpy(one_by_one).to(dtype)) and torch.equal(kept, found.unsqueeze(1))
     if dtype == torch.float32:
         assert rms(found - exact) > 4 * rms(x.sum(dim=1) - exact)
+
+
+@pytest.mark.parametrize("tokens", [255, 256, 1024])
+def test_so_does_a_product_over_many_tokens(tokens: int) -> None:
+    """The weights of attention and the values, where a small vocabulary gives the same terms again and again."""
+    words = torch.randint(11, (2, tokens))
+    weights = torch.rand(11)[words].unsqueeze(1).expand(2, 5, tokens)
+    values = torch.randn(2, 11, 8).gather(1, words.unsqueeze(2).expand(2, tokens, 8))
+    exact = weights.double() @ values.double()
+    # (2, 5, T, 8): each product in float64, each partial sum in float32.
+    products = weights.double().unsqueeze(3) * values.double().unsqueeze(1)
+    one_by_one = torch.zeros(2, 5, 8)
+    for k in range(tokens):
+        one_by_one = (one_by_one + products[:, :, k]).float()
+    with TermByTerm(0):
+        found = weights @ values
+    assert torch.equal(found, one_by_one) == (tokens >= MANY)
+    if tokens == 1024:
+        assert rms(found - exact) > 2 * rms(weights @ values - exact)
+
+
+@pytest.mark.parametrize(("columns", "is_added"), [(2**9, True), (2**9 + 1, False)])
+def test_more_products_than_take_a_moment_are_drawn(columns: int, is_added: bool) -> None:
+    weights, values = torch.rand(1, 2**6, 2**9), torch.rand(1, 2**9, columns)
+    found = []
+    for seed in (0, 1):
+        with TermByTerm(seed):
+            found.append(weights @ values)
+    assert torch.equal(*found) == is_added
 
 
 def test_few_tokens_are_drawn_so_often_that_one_draw_more_is_within_twice_the_largest() -> None:

@@ -22,6 +22,13 @@ FEW = 160
 """Tokens of a case, below which more draws are made: one token that nearly cancels is most of the error."""
 
 
+MANY = 256
+"""Terms of a product that adds over a text: a product over features rarely has the same term twice."""
+
+MOST_PRODUCTS = 2**24
+"""Most products that are added one by one, in a tenth of a second. Beyond them the error is drawn."""
+
+
 def draws_of(num_tokens: int) -> int:
     """How often a case of so many tokens is drawn."""
     return min(max(FEW // num_tokens, DRAWS), MOST_DRAWS)
@@ -36,7 +43,7 @@ _OF_ONE = 0.425 * 2.0**-24
 
 class TermByTerm(TorchDispatchMode):
     """Matrix products and convolutions as float64 gives them, with a random error as large as that of float32 sums
-    which add one term after the other; a sum over an axis as just such a sum gives it.
+    which add one term after the other; a sum over an axis, or a product over many tokens, as just such a sum gives it.
 
     Processors and libraries sum in lanes and blocks of their own; the more of these, the smaller the error, so that
     PyTorch's own may be half as large on one processor as on another. The sum of terms p_1 ... p_K that is rounded at
@@ -68,6 +75,8 @@ class TermByTerm(TorchDispatchMode):
         self.entered.pop().close()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is aten.bmm.default and _is_over_time(*args):
+            return _product_one_after_the_other(*args)
         if func in (aten.mm.default, aten.bmm.default):
             return self._summed(func, *args, terms=args[0].shape[-1])
         if func is aten.addmm.default and not kwargs:
@@ -96,3 +105,16 @@ def _one_after_the_other(x: Tensor, axes: list[int], keepdim: bool = False) -> T
     for term in rest:
         total += term
     return (total.unsqueeze(axes[0]) if keepdim else total).to(x.dtype)
+
+
+def _is_over_time(a: Tensor, b: Tensor) -> bool:
+    """Returns True if a product (B, M, K) x (B, K, N) has so many terms that they are those of a text."""
+    return a.shape[2] >= MANY and a.numel() * b.shape[2] <= MOST_PRODUCTS
+
+
+def _product_one_after_the_other(a: Tensor, b: Tensor) -> Tensor:
+    wide, total = b.double(), a.new_zeros((*a.shape[:2], b.shape[2]), dtype=torch.float32)
+    for k, column in enumerate(a.double().unbind(2)):
+        # The product is exact, as a processor's that multiplies and adds at once.
+        total = (total + column.unsqueeze(2) * wide[:, k : k + 1]).float()
+    return total.to(a.dtype)
