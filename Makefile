@@ -9,7 +9,7 @@ FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,command_lines configs full
 	$(addprefix tests/runtime/test_,$(addsuffix .py,mutated_bundles refusals shown)) tests/data/test_deep_json.py \
 	tests/data/test_oddities.py tests/callbacks/test_exact_resume.py tests/callbacks/test_stopping.py tests/tracking
 
-.PHONY: quickstart test test-ci test-all scale faults processors lint benchmarks leaderboard docs cpp cpp-test cpp-docs web gallery clean
+.PHONY: quickstart test test-ci test-all scale faults mutants processors lint benchmarks leaderboard docs cpp cpp-test cpp-docs web gallery clean
 .DEFAULT_GOAL := quickstart
 
 quickstart: .venv/installed
@@ -30,6 +30,9 @@ scale: .venv/installed
 
 faults: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal $(FAULTS)
+
+mutants: .venv/installed
+	$(BIN)/python scripts/mutate.py
 
 processors: .venv/installed
 	bash scripts/processors.sh

@@ -5,7 +5,7 @@ import { padded } from "./bundle.js";
 import { refuse } from "./error.js";
 import type { Graph } from "./graph.js";
 import type { StateInfo } from "./manifest.js";
-import { checkDims, filled, numbersOf, takeRows, tensorOf, type Tensor } from "./tensors.js";
+import { checkDims, filled, takeRows, tensorOf, type Tensor } from "./tensors.js";
 
 export class Decoder {
   readonly model: Graph;
@@ -77,11 +77,10 @@ export class Decoder {
     this.start(count);
     const logits = await this.run(this.model, rows);
     // (B, T, V) to (B, V): prompts stand on the right, so each ends at the last position.
-    const last = takeRows(
+    return takeRows(
       { ...logits, dims: [count * length, this.vocabSize] },
       Array.from(prompts, (_, row) => (row + 1) * length - 1),
     );
-    return inFloat32(last);
   }
 
   /** Reads one more token a row: logits (B, V). */
@@ -94,7 +93,7 @@ export class Decoder {
     const dims = [this.rows, 1];
     const rows = { tokens: tensorOf("int64", dims, tokens), mask: filled("bool", dims, 1) };
     const logits = await this.run(this.step, rows);
-    return inFloat32({ ...logits, dims: [this.rows, this.vocabSize] });
+    return { ...logits, dims: [this.rows, this.vocabSize] };
   }
 
   /** Throws SeqlabError where an id is outside the vocabulary, or a text of `read` tokens is too long for the model. */
@@ -144,10 +143,6 @@ export class Decoder {
     const found = name.startsWith(prefix) ? this.state.get(name.slice(prefix.length)) : undefined;
     return found ?? refuse(`${graph.info.file} has "${name}", which is no entry of the state`, "damaged bundle");
   }
-}
-
-function inFloat32(logits: Tensor): Tensor {
-  return logits.dtype === "float32" ? logits : tensorOf("float32", logits.dims, numbersOf(logits));
 }
 
 function greatestCommonDivisor(a: number, b: number): number {
