@@ -1,6 +1,6 @@
 """Mutation testing: one-line changes drawn by a seed over the product, each against the tests that touch the line.
 
-Coverage of the fast tests tells which of them reach a line of Python; C++ and TypeScript have the tests of their folder.
+Coverage of the fast tests tells which of them reach a line of Python; C++ and TypeScript have their folder's tests.
 A mutant is killed where a test fails or never ends, or the build fails. Each mutant is printed, then the survivors.
 The tree itself is never changed: mutants live in copies below build/mutants.
 """
