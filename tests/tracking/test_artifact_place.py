@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -86,6 +87,29 @@ def test_a_link_inside_a_run_is_not_followed(say: Say, store: Store, tmp_path: P
         _ = find_run(run_id, store).config
     with pytest.raises(ValueError, match="outside of its store"):
         _ = RunLogger("tests", run_id=run_id).checkpoint_dir
+    (own / "models").symlink_to(folder)
+    with pytest.raises(ValueError, match="outside of its store"):
+        register(find_run(run_id, store), "fp32", "portable", "seal", lambda made: made.mkdir())
+    assert [*folder.iterdir()] == [folder / "config.yaml"]
+
+
+@pytest.mark.parametrize("there", ["no store", "no experiment", "an experiment"])
+def test_an_experiments_folder_that_is_a_link_takes_no_run(
+    there: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = outside(tmp_path)
+    if there != "no store":
+        RunLogger("tests" if there == "an experiment" else "others").finalize("success")
+    else:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/new/mlflow.db")
+        store = Store()
+    experiment = store.root / "tests"
+    experiment.parent.mkdir(exist_ok=True)
+    shutil.rmtree(experiment, ignore_errors=True)
+    experiment.symlink_to(folder)
+    with pytest.raises(ValueError, match="of 'tests' has its files in .*outside of its store"):
+        RunLogger("tests").log_text("text", "config.yaml")
+    assert not [*folder.iterdir()]
 
 
 def test_a_shared_disk_is_allowed_by_name(

@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
+from seqlab.tracking.artifact_place import check_folder
 from seqlab.tracking.runs import TrackedRun
 from seqlab.tracking.writes import UPLOAD_SECONDS, answer_timeout
 
@@ -72,12 +73,13 @@ def register(run: TrackedRun, precision: str, target: str, seal: str, save: Call
             if version.tags.get(SEAL_TAG) == seal:
                 return _version(version)
         run.store.check_files(run.entity)
+        copied = None if run.store.remote else check_folder(run.artifacts / place, run.store.root, run.id)
         save(Path(folder) / "model")
-        if run.store.remote:
+        if copied is None:
             with answer_timeout(UPLOAD_SECONDS):
                 client.log_artifacts(run.id, str(Path(folder) / "model"), place)
         else:  # MLflow would write where the store was when the run was made
-            shutil.copytree(Path(folder) / "model", run.artifacts / place)
+            shutil.copytree(Path(folder) / "model", copied)
         _create_model(client, name)
         source = f"runs:/{run.id}/{place}"
         tags = {"precision": precision, "target": target, "run": run.name, SEAL_TAG: seal}

@@ -213,8 +213,9 @@ class Store:
         if self._database is None:
             return None
         folder = self.root / _folder_name(experiment)
+        whose = f"of {experiment!r}"
         if not self._database.exists():
-            return folder
+            return check_folder(folder, self.root, whose)
         query = "SELECT artifact_location, lifecycle_stage FROM experiments WHERE name = ?"
         try:
             with closing(sqlite3.connect(f"{self._database.as_uri()}?mode=ro", uri=True)) as database:
@@ -222,7 +223,7 @@ class Store:
         except sqlite3.Error:
             return None
         if found is None:
-            return folder
+            return check_folder(folder, self.root, whose)
         if not isinstance(found[0], str):
             raise ValueError(
                 f"experiment {experiment!r} of {self.uri} has {found[0]!r} for its folder; name another one"
@@ -232,7 +233,7 @@ class Store:
         if not location.is_absolute() or stage != "active":
             return None
         there = location.exists() and not beside.exists()
-        return check_folder(location if there else beside, self.root, f"of {experiment!r}")
+        return check_folder(location if there else beside, self.root, whose)
 
     def artifacts(self, run: Run) -> Path:
         """The folder of a run's artifacts, or, with a server, of those that are on this machine.
