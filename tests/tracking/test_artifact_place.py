@@ -107,7 +107,7 @@ def test_an_experiments_folder_that_is_a_link_takes_no_run(
     experiment.parent.mkdir(exist_ok=True)
     shutil.rmtree(experiment, ignore_errors=True)
     experiment.symlink_to(folder)
-    with pytest.raises(ValueError, match="of 'tests' has its files in .*outside of its store"):
+    with pytest.raises(ValueError, match=r"of 'tests' has its files in .*outside of its store"):
         RunLogger("tests").log_text("text", "config.yaml")
     assert not [*folder.iterdir()]
 
