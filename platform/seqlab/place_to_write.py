@@ -3,7 +3,9 @@ written into. Told before the verb works."""
 
 from __future__ import annotations
 
+import errno
 import gzip
+import os
 import re
 import zlib
 from collections.abc import Mapping
@@ -11,6 +13,7 @@ from pathlib import Path
 
 from seqlab.whole_file import writing
 
+SQLITE = "sqlite:///"
 HEAD = 4096
 """Bytes of a file in which its mark is."""
 
@@ -23,33 +26,33 @@ def file_to_write(out: str, mark: str = "") -> Path:
 
     Raises:
         ValueError: it names no place of a file, or one that is taken.
+        CannotWriteError: nothing can be written there.
     """
     path = _named(out, "a file")
     if path.is_dir():
         raise ValueError(f"--out {out} is a folder; name a file in it")
     if not path.absolute().parent.is_dir():
         raise ValueError(f"--out {out}: there is no folder {path.parent}; name a file in one")
-    _check_around(out, path.absolute().parent)
+    check_around(f"--out {out}", path.absolute().parent)
     _check_replaced(path, mark)
+    _check_writable(path.absolute().parent, path)
     return path
 
 
 def files_to_write(out: str, marks: Mapping[str, str]) -> Path:
-    """The folder that `--out` names, made if it is missing, in which the verb writes these files.
+    """The folder that `--out` names, in which the verb writes these files; whoever writes the first makes it.
 
     Args:
         marks: of each file, as of `file_to_write`.
 
     Raises:
         ValueError: it names no place of a folder, or a file in it is another's.
-        CannotWriteError: it cannot be made.
+        CannotWriteError: nothing can be written there.
     """
     path = _named(out, "a folder")
     _check_folder(out, path)
     for name, mark in marks.items():
         _check_replaced(path / name, mark)
-    with writing(path):
-        path.mkdir(parents=True, exist_ok=True)
     return path
 
 
@@ -74,27 +77,41 @@ def _named(out: str, what: str) -> Path:
     return Path(out)
 
 
-def _check_around(out: str, place: Path) -> None:
+def check_around(said: str, place: Path) -> None:
     """Raises ValueError where a folder is one of a store, a run or a bundle, or in one. Whoever works in a store's own
-    folder may write beside it."""
-    place = place.resolve()
+    folder may write beside it.
+
+    Args:
+        said: what names the place, for the message.
+    """
+    place, uri = place.resolve(), os.environ.get("MLFLOW_TRACKING_URI", "")
+    store = Path(uri.removeprefix(SQLITE)).resolve().parent if uri.startswith(SQLITE) else None
     for folder in (place, *place.parents):
         inside = None
         if (folder / "manifest.json").is_file() and (folder / "manifest.sha256").is_file():
             inside = f"the bundle {folder}"
         elif re.fullmatch("[0-9a-f]{32}", folder.name) and (folder / "artifacts").is_dir():
             inside = f"the folder of run {folder.name}"
-        elif (folder.name == "mlruns" or (folder / "mlflow.db").is_file()) and not Path.cwd().is_relative_to(folder):
+        elif Path.cwd().is_relative_to(folder):
+            pass
+        elif folder.name == "mlruns" or folder == store or (folder / "mlflow.db").is_file():
             inside = f"the tracking store {folder}"
         if inside is not None:
-            raise ValueError(f"--out {out} is in {inside}; name a place outside of it")
+            raise ValueError(f"{said} is in {inside}; name a place outside of it")
 
 
 def _check_folder(out: str, path: Path) -> None:
     there = next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
     if not there.is_dir():
         raise ValueError(f"--out {out}: {there} is a file; name a folder")
-    _check_around(out, path)
+    check_around(f"--out {out}", path)
+    _check_writable(there, path)
+
+
+def _check_writable(folder: Path, path: Path) -> None:
+    with writing(path):
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
 def _check_replaced(path: Path, mark: str) -> None:

@@ -40,7 +40,8 @@ def writing(file: Path, whole: str = "nothing of it is left") -> Iterator[None]:
 
 @contextmanager
 def replacing(file: Path) -> Iterator[Path]:
-    """Gives a path beside the file to write; what is there at the end is the file. Else it stays what it was.
+    """Gives a path beside the file to write, in a folder that is made if it is missing; what is there at the end is the
+    file. Else it stays what it was.
 
     Raises:
         CannotWriteError: it could not be written.
@@ -48,6 +49,7 @@ def replacing(file: Path) -> Iterator[Path]:
     partial = file.with_name(f".partial.{file.name}")
     with writing(file, "what was there before is whole" if file.exists() else "nothing of it is left"):
         try:
+            file.parent.mkdir(parents=True, exist_ok=True)
             yield partial
             os.replace(partial, file)
         finally:

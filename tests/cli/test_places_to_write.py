@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,8 +15,12 @@ import pytest
 from cli.conftest import Seqlab
 from seqlab.cli import VERBS
 from seqlab.cli.fit import LIGHTNING
+from seqlab.cli.sweep import _check_storage
 from seqlab.html_page import made_by
 from seqlab.place_to_write import file_to_write, files_to_write, folder_to_write
+from seqlab.sweeps.queue import _check_file
+from seqlab.tracking.store import Store
+from seqlab.whole_file import CannotWriteError, write_whole
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "compare": ("compare",),
@@ -116,3 +123,56 @@ def test_who_works_in_a_stores_own_folder_may_write_beside_it(tmp_path: Path, mo
         file_to_write(str(tmp_path / "report.html"))
     monkeypatch.chdir(tmp_path)
     assert file_to_write("report.html") == Path("report.html")
+
+
+def test_a_store_is_known_by_the_name_that_the_user_gives_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mine' / 'runs.db'}")
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(ValueError, match=f"is in the tracking store {tmp_path / 'mine'}"):
+        file_to_write(str(tmp_path / "mine" / "report.html"))
+
+
+def test_a_place_is_made_when_it_is_written_and_refused_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert files_to_write(str(tmp_path / "a" / "b"), {"file": ""}) == tmp_path / "a" / "b"
+    assert not (tmp_path / "a").exists()
+    write_whole(tmp_path / "a" / "b" / "file", "text")
+    monkeypatch.setattr(os, "access", lambda *_: False)  # as nobody finds a folder of root's
+    for refused in (
+        lambda: file_to_write(str(tmp_path / "file")),
+        lambda: files_to_write(str(tmp_path / "new"), {}),
+        lambda: folder_to_write(str(tmp_path / "new")),
+    ):
+        with pytest.raises(CannotWriteError, match="is read-only while writing"):
+            refused()
+
+
+@pytest.mark.parametrize("tables", ["experiments, studies", "other"])
+def test_a_storage_of_something_else_is_no_sweeps(tables: str, tmp_path: Path) -> None:
+    file = tmp_path / "some.db"
+    _check_file(file)
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("CREATE TABLE studies (name TEXT)")
+        _check_file(file)
+        database.execute("DROP TABLE studies")
+        for table in tables.split(", "):
+            database.execute(f"CREATE TABLE {table} (name TEXT)")
+    with pytest.raises(ValueError, match="holds other tables than Optuna's"):
+        _check_file(file)
+    (tmp_path / "diary.db").write_text("my diary, which is no database" * 40)
+    with pytest.raises(ValueError, match=r"--storage .*diary\.db cannot be opened: file is not a database"):
+        _check_file(tmp_path / "diary.db")
+
+
+def test_a_sweeps_storage_is_beside_the_runs_or_where_the_user_says(tmp_path: Path) -> None:
+    store = Store(tmp_path / "mlruns")
+    (tmp_path / "mlruns").mkdir()
+    (bundle := tmp_path / "bundle").mkdir()
+    for name in ("manifest.json", "manifest.sha256"):
+        (bundle / name).touch()
+    _check_storage(f"sqlite:///{tmp_path}/mlruns/sweeps.db", store, is_given=True)
+    with pytest.raises(ValueError, match=f"--storage .* is in the bundle {bundle}"):
+        _check_storage(f"sqlite:///{bundle}/sweeps.db", store, is_given=True)
+    (link := tmp_path / "mlruns" / "sweeps.db").symlink_to(tmp_path / "elsewhere.db")
+    with pytest.raises(ValueError, match=r"sweeps\.db is a link; where that is your storage, name it"):
+        _check_storage(f"sqlite:///{link}", store, is_given=False)
+    _check_storage(f"sqlite:///{link}", store, is_given=True)

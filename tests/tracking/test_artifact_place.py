@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -163,6 +164,37 @@ def test_a_server_that_names_a_folder_of_this_machine_writes_nothing_there(
         with pytest.raises(ValueError, match=f"has the files of run {server.run_id} in 'file://{folder}', not behind"):
             Sender(store, server.run_id).send({"op": "upload", "source": str(file), "folder": ""})
     assert not list(folder.iterdir())
+
+
+def test_a_server_that_changes_its_answer_gets_and_gives_nothing_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answer is its own address; all others name a folder of this machine."""
+    folder = outside(tmp_path)
+    (folder / "config.yaml").write_text("secret: 1")
+    with fake_server() as server:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.address)
+        answer = server.answer
+
+        def with_its_run(what: str, asked: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+            return (200, {"runs": [server.run()]}) if what == "runs/search" else answer(what, asked)
+
+        def change() -> None:
+            answers = chain([""], repeat(f"file://{folder}"))
+            monkeypatch.setattr(type(server), "location", property(lambda _: next(answers)))
+
+        store = Store()
+        file = store.root / server.run_id / "artifacts" / "own.txt"
+        file.parent.mkdir(parents=True)
+        file.write_text("own")
+        change()
+        Sender(store, server.run_id).send({"op": "upload", "source": str(file), "folder": ""})
+        assert server.uploaded == ["own.txt"]
+        server.files[f"1/{server.run_id}/artifacts/config.yaml"] = b"a: 1"
+        change()
+        monkeypatch.setattr(server, "answer", with_its_run)
+        assert find_run(server.run_id, store).config == {"a": 1}
+    assert [file.name for file in folder.iterdir()] == ["config.yaml"]
 
 
 def test_a_redirect_to_another_server_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from seqlab.tracking.journal import Journal
+from seqlab.tracking.logger import RunLogger
+from seqlab.tracking.plain_tables import BESIDE
 from seqlab.tracking.provenance import process_tags
 from seqlab.tracking.runs import find_run, search, settle
 from seqlab.tracking.state_folder import unsent
@@ -163,3 +165,50 @@ def test_a_command_that_reads_sends_nothing_and_says_so(store: Store, caplog: py
     assert os.listdir(store.root) == ["mlflow.db"]
     settle(store)
     assert {run.name for run in search(store)} == {"left", "at work"}
+
+
+@pytest.mark.parametrize("end", BESIDE)
+@pytest.mark.parametrize("kind", ["pipe", "device", "link", "folder"])
+def test_what_sqlite_reads_beside_a_store_is_a_regular_file(kind: str, end: str, theirs: Store) -> None:
+    place = Path(f"{theirs.root / 'mlflow.db'}{end}")
+    if kind == "pipe":
+        os.mkfifo(place)
+    elif kind == "folder":
+        place.mkdir()
+    else:
+        place.symlink_to("/dev/zero" if kind == "device" else "/etc/hosts")
+    with pytest.raises(ValueError, match=rf"beside the tracking store, .*db{end} is a {kind}; accepted: a regular"):
+        Store(theirs.root)
+
+
+ENDLESS = "WITH RECURSIVE r(name) AS (SELECT 'tests' UNION ALL SELECT name FROM r) SELECT * FROM r"
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        (("ALTER TABLE experiments RENAME TO kept", f"CREATE VIEW experiments AS {ENDLESS}"), "the view 'experiments'"),
+        (("CREATE TRIGGER t AFTER INSERT ON runs BEGIN DELETE FROM runs; END",), "the trigger 't'"),
+        (("CREATE VIRTUAL TABLE words USING fts4(text)",), "the table 'words'"),
+    ],
+)
+def test_a_store_that_would_run_what_a_stranger_wrote_is_asked_nothing(
+    made: tuple[str, ...], said: str, theirs: Store
+) -> None:
+    sql(theirs, *made)
+    for ask in (
+        lambda: find_run("theirs", Store(theirs.root)),
+        lambda: Store(theirs.root).folder("tests"),
+        lambda: RunLogger("tests").log_text("text", "name"),
+    ):
+        with pytest.raises(ValueError, match=f"it has {said}, which is none of MLflow's or Optuna's"):
+            ask()
+
+
+def test_a_store_that_is_a_link_is_not_followed(theirs: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder := tmp_path / "sent" / "mlruns").mkdir(parents=True)
+    (folder / "mlflow.db").symlink_to(theirs.root / "mlflow.db")
+    with pytest.raises(ValueError, match=r"db is a link; where its file is your store, set MLFLOW_TRACKING_URI="):
+        Store(folder)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
+    assert Store(folder).root == theirs.root

@@ -249,3 +249,11 @@ def test_a_file_leaves_room_on_the_disk(free: int, rude: Rude, monkeypatch: pyte
     else:
         with pytest.raises(UnreachableError, match="less than 1000 bytes free"):
             run.artifact("notes.txt")
+
+
+@pytest.mark.parametrize("name", ["", ".", "a\0b", "x" * 256, "../x", "/etc/hosts"])
+def test_a_name_that_is_no_files_is_refused_with_its_run(name: str, rude: Rude) -> None:
+    with pytest.raises(
+        ValueError, match=r"^run one \(\w+\) has .{1,120} for an artifact, which is no file of its folder$"
+    ):
+        find_run("one").artifact(name)

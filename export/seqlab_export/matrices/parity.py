@@ -149,13 +149,7 @@ def _torch(folder: Path, model: Any | None, precision: Precision, *, compiled: C
 def _onnxruntime(folder: Path, seconds: float, provider: Provider) -> dict[str, Any]:
     if provider != "cpu":
         _check_device()
-    limit = TimeLimit(seconds)
-    try:
-        with limit.running():
-            return _measured(folder, cast(Runtime, open_bundle(folder, provider=provider)))
-    except Exception:
-        limit.check()
-        raise
+    return TimeLimit(seconds).run(lambda: _measured(folder, cast(Runtime, open_bundle(folder, provider=provider))))
 
 
 def _measured(folder: Path, runtime: Runtime, **options: Any) -> dict[str, Any]:

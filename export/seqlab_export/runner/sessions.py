@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from contextlib import redirect_stdout
+from contextvars import ContextVar, copy_context
 from pathlib import Path
-from threading import TIMEOUT_MAX, Timer
-from typing import Any, Literal
+from threading import TIMEOUT_MAX, Thread
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import onnxruntime as ort
@@ -16,9 +17,12 @@ from numpy.typing import NDArray
 
 PROOF_SECONDS = 3600.0
 """Longest that a proof may take: a graph that nobody has proven may never end."""
+ENDING_SECONDS = 2.0
+"""For the node that runs when the time is over."""
 RUN_OPTIONS: ContextVar[ort.RunOptions | None] = ContextVar("RUN_OPTIONS", default=None)
 """How graphs are run: within a `TimeLimit` so that it can end them."""
 
+T = TypeVar("T")
 Provider = Literal["cpu", "cuda", "cuda-tf32"]
 
 # The options are as onnxruntime takes them. TF32 is its default and not PyTorch's.
@@ -69,31 +73,40 @@ def run_session(
 
 
 class TimeLimit:
-    """Ends the runs of graphs after so many seconds, and refuses the next."""
+    """The seconds that work with graphs may take, their loading included.
+
+    Raises:
+        ValueError: `seconds` is not above 0.
+    """
 
     def __init__(self, seconds: float) -> None:
         if not seconds > 0:
             raise ValueError(f"a proof may take more than 0 seconds, got {seconds:g}")
-        self.seconds, self._options = seconds, ort.RunOptions()
-        self._options.log_severity_level = 4  # what ends is told here
+        self.seconds = seconds
 
-    def check(self) -> None:
-        """Raises TimeoutError where the time is over."""
-        if self._options.terminate:
+    def run(self, work: Callable[[], T]) -> T:
+        """The result of `work`, called in a thread: onnxruntime ends a run between two nodes, never within one.
+
+        Raises:
+            TimeoutError: the time is over; a node that still runs is left behind.
+        """
+        options = ort.RunOptions()
+        options.log_severity_level = 4  # what ends is told here
+        context, result = copy_context(), Future[T]()
+        context.run(RUN_OPTIONS.set, options)
+
+        def call() -> None:
+            try:
+                result.set_result(context.run(work))
+            except BaseException as error:
+                result.set_exception(error)
+
+        Thread(target=call, daemon=True).start()
+        if not wait([result], min(self.seconds, TIMEOUT_MAX)).done:
+            options.terminate = True
+            wait([result], ENDING_SECONDS)
             raise TimeoutError(f"it did not end within {self.seconds:g} seconds")
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """While entered, the time runs."""
-        timer = Timer(min(self.seconds, TIMEOUT_MAX), setattr, (self._options, "terminate", True))
-        timer.daemon = True
-        before = RUN_OPTIONS.set(self._options)
-        timer.start()
-        try:
-            yield
-        finally:
-            timer.cancel()
-            RUN_OPTIONS.reset(before)
+        return result.result()
 
 
 def check_provider(provider: str) -> None:

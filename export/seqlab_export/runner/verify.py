@@ -41,7 +41,7 @@ def verify_bundle(folder: Path | str, *, provider: Provider = "cpu", seconds: fl
     of the float64 reference; greedy text is the reference's.
 
     Args:
-        seconds: longest that its graphs may run.
+        seconds: longest that its graphs may take to load and run.
 
     Raises:
         ValueError: the folder is no bundle, its manifest is damaged, its proof does not end, or the provider is not
@@ -66,28 +66,22 @@ def verify_bundle(folder: Path | str, *, provider: Provider = "cpu", seconds: fl
     report.checks += [*_check_weights(folder, golden), *_check_taps(manifest, golden)]
     if not report.ok:
         return report
-    bundle = open_bundle(folder, provider=provider)
-    for graph, session in zip(manifest.graphs, bundle.sessions.values(), strict=True):
-        report.checks += _check_signature(graph, session, manifest.max_seq_len)
-    if report.ok:
-        limit = TimeLimit(seconds)
-        try:
-            with limit.running():
-                _prove(Proof(cast(Runtime, bundle), manifest, golden), report, limit)
-        except Exception as error:
-            try:
-                limit.check()
-            except TimeoutError as over:
-                raise BundleError(f"the proof is given up: {over}") from error
-            raise
+    try:
+        TimeLimit(seconds).run(lambda: _prove(folder, provider, manifest, golden, report))
+    except TimeoutError as over:
+        raise BundleError(f"the proof is given up: {over}") from over
     return report
 
 
-def _prove(proof: Proof, report: Report, limit: TimeLimit) -> None:
-    for check in proof.values():
-        limit.check()
-        report.checks.append(check)
-    if report.ok and proof.manifest.model is not None:
+def _prove(folder: Path, provider: Provider, manifest: Manifest, golden: Arrays, report: Report) -> None:
+    bundle = open_bundle(folder, provider=provider)
+    for graph, session in zip(manifest.graphs, bundle.sessions.values(), strict=True):
+        report.checks += _check_signature(graph, session, manifest.max_seq_len)
+    if not report.ok:
+        return
+    proof = Proof(cast(Runtime, bundle), manifest, golden)
+    report.checks += proof.values()
+    if report.ok and manifest.model is not None:
         report.checks += proof.greedy()
     if report.ok:
         report.divergence = proof.distribution()

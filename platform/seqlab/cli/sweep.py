@@ -58,6 +58,7 @@ def sweep(options: argparse.Namespace) -> int:
     places = _places(given.get("jobs", 1), given.get("devices_per_trial"))
     _check_fits(plan)
     url = given.get("storage", f"{SQLITE}{store.root / 'sweeps.db'}")
+    _check_storage(url, store, is_given="storage" in given)
     if options.worker:
         queue = Queue(plan, url, join=JOINING)
         parent = find_run(queue.study.user_attrs["parent"], store)
@@ -72,6 +73,20 @@ def sweep(options: argparse.Namespace) -> int:
             return _conduct(plan, Queue(plan, url), places, store)
     except Timeout:
         raise ValueError(f"sweep {plan.name} is running here already; --worker helps it") from None
+
+
+def _check_storage(url: str, store: Store, *, is_given: bool) -> None:
+    """Raises ValueError where the storage is in a bundle, a run or another store, or a link that nobody named."""
+    from seqlab.place_to_write import check_around
+    from seqlab.tracking.store import SQLITE
+
+    if not url.startswith(SQLITE):
+        return
+    file = Path(url.removeprefix(SQLITE)).absolute()
+    if file.parent.resolve() != store.root:
+        check_around(f"--storage {url}", file.parent)
+    if file.is_symlink() and not is_given:
+        raise ValueError(f"{file} is a link; where that is your storage, name it with --storage")
 
 
 def _conduct(plan: Plan, queue: Queue, places: list[Place], store: Store) -> int:

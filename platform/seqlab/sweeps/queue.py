@@ -6,10 +6,11 @@ process is gone waits again, as the same trial: what it was to try is in the sto
 
 from __future__ import annotations
 
+import sqlite3
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,9 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from seqlab.comparison.rows import more_is_better
-from seqlab.regular_file import check_regular
 from seqlab.sweeps.plan import Plan
 from seqlab.sweeps.space import grid
+from seqlab.tracking.plain_tables import check_files, check_tables
 from seqlab.tracking.provenance import host_id, is_gone, process_tags
 from seqlab.tracking.store import SQLITE
 
@@ -54,8 +55,6 @@ class Queue:
         self.plan = plan
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._file = Path(url.removeprefix(SQLITE)) if url.startswith(SQLITE) else None
-        if self._file is not None:
-            self._file.parent.mkdir(parents=True, exist_ok=True)
         self._storage = self._open(url)
         with _quietly():
             pruner = SuccessiveHalvingPruner(min_resource=1) if plan.prune else NopPruner()
@@ -153,7 +152,8 @@ class Queue:
         if url in ("sqlite://", "sqlite:///", "sqlite:///:memory:"):
             raise ValueError(f"--storage {url} is gone with its process; a file is {SQLITE}PATH")
         if self._file is not None:
-            check_regular(self._file, "--storage")
+            _check_file(self._file)
+            self._file.parent.mkdir(parents=True, exist_ok=True)
         waits = {"connect_args": {"timeout": 60}} if self._file is not None else {}
         try:
             with self._alone():
@@ -161,6 +161,21 @@ class Queue:
         except (SQLAlchemyError, ImportError, RuntimeError) as error:
             reason = " ".join(str(error).split("\n")[0].split())
             raise ValueError(f"--storage {shown(url)} cannot be opened: {reason}") from error
+
+
+def _check_file(file: Path) -> None:
+    """Raises ValueError where what is there is no database of Optuna's."""
+    check_files(file, "--storage")
+    if not file.exists():
+        return
+    try:
+        check_tables(address := f"{file.absolute().as_uri()}?mode=ro")
+        with closing(sqlite3.connect(address, uri=True)) as opened:
+            names = {name for (name,) in opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except (sqlite3.Error, ValueError) as error:
+        raise ValueError(f"--storage {file} cannot be opened: {error}") from error
+    if names and ("studies" not in names or "experiments" in names):
+        raise ValueError(f"--storage {file} holds other tables than Optuna's ({min(names)}); name another file")
 
 
 @contextmanager

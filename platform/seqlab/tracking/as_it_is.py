@@ -15,6 +15,8 @@ from mlflow.tracking import MlflowClient
 from mlflow.tracking._tracking_service.utils import _tracking_store_registry
 from sqlalchemy import Engine, NullPool, create_engine
 
+from seqlab.tracking.plain_tables import check_tables
+
 SCHEME, SQLITE = "seqlab-as-it-is", "sqlite:///"
 WAL = b"\2\2"
 """Bytes 18 and 19 of a database whose newest pages are in a file beside it."""
@@ -30,6 +32,7 @@ def reading_client(database: Path) -> MlflowClient:
         sqlite3.Error, OSError: it cannot be read.
     """
     uri = address(database)
+    check_tables(uri)
     _check_schema(uri)
     return MlflowClient(f"{SCHEME}:{uri}")
 

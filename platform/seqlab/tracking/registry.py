@@ -72,14 +72,16 @@ def register(run: TrackedRun, precision: str, target: str, seal: str, save: Call
         for version in _versions(client, run):  # the store answers: now it may take its time
             if version.tags.get(SEAL_TAG) == seal:
                 return _version(version)
-        run.store.check_files(run.entity)
-        copied = None if run.store.remote else check_folder(run.artifacts / place, run.store.root, run.id)
-        save(Path(folder) / "model")
-        if copied is None:
+        made = Path(folder) / "model"
+        if run.store.remote:
+            files = run.store.server_files(run.entity)
+            save(made)
             with answer_timeout(UPLOAD_SECONDS):
-                client.log_artifacts(run.id, str(Path(folder) / "model"), place)
+                files.log_artifacts(str(made), place)  # type: ignore[no-untyped-call]
         else:  # MLflow would write where the store was when the run was made
-            shutil.copytree(Path(folder) / "model", copied)
+            copied = check_folder(run.artifacts / place, run.store.root, run.id)
+            save(made)
+            shutil.copytree(made, copied)
         _create_model(client, name)
         source = f"runs:/{run.id}/{place}"
         tags = {"precision": precision, "target": target, "run": run.name, SEAL_TAG: seal}

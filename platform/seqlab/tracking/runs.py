@@ -113,20 +113,21 @@ class TrackedRun:
             ValueError: what the store calls an artifact is outside the run's folder, or the folder is outside of the
                 store.
         """
-        if PurePath(name).is_absolute() or ".." in PurePath(name).parts:
-            raise ValueError(
-                f"run {self.name} ({self.id}) has {name!r} for an artifact, which is no file of its folder"
-            )
+        parts = PurePath(name).parts
+        wrong = not parts or PurePath(name).is_absolute() or ".." in parts or "\0" in name
+        if wrong or max(len(part.encode()) for part in parts) > 255:  # what a folder takes
+            reason = "which is no file of its folder"
+            raise ValueError(f"run {self.name} ({self.id}) has {name[:100]!r} for an artifact, {reason}")
         path = check_folder(self.artifacts / name, self.store.root, self.id)
         check_regular(path, "artifact")
         if path.exists() or not self.store.remote:
             return path if path.exists() else None
-        self.store.check_files(self.entity)
-        with self.store.calls(reads=True) as client:
+        with self.store.calls(reads=True):
             from mlflow.exceptions import MlflowException
 
             from seqlab.tracking.bounded_answers import downloading
 
+            files = self.store.server_files(self.entity)
             path.parent.mkdir(parents=True, exist_ok=True)
             # Whole or not at all: what is on this machine is not fetched again.
             with (
@@ -134,7 +135,7 @@ class TrackedRun:
                 downloading(Path(folder)) as download,
             ):
                 try:
-                    fetched = client.download_artifacts(self.id, name, folder)
+                    fetched = files.download_artifacts(name, folder)  # type: ignore[no-untyped-call]
                 except MlflowException as error:
                     if why := download.broken_off:
                         raise UnreachableError(f"MLflow at {self.store.uri} sends no whole {name}: {why}") from error
@@ -159,12 +160,11 @@ class TrackedRun:
 
     def _listed(self, folder: str) -> list[str]:
         """The artifacts that the server has in a folder."""
-        self.store.check_files(self.entity)
-        with self.store.calls(reads=True) as client:
+        with self.store.calls(reads=True):
             from mlflow.exceptions import MlflowException
 
             try:
-                return [artifact.path for artifact in client.list_artifacts(self.id, folder)]
+                return [file.path for file in self.store.server_files(self.entity).list_artifacts(folder)]
             except MlflowException:
                 return []
 

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from seqlab.regular_file import check_regular
 from seqlab.tracking.artifact_place import check_address, check_folder
 from seqlab.tracking.aside import aside, prepare_mlflow
+from seqlab.tracking.plain_tables import check_files, check_tables
 from seqlab.whole_file import why_not_written, writing
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
+    from mlflow.store.artifact.artifact_repo import ArtifactRepository
     from mlflow.tracking import MlflowClient
 
 DEFAULT_ROOT = "mlruns"
@@ -65,7 +66,9 @@ class Store:
     """
 
     def __init__(self, root: str | Path = DEFAULT_ROOT) -> None:
-        uri = os.environ.get("MLFLOW_TRACKING_URI") or f"{SQLITE}{Path(root).resolve() / 'mlflow.db'}"
+        here = Path(root).resolve() / "mlflow.db"
+        named = os.environ.get("MLFLOW_TRACKING_URI")
+        uri = named or f"{SQLITE}{here}"
         self.remote = uri.startswith(("http://", "https://"))
         self._database: Path | None = None
         if self.remote:
@@ -78,7 +81,9 @@ class Store:
                 f"MLFLOW_TRACKING_URI is {uri!r}; accepted: sqlite:///PATH, http://HOST:PORT, https://HOST"
             )
         if self._database is not None:
-            check_regular(self._database, "the tracking store")
+            check_files(self._database, "the tracking store")
+            if not named and here.is_symlink():  # else a stranger's folder would say where is written
+                raise ValueError(f"{here} is a link; where its file is your store, set MLFLOW_TRACKING_URI={self.uri}")
         if not self.remote and set("%?") & set(self.uri):
             raise ValueError(f"the tracking store cannot be {self.uri}: MLflow takes no path with % or ? in it")
 
@@ -144,6 +149,7 @@ class Store:
                     with writing(self._database):
                         _create_database(self._database)
                 self._database.open("rb").close()  # MLflow would try for 100 s
+                check_tables(f"{self._database.as_uri()}?mode=ro")
             return MlflowClient(self.uri)
 
     @cached_property
@@ -218,7 +224,8 @@ class Store:
             return check_folder(folder, self.root, whose)
         query = "SELECT artifact_location, lifecycle_stage FROM experiments WHERE name = ?"
         try:
-            with closing(sqlite3.connect(f"{self._database.as_uri()}?mode=ro", uri=True)) as database:
+            check_tables(address := f"{self._database.as_uri()}?mode=ro")
+            with closing(sqlite3.connect(address, uri=True)) as database:
                 found = database.execute(query, (experiment,)).fetchone()
         except sqlite3.Error:
             return None
@@ -259,16 +266,17 @@ class Store:
         folder = stored if stored.parents[1].exists() and not beside.exists() and not new else beside
         return check_folder(folder, self.root, run.info.run_id)
 
-    def check_files(self, run: Run) -> None:
-        """Asked before MLflow's client is given a file, or asked for one.
+    def server_files(self, run: Run) -> ArtifactRepository:
+        """A run's files behind its server. MLflow's client would ask again where they are, and obey another answer.
 
         Raises:
-            ValueError: the run's files are neither in the store nor behind its server.
+            ValueError: they are elsewhere, and the user has not allowed that.
         """
-        if self.remote:
-            check_address(run.info.artifact_uri or "", self.uri, run.info.run_id)
-        else:
-            self.artifacts(run)
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+        address = run.info.artifact_uri or ""
+        check_address(address, self.uri, run.info.run_id)
+        return get_artifact_repository(address, tracking_uri=self.uri)
 
 
 def _code_of_status(error: Exception) -> str | None:
