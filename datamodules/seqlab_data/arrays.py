@@ -185,7 +185,12 @@ def _parquet_columns(name: str, wanted: Sequence[str]) -> dict[str, Any]:
     with _whole(name, TABLES):
         check_names(parquet.read_schema(name).names, wanted, "it")
         table = parquet.read_table(name, columns=[*wanted], page_checksum_verification=True)
-        return {column: [_array(value.as_py()) for value in table[column]] for column in wanted}
+        found = {column: [value.as_py() for value in table[column]] for column in wanted}
+        for column, values in found.items():
+            for value in values:
+                if isinstance(value, str) and value.endswith("\0"):  # which NumPy takes off
+                    raise ValueError(f"it has {value!r} in {column}, with a NUL character at its end; leave that out")
+        return {column: [_array(value) for value in values] for column, values in found.items()}
 
 
 def _array(value: Any) -> NDArray[Any]:

@@ -78,6 +78,7 @@ def pairs_in(files: Sequence[Source], columns: tuple[str, str] = COLUMNS) -> lis
         texts = [*_of_columns(files[0], columns)]
     elif len(files) == 1:
         texts = [line.split("\t") for line in files[0].lines()]
+        _check_columns(files[0].name, texts)
     else:
         sources, targets = (file.lines() for file in files)
         if len(sources) != len(targets):
@@ -101,6 +102,18 @@ def pairs_in(files: Sequence[Source], columns: tuple[str, str] = COLUMNS) -> lis
             side = "target" if pair.source.strip() else "source"
             raise ValueError(f"{pair.place} has an empty {side}; both sides of a pair must hold text")
     return pairs
+
+
+def _check_columns(name: str, texts: list[list[str]]) -> None:
+    """Refuses columns that are no texts: Tatoeba's ids, the attribution of its derivatives, a line of languages."""
+    if all(len(text) == 4 and text[0].isdecimal() and text[2].isdecimal() for text in texts):
+        raise ValueError(f"{name} has ids in its first and third column, as Tatoeba has; keep the texts (cut -f 2,4)")
+    if all(len(text) == 3 and text[2].startswith("CC-BY") for text in texts):
+        raise ValueError(f"{name} has its licence in its third column; keep the texts (cut -f 1,2)")
+    first, others = texts[0], [len(text[0].split()) for text in texts[1:]]
+    codes = [code for code in first if len(code) == 2 and code in Locale("en").languages]
+    if len(codes) == len(first) == 2 and sum(others) > 2 * len(others):  # a dictionary may begin with he<TAB>el
+        raise ValueError(f"{name}, line 1 names languages, {' and '.join(first)}; leave it out")
 
 
 def _of_columns(file: Source, columns: tuple[str, str]) -> Iterator[list[str]]:

@@ -35,6 +35,8 @@ NOT_TEXT = {
     b"\x1f\x8b": "compressed by gzip",
     b"\x28\xb5\x2f\xfd": "compressed by zstd",
     b"%PDF": "a PDF file",
+    b"SQLite format 3\0": "a SQLite database",
+    b"version https://git-lfs.github.com/spec/": "a pointer of Git LFS (`git lfs pull` fetches its file)",
 }
 SURROGATE = re.compile("[\ud800-\udfff]")
 REMEDY = "data.encoding may name another, such as latin-1"

@@ -122,6 +122,8 @@ def read_tagged(
     if not sentences:
         raise ValueError(f"{file.name} holds no sentence; give {ACCEPTED}")
     _check_not_numbers(sentences)
+    if not names_columns(path):
+        _check_no_comments(sentences)
     known: set[str] = set()
     for sentence in sentences:
         for k, tag in enumerate(sentence.tags):
@@ -187,6 +189,22 @@ def _check_not_numbers(sentences: list[TaggedSentence]) -> None:
         )
     if all(word == "_" for one in sentences for word in one.words):
         raise ValueError(f"{name} has no words, each is _; give one whose text was not taken out")
+
+
+def _check_no_comments(sentences: list[TaggedSentence]) -> None:
+    """Refuses a comment with as many columns as a word: before a sentence, with a tag that is found on no word, and no
+    capital letter before it, as tags such as SYM have. Words such as #NLP have tags that are found elsewhere too."""
+
+    def is_comment(sentence: TaggedSentence, k: int) -> bool:
+        return k == 0 and sentence.words[0].startswith("#") and not sentence.tags[0][0].isupper()
+
+    tags = {tag for one in sentences for k, tag in enumerate(one.tags) if not is_comment(one, k)}
+    for one in sentences:
+        if is_comment(one, 0) and one.tags[0] not in tags:
+            raise ValueError(
+                f"{one.place_of(0)} begins with {one.words[0]!r} and has {one.tags[0]!r} for a tag, as no word has: "
+                "leave comments out"
+            )
 
 
 def _of_columns(file: Source, columns: tuple[str, str]) -> Iterator[TaggedSentence]:

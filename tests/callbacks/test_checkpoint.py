@@ -195,5 +195,5 @@ def test_the_whole_checkpoint_is_plain(tmp_path: Path) -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="every_n_steps must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="--checkpoint_every must be at least 1, got 0"):
         Checkpoints(every_n_steps=0)

@@ -167,5 +167,5 @@ def test_a_short_fit_validates_once_at_its_end(tmp_path: Path, flags: dict[str, 
 
 @pytest.mark.parametrize("minutes", [0.0, -1.0, float("nan")])
 def test_a_time_that_never_comes_is_refused(minutes: float) -> None:
-    with pytest.raises(ValueError, match="every_n_minutes must be above 0"):
+    with pytest.raises(ValueError, match="--checkpoint_minutes must be above 0"):
         Checkpoints(every_n_minutes=minutes)

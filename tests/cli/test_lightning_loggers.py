@@ -102,4 +102,9 @@ def test_names_of_packages_stand_for_classes_in_a_config_too() -> None:
     assert load_short_yaml(arg.partition("+=")[2]) == {"class_path": "CSVLogger", "init_args": {"save_dir": "."}}
     read = load_short_yaml("trainer: {logger: [wandb, {class_path: CSVLogger, save_dir: logs}]}")["trainer"]["logger"]
     assert read == [{"class_path": "WandbLogger"}, {"class_path": "CSVLogger", "init_args": {"save_dir": "logs"}}]
+    for given in (["--trainer.logger=[csv, wandb]"], ["--trainer.logger", '["csv", "wandb"]']):
+        *_, value = resolve_names(given)
+        csv, wandb = load_short_yaml(value.removeprefix("--trainer.logger="))
+        assert (csv["class_path"], wandb["class_path"]) == ("CSVLogger", "WandbLogger")
+    assert resolve_names(["--trainer.logger=[", "--trainer.logger", "false"])[::2] == ["--trainer.logger=[", "false"]
     assert load_short_yaml("trainer: {logger: false}") == {"trainer": {"logger": False}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+from argparse import ArgumentError
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from cli.conftest import TINY, command, last_weights, write_text
 from seqlab.cli import main
 from seqlab.cli.parsed_fit import check_fit
 from seqlab.cli.submit import sbatch_script
+from seqlab.config.errors import sentence
 from seqlab.tracking.runs import find_run
 
 JOB = ("submit", "--config", "lm/gru", "--nodes", "4", "--gpus", "8", "--time", "8:00:00", "--run_name", "it's it")
@@ -169,3 +171,24 @@ def test_a_fit_is_checked_with_no_callback_one_or_a_list(
     monkeypatch.setattr("sys.argv", ["seqlab"])
     write_text(tmp_path)
     assert check_fit(["--config=lm/gru", f"--data.path={tmp_path / 'text.txt'}", "--run_name=a", *given]) == "a"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("--timeout=-5", "--timeout must be above 0 seconds, got -5"),
+        ("--trainer.max_time=soon", "--trainer.max_time soon is no time; accepted: DD:HH:MM:SS"),
+        ("--ema=2", "--ema must be above 0 and below 1, got 2"),
+        ("--tokens_per_step=0", "tokens_per_step"),
+        ("--checkpoint_every=0", "--checkpoint_every must be at least 1, got 0"),
+        ("--trainer.plugins=BitsandbytesPrecision", "trainer.plugins lacks mode"),
+    ],
+)
+def test_a_value_that_a_fit_refuses_is_refused_before(
+    given: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["seqlab"])
+    write_text(tmp_path)
+    with pytest.raises((ValueError, ArgumentError), match=r".") as refused:
+        check_fit(["--config=lm/gru", f"--data.path={tmp_path / 'text.txt'}", given])
+    assert said in sentence(refused.value)

@@ -107,6 +107,10 @@ def test_mixers_of_one_budget(capsys: pytest.CaptureFixture[str]) -> None:
         (["--vary", "model.learning=1,2"], "is not an option"),
         (["--vary", "model.lr=1,2", "--vary", "model.lr=3,4"], "model.lr varies over 1,2 already"),
         (["no.yaml"], "no.yaml"),
+        (
+            ["--vary", "model.lr=1,2", *("--objective", "val/loss") * 2],
+            "--objective val/loss,val/loss: accepted: metrics",
+        ),
         (["--vary", "model.lr=1,2", "--storage", "nothing://x"], "--storage nothing://x cannot be opened"),
         (["--vary", "model.lr=1,2", "--storage", "sqlite://"], "--storage sqlite:// is gone with its process"),
         (["--vary", "model.lr=1,2", "--devices-per-trial", "0"], "--devices-per-trial must be at least 1"),

@@ -90,6 +90,15 @@ def test_our_own_colours_and_bars_steer_it(monkeypatch: pytest.MonkeyPatch) -> N
     assert "\r100%|##" in terminal.getvalue()
 
 
+@pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
+def test_a_character_that_the_terminal_lacks(errors: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As with LC_ALL=C, where Python's errors are "surrogateescape"."""
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written := io.BytesIO(), "ascii", errors))
+    with shown_for_people():
+        print("caf\u00e9 \ufffd", file=for_programs(), flush=True)
+    assert written.getvalue() == b"caf\\xe9 \\ufffd\n"
+
+
 def test_what_a_model_wrote_goes_to_a_program_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     for stream, written in ((io.StringIO(), HOSTILE), (Terminal(), HARMLESS)):
         monkeypatch.setattr(sys, "stdout", stream)

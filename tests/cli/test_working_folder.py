@@ -18,6 +18,7 @@ import pytest
 from jsonargparse._util import import_object
 
 from cli.conftest import TINY, Seqlab
+from seqlab.cli import _correct_environment
 from seqlab.working_folder import NAMED, WorkingFolder, add_working_folder
 
 FILES = {
@@ -116,3 +117,18 @@ def test_python_runs_the_command_as_a_module_and_finds_no_library_there(name: st
     assert (said.returncode, said.stderr) == (0, "") and said.stdout.startswith("# seqlab fit")
     wrong = subprocess.run([*command, "extra"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert wrong.returncode == 2 and wrong.stderr.startswith("seqlab: ")
+
+
+@pytest.mark.parametrize(
+    ("paths", "left", "stays"), [(":", "", False), (":/x", "/x", False), (".:", ".", True), ("/x", "/x", True)]
+)
+def test_an_empty_entry_of_pythonpath_is_not_the_working_folder(
+    paths: str, left: str, stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of `PYTHONPATH=$PYTHONPATH:/x` where there was none."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", paths)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    _correct_environment()
+    assert os.environ["PYTHONPATH"] == left
+    assert (str(tmp_path) in sys.path) == stays

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto, NodeProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 import web.programs
 from cli.conftest import command
@@ -174,8 +174,8 @@ def scan_without_end(model: ModelProto) -> None:
 def one_long_node(model: ModelProto) -> None:
     """Boxes apart, each compared with all that are kept: minutes in one node, which onnxruntime never ends."""
     count = 300_000
-    numbers = {"none": 0.0, "one": 1.0, "half": [0.5]}
-    tensors = [helper.make_tensor(name, FLOAT, np.shape(value), np.ravel(value)) for name, value in numbers.items()]
+    numbers = {"none": np.float32(0), "one": np.float32(1), "half": np.array([0.5], np.float32)}
+    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in numbers.items()]
     shapes = {"most": [count], "column": [1, count, 1], "row": [1, 1, count]}
     model.graph.initializer.extend([*tensors, *(helper.make_tensor(n, INT, [len(v)], v) for n, v in shapes.items())])
     logits = next(node for node in model.graph.node if "logits" in node.output)

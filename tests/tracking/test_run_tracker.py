@@ -18,7 +18,7 @@ from seqlab.batch import TokenBatch
 from seqlab.callbacks.run_tracker import DivergedError, RunTracker
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.params import config_hash
-from seqlab.tracking.provenance import description, provenance
+from seqlab.tracking.provenance import description, git, provenance
 from seqlab.tracking.runs import TrackedRun, find_run, search
 from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import Store
@@ -280,3 +280,23 @@ def test_a_users_own_description_outlives_a_resume(run: TrackedRun) -> None:
     logger.log_tags(provenance())
     logger.finalize("success")
     assert find_run(run.id).tags["mlflow.note.content"] == "the good one"
+
+
+def test_a_checkout_runs_no_program_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "hooks").mkdir()
+    (program := tmp_path / "hooks" / "post-index-change").write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\ncat\n")
+    program.chmod(0o700)
+    (tmp_path / ".gitattributes").write_text("* filter=theirs\n")
+    (tmp_path / "code.py").write_text("one")
+    own = ["git", "-c", "user.name=n", "-c", "user.email=e@example.org"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "m"]):
+        subprocess.run([*own, *command], check=True)
+    settings = {"core.fsmonitor": program, "core.hooksPath": program.parent, "filter.theirs.clean": program}
+    for name, value in (settings | {"filter.theirs.required": "true"}).items():
+        subprocess.run(["git", "config", name, str(value)], check=True)
+    (tmp_path / "code.py").write_text("two")
+    assert git(tmp_path, "status", "--porcelain", "--untracked-files=no") == "M code.py"
+    assert not (tmp_path / "ran").exists()
+    subprocess.run(["git", "status"], check=True, capture_output=True)
+    assert (tmp_path / "ran").exists(), "git alone runs it"

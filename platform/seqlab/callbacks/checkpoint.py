@@ -58,9 +58,9 @@ class Checkpoints(ModelCheckpoint):
         monitor: str = "val/loss",
     ) -> None:
         if every_n_steps < 1:
-            raise ValueError(f"every_n_steps must be at least 1, got {every_n_steps}")
+            raise ValueError(f"--checkpoint_every must be at least 1, got {every_n_steps}")
         if not every_n_minutes > 0:
-            raise ValueError(f"every_n_minutes must be above 0, got {every_n_minutes}")
+            raise ValueError(f"--checkpoint_minutes must be above 0, got {every_n_minutes}")
         super().__init__(monitor=monitor, filename="best", save_last=True, enable_version_counter=False)
         self.every_n_steps, self.every_n_minutes = every_n_steps, every_n_minutes
         self.config = config or {}

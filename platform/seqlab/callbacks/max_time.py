@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 import lightning as L
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import Timer
 from lightning.pytorch.trainer.states import RunningStage
 
@@ -14,10 +15,16 @@ class MaxTime(Timer):
 
     Args:
         duration: the limit, as Lightning's `max_time` takes it.
+
+    Raises:
+        ValueError: the limit is no time.
     """
 
     def __init__(self, duration: str | timedelta | dict[str, int]) -> None:
-        super().__init__(duration)
+        try:
+            super().__init__(duration)
+        except MisconfigurationException as error:
+            raise ValueError(f"--trainer.max_time {duration} is no time; accepted: DD:HH:MM:SS") from error
         assert self._duration is not None
         self.limit: float = self._duration
 

@@ -46,9 +46,22 @@ def main(argv: list[str] | None = None) -> int:
         return _ran(sys.argv[1:] if argv is None else argv)
 
 
+def _correct_environment() -> None:
+    """Takes an empty entry of PYTHONPATH for none, where Python takes it for the working folder, and a terminal without
+    columns for one of unknown width."""
+    paths = os.environ.get("PYTHONPATH", "")
+    if "" in (entries := paths.split(os.pathsep)) and paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, entries))
+        if os.getcwd() not in map(os.path.abspath, filter(None, entries)):
+            sys.path[:] = [path for path in sys.path if path != os.getcwd()]
+    if os.environ.get("COLUMNS") == "0":
+        del os.environ["COLUMNS"]
+
+
 def _ran(args: list[str]) -> int:
     try:
         _check_working_folder()
+        _correct_environment()
         if args and args[0] in fit.LIGHTNING:
             code = fit.directly(args[0], [*map(spelling.as_lightning, args[1:])])
             if code is not None:

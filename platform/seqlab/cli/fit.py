@@ -71,8 +71,9 @@ def ran(name: str, run: Callable[[], None]) -> int:
     """The exit code of a verb that Lightning runs."""
     if "lightning" not in sys.modules and os.environ.get("LOCAL_RANK", "0") == "0":
         print(f"seqlab {name}: loading PyTorch and Lightning", file=sys.stderr, flush=True)
+    _check_counts()
     import_lightning()
-    _check_launcher()
+    _check_tasks()
     from lightning.fabric.utilities.exceptions import MisconfigurationException
 
     from seqlab.callbacks.last_words import last_words, spoken
@@ -100,15 +101,15 @@ def ran(name: str, run: Callable[[], None]) -> int:
     return 0
 
 
-def _check_launcher() -> None:
-    """Refuses variables of torchrun and SLURM over which Lightning ends in a traceback.
-
-    Raises:
-        ValueError: a count is no number, or SLURM started several tasks without saying how many a node has.
-    """
+def _check_counts() -> None:
+    """Refuses a launcher's variable that is no number: Lightning reads some as it is imported."""
     for name in COUNTS:
         if not (given := os.environ.get(name, "0")).isdecimal():
             raise ValueError(f"the environment variable {name} is {given!r}; accepted: a whole number")
+
+
+def _check_tasks() -> None:
+    """Refuses several tasks of SLURM where it does not say how many a node has."""
     from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 
     tasks = os.environ.get("SLURM_NTASKS", "1")

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from seqlab.callbacks.beside import check_logged, logged_names
+from seqlab.callbacks.max_time import MaxTime
+from seqlab.callbacks.roll_call import RollCall
+from seqlab.callbacks.speed import Speed
 from seqlab.cli.continued import check_findable
+from seqlab.cli.fit_callbacks import fit_callbacks
 from seqlab.cli.lightning_cli import SeqlabCLI
 from seqlab.config.configs import as_list, resolve_names
 from seqlab.config.options import check_trainer
@@ -43,6 +47,11 @@ def check_fit(args: list[str], objectives: Sequence[str] = ()) -> str | None:
     """
     options = ParsedFit("fit", resolve_names(args)).config["fit"]
     check_trainer(options.trainer)
+    # Each refuses a value of its option that the parser takes.
+    fit_callbacks(options, {}, Speed(), {})
+    RollCall(options.timeout)
+    if options.trainer.max_time is not None:
+        MaxTime(options.trainer.max_time)
     check_findable(options)
     callbacks = [_class_of(one) for one in as_list(options.trainer.callbacks)]
     names = logged_names(_class_of(options.model), callbacks)

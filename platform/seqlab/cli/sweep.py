@@ -35,7 +35,10 @@ JOINING = 60.0
     argument("--jobs", type=whole, metavar="N", help="trials at a time; default: 1"),
     argument("--sampler", metavar="S", help="tpe, random or grid; default: tpe"),
     argument(
-        "--objective", metavar="M,...", help="metrics; of several, all that none beats are best; default: val/loss"
+        "--objective",
+        action="append",
+        metavar="M,...",
+        help="metrics; of several, all that none beats are best; default: val/loss",
     ),
     argument("--prune", action="store_const", const=True, help="stop by successive halving what does badly"),
     argument("--name", metavar="NAME", help="of the sweep; default: from its options, so that it goes on"),
@@ -54,6 +57,8 @@ def sweep(options: argparse.Namespace) -> int:
     given |= {key: value for key in TYPES if (value := getattr(options, key, None)) is not None}
     if isinstance(given.get("vary"), list):
         given["vary"] = _varied(given["vary"])
+    if options.objective:
+        given["objective"] = ",".join(options.objective)
     plan, store = make_plan(given, options.overrides), Store()
     places = _places(given.get("jobs", 1), given.get("devices_per_trial"))
     _check_fits(plan)

@@ -67,7 +67,7 @@ def shown_for_people() -> Iterator[None]:
     vars(file_proxy)["AnsiDecoder"] = _PlainLines
     streams = sys.stdout, sys.stderr
     for stream in streams:
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors="backslashreplace")
     sys.stdout, sys.stderr = map(_shown_stream, streams)
     try:

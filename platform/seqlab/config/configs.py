@@ -10,6 +10,7 @@ import importlib
 import json
 from argparse import ArgumentError
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from enum import Enum
 from functools import partial
@@ -49,6 +50,7 @@ EMBEDDED_WITH = {"DecoderLM": "torch.nn.Embedding", "EncoderDecoder": "seqlab.nn
 """Defaults for models that once had no argument `embed`."""
 MOVED = {"seqlab.training.attention_maps.AttentionMaps": "seqlab.callbacks.attention_maps.AttentionMaps"}
 """Class paths that older runs have stored, by their former place."""
+LOGGER_OPTIONS = ("--trainer.logger", "--trainer.logger+")
 LOGGERS: dict[str, Any] = {
     "comet": {"class_path": "CometLogger"},
     "csv": {"class_path": "CSVLogger", "init_args": {"save_dir": "."}},
@@ -95,10 +97,10 @@ def resolve_names(args: list[str]) -> list[str]:
     resolved: list[str] = []
     for arg in args:
         option, equals, value = arg.partition("=")
-        if option in ("--trainer.logger", "--trainer.logger+") and value in LOGGERS:
-            arg = f"{option}={json.dumps(LOGGERS[value])}"
-        elif arg in LOGGERS and resolved and resolved[-1] in ("--trainer.logger", "--trainer.logger+"):
-            arg = json.dumps(LOGGERS[arg])
+        if option in LOGGER_OPTIONS and equals:
+            arg = f"{option}={_with_loggers(value)}"
+        elif resolved and resolved[-1] in LOGGER_OPTIONS:
+            arg = _with_loggers(arg)
         if resolved and resolved[-1] in ("--config", "-c"):
             resolved.append(str(config_path(arg)))
         elif option == "--config" and equals and not value.startswith("{"):
@@ -106,6 +108,16 @@ def resolve_names(args: list[str]) -> list[str]:
         else:
             resolved.append(arg)
     return resolved
+
+
+def _with_loggers(value: str) -> str:
+    """The value of `--trainer.logger`, with the classes that a package or a list of some stands for."""
+    if value in LOGGERS:
+        return json.dumps(LOGGERS[value])
+    if value.startswith("["):
+        with suppress(yaml.YAMLError, ValueError):
+            return json.dumps([LOGGERS.get(one, one) if isinstance(one, str) else one for one in read_yaml(value)])
+    return value
 
 
 def config_summary(name: str) -> str:

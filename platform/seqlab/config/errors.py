@@ -53,6 +53,8 @@ def sentence(error: BaseException) -> str:
         return f"{_join(where, option)} is not an option; {instead(option, _options(chain, option))}"
     if match := _MISSING.match(message):
         missing = " and ".join(name.rpartition(".")[2] for name in match[1].split(", "))
+        if where.startswith("trainer."):
+            return f"{where} lacks {missing}"
         return f"no {missing}: --config NAME|PATH gives them, and seqlab configs lists the names"
     if (match := _NOT_A_CLASS.search(message)) and keys:
         return f"{where}: there is no class {match[1]}; {instead(match[1], _classes(chain))}"

@@ -166,11 +166,26 @@ def _git_tags(prefix: str, folder: Path) -> dict[str, str]:
 
 
 def git(folder: Path, *args: str) -> str | None:
-    """What a command of git prints in a folder; None where it fails, as outside of a checkout."""
+    """What a command of git prints in a folder; None where it fails, as outside of a checkout.
+
+    Git would run programs that the checkout's own config and hooks name: none is run.
+    """
+    settings = {"core.fsmonitor": "false", "core.hooksPath": os.devnull, "diff.ignoreSubmodules": "dirty"}
     try:
-        result = subprocess.run(
-            ["git", "-C", str(folder), *args], capture_output=True, text=True, timeout=10, check=True
-        )
+        filters = _git(folder, settings, "config", "-z", "--name-only", "--get-regexp", r"^filter\.")
+        names = {name.rpartition(".")[0] for name in filters.stdout.split("\0") if name}
+        for name in names:
+            settings |= {f"{name}.clean": "", f"{name}.process": "", f"{name}.required": "false"}
+        result = _git(folder, settings, *args)
+        result.check_returncode()
     except (OSError, subprocess.SubprocessError):
         return None
     return result.stdout.strip()
+
+
+def _git(folder: Path, settings: dict[str, str], *args: str) -> subprocess.CompletedProcess[str]:
+    given = {"GIT_CONFIG_COUNT": str(len(settings)), "GIT_OPTIONAL_LOCKS": "0"}
+    for number, (name, value) in enumerate(settings.items()):
+        given |= {f"GIT_CONFIG_KEY_{number}": name, f"GIT_CONFIG_VALUE_{number}": value}
+    command = ["git", "-C", str(folder), *args]
+    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=False, env=os.environ | given)

@@ -106,6 +106,6 @@ def _vector(place: str, numbers: list[str]) -> NDArray[np.float64]:
 
 def _is_number(text: str) -> bool:
     try:
-        return math.isfinite(float(text))
+        return text.isascii() and "_" not in text and math.isfinite(float(text))  # to Python 1_0 is ten
     except ValueError:
         return False
