@@ -7,7 +7,7 @@ FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,command_lines configs full
 	no_requests pages pipes places_to_write reading_verbs shared_values stopped_fit tampered_checkpoints terminal traps trust)) \
 	$(addprefix tests/export/test_,$(addsuffix .py,correct_models defects graph_files page_json reach statements)) \
 	$(addprefix tests/runtime/test_,$(addsuffix .py,mutated_bundles refusals shown)) tests/data/test_deep_json.py \
-	tests/data/test_oddities.py tests/callbacks/test_exact_resume.py tests/callbacks/test_stopping.py tests/tracking
+	tests/data/test_oddities.py tests/data/test_read_as_something_else.py tests/callbacks/test_exact_resume.py tests/callbacks/test_stopping.py tests/tracking
 
 .PHONY: quickstart test test-ci test-all scale faults mutants processors lint benchmarks leaderboard docs cpp cpp-test cpp-docs web gallery clean
 .DEFAULT_GOAL := quickstart
