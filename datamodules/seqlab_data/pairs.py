@@ -105,7 +105,7 @@ def pairs_in(files: Sequence[Source], columns: tuple[str, str] = COLUMNS) -> lis
 
 
 def _check_columns(name: str, texts: list[list[str]]) -> None:
-    """Refuses columns that are no texts: Tatoeba's ids, the attribution of its derivatives, a line of languages."""
+    """Refuses columns that hold no text: Tatoeba's ids, a licence, the names of languages in line 1."""
     if all(len(text) == 4 and text[0].isdecimal() and text[2].isdecimal() for text in texts):
         raise ValueError(f"{name} has ids in its first and third column, as Tatoeba has; keep the texts (cut -f 2,4)")
     if all(len(text) == 3 and text[2].startswith("CC-BY") for text in texts):

@@ -192,8 +192,8 @@ def _check_not_numbers(sentences: list[TaggedSentence]) -> None:
 
 
 def _check_no_comments(sentences: list[TaggedSentence]) -> None:
-    """Refuses a comment with as many columns as a word: before a sentence, with a tag that is found on no word, and no
-    capital letter before it, as tags such as SYM have. Words such as #NLP have tags that are found elsewhere too."""
+    """Refuses a comment that has as many columns as a word: it stands before a sentence, and its tag, which does not
+    begin with a capital as SYM does, is on no word. The tag of a word such as #NLP is found elsewhere too."""
 
     def is_comment(sentence: TaggedSentence, k: int) -> bool:
         return k == 0 and sentence.words[0].startswith("#") and not sentence.tags[0][0].isupper()

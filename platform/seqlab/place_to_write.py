@@ -40,7 +40,7 @@ def file_to_write(out: str, mark: str = "") -> Path:
 
 
 def files_to_write(out: str, marks: Mapping[str, str]) -> Path:
-    """The folder that `--out` names, in which the verb writes these files; whoever writes the first makes it.
+    """Folder that `--out` names, in which the verb writes these files. The first write creates it.
 
     Args:
         marks: of each file, as of `file_to_write`.

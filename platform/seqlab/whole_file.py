@@ -40,8 +40,8 @@ def writing(file: Path, whole: str = "nothing of it is left") -> Iterator[None]:
 
 @contextmanager
 def replacing(file: Path) -> Iterator[Path]:
-    """Gives a path beside the file to write, in a folder that is made if it is missing; what is there at the end is the
-    file. Else it stays what it was.
+    """Yields a path beside the file, in a folder that is created if missing. What is written there replaces the file at
+    the end; after an error the file is what it was.
 
     Raises:
         CannotWriteError: it could not be written.

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 from seqlab.trained.word_vectors import _is_number
-from seqlab_data.arrays import read_table
+from seqlab_data.arrays import read_images, read_table
 from seqlab_data.documents import find_documents
 from seqlab_data.labelled import read_examples
 from seqlab_data.pairs import pairs_in, read_sides
@@ -102,3 +103,13 @@ def test_a_class_that_numpy_would_cut(label: str, is_read: bool, tmp_path: Path)
 )
 def test_a_number_of_a_vector(text: str, is_one: bool) -> None:
     assert _is_number(text) == is_one
+
+
+@pytest.mark.parametrize(("pixel", "is_read"), [(3e38, True), (4e38, False)])
+def test_a_pixel_that_float32_cannot_hold(pixel: float, is_read: bool, tmp_path: Path) -> None:
+    np.savez(tmp_path / "images.npz", images=np.array([[[0.0]], [[pixel]]]), labels=[0, 1])
+    if is_read:
+        assert len(read_images(str(tmp_path / "images.npz")).images) == 2
+        return
+    with pytest.raises(ValueError, match=r"images\.npz, image 1 has a pixel that is not a finite number"):
+        read_images(str(tmp_path / "images.npz"))

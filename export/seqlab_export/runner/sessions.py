@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 PROOF_SECONDS = 3600.0
 """Longest that a proof may take: a graph that nobody has proven may never end."""
 ENDING_SECONDS = 2.0
-"""For the node that runs when the time is over."""
+"""Grace for the node that is running when the time is over."""
 RUN_OPTIONS: ContextVar[ort.RunOptions | None] = ContextVar("RUN_OPTIONS", default=None)
 """How graphs are run: within a `TimeLimit` so that it can end them."""
 
@@ -73,7 +73,7 @@ def run_session(
 
 
 class TimeLimit:
-    """The seconds that work with graphs may take, their loading included.
+    """Time limit of work on graphs, loading included.
 
     Raises:
         ValueError: `seconds` is not above 0.
@@ -85,10 +85,10 @@ class TimeLimit:
         self.seconds = seconds
 
     def run(self, work: Callable[[], T]) -> T:
-        """The result of `work`, called in a thread: onnxruntime ends a run between two nodes, never within one.
+        """Runs `work` in a thread of its own, since onnxruntime stops between two nodes and never within one.
 
         Raises:
-            TimeoutError: the time is over; a node that still runs is left behind.
+            TimeoutError: the time is over. A node that is still running is left behind.
         """
         options = ort.RunOptions()
         options.log_severity_level = 4  # what ends is told here

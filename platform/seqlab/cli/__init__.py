@@ -47,8 +47,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _correct_environment() -> None:
-    """Takes an empty entry of PYTHONPATH for none, where Python takes it for the working folder, and a terminal without
-    columns for one of unknown width."""
+    """Drops empty entries of PYTHONPATH, which Python takes for the working folder, and a terminal width of 0."""
     paths = os.environ.get("PYTHONPATH", "")
     if "" in (entries := paths.split(os.pathsep)) and paths:
         os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, entries))

@@ -81,7 +81,7 @@ def sweep(options: argparse.Namespace) -> int:
 
 
 def _check_storage(url: str, store: Store, *, is_given: bool) -> None:
-    """Raises ValueError where the storage is in a bundle, a run or another store, or a link that nobody named."""
+    """Refuses a storage inside a bundle, a run or another store, and a default storage that is a link."""
     from seqlab.place_to_write import check_around
     from seqlab.tracking.store import SQLITE
 

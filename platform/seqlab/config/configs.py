@@ -111,7 +111,7 @@ def resolve_names(args: list[str]) -> list[str]:
 
 
 def _with_loggers(value: str) -> str:
-    """The value of `--trainer.logger`, with the classes that a package or a list of some stands for."""
+    """Puts classes in the place of packages in a value of `--trainer.logger`, alone or in a list."""
     if value in LOGGERS:
         return json.dumps(LOGGERS[value])
     if value.startswith("["):

@@ -164,7 +164,7 @@ class Queue:
 
 
 def _check_file(file: Path) -> None:
-    """Raises ValueError where what is there is no database of Optuna's."""
+    """Refuses an existing file that is not a database of Optuna's."""
     check_files(file, "--storage")
     if not file.exists():
         return

@@ -1,4 +1,4 @@
-"""The one look at a SQLite file before anything else is asked of it, without MLflow, which takes seconds to import."""
+"""Checks of a SQLite file before its first query. They need no MLflow, whose import takes seconds."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from pathlib import Path
 from seqlab.regular_file import check_regular
 
 BESIDE = ("-journal", "-wal", "-shm")
-"""Endings of the files that SQLite reads with a database."""
+"""Suffixes of the files that SQLite reads with a database."""
 
 
 def check_files(database: Path, what: str) -> None:
-    """Refuses a database that is no regular file, or has beside it what is none, or a link.
+    """Refuses a database, or a file that SQLite would read with it, that is not a regular file.
+
+    Args:
+        what: the database's role, such as "the tracking store".
 
     Raises:
-        ValueError: one is a pipe, a device, a socket or a folder, or one beside it a link.
+        ValueError: one is a pipe, a device, a socket or a folder, or a file beside the database is a link.
     """
     check_regular(database, what)
     for one in (Path(f"{database}{end}") for end in BESIDE):
@@ -26,8 +29,8 @@ def check_files(database: Path, what: str) -> None:
 
 
 def check_tables(address: str) -> None:
-    """Refuses a database with views, virtual tables, or triggers but MLflow's own, on a table that nothing here writes:
-    whatever asks one may run for ever.
+    """Refuses a database with views, virtual tables or triggers, whose queries may never end. MLflow's own trigger is
+    on a table that seqlab never writes.
 
     Args:
         address: SQLite's URI.

@@ -166,9 +166,9 @@ def _git_tags(prefix: str, folder: Path) -> dict[str, str]:
 
 
 def git(folder: Path, *args: str) -> str | None:
-    """What a command of git prints in a folder; None where it fails, as outside of a checkout.
+    """Runs git in a folder and returns its output; None where it fails, as outside a checkout.
 
-    Git would run programs that the checkout's own config and hooks name: none is run.
+    Programs that the checkout's own config and hooks name are not run.
     """
     settings = {"core.fsmonitor": "false", "core.hooksPath": os.devnull, "diff.ignoreSubmodules": "dirty"}
     try:

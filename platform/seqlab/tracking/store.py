@@ -267,7 +267,8 @@ class Store:
         return check_folder(folder, self.root, run.info.run_id)
 
     def server_files(self, run: Run) -> ArtifactRepository:
-        """A run's files behind its server. MLflow's client would ask again where they are, and obey another answer.
+        """Repository of a run's files behind its server. MLflow's client would ask for the address again, and trust the
+        second answer.
 
         Raises:
             ValueError: they are elsewhere, and the user has not allowed that.
