@@ -49,7 +49,19 @@ def outside(folder: Path) -> Path:
     return made
 
 
-@pytest.mark.parametrize("uri", ["file:///etc", "/etc/a/b", "http://127.0.0.1:9/a/b/c", "s3://bucket/a", "", "x"])
+ELSEWHERE = [
+    "file:///etc",
+    "/etc/a/b",
+    "http://127.0.0.1:9/a/b/c",
+    "s3://bucket/a",
+    "",
+    "x",
+    "/a/b\0/c",
+    f"/a/b/{'c' * 256}",
+]
+
+
+@pytest.mark.parametrize("uri", ELSEWHERE)
 def test_files_elsewhere_are_refused_by_name(uri: str, say: Say, store: Store) -> None:
     run = find_run(say(uri), store)
     with pytest.raises(ValueError, match=f"run {run.id} has its files in .*(outside of|no folder of) its store"):

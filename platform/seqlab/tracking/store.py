@@ -258,8 +258,11 @@ class Store:
 
         uri = run.info.artifact_uri or ""
         stored = Path(local_file_uri_to_path(uri))  # type: ignore[no-untyped-call]
-        if len(stored.parts) < 3 or ("://" in uri and not uri.startswith("file://")):
-            raise ValueError(f"run {run.info.run_id} has its files in {uri!r}, no folder of its store {self.root}")
+        named = all(len(part.encode()) < 256 and "\0" not in part for part in stored.parts)  # as a folder takes names
+        if len(stored.parts) < 3 or not named or ("://" in uri and not uri.startswith("file://")):
+            raise ValueError(
+                f"run {run.info.run_id} has its files in {uri[:100]!r}, no folder of its store {self.root}"
+            )
         beside = self.root.joinpath(*stored.parts[-3:])
         # MLflow stores absolute paths: they are wrong once the store has been moved or copied.
         new = beside.parents[1].exists() and not stored.exists()
