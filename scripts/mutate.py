@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -112,27 +113,48 @@ def tests_of(mutant: Mutant) -> list[str]:
 
 
 def is_killed(mutant: Mutant, copy: Path) -> bool:
-    """True where a test fails in a copy with the change."""
+    """True where, in a copy with the change, a build or a test fails that does well without it."""
     tests, file = tests_of(mutant), copy / mutant.path
     source = file.read_text()
-    file.write_text(source[: mutant.start] + mutant.text + source[mutant.end :])
-    paths = os.pathsep.join(str(copy / folder) for folder in SOURCES)
-    environment = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
-    commands = [[sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", *tests]]
-    if "/runtime/" in mutant.path:
-        commands = [["make", "cpp"], *commands, ["make", "cpp-test"]]
-    elif "/web/" in mutant.path:
-        commands = [["make", "web"], *commands]
+    changed_source = source[: mutant.start] + mutant.text + source[mutant.end :]
+    builds = ["cpp"] if "/runtime/" in mutant.path else ["web"] if "/web/" in mutant.path else []
     try:
-        for command in commands if tests else []:
-            done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, timeout=SECONDS_EACH)
-            if done.returncode:
+        file.write_text(changed_source)
+        if any(not passes(["make", build], copy) for build in builds):
+            return True
+        broken: list[str] = []  # tests that fail in any copy
+        while tests and (failed := first_failure(tests, copy, broken)) is not None:
+            file.write_text(source)
+            if first_failure([failed], copy) is None:
                 return True
+            file.write_text(changed_source)
+            broken.append(failed)
+        return builds == ["cpp"] and not passes(["make", "cpp-test"], copy)
     except subprocess.TimeoutExpired:
         return True
     finally:
         file.write_text(source)
-    return False
+
+
+def first_failure(tests: list[str], copy: Path, without: Sequence[str] = ()) -> str | None:
+    """The first test that fails in a copy, or the first of all where pytest cannot begin; None where none fails."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-rfE", "-m", "not slow", "-p", "no:cacheprovider", *tests]
+    done = ran([*command, *(f"--deselect={test}" for test in without)], copy)
+    if done.returncode in (0, 5):  # 5: no test is left
+        return None
+    named = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", done.stdout, re.MULTILINE)
+    return named[1] if named else tests[0]
+
+
+def passes(command: list[str], copy: Path) -> bool:
+    return ran(command, copy).returncode == 0
+
+
+def ran(command: list[str], copy: Path) -> subprocess.CompletedProcess[str]:
+    """A command in a copy, whose packages come before the tree's."""
+    paths = os.pathsep.join(str(copy / folder) for folder in SOURCES)
+    environment = os.environ | {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=SECONDS_EACH)
 
 
 def copied(place: Path) -> Path:
