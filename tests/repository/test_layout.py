@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -48,6 +50,18 @@ def test_files_are_short() -> None:
     assert len(files) > 30
     lengths = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in files}
     assert not {str(path): length for path, length in lengths.items() if length > LONGEST_FILE}
+
+
+def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
+    """The strings below constants too."""
+    wrong = re.compile(r"\s*(As|By|How|Of|Those|What|Whether)\b")
+    found = []
+    for path in (path for package in PACKAGES.values() for path in python_files(package)):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Expr(ast.Constant(str(text))) if wrong.match(text):
+                    found.append(f"{path}:{node.lineno}")
+    assert not found
 
 
 def test_packaging(pyproject: dict[str, Any]) -> None:
