@@ -1,7 +1,7 @@
 """Data for seqlab.
 
     TextDataModule              text as windows of tokens, for language models
-    ParallelTextDataModule      sources and what is to be written of them
+    ParallelTextDataModule      pairs of a source text and a target text
     LabelledTextDataModule      texts, each with one of a few labels
     TaggedTextDataModule        sentences with a tag for each word
     TableDataModule             sequences of numbers, with a class, a number or labels

@@ -1,4 +1,4 @@
-"""What the data modules of labelled texts, tagged texts and tables share: sequences of which something is to be said.
+"""Base classes of the data modules for labelled texts, tagged texts and tables: sequences with annotations.
 
 B batch, N sequences, T length, F features, C labels.
 """
@@ -27,21 +27,21 @@ from seqlab_data.tokenizers import Tokenizer, WordTokenizer
 
 
 class Annotated(HasContent, Protocol):
-    """A sequence and what is said of it; its file, and where in it."""
+    """A sequence and its annotation, with its file and the place in it."""
 
     @property
     def place(self) -> str: ...
 
 
 class AnnotatedText(Annotated, Protocol):
-    """A text and what is said of it."""
+    """A text and its annotation."""
 
     @property
     def text(self) -> str: ...
 
 
 SHOWN = 20
-"""Labels that an error lists."""
+"""Most labels that an error lists."""
 ExampleT = TypeVar("ExampleT", bound=Annotated)
 TextT = TypeVar("TextT", bound=AnnotatedText)
 
@@ -50,11 +50,11 @@ class AnnotatedRows:
     """The sequences of one split, and their targets.
 
     Args:
-        inputs: of each its ids, (T,) int32, or its features, (T, F) float32.
-        targets: of each a class, () int64, a number, () float32, or 0s and 1s, (C,) float32; or of each of its places
-            a class, (T,) int32, or 0s and 1s, (T, C) float32.
-        places: of each its file, and where in it.
-        fill: what stands in inputs at pads.
+        inputs: each sequence's ids, (T,) int32, or features, (T, F) float32.
+        targets: each sequence's class, () int64, number, () float32, or 0s and 1s, (C,) float32; or for each place in
+            it a class, (T,) int32, or 0s and 1s, (T, C) float32.
+        places: each sequence's file, and where in it.
+        fill: padding value of the inputs.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class AnnotatedRows:
 
     def read(self, indices: NDArray[np.int64], /) -> LabelledBatch:
         """The sequences with these indices, (B,): inputs (B, T) or (B, T, F), targets (B,), (B, C), (B, T) or
-        (B, T, C), not a number or `IGNORE` at pads."""
+        (B, T, C), NaN or `IGNORE` at pads."""
         inputs, found = [self.inputs[i] for i in indices], [self.targets[i] for i in indices]
         if at_each_place(found[0]):
             targets = pad(found, IGNORE if found[0].dtype.kind == "i" else np.nan)
@@ -81,27 +81,27 @@ class AnnotatedRows:
 
 
 def check_classes(labels: Sequence[str], name: str) -> None:
-    """Refuses one class alone.
+    """Refuses labels of a single class.
 
     Raises:
-        ValueError: says which.
+        ValueError: there is only one; the message names it.
     """
     if len(labels) == 1:
         raise ValueError(f"{name}: the train split has no label but {labels[0]!r}; give examples of two at least")
 
 
 def at_each_place(target: NDArray[Any]) -> bool:
-    """Whether it is one of each place, (T,) int32 or (T, C), not one of the sequence, () or (C,) float32."""
+    """True for a target at each place, (T,) int32 or (T, C), not for one of the sequence, () or (C,) float32."""
     return target.ndim == 2 or (target.ndim == 1 and target.dtype.kind == "i")
 
 
 class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Generic[ExampleT]):
-    """Sequences of which something is to be said, as a class of a few or otherwise.
+    """Sequences with targets, such as a class for each.
 
     A subclass reads its paths, and gives each example's inputs, labels and target.
 
     Args:
-        train, val, test: where each split is read.
+        train, val, test: where each split is read from.
         split: shares of train, val and test in `train`, where it is divided by a hash of the content, of all but
             the labels: a split that has a path of its own takes none of it.
         options: those of `SentenceDataModule`.
@@ -112,9 +112,9 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
 
     paths: Mapping[str, str]
     kind: str
-    """What such data is called in a report."""
+    """Name of this kind of data in a report."""
     remedy = "train on an example of it, or leave it out"
-    """What to do about a label that train lacks."""
+    """Advice on a label that train lacks."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
 
     @abstractmethod
     def _inputs(self) -> Mapping[str, Sequence[NDArray[Any]]]:
-        """What is read of each example of each split."""
+        """Inputs of each example of each split."""
 
     @abstractmethod
     def _labels_of(self, example: ExampleT) -> Sequence[str]:
@@ -144,7 +144,7 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
 
     @abstractmethod
     def _target(self, example: ExampleT) -> NDArray[Any]:
-        """What is to be said of an example, as `AnnotatedRows` take it."""
+        """Target of an example, as `AnnotatedRows` takes it."""
 
     @cached_property
     def _found(self) -> tuple[dict[str, list[ExampleT]], str]:
@@ -186,7 +186,7 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
         return self._classes[label]
 
     def describe(self) -> dict[str, Any]:
-        """What a run records of its data."""
+        """Description of the data for a run's record."""
         one, length = self.units
         splits = {name: {f"{one}s": len(rows), length: int(rows.lengths.sum())} for name, rows in self._rows.items()}
         source = self.paths["train"]
@@ -194,7 +194,7 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
 
     @property
     def _fill(self) -> float:
-        """What stands in inputs at pads."""
+        """Padding value of the inputs."""
         return 0.0
 
     def _read(self) -> dict[str, AnnotatedRows]:
@@ -204,7 +204,7 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
         return {split: self._fitting(split, some, inputs[split]) for split, some in self._examples.items()}
 
     def _fitting(self, split: str, examples: list[ExampleT], inputs: Sequence[NDArray[Any]]) -> AnnotatedRows:
-        """The rows of the examples that are not too long, or cut."""
+        """Rows of the examples that fit, or were cut to fit."""
         kept: list[NDArray[Any]] = []
         targets: list[NDArray[Any]] = []
         places: list[str] = []
@@ -219,7 +219,7 @@ class AnnotatedDataModule(SentenceDataModule[LabelledBatch, AnnotatedRows], Gene
 
 
 class AnnotatedTextDataModule(AnnotatedDataModule[TextT]):
-    """Texts of which something is to be said.
+    """Texts with targets, such as a class for each.
 
     Args:
         encoding: of the files' text.
@@ -258,7 +258,7 @@ class AnnotatedTextDataModule(AnnotatedDataModule[TextT]):
         return self.tokenizer.vocab_size
 
     def describe(self) -> dict[str, Any]:
-        """What a run records of its data."""
+        """Description of the data for a run's record."""
         tokenizer = {"tokenizer": type(self.tokenizer).__name__, "vocab_size": self.vocab_size}
         return {**super().describe(), "labels": self.labels, **tokenizer}
 
@@ -273,7 +273,7 @@ class AnnotatedTextDataModule(AnnotatedDataModule[TextT]):
         return encode_texts(self._texts(), learn_from, self.make_tokenizer)
 
     def _texts(self) -> Mapping[str, Sequence[str]]:
-        """What is read of each example of each split."""
+        """Text of each example of each split."""
         return {split: [example.text for example in examples] for split, examples in self._examples.items()}
 
     def _inputs(self) -> Mapping[str, Sequence[NDArray[Any]]]:

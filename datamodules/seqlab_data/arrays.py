@@ -1,5 +1,5 @@
-"""Where numbers come from: labelled images in an .npz file, or scikit-learn's digits; sequences in arrays, or in a
-Parquet file with a row for each.
+"""Readers of numbers: labelled images in an .npz file, or scikit-learn's digits; sequences in arrays, or in a Parquet
+file with a row for each.
 
 N images or sequences, H height, W width; T frames of a sequence, C channels or labels, F features.
 """
@@ -85,7 +85,7 @@ class Row(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """What the target is, alike in all rows."""
+        """Kind of the target, which all rows must share."""
         if isinstance(self.target, np.ndarray):
             return f"{self.target.shape[-1]} labels{' for each frame' if self.target.ndim == 2 else ''}"
         return "a class" if isinstance(self.target, str) else "a number"
@@ -101,7 +101,7 @@ def read_table(
             (N,), (N, C) or (N, T, C), and an array `lengths`, (N,), where there is one, says how many frames of each
             sequence there are. A Parquet row has lists: of T numbers, or of T lists of F.
         features: the arrays or columns that are read; side by side they are a frame's features.
-        target: the array or column of what is to be said.
+        target: the array or column of the targets.
         whole_numbers: what they are as targets; None = classes.
 
     Raises:
@@ -132,7 +132,7 @@ def read_table(
 
 
 def check_alike(rows: Sequence[Row]) -> None:
-    """Refuses rows with another number of features, or another kind of target, than the first.
+    """Refuses rows that differ from the first in the number of features or the kind of target.
 
     Raises:
         ValueError: a row differs.
@@ -196,7 +196,7 @@ def _parquet_columns(name: str, wanted: Sequence[str]) -> dict[str, Any]:
 
 
 def _array(value: Any) -> NDArray[Any]:
-    """What a row has in a column; of ragged lists an array of objects."""
+    """A row's value in a column as an array; ragged lists give an array of objects."""
     try:
         return np.array(value)
     except ValueError:

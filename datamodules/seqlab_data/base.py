@@ -1,4 +1,4 @@
-"""What every data module of sequences shares: loaders over an endless sequence of batches, and exact resume."""
+"""Base of every data module of sequences: loaders over an endless sequence of batches, with exact resume."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from seqlab_data.tokenizers import Tokenizer
 class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
     """Loaders whose order is a pure function of seed, epoch, batch, rank and world, for any number of workers.
 
-    How many batches are done is the only state: a fit that resumes goes on at the next one. A subclass gives its rows,
+    The number of batches done is the only state: a fit that resumes goes on at the next one. A subclass gives its rows,
     its identity and its description, and tells what its task needs: `vocab_size`, `seq_len` and so on.
 
     Args:
@@ -32,7 +32,8 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         batch_size: rows of a batch on each rank, where these are not in groups.
 
     Attributes:
-        in_evaluation: names in the identity that a model's numbers mean nothing without, fitted further or not.
+        in_evaluation: names in the identity without which a model's scores mean nothing, whether or not it is trained
+            further.
         between_epochs: names in the identity that may change where an epoch ends.
 
     Raises:
@@ -53,31 +54,32 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
 
     @abstractmethod
     def rows(self, split: str) -> Rows[BatchT]:
-        """What batches of "train", "val" or "test" are read from."""
+        """Rows from which the batches of "train", "val" or "test" are read."""
 
     def groups(self, split: str) -> Sequence[NDArray[np.int64]] | None:
         """The rows of each batch of a rank, (B,) each; None = any that are next to each other in an epoch's order."""
         return None
 
     def order(self, split: str) -> EpochOrder:
-        """The order of an epoch, from how many rows or groups there are, the seed and the epoch."""
+        """Order of an epoch, a function of the number of rows or groups, the seed and the epoch."""
         return epoch_order
 
     @abstractmethod
     def identity(self) -> dict[str, int | str]:
-        """What decides the content and the order of the batches, "seed" included."""
+        """Everything that determines the content and the order of the batches, "seed" included."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """What a run records of its data: "name", "source", "digest", "splits" and what else is known of it."""
+        """Description of the data for a run's record: "name", "source", "digest", "splits" and anything else known
+        about it."""
 
     def place(self, split: str, row: int) -> str | None:
-        """The file of a row of a split, and where in it; None = nothing but its number tells it."""
+        """File of a row of a split, and where in it; None = only its number identifies it."""
         return None
 
     @property
     def position(self) -> tuple[int, int]:
-        """(epoch, batch) of the next training batch, derived from how many batches have been trained on."""
+        """(epoch, batch) of the next training batch, derived from the number of batches trained on."""
         return divmod(self._next_number(), len(self._batches("train")))
 
     def setup(self, stage: str) -> None:
@@ -102,7 +104,8 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         return self.test_dataloader()
 
     def state_dict(self) -> dict[str, int | str]:
-        """What decides the batches, and the next one: (epoch, batch), an epoch's end being (epoch + 1, 0)."""
+        """Identity of the batches, and the position of the next one: (epoch, batch), where an epoch's end is
+        (epoch + 1, 0)."""
         epoch, batch = self.position
         _, world = self._rank_and_world()
         return {
@@ -114,7 +117,7 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where `state_dict` was taken.
+        """Resumes where `state_dict` was taken.
 
         Raises:
             ValueError: this is other data or, in the middle of an epoch, makes other batches, or the checkpoint does
@@ -169,7 +172,8 @@ class SequenceDataModule(L.LightningDataModule, ABC, Generic[BatchT]):
         return start + max(0, self._batches_trained() - self._resumed["batches"])
 
     def _batches_trained(self) -> int:
-        """Over all epochs. Lightning's epochs are not asked: after a resume they may be cut or counted twice."""
+        """Number of batches trained on over all epochs. Lightning's epochs are not asked: after a resume they may be
+        cut or counted twice."""
         if self.trainer is None:
             return 0
         total: Any = self.trainer.fit_loop.epoch_loop.batch_progress.total

@@ -22,7 +22,7 @@ EpochOrder = Callable[[int, int | None, int], NDArray[np.int64]]
 
 
 class Rows(Protocol[BatchT]):
-    """What is read in batches: windows of a text, pairs, images."""
+    """Rows that are read in batches: windows of a text, pairs, images."""
 
     def __len__(self) -> int: ...
 
@@ -147,7 +147,7 @@ class TrainLoader(DataLoader[BatchT]):
 
 
 def group_by_length(lengths: NDArray[np.int64], max_tokens: int) -> list[NDArray[np.int64]]:
-    """The rows of each group, in the order of the rows, as is the order of the groups by their first row.
+    """Rows of each group, in order within a group; the groups are in the order of their first rows.
 
     Rows of one length are mixed before they are cut into groups, so that a file sorted by class gives mixed groups.
 
@@ -169,21 +169,21 @@ def group_by_length(lengths: NDArray[np.int64], max_tokens: int) -> list[NDArray
 
 
 class Groups:
-    """The groups of each split, made again when the tokens that one may have are others."""
+    """Groups of each split, made again when `max_tokens` changes."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[int, list[NDArray[np.int64]]]] = {}
 
     def of(self, split: str, lengths: NDArray[np.int64], max_tokens: int) -> list[NDArray[np.int64]]:
-        """As of `group_by_length`, of the split with rows of these lengths."""
+        """Groups that `group_by_length` makes of the split with rows of these lengths."""
         if split not in self._made or self._made[split][0] != max_tokens:
             self._made[split] = max_tokens, group_by_length(lengths, max_tokens)
         return self._made[split][1]
 
 
 def pad(rows: Sequence[NDArray[Any]], value: float) -> Tensor:
-    """Rows (T,) or (T, F) filled up at their ends with `value` to the longest of them: (B, T) or (B, T, F), int64 of
-    integers and float32 of numbers."""
+    """Rows (T,) or (T, F) padded at their ends with `value` to the longest of them: (B, T) or (B, T, F), int64 for
+    integers and float32 for other numbers."""
     dtype = np.int64 if rows[0].dtype.kind == "i" else np.float32
     padded = np.full((len(rows), max(map(len, rows)), *rows[0].shape[1:]), value, dtype=dtype)
     for filled, row in zip(padded, rows, strict=True):
@@ -192,6 +192,6 @@ def pad(rows: Sequence[NDArray[Any]], value: float) -> Tensor:
 
 
 def pad_mask(rows: Sequence[NDArray[Any]]) -> Tensor:
-    """(B, T) bool, True = a real token of the rows that `pad` fills up."""
+    """(B, T) bool, True = a real token of the rows that `pad` pads."""
     lengths = np.array([len(row) for row in rows])
     return torch.from_numpy(np.arange(lengths.max()) < lengths[:, None])

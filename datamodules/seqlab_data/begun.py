@@ -1,4 +1,4 @@
-"""Token files that are written a block at a time, and go on where a process that was killed has left them."""
+"""Token files that are written a block at a time, and can be continued after their process was killed."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from seqlab_data.splits import SPLITS
 
 DONE = "done.json"
 EVERY = 16
-"""Blocks between two moments from which it can go on."""
+"""Blocks between two points from which writing can resume."""
 
 
 class BegunFiles:
-    """The token files of the splits, and how many blocks are in them; in a folder of their own.
+    """The token files of the splits, and the number of blocks in them, in a folder of their own.
 
-    What an exception ends is deleted; what Ctrl-C or a kill ends is gone on with.
+    An exception deletes them; after Ctrl-C or a kill they are continued.
 
     Args:
         folder: where they are, from an earlier process perhaps.
         dtype: of the ids.
-        tokenizer: digest of what gives the ids; those of another are not gone on with.
+        tokenizer: digest of the tokenizer that gives the ids; files of another one are not continued.
 
     Attributes:
-        blocks: how many are written.
-        chars: how many characters of text are in them.
-        tokens: how many, of each split.
+        blocks: number of blocks written.
+        chars: number of characters of text in them.
+        tokens: number of tokens of each split.
     """
 
     def __init__(self, folder: Path, dtype: str, tokenizer: str) -> None:
@@ -53,14 +53,14 @@ class BegunFiles:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def begin_anew(self) -> None:
-        """Leaves what an earlier process has written."""
+        """Discards what an earlier process has written."""
         (self._folder / DONE).unlink(missing_ok=True)
         self.blocks, self.chars, self.tokens = 0, 0, dict.fromkeys(SPLITS, 0)
         for file in self._files.values():
             file.truncate(0)
 
     def add(self, split: str, ids: NDArray[Any], num_chars: int) -> None:
-        """Writes the next block, which is of this split."""
+        """Writes the next block, which belongs to this split."""
         ids.tofile(self._files[split])
         self.tokens[split] += len(ids)
         self.chars += num_chars
@@ -69,7 +69,7 @@ class BegunFiles:
             self._keep()
 
     def move(self, folder: Path) -> None:
-        """Gives the files to a folder."""
+        """Moves the files to a folder."""
         for split in SPLITS:
             os.replace(self._path(split), folder / f"{split}.bin")
         shutil.rmtree(self._folder)
@@ -83,7 +83,7 @@ class BegunFiles:
         os.replace(new, self._folder / DONE)
 
     def _left(self) -> tuple[int, int, dict[str, int]]:
-        """What an earlier process has written whole: blocks, characters, and tokens of each split."""
+        """Counts of what an earlier process has written in full: blocks, characters, and tokens of each split."""
         try:
             tokenizer, blocks, chars, self.tokens = json.loads((self._folder / DONE).read_text())
             whole = all(self._path(split).stat().st_size >= self._size(split) for split in SPLITS)

@@ -1,4 +1,4 @@
-"""What is made once for each content and settings, whole or not at all: folders, and in them the tokens of texts."""
+"""Folders made once for each content and settings, whole or not at all, and the tokens of texts in them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from seqlab_data.tokenizers import (
 from seqlab_data.tokenizers.pieces import whole
 
 FORMAT = 1
-"""Raise it when the tokens of the same texts and settings change, so that old caches are left behind."""
+"""Format version. Raise it when the tokens of the same texts and settings change, so that old caches are not used."""
 SUMS = "sums.json"
 PATIENCE = 2.0
 """Seconds after which a process that waits for another says so."""
@@ -39,7 +39,7 @@ LEARNED = (ByteTokenizer, CharTokenizer, SubwordTokenizer, WordTokenizer)
 
 
 class EncodedTexts(NamedTuple):
-    """A tokenizer, and of each set of texts their ids, without special tokens."""
+    """A tokenizer, and the ids of each set of texts, without special tokens."""
 
     tokenizer: Tokenizer
     ids: dict[str, list[NDArray[np.int32]]]
@@ -79,12 +79,12 @@ def cached_tokens(
     make: Callable[[Path, Tokenizer], None],
     root: str | Path | None = None,
 ) -> tuple[Path, Tokenizer]:
-    """The folder with this key and what the tokenizer is made by, and the tokenizer, which is in it.
+    """The folder with this key and the tokenizer's settings, and the tokenizer, which is saved in it.
 
     Args:
         learn_from: gives the text that the tokenizer learns from, in pieces.
         make: fills an empty folder with what the tokenizer gives.
-        root: as of `cached_folder`.
+        root: as in `cached_folder`.
 
     Raises:
         ValueError: the tokenizer cannot learn from the text.
@@ -110,7 +110,7 @@ def cached_folder(key: Any, make: Callable[[Path], None], root: str | Path | Non
     Any number of processes may call this at once.
 
     Args:
-        key: of JSON values, what decides the folder's content.
+        key: JSON values that determine the folder's content.
         make: fills an empty folder with files.
         root: folder of the caches; None = `$SEQLAB_CACHE`, or `seqlab` in `$XDG_CACHE_HOME` or `~/.cache`.
 
@@ -151,7 +151,7 @@ def _replace(folder: Path, make: Callable[[Path], None]) -> None:
 
 
 def _intact(folder: Path) -> bool:
-    """Whether a cache is there and its files are as they were written."""
+    """True if a cache is there and its files are as they were written."""
     try:
         sums = json.loads((folder / SUMS).read_text())
         return bool(sums) and intact(folder, sums)
@@ -161,7 +161,7 @@ def _intact(folder: Path) -> bool:
 
 @contextmanager
 def locked(path: Path, what: str) -> Iterator[None]:
-    """One process at a time; another that has to wait says for what."""
+    """Lets in one process at a time; another that has to wait says what for."""
     lock = FileLock(path)
     try:
         lock.acquire(timeout=PATIENCE)
@@ -182,17 +182,17 @@ def cache_root(root: str | Path | None) -> Path:
 
 
 def tokenizer_settings(make_tokenizer: MakeTokenizer) -> dict[str, Any] | None:
-    """What decides the tokens that this factory's tokenizer gives, where that can be told without the text.
+    """Settings that determine the tokens of this factory's tokenizer, if they can be told without the text; else None.
 
-    It can for those that learn from the text alone, as they are or in a `partial`; a file that others read, and other
-    code, may change under the same name.
+    They can for tokenizers that learn from the text alone, as they are or in a `partial`; a file that others read, and
+    other code, may change under the same name.
     """
     cls, options = _class_of(make_tokenizer)
     return {"class": cls.__name__, **options} if cls in LEARNED else None
 
 
 def learn(make_tokenizer: MakeTokenizer, texts: Iterable[str]) -> Tokenizer:
-    """The tokenizer that this factory makes of the text that `texts` give end to end; one that is made is it already.
+    """The tokenizer that this factory makes from `texts` joined end to end; a tokenizer is returned as it is.
 
     Raises:
         ValueError: it cannot learn from the text; the text is too long for one that takes it whole.
@@ -204,7 +204,7 @@ def learn(make_tokenizer: MakeTokenizer, texts: Iterable[str]) -> Tokenizer:
 
 
 def _class_of(make_tokenizer: MakeTokenizer) -> tuple[type[Tokenizer] | None, dict[str, Any]]:
-    """The class that a factory is, and its options; None = it is other code."""
+    """Class of the tokenizer that a factory makes, and its options; None = the factory is other code."""
     made: Any = make_tokenizer
     options: dict[str, Any] = {}
     if isinstance(make_tokenizer, partial):

@@ -1,4 +1,4 @@
-"""Whether the files of a cache are as they were written, without reading all of them at each start.
+"""Checks that the files of a cache are as they were written, without reading all of them at each start.
 
 A file of tokens is read whole where it is made, and again where its time of change says that it was touched. What a
 disk has changed in silence is found where it is read: each block is checked when a process first reads in it.
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 NOTE = "checked.json"
-"""Of each file of tokens its time of change when it was checked, its sha256, and the CRC-32 of each block."""
+"""File with each token file's time of change when it was checked, its sha256, and the CRC-32 of each block."""
 BLOCK_BITS = 18
 BLOCK = 1 << BLOCK_BITS
 """Bytes that are checked at once."""
@@ -28,7 +28,7 @@ LARGE = ".bin"
 
 
 def sums_of(folder: Path) -> dict[str, tuple[int, str]]:
-    """The size and the sha256 of each file. Of those of tokens, what is noted for later."""
+    """Size and sha256 of each file. Those of token files are noted for later."""
     read = {file.name: _read(file) for file in folder.iterdir()}
     sums = {name: ((folder / name).stat().st_size, digest) for name, (digest, _) in read.items()}
     _note(folder, read, {})
@@ -36,7 +36,8 @@ def sums_of(folder: Path) -> dict[str, tuple[int, str]]:
 
 
 def intact(folder: Path, sums: Mapping[str, tuple[int, str]]) -> bool:
-    """Whether every file has the size and the sha256 given, or those and the time of change that were noted.
+    """True if every file has the given size and sha256. A sha256 noted at the same time of change is not computed
+    again.
 
     Raises:
         OSError: a file is missing.
@@ -55,7 +56,7 @@ def intact(folder: Path, sums: Mapping[str, tuple[int, str]]) -> bool:
 
 
 class Blocks:
-    """The blocks of a file of tokens, of which each is checked before it is first read.
+    """The blocks of a token file, each checked before it is first read.
 
     Args:
         path: of the file.
@@ -106,8 +107,8 @@ def _noted(folder: Path) -> dict[str, Any]:
 
 
 def _note(folder: Path, read: Mapping[str, tuple[str, list[int]]], noted: Mapping[str, Any]) -> None:
-    """Notes that the files of tokens among these are as they were written, if the folder may be written to. Their time
-    of change becomes one that no change from now on has, however coarse the file system's clock is."""
+    """Notes that the files of tokens among these are as they were written, if the folder is writable. Sets their time
+    of change to one that no later change can have, however coarse the file system's clock is."""
     then = time.time_ns() - 10 * 10**9
     new = folder / f"{NOTE}.{os.getpid()}"
     found = {}

@@ -18,7 +18,7 @@ from seqlab_data.text_rows import TextRows
 
 
 class Share(NamedTuple):
-    """What a split has of one document: the number of the document, and the line in it where this begins."""
+    """A split's part of one document: the number of the document, and the line where the part begins."""
 
     split: str
     document: int
@@ -26,11 +26,11 @@ class Share(NamedTuple):
 
 
 class Corpus:
-    """Documents that are cut by characters, end to end, into contiguous splits, and documents of splits that stand
+    """Documents joined end to end and cut by characters into contiguous splits, and documents of splits that stand
     apart.
 
     Args:
-        cut: what is divided.
+        cut: the documents that are divided.
         fractions: of train, val and test.
         apart: documents of val or test that are not cut off; the others share the text by their `fractions`.
         root: folder of the caches, as of `cached_folder`.
@@ -61,7 +61,7 @@ class Corpus:
         return {split: measured(some, self._root) for split, some in self._groups.items()}
 
     def place(self, document: int, line: int) -> str:
-        """What to call it in a report."""
+        """Name of a document's line in a report."""
         if any(isinstance(file, TextRows) for file in self.files):
             names = " to ".join(dict.fromkeys((self.files[0].name, self.files[-1].name)))
             return f"{names}, document {document + 1}, line {line}"
@@ -76,7 +76,7 @@ class Corpus:
 
     @cached_property
     def num_chars(self) -> dict[str, int]:
-        """Of each split."""
+        """Number of characters in each split."""
         total = self._measures["train"].num_chars
         cuts = [0, round(total * self._shares[0]), round(total * (self._shares[0] + self._shares[1])), total]
         sizes = dict(zip(SPLITS, (end - begin for begin, end in pairwise(cuts)), strict=True))
@@ -86,7 +86,7 @@ class Corpus:
         """The text of the train split in pieces.
 
         Raises:
-            ValueError: as of `shares`, which is read to its end.
+            ValueError: as in `shares`, which is read to its end.
         """
         with CharsRead("learning tokens", self.num_chars["train"]) as bar:
             for share, text in self.shares():
@@ -95,7 +95,7 @@ class Corpus:
                     yield text
 
     def shares(self) -> Iterator[tuple[Share, str]]:
-        """All text in order, in pieces, each with the share that it is of; the splits that stand apart come last.
+        """All text in order, in pieces, each with its share; the splits that stand apart come last.
 
         Raises:
             ValueError: at the latest when all is read: it is not the text that was measured.
@@ -113,8 +113,8 @@ class Corpus:
 def _shares(
     files: Sequence[Document], sizes: Mapping[str, int], numbers: Iterator[int], of_all: Any
 ) -> Iterator[tuple[Share, str]]:
-    """The text of documents that are cut into splits of these sizes, as far as that goes; a split without any has a
-    share of no text. Their sha256 are given to that of all."""
+    """The text of documents, cut into splits of these sizes as far as it reaches; a split without any has a share of no
+    text. The documents' sha256 are added to `of_all`."""
     splits = iter(sizes.items())
     split, left = next(splits)
     share = Share(split, 0, 1)

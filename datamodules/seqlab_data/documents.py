@@ -1,4 +1,4 @@
-"""Where text comes from: files, globs, folders, datasets, or CPython's own documentation."""
+"""Sources of text: files, globs, folders, datasets, or CPython's own documentation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqlab_data.text_rows import HubText, JsonLines, Parquet
 
 
 def check_encoding(name: str) -> str:
-    """The usual name of an encoding.
+    """Canonical name of an encoding.
 
     Raises:
         ValueError: Python has none of that name that gives text.
@@ -64,7 +64,7 @@ def find_file(name: str | Path, accepted: str) -> Path:
 
 
 def source_name(path: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None) -> str:
-    """What to call the source in a report."""
+    """Name of the source in a report."""
     if isinstance(path, Mapping):
         return "; ".join(f"{name}: {source_name(one)}" for name, one in path.items())
     if path is None:

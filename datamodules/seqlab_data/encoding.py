@@ -52,7 +52,7 @@ def encode(tokenizer: Tokenizer, block: TextBlock) -> NDArray[Any]:
 
 
 def dtype_of(tokenizer: Tokenizer) -> str:
-    """What holds an id, little-endian."""
+    """NumPy dtype of an id, little-endian."""
     return "<u2" if tokenizer.vocab_size <= 2**16 else "<u4"
 
 
@@ -91,7 +91,7 @@ def _first(pending: deque[tuple[TextBlock, Future[NDArray[Any]]]]) -> tuple[Text
 
 
 _tokenizer: Tokenizer
-"""Of a process that encodes."""
+"""Tokenizer of a worker process."""
 
 
 def _begin(tokenizer: Tokenizer) -> None:

@@ -16,7 +16,7 @@ from seqlab_data.splits import SPLITS
 
 
 class Draw:
-    """Random numbers that (seed, split, index) decide, on every machine.
+    """Random numbers determined by (seed, split, index), the same on every machine.
 
     Only the bit generator is drawn from: NumPy keeps its stream for ever.
     """
@@ -32,12 +32,12 @@ class Draw:
         return [self.integer(bound) for _ in range(count)]
 
     def uniform(self, count: int) -> NDArray[np.float64]:
-        """So many numbers from 0 to 1, without 1."""
+        """`count` numbers from 0 to 1, 1 excluded."""
         numbers: NDArray[np.float64] = (self._bits.random_raw(count) >> np.uint64(11)) * np.float64(2.0**-53)
         return numbers
 
     def sample(self, bound: int, count: int) -> list[int]:
-        """So many different ones of 0, ..., bound - 1, in random order."""
+        """`count` distinct numbers of 0, ..., bound - 1, in random order."""
         keys = self._bits.random_raw(bound)
         order: list[int] = np.argsort(keys, kind="stable")[:count].tolist()
         return order
@@ -47,8 +47,8 @@ class Generated(ABC, Generic[BatchT]):
     """The examples of a split.
 
     Args:
-        lengths: the least and the greatest length; each is as likely.
-        words: what decides them, beside the index of each.
+        lengths: the least and the greatest length; all between are equally likely.
+        words: integers that determine the examples, together with the index of each.
     """
 
     def __init__(self, lengths: tuple[int, int], count: int, words: tuple[int, ...]) -> None:
@@ -64,7 +64,7 @@ class Generated(ABC, Generic[BatchT]):
         """The examples with these indices, (B,)."""
 
     def draws(self, indices: NDArray[np.int64]) -> Iterator[tuple[Draw, int]]:
-        """Of each example its random numbers and its length."""
+        """Random numbers and length of each example."""
         least, most = self.lengths
         for index in indices.tolist():
             draw = Draw(*self.words, index)
@@ -72,7 +72,7 @@ class Generated(ABC, Generic[BatchT]):
 
 
 class GeneratedDataModule(SequenceDataModule[BatchT], ABC):
-    """A subclass says what the task is, and makes the examples of a split.
+    """Data module of generated examples. A subclass says what the task is, and makes the examples of a split.
 
     Args:
         train_lengths: the least and the greatest length of train and val.
@@ -91,7 +91,7 @@ class GeneratedDataModule(SequenceDataModule[BatchT], ABC):
     name: str
     task_name: str
     shortest = 1
-    """The least length that the task has."""
+    """Shortest length that the task has."""
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ class ImageRows:
     Args:
         images: (N, H, W, C).
         classes: (N,) int64.
-        mean, std: (C,); what is read is (image - mean) / std.
+        mean, std: (C,); images are read as (image - mean) / std.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
         self._rows  # noqa: B018 (reads them)
 
     def describe(self) -> dict[str, Any]:
-        """What a run records of its data."""
+        """Description of the data for a run's record."""
         return {
             "name": "images",
             "source": self.path or DIGITS,
@@ -155,7 +155,7 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
 
     @cached_property
     def _places(self) -> dict[str, NDArray[np.int64]]:
-        """Which images each split has; equal ones are in one."""
+        """Indices of the images in each split; equal images are in the same one."""
         shares = dict(zip(SPLITS, self.split, strict=True))
         salt = f"{self.split_seed},".encode()
         of = np.array([split_of(salt + image.tobytes(), shares) for image in self._all.images])
@@ -213,8 +213,8 @@ class ImageDataModule(SequenceDataModule[LabelledBatch]):
 
     @property
     def reading(self) -> dict[str, Any]:
-        """How an image becomes what a model reads: its size, the patches, the mean and standard deviation of each
-        channel, and the largest value of a pixel."""
+        """Preprocessing that makes an image a model's input: its size, the patch size, the mean and standard deviation
+        of each channel, and the largest value of a pixel."""
         _, height, width, _ = self._all.images.shape
         scale = np.stack(self._scale, axis=1).tolist()
         largest = float(self._all.images.max())

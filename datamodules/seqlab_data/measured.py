@@ -1,4 +1,4 @@
-"""The digest and the size of documents, which are read for it once and not again while their files stay as they are."""
+"""Digest and size of documents, which are read for it once and not again while their files stay as they are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seqlab_data.progress import CharsRead
 from seqlab_data.reading import Document
 
 FORMAT = 2
-"""Raise it when the text of the same file changes, so that old notes are left behind."""
+"""Format version. Raise it when the text of the same file changes, so that old notes are not used."""
 SETTLED = 2 * 10**9
 """Nanoseconds after which a change of a file shows in its times, however coarse the file system's clock is."""
 
@@ -30,7 +30,7 @@ class Measure(NamedTuple):
 
 
 def measure(documents: Sequence[Document]) -> Measure:
-    """The sha256 over the sha256 of each document in UTF-8, in order (as of `content_digest`), and their size."""
+    """The sha256 over the sha256 of each document in UTF-8, in order (as in `content_digest`), and their size."""
     of_all, num_chars = sha256(), 0
     with CharsRead("reading text") as bar:
         for texts in chain.from_iterable(document.documents() for document in documents):
@@ -41,7 +41,7 @@ def measure(documents: Sequence[Document]) -> Measure:
 
 
 def hashed(texts: Iterable[str], of_all: Any) -> Iterator[str]:
-    """These pieces of one document, whose sha256 is given to that of all documents when they are read."""
+    """These pieces of one document, whose sha256 is added to that of all documents once they are read."""
     of_one = sha256()
     for text in texts:
         of_one.update(text.encode())
@@ -50,8 +50,8 @@ def hashed(texts: Iterable[str], of_all: Any) -> Iterator[str]:
 
 
 def measured(documents: Sequence[Document], root: str | Path | None = None) -> Measure:
-    """As `measure`; of files that have the sizes and the times of change of an earlier time, what was noted then in the
-    folder of the caches.
+    """Measures documents as `measure` does, or returns what was noted in the folder of the caches when their files had
+    the same sizes and times of change.
 
     Raises:
         OSError: a file cannot be read.
@@ -92,7 +92,7 @@ def _noted(note: Path, before: list[list[int]]) -> Measure | None:
 
 
 def _states(documents: Sequence[Document]) -> list[list[int]] | None:
-    """Of each file its size, and when its content and its entry were changed; None = not all are files."""
+    """Size of each file, and when its content and its entry were changed; None = not all are files."""
     states = []
     for document in documents:
         if document.path is None:

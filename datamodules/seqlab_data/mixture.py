@@ -17,7 +17,7 @@ from seqlab_data.windows import Windows
 
 
 def check_mixture(path: object, mixture: Mapping[str, float] | None) -> None:
-    """Refuses shares that are not of the corpora that a path names.
+    """Refuses shares that do not match the corpora that a path names.
 
     Raises:
         ValueError: one is given without the other, their names differ, or the shares are not positive or do not sum
@@ -47,7 +47,7 @@ class JoinedWindows:
         return int(self._ends[-1])
 
     def read(self, indices: NDArray[np.int64]) -> TokenBatch:
-        """The windows with these indices, (B,), as of `Windows`."""
+        """The windows with these indices, (B,), as in `Windows`."""
         number = np.searchsorted(self._ends, indices, side="right")  # (B,) of each window's part
         places, batches = [], []
         for k in np.unique(number):
@@ -62,7 +62,7 @@ class JoinedWindows:
 def mixed_order(
     sizes: Sequence[int], shares: Sequence[float], num_rows: int, seed: int | None, epoch: int
 ) -> NDArray[np.int64]:
-    """(N,) the windows of an epoch, as many as there are, of each corpus its share to within one.
+    """(N,) the windows of an epoch, as many as there are; each corpus has its share of them to within one.
 
     A corpus is gone through in passes, each in an order of its own, and an epoch goes on in the pass where the one
     before ended: no window comes again before all of its corpus have come as often.
@@ -86,6 +86,6 @@ def mixed_order(
 
 
 def _counts(total: int, shares: Sequence[float]) -> list[int]:
-    """How many of `total` each share is, to within one; they sum to it."""
+    """Each share's part of `total`, to within one; they sum to it."""
     ends = [round(total * end) for end in np.cumsum(shares)]
     return [end - begin for begin, end in zip([0, *ends], ends, strict=False)]

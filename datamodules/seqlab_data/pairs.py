@@ -1,5 +1,5 @@
-"""Where pairs come from: a file of `source<TAB>target` lines, one of sources and one of targets, named columns, or
-built-in dates."""
+"""Sources of pairs: a file of `source<TAB>target` lines, one of sources and one of targets, named columns, or built-in
+dates."""
 
 from __future__ import annotations
 

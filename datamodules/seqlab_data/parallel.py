@@ -31,7 +31,7 @@ class PairRows:
 
     Args:
         sources, targets: the ids of each, (S,) and (T,), without special tokens.
-        pairs: what they are of.
+        pairs: the texts that these encode.
         source_tokenizer, target_tokenizer: whose special tokens are put around them.
     """
 
@@ -73,7 +73,7 @@ class PairRows:
 
 
 class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
-    """Sources and what is to be written of them. docs/data.md has the guarantees.
+    """Pairs of a source text and a target text. docs/data.md has the guarantees.
 
     Args:
         train, val, test: a file of `source<TAB>target[<TAB>more references]` lines each, or a source file and a
@@ -130,12 +130,12 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The targets', which writes text."""
+        """Tokenizer of the targets, which writes text."""
         return self._encoded[1].tokenizer
 
     @property
     def vocab_size(self) -> int:
-        """The sources'."""
+        """Vocabulary size of the sources."""
         return self.source_tokenizer.vocab_size
 
     @property
@@ -143,11 +143,11 @@ class ParallelTextDataModule(SentenceDataModule[PairBatch, PairRows]):
         return self.tokenizer.vocab_size
 
     def references(self, split: str) -> list[list[str]]:
-        """What may be written of each row of a split, as it is in the file; `PairBatch.rows` are its indices."""
+        """Acceptable targets of each row of a split, as they are in the file; `PairBatch.rows` are its indices."""
         return self._rows[split].references
 
     def describe(self) -> dict[str, Any]:
-        """What a run records of its data. Tokens are counted with eos."""
+        """Description of the data for a run's record. Tokens are counted with eos."""
         splits = {
             name: {
                 "pairs": len(rows),

@@ -1,4 +1,4 @@
-"""How far the reading of a long text is, on a terminal."""
+"""Progress of reading a long text, on a terminal."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class CharsRead:
-    """A bar on stderr of the characters that have been read, if that is a terminal and takes more than a second.
+    """Progress bar for characters read, on stderr, if that is a terminal and reading takes more than a second.
 
     Args:
-        what: is done.
+        what: description of the work.
         total: characters; None = unknown.
     """
 
@@ -33,7 +33,7 @@ class CharsRead:
             self._progress.stop()
 
     def add(self, num_chars: int) -> None:
-        """So many have been read beside those before."""
+        """Adds to the number of characters read."""
         self._done += num_chars
         if time.monotonic() > self._next:
             self._next = time.monotonic() + 0.25

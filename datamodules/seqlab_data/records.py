@@ -1,4 +1,4 @@
-"""Lines of text, and rows of named columns: of a file, or of a Hugging Face dataset, read once."""
+"""Lines of text and rows of named columns, from a file or a Hugging Face dataset, read once."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from seqlab_data.reading import UTF_8, Document, lines_of
 from seqlab_data.rows import parsed, values_of
 
 JSON = re.compile(r'\s*(\[\s*)?\{\s*"|\s*\[\s*\n')
-"""The beginning of a text of objects."""
+"""Pattern of the beginning of a text of JSON objects."""
 
 
 class Source(NamedTuple):
-    """What a file or a dataset holds.
+    """Content of a file or a dataset.
 
     Attributes:
-        text: of a file, as of `read_text`.
-        rows: of a dataset, which has no text.
+        text: a file's text, as `read_text` gives it.
+        rows: a dataset's rows; it has no text.
     """
 
     name: str
@@ -31,11 +31,11 @@ class Source(NamedTuple):
 
     @property
     def content(self) -> bytes:
-        """What decides a digest: the text in UTF-8, whatever the encoding of the file; rows as lines of JSON."""
+        """Bytes for a digest: the text in UTF-8, whatever the encoding of the file; rows as lines of JSON."""
         return ("\n".join(map(json.dumps, self.rows)) if self.rows else self.text).encode()
 
     def lines(self) -> list[str]:
-        """The lines of the text, as of `lines_of`.
+        """The lines of the text, as `lines_of` gives them.
 
         Raises:
             ValueError: a line has a carriage return in it, or the text is JSON.
@@ -45,7 +45,7 @@ class Source(NamedTuple):
         return [*lines_of([self.text], self.name)]
 
     def values(self, columns: Sequence[str]) -> Iterator[tuple[int, list[Any]]]:
-        """Of each row, or line of JSON, its number, from 1 on, and its values in the columns.
+        """Number of each row, or line of JSON, counted from 1, and its values in the columns.
 
         Raises:
             ValueError: there is no text, a line is not a JSON object with these columns, or a row has in them what no
@@ -60,12 +60,12 @@ class Source(NamedTuple):
 
 
 def names_columns(path: str) -> bool:
-    """Whether a path is of rows of named columns: of a .jsonl file or a dataset."""
+    """True if a path has rows of named columns: a .jsonl file or a dataset."""
     return is_hub(path) or Path(path).suffix.lower() == ".jsonl"
 
 
 def read_source(path: str, columns: Sequence[str], accepted: str, encoding: str = UTF_8) -> Source:
-    """The file of this path, or of a dataset these columns.
+    """The file at this path, or these columns of a dataset.
 
     Raises:
         ValueError: there is no such file, which says what is `accepted`; it is empty or not in its encoding.

@@ -10,7 +10,7 @@ from typing import Any
 from seqlab_data.reading import MARK, SURROGATE
 
 NOT_IN_LABELS = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f\ufeff]")
-"""A label is a cell of the tables that are printed, and two that look alike are one."""
+"""Characters refused in labels, which are cells of printed tables: two labels that look alike must be one."""
 
 
 def parsed(line: str, place: str) -> Any:
@@ -30,7 +30,7 @@ def parsed(line: str, place: str) -> Any:
 
 
 def check_names(names: Sequence[str], wanted: Sequence[str], place: str) -> None:
-    """Refuses columns of which one that is wanted is missing or stands twice.
+    """Refuses columns if one that is wanted is missing or appears twice.
 
     Raises:
         ValueError: says what is there.
@@ -71,10 +71,10 @@ def values_of(row: Any, columns: Sequence[str], place: str) -> list[Any]:
 
 
 def text_of(row: Any, place: str) -> str:
-    r"""A row's value in the column `text`: as that of a file, without a byte-order mark, "\n" for "\r\n".
+    r"""A row's value in the column `text`, read like a file's: without a byte-order mark, and with "\n" for "\r\n".
 
     Raises:
-        ValueError: as of `values_of`, or it is not a string.
+        ValueError: as in `values_of`, or it is not a string.
     """
     [text] = _named(row, ("text",), place)
     if not isinstance(text, str):
@@ -92,7 +92,7 @@ def _named(row: Any, columns: Sequence[str], place: str) -> list[Any]:
 
 
 class _TwiceError(ValueError):
-    """Of a name that stands twice in an object."""
+    """A name appears twice in an object."""
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

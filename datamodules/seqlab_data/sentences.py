@@ -1,4 +1,4 @@
-"""What the data modules of separate sequences share: a limit on their length, and batches of similar length."""
+"""Base of the data modules of separate sequences: a limit on their length, and batches of similar length."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Sentences(Rows[BatchT], Protocol[BatchT]):
     """The rows of one split.
 
     Attributes:
-        lengths: (N,) how many tokens each row has.
+        lengths: (N,) number of tokens of each row.
         places: (N,) the file of each row, and where in it.
     """
 
@@ -43,7 +43,7 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
     Args:
         max_len: the most tokens that a model is to read of a text.
         max_tokens: of a batch on each rank, padded: its rows x its longest.
-        on_long: what becomes of a longer one: "refuse" the data, "drop" the row, "cut" the text's end.
+        on_long: what to do with a longer one: "refuse" the data, "drop" the row, "cut" the text's end.
         seed: of the order of the training batches.
         num_workers: processes that load batches; 0 = the training process itself.
 
@@ -53,9 +53,9 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
 
     between_epochs = ("max_tokens",)
     paths: Mapping[str, str | list[str]]
-    """Of the splits that have one."""
+    """Path of each split that has one."""
     units: ClassVar[tuple[str, str]] = ("text", "tokens")
-    """What a sequence is called, and what its length is counted in."""
+    """Word for a sequence, and the unit of its length."""
 
     def __init__(
         self, *, max_len: int, max_tokens: int, on_long: OnLong = "refuse", seed: int = 0, num_workers: int = 0
@@ -78,7 +78,7 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
 
     @property
     def dropped(self) -> dict[str, int]:
-        """For each reason how many rows were dropped or cut."""
+        """Number of rows dropped or cut, by reason."""
         self._rows  # noqa: B018 (reads them)
         return dict(self._dropped)
 
@@ -87,7 +87,7 @@ class SentenceDataModule(SequenceDataModule[BatchT], Generic[BatchT, RowsT]):
 
     @abstractmethod
     def _read(self) -> dict[str, RowsT]:
-        """The rows of each split that there is."""
+        """The rows of each split that exists."""
 
     @cached_property
     def _rows(self) -> dict[str, RowsT]:

@@ -11,7 +11,7 @@ NUMERALS = {2: "two", 3: "three"}
 
 
 def check_split(split: Sequence[float]) -> None:
-    """Refuses what is not the shares of train, val and test.
+    """Refuses values that are not shares of train, val and test.
 
     Raises:
         ValueError: they are not three, not positive, or do not sum to 1.
@@ -21,7 +21,7 @@ def check_split(split: Sequence[float]) -> None:
 
 
 class HasContent(Protocol):
-    """What is divided by its content: of an example all but its labels."""
+    """An example that is divided by its content: all of it but its labels."""
 
     @property
     def content(self) -> bytes: ...
@@ -37,7 +37,7 @@ def given_splits(**paths: PathT | None) -> dict[str, PathT]:
 
 
 def complete_splits(read: Mapping[str, list[HasContentT]], split: Sequence[float]) -> dict[str, list[HasContentT]]:
-    """Train, val and test, of which those that were not read are divided off train.
+    """Train, val and test; a split that was not read is divided off train.
 
     Args:
         read: the examples of "train" and of each split that has a path of its own; it takes nothing of train.
@@ -49,11 +49,11 @@ def complete_splits(read: Mapping[str, list[HasContentT]], split: Sequence[float
 
 
 def check_filled(splits: Mapping[str, Sequence[HasContent]], name: str, one: str, paths: Container[str]) -> None:
-    """Refuses a split that got nothing where a file was divided.
+    """Refuses a split that is left empty where a file was divided.
 
     Args:
         name: of the file.
-        one: what it has many of.
+        one: the word for one of its examples.
         paths: the splits that have a path of their own.
 
     Raises:
@@ -87,7 +87,7 @@ def split_examples(examples: Sequence[HasContentT], shares: Mapping[str, float])
 
 
 def split_of(content: bytes, shares: Mapping[str, float]) -> str:
-    """The split that a hash of the content puts it in; equal contents are in one.
+    """The split that a hash of the content selects; equal contents are in one.
 
     Args:
         shares: of each split, expected; in proportion to their sum.

@@ -23,7 +23,7 @@ class TableDataModule(AnnotatedDataModule[Row]):
     Args:
         train, val, test: a `.parquet` file, an `.npz` file or a folder of `.npy` files each.
         features: the column or array that is read, or several, side by side.
-        target: the column or array of what is to be said.
+        target: the column or array of the targets.
         whole_numbers: what they are as targets, "classes" or "numbers"; None = numbers for a `Regression` that
             `seqlab` fits, else classes.
         max_len: the most frames of a sequence.
@@ -61,15 +61,15 @@ class TableDataModule(AnnotatedDataModule[Row]):
 
     @property
     def num_features(self) -> int:
-        """F."""
+        """F, the number of features."""
         return int(self._first.inputs.shape[1])
 
     @property
     def num_classes(self) -> int:
-        """Of a class as the target.
+        """Number of classes, where the target is a class.
 
         Raises:
-            AttributeError: it is none, so that no task is told.
+            AttributeError: it is not, so that no task is told.
         """
         if not self.labels:
             raise AttributeError(f"data.target is {self._first.kind}, not a class")
@@ -77,17 +77,17 @@ class TableDataModule(AnnotatedDataModule[Row]):
 
     @property
     def num_labels(self) -> int:
-        """C, of labels as the target.
+        """C, the number of labels, where the target is labels.
 
         Raises:
-            AttributeError: it is none, so that no task is told.
+            AttributeError: it is not, so that no task is told.
         """
         if not isinstance(self._first.target, np.ndarray):
             raise AttributeError(f"data.target is {self._first.kind}, not labels")
         return int(self._first.target.shape[-1])
 
     def describe(self) -> dict[str, Any]:
-        """What a run records of its data."""
+        """Description of the data for a run's record."""
         told = {"features": self.features, "target": self._first.kind, "labels": self.labels}
         return {**super().describe(), **told}
 

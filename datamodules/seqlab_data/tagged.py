@@ -47,7 +47,7 @@ class TaggedSentence(NamedTuple):
         return self.place_of(0)
 
     def place_of(self, word: int) -> str:
-        """Where a word stands."""
+        """File and line of a word."""
         return f"{self.file}, line {self.lines[word]}"
 
 

@@ -106,7 +106,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
         return self.tokenizer.vocab_size
 
     def describe(self) -> dict[str, Any]:
-        """What a run records of its data. `tokens` are the predicted ones, `chars` what they stand for."""
+        """Description of the data for a run's record. `tokens` counts the predicted ones, `chars` their characters."""
         splits = {name: {"tokens": 0, "chars": 0} for name in SPLITS}
         for name, file in (one for cache in self._caches for one in cache.splits.items()):
             splits[name]["tokens"] += file.num_tokens - 1
@@ -132,7 +132,7 @@ class TextDataModule(SequenceDataModule[TokenBatch]):
 
     @cached_property
     def _caches(self) -> list[TokenCache]:
-        """Of each corpus."""
+        """Token cache of each corpus."""
         shuffle = self.seed if self.word_order == "shuffled" else None
         if isinstance(self.path, dict):
             corpora = {name: find_documents(path, self.encoding) for name, path in self.path.items()}

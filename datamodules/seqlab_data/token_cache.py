@@ -22,7 +22,7 @@ from seqlab_data.tokenizers.pieces import recut
 from seqlab_data.word_order import shuffled_lines
 
 FORMAT = 2
-"""Raise it when the tokens of the same text and settings change, so that old caches are left behind."""
+"""Format version. Raise it when the tokens of the same text and settings change, so that old caches are not used."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class TokenFile:
 
 @dataclass(frozen=True)
 class TokenCache:
-    """The tokens of a text: its content's digest, the tokenizer, and one file a split."""
+    """The tokens of a text: its content's digest, the tokenizer, and one file per split."""
 
     digest: str
     tokenizer: Tokenizer
@@ -89,8 +89,8 @@ def open_mixture(
     processes: int = 0,
     shuffle: int | None = None,
 ) -> dict[str, TokenCache]:
-    """The cache of each corpus by one tokenizer, which learns from the train splits of all, in this order; otherwise as
-    of `open_token_cache`."""
+    """Cache of each corpus under one tokenizer, which learns from the train splits of all, in this order; otherwise as
+    `open_token_cache`."""
     cut = {name: Corpus(documents, fractions, {}, root) for name, documents in corpora.items()}
     _, tokenizer = cached_tokens(
         ["tokenizer", FORMAT, [corpus.digest for corpus in cut.values()], list(fractions)],
@@ -109,7 +109,7 @@ def open_corpus(
     processes: int = 0,
     shuffle: int | None = None,
 ) -> TokenCache:
-    """As `open_token_cache`, of a corpus."""
+    """Opens the cache of a corpus, as `open_token_cache` does."""
     shuffled = [] if shuffle is None else ["words shuffled", shuffle]
     folder, tokenizer = cached_tokens(
         [FORMAT, corpus.digest, list(corpus.fractions), *shuffled],

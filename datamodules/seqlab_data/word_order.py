@@ -26,10 +26,10 @@ def check_word_order(order: WordOrder) -> WordOrder:
 
 
 def shuffled_words(text: str, *key: int) -> str:
-    """A text whose words have changed places; the whitespace between them has not.
+    """A text with its words in another order; the whitespace between them stays.
 
     Args:
-        key: what decides the order, on every machine.
+        key: numbers that determine the order, on every machine.
     """
     words = WORD.findall(text)
     order = iter(Draw(*key).sample(len(words), len(words)))
@@ -37,10 +37,10 @@ def shuffled_words(text: str, *key: int) -> str:
 
 
 def shuffled_lines(texts: Iterable[str], *key: int) -> Iterator[str]:
-    """The text that these give end to end, the words of each line shuffled among themselves, in other pieces.
+    """The text that these give end to end, with the words of each line shuffled, in other pieces.
 
     Args:
-        key: what decides the order, beside the number of each line.
+        key: numbers that determine the order, besides the number of each line.
     """
     number = 0
     for text in recut(texts, lambda text: text.rfind("\n") + 1):
@@ -50,7 +50,7 @@ def shuffled_lines(texts: Iterable[str], *key: int) -> Iterator[str]:
 
 
 def in_order(splits: Mapping[str, Sequence[str]], order: WordOrder, seed: int) -> Mapping[str, Sequence[str]]:
-    """The texts of each split, whose words are in this order."""
+    """The texts of each split, with their words in this order."""
     if order == "natural":
         return splits
     return {
@@ -60,5 +60,5 @@ def in_order(splits: Mapping[str, Sequence[str]], order: WordOrder, seed: int) -
 
 
 def digest_in_order(digest: str, order: WordOrder) -> str:
-    """Of a text, from that of what was read: shuffled it is another one."""
+    """Digest of a text with its words in this order, from that of the text as read; shuffled, it is another text."""
     return digest if order == "natural" else sha256(f"{digest}, words shuffled".encode()).hexdigest()

@@ -71,8 +71,8 @@ def export_bundle(
 
     Args:
         model: one of `graph_forms.DECODERS` and `graph_forms.ENCODERS`; is copied, not changed.
-        tokenizer: of what it reads, or of two the target's; None where it reads features, or
-            ids that stand for no text.
+        tokenizer: of what the model reads, or of two the target's; None where it reads features, or ids that stand for
+            no text.
         source_tokenizer: the source's, where it is another.
         labels: the names of its classes, where it has some.
         seq_len: the longest sequence of its training.
@@ -193,7 +193,7 @@ def check_new(out: Path) -> None:
 
 
 def _distinct(tokenizer: Tokenizer | None, source_tokenizer: Tokenizer | None) -> dict[str, Tokenizer]:
-    """Those that there are, by their folders; one for both sides is stored once."""
+    """Tokenizers of a bundle, by their folders; one for both sides is stored once."""
     found = {} if tokenizer is None else {"tokenizer": tokenizer}
     if source_tokenizer is not None and (tokenizer is None or source_tokenizer.to_dict() != tokenizer.to_dict()):
         found["source_tokenizer"] = source_tokenizer

@@ -55,12 +55,12 @@ _TRACED = {"B": 17, "S": 19, "M": 23}
 
 
 class Exported(NamedTuple):
-    """What was written.
+    """Graphs and weights that were written.
 
     Attributes:
         graphs: by their names in the manifest.
-        state, in_place: as of the manifest.
-        stored, named, kinds: of `WeightFile`.
+        state, in_place: as in the manifest.
+        stored, named, kinds: as in `WeightFile`.
     """
 
     graphs: dict[str, GraphInfo]
@@ -215,7 +215,7 @@ def _must_fold(node: ir.Node) -> bool | None:
 
 
 def _of_source(tensor: Described, shared: Collection[str], prefix: str = "") -> Described:
-    """With a row a source, where its input is among those that `share_source_keys` gives."""
+    """The tensor with one row per source, where its input is among those that `share_source_keys` gives."""
     return replace(tensor, dims=("N", *tensor.dims[1:])) if prefix + tensor.name in shared else tensor
 
 
@@ -235,7 +235,7 @@ def _declare(graph: ir.Model, info: GraphInfo, max_seq_len: int | None) -> None:
 
 
 def _strip(graph: ir.Model) -> None:
-    """Removes what tells of this machine (stack traces, paths) and of nothing else."""
+    """Removes metadata that tells only of this machine (stack traces, paths)."""
     graph.metadata_props.clear()
     graph.graph.metadata_props.clear()
     for node in ir.traversal.RecursiveGraphIterator(graph.graph):

@@ -54,7 +54,7 @@ class AtomicCheckpointIO(CheckpointIO):
         self._save(_save_whole, checkpoint, Path(path))
 
     def save_shards(self, checkpoint: dict[str, Any], path: str | Path) -> None:
-        """As `save_checkpoint`, of a model that is spread over processes: each writes its shards, and must call it."""
+        """Saves as `save_checkpoint` does, a model spread over processes: each writes its shards, and must call it."""
         self._save(partial(save_shards, group=self._group()), checkpoint, Path(path))
 
     def load_checkpoint(
@@ -77,8 +77,8 @@ class AtomicCheckpointIO(CheckpointIO):
         return checkpoint
 
     def load_shards(self, path: str | Path, task: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Any] | None:
-        """As `load_checkpoint`, into the weights of a task that is spread over processes, each of which must call it,
-        and what its optimizers are to load; None where the checkpoint is in one file."""
+        """Loads as `load_checkpoint` does, into the weights of a task spread over processes; each must call it. The
+        result has what its optimizers are to load; None where the checkpoint is in one file."""
         self.teardown()
         outline = load_sealed(path)
         if SHARDS not in outline:
@@ -93,7 +93,7 @@ class AtomicCheckpointIO(CheckpointIO):
         remove_shards(Path(path))
 
     def wait_at_most(self, timeout: timedelta) -> None:
-        """From now on, for another process that writes shards; until then it is torch's 30 minutes."""
+        """Sets the longest wait for another process that writes shards; until then it is torch's 30 minutes."""
         self._timeout = timeout
         if self._processes is not None:
             distributed_c10d._set_pg_timeout(timeout, self._processes)
@@ -110,18 +110,18 @@ class AtomicCheckpointIO(CheckpointIO):
             self._background.save(save, checkpoint, path)
 
     def _group(self) -> dist.ProcessGroup:
-        """Of all ranks, for checkpoints alone: a thread may write one while the fit uses the others."""
+        """Process group of all ranks for checkpoints alone: a thread may write one while the fit uses the others."""
         if self._processes is None:
             self._processes = dist.new_group(backend="gloo", timeout=self._timeout)
         return self._processes
 
 
 def read_checkpoint(path: str | Path, *, weights: bool = True) -> dict[str, Any]:
-    """What `AtomicCheckpointIO` saved, on the CPU, be it of one process or of many; raises as
+    """A checkpoint that `AtomicCheckpointIO` saved, on the CPU, from one process or many; raises as
     `AtomicCheckpointIO.load_checkpoint`.
 
     Args:
-        weights: False = weights that are in shards are not read; in their places are tensors of their shapes.
+        weights: False = weights in shards are not read; tensors of their shapes stand in for them.
     """
     checkpoint = load_sealed(path)
     return in_memory(checkpoint, Path(path)) if weights and SHARDS in checkpoint else checkpoint

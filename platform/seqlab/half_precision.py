@@ -10,7 +10,7 @@ from seqlab.batch import LabelledBatch
 
 
 class HalfInputs(HalfPrecision):
-    """As Lightning has it, but of a labelled batch the targets are not rounded, which are scored."""
+    """Lightning's half precision, except that a labelled batch's targets are not rounded, since they are scored."""
 
     def convert_input(self, data: Any) -> Any:
         converted = super().convert_input(data)

@@ -19,7 +19,7 @@ td { border-bottom: 1px solid #e4e7eb; }
 
 
 def made_by(command: str) -> str:
-    """What a page says of the command that has written it."""
+    """Meta tag that names the command that wrote a page."""
     return f'<meta name="generator" content="seqlab {command}">'
 
 

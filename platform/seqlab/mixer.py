@@ -44,16 +44,16 @@ class Entry(NamedTuple):
 
 
 Spec = tuple[Entry, ...]
-"""What a mixer or a model remembers, entry by entry, in the order of its state."""
+"""Entries of the state of a mixer or a model, in order."""
 
 Cuts = dict[str, Literal["columns", "rows", "heads", "vocabulary"]]
-"""How ranks share a module's layers, by name (tensor parallelism; Shoeybi et al. 2019, "Megatron-LM", section 3): the
-outputs of a linear layer are divided ("columns"), or its inputs are, and what each rank makes of its own is added
-("rows"); a norm of some heads each, (B, H, T, K), has one gain for all ("heads"); an embedding, an output layer or its
-bias is divided by tokens ("vocabulary")."""
+"""Tensor-parallel split of a module's layers, by name (Shoeybi et al. 2019, "Megatron-LM", section 3). A linear layer
+is divided by its outputs ("columns"), or by its inputs, and the ranks' results are summed ("rows"). A norm of each
+rank's heads, (B, H, T, K), has one gain for all ("heads"). An embedding, an output layer or its bias is divided by
+tokens ("vocabulary")."""
 
 POSITION = Entry("position", (), torch.int64, kind="counter")
-"""How many real tokens were read."""
+"""Number of real tokens read."""
 
 
 class Mixer(nn.Module, ABC):
@@ -102,7 +102,7 @@ class Mixer(nn.Module, ABC):
 
     @abstractmethod
     def state_spec(self) -> Spec:
-        """What it remembers from call to call: nothing, where it is not causal."""
+        """Entries of the state; none where the mixer is not causal."""
 
     def init_state(self, batch_size: int, memory: Tensor | None = None, memory_mask: Tensor | None = None) -> State:
         """The state before the first token, as it is declared.
@@ -131,11 +131,11 @@ class Mixer(nn.Module, ABC):
             raise ValueError(f"{type(self).__name__} is not causal as it is set: it has no state and no step")
 
     def state_size(self, seq_len: int) -> int:
-        """How many numbers one sequence must remember after `seq_len` tokens, besides an encoder's memory."""
+        """Number of values in one sequence's state after `seq_len` tokens, without an encoder's memory."""
         return size_of(self.state_spec(), seq_len)
 
     def cut(self, ranks: int) -> None:
-        """From now on each of so many ranks has its share, as `cuts` says: heads are counted anew.
+        """Prepares the mixer for its share on one of so many ranks, as `cuts` says: heads are counted anew.
 
         Raises:
             ValueError: they cannot share it evenly, or something in it that heads have is not in the plan.
@@ -158,14 +158,14 @@ class Mixer(nn.Module, ABC):
 
 
 def fix_capacity(model: nn.Module, capacity: int | None) -> None:
-    """From now on what grows in a model has room for so many tokens from the start; None = it grows."""
+    """Has a model allocate growing state entries for so many tokens up front, from now on; None = they grow."""
     for module in model.modules():
         if isinstance(module, Mixer):
             module.capacity = capacity
 
 
 def size_of(spec: Spec, seq_len: int) -> int:
-    """How many numbers a state of one sequence holds after `seq_len` tokens, but for counters and the source."""
+    """Number of values in one sequence's state after `seq_len` tokens, without counters and the source."""
     own = [entry.dims for entry in spec if entry.kind not in ("counter", "source")]
     return sum(prod(seq_len if isinstance(dim, str) else dim for dim in dims) for dims in own)
 

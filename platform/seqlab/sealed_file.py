@@ -1,4 +1,4 @@
-"""A torch file that is whole or absent, that carries its sha256, and that loads only what is harmless."""
+"""Torch files that are whole or absent, carry their sha256, and load only harmless objects."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Hashing:
         return getattr(self._file, name)
 
     def hexdigest(self) -> str:
-        """The sha256 of all that has been written."""
+        """The sha256 of everything written so far."""
         whole = self._digest.copy()
         whole.update(self._end)
         return whole.hexdigest()
@@ -50,10 +50,10 @@ class Hashing:
 
 
 def save_sealed(checkpoint: dict[str, Any], path: Path) -> None:
-    """Writes beside the path, syncs, renames and syncs the folder: what kills the process leaves the old or the new.
+    """Writes beside the path, syncs, renames and syncs the folder: a killed process leaves the old file or the new.
 
     Raises:
-        ValueError: the checkpoint holds what would not load again.
+        ValueError: the checkpoint holds something that would not load again.
         OSError: it cannot be written.
     """
     temporary = path.with_name(f".{path.name}.tmp")
@@ -73,7 +73,7 @@ def save_sealed(checkpoint: dict[str, Any], path: Path) -> None:
 
 
 def load_sealed(path: str | Path) -> dict[str, Any]:
-    """What `save_sealed` wrote, on the CPU.
+    """Loads a checkpoint written by `save_sealed`, on the CPU.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -101,7 +101,7 @@ def load_sealed(path: str | Path) -> dict[str, Any]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes a rename last through a power cut, where the system lets a folder be synced."""
+    """Makes a rename survive a power cut, where the system can sync a folder."""
     if hasattr(os, "O_DIRECTORY"):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -111,12 +111,12 @@ def sync_folder(folder: Path) -> None:
 
 
 PART_BYTES, DIRECTORY_BYTES = 2**12, 2**26
-"""At most, of what precedes and follows a part, its name included, and of the list of all parts."""
+"""Upper limits, in bytes, on what surrounds a part, its name included, and on the list of all parts."""
 
 
 def check_parts(file: IO[bytes]) -> None:
-    """Refuses a file that is not as large as its parts, before it is read: larger, a hole of gigabytes takes no room,
-    but time to hash; smaller, it would take more memory than it has bytes. What torch.save writes is not compressed.
+    """Refuses a file whose size is not that of its parts, before it is read. In a larger one a hole of gigabytes takes
+    no room, but time to hash; a smaller one would take more memory than it has bytes. torch.save does not compress.
     """
     end = zipfile._EndRecData(file)  # type: ignore[attr-defined]  # `ZipFile` reads a list of any size
     if end and end[zipfile._ECD_SIZE] > DIRECTORY_BYTES:  # type: ignore[attr-defined]

@@ -1,7 +1,7 @@
-"""How torch.distributed.checkpoint (DCP) stores shards here: with the sha256 of each file, and without a pickle.
+"""Shard storage for torch.distributed.checkpoint (DCP), with the sha256 of each file and without a pickle.
 
-What it would store in a pickle are plain values here: "folder", its name; "files", the sha256 of each by name; "parts",
-those of each tensor by name: "offset" and "size" in it, and "file", "start" and "length" there.
+Plain values replace DCP's pickled metadata: "folder", its name; "files", the sha256 of each by name; and "parts", those
+of each tensor by name, with "offset" and "size" in the tensor, and "file", "start" and "length" on disk.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def write(
     whole: str,
     group: dist.ProcessGroup,
 ) -> None:
-    """Has each rank write its shards, and the first then seal what says where they are. Every rank must call it.
+    """Has each rank write its shards, and the first then seal the index of them. Every rank must call it.
 
     Args:
-        whole: as of `seqlab.whole_file.writing`.
+        whole: as in `seqlab.whole_file.writing`.
 
     Raises:
         CannotWriteError: a rank could not write. All raise the same.
@@ -59,7 +59,7 @@ def write(
 def read(
     tensors: Mapping[str, Tensor], folder: Path, shards: dict[str, Any], group: dist.ProcessGroup | None = None
 ) -> None:
-    """Fills tensors, spread in whatever way, with those of shards. With a group every rank of it must call this."""
+    """Fills tensors, however they are distributed, from shards. With a group, every rank of it must call this."""
     with _as_of_one_rank(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled")
         load(dict(tensors), storage_reader=_Reader(folder, shards, tensors), process_group=group, no_dist=group is None)
@@ -88,7 +88,7 @@ class _Writer(FileSystemWriter):
         return hashed
 
     def finish(self, metadata: Metadata, results: list[list[WriteResult]]) -> None:
-        """On the first rank, when all have written."""
+        """Seals the index, on the first rank, once all have written."""
         files: dict[str, str] = {}
         parts: dict[str, list[dict[str, Any]]] = {}
         for written in (written for of_rank in results for written in of_rank):
@@ -127,7 +127,7 @@ class _Reader(FileSystemReader):
 
 
 class _HashedFiles(FileSystem):
-    """Notes the sha256 of what is written, by the file's name."""
+    """Records the sha256 of each file written, by its name."""
 
     def __init__(self) -> None:
         self.digests: dict[str, str] = {}
@@ -142,7 +142,7 @@ class _HashedFiles(FileSystem):
 
 @contextmanager
 def _as_of_one_rank() -> Iterator[None]:
-    """Within it, what goes wrong on a rank is raised as such by all."""
+    """Context in which all ranks raise the error of the lowest rank that failed."""
     try:
         yield
     except CheckpointException as error:

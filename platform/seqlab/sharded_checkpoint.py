@@ -1,8 +1,8 @@
-"""Checkpoints of a model that is spread over processes: each writes its shards, and one file, sealed last, names them.
+"""Checkpoints of a model sharded over processes: each writes its shards, and one file, sealed last, names them.
 
-`last.ckpt` is an ordinary checkpoint whose weights, and what the optimiser keeps of them, are stand-ins of the right
-shape, without memory; the numbers are in a folder beside it, which its "shards" name. So a rename of one file replaces
-a checkpoint, whatever kills the processes. Shards are read into any other layout (torch.distributed.checkpoint).
+`last.ckpt` is an ordinary checkpoint whose weights and optimiser state are stand-ins of the right shape, without
+memory; the numbers are in a folder beside it, which its "shards" name. So a rename of one file replaces a checkpoint,
+whatever kills the processes. Shards can be read into any other layout (torch.distributed.checkpoint).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def save_shards(checkpoint: dict[str, Any], path: Path, group: dist.ProcessGroup
 
     Raises:
         CannotWriteError: a rank could not write; the older checkpoint is untouched. All ranks raise the same.
-        ValueError: the checkpoint holds what would not load again; as above.
+        ValueError: the checkpoint holds something that would not load again; as above.
     """
     from seqlab.shard_storage import write
 
@@ -61,12 +61,12 @@ def save_shards(checkpoint: dict[str, Any], path: Path, group: dist.ProcessGroup
 def load_shards(
     outline: dict[str, Any], path: Path, task: nn.Module, optimizers: Sequence[Optimizer], group: dist.ProcessGroup
 ) -> dict[str, Any]:
-    """The checkpoint, read into a task's own weights and spread as they are. Each rank reads what it needs; every rank
+    """The checkpoint, read into a task's own weights and sharded as they are. Each rank reads what it needs; every rank
     must call it.
 
     Args:
         outline: what `path` holds.
-        optimizers: the task's; none = what was kept of them is not read.
+        optimizers: the task's; empty = optimiser state is not read.
 
     Raises:
         ValueError: a shard is missing or damaged, or a tensor has another shape. All ranks raise the same.
@@ -123,14 +123,14 @@ def places(checkpoint: dict[str, Any]) -> Iterator[tuple[str, dict[Any, Any], An
 
 
 def remove_shards(path: Path, but: str | None = None) -> None:
-    """Removes the shards of a checkpoint, those that a killed process left too, but for one folder."""
+    """Removes the shards of a checkpoint, including those left by killed processes, except for one folder."""
     for folder in path.parent.glob(f"{glob.escape(path.name)}.{SHARDS}-*"):
         if folder.name != but:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _without_memory(checkpoint: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """A copy with stand-ins for the tensors, and these by name."""
+    """A copy with stand-ins for the tensors, and the tensors by name."""
     outline = {**checkpoint, "state_dict": dict(checkpoint["state_dict"])}
     if "optimizer_states" in checkpoint:
         outline["optimizer_states"] = [
@@ -145,7 +145,7 @@ def _without_memory(checkpoint: dict[str, Any]) -> tuple[dict[str, Any], dict[st
 
 
 def _like(stored: Tensor, weight: Tensor) -> Tensor:
-    """A tensor that is spread as the weight that it is kept of; whole where it has something of some dimensions."""
+    """An empty tensor sharded as its weight; whole if a scalar or of size 1 in some dimensions."""
     if stored.shape == weight.shape:
         return torch.empty_like(weight, dtype=stored.dtype, requires_grad=False)
     if stored.ndim and any(n not in (1, m) for n, m in zip(stored.shape, weight.shape, strict=True)):
@@ -155,7 +155,7 @@ def _like(stored: Tensor, weight: Tensor) -> Tensor:
 
 @contextmanager
 def _refusing(path: Path) -> Iterator[None]:
-    """Within it, whatever a checkpoint's outline makes go wrong is one sentence of it."""
+    """Context in which any error due to a checkpoint's outline becomes one sentence about it."""
     try:
         yield
     except _RefusedError:
@@ -165,11 +165,11 @@ def _refusing(path: Path) -> Iterator[None]:
 
 
 class _RefusedError(ValueError):
-    """Says all of it."""
+    """Error whose message is already complete."""
 
 
 def _check(outline: dict[str, Any], path: Path, tensors: Mapping[str, Tensor], share: slice) -> None:
-    """Raises where these tensors cannot be read; of the files a share is hashed."""
+    """Raises if these tensors cannot be read; hashes a share of the files."""
     shards, stored = outline[SHARDS], {name: kept[key] for name, kept, key in places(outline)}
     files = {name: _folder(outline, path) / Path(name).name for name in shards["files"]}
     for file in files.values():
@@ -196,10 +196,10 @@ def _check(outline: dict[str, Any], path: Path, tensors: Mapping[str, Tensor], s
 
 
 def _check_parts(name: str, tensor: Tensor, parts: list[dict[str, Any]], room: dict[str, int]) -> None:
-    """Raises ValueError where the parts of a tensor are not each of its numbers once, or their files have less.
+    """Raises ValueError unless a tensor's parts hold each of its numbers once and fit into their files.
 
     Args:
-        room: bytes of each file of which no part is known yet; less this tensor's on return.
+        room: bytes of each file that no part has claimed yet; less this tensor's on return.
     """
     boxes = [[*zip(part["offset"], part["size"], strict=True)] for part in parts]
     for box in boxes:
@@ -215,7 +215,7 @@ def _check_parts(name: str, tensor: Tensor, parts: list[dict[str, Any]], room: d
 
 
 def _overlap(boxes: list[list[tuple[int, int]]]) -> bool:
-    """Whether two parts, each where it begins and how long it is by dimension, have something in common."""
+    """True if two parts overlap; a part is its (start, size) in each dimension."""
     boxes = [box for box in boxes if all(size for _, size in box)]
     if len(boxes) < 2:
         return False

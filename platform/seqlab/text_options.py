@@ -1,4 +1,4 @@
-"""What may be asked of a model that writes: one table, for the command line, MLflow's params and Triton's inputs alike.
+"""Options of a model that writes: one table, for the command line, MLflow's params and Triton's inputs alike.
 
 It imports no NumPy: the command line's `--help` reads it.
 """
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Option(NamedTuple):
-    """What a caller may say or leave out.
+    """An option that a caller may give or leave out.
 
     Attributes:
         type: int, float or str.

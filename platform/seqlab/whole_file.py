@@ -20,7 +20,7 @@ class CannotWriteError(OSError):
 
 @contextmanager
 def writing(file: Path, whole: str = "nothing of it is left") -> Iterator[None]:
-    """Puts what the system refuses while a file is written in one sentence.
+    """States in one sentence what the system refuses while a file is written.
 
     Args:
         whole: what is unharmed.
@@ -67,7 +67,7 @@ def write_whole(file: Path, text: str) -> None:
 
 
 def why_not_written(error: BaseException, file: Path) -> str | None:
-    """What the system refused, of an error or what caused it; None if it refused nothing."""
+    """The system's refusal behind an error or its causes, in words; None if it refused nothing."""
     chain: BaseException | None = error
     while chain is not None:
         number = chain.errno if isinstance(chain, OSError) else _number_of_sqlites(chain, file)

@@ -49,7 +49,7 @@ def add_working_folder() -> None:
 
 
 def _is_asked_for(frame: FrameType) -> bool:
-    """Whether the code that imports may find modules there."""
+    """True if the importing code may find modules there."""
     caller = next(_outside_importlib(frame), None)
     if caller is None:
         return False

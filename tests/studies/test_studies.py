@@ -115,7 +115,7 @@ def test_what_it_measures_with_is_part_of_a_declaration(monkeypatch: pytest.Monk
     for name, text in texts.items():
         Path(name).write_text(text)
     first = conduct.declared(Coin())
-    Path("hands.py").write_text(f"# two\n{texts['hands.py']}")
+    Path("hands.py").write_text(f'"""Two hands."""\n# two\n{texts["hands.py"]}')
     assert conduct.declared(Coin()) == first
     Path("hands.py").write_text(texts["hands.py"].replace("1", "2"))
     assert conduct.declared(Coin()) != first

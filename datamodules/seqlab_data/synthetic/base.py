@@ -1,4 +1,4 @@
-"""What a synthetic task is: sequences to continue, of which only the answers count."""
+"""Base of the synthetic tasks: sequences to continue, of which only the answers count."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Example(NamedTuple):
     """A sequence to read from left to right.
 
     Attributes:
-        tokens: what is read.
+        tokens: the tokens that are read.
         targets: what must be predicted after each of them, `IGNORE` where nothing counts.
     """
 
@@ -44,7 +44,7 @@ class SyntheticTask(ABC):
 
 
 def answered(question: Sequence[int], answer: Sequence[int]) -> Example:
-    """A question, and all that is to be written after it, of which a symbol is read when the next is predicted."""
+    """A question and its answer, each symbol of which is read when the next is predicted."""
     return Example([*question, *answer[:-1]], [IGNORE] * (len(question) - 1) + list(answer))
 
 

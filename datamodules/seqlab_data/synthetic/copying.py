@@ -42,21 +42,21 @@ class Rewriting(SyntheticTask):
 
 
 class Copy(Rewriting):
-    """The same again (Graves et al. 2014, "Neural Turing machines", section 4.1)."""
+    """The sequence itself again (Graves et al. 2014, "Neural Turing machines", section 4.1)."""
 
     def rewritten(self, values: Sequence[int]) -> list[int]:
         return list(values)
 
 
 class Reverse(Rewriting):
-    """From the last to the first (Deletang et al. 2023, "Neural networks and the Chomsky hierarchy")."""
+    """The symbols from the last to the first (Deletang et al. 2023, "Neural networks and the Chomsky hierarchy")."""
 
     def rewritten(self, values: Sequence[int]) -> list[int]:
         return list(reversed(values))
 
 
 class Sort(Rewriting):
-    """In ascending order (Graves et al. 2014, section 4.5; Deletang et al. 2023, "bucket sort")."""
+    """The symbols in ascending order (Graves et al. 2014, section 4.5; Deletang et al. 2023, "bucket sort")."""
 
     def rewritten(self, values: Sequence[int]) -> list[int]:
         return sorted(values)

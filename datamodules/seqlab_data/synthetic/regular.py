@@ -39,7 +39,7 @@ class Automaton(SyntheticTask):
 
 
 class Parity(Automaton):
-    """Whether the number of ones is odd."""
+    """Parity of the number of ones: 1 = odd."""
 
     def __init__(self) -> None:
         super().__init__(2, 2)
@@ -49,7 +49,7 @@ class Parity(Automaton):
 
 
 class EvenPairs(Automaton):
-    """Whether ab and ba together occur an odd number of times: whether the first and the last symbol differ."""
+    """Parity of the number of ab and ba together: 1 = odd, where the first and the last symbol differ."""
 
     def __init__(self) -> None:
         super().__init__(2, 2)
@@ -59,7 +59,7 @@ class EvenPairs(Automaton):
 
 
 class CycleNavigation(Automaton):
-    """Where steps back, no step and steps forward lead on a cycle.
+    """Place on a cycle that steps back, no step and steps forward lead to.
 
     Args:
         num_places: on the cycle.

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 MODEL_NAME = "tokenizer.model"
 SPACE = "\u2581"
-"""What sentencepiece writes for a space in a piece. In a text it is spelt in bytes, not to become a space."""
+"""Stand-in for a space in sentencepiece's pieces. In a text it is spelt in bytes, so that it does not become one."""
 LONG = 1 << 12
-"""Bytes of a text from which on its words are told apart first."""
+"""Shortest text, in bytes, of which each distinct word is encoded only once."""
 LEARNT = 1 << 27
-"""Characters of a text that pieces are learnt from, which takes 10 bytes of memory each."""
+"""Most characters of a text that pieces are learnt from. Each takes 10 bytes of memory."""
 PART = 1 << 20
-"""Characters of a part that is learnt from or not, so that how the text is stored does not matter."""
+"""Characters of a part that is learnt from as a whole or not at all, however the text is stored."""
 
 
 class SubwordTokenizer(Tokenizer):
@@ -51,7 +51,7 @@ class SubwordTokenizer(Tokenizer):
 
     @classmethod
     def learn(cls, texts: Iterable[str], **options: Any) -> Self:
-        """Of a text of more than `LEARNT` characters, parts are learnt from that are spread over all of it."""
+        """Learns the pieces; of a text of more than `LEARNT` characters, from parts that are spread over all of it."""
         tokenizer = cls.__new__(cls)
         tokenizer._open(_train(_spread(recut(sized(texts, PART), _end_of_part)), **options))
         return tokenizer
@@ -80,7 +80,7 @@ class SubwordTokenizer(Tokenizer):
         return joined(self._ids([word.decode() for word in words]), numbers)
 
     def _ids(self, texts: list[str]) -> list[list[int]]:
-        """The ids of each text; one that has `SPACE` is that alone."""
+        """The ids of each text; `SPACE` is only ever a text of its own."""
         found = self._processor.encode(texts, out_type=int, num_threads=1)
         return [self._space if text == SPACE else ids for text, ids in zip(texts, found, strict=True)]
 
@@ -106,12 +106,12 @@ def _before_spaces(text: str) -> int:
 
 
 def _end_of_part(text: str) -> int:
-    """After a line; before a word where a whole part is of one line."""
+    """End of a part: after a line, or before a word where the whole part is of one line."""
     return _after_separator(text) or (_before_spaces(text) if len(text) == PART else 0)
 
 
 def _spread(texts: Iterable[str]) -> list[str]:
-    """Every text, every second, every fourth and so on, as many as have `LEARNT` characters together."""
+    """Every text, or every second, every fourth and so on, until they have at most `LEARNT` characters together."""
     kept: list[str] = []
     size, step = 0, 1
     for number, text in enumerate(texts):

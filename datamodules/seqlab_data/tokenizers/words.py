@@ -47,7 +47,7 @@ def distinct_words(data: bytes) -> tuple[list[bytes], NDArray[np.intp]]:
 
 
 def _begins(text: NDArray[np.uint8]) -> NDArray[np.intp]:
-    """Where words begin."""
+    """Places where words begin."""
     space, newline = text == ord(" "), text == ord("\n")
     begins = newline.copy()
     begins[0] = True

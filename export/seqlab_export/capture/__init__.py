@@ -1,1 +1,1 @@
-"""What is captured of a model, and the weights that its graphs share."""
+"""Capture of a model's graphs, and the weights that they share."""

@@ -92,7 +92,7 @@ class EncoderForm(nn.Module):
 
 
 class BeginForm(nn.Module):
-    """What a decoder starts from."""
+    """A decoder's `begin`: its first state from a source."""
 
     def __init__(self, model: Any) -> None:
         super().__init__()
@@ -129,7 +129,7 @@ def of_source(model: Any) -> set[str]:
 
 
 def _renewed(model: Any) -> list[str]:
-    """The others."""
+    """Names of the other entries, which calls renew."""
     return [entry.name for entry in model.state_spec() if entry.kind != "source"]
 
 
@@ -182,7 +182,7 @@ def longest_input(model: Any) -> int | None:
 
 
 def num_tokens(model: Any) -> int:
-    """How many different tokens a model's encoder reads."""
+    """Number of different tokens that a model's encoder reads."""
     embedding = _embedding(model)
     assert isinstance(embedding, nn.Embedding)
     return embedding.num_embeddings
@@ -195,7 +195,7 @@ def example(tensor: TensorInfo, sizes: dict[str, int]) -> Tensor:
 
 
 def _inputs(model: Any, length: str) -> tuple[TensorInfo, TensorInfo]:
-    """What an encoder reads, a source of length "M" or an input of length "T": tokens, or features where a linear layer
+    """Inputs of an encoder, a source of length "M" or an input of length "T": tokens, or features where a linear layer
     embeds them."""
     name, mask = ("source", "source_mask") if length == "M" else ("tokens", "pad_mask")
     pads = TensorInfo(name=mask, dtype="bool", dims=("B", length))
@@ -207,7 +207,7 @@ def _inputs(model: Any, length: str) -> tuple[TensorInfo, TensorInfo]:
 
 
 def _embedding(model: Any) -> nn.Module:
-    """Of what an encoder reads."""
+    """Embedding layer of an encoder's input."""
     if isinstance(model, BagOfWords):
         return model.embedding
     found: nn.Module = model.source_embedding if isinstance(model, RNNSeq2Seq) else model.encoder.embedding
@@ -215,7 +215,7 @@ def _embedding(model: Any) -> nn.Module:
 
 
 def _first_state(model: Any) -> State:
-    """Of two rows."""
+    """First state of a decoder, for two rows."""
     state: State
     if isinstance(model, DecoderLM):
         state = model.init_state(2)
@@ -226,7 +226,7 @@ def _first_state(model: Any) -> State:
 
 
 def _widened(logits: Tensor) -> Tensor:
-    """In fp32 where the model computes in half of it: whoever chooses tokens need not know."""
+    """Logits in fp32 where the model computes in fp16: whoever chooses tokens need not know."""
     return logits.float() if logits.dtype == torch.float16 else logits
 
 

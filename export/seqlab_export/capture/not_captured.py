@@ -1,4 +1,4 @@
-"""Why a model cannot be a graph, in one sentence: what PyTorch's exporters say in sixty lines."""
+"""Explanation of why a model cannot be a graph, in one sentence: what PyTorch's exporters say in sixty lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DIMENSIONS = {"T": "the length", "B": "the batch size", "M": "the source's lengt
 
 
 def why_not(error: Exception) -> str:
-    """What of a model's code stands in the way, and what to write instead."""
+    """Names what in a model's code stands in the way, and what to write instead."""
     said = "\n".join(map(str, _chain(error)))
     if match := _NO_OPERATOR.search(said):
         return (

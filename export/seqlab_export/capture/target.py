@@ -1,4 +1,4 @@
-"""What graphs are made for, and what that asks of them.
+"""Targets that graphs are made for, and what they ask of the graphs.
 
 portable: standard nodes alone, and caches that grow. ort: attention and linear recurrences as onnxruntime's own nodes,
 and caches of fixed capacity, which a step may write in place. cuda-graph: caches of fixed capacity, and steps that a
@@ -21,7 +21,7 @@ _WRITES_IN_PLACE = "GroupQueryAttention"
 
 
 def capacity_of(model: Any, target: Target, seq_len: int) -> int | None:
-    """Of a model's caches: the longest text that it reads, or where there is no limit, of its training. None = they
+    """Capacity of a model's caches: the longest text that it reads, or `seq_len` where there is no limit. None = they
     grow, or there are none."""
     if target == "portable" or isinstance(model, ENCODERS):
         return None

@@ -18,11 +18,12 @@ from seqlab_export.capture.precision import Precision
 
 FILE_NAME = "weights.bin"
 SMALLEST_BYTES = 1024
-"""Smaller tensors stay in their graph, but for those of `QUANTIZED`, whose names end so."""
+"""Smallest tensor in the file, in bytes. Smaller ones stay in their graph, except those whose names end as in
+`QUANTIZED`."""
 QUANTIZED = ("_quantized", "_scale", "_zero_point", "_Q4", "_scales")
 
 FORM_PREFIX = "model."
-"""What the names of a form's weights begin with, before those of its model."""
+"""Prefix of the names of a form's weights, before their names in its model."""
 
 _ALIGNMENT = 64
 
@@ -83,7 +84,7 @@ class WeightFile:
 
 
 def describe(stored: Mapping[bytes, tuple[int, int]]) -> dict[str, NDArray[np.generic]]:
-    """What the golden file holds of them: `weights/places` (N, 2), offset and length, and `weights/sha256` (N, 32)."""
+    """Golden-file entries of stored tensors: `weights/places` (N, 2), offset and length, `weights/sha256` (N, 32)."""
     if not stored:
         return {}
     digests = np.frombuffer(b"".join(stored), dtype=np.uint8).reshape(-1, 32)
@@ -105,16 +106,16 @@ def precision_of(kinds: Collection[ir.DataType], asked: Precision) -> Precision:
 
 
 def check_weights(model: Any, named: Collection[tuple[str, bytes]]) -> None:
-    """That what a graph calls by the name of a parameter or buffer is that, bit for bit, and that the graphs have every
-    table of tokens or places: no text reads all rows of these and of an output layer. Of what has another name, as
-    linear layers in int8 and int4 have, `quantize` checks the levels.
+    """Checks that a graph's tensor with the name of a parameter or buffer equals it, bit for bit, and that the graphs
+    have every table of tokens or places: no text reads all rows of these and of an output layer. The levels of tensors
+    with other names, as linear layers in int8 and int4 have, are checked by `quantize`.
 
     Args:
         model: in the dtype of the precision.
-        named: of `WeightFile`.
+        named: as in `WeightFile`.
 
     Raises:
-        ValueError: one is not.
+        ValueError: one differs, or a table is missing.
     """
     of_model = {**dict(model.named_parameters(remove_duplicate=False)), **dict(model.named_buffers())}
     digests = {f"{FORM_PREFIX}{name}": _digests(tensor) for name, tensor in of_model.items()}

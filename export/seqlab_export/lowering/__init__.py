@@ -1,4 +1,4 @@
-"""Which nodes the operations of the blocks become: `STANDARD`, those of ONNX, and `ONNXRUNTIME`, where onnxruntime has
+"""Nodes that the operations of the blocks become: `STANDARD`, those of ONNX, and `ONNXRUNTIME`, where onnxruntime has
 better ones of its own."""
 
 from seqlab_export.lowering.onnxruntime import ONNXRUNTIME

@@ -46,14 +46,14 @@ def linear_attention_node(updates: Updates, matrix: Tensor, strongest: float = 0
 
 
 def one_linear_attention_node(updates: Updates, matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """The same for one token."""
+    """One `LinearAttention` for one token."""
     if updates.read is not None:
         return plain(matrix_recurrence.one_step)(updates, matrix)
     return linear_attention_node(updates, matrix)
 
 
 def one_product(x: Tensor, layers: Sequence[nn.Linear]) -> Sequence[Tensor]:
-    """What some layers make of x (..., D), as one product."""
+    """Outputs of several linear layers on x (..., D), as one product."""
     return torch.split(_packed(x, layers), [layer.out_features for layer in layers], -1)
 
 
@@ -80,7 +80,7 @@ def step_node(attention: Attention, x_t: Tensor, state: State) -> tuple[Tensor, 
 
 
 def _packed(x: Tensor, layers: Sequence[nn.Linear]) -> Tensor:
-    """What the layers make of x (..., D), side by side."""
+    """Outputs of the layers on x (..., D), side by side."""
     weights: list[Tensor] = [layer.weight for layer in layers]
     biases: list[Tensor] = [layer.bias for layer in layers if layer.bias is not None]
     return F.linear(x, torch.cat(weights), torch.cat(biases) if biases else None)

@@ -22,8 +22,8 @@ class BundleModel(nn.Module):
 
     Args:
         folder: the bundle.
-        model: that it is of; its attributes (such as `mask_id`) are this one's too, its weights are not used. The
-            output layer is none of them: a bundle says logits, no features.
+        model: the model of the bundle; its attributes (such as `mask_id`) are this one's too, its weights are not used.
+            The output layer is not among them: a bundle gives logits, no features.
     """
 
     def __init__(self, folder: Any, model: nn.Module) -> None:
@@ -65,7 +65,7 @@ class BundleModel(nn.Module):
 
 
 def score(task: Any, model: nn.Module, datamodule: Any) -> dict[str, float]:
-    """What a task's test says of a model on its data's test split, but for its scores by length and position."""
+    """Scores that a task's test gives a model on its data's test split, except those by length and position."""
     import lightning as L
 
     tested = copy(task)

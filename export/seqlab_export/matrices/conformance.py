@@ -1,4 +1,4 @@
-"""What every mixer does with every positional encoding, measured: the laws, three precisions, and both ONNX graphs.
+"""Measurements of every mixer with every positional encoding: the laws, three precisions, and both ONNX graphs.
 
 B batch, T length, D d_model.
 """
@@ -44,7 +44,7 @@ PositionsFactory = Callable[[int, int], PositionalEncoding]
 
 
 class Cell(NamedTuple):
-    """What was measured, a relative error; or why it cannot be had. `failed` says what is wrong with it, or instead."""
+    """A measured relative error, or why it is unsupported. `failed` says what is wrong, with or without an error."""
 
     error: float | None = None
     unsupported: str | None = None
@@ -58,7 +58,7 @@ class Cell(NamedTuple):
 
 
 class Float16OverflowError(ValueError):
-    """A number that float16 does not have."""
+    """A number is too large for float16."""
 
 
 class Row(NamedTuple):
@@ -128,7 +128,7 @@ def measure_onnx(mixer: MixerFactory, encoding: PositionsFactory) -> dict[str, C
 
 
 def _worst(report: Report, kind: str, others: tuple[str, ...]) -> Cell:
-    """The largest error of a kind of check, and what failed, but for checks of the others."""
+    """The largest error of a kind of check, and what failed, except in checks of `others`."""
     errors = [check.error for check in report.checks if check.kind == kind and check.error is not None]
     wrong = [check.note for check in report.checks if not check.ok and check.kind not in others]
     return Cell(max(errors, default=None), failed=wrong[0] if wrong else None)
@@ -167,7 +167,7 @@ def _inputs() -> Tensor:
 
 
 def _subject(probe: _Probe, mixer: MixerFactory, encoding: PositionsFactory) -> Subject:
-    """What is held to the laws: a decoder, which counts positions; else the mixer."""
+    """Module that is held to the laws: a decoder, which counts positions, or else the mixer."""
     if probe.mixer.causal and not probe.mixer.needs_memory:
         size = TOKENIZER.vocab_size
         return Subject(model_of(mixer, encoding).double(), lambda batch, length: torch.randint(size, (batch, length)))
@@ -194,7 +194,7 @@ def _laws(subject: Subject) -> Cell:
 
 @torch.no_grad()
 def _precision_error(probe: _Probe, dtype: torch.dtype) -> float:
-    """Of the outputs in `dtype`, against float64 on the same rounded weights and inputs."""
+    """Relative error of the outputs in `dtype`, against float64 on the same rounded weights and inputs."""
     try:
         low, _ = probe.to(dtype)(_inputs().to(dtype))
         expected, _ = probe.double()(_inputs().to(dtype).double())
@@ -207,8 +207,8 @@ def _precision_error(probe: _Probe, dtype: torch.dtype) -> float:
 
 
 def model_of(mixer: MixerFactory, encoding: PositionsFactory) -> nn.Module:
-    """Of one layer that only mixes: a decoder, a tagger where the mixer is not causal, or an encoder-decoder where it
-    attends to a source, which a GRU has read."""
+    """Model of one layer that only mixes: a decoder, a tagger where the mixer is not causal, or an encoder-decoder
+    where it attends to a source, which a GRU has read."""
     torch.manual_seed(0)
     size, probe = TOKENIZER.vocab_size, mixer(D_MODEL, 0)
     layer: Any = {"mixer": mixer, "positions": encoding, "num_layers": 1, "block": partial(Block, ffn=NoFeedForward)}
@@ -224,7 +224,7 @@ def model_of(mixer: MixerFactory, encoding: PositionsFactory) -> nn.Module:
 
 
 def _parity(model: nn.Module) -> Report:
-    """Of its bundle."""
+    """Verification report of the model's bundle."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             return export_bundle(model, TOKENIZER, Path(folder) / "bundle", run_id="", commit="", seq_len=32)
@@ -238,7 +238,7 @@ def _relative(actual: Tensor, expected: Tensor) -> float:
 
 
 def _cell(measure: Callable[[], float]) -> Cell:
-    """Whatever is raised is a failure, but for numbers too large for float16."""
+    """Cell of a measurement: whatever it raises is a failure, except numbers too large for float16."""
     try:
         return Cell(measure())
     except Float16OverflowError as error:

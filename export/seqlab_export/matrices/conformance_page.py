@@ -28,7 +28,7 @@ def to_json(rows: list[Row]) -> list[dict[str, Any]]:
 
 
 def to_table(rows: list[Row]) -> Table:
-    """The rows as a table of their errors; why a cell has none, `reasons` says."""
+    """The rows as a table of their errors; `reasons` says why a cell has none."""
     names = (Column(title, overflow="fold") for title in ("mixer", "positions"))
     table = Table(*names, *CHECKS, box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
     for row in rows:
@@ -39,7 +39,7 @@ def to_table(rows: list[Row]) -> Table:
 
 
 def reasons(rows: list[Row]) -> list[str]:
-    """What failed or is not supported, a line each; checks of one reason share theirs."""
+    """Lines on what failed or is not supported; checks with the same reason share one."""
     lines = []
     for row in rows:
         checks: dict[str, list[str]] = {}

@@ -29,10 +29,10 @@ from seqlab_export.runner.verify import load_golden
 
 RUNNER = "seqlab-run"
 WEB_PROOF = Path(__file__).parents[2] / "web" / "dist" / "tools" / "verify.js"
-"""Of the web runtime, where this is a checkout."""
+"""Proof program of the web runtime, where this is a checkout."""
 SAME = "the same"
 LONGEST = 2e6
-"""Seconds that the system takes as a time to wait, at the least."""
+"""Longest wait in seconds that every system accepts."""
 
 
 class NotRunError(Exception):
@@ -50,7 +50,7 @@ class Cell:
         kl, kl_p99: mean and 99th percentile of the divergence in nats from float64's distribution of a token or class.
         top1: the share of these places at which the likeliest is the same.
         greedy: where greedy text first differs, and the float64 margin there, or `SAME`; empty = it writes none.
-        scores: what the run's task says on its test split.
+        scores: scores of the run's task on its test split.
     """
 
     model: str
@@ -80,7 +80,7 @@ def parity_of_model(
 
     Args:
         export: writes its bundle in a precision to a folder.
-        score: what the model's task says of a model on its data.
+        score: gives the scores of the model's task for a model on its data.
     """
     for precision in precisions:
         with tempfile.TemporaryDirectory() as place:
@@ -103,7 +103,7 @@ def parity_of_bundle(name: str, folder: Path, model: Any | None, *, seconds: flo
     """The cells of a bundle.
 
     Args:
-        model: that it is of, in fp32 on the CPU; None = it is not at hand.
+        model: the bundle's model, in fp32 on the CPU; None = it is not at hand.
         seconds: longest that a runtime may take for the bundle's graphs; PyTorch has none.
 
     Raises:
@@ -186,7 +186,7 @@ def _webgpu() -> dict[str, Any]:
 
 
 def _of_program(command: list[str], seconds: float) -> dict[str, Any]:
-    """What a cell says of a program that proves a bundle and prints its report as JSON; it is killed when its time is
+    """Values of a cell from a program that proves a bundle and prints its report as JSON; it is killed when its time is
     over."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=min(seconds, LONGEST), check=False)
@@ -199,7 +199,7 @@ def _of_program(command: list[str], seconds: float) -> dict[str, Any]:
 
 
 def _of_checks(checks: list[Check]) -> dict[str, Any]:
-    """What a cell says of the checks behind it."""
+    """Values of a cell that follow from its checks."""
     nearest = max((check for check in checks if check.error is not None and check.limit), key=share)
     greedy = [check for check in checks if check.kind == "greedy"]
     return {

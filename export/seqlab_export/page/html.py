@@ -18,9 +18,9 @@ from seqlab_export.runner.verify import verify_bundle
 TEMPLATE = Path(__file__).with_name("template.html")
 PLACE = "<!-- PAGE DATA -->"
 TRY_IT, LOOK_INSIDE = "Try it", "Look inside"
-"""Names of its tabs."""
+"""Names of the page's tabs."""
 MOST_BYTES = 384 * 2**20
-"""Of a file: as base64 it is one string, and browsers take no longer ones than 512 MiB."""
+"""Largest file in a page, in bytes. As base64 it is one string, and browsers take no string over 512 MiB."""
 
 
 class Shown(NamedTuple):

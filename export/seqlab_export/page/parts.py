@@ -1,4 +1,4 @@
-"""How many parameters each part of a bundle's model has, by the names of the weights in its graphs."""
+"""Number of parameters in each part of a bundle's model, by the names of the weights in its graphs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import onnx
 from seqlab_export.runner.manifest import load_manifest
 
 DEEPEST = 3
-"""A part is named by at most so many names of modules: `stack.blocks.0`."""
+"""Most names of modules in the name of a part, such as `stack.blocks.0`."""
 
 CONSTANTS = {"buckets", "decay_gap", "draw", "powers", "value"}
 """The last names of what a model keeps and does not train."""

@@ -1,1 +1,1 @@
-"""What rewrites a graph that was captured."""
+"""Rewrites of captured graphs."""

@@ -1,4 +1,4 @@
-"""What attention does to the cache that it reads: it appends to it, and reads no more of it than is written."""
+"""Rewrites of attention over its cache, so that it appends to it and reads no more of it than is written."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def fuse_cache_concat(model: ir.Model) -> None:
 
 
 def _joining(value: ir.Value | None, reader: ir.Node) -> ir.Node | None:
-    """What joins an entry of the state with something, along time, if that is what `value` is and `reader` alone reads
-    it."""
+    """The node that joins an entry of the state with something along time, if `value` comes from one and `reader` alone
+    reads it."""
     node = None if value is None else value.producer()
     if node is None or node.op_type != "Concat" or len(node.inputs) != 2 or node.inputs[0] is None:
         return None
@@ -62,6 +62,6 @@ def slice_cache(model: ir.Model) -> None:
 
 
 def _is_cache(value: ir.Value | None) -> bool:
-    """Whether it is a new entry of the state with the new keys or values in their places."""
+    """True for a new entry of the state with the new keys or values in their places."""
     node = None if value is None else value.producer()
     return node is not None and node.op_type == "ScatterElements" and node.outputs[0].is_graph_output()

@@ -19,9 +19,9 @@ from onnxscript.rewriter import RewriteRule, rewrite
 from seqlab_export.passes.quantize import BLOCK
 
 TINY = float(np.finfo(np.float32).tiny)
-"""What rows and weights of zeros are divided by."""
+"""Divisor for rows and weights of zeros."""
 MOST = 1 << 26
-"""Weights of a graph that are multiplied so. While it loads each takes 10 to 12 bytes more."""
+"""Most weights of a graph that are multiplied this way. While it loads each takes 10 to 12 bytes more."""
 
 
 def multiply_as_int8(model: ir.Model) -> None:

@@ -40,7 +40,7 @@ def keep_time_axis(step: ir.Model) -> None:
 
 
 def _squeezed_behind(node: ir.Node, graph: ir.Graph) -> ir.Value:
-    """What stands for the output (B, D) of a node from now on, which will be (B, 1, D)."""
+    """Stand-in for the output (B, D) of a node, which itself becomes (B, 1, D)."""
     [output] = node.outputs
     axes = ir.node("Constant", [], {"value_ints": [1]})
     squeeze = ir.node("Squeeze", [None, axes.outputs[0]])
@@ -61,7 +61,7 @@ def _is_of_time(node: ir.Node, op_type: str) -> bool:
 
 
 def _acts_by_last_axis(node: ir.Node, rows: list[ir.Value]) -> bool:
-    """Whether it makes (B, D) of `rows`, those of its inputs that are no weights, and would make (B, 1, D) alike."""
+    """True if a node makes (B, D) of `rows`, its inputs that are not weights, and would make (B, 1, D) alike."""
     output = node.outputs[0]
     if node.op_type not in _BY_LAST_AXIS or output.is_graph_output() or output.shape is None or len(output.shape) != 2:
         return False
@@ -73,7 +73,7 @@ def _acts_by_last_axis(node: ir.Node, rows: list[ir.Value]) -> bool:
 
 
 def _is_weight(value: ir.Value) -> bool:
-    """Whether it is an initializer, or one transposed."""
+    """True for an initializer, or one transposed."""
     node = value.producer()
     if node is None:
         return value.is_initializer()

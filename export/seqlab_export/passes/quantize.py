@@ -56,7 +56,7 @@ def _other_products(graph: ir.Model) -> list[str]:
 
 
 def _check_channels(name: str, weight: NDArray[np.float32], tensors: Mapping[str, NDArray[Any]]) -> None:
-    """That each output has its own scale and each weight (..., D, O) is the nearest level.
+    """Checks that each output has its own scale and each weight (..., D, O) is the nearest level.
 
     Raises:
         ValueError: one is not.

@@ -16,7 +16,7 @@ def share_source_keys(step: ir.Model, read: set[str]) -> set[str]:
     """Rewrites the attention of a step's graph to what was read of a source, the inputs named in `read`.
 
     Returns:
-        The inputs that now have a row a source, where the batch may hold several rows of each source in turn.
+        The inputs that now have one row per source, where the batch may hold several rows of each source in turn.
     """
     tokens, *others = step.graph.inputs
     # The capture takes the size of the batch from any input that has it.
@@ -30,10 +30,10 @@ def share_source_keys(step: ir.Model, read: set[str]) -> set[str]:
 
 
 class _MemoryAttention:
-    """Of a query (N k, H, 1, K), keys and values (N, H, M, K) and a mask (N, M).
+    """Attention of a query (N k, H, 1, K) to keys and values (N, H, M, K) with a mask (N, M).
 
     Attributes:
-        inputs: the names of those that were shared.
+        inputs: names of the inputs that were shared.
     """
 
     def __init__(self, read: set[str]) -> None:
@@ -76,6 +76,6 @@ class _MemoryAttention:
         return transposed(op.Reshape(transposed(found), op.Constant(value_ints=[-1, 1, 0, 0])))
 
     def _is_read_once(self, value: ir.Value) -> bool:
-        """Whether it is what was read of a source, and nothing but one node takes more of it than its dimensions."""
+        """True if the value was read of a source, and only one node takes more of it than its dimensions."""
         readers = [node for node, _ in value.uses() if node.op_type != "Shape"]
         return value.is_graph_input() and value.name in self.read and len(readers) == 1

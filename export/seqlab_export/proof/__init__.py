@@ -1,1 +1,1 @@
-"""What a bundle is proven against: the model's own numbers and weights."""
+"""Reference that a bundle is proven against: the model's own numbers and weights."""

@@ -46,7 +46,7 @@ def largest(errors: Sequence[float], not_finite: str) -> float:
 
 
 def carries(info: GraphInfo) -> bool:
-    """Whether some state sums up the past: it is a float, and no cache, which has a time axis."""
+    """True if some state sums up the past: a float that is no cache, which would have a time axis."""
     times = {"T", "S+T", "C"}
     return any(output.dtype.startswith("float") and not times & {*output.dims} for output in info.outputs)
 

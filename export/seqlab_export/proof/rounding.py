@@ -14,7 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 DRAWS = 3
-"""Where a norm divides by what nearly cancels, one draw's error is chance."""
+"""Fewest draws of a case. Where a norm divides by what nearly cancels, one draw's error is chance."""
 
 MOST_DRAWS = 16
 
@@ -30,7 +30,7 @@ MOST_PRODUCTS = 2**24
 
 
 def draws_of(num_tokens: int) -> int:
-    """How often a case of so many tokens is drawn."""
+    """Number of draws of a case with `num_tokens` tokens."""
     return min(max(FEW // num_tokens, DRAWS), MOST_DRAWS)
 
 

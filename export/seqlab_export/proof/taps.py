@@ -159,7 +159,7 @@ def check_taps(
 
 
 def _longest(model: Any) -> int | None:
-    """What it reads of source and text alike."""
+    """Longest length that a model reads, of source and text alike; None = no limit."""
     lengths = [length for length in (model.max_seq_len, longest_input(model)) if length is not None]
     return min(lengths, default=None)
 

@@ -1,4 +1,4 @@
-"""What is compared between a runtime and the float64 reference, and what an error is. NumPy only.
+"""Cases in which a runtime is compared with the float64 reference, and the measure of an error. NumPy only.
 
 B batch, T tokens given, R rows.
 """
@@ -20,17 +20,17 @@ ROWS = 10
 """Rows of each case of a decoder, and at least so many of an encoder, read in batches of every size."""
 
 NUMBERS = 400
-"""Of each position of an encoder's outputs so many numbers are judged at least: over the 20 of ten rows of two classes
-the RMS error is mostly chance."""
+"""Fewest numbers judged of each position of an encoder's outputs: over the 20 of ten rows of two classes the RMS error
+is mostly chance."""
 
 MOST_NUMBERS = 4096
-"""Of outputs that are judged together, with more numbers, so many are compared, so that golden files stay small."""
+"""Most numbers compared of outputs that are judged together, so that golden files stay small."""
 
 LEAST_NUMBERS = 256
-"""Of each output at least so many, where it has them."""
+"""Fewest numbers compared of each output, where it has as many."""
 
 LONGEST = 1024
-"""Positions that are read, where the model reads as many."""
+"""Most positions that are read, where the model reads as many."""
 
 BATCH_SIZES = (1, 2, 9)
 """Batches in which every case is read."""
@@ -89,14 +89,15 @@ def case_of_more_batches(masks: Mapping[str, NDArray[np.bool_]], longest: int | 
 
 
 def batches(rows: int, size: int) -> list[NDArray[np.intp]]:
-    """The rows of each batch of this size; in one of more than there are, they come again."""
+    """The rows of each batch of this size; if it is larger than the number of rows, they repeat."""
     if size > rows:
         return [np.arange(size) % rows]
     return np.split(np.arange(rows), range(size, rows, size))
 
 
 def passes(rows: int, size: int) -> list[NDArray[np.intp]]:
-    """Where each row stands in `batches` end to end: once, or more often, so that every place is looked at."""
+    """Places of the rows in `batches` end to end, pass by pass: rows that repeat have several, so that every place is
+    looked at."""
     last = (max(size, rows) - 1 - np.arange(rows)) // rows
     return [np.arange(rows) + rows * np.minimum(last, again) for again in range(int(last.max()) + 1)]
 
@@ -111,8 +112,8 @@ def encoder_cases(info: GraphInfo, longest: int | None) -> Iterator[tuple[str, N
 
 
 def calls(form: str, pad_mask: NDArray[np.bool_], first_call: int) -> list[slice]:
-    """How tokens (R, T) are read: all in one call ("prefill"), in calls of half of them ("chunks") or of one ("step"),
-    or in calls of an eighth, the last two tokens of each in calls of one ("long").
+    """Calls in which tokens (R, T) are read: one for all ("prefill"), of half of them ("chunks") or of one ("step"), or
+    of an eighth, the last two tokens of each in calls of one ("long").
 
     The first call holds `first_call` real tokens of every row that has as many.
     """
@@ -140,7 +141,7 @@ def groups(info: GraphInfo) -> dict[str, list[str]]:
 
 
 def numbers_of(output: TensorInfo, info: GraphInfo) -> int:
-    """How many numbers of an output of a graph are compared at most."""
+    """Most numbers compared of an output of a graph."""
     together = next((names for names in groups(info).values() if output.name in names), [output.name])
     return max(MOST_NUMBERS // len(together), LEAST_NUMBERS)
 
@@ -175,14 +176,14 @@ def select_outputs(found: Arrays, info: GraphInfo, pad_mask: NDArray[np.bool_], 
 
 
 def numbers_of_call(num_lengths: int, num_outputs: int = 1) -> int:
-    """How many numbers of each part of an output are compared at most, of texts of so many lengths."""
+    """Most numbers compared of each part of an output, for texts of `num_lengths` lengths."""
     return max(MOST_NUMBERS // (3 * num_lengths * num_outputs), 16)
 
 
 def select(
     array: NDArray[np.generic], info: TensorInfo, pad_mask: NDArray[np.bool_], most: int = MOST_NUMBERS
 ) -> NDArray[np.generic]:
-    """What counts of an output that started from no state, in one row: real positions, spread-out numbers.
+    """Numbers that count of an output that started from no state, in one row: real positions, spread-out numbers.
 
     Args:
         array: float; others are compared whole.
@@ -218,7 +219,7 @@ def rms(values: NDArray[np.generic]) -> float:
 
 
 def limit(torch_rms: float, precision: str = "fp32") -> float:
-    """What a runtime's RMS error may be, relative to the reference, where PyTorch's in this precision is `torch_rms`.
+    """Largest RMS error allowed a runtime, relative to the reference, where PyTorch's in this precision is `torch_rms`.
 
     Twice PyTorch's, but at least 4 eps: at small shapes a correct runtime's error is often over twice PyTorch's.
     Quantised models compute in fp32 between their integers, and bf16 ones throughout.

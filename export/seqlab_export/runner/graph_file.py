@@ -1,4 +1,4 @@
-"""What stands in an ONNX file, read before onnxruntime reads it. Needs nothing but Python: no onnx, no protobuf.
+"""Contents of an ONNX file, read before onnxruntime reads it. Needs nothing but Python: no onnx, no protobuf.
 
 The numbers are those of the fields in onnx.proto.
 """
@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 DEEPEST = 8
-"""Graphs within graphs."""
+"""Deepest nesting of graphs within graphs."""
 _MODEL_GRAPH, _MODEL_FUNCTIONS = 7, 25
 _GRAPH_NODE, _GRAPH_INITIALIZER = 1, 5
 _NODE_OPERATOR, _NODE_ATTRIBUTE, _NODE_DOMAIN = 4, 5, 7
@@ -54,7 +54,7 @@ def check_graph(path: Path, target: str) -> None:
 
 
 def end_of_weights(path: Path) -> int:
-    """How many bytes a graph's weights reach to in the file where they stand.
+    """End of a graph's weights in the file where they stand, in bytes.
 
     Raises:
         BundleError: the file is no ONNX graph.
@@ -81,7 +81,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _walk(path: Path) -> Iterator[tuple[str, memoryview, bool]]:
-    """Each node and tensor of a file, of any depth; of a node whether a graph is in it."""
+    """Each node and tensor of a file, at any depth; for a node, whether a graph is in it."""
     for number, value in _fields(memoryview(path.read_bytes())):
         if number == _MODEL_FUNCTIONS:
             raise BundleError("it has functions of its own, which no graph of a bundle has")

@@ -58,8 +58,7 @@ class Bundle:
         return self._session(self.folder / file)
 
     def tap(self, **inputs: NDArray[np.generic]) -> dict[str, NDArray[Any]]:
-        """What happens inside the model while it reads: attention weights (B, H, T, S) and hidden states (B, T, D) by
-        name.
+        """Values inside the model while it reads: attention weights (B, H, T, S) and hidden states (B, T, D) by name.
 
         Args:
             inputs: as the manifest's `taps` names them.
@@ -101,7 +100,7 @@ class Bundle:
         )
 
     def probabilities(self, row: Sequence[int]) -> NDArray[np.float64]:
-        """Of the classes of a text's ids (T,): (C,), or (T, C) where each has one."""
+        """Probabilities of the classes of a text's ids (T,): (C,), or (T, C) where each id has one."""
         tokens = np.array([row], dtype=np.int64)  # (1, T)
         logits = self.encode(tokens, np.ones(tokens.shape, dtype=np.bool_))["logits"][0].astype(np.float64)
         powers: NDArray[np.float64] = np.exp(logits - logits.max(axis=-1, keepdims=True))
@@ -110,7 +109,7 @@ class Bundle:
 
 
 class ArrayDecoder(ABC):
-    """What reads arrays and gives arrays, as the decoding loop takes it."""
+    """Decoder that reads arrays and gives arrays, as the decoding loop takes it."""
 
     @abstractmethod
     def init_state(self, batch_size: int) -> State:
@@ -142,7 +141,7 @@ class BundleRunner(Bundle, ArrayDecoder):
     """A bundle as a decoder: `seqlab.decoding.generate` takes it.
 
     Raises:
-        ValueError: as `Bundle`, or it has no decoder.
+        ValueError: as in `Bundle`, or it has no decoder.
     """
 
     def __init__(self, folder: Path | str, *, provider: Provider = "cpu", threads: int | None = None) -> None:
@@ -185,7 +184,7 @@ class BundleRunner(Bundle, ArrayDecoder):
     ) -> tuple[NDArray[np.floating], State]:
         """Reads tokens (B, T), or (B, 1) with "step": logits (B, T, V), and the new state.
 
-        A step may write the new state where the old one stands, which then is no more.
+        A step may write the new state where the old one stands, which is then lost.
 
         Raises:
             ValueError: padding stands between real tokens, or a text becomes longer than `max_seq_len`.

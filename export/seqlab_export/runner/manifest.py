@@ -1,4 +1,4 @@
-"""What a bundle says about itself: `manifest.json`, checked when it is read, and its seal. Needs nothing but Python."""
+"""Manifest of a bundle: `manifest.json`, checked when it is read, and its seal. Needs nothing but Python."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ VERSION = 7
 DTYPES = ("bool", "int64", "float16", "float32")
 DIMS = ("B", "T", "T+1", "S", "S+T", "S+1", "M", "C", "N")
 MOST = 2**40
-"""Of any number: more is nothing that a machine could hold."""
+"""Largest number accepted: no machine could hold more of anything."""
 MOST_STATE_BYTES = 2**32
-"""Of the state of one text."""
+"""Most bytes of the state of one text."""
 PRECISIONS = ("fp32", "fp16", "bf16", "int8", "int4")
 TARGETS = ("portable", "ort", "cuda-graph")
 
@@ -62,7 +62,7 @@ class StateInfo(TensorInfo):
     of what was read of a source, which stays as it is.
 
     Attributes:
-        dims: as of the input of `step`, of which "N" is "B" in `model`. "S" is 0 before the first token.
+        dims: those of the input of `step`; "N" is "B" in `model`. "S" is 0 before the first token.
         initial: the value of every element before the first token; None = the encoder's output.
     """
 
@@ -87,7 +87,7 @@ class GraphInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class Provenance:
-    """Where a bundle comes from: the run, the commit it was trained at, and the versions that exported it."""
+    """Origin of a bundle: the run, the commit it was trained at, and the versions that exported it."""
 
     run_id: str
     commit: str
@@ -114,7 +114,7 @@ class Manifest:
         stop_ids: the tokens that end what a decoder writes, which keeps them.
         first_call: how many real tokens the first call must hold, if there are as many; `seqlab.mixer.Mixer` has it.
         tokenizer: the folder of the tokenizer; of two, the target's. None = the inputs are features.
-        source_tokenizer: of the other.
+        source_tokenizer: the folder of the source's, where there are two.
         labels: the names of an encoder's classes, where it has some.
         golden: the file of reference inputs and outputs.
         files: the sha256 of every file but this one and its seal, by its path in the bundle.
@@ -192,19 +192,19 @@ class Manifest:
             raise BundleError(f"its state takes {most} bytes a text, at most {MOST_STATE_BYTES} are accepted")
 
     def state_bytes(self) -> int:
-        """Of the decoder's first state of one text, but for what was read of a source."""
+        """Bytes of the decoder's first state of one text, except what was read of a source."""
         sizes = {"B": 1, "N": 1, "C": self.max_seq_len or 0}
         shapes = [[sizes.get(dim, 0) if isinstance(dim, str) else dim for dim in entry.dims] for entry in self.state]
         return sum(8 * prod(shape) for shape in shapes)
 
     @property
     def graphs(self) -> tuple[GraphInfo, ...]:
-        """Those that there are: of the encoder, of sequences, of steps."""
+        """The graphs that there are: of the encoder, of sequences, of steps."""
         return tuple(filter(None, (self.encoder, self.model, self.step)))
 
     @property
     def capacity(self) -> int | None:
-        """Of the decoder's caches; None = they grow, or there are none."""
+        """Capacity of the decoder's caches; None = they grow, or there are none."""
         return self.max_seq_len if any("C" in entry.dims for entry in self.state) else None
 
     def save(self, folder: Path) -> None:
@@ -252,8 +252,7 @@ def hash_files(folder: Path) -> dict[str, str]:
 
 
 def find_damage(folder: Path, manifest: Manifest) -> dict[str, str]:
-    """What is wrong with each file that is not as the manifest, or its seal, says, or is not listed; empty = all is
-    well."""
+    """Defect of each file that is not as the manifest, or its seal, says, or is not listed; empty = all is well."""
     seal = folder / SEAL_NAME
     if not seal.is_file():
         return {SEAL_NAME: "it is missing"}

@@ -41,11 +41,11 @@ from seqlab_export.runner.manifest import BundleError, GraphInfo, Manifest
 from seqlab_export.runner.report import Check
 
 FORMS = ("prefill", "chunks", "step", "long")
-"""How tokens are read; see `cases.calls`."""
+"""Ways in which tokens are read; see `cases.calls`."""
 
 
 class Runtime(Protocol):
-    """What computes a model's forms. `State` is as the runtime likes it, but for `arrays`."""
+    """Runtime that computes a model's forms. Its states are its own, except that `read` returns them as arrays."""
 
     def encode(self, inputs: NDArray[np.generic], pad_mask: NDArray[np.bool_], /) -> Arrays:
         """An encoder's outputs by their names in the graph, of inputs (B, T) or (B, T, F) and pad_mask (B, T)."""
@@ -127,8 +127,8 @@ class Proof:
             yield Check(kind="greedy", subject=f"prompt {row}", ok=ok, note=note)
 
     def distribution(self) -> dict[str, float] | None:
-        """Of `divergence`: mean `kl` and 99th percentile `kl_p99`, and the share `top1` of the same likeliest. None
-        where the logits are of no one choice."""
+        """Summary of `divergence`: mean `kl` and 99th percentile `kl_p99`, and the share `top1` of the same likeliest.
+        None where the logits are not of one choice."""
         if "whole/logits" not in self.golden:
             return None
         kl, same = self.divergence()
@@ -283,7 +283,7 @@ class Proof:
 
 
 def judged(kind: str, subject: str, errors: NDArray[np.float64], torch_error: float, most: float) -> Check:
-    """Whether the RMS of relative errors is at most `most`, where PyTorch's own is `torch_error`."""
+    """Check that the RMS of relative errors is at most `most`, where PyTorch's own is `torch_error`."""
     found = rms(errors)
     ok = found <= most < np.inf
     why = f"RMS error {found:.2e}, more than {most:.2e}" if most < np.inf else "PyTorch's own error is not finite"

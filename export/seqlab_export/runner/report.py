@@ -1,4 +1,4 @@
-"""What `verify_bundle` found."""
+"""Report of `verify_bundle`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Report:
         options: what the provider was told.
         onnxruntime: its version.
         precision: the bundle's.
-        divergence: as of `Proof.distribution`, where all is well.
+        divergence: as in `Proof.distribution`, where all is well.
     """
 
     provider: str
@@ -59,7 +59,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether something was checked and everything is as it should be."""
+        """True if something was checked and everything is as it should be."""
         return bool(self.checks) and not self.failures
 
     @property
@@ -72,7 +72,7 @@ class Report:
         return content
 
     def table(self) -> Table:
-        """A line a kind of check, with the cell that is nearest to its limit; the failures below."""
+        """A line for each kind of check, with the cell that is nearest to its limit; the failures below."""
         from rich.table import Table
 
         options = "".join(f", {name} {value}" for name, value in self.options.items())

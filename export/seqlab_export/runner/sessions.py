@@ -16,11 +16,11 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 PROOF_SECONDS = 3600.0
-"""Longest that a proof may take: a graph that nobody has proven may never end."""
+"""Longest time that a proof may take, in seconds: a graph that nobody has proven may never end."""
 ENDING_SECONDS = 2.0
 """Grace for the node that is running when the time is over."""
 RUN_OPTIONS: ContextVar[ort.RunOptions | None] = ContextVar("RUN_OPTIONS", default=None)
-"""How graphs are run: within a `TimeLimit` so that it can end them."""
+"""Options with which graphs are run. A `TimeLimit` sets its own, so that it can end them."""
 
 T = TypeVar("T")
 Provider = Literal["cpu", "cuda", "cuda-tf32"]

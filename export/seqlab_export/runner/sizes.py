@@ -9,7 +9,7 @@ from seqlab_export.runner.graph_file import BundleError, end_of_weights
 
 WEIGHTS_NAME = "weights.bin"
 MOST_GRAPH_BYTES, MOST_BYTES = 2**25, 2**30
-"""Of a graph, whose weights are elsewhere, or a manifest; and of all files but the weights."""
+"""Most bytes of a graph, whose weights are elsewhere, or a manifest; and of all files but the weights."""
 
 
 def find_wrong_sizes(folder: Path, names: list[str], graphs: set[str]) -> dict[str, str]:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def open_text_model(folder: Path | str, *, provider: Provider = "cpu") -> TextModel:
-    """The text model of a bundle. One of ids that stand for no text is of texts that are ids.
+    """The text model of a bundle. If the bundle's ids stand for no text, its texts are written ids.
 
     Raises:
-        ValueError: as `Bundle` and `load_codec`.
+        ValueError: as in `Bundle` and `load_codec`.
     """
     # Where only ids are made of texts there is no onnxruntime.
     from seqlab_export.runner.graph_runner import BundleRunner, open_bundle
@@ -35,7 +35,7 @@ def open_text_model(folder: Path | str, *, provider: Provider = "cpu") -> TextMo
 
 
 def load_codec(folder: Path) -> TextCodec:
-    """What surrounds the graphs of a bundle of texts, of which the manifest and the tokenizers are read.
+    """Codec around the graphs of a bundle of texts, made from its manifest and tokenizers alone.
 
     Raises:
         ValueError: the bundle is not one of texts, or a tokenizer is not as it was written.
@@ -54,7 +54,7 @@ def load_codec(folder: Path) -> TextCodec:
 
 
 def reads_text(manifest: Manifest) -> bool:
-    """Whether a bundle has a tokenizer, and writes or names classes: it is not of features, ids or logits."""
+    """True if a bundle has a tokenizer, and writes or names classes: it is not of features, ids or logits."""
     return manifest.tokenizer is not None and (manifest.model is not None or bool(manifest.labels))
 
 

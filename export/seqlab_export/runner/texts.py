@@ -1,4 +1,4 @@
-"""What a bundle's tokenizers make of strings, compared with what they made of them at export. NumPy only."""
+"""Comparison of what a bundle's tokenizers make of strings with what they made of them at export. NumPy only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST_IDS = 512
 
 
 def describe(place: str, tokenizer: Tokenizer, files: Mapping[str, str]) -> dict[str, NDArray[np.generic]]:
-    """Of a tokenizer in the folder `place`: `PLACE/class`; `PLACE/files` of `digest_of_files`;
+    """Golden-file entries for a tokenizer in the folder `place`: `PLACE/class`; `PLACE/files` of `digest_of_files`;
     `PLACE/special`, the ids of pad, bos and eos; `PLACE/sha256` of `_digest`; and for each of some strings, as UTF-8,
     `PLACE/string_K`, its ids and their text.
 
@@ -72,7 +72,7 @@ def as_bytes(text: str) -> NDArray[np.uint8]:
 
 
 def _difference(place: str, tokenizer: Tokenizer, files: Mapping[str, str], golden: Arrays) -> str:
-    """How a tokenizer is not what it was; empty = it is."""
+    """Difference between a tokenizer and what it was at export; empty = none."""
     stated = {name: array for name, array in golden.items() if name.startswith(f"{place}/")}
     if f"{place}/sha256" not in stated:
         raise BundleError(f"the golden file does not have {place}/sha256")
@@ -86,7 +86,8 @@ def _difference(place: str, tokenizer: Tokenizer, files: Mapping[str, str], gold
 
 
 def _greedy_difference(tokenizer: Tokenizer, golden: Arrays) -> str:
-    """How the first prompt of the greedy text, or what is written after it, is another text."""
+    """Difference of the greedy text, in its first prompt or what is written after it, from that at export; empty =
+    none."""
     prompt = array_of(golden, "greedy/prompt_0", None)
     ids = prompt_tokens(tokenizer, array_of(golden, "greedy/prompt_text").tobytes().decode())[: len(prompt)]
     if ids != prompt.tolist():

@@ -88,7 +88,7 @@ def _prove(folder: Path, provider: Provider, manifest: Manifest, golden: Arrays,
 
 
 def load_golden(folder: Path) -> Arrays:
-    """Of a whole bundle, the arrays by their names in `golden.write_golden`."""
+    """Arrays of a whole bundle's golden file, by their names in `golden.write_golden`."""
     return read_golden(folder / load_manifest(folder).golden)
 
 
@@ -108,7 +108,7 @@ def _check_statements(folder: Path, golden: Arrays) -> Iterator[Check]:
 
 
 def _check_taps(manifest: Manifest, golden: Arrays) -> Iterator[Check]:
-    """Whether the debug twin is the file that was compared with the model at export."""
+    """Checks that the debug twin is the file that was compared with the model at export."""
     if manifest.taps is not None:
         file = manifest.taps.file
         ok = manifest.files[file] == array_of(golden, "taps/sha256", 32).tobytes().hex()
@@ -116,7 +116,7 @@ def _check_taps(manifest: Manifest, golden: Arrays) -> Iterator[Check]:
 
 
 def _check_weights(folder: Path, golden: Arrays) -> Iterator[Check]:
-    """Whether each tensor of `weights.bin` is that of the model: a defect in one row shows in few texts."""
+    """Checks that each tensor of `weights.bin` is that of the model: a defect in one row shows in few texts."""
     path = folder / WEIGHTS_NAME
     if not path.is_file() or not path.stat().st_size:
         return

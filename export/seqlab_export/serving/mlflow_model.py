@@ -55,7 +55,7 @@ class ServedArrays:
         self.bundle = bundle
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> NDArray[np.generic]:
-        """Logits (B, C), (B, T, C) of a model that says something of each token, or (B, T, V) of one that writes.
+        """Logits (B, C), (B, T, C) of a model that classifies each token, or (B, T, V) of one that writes.
 
         Raises:
             MlflowException: where `Bundle.encode` raises ValueError.
@@ -70,7 +70,7 @@ class ServedArrays:
 
 @contextmanager
 def _refusals() -> Iterator[None]:
-    """What a caller got wrong, as an error whose message MLflow's server passes on, without a stack trace."""
+    """Turns a caller's mistake into an error whose message MLflow's server passes on, without a stack trace."""
     from mlflow.exceptions import MlflowException
 
     try:
@@ -124,7 +124,7 @@ def _of_texts(model: TextModel) -> tuple[ModelSignature, Any]:
 
 
 def _of_arrays(bundle: Bundle) -> tuple[ModelSignature, Any]:
-    """As `_of_texts`."""
+    """The signature, and an input that fits it."""
     from mlflow.models import ModelSignature
     from mlflow.types.schema import Schema, TensorSpec
 
@@ -139,7 +139,7 @@ def _of_arrays(bundle: Bundle) -> tuple[ModelSignature, Any]:
 
 
 def _requirements(bundle: Path) -> list[str]:
-    """What runs it, in the versions of this machine."""
+    """Packages that run it, in the versions of this machine."""
     modules = ["numpy", "onnxruntime"]
     modules += ["sentencepiece"] if any(bundle.rglob("tokenizer.model")) else []
     modules += ["tokenizers"] if any(bundle.rglob("pretrained.json")) else []

@@ -47,7 +47,7 @@ TEXT_CODE = {
         "serving/triton_text.py",
     ),
 }
-"""What the steps of texts need of each package."""
+"""Files of each package that the steps of texts need."""
 
 
 class Step(NamedTuple):
@@ -92,7 +92,7 @@ def write_repository(bundle: Path, out: Path, name: str, *, provider: Provider =
 
 
 def _steps(model: TextModel, provider: Provider) -> dict[str, Step]:
-    """In their order. N texts are N rows of ids, padded, with their lengths; an option is one value."""
+    """The steps in their order. N texts are N rows of ids, padded, with their lengths; an option is one value."""
     given, found = (
         {f"{kind}_ids": "TYPE_INT64 dims: [ -1, -1 ]", f"{kind}_lengths": "TYPE_INT64 dims: [ -1 ]"}
         for kind in ("input", "output")
@@ -118,7 +118,7 @@ def _write_config(folder: Path, lines: Iterator[str]) -> Path:
 
 
 def _ensemble(steps: Mapping[str, Step]) -> Iterator[str]:
-    """Its inputs are what no step makes, its outputs what no step reads."""
+    """Configuration of the ensemble. Its inputs are what no step makes, its outputs what no step reads."""
     read = {name: kind for step in steps.values() for name, kind in step.inputs.items()}
     made = {name: kind for step in steps.values() for name, kind in step.outputs.items()}
     yield 'platform: "ensemble"'

@@ -30,7 +30,7 @@ class Step(ABC):
         self.open(Path(args["model_repository"]) / args["model_version"] / "bundle")
 
     def execute(self, requests: list[Any]) -> list[Any]:
-        """A response for each request; what a request got wrong is its own response's error."""
+        """A response for each request; a mistake in a request is its own response's error."""
         return [self._respond(request) for request in requests]
 
     def _respond(self, request: Any) -> Any:
@@ -69,7 +69,7 @@ class Detokenizer(Step):
 
 
 def to_text(data: bytes) -> str:
-    """What is not UTF-8 is kept for the tokenizer to take or refuse."""
+    """Decodes UTF-8; other bytes are kept for the tokenizer to take or refuse."""
     return data.decode("utf-8", "surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""Heads of attention that say nothing for a while: what a model loses without them."""
+"""Ablation of attention heads: silenced for a while, to see what a model loses without them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Head(NamedTuple):
     """
     Attributes:
         attention: its name in the model.
-        place: among its heads.
+        place: index among its heads.
     """
 
     attention: str
@@ -23,14 +23,14 @@ class Head(NamedTuple):
 
 
 def heads_of(model: nn.Module) -> list[Head]:
-    """Of each `Attention` in a model."""
+    """Heads of each `Attention` in a model."""
     layers = [(name, part) for name, part in model.named_modules() if isinstance(part, Attention)]
     return [Head(name, place) for name, part in layers for place in range(part.num_heads)]
 
 
 @contextmanager
 def left_out(model: nn.Module, heads: Sequence[Head]) -> Iterator[None]:
-    """While open, the output of these heads is 0 (Michel et al. 2019, "Are Sixteen Heads Really Better than One?")."""
+    """Zeroes the output of these heads while open (Michel et al. 2019, "Are Sixteen Heads Really Better than One?")."""
     handles = []
     for name, place in heads:
         attention: Any = model.get_submodule(name)

@@ -1,4 +1,4 @@
-"""How a recurrent decoder's state is aligned with a memory: scores, and a window around a predicted position.
+"""Alignment of a recurrent decoder's state with a memory: scores, and a window around a predicted position.
 
 B batch, T query length, S memory length, D d_model.
 """
@@ -21,16 +21,16 @@ class AlignmentScore(nn.Module, ABC):
 
     @abstractmethod
     def read(self, memory: Tensor) -> Tensor:
-        """What of a memory (B, S, D) is computed once: (B, S, D)."""
+        """Reads a memory (B, S, D) once for all decoder states: (B, S, D)."""
 
     @abstractmethod
     def forward(self, h: Tensor, read: Tensor) -> Tensor:
-        """(B, T, S), for decoder states h (B, T, D) and what `read` made of the memory."""
+        """Scores (B, T, S) of decoder states h (B, T, D) with the output of `read`."""
 
 
 class Additive(AlignmentScore):
     """v^T tanh(W s + U h_j) (Bahdanau et al. 2015, appendix A.1.2); Luong et al. 2015 (equation 8) write [W, U] as one
-    matrix and call it "concat". v starts at 0, as the former's: every position weighs the same."""
+    matrix and call it "concat". v starts at 0, as in the former: every position weighs the same."""
 
     def __init__(self, d_model: int) -> None:
         super().__init__(d_model)
@@ -75,8 +75,8 @@ class General(AlignmentScore):
 class PredictedWindow(nn.Module):
     """Local attention with predictive alignment, "local-p" (Luong et al. 2015, section 3.2, equations 9 and 10).
 
-    Around p_t = S sigmoid(v^T tanh(W h_t)), S the number of real tokens and these at 0 .. S - 1, what is at most
-    `width` away is seen, times exp(-(s - p_t)^2 / (2 sigma^2)), sigma = width / 2.
+    Positions at most `width` from p_t = S sigmoid(v^T tanh(W h_t)) are seen, their weights multiplied by
+    exp(-(s - p_t)^2 / (2 sigma^2)), sigma = width / 2. S is the number of real tokens, which are at 0 .. S - 1.
 
     Args:
         width: the paper's D, at least 1.
@@ -91,7 +91,7 @@ class PredictedWindow(nn.Module):
         self.v = nn.Parameter(torch.randn(d_model) * d_model**-0.5)
 
     def forward(self, h: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """What is seen and its factors, (B, T, S) each, of h (B, T, D) and a memory's mask (B, S)."""
+        """Mask of visible positions and their factors, (B, T, S) each, from h (B, T, D) and a memory's mask (B, S)."""
         predicted = torch.sigmoid(torch.tanh(self.in_proj(h)) @ self.v) * mask.sum(dim=1, keepdim=True)
         distance = real_positions(None, mask, mask).unsqueeze(1) - predicted.unsqueeze(-1)
         seen = mask.unsqueeze(1) & (distance.abs() <= self.width)

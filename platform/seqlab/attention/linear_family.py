@@ -1,4 +1,4 @@
-"""What the mixers of linear attention share: queries, keys and values, and a matrix of them as the state.
+"""Common base of linear attention mixers: queries, keys and values, and a matrix of them as the state.
 
 B batch, T length, D d_model, H heads, K key width, V value width, W convolution width.
 """

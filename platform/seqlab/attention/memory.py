@@ -1,4 +1,4 @@
-"""What mixers that attend to an encoder's memory share: its place in their state.
+"""Common base of mixers that attend to an encoder's memory: its place in their state.
 
 B batch, T query length, S memory length, D d_model.
 """
@@ -18,7 +18,7 @@ class MemoryMixer(Mixer):
     """A mixer whose state begins with constants: `memory_k` and `memory_v`, what `read` makes of the memory, and
     `memory_mask (B, S)`, True = a real token. What it carries from step to step follows.
 
-    The memory is read once, by `init_state`: `forward` too must be given a state.
+    The memory is read once, by `init_state`, so `forward` must be given a state too.
     A row of memory that has no real token gives nothing to attend to: weights and contexts are 0.
     """
 
@@ -26,14 +26,14 @@ class MemoryMixer(Mixer):
 
     @abstractmethod
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """What scores compare with and what is averaged, (B, ..., S, K) each, of a memory (B, S, D)."""
+        """Keys to compare with and values to average, (B, ..., S, K) each, of a memory (B, S, D)."""
 
     def read_dims(self) -> tuple[int | str, ...]:
-        """The dimensions of what `read` gives, after the batch."""
+        """Dimensions of `read`'s outputs after the batch."""
         return "M", self.d_model
 
     def carried(self) -> Spec:
-        """What it carries besides the memory."""
+        """State entries that it carries besides the memory."""
         return ()
 
     def state_spec(self) -> Spec:
@@ -81,7 +81,7 @@ class MemoryMixer(Mixer):
             )
 
     def begin(self, x: Tensor, state: State | None) -> State:
-        """The state given, which fits a batch like x (B, ...)."""
+        """The given state, checked against a batch like x (B, ...)."""
         if state is None:
             return self.init_state(x.shape[0])
         check_state(state, self.state_spec(), x.shape[0], type(self).__name__)

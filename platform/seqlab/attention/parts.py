@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from seqlab.mixer import Cuts
 
 TIE = 16
-"""Scores so many eps of the largest apart are a tie."""
+"""Largest distance of tied scores, in eps of the largest score."""
 
 
 class AttentionPart(nn.Module, ABC):
@@ -34,7 +34,7 @@ class AttentionPart(nn.Module, ABC):
         super().__init__()
 
     def cut(self, ranks: int) -> None:
-        """As of a mixer."""
+        """Keeps one rank's share, as `Mixer.cut` does."""
 
     def queries_keys(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
         """Queries (B, H, T, K) and keys (B, num_kv_heads, T, K), before they are rotated."""
@@ -49,7 +49,7 @@ class AttentionPart(nn.Module, ABC):
         return None
 
     def output(self, heads: Tensor, x: Tensor) -> Tensor:
-        """The heads' outputs (B, T, H K), before `out_proj`; x (B, T, D) is what attention has read."""
+        """The heads' outputs (B, T, H K), before `out_proj`; x (B, T, D) is the input of attention."""
         return heads
 
 
@@ -89,7 +89,7 @@ class LogitSoftCap(AttentionPart):
 
 
 class AttentionSink(AttentionPart):
-    """A learned score a head that takes its share of the softmax and gives nothing, so that a head may attend to
+    """A learned score per head that takes its share of the softmax and adds no value, so that a head may attend to
     little (Miller 2023, "softmax1"; gpt-oss)."""
 
     sees_scores = True
@@ -117,7 +117,7 @@ class OutputGate(AttentionPart):
 
 class TopK(AttentionPart):
     """Each query attends to the k keys of the highest scores only (Zhao et al. 2019, "Explicit sparse transformer",
-    equation 3). Keys that tie with the k-th are kept, rounding apart.
+    equation 3). Keys that tie with the k-th, up to rounding, are kept.
 
     Args:
         k: at least 1.

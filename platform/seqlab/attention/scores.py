@@ -1,4 +1,4 @@
-"""The scores of queries with the keys of a cache: which may be, what positions add to them, what they mix.
+"""Scores of queries with the keys of a cache: which are allowed, what positions add, and the attention output.
 
 B batch, T query length, S key length, H heads, K head_dim.
 """
@@ -21,7 +21,7 @@ from seqlab.positions.base import PositionalEncoding
 
 
 class Scoring(NamedTuple):
-    """How queries and keys are scored."""
+    """Scoring of queries with keys."""
 
     pattern: Pattern
     positions: PositionalEncoding
@@ -32,8 +32,8 @@ class SelfAttention(Mixer):
     """A mixer whose queries are scored with the keys of a cache, which is its state.
 
     Attributes:
-        rows: the shapes (..., K) of what is kept of one key, by name.
-        scoring: with the positions that it was told; the model owns these and their parameters.
+        rows: shapes (..., K) of what is cached of one key, by name.
+        scoring: has the attached positions; the model owns these and their parameters.
         dropout: on the attention weights, in training.
     """
 
@@ -52,14 +52,14 @@ class SelfAttention(Mixer):
         return append(x, new, state, pad_mask, length)
 
     def rotated(self, q: Tensor, k: Tensor, x: Tensor, state: State | None, pad_mask: Tensor | None) -> list[Tensor]:
-        """Queries and keys of x (B, T, D), told their positions where an encoding acts on these."""
+        """Queries and keys of x (B, T, D), rotated by position where the encoding acts on them."""
         if self.scoring.positions.acts_on != "queries and keys":
             return [q, k]
         start = None if state is None else state["position"]
         return list(self.scoring.positions.rotate(q, k, real_positions(start, pad_mask, x)))
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, keys: Keys) -> Tensor:
-        """`attend` as this mixer scores."""
+        """`attend` with this mixer's scoring."""
         return attend(q, k, v, keys, self.scoring, dropout=self.dropout_now())
 
     def dropout_now(self) -> float:
@@ -93,7 +93,7 @@ def dot_product_attention(
 
 
 def scores_of(q: Tensor, k: Tensor, keys: Keys, scoring: Scoring) -> tuple[Tensor, Tensor]:
-    """The same written out: scores (B, H, T, S), not yet masked, and which of them are `allowed`, (B or 1, 1, T, S)."""
+    """Scores of `attend`, written out: (B, H, T, S), not yet masked, and which are `allowed`, (B or 1, 1, T, S)."""
     scores = q @ repeat_heads(k, q.shape[1]).transpose(-2, -1) * scoring.scale  # (B, H, T, K) @ (B, H, K, S)
     allowed = allowed_pairs(scoring.pattern, keys)
     bias = _bias(q * scoring.scale, k, keys, allowed, scoring.positions)
@@ -110,8 +110,8 @@ def allowed_pairs(pattern: Pattern, keys: Keys) -> Tensor:
 
 
 def _attn_mask(q: Tensor, k: Tensor, keys: Keys, scoring: Scoring) -> Tensor | None:
-    """(B, 1 or H, T, S): bool (True = may attend) or, with a score bias, float. None where causality is all, or
-    nothing is masked."""
+    """(B, 1 or H, T, S): bool (True = may attend) or, with a score bias, float. None where the mask is purely
+    causal, or there is none."""
     pattern, positions, scale = scoring
     plain = keys.mask is None and (type(pattern) is Causal or not pattern.causal)
     if plain and positions.acts_on != "attention scores":

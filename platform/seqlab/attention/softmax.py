@@ -150,5 +150,5 @@ class Attention(SelfAttention):
 
 @operation
 def project(x: Tensor, layers: Sequence[nn.Linear]) -> Sequence[Tensor]:
-    """What each of some layers makes of x (..., D)."""
+    """Outputs of several linear layers for x (..., D)."""
     return [layer(x) for layer in layers]

@@ -1,4 +1,4 @@
-"""The memory of activations: what autograd keeps of a forward pass, counted without memory.
+"""Activation memory: what autograd keeps of a forward pass, counted without allocating it.
 
 T length, V vocabulary.
 """
@@ -18,11 +18,11 @@ from seqlab.nn import Block
 from seqlab.tasks.large_vocabulary import AT_ONCE
 
 LOGIT = 12
-"""Bytes of one, in float32: itself, its log-probability and its gradient."""
+"""Bytes per logit, in float32: itself, its log-probability and its gradient."""
 
 
 class Kept(NamedTuple):
-    """Bytes whatever the batch is, which are weights in bfloat16, and of each sequence."""
+    """Bytes kept whatever the batch is, which are weights in bfloat16, and bytes per sequence."""
 
     fixed: int
     each: int
@@ -31,9 +31,9 @@ class Kept(NamedTuple):
 class Activations(NamedTuple):
     """Attributes:
     kept: by a training step.
-    forgotten: the same with `--checkpoint_activations`: what enters the blocks, and what one of them keeps, the one
-        that keeps most.
-    num_logits: T V of each sequence.
+    forgotten: the same with `--checkpoint_activations`: the inputs of the blocks, and what the one that
+        keeps most keeps.
+    num_logits: T V per sequence.
     """
 
     kept: Kept
@@ -41,15 +41,15 @@ class Activations(NamedTuple):
     num_logits: int
 
     def largest_batch(self, room: float, *, forget: bool) -> int:
-        """How many sequences fit into so many bytes. Where they have many logits, these are made of some at a time."""
+        """Largest batch that fits into `room` bytes. Where it has many logits, they are computed in chunks."""
         fixed, each = self.forgotten if forget else self.kept
         few = min((room - fixed) // (each + LOGIT * self.num_logits), AT_ONCE // self.num_logits)
         return max(0, int(few), int((room - fixed - LOGIT * AT_ONCE) // each))
 
 
 def activations(make: Callable[[], Any], seq_len: int) -> Activations:
-    """Of a model of tokens, in mixed precision with bfloat16, each mixer in its plain form. What the backward pass
-    holds for a moment is not counted.
+    """Activation memory of a model of tokens, in mixed precision with bfloat16, each mixer in its plain form. Temporary
+    memory of the backward pass is not counted.
 
     Args:
         make: gives the model.
@@ -75,12 +75,12 @@ def activations(make: Callable[[], Any], seq_len: int) -> Activations:
 
 
 def _kind(block: Block) -> tuple[str, Any]:
-    """Blocks that keep as much have the same."""
+    """Key of a block; blocks with the same one keep equally much."""
     return repr(block), block.mixer.state_spec() if block.mixer.causal else None
 
 
 def _saved(block: Block, batch: int, seq_len: int) -> int:
-    """Bytes that a block keeps, what enters it among them."""
+    """Bytes that a block keeps, its input included."""
     own = {weight.untyped_storage()._cdata for weight in (*block.parameters(), *block.buffers())}
     kept: dict[int, torch.UntypedStorage] = {}
 

@@ -1,5 +1,5 @@
-"""What devices can do at most: operations a second on dense matrices, and memory, as NVIDIA's data sheets have them.
-Those name figures with sparsity too, which are twice as large."""
+"""Limits of devices from NVIDIA's data sheets: operations a second on dense matrices, and memory. The sheets also give
+figures with sparsity, which are twice as large."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ DRIVER_NAMES = {
     "NVIDIA A100-SXM4-80GB": "A100-80GB",
     "NVIDIA A100 80GB PCIe": "A100-80GB",
 }
-"""As torch.cuda.get_device_name has them, whole: a part of a device has a longer name."""
+"""Devices by their full name from torch.cuda.get_device_name: a part of a device has a longer one."""
 
 
 def peak_of(name: str, precision: str) -> float | None:
-    """Operations a second that a device of this name can do at most; None where that is not known.
+    """Peak operations a second of a device of this name; None where unknown.
 
     Args:
         name: as the driver has it.

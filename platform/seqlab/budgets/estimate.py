@@ -1,4 +1,4 @@
-"""What a training will take, by arithmetic: nothing is allocated."""
+"""Estimate of what training will take, by arithmetic: nothing is allocated."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from seqlab.budgets.flops import training_flops
 from seqlab.config.configs import build_task, read_config
 
 BYTES = 16
-"""Of a parameter, in float32 as mixed precision keeps it: weight, gradient and AdamW's two moments."""
+"""Bytes per parameter, in float32 as mixed precision keeps it: weight, gradient and AdamW's two moments."""
 SECONDS_A_DAY = 86400
 
 
 class Estimate(NamedTuple):
     """Attributes:
-    num_flops: of training, a token.
+    num_flops: of training, per token.
     memory: bytes of weights, gradients and moments of the whole model.
-    activations: besides; None = not known.
+    activations: memory besides; None = unknown.
     """
 
     num_params: int
@@ -33,12 +33,12 @@ class Estimate(NamedTuple):
 
 
 def estimate(config: str, *, device: str, devices: int, mfu: float, tokens: float, vocab_size: int) -> Estimate:
-    """Of a packaged config or a file's.
+    """Estimates the training of a packaged config or a file's.
 
     Args:
         device: one of `DEVICES`, in bfloat16.
         mfu: the share of its dense peak that is reached.
-        vocab_size: which the data would tell.
+        vocab_size: as the data would set it.
 
     Raises:
         ValueError: a number is out of its range, the device is not known, or the config has no seq_len or no model of

@@ -34,7 +34,7 @@ from seqlab.recurrence.s4d import CHUNK as S4D_CHUNK
 
 @singledispatch
 def products(part: nn.Module, new: int, seen: int) -> int:
-    """Multiply-adds of one sequence, besides those of the parts of this part.
+    """Multiply-adds of one sequence in this part, those of its submodules left out.
 
     Args:
         new: tokens that are read at once; 1 = a step of decoding.
@@ -83,7 +83,7 @@ def _(part: LatentAttention, new: int, seen: int) -> int:
 
 
 def _attention(part: SelfAttention, new: int, seen: int, heads: int, key_width: int, value_width: int) -> int:
-    """Of all pairs, those too that a mask leaves out: a kernel that skips them does less."""
+    """Multiply-adds of all pairs, masked ones included: a kernel that skips those does less."""
     pattern, positions, _ = part.scoring
     if new == 1 and pattern.window is not None:
         seen = min(seen, pattern.window)
@@ -141,7 +141,7 @@ def _matrix(new: int, keys: int, values: int, *, triangular: bool = False, write
 
     Args:
         triangular: scores of a decay a channel are computed below the diagonal only.
-        writers: how many vectors write into the matrix where it is read before: none is.
+        writers: how many vectors write into the matrix where it is read first; 0 = it is not.
     """
     if new == 1:  # written and read out; and found, and erased
         return keys * values * (2 + writers)

@@ -1,5 +1,5 @@
 """A size solved for a budget: the width, or another number of a config, that gives a model so many parameters, training
-FLOPs, bytes of state, or measured seconds. But for these, models are made without memory."""
+FLOPs, bytes of state, or measured seconds. Except to measure, models are made without memory."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ UNITS = {"params": "parameters", "flops": "FLOPs a token", "state": "bytes of st
 
 class Cost(NamedTuple):
     """Attributes:
-    value: in its unit; of what is measured the median.
-    spread: how uncertain it is, as a share of it.
+    value: in its unit; the median where it is measured.
+    spread: its uncertainty, as a share of it.
     """
 
     value: float
@@ -37,7 +37,7 @@ class Matched(NamedTuple):
     """Attributes:
     path: the keys of the number in a config.
     before, number: what it was, and what it is.
-    costs: of the model, by budget; one that is not known is left out.
+    costs: of the model, by budget; unknown ones are left out.
     spread: of the one that was matched, where it was measured.
     """
 
@@ -51,14 +51,14 @@ class Matched(NamedTuple):
 def match(
     config: dict[str, Any], budget: Budget, to: float, by: str, measure: Callable[[Any, Any], Cost] | None = None
 ) -> Matched:
-    """Puts the number into a config with which its model costs what it is to cost, within 2%, or within the spread of
-    what is measured where that is more.
+    """Solves for the number with which a config's model meets the budget, and puts it into the config. It is met within
+    2%, or within the spread of a measurement where that is more.
 
     Args:
         config: resolved, nested, of plain values. Its data module is made, to tell the model its sizes.
         budget: parameters; training FLOPs a token or bytes of decoding state, both at the training length; or seconds.
         by: the name of the number, or the end of its dotted name; the outermost one of the model is meant.
-        measure: the seconds of a step, of a task and its data module.
+        measure: gives the seconds of a step, from a task and its data module.
 
     Raises:
         ValueError: no number has this name, the budget does not depend on it, no value of it comes as near, or one
@@ -105,7 +105,7 @@ def match(
 
 
 def said(matched: Matched, budget: Budget, to: float) -> str:
-    """What was matched and what is not, in one line."""
+    """One line on what was matched and what is not."""
     costs = {name: f"{_written(cost)} {UNITS[name]}" for name, cost in matched.costs.items()}
     off = f"{matched.costs[budget] / to - 1:+.1%} of {_written(to)}"
     noise = f", measured to ±{matched.spread:.1%}" if matched.spread else ""
@@ -155,9 +155,9 @@ def _at(config: dict[str, Any], path: list[str]) -> Any:
 
 
 def _least(size: Callable[[int], float], start: int, what: str) -> int:
-    """The least number that the model takes, of which all that are tried are multiples.
+    """The least number that the model accepts; all that are tried are multiples of it.
 
-    A width that heads divide is a multiple of what they need, and so is the one that there was.
+    A width that heads divide is a multiple of what they need, and so is the original one.
     """
     if size(2 * start) <= size(start):
         raise ValueError(f"{what} does not change it")
@@ -165,7 +165,7 @@ def _least(size: Callable[[int], float], start: int, what: str) -> int:
 
 
 def _nearest(cost: Callable[[int], Cost], start: int, least: int, to: float, what: str) -> int:
-    """The multiple of the least number that comes as near to the budget as it must."""
+    """The multiple of the least number that comes near enough to the budget."""
     low, high = 0, start // least
     while cost(high * least).value < to:
         low, high = high, 2 * high

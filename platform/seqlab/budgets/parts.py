@@ -19,9 +19,9 @@ KINDS: dict[str, tuple[type[nn.Module], ...]] = {
     "norm": (Norm, nn.LayerNorm),
     "embedding": (nn.Embedding, PositionalEncoding),
 }
-"""Of a model's modules; what is inside one belongs to it."""
+"""Classes of modules by kind; what is inside such a module belongs to it."""
 NAMES = {"embedding": "embedding", "head": "loss", "pooler": "loss"}
-"""Kinds of modules of any class, by the name that a model has for them."""
+"""Kinds of modules of any class, by their name in a model."""
 
 
 class Part(NamedTuple):
@@ -46,7 +46,7 @@ REST = Part("rest")
 
 
 def parts_of(module: nn.Module, path: tuple[str, ...] = ()) -> Iterator[tuple[nn.Module, Part]]:
-    """Those modules of a model whose time is told apart, in the model's order; the time of others is the rest."""
+    """Modules of a model that are timed separately, in the model's order; the time of all others is the rest."""
     for key, child in module.named_children():
         kind = next((kind for kind, types in KINDS.items() if isinstance(child, types)), NAMES.get(key))
         if kind is None:
@@ -61,7 +61,7 @@ def parts_of(module: nn.Module, path: tuple[str, ...] = ()) -> Iterator[tuple[nn
 
 
 def among(parts: Iterable[Part]) -> str:
-    """What parts of one kind and class are, in words: the mixer GRU of blocks 0-1."""
+    """Parts of one kind and class, in words: the mixer GRU of blocks 0-1."""
     parts = sorted(set(parts), key=lambda part: (part.stack, -1 if part.block is None else part.block))
     words = []
     for stack, of_stack in groupby((part for part in parts if part.block is not None), key=lambda part: part.stack):

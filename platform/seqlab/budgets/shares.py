@@ -1,4 +1,4 @@
-"""Which part of a training step its time belongs to, of what torch's profiler has recorded."""
+"""Attribution of a training step's time to its parts, from what torch's profiler has recorded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STEP = "ProfilerStep"
 
 
 class Time(NamedTuple):
-    """Of a part, milliseconds a step: of the forward pass, or of what has none, and of the backward pass."""
+    """Milliseconds a step of a part: in the forward pass, or outside both passes, and in the backward pass."""
 
     forward: float
     backward: float
@@ -22,12 +22,12 @@ class Time(NamedTuple):
 
 
 def shares(events: Sequence[Any], parts: Mapping[str, Part]) -> dict[Part, Time]:
-    """The parts' times; all together they are the time of a step.
+    """Times of the parts, which add up to the time of a step.
 
     On a CPU it is the time of the thread that trains, on a GPU that of the kernels; while none runs the device is
     "waiting". An operation belongs to the innermost range around it that is a part's. In the backward pass that is the
     range of the forward operation whose gradient it computes: autograd gives both the same sequence number. What adds
-    up gradients has none, and is of the rest.
+    up gradients has none, and belongs to the rest.
 
     Args:
         events: of `torch.profiler.profile.events()`.
@@ -91,7 +91,7 @@ def _root(event: Any) -> Any:
 
 
 def in_words(found: Mapping[Part, Time]) -> list[str]:
-    """What each kind and class takes, the largest first: the mixer GRU of blocks 0-1 takes 61% of a step: 12.3 ms."""
+    """Share of each kind and class, the largest first: the mixer GRU of blocks 0-1 takes 61% of a step: 12.3 ms."""
     step = sum(time.both for time in found.values())
     alike: dict[tuple[str, str], list[Part]] = {}
     for part in found:

@@ -1,1 +1,1 @@
-"""What a fit does besides training: checkpoints, exact resume, progress, tracking."""
+"""Callbacks that a fit runs besides training: checkpoints, exact resume, progress, tracking."""

@@ -1,4 +1,4 @@
-"""What a model attends to, as figures and as data.
+"""Attention maps of a model, as figures and as data.
 
 B batch, H heads, T query length, S key length.
 """

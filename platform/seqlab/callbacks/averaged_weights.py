@@ -16,18 +16,18 @@ AVERAGE = "average"
 
 
 class AveragedWeights(Callback):
-    """Averages the weights over the steps of a fit (Polyak & Juditsky 1992), the later the more: after step n, the
-    average moves by 1 - min(decay, (1 + n) / (10 + n)) of its distance to the weights. Validation and checkpoints have
-    the average in the place of the weights.
+    """Averages the weights over the steps of a fit (Polyak & Juditsky 1992), later ones more: after step n, the
+    average moves by 1 - min(decay, (1 + n) / (10 + n)) of its distance to the weights. Validation and checkpoints use
+    the average in place of the weights.
 
-    The optimiser keeps the average beside its moments, so that it is spread, stored and restored as these are; a
+    The optimiser keeps the average beside its moments, so that it is spread, stored and restored like these; a
     checkpoint has the weights themselves there.
 
     Args:
         decay: above 0 and below 1.
 
     Raises:
-        ValueError: it is not; or, from the fit, the weights are in half precision, which has no digits for it.
+        ValueError: it is not; or, from the fit, the weights are in half precision, which is too coarse for it.
     """
 
     def __init__(self, decay: float) -> None:
@@ -75,7 +75,7 @@ class AveragedWeights(Callback):
 
     @torch.no_grad()
     def _use_average(self, trainer: L.Trainer, use: bool) -> None:
-        """Exchanges the weights and their average, where they are not so already."""
+        """Swaps the weights and their average, unless it is done already."""
         if trainer.state.fn != "fit" or use == self._in_use:
             return
         self._in_use = use
@@ -111,7 +111,7 @@ class AveragedWeights(Callback):
 
 
 def _trained(trainer: L.Trainer) -> Iterator[tuple[Tensor, dict[str, Any]]]:
-    """Each weight that is trained, and what the optimiser keeps of it."""
+    """Each trained weight with its optimiser state."""
     for optimizer in trainer.optimizers:
         for group in optimizer.param_groups:
             for weight in group["params"]:
@@ -119,5 +119,5 @@ def _trained(trainer: L.Trainer) -> Iterator[tuple[Tensor, dict[str, Any]]]:
 
 
 def _local(tensor: Tensor) -> Tensor:
-    """What this rank has of it."""
+    """This rank's part of a tensor."""
     return tensor.to_local() if isinstance(tensor, DTensor) else tensor.detach()

@@ -1,4 +1,4 @@
-"""When checkpoints are written, what seqlab adds to them, and the validation without which none is the best."""
+"""Schedule of checkpoints, what seqlab adds to them, and the validation without which none is the best."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Checkpoints(ModelCheckpoint):
 
     A checkpoint holds `checkpoint["seqlab"]`: "config", the resolved configuration; "told", what the data module told
     the task, and its "labels", "tokenizer" and "source_tokenizer"; "run_id", the logger's run; "layout", the processes
-    that wrote it. What there is not is None.
+    that wrote it. Missing ones are None.
 
     Args:
         config: the resolved configuration, JSON values only.
@@ -138,7 +138,7 @@ class Checkpoints(ModelCheckpoint):
         self._save_last(trainer)
 
     def on_train_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Begins to write nothing: the last epoch's end has."""
+        """Starts no write: the last epoch's end has."""
         self._signals.release()
         _finish_writing(trainer)
 
@@ -186,7 +186,7 @@ class Checkpoints(ModelCheckpoint):
             self._save_last(trainer)
 
     def _asked(self, trainer: L.Trainer) -> tuple[bool, int]:
-        """Whether the last write is too long ago, and the signal to stop for or 0; alike on all ranks."""
+        """True if the last write is too long ago, and the signal to stop for or 0; the same on all ranks."""
         late = time.monotonic() - self._saved_at >= 60 * self.every_n_minutes
         asked = torch.tensor([late, self._signals.received])
         if trainer.world_size > 1:
@@ -207,7 +207,7 @@ class Checkpoints(ModelCheckpoint):
 
 
 def _finish_writing(trainer: L.Trainer) -> None:
-    """Waits for what is written in the background, if anything is, and raises what was wrong with it."""
+    """Waits for a write in the background, if there is one, and raises its error."""
     trainer.strategy.checkpoint_io.teardown()
 
 
@@ -239,7 +239,7 @@ def check_layout(checkpoint: dict[str, Any], trainer: L.Trainer) -> None:
 
 
 class ValidateOnce(Callback):
-    """Validates at the end of a fit that is shorter than its validation interval: without, it would have no best."""
+    """Validates at the end of a fit that is shorter than its validation interval: it would have no best otherwise."""
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
         if trainer.val_check_batch is None:  # by the clock
@@ -252,7 +252,7 @@ class ValidateOnce(Callback):
 
 
 def num_batches(trainer: L.Trainer) -> float:
-    """How many micro-batches a whole fit reads on each rank; infinite where nothing is known to end it."""
+    """Number of micro-batches that a whole fit reads on each rank; infinite where nothing is known to end it."""
     epoch, accumulated = trainer.num_training_batches, trainer.accumulate_grad_batches
     max_epochs, max_steps = trainer.max_epochs, trainer.max_steps
     by_epochs = math.inf if max_epochs in (None, -1) else max_epochs * epoch

@@ -1,4 +1,4 @@
-"""How long `torch.compile` takes."""
+"""Time that `torch.compile` takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lightning.pytorch.callbacks import Callback
 
 
 class CompileTime(Callback):
-    """Says on stderr what compiling took, where batches of a shape or a kind that is new had something compiled."""
+    """Prints on stderr how long compiling took, whenever batches of a new shape or kind caused it."""
 
     def __init__(self) -> None:
         self._began, self._seconds, self._said = 0.0, 0.0, 0.0

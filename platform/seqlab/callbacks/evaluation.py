@@ -1,4 +1,4 @@
-"""What an evaluation leaves: its scores in the run whose checkpoint was evaluated, its predictions in a file."""
+"""Results of an evaluation: its scores in the run whose checkpoint was evaluated, its predictions in a file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from seqlab.whole_file import write_whole
 
 
 def what_is_left(verb: str, config: dict[str, Any]) -> list[Callback]:
-    """Callbacks that write what a verb leaves behind, by its resolved config.
+    """Callbacks that write the results of a verb, by its resolved config.
 
     Raises:
-        ValueError: the predictions have no place, as of `file_to_write`.
+        ValueError: the predictions cannot be written, as in `file_to_write`.
     """
     if verb == "predict":
         return [PredictionFile(config["out"])]
@@ -32,7 +32,7 @@ def what_is_left(verb: str, config: dict[str, Any]) -> list[Callback]:
 
 class RunScores(Callback):
     """Writes the scores of `seqlab test` and `seqlab validate` to the run of the checkpoint, at the checkpoint's step,
-    with the data that they are of, and how they were read where it was not as in training.
+    with the data that they are of, and how it was read where that differs from training.
 
     A validation's are named `validate/...`: `val/...` is the run's own learning curve, of its own data.
 
@@ -88,8 +88,8 @@ class PredictionFile(Callback):
         path: of the file, as `file_to_write` takes it.
 
     Raises:
-        ValueError: the place is none, or taken; when the prediction ends, a task of one's own has predicted something
-            else than a list of such objects for each batch.
+        ValueError: the path cannot be written, or is taken; when the prediction ends, a user's task has predicted
+            anything but a list of such objects for each batch.
     """
 
     def __init__(self, path: str) -> None:

@@ -1,5 +1,5 @@
-"""Lightning's finders, of the learning rate and of the batch size: they look before a fit begins, by a trainer of their
-own, and the fit is the one that is given what they found."""
+"""Lightning's finders of the learning rate and the batch size. They search before a fit begins, with a trainer of their
+own, and the fit is given what they found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUIETLY: dict[str, Any] = {
     "val_check_interval": None,
     "check_val_every_n_epoch": 1 << 30,
 }
-"""Of the trainer of a search: nothing is stored, and nothing validated."""
+"""Options of a search's trainer: nothing is stored, and nothing validated."""
 
 
 def search(
@@ -30,8 +30,8 @@ def search(
     config: dict[str, Any],
     stored: dict[str, Any] | None,
 ) -> Iterator[str]:
-    """Has each finder look, and puts what it finds into the task or the data and into their options in a resolved
-    config. The weights are those that there were. Gives what was found, in words.
+    """Runs each finder, and puts what it finds into the task or the data and into their options in a resolved config.
+    The weights stay as they were. Yields what was found, in words.
 
     Args:
         trainer: makes one with a finder as its callback.

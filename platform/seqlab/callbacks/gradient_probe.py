@@ -1,4 +1,4 @@
-"""How far back the gradient reaches, while a model is trained."""
+"""Reach of the gradient back in time, while a model is trained."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class GradientProbe(Probe):
     """Logs in each validation `gradient_back/K` for K = 1, 2, 4, ... up to the length of what is read: the norm of the
     gradient of the last output of the model's stack by the embedded input K steps before it, over that by its own input
     (Bengio et al. 1994, "Learning long-term dependencies with gradient descent is difficult"; Pascanu et al. 2013, "On
-    the difficulty of training recurrent neural networks", section 2). Of an encoder-decoder it is that of the decoder.
+    the difficulty of training recurrent neural networks", section 2). For an encoder-decoder it is that of the decoder.
 
     Args:
         rows: of the first batch, which are looked at together.

@@ -1,4 +1,4 @@
-"""What a fit of several processes says when one of them dies: the first one's error, once."""
+"""Last words of a fit of several processes when one of them dies: the first one's error, once."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from seqlab.config.errors import sentence
 FILE = "SEQLAB_LAST_WORDS"
 """The environment's name for the file that the ranks of one machine share: whoever dies first creates it."""
 SECONDS = 1.0
-"""How long the first rank waits for the words of one that it has lost the connection to."""
+"""Seconds that the first rank waits for the words of one to which it has lost the connection."""
 LAST_WRITES = 60.0
 """Seconds that it has for its last writes."""
 
 
 @contextmanager
 def last_words() -> Iterator[None]:
-    """Around a fit: the processes that it starts take over the environment, and know the file."""
+    """Names the file in the environment around a fit, so that the processes it starts know it."""
     if FILE in os.environ:
         yield
         return
@@ -41,7 +41,7 @@ def last_words() -> Iterator[None]:
 
 
 def spoken() -> str | None:
-    """What the rank that died first has said, empty where the file is gone with it: what the others meet is no news."""
+    """Words of the rank that died first, empty where the file is gone with it: errors of the others are no news."""
     path = Path(os.environ.get(FILE, os.devnull))
     if path.is_file():
         return path.read_text(encoding="utf-8") or None  # it is still being said
@@ -77,8 +77,9 @@ def say(words: str) -> None:
 def _observe(processes: list[subprocess.Popen[bytes]], first: int) -> None:
     """Speaks for the one of these ranks, from `first` on, that ends without a word, and ends the others.
 
-    So does an observer of Lightning's, but within 5 seconds and this process too, which may have yet to store how far
-    the fit came: `processes` is emptied before it looks. Where this process still waits for the dead it ends at last.
+    Lightning's observer does so too, but within 5 seconds, and it ends this process as well, which may have yet to
+    store how far the fit came: `processes` is emptied before it looks. If this process still waits for the dead, it
+    ends at last.
     """
     while not (failed := [(first + k, process) for k, process in enumerate(processes) if process.poll()]):
         if all(process.returncode == 0 for process in processes):

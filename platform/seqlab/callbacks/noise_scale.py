@@ -1,4 +1,4 @@
-"""The gradient noise scale: how many tokens a step may have before more of them hardly make it better."""
+"""The gradient noise scale: how many tokens a step may have before more of them hardly improve it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from seqlab.callbacks.tokens_per_step import TokensPerStep
 from seqlab.parallel.gradients import norm_of
 
 DECAY = 0.99
-"""Of the averages over steps, whose quotient is logged."""
+"""Decay of the averages over steps whose quotient is logged."""
 
 
 class GradientNoiseScale(Callback):

@@ -1,4 +1,4 @@
-"""A look at a model in each validation, which changes nothing of the fit."""
+"""Probe of a model in each validation, which leaves the fit unchanged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from seqlab.parallel import SpreadStrategy
 
 class Probe(Callback):
     """Logs what a subclass finds where the model reads the first rows of the first batch of each validation: in eval
-    mode, in the weights' own precision, uncompiled. Of several processes with a model each, the first one's.
+    mode, in the weights' own precision, uncompiled. With a model on each of several processes, the first one's.
 
     Args:
         rows: of the batch.
@@ -36,7 +36,7 @@ class Probe(Callback):
 
     @abstractmethod
     def find(self, model: nn.Module, batch: Any) -> dict[str, float]:
-        """What is logged, by name."""
+        """Values to log, by name."""
 
     def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
         if isinstance(trainer.strategy, SpreadStrategy):

@@ -135,10 +135,10 @@ def _clock(seconds: float) -> str:
 
 
 class Lines:
-    """Named counts with a text each: now and then a line without control characters.
+    """Named counts with a text each, shown now and then as a line without control characters.
 
     Attributes:
-        seconds: the least time between two times that something is shown, unless it must be.
+        seconds: the least time between two updates, unless one must be shown.
     """
 
     seconds = 20.0
@@ -147,7 +147,7 @@ class Lines:
         self._shown_at = time.monotonic()
 
     def due(self) -> bool:
-        """Whether it is time to show something; whoever is told so shows it."""
+        """True when it is time to show something; the caller must then show it."""
         if time.monotonic() - self._shown_at < self.seconds:
             return False
         self._shown_at = time.monotonic()
@@ -159,10 +159,10 @@ class Lines:
         print(" · ".join(filter(None, (f"{name} {count}", text))), file=sys.stderr, flush=True)
 
     def finish(self, name: str) -> None:
-        """No more of this count."""
+        """Ends this count."""
 
     def close(self) -> None:
-        """No more of any."""
+        """Ends all counts."""
 
 
 class Bars(Lines):

@@ -1,4 +1,4 @@
-"""A checkpoint that is not this fit's is refused in a sentence, wherever in it the restoring stumbles."""
+"""Refusal, in one sentence, of a checkpoint that is not this fit's, wherever restoring it fails."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from torch import Tensor
 MOST_SAID = 500
 RESTORING = ("restore", "_restore", "resume")
 MOMENTS = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer")
-"""What torch.optim keeps of each weight, in its shape."""
+"""Entries of torch.optim's state that have the shape of their weight."""
 
 
 @contextmanager
 def saying_what_is_wrong(checkpoint: str | None, *, anywhere: bool = False) -> Iterator[None]:
-    """Within it, an error in restoring a checkpoint, or any, is a ValueError that names it."""
+    """Turns an error in restoring a checkpoint, or any error, into a ValueError that names the checkpoint."""
     try:
         yield
     except Exception as error:
@@ -39,8 +39,8 @@ def _is_restoring(error: BaseException) -> bool:
 
 
 class RestoredState(Callback):
-    """Refuses what Lightning restores unseen and stumbles over later, or never: counters of another kind, too few
-    optimisers, and their memory of weights of another shape. It is the first of a fit's callbacks.
+    """Refuses what Lightning restores unchecked and fails on later, or never: counters of another kind, too few
+    optimisers, and their state for weights of another shape. It is the first of a fit's callbacks.
 
     Raises:
         ValueError: the message names what is wrong.

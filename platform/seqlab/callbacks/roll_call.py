@@ -1,4 +1,4 @@
-"""Where each rank of a fit stands, and who is missing when one has waited too long for the others."""
+"""Roll call of a fit's ranks: where each stands, and who is missing when one has waited too long for the others."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from seqlab.checkpoint_io import AtomicCheckpointIO
 from seqlab.whole_file import CannotWriteError, write_whole
 
 TORCHS = 1800.0
-"""Seconds that a rank waits for another one where nothing else is said."""
+"""Seconds that a rank waits for another one by torch's default."""
 LONGEST_BEAT = 5.0
 """Seconds between a rank's notes, or a tenth of what it waits where that is less."""
 STALE = 4
 """Beats without a note after which a rank is taken to be stopped."""
 TIMED_OUT = re.compile(r"timed ?out", re.IGNORECASE)
-"""In what gloo and the store of a process group say. NCCL's watchdog ends the process, and the notes stay."""
+"""Timeouts in the errors of gloo and of a process group's store. NCCL's watchdog ends the process; the notes stay."""
 
 
 class Note(NamedTuple):
-    """What a rank has written of itself.
+    """Note of a rank on where it stands.
 
     Attributes:
         passed: how many places it has passed. All ranks pass the same ones.
@@ -57,10 +57,10 @@ class RollCall(Callback):
     and ends. A fit that ends well removes the notes.
 
     Args:
-        timeout: seconds that a rank in training waits for another one; None = what the strategy has.
+        timeout: seconds that a rank in training waits for another one; None = the strategy's.
 
     Raises:
-        ValueError: that is no time.
+        ValueError: the timeout is not above 0.
     """
 
     def __init__(self, timeout: float | None = None) -> None:
@@ -87,7 +87,7 @@ class RollCall(Callback):
         threading.Thread(target=self._write_on, args=(self._folder,), daemon=True).start()
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Not before: ranks may start and read their data at different speeds."""
+        """Sets the timeout only now: ranks may start and read their data at different speeds."""
         if trainer.world_size > 1 and self.timeout is not None:
             strategy = trainer.strategy
             timeout = timedelta(seconds=self.timeout)
@@ -142,7 +142,7 @@ class RollCall(Callback):
             process.kill()  # a rank that hangs would outlive this one
 
     def missing(self, folder: Path, world_size: int) -> str:
-        """Which ranks are behind this one or have stopped, and where each stands; all others where none is."""
+        """Names the ranks that are behind this one or have stopped, and where each stands; all others where none is."""
         notes = {rank: _read(folder / f"rank-{rank}.txt") for rank in range(world_size)}
         mine = notes.pop(self._rank) or Note(self._passed, self._place, "", 0.0)
         late = {rank: note for rank, note in notes.items() if note is None or self._is_late(note, mine)}

@@ -1,4 +1,4 @@
-"""What a fit stores of itself in its run, beside the metrics that the task logs."""
+"""Record of a fit in its run, beside the metrics that the task logs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RunTracker(Callback):
     Args:
         config: the resolved configuration, nested, of plain values.
         speed: the meter, which this counts with; None = its own.
-        tags: of the run, besides.
+        tags: further tags of the run.
 
     Raises:
         DivergedError: from the fit, when the training loss becomes NaN or infinite.
@@ -177,7 +177,7 @@ class RunTracker(Callback):
 
 
 def scored_as(task: type) -> str:
-    """The class that defines a task's scores and what they are given: a loss of one's own changes neither."""
+    """The class that defines a task's scores and what they are given: overriding the loss changes neither."""
     own = task.__mro__[: task.__mro__.index(L.LightningModule)]
     scores = ("scores", "evaluate", "log_scores", "validation_step")
     return next((of.__name__ for of in own if any(name in vars(of) for name in scores)), task.__name__)
@@ -190,7 +190,7 @@ def _run_logger(trainer: L.Trainer) -> RunLogger | None:
 
 
 def _loggers_beside(trainer: L.Trainer) -> list[Logger]:
-    """Loggers of the user's beside the `RunLogger`."""
+    """The user's loggers beside the `RunLogger`."""
     return [one for one in trainer.loggers if trainer.is_global_zero and not isinstance(one, RunLogger)]
 
 

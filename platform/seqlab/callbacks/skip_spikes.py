@@ -1,4 +1,4 @@
-"""Steps whose gradients are far larger than those before are left out."""
+"""Skipping of steps whose gradients are far larger than those before."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from seqlab.callbacks.run_tracker import DivergedError
 from seqlab.parallel.gradients import norm_of
 
 WINDOW, LEAST = 100, 10
-"""Of how many steps the median is taken, and of how many at least."""
+"""Most and fewest steps over which the median is taken."""
 
 
 class SkipSpikes(Callback):
     """Leaves out an optimiser step whose gradient's norm is over so many times the median norm of the steps before, or
-    is not finite: weights and moments stay as they are, the schedule goes on. How many were left out is logged as
+    is not finite: weights and moments stay as they are, the schedule goes on. The number left out is logged as
     `train/skipped_steps`. What is left out follows from the norms alone, which a checkpoint holds.
 
     Args:

@@ -1,4 +1,4 @@
-"""How fast a fit trains."""
+"""Training speed of a fit."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ class Speed:
             self.resume()
 
     def pause(self) -> None:
-        """Something else than training begins."""
+        """Stops timing: something other than training begins."""
         self._read()
         self._timed_from = None
 
     def resume(self) -> None:
-        """Training goes on."""
+        """Resumes timing: training goes on."""
         if self._warm:
             self._timed_from = time.perf_counter()
 
@@ -61,8 +61,8 @@ class Speed:
         return self.timed_tokens / self.seconds if self.seconds else 0.0
 
     def metrics(self) -> dict[str, float]:
-        """Tokens, seconds, the speed of all that was timed and of what was timed since the last call, and which part of
-        the peak the first is (MFU: Chowdhery et al. 2022, "PaLM", appendix B)."""
+        """Tokens, seconds, the speed of all that was timed and of what was timed since the last call, and the
+        share of the peak that the first is (MFU: Chowdhery et al. 2022, "PaLM", appendix B)."""
         rate = self.rate
         tokens, seconds = self.timed_tokens - self._reported[0], self.seconds - self._reported[1]
         self._reported = self.timed_tokens, self.seconds

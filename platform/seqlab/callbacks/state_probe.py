@@ -1,4 +1,4 @@
-"""How large the states of recurrences are, and how saturated their gates, while a model is trained."""
+"""Size of recurrent states, and saturation of gates, while a model is trained."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from seqlab.recurrence.gates import activations, saturated
 
 class StateProbe(Probe):
     """Logs in each validation, for each layer with a state that sums up the past, the root mean square of each entry
-    after the last real token, `state/LAYER/ENTRY_rms`. Of RNN, LSTM and GRU also what share of their activations at
-    real tokens is saturated: `state/LAYER/gates_saturated`, sigmoids below 0.1 or above 0.9, and
-    `state/LAYER/tanhs_saturated`, beyond 0.9. Those that read both ways have no state, but gates.
+    after the last real token, `state/LAYER/ENTRY_rms`. For RNN, LSTM and GRU also the share of their activations at
+    real tokens that is saturated: `state/LAYER/gates_saturated`, sigmoids below 0.1 or above 0.9, and
+    `state/LAYER/tanhs_saturated`, beyond 0.9. Bidirectional ones have no state, but gates.
 
     Args:
         rows: of the first batch, which are looked at together.
@@ -56,7 +56,7 @@ class StateProbe(Probe):
 
 
 def _recurrent(model: nn.Module) -> dict[str, Mixer]:
-    """By the place of the layer in the model: "0", "encoder/0"."""
+    """Recurrent layers by their place in the model: "0", "encoder/0"."""
     return {
         name.removesuffix(".mixer").replace("stack.blocks.", "").replace(".", "/"): module
         for name, module in model.named_modules()

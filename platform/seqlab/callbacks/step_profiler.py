@@ -1,4 +1,4 @@
-"""Where the time of a training step goes: torch's profiler around a few steps, with a range for each part."""
+"""Breakdown of a training step's time: torch's profiler around a few steps, with a range for each part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 from seqlab.budgets.parts import REST, Part, parts_of
 
 WARM_UP = 5
-"""Steps before; those from the second on are timed without the profiler."""
+"""Steps before profiling; those from the second on are timed without the profiler."""
 DATA, LOSS, OPTIMISER, LOGGING = Part("data"), Part("loss"), Part("optimiser"), Part("logging")
 ACTIONS = {
     "train_dataloader_next": DATA,
@@ -25,7 +25,7 @@ ACTIONS = {
     "configure_gradient_clipping": OPTIMISER,
     "lr_scheduler_step": OPTIMISER,
 }
-"""What Lightning tells its profiler of, by the end of its name; what is within is told apart."""
+"""Parts of the actions that Lightning profiles, by the end of their names; parts within them are told apart."""
 LOGGERS = ("[Callback]RunTracker", "[Callback]FitProgress")
 
 
@@ -94,7 +94,7 @@ class StepProfiler(Profiler):
                     hook.remove()
 
     def _watch(self, model: torch.nn.Module) -> None:
-        """A range around each call of a part, and of the model."""
+        """Puts a range around each call of a part, and of the model."""
         parts = dict(parts_of(model))
         self.parts = {str(part): part for part in (*parts.values(), LOSS, OPTIMISER, DATA, LOGGING, REST)}
         for module, part in ({model: REST} | parts).items():

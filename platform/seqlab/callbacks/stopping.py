@@ -39,7 +39,7 @@ class StopSignals:
         self._before: dict[int, Any] = {}
 
     def catch(self, during: str = "step") -> None:
-        """From now on. A signal that is ignored, as in the background of a shell, stays ignored."""
+        """Starts noting. A signal that is ignored, as in the background of a shell, stays ignored."""
         self.received, self.during = 0, during
         if threading.current_thread() is threading.main_thread():
             self._before = {s: signal.getsignal(s) for s in SIGNALS if signal.getsignal(s) != signal.SIG_IGN}
@@ -60,16 +60,16 @@ class StopSignals:
 
     @rank_zero_only
     def say(self) -> None:
-        """That the fit stops, and after what."""
+        """Says that the fit stops, and after what."""
         # Not by print, which may be what the signal has interrupted.
         name = signal.Signals(self.received).name
         os.write(2, f"\n{name}: stopping after this {self.during}; Ctrl-C stops at once\n".encode())
 
 
 def exit_code(end: SystemExit) -> int:
-    """What a command ends with after a fit or an evaluation that a signal ended.
+    """Exit code of a command after a fit or an evaluation that a signal ended.
 
-    Other ranks than 0 end with 0: their launcher would kill the first, which still has points to send.
+    Ranks other than 0 end with 0: their launcher would kill the first, which still has points to send.
     """
     if getattr(rank_zero_only, "rank", 0) != 0:
         return 0

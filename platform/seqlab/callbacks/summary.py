@@ -35,7 +35,7 @@ class ModelTable(ModelSummary):
             Console(stderr=True).print(self._table)
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """The groups as a checkpoint has restored them."""
+        """Prints the groups as a checkpoint has restored them."""
         if trainer.is_global_zero:
             Console(stderr=True).print(*map(group_table, trainer.optimizers))
 
@@ -83,7 +83,7 @@ def group_table(optimizer: Optimizer) -> Table:
 
 
 def describe(part: nn.Module) -> str:
-    """What a part of a model is; of a block, what it mixes with, its feed-forward and its norm."""
+    """Description of a part of a model; for a block, its mixer, its feed-forward and its norm."""
     if isinstance(part, PositionalEncoding):
         return f"{type(part).__name__} on {part.acts_on}"
     if (mixer := _mixer(part)) is None:

@@ -68,7 +68,7 @@ def _flags(trust: Sequence[str]) -> list[str]:
 
 
 def _has_bundle(task: L.LightningModule) -> bool:
-    """Whether a task's model is of a kind that can be exported."""
+    """True if a task's model is of a kind that can be exported."""
     from seqlab_export.capture.graph_forms import DECODERS, ENCODERS
 
     return isinstance(getattr(task, "model", None), DECODERS + ENCODERS)
@@ -97,7 +97,7 @@ def _checkpoints(trainer: L.Trainer) -> Checkpoints | None:
 
 
 def _why_early(trainer: L.Trainer) -> str:
-    """Why a callback ended the fit; empty if none did."""
+    """Reason why a callback ended the fit; empty if none did."""
     for callback in trainer.callbacks if trainer.should_stop else []:  # type: ignore[attr-defined]
         if isinstance(callback, EarlyStopping) and callback.stopping_reason_message:
             return callback.stopping_reason_message.removesuffix(" Signaling Trainer to stop.")
@@ -112,5 +112,5 @@ def _step(trainer: L.Trainer) -> str:
 
 
 def _shown(path: str) -> str:
-    """Relative where that is shorter."""
+    """A path, relative where that is shorter."""
     return min(path, os.path.relpath(path), key=len)

@@ -134,7 +134,7 @@ def import_lightning() -> None:
 
 @contextmanager
 def _importing() -> Iterator[None]:
-    """Within it Python looks for no garbage, and later not among what was imported: there is none, and looking costs
+    """Turns garbage collection off within it, and later for what was imported: there is none, and looking for it costs
     half a second."""
     if "lightning" in sys.modules or not gc.isenabled():
         yield
@@ -170,7 +170,7 @@ def resume(options: argparse.Namespace) -> int:
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    """`validate`, `test` or `predict` of a RUN, as it was configured, or on other data, read by its tokenizers."""
+    """Runs `validate`, `test` or `predict` of a RUN as it was configured, or on other data, read by its tokenizers."""
     from seqlab.config.trust import only_trusted
     from seqlab.trained.load import stored_run
     from seqlab.trained.same_vocabulary import with_stored_tokenizers
@@ -186,4 +186,4 @@ def evaluate(options: argparse.Namespace) -> int:
 
 VERBS = (*(Verb(name, does, (RUN, TRUST), evaluate) for name, does in LIGHTNING.items()), resume)
 TAKE_OVERRIDES = ("resume", "profile", "submit", "sweep", "validate", "test", "predict")
-"""What else is on their command lines goes to Lightning."""
+"""Verbs whose other options go to Lightning."""

@@ -1,4 +1,4 @@
-"""What accompanies a fit from the command line."""
+"""Callbacks of a fit from the command line."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from seqlab.config.trust import to_trust
 
 
 def fit_callbacks(options: Any, config: dict[str, Any], speed: Speed, tags: dict[str, str]) -> list[Callback]:
-    """Those that the options ask for, in the order that they rely on.
+    """Callbacks that the options ask for, in the order that they rely on.
 
     Args:
-        config: what is stored of the fit.
+        config: as stored with the fit.
         tags: of its run.
     """
     return [

@@ -25,7 +25,7 @@ MODELS_AND_DATA = (L.LightningModule, L.LightningDataModule, nn.Module)
 
 def part_that_raised(error: BaseException) -> str | None:
     """The class of the part of Lightning that an error was raised in; None where a model, data or this package raised
-    it, or nobody knows."""
+    it, or it is unknown."""
     for frame, _ in reversed([*traceback.walk_tb(error.__traceback__)]):
         module, one = frame.f_globals.get("__name__", ""), frame.f_locals.get("self")
         if module.startswith("lightning.") and isinstance(one, PARTS):
@@ -36,7 +36,7 @@ def part_that_raised(error: BaseException) -> str | None:
 
 
 def said_by_part(error: Exception) -> str | None:
-    """What to tell of an error of a part of Lightning; None where it was not one's."""
+    """Message for an error of a part of Lightning; None where it was not one's."""
     if (part := part_that_raised(error)) is None:
         return None
     text = " ".join(str(error).split()) or "it is only a base class, or lacks what it needs"
@@ -45,15 +45,15 @@ def said_by_part(error: Exception) -> str | None:
 
 
 def kept(callbacks: list[Any], *, fits: bool, bar: bool) -> list[Any]:
-    """The given callbacks that a trainer gets: no finders, which look before a fit, no bars where there is to be none,
-    and where nothing is fitted nothing that writes checkpoints."""
+    """The given callbacks that a trainer gets: no finders, which search before a fit, no bars where there are to be
+    none, and, where nothing is fitted, none that write checkpoints."""
     left_out = (*FINDERS, *(() if bar else (ProgressBar,)), *(() if fits else (Checkpoint,)))
     return [one for one in callbacks if not isinstance(one, left_out)]
 
 
 def check_restores(callbacks: Iterable[Any]) -> None:
     """Checks that each of Lightning's callbacks takes the state that it gives, as it must when a run is opened again,
-    and that none leaves weights in the checkpoints by other names than the model's.
+    and that none leaves weights in the checkpoints under names other than the model's.
 
     Raises:
         ValueError: one does not, as SpikeDetection of Lightning 2.6, or ModelPruning is not made permanent.

@@ -1,4 +1,4 @@
-"""`--match`: the size of a model is solved for a budget before the fit."""
+"""`--match`: solves for the size of a model, given a budget, before the fit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from seqlab.callbacks.step_seconds import step_seconds
 
 
 def matched(options: Any, config: dict[str, Any]) -> Matched | None:
-    """What a fit's options ask for, put into its resolved config; None where they ask for nothing. Seconds are not
-    asked for again by who fits that config: it would have another number.
+    """Matches what a fit's options ask for, in its resolved config; None where they ask for nothing. A match of seconds
+    is taken out of that config: another fit of it would find another number.
 
     Raises:
-        ValueError: they do not go together, or as of `match`.
+        ValueError: they do not go together, or as in `match`.
     """
     if (options.match is None) != (options.to is None):
         raise ValueError("--match needs --to, and --to needs --match: a budget and how much of it")

@@ -106,7 +106,7 @@ def _write(out: Path, name: str, page: str, cells: list[dict[str, Any]]) -> None
 
 
 def _chosen(names: list[str] | None, known: dict[str, Any], base: type) -> dict[str, Any]:
-    """What is known by these names, or the classes of these paths."""
+    """Known entries of these names, or classes of these paths; by default all that are known."""
     return {name: known[name] if name in known else _own_class(name, known, base) for name in names or known}
 
 

@@ -1,4 +1,4 @@
-"""What a page shows of a bundle beside the bundle: what this machine's store knows of its run."""
+"""Additions to a bundle's page: what this machine's store knows of its run."""
 
 from __future__ import annotations
 

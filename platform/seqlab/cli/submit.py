@@ -16,7 +16,7 @@ from seqlab.cli.verb import argument, verb, whole
 WARNING = 120
 """Seconds before the time limit at which SLURM tells a fit to stop."""
 OURS = {"--trainer.devices": "--gpus", "--trainer.num_nodes": "--nodes", "--resume": "auto"}
-"""What the script says by itself, and what it says it by."""
+"""Options that the script sets itself, and what it sets them by."""
 
 # 138 is a fit's exit code after USR1, with `last` written: the job goes on from there.
 SCRIPT = """\
@@ -59,11 +59,11 @@ def submit(options: argparse.Namespace) -> int:
 
 
 def sbatch_script(configs: list[str], overrides: list[str], nodes: int, gpus: int, time: str | None) -> str:
-    """The script of a job of `nodes` times `gpus` processes, which runs in this folder and by this Python.
+    """The script of a job of `nodes` times `gpus` processes, which runs in this folder and with this Python.
 
     Args:
         configs: as `--config` takes them.
-        overrides: what else `fit` is given.
+        overrides: further options of `fit`.
         time: as SLURM writes it; None = what the queue has.
 
     Raises:
@@ -104,7 +104,7 @@ def sbatch_script(configs: list[str], overrides: list[str], nodes: int, gpus: in
 
 
 def _seconds(time: str) -> int:
-    """Of a time limit as SLURM takes it: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS."""
+    """Seconds of a time limit as SLURM takes it: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS."""
     found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d\d))?(?::(\d\d))?", time)
     if found is None:
         raise ValueError(f"--time is {time!r}; accepted: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS")

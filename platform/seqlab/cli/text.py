@@ -89,7 +89,7 @@ def classify(options: argparse.Namespace) -> int:
 
 
 def _text_model(options: argparse.Namespace) -> TextModel:
-    """Refused before the standard input is read, where it is for another verb."""
+    """The model, refused before the standard input is read where it is for another verb."""
     if os.path.exists(os.path.join(options.target, "manifest.json")):
         from seqlab_export.runner import text_model as of_bundle
 
@@ -104,7 +104,7 @@ def _text_model(options: argparse.Namespace) -> TextModel:
 
 
 def _chosen(options: argparse.Namespace, kind: type[TextModel]) -> dict[str, Any]:
-    """What is asked of a model, refused before one is opened."""
+    """Options for a model, checked before one is opened."""
     chosen = {option.name: getattr(options, option.name) for option in kind.options}
     kind.settings(chosen)
     return chosen

@@ -1,4 +1,4 @@
-"""What a fit would begin with."""
+"""Starting point of a fit."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from seqlab.trained.load import LoadedRun
 
 class _Untrained(SeqlabCLI):
     def _run_subcommand(self, subcommand: str) -> None:
-        """Nothing is run."""
+        """Runs nothing."""
 
 
 def untrained(config: str) -> LoadedRun:
-    """What a fit of a config (a packaged one's name, or a path) would begin with, its data read.
+    """Starting point of a fit of a config (a packaged one's name, or a path), its data read.
 
     Raises:
         ValueError: there is no such config, or no data.

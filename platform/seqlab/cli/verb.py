@@ -1,4 +1,4 @@
-"""A verb of the `seqlab` command: what it does, its options beside it, and what several verbs take."""
+"""A verb of the `seqlab` command with its options, and arguments that several verbs take."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seqlab.text_options import Option
 
 
 class Argument(NamedTuple):
-    """As argparse's `add_argument` takes it."""
+    """Arguments of argparse's `add_argument`."""
 
     names: tuple[str, ...]
     settings: dict[str, Any]
@@ -41,7 +41,7 @@ def verb(does: str, *arguments: Argument) -> Callable[[Callable[[argparse.Namesp
 
 
 def whole(text: str) -> int:
-    """In digits, as `seqlab-run` takes them; Python would take 1_000, and digits of any script."""
+    """A whole number in digits, as `seqlab-run` takes it; Python would take 1_000, and digits of any script."""
     if not re.fullmatch("-?[0-9]+", text):
         raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
     return int(text)
@@ -54,7 +54,7 @@ def decimal(text: str) -> float:
 
 
 def text_arguments(options: Iterable[Option]) -> tuple[Argument, ...]:
-    """Those of the table."""
+    """Arguments for a table of options."""
     types = {int: whole, float: decimal, str: str}
     return tuple(
         argument(

@@ -50,27 +50,27 @@ class Comparison:
 
     @property
     def runs(self) -> list[TrackedRun]:
-        """All of them, by rows."""
+        """All runs, row by row."""
         return [run for row in self.rows for run in row.runs]
 
     @property
     def several_seeds(self) -> bool:
-        """Whether a row has several."""
+        """True if a row has several seeds."""
         return any(row.spread is not None for row in self.rows)
 
     @property
     def has_intervals(self) -> bool:
-        """Whether a row has one, of its seeds or of its test examples."""
+        """True if a row has an interval, of its seeds or of its test examples."""
         return self.several_seeds or any(row.of_examples is not None for row in self.rows)
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether the status of a row's run is another than FINISHED; else the table has no column of it."""
+        """True if a row's run has a status other than FINISHED; else the table has no column for it."""
         return any(row.run.status != "FINISHED" for row in self.rows)
 
     @cached_property
     def ranks(self) -> list[int]:
-        """Of each row; those whose 95% intervals overlap share one, and one without the metric has its place."""
+        """Rank of each row; rows whose 95% intervals overlap share one, and a row without the metric has its place."""
         sign = -1 if more_is_better(self.metric) else 1
         known = [(sign * row.value, row.half_width) for row in self.rows if row.value is not None]
         found = ranks([(value - half_width, value + half_width) for value, half_width in known])
@@ -82,14 +82,14 @@ class Comparison:
         return " on ".join(text for text in kind_of(self.runs[0]) if text)
 
     def reason(self, other: Comparison) -> str:
-        """Why another one's runs are not ranked with these."""
+        """Reason why another comparison's runs are not ranked with these."""
         differ = [ours != theirs for ours, theirs in zip(kind_of(self.runs[0]), kind_of(other.runs[0]), strict=True)]
         texts = ("another task", "other data")
         return " and ".join(text for text, differs in zip(texts, differ, strict=True) if differs)
 
     @cached_property
     def warnings(self) -> list[str]:
-        """What else than the models may make the difference."""
+        """Warnings of what may make the difference besides the models."""
         found = unfair(self.rows, self.metric, self.searched or self.runs)
         if self.apart:
             texts = (f"{len(other.rows)} of {self.reason(other)}" for other in self.apart)
@@ -212,12 +212,12 @@ def compare(
 
 
 def _fits(run: TrackedRun, runs: list[TrackedRun]) -> list[TrackedRun]:
-    """Of a sweep's run those below it, else the run."""
+    """Runs below a sweep's run, else the run itself."""
     return [one for one in runs if one.tags.get(PARENT_TAG) == run.id] if SWEEP_TAG in run.tags else [run]
 
 
 def _comparison(runs: list[TrackedRun], metric: str, tokens: float | None, price: float | None) -> Comparison:
-    """Of runs of one kind; by bytes where the metric is one of tokens, and these are not the same in all."""
+    """Comparison of runs of one kind; per byte where the metric is per token, and tokens differ between the runs."""
     split, _, name = metric.rpartition("/")
     by_bytes = f"{split}/{OF_BYTES}"
     tokenizers = {tokenizer_of(run) for run in runs} - {""}
@@ -227,7 +227,7 @@ def _comparison(runs: list[TrackedRun], metric: str, tokens: float | None, price
 
 
 def _places(comparison: Comparison, sign: int) -> tuple[int, float]:
-    """The most runs that have the metric come first, then the best of them."""
+    """Sort key: the most runs with the metric first, then the best of them."""
     values = [row.value for row in comparison.rows for _ in row.runs if row.value is not None]
     return -len(values), sign * values[0] if values else 0
 
@@ -242,7 +242,7 @@ def _fixed(value: float | None) -> str:
 
 
 def _about(value: float | None) -> str:
-    """In two digits."""
+    """A number in two digits."""
     return short(None if value is None else float(f"{value:.2g}"))
 
 

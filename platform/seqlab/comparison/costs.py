@@ -1,4 +1,4 @@
-"""What quality costs: the metric of a comparison against each cost, as SVG, with the rows that no other one beats."""
+"""Quality against cost: the metric of a comparison against each cost, as SVG, with the rows that no other one beats."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from seqlab.comparison.drawing import FAINT, INK, by_logarithm, drawn, look
 from seqlab.comparison.rows import Row, more_is_better, short
 
 FLOAT32 = 4
-"""Bytes."""
+"""Bytes of a number."""
 
 
 class Cost(NamedTuple):
-    """What a row costs; None where that is unknown.
+    """A cost of a row; None where it is unknown.
 
     Attributes:
         title: with its unit.
@@ -29,7 +29,7 @@ class Cost(NamedTuple):
 
 
 def costs(comparison: Comparison) -> tuple[Cost, ...]:
-    """Those that are drawn; the last is the time that the runs took, or the days or their price that were asked for."""
+    """Costs to draw; the last is the time that the runs took, or the days or their price that were asked for."""
     time = Cost("seconds of training", _seconds)
     if comparison.tokens is not None:
         tokens = f"{short(comparison.tokens)} tokens"
@@ -46,13 +46,13 @@ def costs(comparison: Comparison) -> tuple[Cost, ...]:
 
 
 def quality_against_costs(comparison: Comparison) -> list[str]:
-    """A figure of each cost that is known of some row that has the metric."""
+    """A figure of each cost that is known for some row with the metric."""
     return [svg for cost in costs(comparison) if (svg := _against(comparison, cost)) is not None]
 
 
 def front(points: Sequence[tuple[float, float]], *, more_cost: bool = False, more_value: bool = False) -> list[int]:
-    """The points (cost, value) that no other one beats: is no worse than in both, and better in one (Pareto). By cost;
-    what is not finite is neither beaten nor beats.
+    """Indices of the points (cost, value) on the Pareto front: no other one is as good in both and better in one. They
+    are sorted by cost; points that are not finite are left out.
 
     Args:
         more_cost: more of the cost is better, as of a speed.

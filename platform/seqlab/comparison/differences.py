@@ -1,4 +1,4 @@
-"""What differs between the rows of a comparison."""
+"""Differences between the rows of a comparison."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Difference(NamedTuple):
 
 
 def differences(rows: Sequence[Row]) -> list[Difference]:
-    """Those of rows, but for the seeds; first the ones that all rows have, by their titles."""
+    """Differences between rows, seeds aside; first the parameters that all rows have, by their titles."""
     options = [options_of(row.run) for row in rows]
     known = {name: [its.get(name) for its in options] for name in chain(*options)}
     differ = {

@@ -1,4 +1,4 @@
-"""What the figures of a comparison share: a row looks the same in each, in grey too."""
+"""Common style of a comparison's figures: a row looks the same in each, in grey too."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.markers import MarkerStyle
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a5195", "#4d4d4d")
-"""Okabe and Ito's, which differ to colour-blind eyes too; the darkest come last."""
+"""Okabe and Ito's colours, which differ to colour-blind eyes too; the darkest come last."""
 LINES = ("-", "--", "-.", ":", (0, (8, 2)), (0, (3, 1, 1, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-"""Of another number than the colours and the lines, so that no two of many rows are the same in all."""
+"""Markers, not as many as the colours or the lines, so that no two of many rows are the same in all."""
 INK, SOFT, FAINT = "#1f2933", "#52606d", "#9aa5b1"
 STYLE: Any = {
     "font.size": 10,
@@ -37,7 +37,7 @@ STYLE: Any = {
 
 
 class Drawing:
-    """A figure, and what becomes of it.
+    """A figure and its SVG.
 
     Attributes:
         figure: to draw on, until `drawn` ends.
@@ -51,7 +51,7 @@ class Drawing:
 
 @contextmanager
 def drawn(salt: str, width: float = 4.5, height: float = 3.3) -> Iterator[Drawing]:
-    """A figure of inches; the same drawing always gives the same text.
+    """A figure, sized in inches; the same drawing always gives the same text.
 
     Args:
         salt: tells its parts from those of a page's other figures.
@@ -73,12 +73,12 @@ def look(index: int) -> Any:
 
 
 def line(index: int) -> Any:
-    """Of a row, how its line is dashed too."""
+    """Colour, marker and dashes of a row's line."""
     return look(index) | {"linestyle": LINES[index % len(LINES)], "linewidth": 1.6, "markersize": 4}
 
 
 def by_logarithm(numbers: Sequence[float]) -> bool:
-    """Whether positive numbers span a decade, and so are drawn by their logarithms."""
+    """True if positive numbers span a decade, and so are drawn on a logarithmic scale."""
     return 0 < 10 * min(numbers) <= max(numbers)
 
 

@@ -1,4 +1,4 @@
-"""How far other test examples would move a test score, where a run has its predictions."""
+"""Uncertainty of a test score over test examples, where a run has its predictions."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ METRICS = {
     "of squared error": ("loss",),
     "BLEU": ("bleu",),
 }
-"""By the unit of a score, the metrics that it may be."""
+"""Metrics that a score may be, by its unit."""
 ALIKE = 1e-3
-"""Part of itself by which a metric may differ from the score of the predictions that it is of: a device's rounding."""
+"""Relative difference allowed between a metric and the score of its predictions: a device's rounding."""
 
 
 def kept_predictions(run: TrackedRun) -> Path:
-    """The folder in the cache of what a run has predicted here: its store may be another's, and is left as it is."""
+    """Cache folder of what a run has predicted here: its store may be another's, and is left as it is."""
     from seqlab_data.cache import cache_root
 
     return cache_root(None) / "predictions" / sha256(run.id.encode()).hexdigest()[:32]
 
 
 def known_by_examples(runs: Sequence[TrackedRun], metric: str, values: Sequence[float]) -> Estimate | None:
-    """The mean of a test metric over runs, with what resampled examples make of it (1,000 resamples); None where one
-    of them has no predictions on this machine of which its value is.
+    """The mean of a test metric over runs, with its error over resampled examples (1,000 resamples); None where one
+    of them has no predictions on this machine that give its value.
 
     Args:
         values: the metric of each run.

@@ -1,4 +1,4 @@
-"""What else than the models may make a difference between rows."""
+"""Warnings of what may make a difference between rows besides the models."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from seqlab.tracking.writes import DATASET_TAG, EVALUATED_TAG
 
 OF_BYTES = "bits_per_byte"
 ALIKE = {"Parameters": ("num_params", 1.05), "Tokens read": ("num_tokens", 1.01)}
-"""Metrics, and times as many as which two runs count as having equally many."""
+"""Metrics, and the ratio up to which two runs count as equal in them."""
 INTERVALS = {
     (False, False): "Of one seed, and without an interval",
     (False, True): "Of one seed, with the interval of other test examples",
     (True, True): "With the interval of other seeds and other test examples",
 }
-"""By whether a row has several seeds, and predictions of its test examples."""
+"""Intervals in words, by whether a row has several seeds, and predictions of its test examples."""
 
 
 def unfair(rows: Sequence[Row], metric: str, searched: Sequence[TrackedRun]) -> list[str]:
-    """A sentence for each thing that makes the metric, or its cost, another in some rows.
+    """A sentence for each thing that changes the metric, or its cost, in some rows.
 
     Args:
         searched: the runs of the rows, and those that they were chosen from.
@@ -78,7 +78,7 @@ def _unequal(what: str, rows: Sequence[Row]) -> str | None:
 
 
 def _read_differently(rows: Sequence[Row]) -> list[str]:
-    """Which parts of the same data are read, and in which pieces."""
+    """Warns if rows read the same data in other parts, or in other pieces."""
     values: dict[str, dict[str, str]] = {}
     for row in reversed(rows):
         for name, value in read_by(row.run.params).items():
@@ -92,7 +92,7 @@ def _read_differently(rows: Sequence[Row]) -> list[str]:
 
 
 def _on_other_data(rows: Sequence[Row], metric: str) -> list[str]:
-    """Runs whose scores of this name are of `seqlab test RUN --data.path OTHER` and the like."""
+    """Runs whose scores of this name come from `seqlab test RUN --data.path OTHER` and the like."""
     tag = EVALUATED_TAG.format(metric.partition("/")[0])
     own = [(run, run.tags.get(DATASET_TAG)) for row in rows for run in row.runs]
     found = [f"{run.name} on {run.tags[tag]}" for run, data in own if run.tags.get(tag, data) != data]
@@ -120,7 +120,7 @@ def _counts(run: TrackedRun, metric: str) -> bool:
 
 
 def _rates_tried(rows: Sequence[Row], searched: Sequence[TrackedRun]) -> list[str]:
-    """Whether some models had more learning rates to be the best with."""
+    """Warns if some models had more learning rates to be the best with."""
     names = {config_of(row.run, LR): row.name for row in reversed(rows) if LR in row.run.params}
     tried: dict[Config, set[str]] = {config: set() for config in names}
     for run in searched:
@@ -134,7 +134,7 @@ def _rates_tried(rows: Sequence[Row], searched: Sequence[TrackedRun]) -> list[st
 
 
 def _intervals(rows: Sequence[Row]) -> list[str]:
-    """What the intervals are of, where some are not those of other seeds alone."""
+    """Sources of the intervals, where some are not those of other seeds alone."""
     names: dict[tuple[bool, bool], list[str]] = {}
     for row in rows:
         if row.value is not None:

@@ -1,5 +1,5 @@
-"""Scores by position or by length, in SVG: of each row a line; of a model that was trained at several lengths a
-surface."""
+"""Scores by position or by length, in SVG: a line for each row, and a surface for a model that was trained at several
+lengths."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from seqlab.comparison.rows import Row, more_is_better
 from seqlab.comparison.seeds import shared_name
 
 MOST_NAMES = 12
-"""Of buckets, below an axis."""
+"""Most names of buckets below an axis."""
 SCORE = re.compile(r"(test|val)/(\w+_by_(length|position))/(.+)")
 
 
 class ByLength(NamedTuple):
-    """Scores of one name, as loss_by_position.
+    """Scores of one name, such as loss_by_position.
 
     Attributes:
         metric: with its split, test where a row has it, else val.
@@ -39,13 +39,13 @@ class ByLength(NamedTuple):
     trained: list[str | None]
 
     def beyond(self, row: int) -> list[bool]:
-        """Of each bucket, whether it is longer than the row's training."""
+        """True for each bucket that is longer than the row's training."""
         trained = self.trained[row]
         return [trained is not None and _least(bucket) > _greatest(trained) for bucket in self.buckets]
 
 
 def by_length(comparison: Comparison) -> list[ByLength]:
-    """What runs have of these, by name."""
+    """Scores by length or position of a comparison's runs, sorted by name."""
     found = {name: match for run in comparison.runs for name in run.metrics if (match := SCORE.fullmatch(name))}
     splits = {match[2]: match[1] for match in sorted(found.values(), key=lambda match: match[1], reverse=True)}
     result = []
@@ -75,8 +75,8 @@ def length_curves(of: ByLength) -> str:
 
 
 def length_surfaces(comparison: Comparison, of: ByLength) -> dict[str, str]:
-    """By model, of those that were trained at several lengths: its score by the length of training and by what is
-    scored, the darker the better."""
+    """Surfaces by model, for those trained at several lengths: the score by training length and by bucket, the darker
+    the better."""
     models: dict[frozenset[tuple[str, str]], dict[str, int]] = {}
     for index, row in enumerate(comparison.rows):
         if (trained := of.trained[index]) is not None and of.values[index]:
@@ -108,7 +108,7 @@ def _surface(of: ByLength, rows: Sequence[int], name: str) -> str:
 
 
 def _values(row: Row, metric: str) -> dict[str, float]:
-    """By bucket, the means over a row's seeds."""
+    """Means over a row's seeds, by bucket."""
     said: dict[str, list[float]] = {}
     for run in row.runs:
         for name, value in run.metrics.items():
@@ -125,7 +125,7 @@ def _least(bucket: str | None) -> int:
 
 
 def _greatest(bucket: str) -> float:
-    """16 of 9-16, 9 of 9, and no end of what is over 1024."""
+    """The greatest length of a bucket: 16 of 9-16, 9 of 9, and infinite over 1024."""
     return math.inf if bucket.startswith("over") else int(bucket.rpartition("-")[2])
 
 

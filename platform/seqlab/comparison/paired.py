@@ -1,4 +1,4 @@
-"""Two models example by example: one is better, or they are not told apart.
+"""Comparison of two models example by example: one is better, or they are not told apart.
 
 R runs of a model, which differ in their seeds; B resamples of the examples.
 """
@@ -48,9 +48,9 @@ class Model:
 class Pair:
     """Attributes:
     first, second: the models.
-    found: first - second, with what other examples of its kind and, where both have several, other seeds would change.
+    found: first - second, with its error over other examples and, where both have several, other seeds.
     p: of no difference; by Holm where there are several comparisons.
-    needed: what would have to be more to tell them apart.
+    needed: how many more seeds or examples would tell them apart.
     """
 
     first: Model
@@ -61,7 +61,7 @@ class Pair:
 
     @property
     def seeds(self) -> str:
-        """How many each has."""
+        """Number of seeds of each model."""
         counts = sorted({len(model.seeds) for model in (self.first, self.second)}, reverse=True)
         return f"{' and '.join(map(str, counts))} seed{'s' if counts != [1] else ''}"
 
@@ -72,7 +72,7 @@ class Pair:
 
     @property
     def sentence(self) -> str:
-        """What is known."""
+        """Finding in one sentence."""
         first, second = self.first.name, self.second.name
         if self.p >= LEVEL:
             return f"{first} and {second}: not told apart; {self.needed} ({self.seeds})"
@@ -83,7 +83,7 @@ class Pair:
 
 
 def compare_pairs(first: Model, others: Sequence[Model]) -> list[Pair]:
-    """The first model with each other one; the p of several are corrected by Holm.
+    """Compares the first model with each other one; the p of several are corrected by Holm.
 
     Raises:
         ValueError: their test examples are not the same.
@@ -93,7 +93,7 @@ def compare_pairs(first: Model, others: Sequence[Model]) -> list[Pair]:
 
 
 def table_of(pairs: Sequence[Pair]) -> Table:
-    """For a terminal."""
+    """Table of the pairs for a terminal."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -114,7 +114,7 @@ def table_of(pairs: Sequence[Pair]) -> Table:
 
 
 def _pair(first: Model, second: Model, level: float) -> Pair:
-    """By Holm the least p must be below this level."""
+    """Compares two models; `level` is the one that the least p must be below, by Holm."""
     count = len(first.scores[0].examples)
     for model in (first, second):
         for scores in model.scores:

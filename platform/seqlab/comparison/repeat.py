@@ -1,4 +1,4 @@
-"""How a run is fitted again."""
+"""Command that fits a run again."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import shlex
 from seqlab.tracking.runs import TrackedRun
 
 FROM_THE_BEGINNING = ("ckpt_path", "resume")
-"""Options by which a fit goes on instead."""
+"""Options that make a fit go on instead."""
 
 
 def command(run: TrackedRun) -> str | None:
-    """The command that fits it from the beginning as a run of its own beside it, in the folder where it was begun; None
+    """The command that fits a run from the beginning as a new run beside it, in the folder where it was begun; None
     where it has no config."""
     path = run.artifact("config.yaml")
     if path is None:

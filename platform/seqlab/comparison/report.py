@@ -176,7 +176,7 @@ def _differences(comparison: Comparison) -> str:
 
 
 def _commands(comparison: Comparison) -> str:
-    """How each run is fitted again, by its config and as it was begun."""
+    """Table of the commands that fit each run again, by its config and as it was begun."""
     lines = []
     for run in comparison.runs:
         try:

@@ -1,4 +1,4 @@
-"""A comparison's lines: what a model's runs say of it."""
+"""Rows of a comparison: the numbers that a model's runs give."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class Row:
 
     @property
     def run(self) -> TrackedRun:
-        """The only one, or the best."""
+        """The only run, or the best."""
         return self.runs[0]
 
     @property
     def half_width(self) -> float:
-        """Of the 95% interval, of seeds and of examples as far as they are known; 0 where neither is."""
+        """Half-width of the 95% interval, over seeds and examples as far as they are known; 0 where neither is."""
         known = [estimate for estimate in (self.spread, self.of_examples) if estimate is not None]
         return float((joined(*known) if len(known) == 2 else known[0]).half_width) if known else 0.0
 
@@ -84,7 +84,7 @@ def rows_of(runs: Iterable[TrackedRun], metric: str, tokens: float | None, price
 
 
 def more_is_better(metric: str) -> bool:
-    """Whether a larger value of the metric is better, by its name."""
+    """True if a larger value of the metric is better, by its name."""
     return MORE_IS_BETTER.search(metric.lower()) is not None
 
 

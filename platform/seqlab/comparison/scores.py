@@ -1,4 +1,4 @@
-"""What a run scores on each example of its test split, by what `seqlab predict` wrote of it.
+"""Scores of a run on each example of its test split, from what `seqlab predict` wrote of it.
 
 N examples, K numbers of each.
 """
@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 MEANS = {"nats": ("nats", False), "right": ("of accuracy", True), "squared_error": ("of squared error", False)}
-"""What may be said of an example, or of each place in it: the unit of its mean, and whether more of it is better."""
+"""Scores of an example, or of each place in it: the unit of the mean, and whether more of it is better."""
 ORDERS = 4
-"""Of BLEU: n-grams up to so many words."""
+"""Longest n-grams of BLEU, in words."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def read_scores(path: Path, name: str, tokenize: str) -> Scores:
 
 
 def bleu_parts(texts: Sequence[str], references: Sequence[Sequence[str]], tokenize: str = "13a") -> NDArray[Any]:
-    """Of each text the right n-grams and all its n-grams by order, its length and its reference's: (N, 10)."""
+    """Matching n-grams and all n-grams of each text by order, its length and its reference's: (N, 10)."""
     from sacrebleu.metrics import BLEU  # type: ignore[attr-defined]
 
     metric = BLEU(tokenize=tokenize, force=True)

@@ -14,7 +14,7 @@ from seqlab.tracking.writes import CHANGED_TAG, DATASET_TAG
 
 SEED = "seed_everything"
 SEEDS = (SEED, "data.init_args.seed")
-"""Of weights and dropout, and of the order of the batches; where it is of the examples too, their digest tells."""
+"""Seeds of weights and dropout, and of the batch order; where the latter seeds the examples too, their digest tells."""
 LR = "model.init_args.lr"
 SEED_AT_END = re.compile(r"(?<=.)(?:[-_. ]+(?:seed|s)?[-_=]?)?\d+$")
 
@@ -22,8 +22,8 @@ Config = frozenset[tuple[str, str]]
 
 
 def by_seed(runs: Iterable[TrackedRun]) -> list[tuple[TrackedRun, ...]]:
-    """Finished runs of one config with several seeds together, any other run alone; where a seed comes again, so does
-    a group: the same fit twice tells nothing of seeds."""
+    """Groups of finished runs of one config that differ in their seeds; any other run is alone. A repeated seed begins
+    another group: the same fit twice tells nothing about seeds."""
     groups: dict[tuple[Config, int] | str, list[TrackedRun]] = {}
     times: Counter[tuple[Config, str]] = Counter()
     for run in runs:

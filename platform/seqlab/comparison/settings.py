@@ -19,7 +19,7 @@ BEHIND: Any = {"facecolor": "white", "edgecolor": "none", "alpha": 0.75, "pad": 
 
 
 def settings(comparison: Comparison) -> dict[str, str]:
-    """Of each sweep that rows belong to, a figure of the options that vary and the metric; none of a single setting."""
+    """Figure of the options that vary and the metric, for each sweep that rows belong to; none of a single setting."""
     sweeps = sorted({row.run.tags["sweep"] for row in comparison.rows if "sweep" in row.run.tags})
     return {name: svg for name in sweeps if (svg := _of_sweep(comparison, name)) is not None}
 
@@ -49,8 +49,8 @@ def _of_sweep(comparison: Comparison, sweep: str) -> str | None:
 
 
 def _axis(texts: Sequence[str]) -> tuple[list[float], list[tuple[float, str]]]:
-    """Where each value is on an axis from 0 to 1, and what is written there: every value of few, of many numbers the
-    least, the greatest and the middle between them."""
+    """Places of the values on an axis from 0 to 1, and its labels: every value of few; of many numbers the least, the
+    greatest and the middle between them."""
     try:
         numbers = [float(text) for text in texts]
     except ValueError:

@@ -1,5 +1,5 @@
-"""What the numbers of a few seeds and many examples say: means with intervals, differences, ranks, and how many seeds
-would be needed. Leading dimensions (...) are experiments of their own.
+"""Statistics of a few seeds and many examples: means with intervals, differences, ranks, and how many seeds would be
+needed. Leading dimensions (...) are separate experiments.
 
 S seeds, N examples.
 """
@@ -15,17 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import nctdtr, stdtr, stdtridf, stdtrit
 
 LEVEL = 0.05
-"""What is called different although it is not, at most so often; intervals hold 1 - `LEVEL`."""
+"""Significance level, the largest rate of false differences; intervals cover 1 - `LEVEL`."""
 POWER = 0.8
 MOST_SEEDS = 1000
 RESAMPLES, SEED = 1000, 12345
-"""Of the bootstrap: sacrebleu's numbers, so that its resamples are these."""
+"""Resamples of the bootstrap and their seed: sacrebleu's numbers, so that its resamples are these."""
 MOST_DRAWN = 10_000_000
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number that was measured, and how well.
+    """A measured number and its uncertainty.
 
     Attributes:
         value: (...).
@@ -39,18 +39,18 @@ class Estimate:
 
     @property
     def half_width(self) -> Any:
-        """Of the 95% interval around the value, by Student's t."""
+        """Half-width of the 95% interval around the value, by Student's t."""
         return stdtrit(self.freedom, 1 - LEVEL / 2) * self.error
 
     @property
     def p(self) -> Any:
-        """How often a value so far from 0, or farther, would be found if it were 0."""
+        """Probability of finding a value as far from 0, or farther, if it were 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.nan_to_num(2 * stdtr(self.freedom, -np.abs(np.divide(self.value, self.error))), nan=1.0)
 
 
 def mean(values: ArrayLike) -> Estimate:
-    """Of S >= 2 runs that differ in their seeds, (..., S)."""
+    """Mean of S >= 2 runs that differ in their seeds, (..., S)."""
     given = np.asarray(values, dtype=float)
     count = given.shape[-1]
     assert count > 1
@@ -58,11 +58,11 @@ def mean(values: ArrayLike) -> Estimate:
 
 
 def difference(ours: ArrayLike, theirs: ArrayLike, *, paired: bool) -> Estimate:
-    """Of the means of two models over seeds, (..., S) and (..., S').
+    """Difference between the means of two models over seeds, (..., S) and (..., S').
 
     Args:
         paired: the runs at the same place have the same seed; else the degrees of freedom are Welch's (1947), or where
-            one has only two runs, 1: Welch's would find 10% of differences that are not there.
+            one has only two runs, 1: Welch's would find false differences in 10% of cases.
     """
     if paired:
         return mean(np.subtract(ours, theirs))
@@ -76,7 +76,7 @@ def difference(ours: ArrayLike, theirs: ArrayLike, *, paired: bool) -> Estimate:
 
 
 def joined(seeds: Estimate, examples: Estimate) -> Estimate:
-    """What is found over seeds, known no better than other seeds and other examples let it be: the squares of both
+    """Estimate over seeds, with the uncertainty over other seeds and over other examples: the squares of both
     half-widths add up. (By Satterthwaite's degrees of freedom, 12% of experiments with two seeds would find a
     difference that is not there.)"""
     error, half_width = np.hypot(seeds.error, examples.error), np.hypot(seeds.half_width, examples.half_width)
@@ -101,7 +101,7 @@ def resampled(parts: ArrayLike) -> NDArray[Any]:
 
 
 def over_examples(found: ArrayLike, drawn: ArrayLike, count: int) -> Estimate:
-    """A score of N = `count` examples.
+    """Estimate of a score over N = `count` examples.
 
     Args:
         found: (...).
@@ -111,8 +111,8 @@ def over_examples(found: ArrayLike, drawn: ArrayLike, count: int) -> Estimate:
 
 
 def holm(ps: Sequence[float]) -> list[float]:
-    """The p of several comparisons, so that any of them is wrongly called different at most as often as one would be
-    (Holm 1979)."""
+    """Corrects the p of several comparisons, so that any of them is wrongly called different at most as often as one
+    would be (Holm 1979)."""
     given = np.asarray(ps, dtype=float)
     order = given.argsort()
     corrected = np.empty_like(given)
@@ -128,7 +128,7 @@ def seeds_needed(
     Args:
         spread: standard deviation between seeds; of the differences where the seeds are paired, else the root of the
             summed variances.
-        fixed: standard error that more seeds do not make less.
+        fixed: standard error that more seeds do not reduce.
         samples: 1 where the seeds are paired, 2 where they are not.
         level: that p must be below.
     """
@@ -142,7 +142,7 @@ def seeds_needed(
 
 
 def examples_needed(found: Estimate, count: int, *, level: float = LEVEL) -> int | None:
-    """As `seeds_needed`, of examples, where `count` of them gave what was found."""
+    """Number of examples needed, in the sense of `seeds_needed`, where `count` of them gave what was found."""
     if not found.value:
         return None
     far = stdtrit(found.freedom, 1 - level / 2) + stdtrit(found.freedom, POWER)
@@ -150,8 +150,8 @@ def examples_needed(found: Estimate, count: int, *, level: float = LEVEL) -> int
 
 
 def ranks(intervals: Sequence[tuple[float, float]]) -> list[int]:
-    """Of each (low, high), the low ones first: those that overlap, or are joined by others that do, share one, and the
-    next is as if they had not."""
+    """Rank of each (low, high), the low ones first. Intervals that overlap, or are joined by others that do, share one;
+    the next rank is as if they had not."""
     order = sorted(range(len(intervals)), key=lambda place: intervals[place])
     found, rank, reached = [0] * len(intervals), 0, -np.inf
     for before, place in enumerate(order):

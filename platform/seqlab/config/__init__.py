@@ -1,1 +1,1 @@
-"""What a user writes, and how it is read: configs, options, errors, trust."""
+"""User input and how it is read: configs, options, errors, trust."""

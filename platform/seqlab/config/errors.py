@@ -20,15 +20,15 @@ from seqlab.whole_file import size_limit, why_not_written
 _NESTED = re.compile(
     r'\AParser key "([^"]+)":|^\s*(?:- )?(?:Does not validate against|Type .* expects a function or a callable)', re.M
 )
-"""Only where a line begins: a sentence that quotes one of these has been told already."""
+"""Nested reports, only where a line begins: a sentence that quotes one of these has been told already."""
 _LINKED = re.compile(r"^Call to compute_fn of link .* failed: ")
 _OTHER_KIND = re.compile(r"Expected a <class 'list'>|Not a valid subclass of \S+ Got value: \[")
-"""A type of a union says that there is no list, or that there is one."""
+"""Refusals of a type of a union because there is no list, or because there is one."""
 _NOT_AN_OPTION = re.compile(r"^(?:Option '([^']+)' is not accepted|unrecognized arguments: --([\w.]+))")
 _MISSING = re.compile(r"the following arguments are required: (.+)")
 REFUSED_WRITES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 _NO_TEMPORARY_FOLDER = "No usable temporary directory"
-"""What the standard library says where it can write nowhere, whatever the reason."""
+"""Message of the standard library where it can write nowhere, whatever the reason."""
 _OF_A_WORKER = re.compile(r"Caught \w+ in DataLoader worker.*\n\w*Error: (.*)", re.S)
 """PyTorch's report of what a process that loads batches has raised: its traceback, and then what it said."""
 _NOT_OPTIONS = ("help", "config", "print_config", "print_shtab")
@@ -36,7 +36,7 @@ _NOT_A_CLASS = re.compile(r"(?:import path string: |does not correspond to a sub
 
 
 def sentence(error: BaseException) -> str:
-    """What to tell the user of an error; the whole of it is for SEQLAB_DEBUG=1."""
+    """Sentence that tells the user what went wrong; the whole error is for SEQLAB_DEBUG=1."""
     if isinstance(error, OSError) and error.errno in REFUSED_WRITES:
         return f"{why_not_written(error, Path(error.filename or '.'))} while writing {error.filename or 'a file'}"
     if isinstance(error, OSError) and (error.strerror or "").startswith(_NO_TEMPORARY_FOLDER):
@@ -64,7 +64,7 @@ def sentence(error: BaseException) -> str:
 
 
 def _causes(error: BaseException) -> tuple[list[str], list[BaseException]]:
-    """The keys that lead to the innermost cause, and all errors down to it. What is not jsonargparse's is the last."""
+    """The keys that lead to the innermost cause, and all errors down to it. The last is not jsonargparse's."""
     keys: list[str] = []
     chain = [error]
     while _NESTED.search(text := str(chain[-1]).strip()):
@@ -98,7 +98,7 @@ def _selves(chain: list[BaseException]) -> Iterator[Any]:
 
 
 def _options(chain: list[BaseException], option: str) -> list[str]:
-    """What the parser that refused an option accepts beside it."""
+    """Options that a parser accepts beside the one that it refused."""
     for value in _selves(chain):
         for parser in (value, *getattr(value, "_subcommand_parsers", {}).values()):
             if isinstance(parser, ArgumentParser) and not parser._subcommands_action:
@@ -130,7 +130,7 @@ def _bases(hint: Any) -> Iterator[type]:
 
 
 def _concrete(base: type) -> Iterator[type]:
-    """Of the class itself and those below it, what is seqlab's and can be made."""
+    """Concrete classes of seqlab among the class itself and its subclasses."""
     if not inspect.isabstract(base) and ABC not in base.__bases__ and base.__module__.startswith("seqlab"):
         yield base
     subclass: type

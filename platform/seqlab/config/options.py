@@ -48,12 +48,12 @@ PREDICT = (Option("out", str, "predictions.jsonl", "File for the predictions."),
 
 
 def options(verb: str) -> tuple[Option, ...]:
-    """Those of a verb."""
+    """Options of a verb."""
     return OPTIONS + PREDICT if verb == "predict" else OPTIONS
 
 
 def wants_help(args: list[str]) -> bool:
-    """Whether a command line asks for this help; `--help all` asks for jsonargparse's."""
+    """True if a command line asks for this help; `--help all` asks for jsonargparse's."""
     asked = [place for place, arg in enumerate(args) if arg in ("-h", "--help") or arg.split("=")[0].endswith(".help")]
     return bool(asked) and args[asked[0] + 1 : asked[0] + 2] != ["all"]
 

@@ -30,7 +30,7 @@ TRAINER = {
 """The options of Lightning's Trainer that are most used."""
 
 EVALUATES = ("accelerator", "devices", "precision", "callbacks")
-"""Those of them that matter to the other verbs."""
+"""Trainer options that matter to the other verbs."""
 
 TYPES = {"data": "L.LightningDataModule", "model": "L.LightningModule"}
 
@@ -128,7 +128,7 @@ def _class_of(value: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _chosen(args: list[str]) -> dict[str, Any]:
-    """What the configs on the command line say, and the options after them."""
+    """Config given by the configs on the command line and the options after them."""
     config: dict[str, Any] = {}
     for place, arg in enumerate(args):
         key, equals, value = arg.removeprefix("--").partition("=")

@@ -1,4 +1,4 @@
-"""seqlab's classes and their options as their source says them: importing a task takes seconds."""
+"""seqlab's classes and their options, read from their source: importing a task takes seconds."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def arguments(name: str) -> list[Argument]:
 
 
 def is_known(name: str) -> bool:
-    """Whether it is the name of one of seqlab's classes."""
+    """True if one of seqlab's classes has this name."""
     return name in _classes()
 
 
@@ -97,7 +97,7 @@ def _public() -> list[str]:
 
 
 def _place(module: str) -> Path:
-    """Its folder, or its file without .py."""
+    """A module's folder, or its file without .py."""
     package, *rest = module.split(".")
     return _folder(package).joinpath(*rest)
 
@@ -130,7 +130,7 @@ def _is_abstract(node: ast.ClassDef) -> bool:
 
 
 def _helps(node: ast.ClassDef) -> dict[str, str]:
-    """What the docstring says of each argument."""
+    """Help of each argument, from the docstring."""
     section = re.search(r"^Args:\n(.*?)(?:^\S|\Z)", ast.get_docstring(node) or "", re.DOTALL | re.MULTILINE)
     found: dict[str, str] = {}
     for entry in re.split(r"^    (?=\S)", section[1] if section else "", flags=re.MULTILINE):

@@ -1,8 +1,9 @@
-"""What a stored config may import. A checkpoint is data, from anywhere: it must never run what it names.
+"""Imports that are allowed to a stored config. A checkpoint is data, from anywhere: it must never run what it names.
 
 Allowed are the classes that seqlab, seqlab_data, `torch.nn`, `torch.optim` and Lightning's callbacks define, a few
 functions, and the modules that the user vouches for by `--trust`. An object counts by where it is defined, never by
-a path that reaches it. Twice: a config is checked as it is, and while it is read jsonargparse resolves nothing else.
+a path that reaches it. This holds twice: a config is checked as it is, and jsonargparse resolves nothing else while
+it reads one.
 """
 
 from __future__ import annotations
@@ -85,14 +86,14 @@ def to_trust(config: Any) -> list[str]:
 
 
 def _is_function(key: str, text: str) -> bool:
-    """Whether a text, where a callback's function may stand, names one that is imported."""
+    """True if a text, where a callback's function may stand, names one that is imported."""
     module, _, name = text.rpartition(".")
     return key.split(".")[0] in PARTS and callable(getattr(sys.modules.get(module), name, None))
 
 
 @contextmanager
 def only_trusted(trust: Sequence[str]) -> Iterator[None]:
-    """Within it, jsonargparse imports only what is allowed, whatever a config says."""
+    """Has jsonargparse import only what is allowed, whatever a config says."""
     settings = dict(parsing_settings)
     set_parsing_settings(import_path_denylist=["*"], import_path_allowlist=[*allowed(), *trust])
     try:
@@ -129,7 +130,7 @@ def _is_trusted(path: str, trust: Sequence[str]) -> bool:
 
 
 def _values(value: Any, key: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    """Each value of a config with its key, of any depth that a config has."""
+    """Each value of a config with its key, at any depth that a config has."""
     if depth > DEEPEST:
         raise ValueError(f"the stored config is nested deeper than {DEEPEST} levels")
     yield key, value
@@ -170,7 +171,7 @@ def _check_value(key: str, value: Any, trust: Sequence[str]) -> None:
 
 
 def _holds_a_class(text: str) -> bool:
-    """Whether a text is the YAML of a class, or of texts that are: what reads it would make the class."""
+    """True if a text is the YAML of a class, or of texts that are: reading it would make the class."""
     try:
         values = [*_values(load_short_yaml(text))]
     except yaml.YAMLError:
@@ -183,7 +184,7 @@ def _holds_a_class(text: str) -> bool:
 
 
 def _is_inside(path: str) -> bool:
-    """Whether a path leads nowhere but further into a folder, on any system."""
+    """True if a path leads nowhere but further into a folder, on any system."""
     parts = PureWindowsPath(path).parts
     return not (PureWindowsPath(path).anchor or "://" in path or ".." in parts or path.startswith("~"))
 

@@ -17,10 +17,10 @@ from seqlab.decoding.repetition import FREE, Repetition
 
 
 class BeamDecoder(Decoder, Protocol):
-    """What the search needs of a model."""
+    """Interface that the search needs of a model."""
 
     def select(self, state: Any, rows: NDArray[np.int64]) -> Any:
-        """The state of these rows, in this order; a row may occur often."""
+        """The state of these rows, in this order; a row may occur repeatedly."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ class _Search:
     def extend(
         self, logits: NDArray[np.floating], stop_ids: Collection[int], *, last: bool
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Goes one token on, from logits (K, V).
+        """Extends the beams by one token, from logits (K, V).
 
         Returns:
             For each new beam the old one that it continues, and its token, (K,) each.

@@ -16,7 +16,7 @@ from seqlab.decoding.sampling import GREEDY, Sampling, choose
 
 
 class Decoder(Protocol):
-    """What the loop needs of a model. The state is the decoder's own and opaque to the loop."""
+    """Interface that the loop needs of a model. The state is the decoder's own and opaque to the loop."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -96,7 +96,7 @@ def padded_left(
 
 
 def padded_right(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """As `padded_left`, with the padding after each row; there may be no rows."""
+    """Rows as one array (B, T), with the padding after each, and which of it is real; there may be no rows."""
     lengths = np.array([*map(len, rows)], dtype=np.int64)
     mask = np.arange(lengths.max(initial=0)) < lengths[:, None]
     tokens = np.zeros(mask.shape, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""What the words of a translation cost after prefixes of three kinds: the true ones, corrupted ones, the model's own.
+"""Cost of the words of a translation after prefixes of three kinds: the true ones, corrupted ones, the model's own.
 
 B sentences of T tokens.
 """
@@ -26,7 +26,7 @@ def forced_nats(model: Any, batch: PairBatch, tokens: Tensor | None = None) -> T
 
 
 def free_nats(model: Any, batch: PairBatch) -> tuple[Tensor, Tensor]:
-    """Nats of the batch's targets, (B, T), where the decoder reads what it wrote itself, greedily; and that, (B, T)."""
+    """Nats of the batch's targets, (B, T), where the decoder reads its own greedy output; and that output, (B, T)."""
     return _walk(model, batch, lambda place, best: best if place else batch.tokens[:, 0])
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, kw_only=True)
 class Repetition:
-    """What becomes of tokens that a text, its prompt included, already has.
+    """Treatment of tokens that a text, its prompt included, already has.
 
     Attributes:
         penalty: their positive logits are divided by it, the others multiplied (Keskar et al. 2019, "CTRL", section
@@ -49,7 +49,7 @@ class Repetition:
         return scores
 
     def _would_repeat(self, text: Sequence[int]) -> list[int]:
-        """The tokens that have followed the last n - 1 before."""
+        """Tokens that have followed an earlier occurrence of the last n - 1."""
         assert self.ngram is not None
         before = self.ngram - 1
         tail = list(text[len(text) - before :])

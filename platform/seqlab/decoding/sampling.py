@@ -1,4 +1,4 @@
-"""How a token is chosen from logits: one rule, exact enough that every port chooses the same token.
+"""Choice of a token from logits: one rule, exact enough that every port chooses the same token.
 
 V vocabulary, B batch.
 """

@@ -16,7 +16,7 @@ class TextStream(Protocol):
 
 
 class TextTokenizer(Protocol):
-    """What is needed of a tokenizer; those of `seqlab_data.tokenizers` fit."""
+    """Interface of a tokenizer; those of `seqlab_data.tokenizers` fit."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -51,7 +51,7 @@ class WrittenIds:
         self._begun = False
 
     def encode(self, text: str, /) -> list[int]:
-        """Raises ValueError where there is no id, or something else."""
+        """Raises ValueError where there is no id, or anything but ids."""
         words = text.split()
         wrong = [word for word in words if not (word.isascii() and word.isdigit() and len(word) < 10)]
         if wrong or not words:
@@ -75,7 +75,7 @@ class WrittenIds:
 
 
 def prompt_tokens(tokenizer: TextTokenizer, prompt: str) -> list[int]:
-    """What the model reads of a prompt. An empty one starts a document.
+    """Tokens that the model reads of a prompt. An empty one starts a document.
 
     Raises:
         ValueError: it is empty, and the tokenizer has no token that starts a document.
@@ -87,7 +87,7 @@ def prompt_tokens(tokenizer: TextTokenizer, prompt: str) -> list[int]:
 
 
 def default_stop_ids(reads: str, tokenizer: TextTokenizer) -> tuple[int, ...]:
-    """The tokens that end what a model writes, where it does not say so itself: its tokenizer's eos and, of a language
+    """The tokens that end what a model writes, where it does not say so itself: its tokenizer's eos and, for a language
     model, bos, for packed documents end where the next one begins."""
     if reads == "texts":
         return ()
@@ -96,7 +96,7 @@ def default_stop_ids(reads: str, tokenizer: TextTokenizer) -> tuple[int, ...]:
 
 
 class TextCodec:
-    """What surrounds a model of texts.
+    """Encoding of texts for a model, and decoding of its ids.
 
     Args:
         reads: "prompts", which may be empty; "sources", of another tokenizer perhaps; or "texts", to say something of.
@@ -121,7 +121,7 @@ class TextCodec:
         self.stop_ids = default_stop_ids(reads, tokenizer) if stop_ids is None else tuple(stop_ids)
 
     def encode(self, texts: Sequence[str]) -> Rows:
-        """What the model reads of each text.
+        """Tokens that the model reads of each text.
 
         Raises:
             ValueError: one is no text, is not UTF-8, or is empty and not to be continued.

@@ -1,6 +1,6 @@
-"""Texts in, texts out: what every program asks of a model, be it a run's or a bundle's.
+"""Texts in, texts out: the interface of a model, a run's or a bundle's, for every program.
 
-`seqlab.open_text_model` opens a run; a bundle is opened by who exports it. NumPy only.
+`seqlab.open_text_model` opens a run; the package that exports bundles opens them. NumPy only.
 
 B texts, S source length, T tokens, C classes.
 """
@@ -23,7 +23,7 @@ from seqlab.text_options import GENERATE, TRANSLATE, Option, values
 
 Answer = dict[str, str | float]
 Scores = dict[str, list[float]]
-"""Of each text, by the name of the output."""
+"""Scores of each text, by the name of the output."""
 
 
 class Class(NamedTuple):
@@ -35,7 +35,7 @@ class Class(NamedTuple):
 
 
 class TextModel(ABC):
-    """A model that reads texts, and writes or says something of each; what another kind does it refuses.
+    """A model that reads texts, and writes or says something of each; it refuses what other kinds do.
 
     Args:
         name: of the run or the bundle.
@@ -62,11 +62,11 @@ class TextModel(ABC):
         return tokenizer.decode(range(middle, middle + 3))
 
     def encode(self, texts: Sequence[str]) -> Rows:
-        """What it reads of each text; see `TextCodec.encode`."""
+        """Tokens that it reads of each text; see `TextCodec.encode`."""
         return self.codec.encode(texts)
 
     def write(self, prompt: str, *, on_text: Callable[[str], None] | None = None, **options: Any) -> str:
-        """What it writes after a prompt, until it ends the text.
+        """Continues a prompt until the model ends the text.
 
         Args:
             on_text: called with each piece of new text as it is complete; the pieces join to what is returned.
@@ -78,7 +78,7 @@ class TextModel(ABC):
         self.refuse("generate")
 
     def translate(self, texts: Sequence[str], **options: Any) -> list[list[str]]:
-        """What it writes of each text, the best first, at most as many as beams.
+        """Targets of each text, the best first, at most as many as beams.
 
         Args:
             options: of `seqlab.text_options.TRANSLATE`; one beam is greedy.
@@ -98,21 +98,21 @@ class TextModel(ABC):
         self.refuse("classify")
 
     def probabilities(self, text: str) -> NDArray[np.floating]:
-        """Of the classes of a text, (C,), or of each of its words, (T, C); raises as `classify`."""
+        """Probabilities of the classes of a text, (C,), or of each of its words, (T, C); raises as `classify`."""
         self.refuse("classify")
 
     def refuse(self, verb: str) -> NoReturn:
-        """Raises ValueError, for it is asked what a model of another kind does."""
+        """Raises ValueError: a model of another kind does what is asked."""
         raise ValueError(f"`seqlab {verb}` is for another kind of model, {self.name} is for `seqlab {self.verb}`")
 
     def answer(self, texts: Sequence[str], options: Mapping[str, Any] | None = None) -> list[Answer]:
-        """What a server says of each text, in order: `encode`, `run`, `TextCodec.decode`; raises as these."""
+        """Answers of a server to each text, in order: `encode`, `run`, `TextCodec.decode`; raises as these."""
         rows, scores = self.run(self.encode(texts), options)
         columns = [self.codec.decode(rows), *scores.values()]
         return [dict(zip(self.outputs, given, strict=True)) for given in zip(*columns, strict=True)]
 
     def run(self, rows: Rows, options: Mapping[str, Any] | None = None) -> tuple[Rows, Scores]:
-        """What it writes or says of each row of ids, as ids of tokens or of classes.
+        """Output for each row of ids, as ids of tokens or of classes, and its scores.
 
         Args:
             rows: as `encode` gives them.
@@ -140,11 +140,11 @@ class TextModel(ABC):
 
     @abstractmethod
     def _run(self, rows: Rows, settings: dict[str, Any]) -> tuple[Rows, Scores]:
-        """Of rows that were checked, and what `settings` gives."""
+        """Output for rows that were checked, with what `settings` gives."""
 
 
 class Generator(TextModel):
-    """Continues each prompt, whatever the others are."""
+    """Continues each prompt, independently of the others."""
 
     verb = "generate"
     options = GENERATE
@@ -220,7 +220,7 @@ class Translator(TextModel):
         return [best for best, *_ in self._targets(rows, **settings)], {}
 
     def _targets(self, sources: Rows, *, prefix: str, **settings: Any) -> list[Rows]:
-        """The tokens of what it writes of each source, the best first."""
+        """Tokens of the targets of each source, the best first."""
         if not sources:
             return []
         tokenizer = self.codec.tokenizer
@@ -278,7 +278,7 @@ class TextTagger(TextClassifier):
 
 
 def not_of_texts(name: str) -> ValueError:
-    """Of a run or a bundle that is no `TextModel`."""
+    """Error for a run or a bundle that is no `TextModel`."""
     return ValueError(
         f"{name} is not of texts: it has no tokenizer, or names no classes; generate continues a prompt, translate "
         "reads sources, classify reads texts"

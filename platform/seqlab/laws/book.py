@@ -67,7 +67,7 @@ def later_inputs_move_no_earlier_output(subject: Subject, length: int) -> Iterat
 
 @torch.no_grad()
 def padding_changes_nothing(subject: Subject, length: int) -> Iterator[Found]:
-    """Whatever its side, its amount and its content, row by row."""
+    """Padding changes nothing, whatever its side, amount and content, row by row."""
     length = max(length, subject.first)
     lengths = (length, max(subject.first, length // 2), subject.first)
     x, after = subject.draw(BATCH, length), subject.draw(BATCH, AFTER)
@@ -116,7 +116,7 @@ def padding_changes_nothing_in_chunks(subject: Subject, length: int) -> Iterator
 
 @torch.no_grad()
 def a_fixed_capacity_changes_nothing(subject: Subject, length: int) -> Iterator[Found]:
-    """Where keys are cached: in padded chunks, by step, and with room to spare or none."""
+    """A fixed capacity changes nothing where keys are cached: in padded chunks, by step, with room to spare or none."""
     length = max(length, subject.first)
     if not any(entry.kind == "growing" for entry in subject.module.state_spec()):
         return
@@ -171,7 +171,7 @@ def state_is_flat_ordered_and_never_changed(subject: Subject, length: int) -> It
 
 @torch.no_grad()
 def state_is_as_it_is_declared(subject: Subject, length: int) -> Iterator[Found]:
-    """Raises ValueError where it is not."""
+    """The state is as declared. Raises ValueError where it is not."""
     x, spec = subject.draw(1, length), subject.module.state_spec()
     for seq_len, state in ((0, subject.module.init_state(1)), (length, subject.module(x)[1])):
         check_declared(state, spec, seq_len, torch.float64)
@@ -202,7 +202,7 @@ def gradients_flow_through_the_state(subject: Subject, length: int) -> Iterator[
 
 @torch.no_grad()
 def padding_changes_nothing_both_ways(subject: Subject, length: int) -> Iterator[Found]:
-    """Nor is there a state."""
+    """Padding on either side changes nothing, and there is no state."""
     x = subject.draw(2, length)
     expected, _ = subject.module(x)
     for before, after in ((3, 0), (0, 5), (2, 2)):
@@ -228,7 +228,7 @@ CAUSAL: tuple[Law, ...] = (
     gradients_flow_through_the_state,
 )
 BOTH_WAYS: tuple[Law, ...] = (padding_changes_nothing_both_ways,)
-"""Of mixers that are not causal."""
+"""Laws of mixers that are not causal."""
 
 
 def _steps(subject: Subject, x: Tensor, state: State) -> tuple[Tensor, State]:
@@ -271,7 +271,7 @@ def _mask(length: int, num_real: int, side: str) -> Tensor:
 
 
 def _garbage(subject: Subject, batch: int, length: int) -> Tensor:
-    """Something else than zeros for pads to hold."""
+    """Values other than zero for pads to hold."""
     x = subject.draw(batch, length)
     return GARBAGE * x if x.is_floating_point() else x
 

@@ -1,4 +1,4 @@
-"""What is held to the laws, and what a law finds.
+"""Subjects of the laws, and their findings.
 
 B batch, T length, D d_model.
 """
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from seqlab.mixer import Mixer, Spec, State
 
 LIMIT = 1e-12
-"""Of an error in float64."""
+"""Limit of an error in float64."""
 
 
 class Subject(NamedTuple):
@@ -31,13 +31,13 @@ class Subject(NamedTuple):
 
     @property
     def first(self) -> int:
-        """Tokens that the first call must hold, if there are as many."""
+        """Tokens that the first call must hold, if there are that many."""
         first: int = self.module.first_call
         return first
 
 
 class Found(NamedTuple):
-    """How far what was compared lies apart; see `error`."""
+    """The error of one comparison; see `error`."""
 
     what: str
     error: float
@@ -99,5 +99,5 @@ def off(actual: Tensor, expected: Tensor, what: str) -> Found:
 
 
 def must(holds: bool, what: str) -> Found:
-    """Of what has no rounding."""
+    """Finding without rounding: its error is 0 or infinite."""
     return Found(what, 0.0 if holds else math.inf)

@@ -111,11 +111,11 @@ class DecoderLM(nn.Module):
         return {"position": position} | self.stack.init_state(batch_size)
 
     def state_spec(self) -> Spec:
-        """What decoding must remember."""
+        """Entries of the decoding state."""
         return POSITION, *(entry for entry in self.stack.state_spec() if entry != POSITION)
 
     def state_size(self, seq_len: int) -> int:
-        """How many numbers decoding must remember of one sequence after `seq_len` tokens."""
+        """Number of values in one sequence's decoding state after `seq_len` tokens."""
         return size_of(self.state_spec(), seq_len)
 
     def output(self, x: Tensor) -> Tensor:

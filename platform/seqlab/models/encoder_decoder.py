@@ -140,11 +140,11 @@ class EncoderDecoder(nn.Module):
         return self.output(x), {"position": state["position"] + 1} | layer_state
 
     def state_spec(self) -> Spec:
-        """What decoding must remember, and what was read of the source."""
+        """Entries of the decoding state, including what was read of the source."""
         return POSITION, *(entry for entry in self.stack.state_spec() if entry != POSITION)
 
     def state_size(self, seq_len: int) -> int:
-        """How many numbers decoding must remember of one sequence after `seq_len` tokens, besides the source."""
+        """Number of values in one sequence's decoding state after `seq_len` tokens, without the source."""
         return size_of(self.state_spec(), seq_len)
 
     def _embed(self, tokens: Tensor, positions: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""How a model reads a batch, of whichever task."""
+"""Reading of a batch by a model, whatever the task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from seqlab.batch import IGNORE, LabelledBatch, PairBatch
 
 
 def read(model: Any, batch: Any) -> None:
-    """Has a model read a batch of `seqlab.batch`, but for a last layer that it can leave out."""
+    """Has a model read a batch of `seqlab.batch`, without its last layer where that can be left out."""
     said = {"features": True} if hasattr(model, "output") else {}
     if isinstance(batch, PairBatch):
         state = model.begin(batch.source, batch.source_mask)

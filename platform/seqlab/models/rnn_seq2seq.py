@@ -96,12 +96,12 @@ class RNNSeq2Seq(nn.Module):
         return self.output(y), state | new_state
 
     def state_spec(self) -> Spec:
-        """What decoding must remember, and before it the context, where it is fed."""
+        """Entries of the decoding state, preceded by the context where it is fed."""
         context = Entry("memory_context", (self.decoder.d_model,), kind="source")
         return self.decoder.state_spec() if self.context_proj is None else (context, *self.decoder.state_spec())
 
     def state_size(self, seq_len: int) -> int:
-        """How many numbers decoding must remember of one sequence, besides the context."""
+        """Number of values in one sequence's decoding state, without the context."""
         return size_of(self.state_spec(), seq_len)
 
     def _enter(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:

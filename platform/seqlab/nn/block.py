@@ -66,7 +66,7 @@ class Block(nn.Module):
         self._norm = norm
 
     def final_norm(self) -> nn.Module:
-        """What must follow the last block: a norm where the stream itself has had none."""
+        """The norm after the last block where the stream itself has had none; else the identity."""
         return self._norm(self.mixer.d_model) if self.norm_place in ("pre", "sandwich") else nn.Identity()
 
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:

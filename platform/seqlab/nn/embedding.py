@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ScaledEmbedding(nn.Embedding):
-    """Times sqrt(D) (Vaswani et al. 2017, section 3.4)."""
+    """Embeddings times sqrt(D) (Vaswani et al. 2017, section 3.4)."""
 
     def forward(self, tokens: Tensor) -> Tensor:
         """tokens (B, T) to (B, T, D)."""
@@ -24,7 +24,7 @@ class ScaledEmbedding(nn.Embedding):
 
 
 class TypedEmbedding(nn.Embedding):
-    """Beside a token's vector that of its type: which of two texts it is in (Devlin et al. 2019, "BERT", figure 2)."""
+    """Sum of a token's vector and its type's: which of two texts it is in (Devlin et al. 2019, "BERT", figure 2)."""
 
     def __init__(self, vocab_size: int, d_model: int) -> None:
         super().__init__(vocab_size, d_model)
@@ -39,7 +39,7 @@ class TypedEmbedding(nn.Embedding):
 
 
 def embedding_for(positions: PositionalEncoding, otherwise: type[nn.Embedding]) -> type[nn.Embedding]:
-    """What the paper of an encoding embeds tokens with; `otherwise` where that does not matter to it."""
+    """The embedding class of an encoding's paper; `otherwise` where it makes no difference to the encoding."""
     if positions.scales_embeddings is None:
         return otherwise
     return ScaledEmbedding if positions.scales_embeddings else nn.Embedding

@@ -19,7 +19,7 @@ WIDEST_KEY = 256
 
 
 def usable(updates: Updates) -> bool:
-    """Whether there is a kernel: on a CUDA device, in half precision (in float32 the kernels multiply in TF32, which
+    """True if there is a kernel: on a CUDA device, in half precision (in float32 the kernels multiply in TF32, which
     keeps no float32 tolerance), with no `read` or `erase`."""
     half = updates.v.dtype in (torch.float16, torch.bfloat16)
     plain = updates.read is None and updates.q.shape[-1] <= WIDEST_KEY

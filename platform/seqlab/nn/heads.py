@@ -37,7 +37,7 @@ def check_grouped_heads(d_model: int, num_heads: int, num_kv_heads: int, head_di
 
 
 def part_of(count: int, ranks: int, what: str) -> int:
-    """How many of `count` heads or channels each rank of a cut layer has.
+    """Number of the `count` heads or channels that each rank of a cut layer has.
 
     Raises:
         ValueError: the ranks do not divide them.

@@ -1,4 +1,4 @@
-"""How weights start out."""
+"""Initialisation of weights."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def init_transformer(model: nn.Module) -> None:
 
 
 def _unscaled(model: nn.Module) -> set[nn.Module]:
-    """What embeds tokens and positions in those parts of a model that do not scale their tokens."""
+    """Modules that embed tokens and positions in those parts of a model that do not scale their tokens."""
     found: set[nn.Module] = set()
     for part in model.modules():
         embedding = getattr(part, "embedding", None)

@@ -31,7 +31,7 @@ SAFE_RANGE = 40.0  # exp(40) times a number leaves it well within float32
 
 
 class Updates(NamedTuple):
-    """What the tokens do to the matrix: (B, T, H, ...), or (B, H, ...) at one step.
+    """The tokens' queries and updates of the matrix: (B, T, H, ...), or (B, H, ...) at one step.
 
     Attributes:
         q: (..., K) what is read out.
@@ -212,7 +212,7 @@ def _cut(x: Tensor) -> Tensor:
 
 
 def _scores(x: Tensor, y: Tensor, log: Tensor, strongest: float) -> Tensor:
-    """What X readers a token, x (..., C, X, K), find of Y writers a token, y (..., C, Y, K), in a chunk.
+    """Scores of X readers a token, x (..., C, X, K), on Y writers a token, y (..., C, Y, K), in a chunk.
 
     Returns:
         (..., C, X, C, Y): at t, i the sum over channels of x_t y_i exp(log_t - log_i) for i <= t, and 0 above. The

@@ -1,4 +1,4 @@
-"""What loses no digits where the obvious way does, in any runtime."""
+"""Functions that lose no digits where the obvious formula does, in any runtime."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seqlab.nn.operation import operation
 
 
 def expm1(x: Tensor) -> Tensor:
-    """e^x - 1 for x <= 0. As it stands it cancels near 0; tanh does not, which runtimes without an expm1 have."""
+    """e^x - 1 for x <= 0. As it stands it cancels near 0. tanh does not, and runtimes without expm1 have it."""
     t = torch.tanh(x / 2)
     return 2 * t / (1 - t)
 
@@ -36,6 +36,6 @@ def at_least_float32(x: Tensor) -> Tensor:
 
 
 def without_autocast(x: Tensor) -> AbstractContextManager[object]:
-    """What is computed inside keeps its precision: an error of a step would be carried on to all later ones."""
+    """Turns autocast off, to keep the precision inside: an error of one step would carry over to all later ones."""
     mixed = x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)  # of which it knows nothing
     return torch.autocast(x.device.type, enabled=False) if mixed else nullcontext()

@@ -1,8 +1,8 @@
 """Operations that another runtime may compute in its own way.
 
-To a block an operation is a function like any other: a fused kernel or a parallel form, with gradients. Who captures a
-model for another runtime opens `lowered` meanwhile, with a function of that runtime's for each operation it has no
-words for.
+To a block an operation is a function like any other: a fused kernel or a parallel form, with gradients. Code that
+captures a model for another runtime opens `lowered` meanwhile, with that runtime's function for each operation that it
+could not express.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _lowerings: ContextVar[Lowerings | None] = ContextVar("_lowerings", default=None
 
 
 def operation(function: Callable[P, R]) -> Callable[P, R]:
-    """Makes an operation of a function or a method: `function` itself, but where a lowering of it is open."""
+    """Makes an operation of a function or a method: `function` itself, unless a lowering of it is open."""
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -37,7 +37,7 @@ def operation(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def plain(operation: Callable[P, R]) -> Callable[P, R]:
-    """What an operation computes where no lowering of it is open."""
+    """The function that computes an operation where no lowering of it is open."""
     function: Callable[P, R] = unwrap(operation)
     return function
 

@@ -1,4 +1,4 @@
-"""How a branch joins the residual stream. A block's residual is a factory called with d_model."""
+"""Ways to join a branch to the residual stream. A block's residual is a factory called with d_model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Residual(nn.Module, ABC):
-    """Joins the stream x and what a branch made of it, y, both (..., D)."""
+    """Joins the stream x and a branch's output y, both (..., D)."""
 
     @abstractmethod
     def forward(self, x: Tensor, y: Tensor) -> Tensor: ...

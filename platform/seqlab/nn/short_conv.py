@@ -12,7 +12,7 @@ from seqlab.mixer import Entry
 
 
 def extend_history(state: Tensor, x: Tensor, length: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """What can be seen from x (B, T, D): itself after the inputs before it, `state` (B, R, D).
+    """Inputs visible from x (B, T, D): x itself after the inputs before it, `state` (B, R, D).
 
     Args:
         length: (B,) int64, how many inputs of each row of x are real, the first ones; None = all.

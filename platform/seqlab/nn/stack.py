@@ -20,7 +20,7 @@ MixerFactory = Callable[[int, int], Mixer]
 
 
 def layers_of(mixer: MixerFactory | list[MixerFactory], num_layers: int) -> Iterator[MixerFactory]:
-    """What makes the mixer of each layer, one by one: a list is repeated over the layers (a hybrid stack).
+    """Factories of the layers' mixers, one by one: a list is repeated over the layers (a hybrid stack).
 
     Raises:
         ValueError: it is longer than the stack, or one of both is empty.
@@ -95,7 +95,7 @@ class Stack(nn.Module):
         return self.norm(x_t), _joined(states, names)
 
     def state_spec(self) -> Spec:
-        """What counts tokens first, once, and then the layers' own entries in order."""
+        """Token counters first, once, and then the layers' own entries in order."""
         entries = [(k, entry) for k, block in enumerate(self._blocks()) for entry in block.mixer.state_spec()]
         counters = {entry.name: entry for _, entry in entries if entry.kind == "counter"}
         return *counters.values(), *(Entry(f"{k}_{e.name}", *e[1:]) for k, e in entries if e.kind != "counter")
@@ -111,7 +111,7 @@ class Stack(nn.Module):
         return cast(Iterator[Block], iter(self.blocks))
 
     def _names(self) -> list[dict[str, str]]:
-        """Of each layer, by which names its entries are in the state of all."""
+        """For each layer, the names that its entries have in the joint state."""
         return [
             {entry.name: entry.name if entry.kind == "counter" else f"{k}_{entry.name}" for entry in spec}
             for k, spec in enumerate(block.mixer.state_spec() for block in self._blocks())

@@ -1,4 +1,4 @@
-"""What the end of a sequence still owes to its beginning: gradients through time.
+"""Gradients through time, from the end of a sequence back to its beginning.
 
 B batch, T length, D, E channels.
 """
@@ -15,8 +15,8 @@ from seqlab.nn.stack import Stack
 
 
 def gradients_back(x: Tensor, y: Tensor, pad_mask: Tensor | None = None) -> Tensor:
-    """(T,) float64: of the last output of each row, the norm of the gradient by the input so many steps before it over
-    that by its own input; all rows together that are so long, not a number where none is.
+    """(T,) float64: at k, the norm of the gradient of the rows' last outputs by the input k steps earlier, over that by
+    their last inputs. All rows that are long enough count together; NaN where none is.
 
     An output has D numbers: the gradient is that of a sum of them with random weights, which are the same in each call.
 
@@ -70,7 +70,7 @@ def gradients_of(model: nn.Module, read: Callable[[], None]) -> Tensor:
 
 
 def last_stack(model: nn.Module) -> Stack:
-    """The one that writes, of an encoder-decoder.
+    """The last stack of a model; of an encoder-decoder, the one that writes.
 
     Raises:
         ValueError: there is none.

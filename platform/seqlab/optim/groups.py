@@ -1,4 +1,4 @@
-"""Which parameters are trained alike: their weight decay, and their share of the learning rate."""
+"""Groups of parameters that are trained alike: their weight decay, and their share of the learning rate."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, TypeAlias
 from torch import nn
 
 Groups: TypeAlias = list[dict[str, Any]]
-"""As `torch.optim` takes them: "params", and the options of these, such as "weight_decay"; also "lr_ratio", their share
-of the task's learning rate. An optimiser is given "param_names" too."""
+"""Parameter groups as `torch.optim` takes them: "params" and their options, such as "weight_decay"; also "lr_ratio",
+their share of the task's learning rate. An optimiser is given "param_names" too."""
 
 
 class ParameterGroups(ABC):
-    """Which parameters are trained alike. It is made of the weight decay."""
+    """Groups of parameters that are trained alike. It is constructed with the weight decay."""
 
     @abstractmethod
     def __call__(self, parameters: Iterable[tuple[str, nn.Parameter]]) -> Groups:
-        """Every parameter in one group, by its name in the model. Checkpoints rely on their order."""
+        """Puts every parameter in one group, by its name in the model. Checkpoints rely on their order."""
 
 
 class DecayMatrices(ParameterGroups):
@@ -37,11 +37,11 @@ class DecayMatrices(ParameterGroups):
 
 
 class ByName(ParameterGroups):
-    """Parameters whose name has a pattern in it are trained as that says; the others as by `DecayMatrices`.
+    """Trains parameters in whose names a pattern is found as its rule says; the others as `DecayMatrices` does.
 
     Args:
-        rules: of each pattern, a regular expression, the "lr_ratio" or the "weight_decay" of what it is found in. The
-            first that is found counts.
+        rules: for each pattern, a regular expression, the "lr_ratio" or the "weight_decay" of the parameters it is
+            found in. The first that is found counts.
 
     Raises:
         ValueError: a rule says something else, or is found in no name.
@@ -99,7 +99,7 @@ class LayerwiseDecay(ParameterGroups):
 
 
 BELOW = ("embedding.", "embed_norm.", "positions.")
-"""What comes before a stack's blocks."""
+"""Prefixes of the parameters that come before a stack's blocks."""
 BLOCK = re.compile(r"(?P<stack>.*?)stack\.blocks\.(?P<number>\d+)\.")
 
 
@@ -114,14 +114,14 @@ def trained_alike(groups: Groups, names: Mapping[nn.Parameter, str], lr: float) 
 
 
 def is_matrix(name: str, parameter: nn.Parameter) -> bool:
-    """Whether it is a weight of two dimensions or more, by its name too: tables of biases or decay rates are none."""
+    """True for a weight, by its name too, of two dimensions or more: tables of biases or decay rates are none."""
     return parameter.dim() >= 2 and "weight" in name.rpartition(".")[2]
 
 
 def _grouped(
     parameters: Iterable[tuple[str, nn.Parameter]], weight_decay: float, of: Callable[[str], Mapping[str, float]]
 ) -> Groups:
-    """A group of all that are alike, in the order of their first."""
+    """One group for all parameters that are trained alike, in the order of their first."""
     groups: dict[tuple[float, float], dict[str, Any]] = {}
     for name, parameter in parameters:
         options = {"lr_ratio": 1.0, "weight_decay": weight_decay if is_matrix(name, parameter) else 0.0} | dict(

@@ -12,8 +12,7 @@ from seqlab.optim.groups import Groups
 
 
 class Optimizer(ABC):
-    """What is made of groups and a learning rate: those of seqlab by their names, and any of `torch.optim` by its
-    path."""
+    """Base of optimisers made from groups and a learning rate: seqlab's by name, any of `torch.optim` by its path."""
 
     @abstractmethod
     def step(self) -> Any:

@@ -36,14 +36,14 @@ def check_cut(model: nn.Module, ranks: int) -> None:
 
 
 def cut(model: nn.Module, mesh: DeviceMesh, *, sharded: int | None = None) -> None:
-    """Cuts what says how over the ranks of a mesh; the rest each of them computes whole.
+    """Cuts modules that declare `cuts` over the ranks of a mesh; each rank computes the rest whole.
 
     Args:
         sharded: over how many ranks FSDP2 then shards the weights (`shard_fully`); None = it does not. A vocabulary
             that `mesh` does not divide stays whole where these ranks do not divide the width of its vectors.
 
     Raises:
-        ValueError: as of `check_cut`.
+        ValueError: as `check_cut`.
     """
     if mesh.size() == 1 or any(isinstance(weight, DTensor) for weight in model.parameters()):
         return
@@ -77,7 +77,7 @@ def _cut_vocabulary(model: nn.Module, mesh: DeviceMesh, sharded: int | None) -> 
 
 
 def _of_tokens(module: Any) -> Iterator[tuple[nn.Module, str]]:
-    """Where the weights are that have something of each token: whose they are, and by which name."""
+    """Weights that are divided by tokens, each as its module and its name there."""
     for name in (name for name, how in module.cuts.items() if how == "vocabulary"):
         part = getattr(module, name)
         if isinstance(part, nn.Parameter):
@@ -97,5 +97,5 @@ def _added_up(embedding: nn.Module, found: DTensor, mesh: DeviceMesh) -> Any:
 
 
 def _cuttable(model: nn.Module) -> list[Any]:
-    """What declares `cuts`."""
+    """Modules that declare `cuts`."""
     return [module for module in model.modules() if getattr(module, "cuts", None)]

@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor, Shard
 from seqlab.nn import Block
 
 READS = ("begin", "init_state", "step")
-"""What of a model or a block computes with its weights, beside `forward`."""
+"""Methods of a model or a block, besides `forward`, that compute with its weights."""
 
 
 def shard_fully(model: nn.Module, mesh: DeviceMesh, precision: str) -> None:
@@ -35,8 +35,8 @@ def shard_fully(model: nn.Module, mesh: DeviceMesh, precision: str) -> None:
 
 
 def _rows_or_width(weight: nn.Parameter) -> Shard | None:
-    """A weight is shared by rows, as None says, but by width where tensor parallelism has divided the rows unevenly:
-    what FSDP2 would make of such parts is not where a DTensor says, so that no checkpoint could be written."""
+    """Shards a weight by rows (None), but by width where tensor parallelism has divided the rows unevenly: FSDP2 would
+    place such parts elsewhere than a DTensor says, and no checkpoint could be written."""
     if not isinstance(weight, DTensor) or Shard(0) not in weight.placements:
         return None
     return Shard(1) if len(weight) % weight.device_mesh.size() else None
@@ -44,7 +44,7 @@ def _rows_or_width(weight: nn.Parameter) -> Shard | None:
 
 @contextmanager
 def whole(model: nn.Module) -> Iterator[None]:
-    """Within it every rank has all weights of a model: each may then call it as often as it likes, and as often as a
+    """Gives every rank all weights of a model while open: each may then call it as often as it likes, and as often as a
     text is long, while the others do something else. Every rank must enter and leave it."""
     parts = [part for part in model.modules() if isinstance(part, FSDPModule)]
     for part in parts:

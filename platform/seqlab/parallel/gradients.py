@@ -1,4 +1,4 @@
-"""The norm and the clipping of gradients that ranks share, in whichever way each: whole, sharded, cut, or both.
+"""Norm and clipping of gradients that ranks share, each in its own way: whole, sharded, cut, or both.
 
 PyTorch's own functions take the gradients of one mesh of ranks at a time.
 """
@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 
 
 def add_up(weights: Iterable[Tensor]) -> None:
-    """Adds up the gradients of which each rank has found a part."""
+    """Sums the gradients of which each rank has a part."""
     for _ in _with_gradients(weights):
         pass
 
@@ -44,14 +44,14 @@ def clip_by_value(weights: Iterable[Tensor], most: float) -> None:
 
 
 def step_singly(optimizer: Optimizer) -> None:
-    """Has an optimiser not take weights of several meshes in one call, as it does by itself on a GPU."""
+    """Keeps an optimiser from taking weights of several meshes in one call, as it does by default on a GPU."""
     for group in optimizer.param_groups:
         if len(_by_mesh(group["params"])) > 1:
             group |= {how: False for how in ("foreach", "fused") if how in group}
 
 
 def _with_gradients(weights: Iterable[Tensor]) -> Iterator[Tensor]:
-    """Those that have a gradient, which lies as they do: what each rank has found of it is added."""
+    """Weights that have a gradient, which is first laid out as they are: the ranks' parts of it are summed."""
     for weight in weights:
         if isinstance(weight.grad, DTensor) and isinstance(weight, DTensor):
             weight.grad = weight.grad.redistribute(placements=weight.placements)
@@ -60,7 +60,7 @@ def _with_gradients(weights: Iterable[Tensor]) -> Iterator[Tensor]:
 
 
 def _by_mesh(weights: Iterable[Tensor]) -> list[list[Tensor]]:
-    """Those together that one mesh of ranks shares, and those that each rank has whole."""
+    """Weights grouped by the mesh of ranks that shares them; those that each rank has whole are one group."""
     groups: dict[Any, list[Tensor]] = {}
     for weight in weights:
         groups.setdefault(weight.device_mesh if isinstance(weight, DTensor) else None, []).append(weight)

@@ -1,4 +1,4 @@
-"""How ranks that torchrun has started again meet."""
+"""Process groups of ranks that torchrun has restarted."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined
 
 
 def meet_anew(trainer: L.Trainer) -> None:
-    """Makes the process group of ranks that torchrun has started again, before Lightning does.
+    """Makes the process group of ranks that torchrun has restarted, before Lightning does.
 
-    torchrun (2.13) has one store for all lives of its ranks. A rank that reads there the address of one that has died,
-    before the living one has written its own, waits for ever. So each life has keys of its own, by its number; that is
-    each node's own number, so this is for ranks of one node.
+    torchrun (2.13) has one store for all lives of its ranks. A rank that reads a dead rank's address there, before the
+    living one has written its own, waits forever. So each life has keys of its own, by its number. Nodes count their
+    lives separately, so this is for ranks of one node.
     """
     life, strategy = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), trainer.strategy
     shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and os.environ.get("GROUP_WORLD_SIZE") == "1"

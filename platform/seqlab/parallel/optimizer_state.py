@@ -1,4 +1,4 @@
-"""What an optimiser remembers, as one process stores it, given to one whose weights are spread over ranks."""
+"""An optimiser's state, as one process stores it, loaded into one whose weights are spread over ranks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def load_full_state(model: nn.Module, optimizer: Optimizer, state: dict[str, Any
 
 def _spread_the_rest(optimizer: Optimizer) -> bool:
     """Makes room, spread as the weights are, for what others keep of them in the optimiser's state (`AveragedWeights`),
-    which PyTorch leaves whole; whether there is any."""
+    which PyTorch leaves whole. Returns whether there is any."""
     whole = [
         (weight, key)
         for weight, kept in optimizer.state.items()

@@ -43,7 +43,7 @@ class SpreadStrategy(ModelParallelStrategy):
         self.tp: int | None = None
 
     def sizes(self) -> tuple[int, int]:
-        """Of the data-parallel and of the tensor-parallel dimension; their product is the number of ranks.
+        """Sizes of the data-parallel and of the tensor-parallel dimension; their product is the number of ranks.
 
         Raises:
             ValueError: `tp` does not fit the word or the number of ranks.
@@ -147,7 +147,7 @@ for word in STRATEGIES:
 
 
 def layout(trainer: L.Trainer) -> str:
-    """How many processes train, and how the model is spread over them, in words."""
+    """Number of processes that train, and how the model is spread over them, in words."""
     if trainer.world_size == 1:
         return "one process"
     strategy, among = trainer.strategy, f"over {trainer.world_size} processes"

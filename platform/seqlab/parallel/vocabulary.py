@@ -46,8 +46,8 @@ def divided_nats(logits: DTensor, targets: Tensor, label_smoothing: float = 0.0,
 
 
 class _DividedNats(torch.autograd.Function):
-    """Of columns (N, own tokens). With p = softmax(logits) and q the smoothed target the loss is log sum exp(logits) -
-    q . logits + z log^2 sum exp(logits), and its gradient p (1 + 2 z log sum exp(logits)) - q."""
+    """Cross-entropy from columns (N, own tokens). With p = softmax(logits) and q the smoothed target the loss is
+    log sum exp(logits) - q . logits + z log^2 sum exp(logits), and its gradient p (1 + 2 z log sum exp(logits)) - q."""
 
     @staticmethod
     def forward(

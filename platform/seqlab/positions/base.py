@@ -20,7 +20,7 @@ class PositionalEncoding(nn.Module, ABC):
 
     Attributes:
         acts_on: where it acts: the embeddings (`embed`), queries and keys (`rotate`) or attention scores (`bias`).
-        relative: whether only distances count: to move all tokens by as many places changes nothing.
+        relative: whether only distances count: moving all tokens by the same number of places changes nothing.
         scales_embeddings: whether its paper multiplies embeddings by sqrt(D); None = it does not matter to it, and each
             model does as its own paper does.
         weighs_values: whether it overrides `values`, which needs the attention weights: no fused kernel can be used.
@@ -45,12 +45,12 @@ class PositionalEncoding(nn.Module, ABC):
 
     @property
     def of_each_head(self) -> bool:
-        """Whether it has something of each head: a rank that has some of the heads would need its own."""
+        """True if the encoding has something for each head: a rank that has some of the heads would need its own."""
         learned = next(self.parameters(), None) is not None
         return self.acts_on == "attention scores" or (self.acts_on == "queries and keys" and learned)
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Embeddings x (B, T, D) at positions (B or 1, T) int64, with the positions told."""
+        """Embeddings x (B, T, D) with their positions (B or 1, T) int64 encoded."""
         return x
 
     def rotate(self, q: Tensor, k: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -58,12 +58,12 @@ class PositionalEncoding(nn.Module, ABC):
         return q, k
 
     def rotation(self, head_dim: int, num_positions: int, dtype: torch.dtype) -> tuple[Tensor, Tensor] | None:
-        """Cosines and sines (P, W/2) of the first positions, where to rotate is to turn the channel pairs (i, i + W/2)
-        by them; or None."""
+        """Cosines and sines (P, W/2) of the first positions, where rotating turns the channel pairs (i, i + W/2) by
+        them; or None."""
         return None
 
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor | None:
-        """What to add to the scores, (B or 1, H, T, S), of the dtype of q; or None.
+        """Term to add to the scores, (B or 1, H, T, S), of the dtype of q; or None.
 
         Args:
             q: (B, H, T, K), scaled: with k they give the scores.
@@ -75,11 +75,11 @@ class PositionalEncoding(nn.Module, ABC):
         return None
 
     def values(self, weights: Tensor, q_positions: Tensor, k_positions: Tensor) -> Tensor | None:
-        """What to add to the heads' outputs (B, H, T, K) for attention weights (B, H, T, S); or None."""
+        """Term to add to the heads' outputs (B, H, T, K) for attention weights (B, H, T, S); or None."""
         return None
 
     def check_length(self, positions: Tensor) -> None:
-        """Whether positions (B or 1, T) are within `max_seq_len`.
+        """Checks that positions (B or 1, T) are within `max_seq_len`.
 
         Raises:
             ValueError: they are not (on a GPU, only where one call is wide enough to be too long; compiled, where it is
@@ -100,7 +100,7 @@ class PositionalEncoding(nn.Module, ABC):
 
 
 class NoPositions(PositionalEncoding):
-    """Leaves the model as it is: what order it knows, it knows from its mixer (Kazemnejad et al. 2023, "NoPE"). No
+    """Leaves the model as it is: it knows the order only from its mixer (Kazemnejad et al. 2023, "NoPE"). No
     parameters, no limit."""
 
     relative = True

@@ -15,7 +15,7 @@ from seqlab.positions.constant import Angles, ConstantTensor, geometric
 from seqlab.positions.rope import rotate_halves
 
 LARGEST_EXPONENT = 60.0
-"""Queries and keys are scaled by at most e to this, which float32 and bfloat16 hold with room for their own sizes."""
+"""Largest exponent of e that scales queries and keys; float32 and bfloat16 have room for their own sizes beside it."""
 
 
 class XPos(PositionalEncoding):
@@ -76,5 +76,5 @@ class XPos(PositionalEncoding):
         )
 
     def _log_zeta(self, channel: float) -> float:
-        """Of a channel in 0..1."""
+        """Logarithm of zeta for a channel in 0..1."""
         return math.log((channel + self.gamma) / (1.0 + self.gamma)) / self.scale_base

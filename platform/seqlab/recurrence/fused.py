@@ -1,4 +1,4 @@
-"""What RNN, GRU and LSTM share: fused layers over time, and their cells in `step`.
+"""Base of RNN, GRU and LSTM: fused layers over time, and their cells in `step`.
 
 B batch, T length, D d_model, L layers.
 """
@@ -108,8 +108,8 @@ class FusedRecurrence(AlignedMixer):
 
     @operation
     def over_time(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:
-        """y (B, T, D) of x, whose rows are of `length` (B,), and the last entries, (L, B, D) as those given; none given
-        means zeros."""
+        """y (B, T, D) of x, whose rows have `length` (B,) inputs, and the last entries, (L, B, D) like those given;
+        none given means zeros."""
         return (self._looped if self.looped else self._fused)(x, entries, length)
 
     def _fused(self, x: Tensor, entries: Carry, length: Tensor | None) -> tuple[Tensor, Carry]:
@@ -141,11 +141,11 @@ class FusedRecurrence(AlignedMixer):
         return x, tuple(torch.stack(entry) for entry in zip(*layers, strict=True))
 
     def _dropped(self, x: Tensor, k: int) -> Tensor:
-        """What layer k reads."""
+        """Input of layer k."""
         return F.dropout(x, self.cell.dropout, self.training) if k else x
 
     def weights(self) -> list[tuple[Weights, ...]]:
-        """Those of each layer, one or two directions."""
+        """Weights of each layer, in one or two directions."""
         directions = 1 if self.causal else 2
         weights = [(w_ih, w_hh, b_ih, b_hh) for w_ih, w_hh, b_ih, b_hh in self.cell.all_weights]
         return [tuple(weights[k : k + directions]) for k in range(0, len(weights), directions)]

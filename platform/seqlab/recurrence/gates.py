@@ -1,4 +1,4 @@
-"""What the gates of RNN, LSTM and GRU do while these read, and how much of it is saturated.
+"""Activations of the gates of RNN, LSTM and GRU while these read, and their saturated share.
 
 B batch, T length, W width of a direction.
 """
@@ -16,20 +16,20 @@ from seqlab.nn.scan import Carry
 from seqlab.recurrence.fused import FusedRecurrence, Weights
 
 Activations = dict[str, Tensor]
-"""Of one layer, by name: sigmoid `GATES` and tanhs, (B, T, W) each; at pads anything."""
+"""Activations of one layer, by name: sigmoid `GATES` and tanhs, (B, T, W) each; at pads anything."""
 
 GATES = ("input", "forget", "output", "reset", "update")
 LOW, HIGH = 0.1, 0.9
-"""A gate below the one or above the other is saturated, and so is a tanh beyond the other: of the greatest slopes,
-1/4 and 1, 36% and 19% are left."""
+"""Bounds beyond which a gate is saturated; a tanh is saturated beyond `HIGH` in size. Of the greatest slopes, 1/4 and
+1, 36% and 19% are left there."""
 
 
 def activations(
     mixer: FusedRecurrence, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None
 ) -> list[Activations]:
-    """What each layer computes, and of two directions each, given the arguments of `Mixer.forward`: of an LSTM the
-    gates "input", "forget" and "output" and the tanhs "candidate" and "cell", of a GRU "reset", "update" and
-    "candidate", of an RNN with tanh "hidden". One with relu has none.
+    """Activations of each layer, and of each of two directions, given the arguments of `Mixer.forward`. An LSTM has the
+    gates "input", "forget" and "output" and the tanhs "candidate" and "cell"; a GRU has "reset", "update" and
+    "candidate"; an RNN has "hidden" with tanh, and none with relu.
     """
     equations, found = EQUATIONS[mixer.cell.mode], []
     for k, directions in enumerate(mixer.weights()):
@@ -55,7 +55,7 @@ def activations(
 
 
 def saturated(layers: Iterable[Activations], pad_mask: Tensor | None = None) -> dict[str, float]:
-    """The share of what is saturated at real tokens, of "gates" and of "tanhs", where there are such."""
+    """Saturated share of "gates" and of "tanhs" at real tokens, where there are any."""
     kinds: dict[str, list[Tensor]] = {"gates": [], "tanhs": []}
     for layer in layers:
         for name, y in layer.items():
@@ -103,4 +103,4 @@ EQUATIONS: dict[str, Callable[[Tensor, Carry, Weights], tuple[Carry, Activations
     "LSTM": _lstm,
     "GRU": _gru,
 }
-"""By the mode of PyTorch's layers."""
+"""Equations of one step, by the mode of PyTorch's layers."""

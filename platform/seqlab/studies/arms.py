@@ -25,9 +25,9 @@ class Arm:
     """One of the models that a study compares.
 
     Attributes:
-        fit: what `seqlab fit` is given, `--config` too.
+        fit: arguments of `seqlab fit`, `--config` too.
         rates: the learning rates that are tried with the first seed; the others have the best of them.
-        seeds: the options that are the seed: of weights, and of the order or the draw of the data.
+        seeds: the options set to the seed: of weights, and of the order or the draw of the data.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Arm:
     seeds: tuple[str, ...] = ("seed_everything", "data.seed")
 
     def job(self, rate: float, seed: int) -> str:
-        """The name of a fit's run: that of a changed arm is another one."""
+        """Name of a fit's run; a changed arm has another one."""
         digest = hashlib.sha256(json.dumps([self.fit, self.seeds]).encode()).hexdigest()[:6]
         return f"{self.name.replace(' ', '-')}-{digest}-lr{rate:g}-s{seed}"
 
@@ -45,7 +45,7 @@ class Arm:
 
 
 def fit_arms(arms: Sequence[Arm], experiment: str, seed: int, at_once: int, parent: str) -> dict[str, TrackedRun]:
-    """The run of each arm with this seed, by the arm's name. What is fitted already is not fitted again.
+    """The run of each arm with this seed, by the arm's name. Finished fits are not repeated.
 
     Args:
         at_once: how many fits run at a time, each with its share of the cores.
@@ -70,7 +70,7 @@ def fit_arms(arms: Sequence[Arm], experiment: str, seed: int, at_once: int, pare
 
 
 def _fit(wanted: Sequence[tuple[Arm, float, int]], experiment: str, at_once: int, parent: str) -> dict[str, TrackedRun]:
-    """The finished runs of an experiment by their job, once those that are wanted and are not there were fitted."""
+    """The finished runs of an experiment by job, after fitting the wanted ones that are missing."""
     store, place = Store(), Place(threads=max(1, (os.cpu_count() or 1) // at_once))
     done = _finished(store, experiment)
     waiting = [one for one in wanted if one[0].job(*one[1:]) not in done]

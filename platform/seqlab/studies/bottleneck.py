@@ -36,7 +36,7 @@ SIZES: dict[Scale, tuple[Copying, int, dict[str, int]]] = {
 }
 """The text, the sentences of each length that are written, and the arms with their widths."""
 WORD = 0.5
-"""BLEU a source word: what is less grows by fewer than 4 points over the trained lengths."""
+"""BLEU per source word; a smaller slope is fewer than 4 points over the trained lengths."""
 GROWS = Rule("growth of the lead, in BLEU for each further source word,", low=WORD)
 KEEPS = Rule("loss of BLEU for each further source word", high=WORD)
 LEARNT = Rule("mean BLEU at the trained lengths", low=90, beyond=20)
@@ -184,7 +184,7 @@ Scores = Mapping[int, float]
 
 
 def growths(scores: Mapping[str, Scores], ranges: Mapping[str, range]) -> dict[str, float]:
-    """What the claims rest on, of the scores by who wrote; no number for an arm that was not fitted."""
+    """Values of the cases, from the scores of each writer; NaN for an arm that was not fitted."""
     perfect, missing = (dict.fromkeys(scores[NONE], value) for value in (100.0, math.nan))
     found = {name: growth(perfect, scores[name], ranges[WITHIN]) for name in (FIRST, ONE_IN_FOUR)}
     for arm in (ATTENTION, TRANSFORMER):
@@ -198,5 +198,5 @@ def growths(scores: Mapping[str, Scores], ranges: Mapping[str, range]) -> dict[s
 
 
 def growth(ahead: Scores, behind: Scores, span: range) -> float:
-    """Of the lead, for each word more."""
+    """Growth of the lead per source word."""
     return slope(span, [ahead[length] - behind[length] for length in span])

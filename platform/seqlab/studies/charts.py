@@ -1,4 +1,4 @@
-"""How the figures of studies look, on pages of any width, in colour and in grey."""
+"""Style of the studies' figures, on pages of any width, in colour and in grey."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ COLOURS = (
     *("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"),
     *("#000000", "#999999", "#882255", "#117733"),
 )
-"""Told apart by the colour-blind too: the first seven are those of Okabe and Ito 2008."""
+"""Colours that the colour-blind can tell apart too; the first seven are those of Okabe and Ito 2008."""
 RAISED = reduce(
     lambda text, pair: f"replace({text}, /{pair[0]}/g, '{pair[1]}')",
     zip("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻", strict=True),
@@ -26,7 +26,7 @@ POWERS = (
 
 
 def styled(chart: Any) -> TopLevelMixin:
-    """A chart of Altair with texts that can be read on a telephone, its legend below."""
+    """An Altair chart with text that is legible on a phone, its legend below."""
     drawn: TopLevelMixin = (
         chart.configure(font="sans-serif")
         .configure_axis(labelFontSize=12, titleFontSize=12, labelLimit=220, labelExpr=POWERS)
@@ -38,7 +38,7 @@ def styled(chart: Any) -> TopLevelMixin:
 
 
 def edge(axis: Literal["x", "y"], at: float, says: str) -> Any:
-    """A dashed line across a chart, where its axis is `at`, and beside it what that is: left of it, or above."""
+    """A dashed line across a chart where its axis is `at`, labelled to its left or above it."""
     import altair as alt
 
     base = alt.Chart(alt.InlineData(values=[{"edge": at, "says": says}])).encode(**{axis: "edge:Q"})
@@ -50,14 +50,14 @@ def edge(axis: Literal["x", "y"], at: float, says: str) -> Any:
 def with_slider(
     lines: Any, rows: list[dict[str, Any]], along: str, value: Any, of: Any, unit: str, only: str = "true"
 ) -> Any:
-    """Lines, and below them what each has at one place of them, which a slider moves.
+    """Lines, and below them the value of each at a place that a slider moves.
 
     Args:
         lines: a chart of rows over the column `along`, whose colours, shapes and scale are those of what lies below.
         value: the quantity, as an x of Altair.
         of: what tells the lines apart, as a y of Altair.
         unit: of the places, which need not be equally far apart.
-        only: which rows, as an expression of Vega.
+        only: filter of the rows, as a Vega expression.
     """
     import altair as alt
 
@@ -88,7 +88,7 @@ def with_slider(
 
 
 def _scale(y: Any, rows: list[dict[str, Any]], value: Any) -> dict[str, Any]:
-    """That of the lines, which holds all rows, so that marks move and not their axis."""
+    """Scale of the lines, which holds all rows, so that marks move and not their axis."""
     import altair as alt
 
     found = [row[_column(value)] for row in rows] or [0]
@@ -97,7 +97,7 @@ def _scale(y: Any, rows: list[dict[str, Any]], value: Any) -> dict[str, Any]:
 
 
 def _names(of: Any, rows: list[dict[str, Any]]) -> list[str]:
-    """Of all lines, in the order that is asked for, wherever some have no mark."""
+    """Names of all lines in the requested order, even where some have no mark."""
     found = dict.fromkeys(row[_column(of)] for row in rows)
     return [name for name in of["sort"] if name in found] if isinstance(of["sort"], list) else sorted(found)
 

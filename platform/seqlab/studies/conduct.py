@@ -22,9 +22,9 @@ from seqlab.tracking.store import Store
 
 STUDY_TAG, SCALE_TAG, FIXED_TAG = "study", "study.scale", "study.fixed"
 VERDICT = "verdict."
-"""Tags of a study's run: which it is, at which scale, the commit that its rules were fixed in, and each verdict."""
+"""Tags of a study's run: its name, its scale, the commit that fixed its rules, and each verdict."""
 HERE, ROOM, FRAME = Path(__file__).parent, "seqlab.studies.", ("arms", "charts", "rules", "study")
-"""Where studies are, and what all of them have: an arm has a digest of its own."""
+"""Folder and package of the studies, and the modules that all share: an arm has a digest of its own."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Result:
     """A study that was run.
 
     Attributes:
-        seeds: what each gave.
+        seeds: the results of each.
     """
 
     study: Study
@@ -45,12 +45,12 @@ class Result:
 
     @property
     def points(self) -> Points:
-        """Of all seeds, each with its own."""
+        """Rows of all seeds, each with its own seed."""
         return [row | {"seed": seed} for seed, seen in enumerate(self.seeds) for row in seen.points]
 
 
 def conduct(study: Study, scale: Scale, seeds: int, jobs: int) -> Result:
-    """With so many seeds, or with one where none has a part in it, and so many fits at a time.
+    """Runs a study with so many seeds, or with one if all its claims are exact, and so many fits at a time.
 
     Raises:
         ValueError: an arm could not be fitted.
@@ -93,20 +93,20 @@ def latest(study: Study) -> list[Result]:
 
 
 def _can_be_judged(result: Result) -> bool:
-    """Whether all cases were measured; those that were declared since were not."""
+    """True if every case declared now was measured; those declared since the run were not."""
     judged = [claim for claim in result.study.claims if claim.key not in result.seeds[0].needs]
     names = {case for claim in judged for case in (*claim.cases, *(control.case for control in claim.controls))}
     return all(names <= set(seen.values) for seen in result.seeds)
 
 
 def declared(study: Study) -> str:
-    """A digest of the study's file and of those that it measures with, without comments and what may be written once
-    its verdicts are known: its texts and figures."""
+    """Digest of the study's file and of those that it measures with. Comments, docstrings, texts and figures, which may
+    be written once its verdicts are known, do not count."""
     files, told = [study.file()], ""
     for file in files:  # and of what these import, which is added below
         tree = ast.parse(file.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef | ast.Module):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.Module):
                 node.body = [line for line in node.body if not _is_told_after(line)]
         told += ast.dump(tree)
         names = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
@@ -118,6 +118,8 @@ def declared(study: Study) -> str:
 def _is_told_after(line: ast.stmt) -> bool:
     match line:
         case ast.Assign(targets=[ast.Name("why" | "change" | "published")]) | ast.FunctionDef("figure"):
+            return True
+        case ast.Expr(ast.Constant(str())):  # a docstring
             return True
         case ast.ImportFrom("seqlab.studies.charts"):
             return True
@@ -134,7 +136,7 @@ def fixed(study: Study) -> str:
 
 
 def _kept(artifacts: Path) -> list[Measured]:
-    """What is stored of the first seeds, as many as there are without a gap."""
+    """Stored results of the first seeds, up to the first gap."""
     found: list[Measured] = []
     while (file := artifacts / "measured" / f"{len(found)}.json").is_file():
         content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))

@@ -17,7 +17,7 @@ from seqlab.trained.load import LoadedRun
 
 WORDS = "abcdefghijklmnop"
 HELD_OUT = 1000
-"""Seeds of the text that is measured begin here."""
+"""First seed of the text that is measured."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Copying:
     """Sentences of words that are drawn independently of each other.
 
     Attributes:
-        shortest, longest: words of a sentence in training; each length is as likely.
+        shortest, longest: words of a sentence in training; all lengths are equally likely.
         count: training sentences.
         steps: of a fit.
         max_tokens: of a batch.
@@ -40,7 +40,7 @@ class Copying:
     furthest: int
 
     def flags(self) -> tuple[str, ...]:
-        """What a fit is given to train on it; the text is written where it is not there."""
+        """Options of a fit on this text, which is written if it does not exist."""
         train, val = (self._file(name, count) for name, count in (("train", self.count), ("val", 100)))
         return (
             *(f"--data.train={train}", f"--data.val={val}", f"--data.max_len={self.furthest + 8}"),
@@ -59,7 +59,7 @@ class Copying:
 
 
 def sentences(lengths: Sequence[int], count: int, seed: int) -> list[str]:
-    """So many, of each of the lengths alike."""
+    """Random sentences, `count` in all, of equally likely lengths."""
     from seqlab_data.generated import Draw
 
     draws = (Draw(seed, index) for index in range(count))
@@ -68,7 +68,7 @@ def sentences(lengths: Sequence[int], count: int, seed: int) -> list[str]:
 
 
 def batch_of(model: LoadedRun, texts: Sequence[str]) -> PairBatch:
-    """Sentences of one length as sources, and as what is to be written of them."""
+    """Batch of sentences of one length, both as sources and as targets."""
     assert model.source_tokenizer is not None
     source, target = (
         torch.tensor([[*tokenizer.encode(text), tokenizer.eos_id] for text in texts])
@@ -81,7 +81,7 @@ def batch_of(model: LoadedRun, texts: Sequence[str]) -> PairBatch:
 
 @torch.inference_mode()
 def write(model: LoadedRun, texts: Sequence[str]) -> list[str]:
-    """What it writes greedily of sentences of one length."""
+    """Greedy outputs for sentences of one length."""
     batch, tokenizer = batch_of(model, texts), model.tokenizer
     decoder = TorchDecoder(model.model, model.model.begin(batch.source, batch.source_mask))
     room = batch.source.shape[1] + 6
@@ -95,7 +95,7 @@ def bleu(written: Sequence[str], texts: Sequence[str]) -> float:
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """By least squares."""
+    """Least-squares slope of y over x."""
     first, second = (torch.tensor(some, dtype=torch.float64) for some in (x, y))
     centred = first - first.mean()
     return float(centred @ second / centred.square().sum())

@@ -1,4 +1,4 @@
-"""Where the texts are that a study is fitted on, which the platform does not bring."""
+"""Location of the texts that studies are fitted on, which the platform does not ship."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def corpus(name: str) -> Path | None:
 
 
 def needed(*names: str) -> str:
-    """What a claim needs that is not here; empty where all of it is."""
+    """Message that names the corpora missing for a claim; empty if all are here."""
     missing = [name for name in names if corpus(name) is None]
     return f"needs {' and '.join(missing)} in the folder that {VARIABLE} names, or in ./corpora" if missing else ""

@@ -1,4 +1,4 @@
-"""What attention and recurrences cost, counted: work and memory by the length of the text."""
+"""Cost of attention and recurrences, counted: work and memory by the length of the text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ QUADRATIC = Rule("exponent of the work in length", low=1.9, high=2.1, beyond=0.4
 ONCE = Rule("exponent of the work in length", low=0.9, high=1.1, beyond=0.4)
 GROWS = Rule("exponent of the bytes, or of the work of a step, in length", low=0.9, high=1.1, beyond=0.4)
 STAYS = Rule("exponent of the bytes, or of the work of a step, in length", high=0.1, beyond=0.4)
-"""Each holds its own number, and is refuted from half-way to the next."""
+"""Each rule holds its own exponent, and is refuted from half-way to the next."""
 MORE = Rule("work with the mask, over work without,", low=1.05, beyond=0.04)
 
 
@@ -189,7 +189,7 @@ def exponent(amounts: Amounts) -> float:
 
 
 def by_length() -> Iterator[tuple[str, Amounts]]:
-    """What each case takes."""
+    """Work or bytes of each case, by length."""
     attention = Attention(WIDTH, num_heads=12, pattern=Bidirectional)
     linear = nn.Linear(WIDTH, WIDTH, device="meta")
     gpt2 = preset("gpt2", seq_len=max(TAIL)).eval()
@@ -219,7 +219,7 @@ def by_length() -> Iterator[tuple[str, Amounts]]:
 
 
 def masked() -> dict[str, float]:
-    """Of each case the work with a mask, over that without, of one layer over a long text."""
+    """Work with a mask over that without, by case, for one layer over a long text."""
     length, heads = TAIL[0], 12
     free, causal = (
         Attention(WIDTH, num_heads=heads, pattern=pattern).to("meta") for pattern in (Bidirectional, Causal)

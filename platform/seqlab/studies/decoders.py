@@ -1,4 +1,4 @@
-"""Models of as many parameters, attention and recurrences, as they are decoded: in PyTorch and in the bundle."""
+"""Decoders with equal numbers of parameters, attention and recurrences, in PyTorch and in the bundle."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from seqlab.recurrence import GRU, LSTM, Mamba
 from seqlab.studies.speed import matched, size_of
 
 VOCAB, LAYERS, USUAL = 64, 2, 1024
-"""USUAL is the length of training that a bundle is told; neither runtime has a limit."""
+"""USUAL is the training length given to a bundle; neither runtime has a limit."""
 PYTORCH, BUNDLE = "PyTorch", "the bundle"
 ATTENTION = "attention"
 ATTENTIONS: dict[str, Callable[..., Mixer]] = {
@@ -36,7 +36,7 @@ RECURRENCES: dict[str, Callable[..., Mixer]] = {
 
 @cache
 def decoders_of(width: int, device: Literal["cpu", "cuda"], exported: bool) -> dict[tuple[str, str], Any]:
-    """By model and runtime, with random weights and as many parameters as attention of a width. Made once."""
+    """Decoders by model and runtime, with random weights and the size of attention of a width. Made once."""
 
     def model(make: Callable[..., Mixer], wide: int) -> Any:
         return DecoderLM(VOCAB, USUAL, d_model=wide, num_layers=LAYERS, mixer=make, positions=NoPositions)

@@ -1,4 +1,4 @@
-"""Tells whether an answer of the worksheet is right. Source: the exercises of L3."""
+"""Checks answers to the worksheet. Source: the exercises of L3."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from seqlab.positions import Sinusoidal
 
 
 def check(name: str, answer: Any) -> bool | None:
-    """Prints what there is to say of an answer.
+    """Prints feedback on an answer.
 
     Returns:
-        Whether it is right; None where something is still blank.
+        True if it is right; None where something is still blank.
 
     Raises:
         ValueError: there is no such exercise.
@@ -38,7 +38,7 @@ def check(name: str, answer: Any) -> bool | None:
 
 
 class BlankError(Exception):
-    """A function of the answer gives back a blank."""
+    """A function in the answer returns a blank."""
 
 
 def _blank(answer: Any) -> bool:
@@ -48,7 +48,7 @@ def _blank(answer: Any) -> bool:
 
 
 def _given(answer: Any) -> Any:
-    """What a function gave, if it is something."""
+    """Returns what a function gave; raises if it is a blank."""
     if answer is ...:
         raise BlankError
     return answer
@@ -79,7 +79,7 @@ def _relevance(answer: Any) -> bool:
 
 
 def _attention(answer: Callable[..., Any]) -> bool:
-    """By our block, its projections the identity."""
+    """Tests an answer against our block with identity projections."""
     block = Attention(4, num_heads=1, pattern=Bidirectional, bias=False).double()
     with torch.no_grad():
         for projection in (block.q_proj, block.k_proj, block.v_proj, block.out_proj):
@@ -123,4 +123,4 @@ EXERCISES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "treats": (lambda matrix: _rows(matrix, 3)[2].argmax() == 1, "The third row is what treats looks at."),
     "two heads": (_two_heads, "Row i is what word i looks at."),
 }
-"""By name: the test of an answer, and what helps where it is not right."""
+"""Test of the answer, and hint for a wrong one, by name."""

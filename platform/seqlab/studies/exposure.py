@@ -194,14 +194,14 @@ class Exposure(Study):
 
 
 def gap(model: Any, batch: PairBatch, words: int) -> tuple[list[float], Tensor]:
-    """By position of so many words, how much more nats the right one costs after the model's own than after the true
-    ones; and what it wrote, (B, T)."""
+    """Extra nats of the right word after the model's own words rather than the true ones, by position up to so many
+    words; and what the model wrote, (B, T)."""
     free, written = free_nats(model, batch)
     return (free - forced_nats(model, batch))[:, :words].mean(dim=0).tolist(), written
 
 
 def thrown(model: Any, batch: PairBatch, words: int) -> list[float]:
-    """How much more nats each word after place WRONG costs where another sentence's word was read there."""
+    """Extra nats of each word after place WRONG where another sentence's word was read there."""
     tokens = batch.tokens.clone()
     tokens[:, WRONG] = batch.tokens[:, WRONG].roll(1)
     others = tokens[:, WRONG] != batch.tokens[:, WRONG]
@@ -224,7 +224,7 @@ class Planted:
     """Knows the source, and prefers a wrong word to the right one at one place in ten.
 
     Args:
-        lost: whether it knows nothing any more once it has read a word that is not the source's.
+        lost: if True, it knows nothing once it has read a word that is not the source's.
     """
 
     def __init__(self, lost: bool, seed: int) -> None:

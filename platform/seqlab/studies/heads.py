@@ -182,7 +182,7 @@ class Heads(Study):
 
 @torch.no_grad()
 def roles(model: Any, texts: Mapping[str, Tensor]) -> dict[str, dict[Head, float]]:
-    """By role, of each head its score on tokens (B, T)."""
+    """Score of each head on tokens (B, T), by role."""
     found = dict[str, dict[Head, float]]()
     for role, tokens in texts.items():
         with recorded_weights(model) as weights:
@@ -193,7 +193,7 @@ def roles(model: Any, texts: Mapping[str, Tensor]) -> dict[str, dict[Head, float
 
 
 def places(role: str, tokens: Tensor) -> Tensor:
-    """(B, T, T): of the queries of tokens (B, T), which keys are the role's."""
+    """(B, T, T): mask of the role's keys for each query of tokens (B, T)."""
     count = tokens.shape[1]
     at = torch.arange(count)
     back = at.unsqueeze(1) - at  # (T, T)
@@ -233,7 +233,7 @@ def validation(data: Any) -> tuple[Tensor, Tensor]:
 
 
 def repeated(tokens: Tensor, seed: int) -> Tensor:
-    """As many windows (B, T) of random tokens out of those that are there, the second half as the first."""
+    """The same number of windows (B, T), of random tokens among those present, the second half repeating the first."""
     some = torch.unique(tokens)
     shape = len(tokens), tokens.shape[1] // 2
     half = some[torch.randint(len(some), shape, generator=torch.Generator().manual_seed(seed))]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 NONE, ENCODINGS = "NoPositions", ("Sinusoidal", "Learned", "RoPE")
 JOINED, SENTENCES, LONGEST = (1, 2, 3, 4), 480, 96
-"""Sentences in one, how many are translated in all, and the most words of a source or a target."""
+"""Sentences joined into one, sentences translated in all, and the most words of a source or a target."""
 LEFT = "the share of BLEU that is left when four sentences are joined"
 COLLAPSES = Rule(LEFT, high=0.5, beyond=0.1)
 KEEPS = Rule(LEFT, low=0.9, beyond=0.1)
@@ -131,12 +131,12 @@ class Joined(Study):
 
 
 def joined(texts: Sequence[str], count: int) -> list[str]:
-    """Each so many of them in one."""
+    """Texts joined in groups of so many."""
     return [" ".join(texts[at : at + count]) for at in range(0, len(texts), count)]
 
 
 def translate(loaded: LoadedRun, sources: Sequence[str]) -> list[str]:
-    """What a model writes of texts, in their order."""
+    """Translations of texts, in their order."""
     from seqlab_data.batches import pad
 
     tokenizer = loaded.source_tokenizer
@@ -150,7 +150,7 @@ def translate(loaded: LoadedRun, sources: Sequence[str]) -> list[str]:
 def compared(wrote: Mapping[str, Mapping[int, Sequence[str]]], references: Sequence[str]) -> Measured:
     """
     Args:
-        wrote: by model, by how many sentences are in one.
+        wrote: translations by model, then by the number of sentences joined into one.
     """
     most = JOINED[-1]
     scores = {name: {n: bleu(of[n], joined(references, n)) for n in JOINED} for name, of in wrote.items()}

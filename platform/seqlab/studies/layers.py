@@ -1,4 +1,4 @@
-"""What residuals and the feed-forward are for in a deep stack of attention."""
+"""Purpose of residuals and the feed-forward in a deep stack of attention."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BATCH, LENGTH, WIDTH, DEPTH = 8, 32, 64, 16
 NOTHING = 1e-20
-"""What is equal counts as this far apart."""
+"""Floor for logarithms: equal tokens count as this far apart."""
 FORMS: dict[str, dict[str, Any]] = {
     "whole": {},
     "no residuals": {"residual": NoResidual},
@@ -220,15 +220,15 @@ def by_depth(rows: Points) -> TopLevelMixin:
 
 
 def stack(**options: Any) -> list[nn.Module]:
-    """Blocks of an encoder, of these options."""
+    """Blocks of an encoder with these options."""
     make = partial(Block, ffn=GELU) if "ffn" not in options else Block
     mixers = [Attention(WIDTH, num_heads=4, pattern=Bidirectional) for _ in range(DEPTH)]
     return [make(WIDTH, mixer, **options) for mixer in mixers]
 
 
 def through(layers: Sequence[nn.Module]) -> tuple[list[float], list[float]]:
-    """Of random vectors, after each layer how far tokens lie from their mean, over their size, and of a random sum of
-    the last outputs the gradient by each layer's input."""
+    """Spread of tokens after each layer, over random vectors, and the gradient norm of a random sum of the last outputs
+    at each layer's input."""
     x = torch.randn(BATCH, LENGTH, WIDTH, dtype=torch.float64, requires_grad=True)
     inputs, spreads = [x], list[float]()
     for layer in layers:
@@ -240,7 +240,7 @@ def through(layers: Sequence[nn.Module]) -> tuple[list[float], list[float]]:
 
 
 def spread(x: Tensor) -> float:
-    """How far tokens (B, T, D) lie from their mean over T, over their size: 0 where all are equal."""
+    """Distance of tokens (B, T, D) from their mean over T, relative to their size: 0 where all are equal."""
     return float((x - x.mean(1, keepdim=True)).norm() / x.norm())
 
 
@@ -249,7 +249,7 @@ def logarithm(value: float) -> float:
 
 
 class Mean(nn.Module):
-    """Every token is their mean: x (B, T, D)."""
+    """Replaces every token of x (B, T, D) by their mean."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x.mean(1, keepdim=True).expand_as(x)

@@ -185,13 +185,13 @@ def table(encoding: Any) -> Tensor:
 
 
 def distances(vectors: Tensor) -> float:
-    """How much the inner product of two places depends on more than their distance."""
+    """Dependence of two places' inner product on more than their distance, as log10."""
     products = vectors @ vectors.T
     within = [products.diagonal(back).std(correction=0) for back in range(1, PLACES // 2)]
     return math.log10(max(float(torch.stack(within).mean() / products.std()), 1e-20))
 
 
 def apart(vectors: Tensor) -> float:
-    """Of vectors (P, W)."""
+    """Smallest distance between vectors (P, W) over the mean one, as log10."""
     found = torch.pdist(vectors)
     return math.log10(max(float(found.min() / found.mean()), 1e-20))

@@ -1,4 +1,4 @@
-"""What a model knows of questions of each single length."""
+"""Accuracy of a model on questions of each single length."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seqlab.studies.study import Points
 from seqlab.tracking.runs import TrackedRun
 
 EXAMPLES = 200
-"""Of each length."""
+"""Questions tested at each length."""
 
 
 def reach(share: Sequence[float], trained: int) -> float:
@@ -27,8 +27,8 @@ def of_all(
     """The shares by length of each run, and rows of them for figures.
 
     Args:
-        known: the run that is asked another question, too.
-        of_another, oracle: the names of what that gives, and of what is right at any length.
+        known: the run that is also asked another question.
+        of_another, oracle: the names of that result, and of one that is right at any length.
     """
     shares = {name: by_length(run, seed, longest) for name, run in runs.items()}
     shares[of_another] = by_length(runs[known], seed, longest, of_another=True)
@@ -43,8 +43,8 @@ def of_all(
 
 @torch.inference_mode()
 def by_length(run: TrackedRun, seed: int, longest: int, *, of_another: bool = False) -> list[float]:
-    """Of each length to the longest the share of answers that come out whole, given the answer so far; or, to see that
-    it reads, of another question."""
+    """Share of answers that come out whole at each length to the longest, given the answer so far; or, to see that the
+    model reads, given another question."""
     from seqlab.batch import IGNORE
     from seqlab.trained.load import load_run
     from seqlab_data.synthetic import Draw
@@ -63,7 +63,7 @@ def by_length(run: TrackedRun, seed: int, longest: int, *, of_another: bool = Fa
 
 
 def whole(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
-    """(B,): whether every target (B, T) that counts is the likeliest after tokens (B, T)."""
+    """(B,): True where every target (B, T) that counts is the likeliest after tokens (B, T)."""
     from seqlab.batch import IGNORE
 
     best = model(tokens)[0].argmax(-1)

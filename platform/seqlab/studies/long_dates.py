@@ -23,13 +23,13 @@ TRAINED, SHORTEST, LONGEST = 24, 13, 30
 """Characters of a source, its locale's name too: the longest in training, the shortest and the longest tested."""
 BEYOND = range(TRAINED + 1, LONGEST + 1)
 DRAWN, EACH = 12_000, 60
-"""Dates that the tested ones are taken from, and how many of each length at most."""
+"""Dates that the tested ones are taken from, and the most of each length."""
 ENCODINGS = ("Sinusoidal", "Learned", "RoPE", "ALiBi", "T5Bias")
 RECURRENCES = ("GRU with attention", "GRU, one vector")
 ANY = "GRU with attention"
 ALL, OF_ANOTHER = f"{ANY}, trained on every length", f"{ANY}, of another date"
 KNOWN = 0.8
-"""A model of which fewer of the dates of trained lengths come out right has not learned to read, and no case of its is
+"""Smallest share of right dates of trained lengths. A model below it has not learned to read, and none of its cases is
 judged."""
 KEEPS = Rule(
     f"share of dates of {BEYOND[0]} to {BEYOND[-1]} characters that come out right, over that of up to {TRAINED},",
@@ -159,7 +159,7 @@ Pairs = list[tuple[str, str]]
 
 
 def pairs(split: str, count: int | None = None) -> Pairs:
-    """Dates and what is to be written of them."""
+    """Dates and their targets."""
     from seqlab_data.pairs import dates
 
     lines = (line.split("\t") for line in dates(split, count).lines())
@@ -167,7 +167,7 @@ def pairs(split: str, count: int | None = None) -> Pairs:
 
 
 def written(split: str, longest: int | None) -> Path:
-    """A file of the split's dates, of those up to a length where one is given."""
+    """A file of the split's dates, up to a length if one is given."""
     path = Path(DEFAULT_ROOT) / "texts" / f"dates-{split}-{longest or 'all'}.tsv"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -177,7 +177,7 @@ def written(split: str, longest: int | None) -> Path:
 
 
 def dates_by_length(seed: int) -> dict[int, Pairs]:
-    """What is tested, another part of the test dates for each seed: of words that were in training, or have digits."""
+    """Test pairs by length, another part for each seed. Their words were in training or have digits."""
     words = {word for source, _ in pairs("train") if len(source) <= TRAINED for word in source.split()}
     known = [
         (source, target)
@@ -190,7 +190,7 @@ def dates_by_length(seed: int) -> dict[int, Pairs]:
 
 
 def shares_of(texts: Sequence[str], targets: Sequence[str], tested: Mapping[int, Pairs]) -> dict[int, float]:
-    """Of each length the share of texts that are their targets; both stand in the order of what is tested."""
+    """Share of texts equal to their targets, by length; both are in the order of `tested`."""
     shares, begun = {}, 0
     for length, of in tested.items():
         span = range(begun, begun + len(of))
@@ -200,8 +200,8 @@ def shares_of(texts: Sequence[str], targets: Sequence[str], tested: Mapping[int,
 
 
 def compared(shares: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
-    """What the claims rest on: means over the lengths beyond the trained ones over means over those, and the latter; no
-    number of a model that has not learned to read."""
+    """Values of the cases: the mean share beyond the trained lengths over that within them, and the latter; NaN for a
+    model that has not learned to read."""
 
     def mean(of: Mapping[int, float], lengths: range) -> float:
         return sum(of[length] for length in lengths) / len(lengths)

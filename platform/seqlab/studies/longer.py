@@ -158,7 +158,7 @@ class Longer(Study):
 
 
 def compared(shares: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """What the claims rest on, of the shares by length."""
+    """Values of the cases, from the shares by length."""
     values = {name: reach(share, TRAINED) for name, share in shares.items()}
     values |= {f"{name} learnt": min(share[:TRAINED]) for name, share in shares.items()}
     for name, concatenated in CONCATENATED.items():

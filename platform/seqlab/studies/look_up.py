@@ -96,7 +96,7 @@ class LookUp(Study):
 
 
 def errors() -> Iterator[tuple[str, float]]:
-    """Of each attention, with random weights in float64 how far it is from a convex combination."""
+    """Deviation of each attention from a convex combination, with random weights in float64."""
     memories: dict[str, Callable[[int, int], Mixer]] = {
         "Bahdanau's": AdditiveAttention,
         "dot product with the state before": partial(AdditiveAttention, score=Dot),
@@ -119,7 +119,7 @@ def errors() -> Iterator[tuple[str, float]]:
 
 
 def drawn(make: Callable[[int, int], Mixer]) -> Any:
-    """With every weight at random: what begins at zero would hide what it does."""
+    """A mixer whose weights are all random: one that begins at zero would hide its effect."""
     mixer = make(WIDTH, 0).double().eval()
     for weight in mixer.parameters():
         nn.init.normal_(weight, std=WIDTH**-0.5)
@@ -127,7 +127,7 @@ def drawn(make: Callable[[int, int], Mixer]) -> Any:
 
 
 def not_convex(weights: Tensor) -> float:
-    """How much a sum of weights (B, H, T, S) is off 1, or one of them below 0."""
+    """Largest deviation of a sum of weights (B, H, T, S) from 1, or of a weight below 0."""
     return float(torch.maximum((weights.sum(dim=-1) - 1).abs().max(), -weights.min()))
 
 

@@ -1,4 +1,4 @@
-"""What a decoder learns that may look ahead, and what the mask is for."""
+"""A decoder that may look ahead, and the purpose of the mask."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 WIDTH, LENGTH, SYMBOLS = 64, 64, 50
 PLACES = range(8, LENGTH, 8)
-"""Where the next character is asked for."""
+"""Places of the characters to be predicted."""
 MASKED, UNMASKED = "masked", "not masked"
 WHOLE, BEFORE = "reads the whole text", "reads what stands before"
 LEAKS = Rule("loss over a whole text, less that of the masked decoder, in nats a character,", high=-1.0, beyond=0.5)
@@ -165,7 +165,7 @@ def model_of(mixer: Callable[..., Any]) -> Any:
 
 @torch.no_grad()
 def changes(model: Any, tokens: Tensor) -> float:
-    """log10 of how far outputs for tokens (B, T) are from those where what comes later is not there, at most."""
+    """log10 of the largest relative change in outputs for tokens (B, T) when later ones are left out."""
     together = model(tokens)[0]
     apart = torch.stack([model(tokens[:, :place])[0][:, -1] for place in PLACES], 1)
     far = (together[:, [place - 1 for place in PLACES]] - apart).abs().max() / together.square().mean().sqrt()
@@ -174,24 +174,24 @@ def changes(model: Any, tokens: Tensor) -> float:
 
 @torch.no_grad()
 def whole(model: Any, tokens: Tensor) -> float:
-    """Nats of the characters at PLACES of tokens (B, T), by outputs over all of them."""
+    """Nats of the characters at PLACES of tokens (B, T), from outputs over all of them."""
     logits = model(tokens)[0]
     return mean_nats([logits[:, place - 1] for place in PLACES], tokens)
 
 
 @torch.no_grad()
 def before(model: Any, tokens: Tensor) -> float:
-    """The same where only those before are there."""
+    """The same from outputs over only the tokens before each place."""
     return mean_nats([model(tokens[:, :place])[0][:, -1] for place in PLACES], tokens)
 
 
 def mean_nats(logits: list[Tensor], tokens: Tensor) -> float:
-    """Of the logits (B, V) for each of PLACES."""
+    """Mean nats of the characters at PLACES, from logits (B, V) for each."""
     targets = tokens[:, list(PLACES)]
     return float(F.cross_entropy(torch.stack(logits, 1).flatten(0, 1), targets.flatten()))
 
 
 def entropy(tokens: Tensor) -> float:
-    """Nats of a character by how often it comes."""
+    """Nats of a character by its frequency."""
     shares = torch.bincount(tokens.flatten()).double() / tokens.numel()
     return float(-(shares * shares.clamp(min=1e-12).log()).sum())

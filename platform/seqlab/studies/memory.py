@@ -1,4 +1,4 @@
-"""How far back a recurrence learns: gradients through time, and the adding problem."""
+"""Reach of a recurrence back in time: gradients, and the adding problem."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ MIXERS: dict[str, Callable[[int], Any]] = {
 }
 RATIO = f"log10 of the gradient of an output by the input {BACK} steps before, over that by its own input,"
 GONE, THERE = Rule(RATIO, high=-7, beyond=5), Rule(RATIO, low=-2, beyond=5)
-"""Beyond a float32's seven digits, and a hundredth."""
+"""Ratios that count as gone, beyond a float32's seven digits, and as there, from a hundredth on."""
 ERROR = "mean squared error of the sum of two marked numbers, 0.167 where 1 is always said,"
 LEARNT, FORGOTTEN = Rule(ERROR, high=0.01, beyond=0.04), Rule(ERROR, low=0.1, beyond=0.05)
 SPANS = (50, 100)
@@ -265,7 +265,7 @@ class Memory(Study):
 
 
 def rows_of(back: Tensor, every: int, **told: str) -> Points:
-    """Some of gradients (T,) over that of their own input, and what tells of which they are."""
+    """Rows of some of the gradients (T,), relative to that of their own input, with their labels."""
     return [told | {"back": at, "gradient": max(float(back[at]), NOTHING)} for at in range(0, len(back), every)]
 
 
@@ -276,8 +276,8 @@ def gradients(make: Callable[[int], Any]) -> Tensor:
 
 
 def controls() -> dict[str, float]:
-    """What gates that are held open keep over BACK steps, and the gradient of an RNN whose tanhs are all saturated, as
-    it is and with slopes of 1."""
+    """Product of gates held open over BACK steps, and the gradient of an RNN whose tanhs are all saturated, as it is
+    and with slopes of 1; all as log10."""
     x = torch.randn(BATCH, BACK, WIDTH, dtype=torch.float64, requires_grad=True)
     saturated = orthogonal(bias=8.0)
     with torch.no_grad():
@@ -291,7 +291,7 @@ def controls() -> dict[str, float]:
 
 @torch.inference_mode()
 def errors(run: TrackedRun) -> tuple[float, float, float]:
-    """Mean squared errors on the test split: the run's, of saying 1 always, and of adding the marked numbers."""
+    """Mean squared errors on the test split: of the run, of always saying 1, and of adding the marked numbers."""
     loaded = load_run(run.id)
     data: Any = loaded.datamodule
     data.setup("test")

@@ -1,4 +1,4 @@
-"""Notebooks in Markdown, which Jupytext makes Jupyter's: of a study, to see it and break it, and of the worksheet."""
+"""Notebooks in Markdown, converted by Jupytext: of a study, to see it and break it, and of the worksheet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WORKSHEET = "worksheet"
 
 
 def notebook(study: Study | None) -> str:
-    """As `.ipynb`; of no study, the worksheet."""
+    """The notebook of a study as `.ipynb`; without a study, the worksheet."""
     import jupytext
 
     text = "\n\n".join(_parts(study)) if study else (files("seqlab.studies") / "worksheet.md").read_text("utf-8")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 NAMES = "names-by-language"
 WIDTH, CONTEXT, STRIDE = 64, 64, 4
 FEW, MANY, TESTED = 10, 100, 100
-"""Names a language that a probe learns from, and is tested on."""
+"""Names per language that a probe learns from, few or many, and is tested on."""
 SHOWN = {"few": FEW, "many": MANY}
 BERT, GPT, UNTRAINED = "BERT's objective", "GPT's objective", ", not trained"
 BETTER = Rule("accuracy of telling the language, minus the other's,", low=0.02, beyond=0.01)
@@ -188,7 +188,7 @@ class Objective(Study):
 
 
 def languages() -> list[list[str]]:
-    """The names of each language that has enough of them, without those of several."""
+    """The names of each language that has enough of them, without those shared by several."""
     folder = corpus(NAMES)
     assert folder is not None
     found = [file.read_text(encoding="utf-8").split("\n") for file in sorted(folder.glob("*.txt"))]
@@ -198,7 +198,7 @@ def languages() -> list[list[str]]:
 
 
 def summaries(model: Any, tokenizer: Any, names: Sequence[str]) -> Tensor:
-    """(N, 2 D): of the model's outputs over a name and the ends of lines around it, the mean and the last."""
+    """(N, 2 D): mean and last of the model's outputs over a name and the line ends around it."""
     found = []
     for name in names:
         tokens = torch.tensor([tokenizer.encode(f"\n{name}\n")])
@@ -240,14 +240,14 @@ def held_out(data: Any) -> tuple[Tensor, Tensor]:
 
 
 def masked_nats(model: MaskedLM, windows: Tensor, place: int) -> float:
-    """Of the character at a place that is hidden."""
+    """Nats of the hidden character at a place."""
     hidden = windows.clone()
     hidden[:, place] = model.mask_id
     return _nats(lambda some: model(some)[:, place], hidden, windows[:, place])
 
 
 def next_nats(model: DecoderLM, windows: Tensor, place: int) -> float:
-    """Of the character at a place, by those before it."""
+    """Nats of the character at a place, given those before it."""
     return _nats(lambda some: model(some)[0][:, -1], windows[:, :place], windows[:, place])
 
 
@@ -257,6 +257,6 @@ def _nats(logits: Callable[[Tensor], Tensor], inputs: Tensor, targets: Tensor) -
 
 
 def frequency_nats(counts: Tensor, targets: Tensor) -> float:
-    """Of characters by how often they come, each counted once more."""
+    """Nats of characters by their frequency, with add-one smoothing."""
     shares = (counts + 1).double() / (counts + 1).sum()
     return float(-shares[targets].log().mean())

@@ -1,4 +1,4 @@
-"""Who sees the order of the words: attention with and without positions, and recurrences."""
+"""Sensitivity to word order: attention with and without positions, and recurrences."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from altair import TopLevelMixin
 
 NOTHING = 1e-20
-"""What is no effect at all counts as this."""
+"""Floor for logarithms: no effect at all counts as this."""
 BLIND, SEES = 1e-12, 1e-3
 QUANTITY = "log10 of what another order of the words changes, over what other words change,"
 IS_BLIND = Rule(QUANTITY, high=math.log10(BLIND), beyond=math.log10(SEES / BLIND))
@@ -38,7 +38,7 @@ DOES_SEE = Rule(QUANTITY, low=math.log10(SEES), beyond=math.log10(SEES / BLIND))
 GRU = "GRU"
 TRAINED, LOSS = ", trained", "GRU, its loss"
 LEARNT = Rule("loss in nats a character", high=2.5)
-"""Told by how often each occurs alone, a character of CPython's documentation costs 3.2."""
+"""Limit for a trained model: from frequencies alone, a character of CPython's documentation costs 3.2."""
 
 
 class Order(Study):

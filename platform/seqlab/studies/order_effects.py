@@ -1,4 +1,4 @@
-"""What another order of the words changes in a model, over what other words change."""
+"""Effect of word order on a model, relative to that of other words."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ RECURRENCES = {
 
 
 def effects() -> Iterator[tuple[str, float]]:
-    """Of each case what order changes, over what words change."""
+    """Effect of order in each case, relative to that of other words."""
     both_ways = partial(Attention, pattern=Bidirectional)
     yield BAG, at_last(lambda tokens: nn.functional.one_hot(tokens, VOCAB).double().mean(1, keepdim=True))
     for depth in DEPTHS:
@@ -60,7 +60,7 @@ def effects() -> Iterator[tuple[str, float]]:
 
 
 def of_trained(runs: Mapping[str, TrackedRun]) -> Iterator[tuple[str, float]]:
-    """The same of what was fitted, by the arm's name."""
+    """The same for trained models, by the arm's name."""
     for name, run in runs.items():
         loaded = load_run(run.id)
         yield name, at_last(partial(features, loaded.model.double()), loaded.tokenizer.vocab_size)
@@ -103,5 +103,5 @@ def draw(vocab: int = VOCAB) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def ratio(ours: Tensor, theirs: Tensor) -> float:
-    """Of the root mean squares."""
+    """Ratio of the root mean squares."""
     return float(ours.square().mean().sqrt() / theirs.square().mean().sqrt())

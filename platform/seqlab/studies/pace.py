@@ -1,4 +1,4 @@
-"""What reading and writing take by the length of the text, timed, in PyTorch and in the bundle that is exported."""
+"""Time of reading and writing by the length of the text, in PyTorch and in the exported bundle."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ PLACES = (16, 64, 256, 1024, 4096, 8192)
 """Tokens read before one is written; the first and the last are judged."""
 AT, TAIL = 1024, 3
 LENGTHS = {PYTORCH: (64, 256, AT, 2048, 4096, 8192, 16384), BUNDLE: (64, 256, AT, 2048, 4096, 8192)}
-"""What is read at once; of each the last TAIL are judged. In the bundle all weights of 16,384 tokens would be 4 GB."""
+"""Lengths read at once; the last TAIL of each are judged. In the bundle all weights of 16,384 tokens would be 4 GB."""
 TWENTY, AGAIN = "reading, twenty times", "reading, once more"
 SQUARE = Rule("exponent of the time in length", low=1.75, high=2.25, beyond=0.25)
 """Nearer to 2 than to 1.5, and refuted beyond 1.5 and 2.5."""
@@ -54,7 +54,7 @@ ONCE = Rule("exponent of the time in length", low=0.75, high=1.25, beyond=0.25)
 GROWTH = f"time of a token, or bytes of the state, at position {PLACES[-1]:,} over {PLACES[0]},"
 GROWS, STAYS = Rule(GROWTH, low=1.5, beyond=0.4), Rule(GROWTH, high=1.1, beyond=0.4)
 SOONER = Rule("tokens from which on it takes less time than attention", high=4096, beyond=4096)
-"""Refuted where all that is measured is too short: then twice the longest counts."""
+"""Refuted where no measured length is long enough: then twice the longest counts."""
 SLOWER = Rule(f"time a token of writing, over that of reading {AT:,} tokens,", low=10, beyond=5)
 """Ten is the least that the lectures say of steps one after the other."""
 
@@ -221,7 +221,7 @@ class Pace(Study):
 
 
 def values_of(seconds: Seconds, sizes: Sizes) -> dict[str, float]:
-    """By case."""
+    """Values of the claims, by case."""
     values = {f"{line.model}, {BYTES}": of[max(of)] / of[min(of)] for line, of in sizes.items()}
     took = {line: least(rounds) for line, rounds in seconds.items()}
     for line, ours in took.items():

@@ -94,7 +94,7 @@ const figures = {figures};
 
 
 def record(results: Sequence[Result]) -> str:
-    """What the page shows, as JSON, by scale."""
+    """The page's data as JSON, by scale."""
     scales = {
         result.run.tags[SCALE_TAG]: {
             "seeds": len(result.seeds),
@@ -134,19 +134,19 @@ def _contents(study: Study) -> str:
 
 
 def _anchor(claim: Claim) -> str:
-    """Its key in the page: an id has no spaces."""
+    """The claim's id in the page: an id has no spaces."""
     return claim.key.replace(" ", "-")
 
 
 def _said_by(source: str) -> str:
-    """A claim's source, and what the lectures are that it names."""
+    """A claim's source, with descriptions of the lectures that it names."""
     named = source.replace("L0 to L4", " ".join(LECTURE))
     titles = [f"{name}: {title}" for name, title in LECTURE.items() if name in named]
     return "<br>".join(escape(line) for line in (source, "; ".join(titles)) if line)
 
 
 def _words(shown: str) -> str:
-    """What those words mean that are shown."""
+    """Glossary of the words that are shown."""
     terms = "".join(f"<dt>{escape(word)}</dt><dd>{escape(means)}</dd>" for word, means in words_of(shown).items())
     return f'<details class="words"><summary>Words</summary><dl>{terms}</dl></details>' if terms else ""
 
@@ -174,7 +174,7 @@ def _section(claim: Claim, results: Sequence[Result]) -> str:
 
 
 def _seeds(claim: Claim, result: Result) -> str:
-    """A choice of the one that the figure shows, where there are several."""
+    """A choice of the seed that the figure shows, where there are several."""
     if len(result.seeds) < 2 or not result.judgements[claim.key].intervals:
         return ""
     options = "".join(f"<option>{seed}</option>" for seed in range(len(result.seeds)))

@@ -1,4 +1,4 @@
-"""Whether the number of ones is odd, of longer strings than any in training: a state against attention."""
+"""Parity of strings that are longer than any in training: a state against attention."""
 
 from __future__ import annotations
 
@@ -134,12 +134,12 @@ ZERO, ONE = 3, 4
 
 
 def counted(tokens: Tensor) -> Tensor:
-    """(B,): of tokens (B, T), whether the ones are odd."""
+    """(B,): True where the number of ones in tokens (B, T) is odd."""
     return (tokens == ONE).sum(1) % 2 == 1
 
 
 def says_odd(model: Any) -> Callable[[Tensor], Tensor]:
-    """What a model says of tokens (B, T)."""
+    """A function of tokens (B, T) that is True where the model says odd."""
 
     def said(tokens: Tensor) -> Tensor:
         logits = model(tokens)[0][:, -1]
@@ -151,7 +151,7 @@ def says_odd(model: Any) -> Callable[[Tensor], Tensor]:
 
 @torch.inference_mode()
 def share(answer: Callable[[Tensor], Tensor], length: int, seed: int) -> float:
-    """Of new strings of a length, those whose parity is as an answer says."""
+    """Share of new strings of a length whose parity the answer gets right."""
     from seqlab_data.generated import Draw
     from seqlab_data.synthetic import Parity as Task
 
@@ -162,5 +162,5 @@ def share(answer: Callable[[Tensor], Tensor], length: int, seed: int) -> float:
 
 
 def mean(shares: Mapping[int, float], lengths: Sequence[int]) -> float:
-    """Over these lengths; no number where there are none."""
+    """Mean over these lengths; NaN without shares."""
     return sum(shares[length] for length in lengths) / len(lengths) if shares else float("nan")

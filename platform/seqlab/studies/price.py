@@ -1,4 +1,4 @@
-"""The sums of the lectures on time, money and size, made again."""
+"""The lectures' sums of time, money and size, redone."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class Price(Study):
 
 
 def printed_and_ours() -> dict[str, tuple[float, float]]:
-    """Of each case the number of the lecture, and what it should be."""
+    """The lecture's number and what it should be, by case."""
     small, xl, gpt3 = preset("gpt2", seq_len=1024), preset("gpt2-xl", seq_len=1024), preset("gpt3")
     bert = preset("bert-base", 30_522, seq_len=512)
     base, big = (preset(f"transformer-{size}", 37_000) for size in ("base", "big"))

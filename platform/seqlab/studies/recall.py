@@ -153,8 +153,8 @@ class Recall(Study):
 
 @torch.inference_mode()
 def share(model: Any, pairs: int, seed: int, *, of_another: bool = False) -> float:
-    """Of the values asked for in new strings of so many pairs, those that are likeliest; or, to see that the model
-    reads, where the pairs are another string's."""
+    """Share of the values asked for, in new strings of so many pairs, that are the likeliest; or, to see that the model
+    reads, the share where the pairs are another string's."""
     from seqlab.batch import IGNORE
     from seqlab_data.generated import Draw
     from seqlab_data.synthetic import AssociativeRecall
@@ -170,7 +170,7 @@ def share(model: Any, pairs: int, seed: int, *, of_another: bool = False) -> flo
 
 
 def state_size(model: Any) -> int:
-    """Numbers that the second block keeps of a string of PAIRS pairs."""
+    """Numbers in the second block's state after a string of PAIRS pairs."""
     from seqlab.mixer import size_of
 
     return size_of(model.stack.blocks[1].mixer.state_spec(), 4 * PAIRS + 1)

@@ -1,4 +1,4 @@
-"""What a recurrence that was fitted to the adding problem does through time, and what it did before."""
+"""Behaviour through time of a recurrence fitted to the adding problem, before training and after."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class Seen(NamedTuple):
     """
     Attributes:
         back: (T,), as `gradients_back`.
-        lifted: the same where the slopes of saturated tanhs are 1, of an RNN.
-        shares: of "gates" and "tanhs", what is saturated.
-        kept: (), as the function; None of an RNN, which has no such gate.
+        lifted: the same with slopes of 1 for saturated tanhs; None unless it is an RNN.
+        shares: the share of "gates" and of "tanhs" that is saturated.
+        kept: (), as the function returns; None for an RNN, which has no such gate.
     """
 
     back: Tensor
@@ -37,7 +37,7 @@ class Seen(NamedTuple):
 
 
 def through(model: Any, inputs: Tensor) -> Seen:
-    """Of a classifier of one recurrent layer, with neither norms nor residuals, over inputs (B, T, F) in float64."""
+    """Measures a classifier of one recurrent layer, without norms or residuals, over inputs (B, T, F) in float64."""
     mixer = model.encoder.stack.blocks[0].mixer
     back = gradients_of(model, lambda: model(inputs))
     x = model.encoder.embed(inputs).detach()
@@ -50,8 +50,8 @@ def through(model: Any, inputs: Tensor) -> Seen:
 
 
 def kept(layer: Activations) -> Tensor:
-    """(): the product over time, after the first step, of the gates that keep, of the unit in which it is largest; the
-    median of the rows."""
+    """(): the product of the keeping gates over time, after the first step, in the unit where it is largest; the median
+    over rows."""
     gates = layer["forget" if "forget" in layer else "update"]  # (B, T, W)
     return gates[:, 1:].prod(dim=1).amax(dim=1).median()
 
@@ -65,7 +65,7 @@ def given(loaded: LoadedRun) -> Tensor:
 
 
 def first_weights(loaded: LoadedRun) -> Any:
-    """The model that a run of regression began with."""
+    """The model that a regression run began with."""
     from seqlab.config.configs import build_task
 
     with torch.random.fork_rng(devices=()):
@@ -75,7 +75,7 @@ def first_weights(loaded: LoadedRun) -> Any:
 
 
 def gates_drawn(rows: Points) -> TopLevelMixin:
-    """How much the unit that keeps most keeps, and what is saturated, before training and after."""
+    """Chart of the largest product of gates and of the saturated shares, before training and after."""
     import altair as alt
 
     scale = alt.Scale(domain=[AFTER, BEFORE])

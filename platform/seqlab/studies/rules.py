@@ -1,4 +1,4 @@
-"""From what was measured to a verdict, by a rule that was fixed before."""
+"""Verdicts on what was measured, by rules fixed beforehand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LECTURES = (
     "L0 to L4 are five lectures on the way from RNNs to Transformers: "
     f"{', '.join(f'{name} {title}' for name, title in LECTURE.items())}. We have numbered what they claim."
 )
-"""Who says it, where a claim's source is a lecture."""
+"""Note on the lectures that claims name as their source."""
 
 
 class Verdict(StrEnum):
@@ -35,7 +35,7 @@ class Verdict(StrEnum):
 
 
 class Interval(NamedTuple):
-    """95% over seeds, by Student's t."""
+    """95% confidence interval over seeds, by Student's t."""
 
     low: float
     high: float
@@ -49,12 +49,12 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """Where a quantity's interval must lie.
+    """Range in which a quantity's interval must lie.
 
     Attributes:
         quantity: in words, with its unit.
         low, high: a claim is supported where the whole interval lies between them; the edges count.
-        beyond: how far outside of them the whole interval must lie, more than that, where the claim is refuted.
+        beyond: a claim is refuted where the whole interval lies more than this outside of them.
     """
 
     quantity: str
@@ -81,12 +81,12 @@ class Rule:
 
 @dataclass(frozen=True)
 class Control:
-    """What must come out as it is known to, or the study measures something else.
+    """A case with a known outcome; if it comes out otherwise, the study measures something else.
 
     Attributes:
         case: what is measured.
         rule: of this control.
-        holds: whether the rule must be supported, or must be refuted: a control that can only pass shows nothing.
+        holds: True if the rule must be supported, False if refuted: a control that can only pass shows nothing.
         why: in one sentence.
     """
 
@@ -102,7 +102,7 @@ class Control:
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement, and what decides on it.
+    """A statement and what decides it.
 
     Attributes:
         key: names it within its study.
@@ -111,7 +111,7 @@ class Claim:
         cases: what is measured for it, each judged by itself.
         rule: of each case.
         controls: one that must pass and one that must fail, at least.
-        exact: no seed has a part in what is measured: it is measured once.
+        exact: True if no seed affects what is measured: it is measured once.
     """
 
     key: str
@@ -132,7 +132,7 @@ class Judgement:
     Attributes:
         told: why, with the numbers: a part for each verdict that cases have.
         cases: the verdict of each case.
-        intervals: of each case and each control's.
+        intervals: the interval of each case and each control.
     """
 
     verdict: Verdict
@@ -149,7 +149,7 @@ def judge(claim: Claim, measured: Mapping[str, Sequence[float]], needs: str = ""
     """
     Args:
         measured: what each seed gave, by case.
-        needs: what is not here without which nothing can be measured.
+        needs: what is missing for a measurement; empty = nothing.
     """
     if needs:
         return Judgement(Verdict.NOT_TESTABLE, (needs,), {}, {})
@@ -161,7 +161,7 @@ def judge(claim: Claim, measured: Mapping[str, Sequence[float]], needs: str = ""
 
 
 def interval_of(values: Sequence[float]) -> Interval:
-    """Of one value, itself; not numbers where one of them is none."""
+    """Interval of the mean; of a single value, itself; NaN if any value is not finite."""
     if not all(map(math.isfinite, values)):
         return Interval(math.nan, math.nan)
     if len(values) == 1:
@@ -188,7 +188,7 @@ def _verdict(
 
 
 def _told(cases: Mapping[str, Verdict], intervals: Mapping[str, Interval]) -> Iterator[str]:
-    """Of each verdict the cases that have it, with their numbers."""
+    """The cases with each verdict, and their numbers."""
     for verdict in (Verdict.SUPPORTED, Verdict.REFUTED, Verdict.INCONCLUSIVE):
         if named := [f"{name} = {intervals[name]}" for name, of in cases.items() if of == verdict]:
             yield (f"{verdict}: " if len(set(cases.values())) > 1 else "") + "; ".join(named)

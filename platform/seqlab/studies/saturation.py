@@ -1,4 +1,4 @@
-"""Whether saturated activations are why gradients through time vanish."""
+"""Saturated activations as a cause of vanishing gradients through time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BATCH, LENGTH, WIDTH, BACK = 4, 128, 64, 100
 NOTHING = 1e-40
-"""What is no gradient counts as this."""
+"""Smallest gradient: none at all counts as this."""
 RATIO = f"log10 of the gradient of an output by the input {BACK} steps before, over that by its own input,"
 GONE, THERE = Rule(RATIO, high=-7, beyond=5), Rule(RATIO, low=-2, beyond=5)
 HALF = Rule("share of the activations in question that is saturated", low=0.5)
@@ -123,7 +123,7 @@ class Saturation(Study):
 
 
 def orthogonal(gain: float = 1.0, bias: float = 0.0) -> RNN:
-    """An RNN whose recurrent matrix is orthogonal, times a gain; biases are plus or minus this, and an input of size 1
+    """An RNN with an orthogonal recurrent matrix, times a gain. Biases are plus or minus `bias`, and an input of size 1
     gives numbers of size 1."""
     model = RNN(WIDTH).double()
     with torch.no_grad():
@@ -136,7 +136,7 @@ def orthogonal(gain: float = 1.0, bias: float = 0.0) -> RNN:
 
 
 def share(model: FusedRecurrence, x: Tensor) -> float:
-    """Of an RNN's outputs, or an LSTM's forget gates, that is saturated over x (B, T, D)."""
+    """Share of an RNN's outputs, or of an LSTM's forget gates, that is saturated over x (B, T, D)."""
     (layer,) = activations(model, x.detach())
     of: Activations = {name: layer[name] for name in ("hidden", "forget") if name in layer}
     (found,) = saturated([of]).values()
@@ -171,7 +171,7 @@ def gradient_lines(rows: list[dict[str, Any]], color: Any, dash: Any) -> Any:
 
 
 def with_gradients(rows: list[dict[str, Any]], lines: Any, names: list[str]) -> TopLevelMixin:
-    """Such lines, and below them the gradient of each `model` at one number of steps back."""
+    """Gradient lines, and below them the gradient of each `model` at one number of steps back."""
     import altair as alt
 
     value = alt.X("gradient:Q", title="gradient", scale=alt.Scale(type="log"), axis=alt.Axis(format="~e", tickCount=4))

@@ -1,4 +1,4 @@
-"""What the scores' division by sqrt(d_k) is for."""
+"""Purpose of dividing the scores by sqrt(d_k)."""
 
 from __future__ import annotations
 
@@ -179,10 +179,10 @@ class Attended(NamedTuple):
     """Medians over queries.
 
     Attributes:
-        largest: weight.
+        largest: the largest weight.
         entropy: of the weights, in nats.
-        gradient: the norm of the query's.
-        key_gradient: of the key's, over keys.
+        gradient: norm of the query's gradient.
+        key_gradient: norm of the key's gradient, over keys.
     """
 
     largest: float
@@ -192,7 +192,7 @@ class Attended(NamedTuple):
 
 
 def attend(width: int, scale: float | None, draw: torch.Generator) -> Attended:
-    """Of one head with that d_k; scale None = 1 / sqrt(d_k)."""
+    """Medians for one head with that d_k; scale None = 1 / sqrt(d_k)."""
     attention = Attention(width, num_heads=1, pattern=Bidirectional, scale=scale, bias=False).double()
     with torch.no_grad():
         for projection in (attention.q_proj, attention.k_proj, attention.v_proj, attention.out_proj):

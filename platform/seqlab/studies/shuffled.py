@@ -1,4 +1,4 @@
-"""What trained models lose when the words change places."""
+"""Effect of shuffled words on trained models."""
 
 from __future__ import annotations
 
@@ -169,12 +169,12 @@ class Shuffled(Study):
 
 
 def share(shuffled: float, another: float, own: float) -> float:
-    """Of what a text's own words give over another's, what is left of it when they are shuffled."""
+    """Share that shuffling leaves of what a text's own words give over another's."""
     return (shuffled - another) / (own - another)
 
 
 def read(loaded: LoadedRun, split: str, order: str, seed: int) -> tuple[Any, Any]:
-    """A run's data, their words in this order, and all rows of a split as one batch."""
+    """A run's data with the words in this order, and all rows of a split as one batch."""
     data = loaded.config["data"]
     options = data["init_args"] | {"word_order": order, "seed": seed}
     made = build_data({"data": data | {"init_args": options}})
@@ -225,7 +225,7 @@ def translation(loaded: LoadedRun, seed: int, draw: random.Random) -> dict[str, 
 
 @torch.inference_mode()
 def write(loaded: LoadedRun, source: Tensor, mask: Tensor, size: int = 100) -> list[str]:
-    """What a model writes greedily of sources (B, S), so many at a time."""
+    """Greedy outputs for sources (B, S), so many at a time."""
     tokenizer, texts = loaded.tokenizer, list[str]()
     for some in (slice(start, start + size) for start in range(0, len(source), size)):
         decoder = TorchDecoder(loaded.model, loaded.model.begin(source[some], mask[some]))
@@ -235,8 +235,8 @@ def write(loaded: LoadedRun, source: Tensor, mask: Tensor, size: int = 100) -> l
 
 
 def next_word(loaded: LoadedRun, text: str, draw: random.Random) -> dict[str, float]:
-    """Nats of a word by what stands before it, in the last tenth of a text. Not by `data.word_order`, which moves the
-    word that is to be said too."""
+    """Nats of a word given those before it, in the last tenth of a text. Does not use `data.word_order`, which moves
+    the word to be predicted too."""
     ids = torch.tensor(loaded.tokenizer.encode(text[len(text) * 9 // 10 :]))
     windows = ids[: len(ids) // (CONTEXT + 1) * (CONTEXT + 1)].view(-1, CONTEXT + 1)
     before, targets = windows[:, :-1], windows[:, -1]

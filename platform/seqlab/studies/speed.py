@@ -1,4 +1,4 @@
-"""How much longer a recurrence takes to train than attention, by the kernel that runs it."""
+"""Training time of a recurrence over that of attention, by the kernel that runs it."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ Times = dict[str, list[float]]
 
 
 def timed(works: Mapping[str, Work], rounds: int, clock: Callable[[], float]) -> Times:
-    """Seconds of each, one after the other in every round; those of a first round do not count."""
+    """Seconds of each, one after the other in every round; a first round does not count."""
     found: Times = {name: [] for name in works}
     for at in range(-1, rounds):
         for name, work in works.items():
@@ -175,7 +175,7 @@ def timed(works: Mapping[str, Work], rounds: int, clock: Callable[[], float]) ->
 
 
 def ratio(found: Times, ours: str, theirs: str) -> float:
-    """The median over rounds."""
+    """Median over rounds of our time over theirs."""
     return median(our / their for our, their in zip(found[ours], found[theirs], strict=True))
 
 
@@ -200,7 +200,7 @@ def on_gpu() -> float:
 
 
 def layers(width: int, length: int, batch: int, device: str) -> dict[str, Work]:
-    """Forward and backward pass of each layer, those with as many parameters as attention of a width."""
+    """Forward and backward pass of each layer, all with the size of attention of a width."""
     to = size_of(Attention(width))
 
     def pass_of(make: Make, run: Callable[[Any, Tensor], Tensor] = whole, times: int = 1) -> Work:
@@ -229,14 +229,14 @@ def whole(mixer: Mixer, x: Tensor) -> Tensor:
 
 
 def all_at_once(mixer: FusedRecurrence, x: Tensor) -> Tensor:
-    """Outputs (B, T, D) of every step of x (B, T, D), its own input in the place of each state before it."""
+    """Outputs (B, T, D) of every step of x (B, T, D), with its own input in place of the state before it."""
     flat = x.flatten(0, 1)
     ((weights,),) = mixer.weights()
     return mixer.cell_step(flat, (flat,) * len(mixer.state_names), weights)[0].view_as(x)
 
 
 def matched(make: Make, to: int) -> int:
-    """The width with which it has the number of parameters that is nearest."""
+    """The width whose number of parameters is nearest."""
     sizes: dict[int, int] = {}
     with torch.device("meta"):
         low, high = 4, 4

@@ -1,4 +1,4 @@
-"""What a study is: claims, what is measured for them, and its figures, all fixed before it runs."""
+"""Base of studies: claims, what is measured for them, and figures, all fixed before a study runs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Points = list[dict[str, Any]]
 
 
 class Measured(NamedTuple):
-    """What one seed gave.
+    """Results of one seed.
 
     Attributes:
         values: a number for each case and each control of the claims.
         points: what the figures show.
-        needs: by claim, what is not here without which it cannot be tested.
+        needs: by claim, what is missing to test it.
     """
 
     values: Mapping[str, float]
@@ -35,7 +35,7 @@ class Measured(NamedTuple):
 
 
 class Study(ABC):
-    """A question of the field, and how it is put to the test. One file each.
+    """A question of the field and its test. One file each.
 
     Attributes:
         name: of the study and of its experiment in MLflow.
@@ -44,7 +44,7 @@ class Study(ABC):
         matched: what is the same in all cases, and what else the measure rests on.
         why: what the result comes from, in a few sentences, whichever it is.
         change: what would change it.
-        published: what was published of it, and how that was measured otherwise; nothing where none is at hand.
+        published: published results, and how they were measured otherwise; empty where none is at hand.
     """
 
     name: ClassVar[str]
@@ -56,12 +56,12 @@ class Study(ABC):
     published: ClassVar[str] = ""
 
     def arms(self, scale: Scale) -> Sequence[Arm]:
-        """What is fitted before it is measured."""
+        """Models that are fitted before anything is measured."""
         return ()
 
     @abstractmethod
     def measure(self, scale: Scale, seed: int, runs: Mapping[str, TrackedRun]) -> Measured:
-        """What one seed gives.
+        """Measures one seed.
 
         Args:
             runs: of the arms with this seed, by the arm's name.
@@ -75,11 +75,11 @@ class Study(ABC):
         """
 
     def judge(self, seeds: Sequence[Measured]) -> dict[str, Judgement]:
-        """Of each claim, by its key."""
+        """Judgement of each claim, by its key."""
         by_case = {case: [seen.values[case] for seen in seeds] for case in seeds[0].values}
         return {claim.key: judge(claim, by_case, seeds[0].needs.get(claim.key, "")) for claim in self.claims}
 
     @classmethod
     def file(cls) -> Path:
-        """Where it is declared."""
+        """The file that declares it."""
         return Path(inspect.getfile(cls))

@@ -23,8 +23,8 @@ ENCODINGS, RECURRENCES = (*EMBEDDED, *ROTARY, *SCORES), ("RNN", "GRU", "LSTM")
 DRAWN_FROM = 64
 """Positions that Randomized draws from."""
 KNOWN = 0.99
-"""A model that adds a smaller share of the numbers of some trained length right has not learned to add, and no case of
-its is judged."""
+"""Smallest share of right sums at each trained length. A model below it has not learned to add, and none of its cases
+is judged."""
 FAR = Rule(
     f"the longest numbers that are added right at least every second time, over {TRAINED} digits,", low=2.0, beyond=0.5
 )
@@ -126,7 +126,7 @@ class Sums(Study):
 
 
 def compared(shares: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """What the claims rest on, of the shares by length; no number of a model that has not learned to add."""
+    """Values of the cases, from the shares by length; NaN for a model that has not learned to add."""
     least = {name: min(share[:TRAINED]) for name, share in shares.items()}
     values = {f"{name} learnt": share for name, share in least.items()}
     judged = {name: share for name, share in shares.items() if least[name] >= KNOWN or name == OF_ANOTHER}

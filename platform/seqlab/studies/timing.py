@@ -17,13 +17,13 @@ PAIRS, ROWS = "blocks with one another", "blocks with a matrix"
 ALL, LAST = "all that was read", "the last of it"
 READS, WRITES, BYTES = "reads", "writes", "bytes of its state"
 BLOCK, WIDTH, COLUMNS = 256, 64, 1024
-"""Of the products whose number is known: of BLOCK rows of WIDTH with each other, or with COLUMNS columns."""
+"""Sizes of the products whose number is known: BLOCK rows of WIDTH with each other, or with COLUMNS columns."""
 STEPS = 16
 """Tokens that are written at a time, each after the same text."""
 
 
 class Line(NamedTuple):
-    """What is timed over lengths; what is no model has no runtime."""
+    """A series timed over lengths; one without a model has no runtime."""
 
     model: str
     does: str
@@ -31,17 +31,17 @@ class Line(NamedTuple):
 
 
 Works = dict[tuple[Line, int], tuple[Work, int]]
-"""What is timed at a length, and how often at a time."""
+"""Work timed at each length, and its repeats in one timing."""
 Seconds = dict[Line, dict[int, list[float]]]
-"""By length, of each round."""
+"""Seconds of each round, by length."""
 Sizes = dict[Line, dict[int, int]]
 """Bytes by length."""
 Decoders = Mapping[tuple[str, str], Any]
-"""By model and runtime."""
+"""Decoders by model and runtime."""
 
 
 def reading(decoders: Decoders, lengths: Mapping[str, Iterable[int]]) -> Works:
-    """Of each model, texts of its runtime's lengths at once."""
+    """Work of each model that reads texts of its runtime's lengths at once."""
     return {
         (Line(name, READS, runtime), length): (partial(decoder.prefill, *text(decoder, length)), often(length))
         for (name, runtime), decoder in decoders.items()
@@ -50,7 +50,7 @@ def reading(decoders: Decoders, lengths: Mapping[str, Iterable[int]]) -> Works:
 
 
 def writing(decoders: Decoders, places: Iterable[int]) -> tuple[Works, Sizes]:
-    """Of each model one token after so many, and the bytes of the state that it then has."""
+    """Work of each model that writes one token after so many, and the bytes of its state there."""
     works: Works = {}
     sizes: Sizes = {}
     for (name, runtime), decoder in decoders.items():
@@ -63,13 +63,13 @@ def writing(decoders: Decoders, places: Iterable[int]) -> tuple[Works, Sizes]:
 
 
 def text(decoder: Any, length: int) -> tuple[Any, Any]:
-    """Random tokens (1, T), and that none of them is a pad."""
+    """Random tokens (1, T), and a mask without pads."""
     tokens = np.random.default_rng(length).integers(0, decoder.vocab_size, (1, length))
     return tokens, np.ones((1, length), dtype=np.bool_)
 
 
 def often(length: int) -> int:
-    """So that a short time is not that of the clock."""
+    """Repeats in one timing, so that a short time is not that of the clock."""
     return max(1, 1024 // length)
 
 
@@ -114,7 +114,7 @@ def again(work: Work, times: int) -> None:
 
 
 def taken(works: Mapping[tuple[Line, int], tuple[Work, int]], rounds: int, clock: Callable[[], float]) -> Seconds:
-    """Of each, all in turns; those of a first round do not count."""
+    """Seconds of each work, all in turns; a first round does not count."""
     found = timed({str(key): partial(again, *work) for key, work in works.items()}, rounds, clock)
     seconds: Seconds = {}
     for (line, length), (_, times) in works.items():
@@ -123,18 +123,18 @@ def taken(works: Mapping[tuple[Line, int], tuple[Work, int]], rounds: int, clock
 
 
 def least(rounds: Mapping[int, list[float]]) -> dict[int, float]:
-    """By length, the least of all rounds: what else runs on a machine can only add to it."""
+    """The least time of all rounds, by length: other load on a machine can only add to it."""
     return {length: min(of) for length, of in rounds.items()}
 
 
 def growth(times: Mapping[int, float]) -> float:
-    """Of the greatest length over the least."""
+    """Time at the greatest length over that at the least."""
     return times[max(times)] / times[min(times)]
 
 
 def crossover(ours: Mapping[int, float], theirs: Mapping[int, float]) -> float:
-    """The length from which on ours take less: between two that are measured, as if times were powers of the length;
-    the least of them where ours always do, and twice the greatest where they do not there."""
+    """The length from which on ours take less, interpolated as if times were powers of the length. The least length if
+    ours always do, and twice the greatest if they do not there."""
     lengths = sorted(ours)
     above = [math.log(ours[length] / theirs[length]) for length in lengths]
     last = max((place for place, of in enumerate(above) if of >= 0), default=-1)

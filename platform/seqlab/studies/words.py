@@ -14,7 +14,7 @@ MEANING = {
     Verdict.INVALID: "a control came out wrong, so that the numbers tell nothing",
     Verdict.NOT_TESTABLE: "something that it needs is missing",
 }
-"""Of the verdicts."""
+"""Meanings of the verdicts."""
 WORDS = {
     "nats": "of loss: the natural logarithm of 1 over the probability of what came. 0 is certain; less is better.",
     "BLEU": "how near a translation is to the true one, from 0 to 100.",
@@ -33,5 +33,5 @@ WORDS = {
 
 
 def words_of(text: str) -> dict[str, str]:
-    """Those that stand in a text, and what they mean."""
+    """Words of the glossary that occur in a text, with their meanings."""
     return {word: means for word, means in WORDS.items() if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text)}

@@ -1,4 +1,4 @@
-"""The sums that the lectures work by hand, by our blocks."""
+"""The sums that the lectures work by hand, redone by our blocks."""
 
 from __future__ import annotations
 

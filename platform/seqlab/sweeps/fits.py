@@ -1,4 +1,4 @@
-"""One fit of a trial: a process of its own, whatever becomes of it, and what its run says in the end."""
+"""One fit of a trial: a process of its own, whatever becomes of it, and the result of its run."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from seqlab.tracking.store import Store
 from seqlab.tracking.writes import FAILURE_TAG
 
 LAUNCHERS = ("SLURM_", "TORCHELASTIC_")
-"""What the environment has of who started the sweep: a fit of it is no rank of theirs."""
+"""Environment prefixes of the launcher that started the sweep: a fit is not one of its ranks."""
 PATIENCE = 60.0
-"""Seconds that a fit which is told to stop has for its last checkpoint."""
+"""Seconds that a fit told to stop has for its last checkpoint."""
 
 
 class Place(NamedTuple):
-    """Where the fits of one job run.
+    """Devices and threads for the fits of one job.
 
     Attributes:
         devices: how many a fit takes; None = what it takes by itself.
@@ -43,12 +43,12 @@ class Place(NamedTuple):
 
 
 class Fit:
-    """A fit that runs.
+    """A running fit.
 
     Args:
-        args: what `seqlab fit` is given; its `--run_name` is the job's, which `--resume=auto` goes on with.
-        tags: of its run, as JSON; no other fit's.
-        log: file of what it prints.
+        args: arguments of `seqlab fit`; its `--run_name` is the job's, which `--resume=auto` goes on with.
+        tags: tags of its run, as JSON; no other fit has the same.
+        log: file for its output.
     """
 
     def __init__(self, args: Sequence[str], tags: str, log: Path, place: Place) -> None:
@@ -83,7 +83,7 @@ class Fit:
             return Popen(command(self._args), stdin=DEVNULL, stdout=out, stderr=STDOUT, env=self._env)
 
     def processes(self) -> list[psutil.Process]:
-        """What has to end for it to end: one process, none once it has ended."""
+        """Processes that have to end for it to end: one, or none once it has ended."""
         code = self._process.poll()
         if code is None:
             with suppress(psutil.NoSuchProcess):  # it has just ended
@@ -91,11 +91,11 @@ class Fit:
         return leftover(self._tags) if code == LOST else []
 
     def wait(self) -> None:
-        """Until it has ended."""
+        """Waits until it has ended."""
         self._process.wait()
 
     def last_words(self, run: TrackedRun | None) -> str:
-        """Why it failed: what its run says, or the last line that it printed, or the signal that killed it."""
+        """Reason for its failure: the signal that killed it, what its run says, or the last line that it printed."""
         code = self.code
         if code is not None and code < 0:
             return f"killed by {signal.Signals(-code).name}"
@@ -106,7 +106,7 @@ class Fit:
 
 
 def command(args: list[str]) -> list[str]:
-    """Of a fit with these arguments."""
+    """Command line of a fit with these arguments."""
     return [sys.executable, "-m", "seqlab", "fit", *args]
 
 
@@ -118,7 +118,7 @@ def run_of(plan: Plan, trial: int, seed: int, store: Store) -> TrackedRun | None
 
 
 def score(run: TrackedRun, metric: str) -> float:
-    """What a run is compared by: of a validation metric the best value, of another one the last.
+    """Value that a run is compared by: the best of a validation metric, the last of any other.
 
     Raises:
         ValueError: the run has none.
@@ -130,17 +130,16 @@ def score(run: TrackedRun, metric: str) -> float:
 
 
 def stop(fits: list[Fit]) -> None:
-    """Has fits end, all at once, their checkpoints written."""
+    """Stops fits, all at once, with their checkpoints written."""
     end([process for fit in fits for process in fit.processes()])
     for fit in fits:
         fit.wait()
 
 
 def leftover(tags: str) -> list[psutil.Process]:
-    """What a sweep that was killed has left running of a fit: the processes that are told these tags, but not those
-    that are theirs.
+    """Processes of a fit that a killed sweep has left running: those with these tags, without their own children.
 
-    One that is forked is known by its name: what the system shows of its environment is the server's.
+    A forked one is known by its name: the environment that the system shows for it is the server's.
     """
     left = {}
     for process in psutil.process_iter():
@@ -151,7 +150,7 @@ def leftover(tags: str) -> list[psutil.Process]:
 
 
 def end(processes: list[psutil.Process]) -> None:
-    """Has them end as a batch queue does: asked first."""
+    """Ends processes as a batch queue does: asks first, then kills."""
     for process in processes:
         with suppress(psutil.NoSuchProcess):
             process.terminate()

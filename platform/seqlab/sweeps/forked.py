@@ -1,4 +1,4 @@
-"""A fit in a process that is forked from one that has imported all it needs: Python's own server of forks."""
+"""A fit in a process forked from one that has imported all it needs, by Python's own fork server."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from unittest.mock import patch
 
 PRELOADED = "seqlab.cli.preloaded"
 LOST = 255
-"""The exit code of a process whose server is gone, which nobody knows."""
+"""Exit code of a process whose server is gone, so that its own is unknown."""
 LETTERS = 15
-"""Of a process's name that Linux keeps."""
+"""Characters of a process's name that Linux keeps."""
 
 
 class Forked:
@@ -27,11 +27,11 @@ class Forked:
 
     Args:
         env: its environment; libraries read `OMP_NUM_THREADS` when they are imported, and the first one's holds.
-        log: file that gets what it prints.
-        name: which `ps` shows of it.
+        log: file for its output.
+        name: its name in `ps`.
 
     Raises:
-        OSError, EOFError: there is no server of forks here, or it ends.
+        OSError, EOFError: there is no fork server here, or it ends.
     """
 
     def __init__(self, args: list[str], env: Mapping[str, str], log: Path, name: str) -> None:
@@ -62,7 +62,7 @@ def _context() -> ForkServerContext:
 
 
 def _run(args: list[str], env: dict[str, str], log: str, name: str) -> None:
-    """In the process that was forked."""
+    """Runs seqlab in the forked process."""
     Path("/proc/self/comm").write_text(name, encoding="ascii")
     out = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
     os.dup2(out, 1)
@@ -80,8 +80,8 @@ def _run(args: list[str], env: dict[str, str], log: str, name: str) -> None:
 
 @contextmanager
 def _starting(threads: str) -> Iterator[None]:
-    """Within it a server that starts has so many threads and finds no module in the working folder, and there is no
-    program, which a process would run again."""
+    """Context in which a new server has so many threads and finds no module in the working folder, and `__main__` is
+    empty, as a process would run it again."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:

@@ -34,7 +34,7 @@ from seqlab.tracking.provenance import host_id, is_gone, process_tags
 from seqlab.tracking.store import SQLITE
 
 BEAT, SILENCE = 30.0, 300.0
-"""Seconds between a worker's signs of life, and without one until its trials wait again on another machine."""
+"""Seconds between a worker's heartbeats, and without one until another machine puts its trials back."""
 
 
 class Queue:
@@ -42,7 +42,7 @@ class Queue:
 
     Args:
         url: Optuna's storage, as SQLAlchemy writes it.
-        join: wait for the sweep that another command has begun, for so many seconds; None = begin it, or go on with it.
+        join: seconds to wait for the sweep that another command has begun; None = begin it, or go on with it.
 
     Attributes:
         study: Optuna's.
@@ -82,7 +82,7 @@ class Queue:
                 self._fill()
 
     def claim(self) -> tuple[Trial, dict[str, Any]] | None:
-        """A trial that has waited, now running here, and its setting; None where none waits."""
+        """Claims a waiting trial for this worker; returns it and its setting, or None if none waits."""
         with self._alone():
             for waiting in self.study.get_trials(deepcopy=False, states=(TrialState.WAITING,)):
                 self._beat(waiting._trial_id)  # before it runs: who ends in between is found
@@ -93,16 +93,16 @@ class Queue:
         return None
 
     def beat(self, trials: list[Trial]) -> None:
-        """Says that these are being worked on."""
+        """Records a heartbeat for these trials."""
         for trial in trials:
             self._beat(trial._trial_id)
 
     def put_back(self, trial: Trial | FrozenTrial) -> None:
-        """Has a trial wait again."""
+        """Puts a trial back into the queue."""
         self._storage.set_trial_state_values(trial._trial_id, TrialState.WAITING)
 
     def put_back_lost(self) -> list[int]:
-        """Has those wait again whose worker is gone; their numbers."""
+        """Puts back the trials whose worker is gone; returns their numbers."""
         with self._alone():
             running = self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
             lost = [trial for trial in running if _is_lost(trial.user_attrs["worker"])]
@@ -112,25 +112,25 @@ class Queue:
 
     @property
     def left(self) -> int:
-        """How many trials have yet to end."""
+        """Number of trials that have yet to end."""
         return sum(not trial.state.is_finished() for trial in self.study.get_trials(deepcopy=False))
 
     def _attributes(self) -> dict[str, Any]:
-        """Of the study, where there is one."""
+        """Attributes of the study; empty if there is none."""
         try:
             return self._storage.get_study_user_attrs(self._storage.get_study_id_from_name(self.plan.name))
         except KeyError:
             return {}
 
     def _fill(self) -> None:
-        """Has all trials wait that are not there yet; a sweep that is begun again may have more."""
+        """Enqueues the trials that are not there yet; a sweep that is begun again may have more."""
         self.study.set_user_attr("settings", self.plan.settings)
         settings = grid(self.plan.space) if self.plan.sampler == "grid" else [{}] * self.plan.trials
         for setting in settings[len(self.study.get_trials(deepcopy=False)) :]:
             self.study.enqueue_trial(setting)
 
     def _sampler(self, number: int) -> BaseSampler:
-        """Seeded by the trial: what it draws depends neither on who draws nor on how often a sweep was begun."""
+        """Sampler seeded by the trial: its draws depend neither on the worker nor on how often a sweep was begun."""
         if self.plan.sampler != "tpe":
             return RandomSampler(seed=number)
         with _quietly():
@@ -141,7 +141,7 @@ class Queue:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """SQLite locks no row that is read: two would take one trial."""
+        """Lock on an SQLite file, which itself locks no row that is read: two workers would take one trial."""
         if self._file is None:
             yield
             return
@@ -180,7 +180,7 @@ def _check_file(file: Path) -> None:
 
 @contextmanager
 def told(url: str) -> Iterator[None]:
-    """Puts what a storage refuses while a sweep runs in one sentence.
+    """Context in which a storage's errors while a sweep runs become one sentence.
 
     Raises:
         OSError: it refused something.
@@ -211,7 +211,7 @@ def _suggest(trial: Trial, name: str, of: Any) -> Any:
 
 
 def _is_lost(worker: dict[str, str]) -> bool:
-    """Whether who took a trial is gone: at once on this machine, by its silence on another one."""
+    """True once a trial's worker is gone: at once on this machine, after SILENCE on another one."""
     if worker["host.id"] == host_id():
         return is_gone(worker)
     return time.time() - float(worker["beat"]) > SILENCE

@@ -1,4 +1,4 @@
-"""What a sweep found: its table, the best config, and how much each option matters."""
+"""Results of a sweep: its table, the best config, and the importance of each option."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
 
 LETTERS = 24
-"""Of an option's value, where a trial has one line."""
+"""Longest option value in a one-line row, in characters."""
 
 
 def best_trials(study: optuna.Study) -> list[FrozenTrial]:
-    """The best one; of several objectives those that none is better than in all. Empty where none is complete."""
+    """The best trial, or the Pareto front of several objectives. Empty where none is complete."""
     complete = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
     if not complete:
         return []
@@ -35,10 +35,10 @@ def best_trials(study: optuna.Study) -> list[FrozenTrial]:
 
 
 def table(plan: Plan, study: optuna.Study, rows: int | None = None) -> Table:
-    """The trials that have begun, the best first; of several objectives by the first of them.
+    """Table of the trials that have begun, the best first; of several objectives, by the first one.
 
     Args:
-        rows: at most so many, of one line each, those that run among them; None = all, with all that they have.
+        rows: at most so many, running ones among them, on one line each; None = all, in full.
     """
     from rich import box
     from rich.table import Table
@@ -69,7 +69,7 @@ def table(plan: Plan, study: optuna.Study, rows: int | None = None) -> Table:
 
 
 def failures(study: optuna.Study) -> dict[str, list[int]]:
-    """What trials failed of, and which."""
+    """Numbers of the failed trials, by error."""
     failed: dict[str, list[int]] = {}
     for trial in study.get_trials(deepcopy=False, states=(TrialState.FAIL,)):
         failed.setdefault(trial.user_attrs["error"], []).append(trial.number)
@@ -77,7 +77,7 @@ def failures(study: optuna.Study) -> dict[str, list[int]]:
 
 
 def importance(plan: Plan, study: optuna.Study) -> dict[str, dict[str, float]]:
-    """The share of each option in how an objective varies, by fANOVA (Hutter et al. 2014), by objective.
+    """Share of each option in an objective's variance, from fANOVA (Hutter et al. 2014), by objective.
 
     Empty where fewer than two trials are complete, or all have the same value or setting.
     """
@@ -105,7 +105,7 @@ def _order(trial: FrozenTrial, sign: int) -> tuple[bool, bool, float, int]:
 
 
 def _value(trial: FrozenTrial, k: int) -> str:
-    """The mean over the seeds, and their standard deviation; of a trial that was stopped, where it was."""
+    """Mean and standard deviation over the seeds; for a pruned trial, its last reported value."""
     if trial.state == TrialState.PRUNED and trial.intermediate_values:
         return f"{trial.intermediate_values[max(trial.intermediate_values)]:.4g}"
     if trial.state != TrialState.COMPLETE:

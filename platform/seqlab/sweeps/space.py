@@ -1,4 +1,4 @@
-"""What varies in a sweep: ranges and lists, as a user writes them."""
+"""Search space of a sweep: ranges and lists, as a user writes them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ACCEPTED = "accepted: LOW..HIGH, LOW..HIGH:log, or values with commas between"
 
 
 def read_space(vary: Mapping[str, Any]) -> Space:
-    """What each option is drawn from.
+    """Distribution of each option.
 
     Args:
-        vary: by the option's name a range (`1e-4..1e-2:log`; of whole numbers, `1..8`, it stays so), values with commas
-            between as in YAML's lists (`GRU,LSTM,[Mamba, Attention]`), or a list of them.
+        vary: by the option's name, a range (`1e-4..1e-2:log`; one of integers, `1..8`, draws integers), comma-separated
+            values as in YAML lists (`GRU,LSTM,[Mamba, Attention]`), or a list of them.
 
     Raises:
         ValueError: one is neither, or has not two values.

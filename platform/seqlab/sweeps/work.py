@@ -68,7 +68,7 @@ class Worker:
         self._free, self._jobs = list(reversed(places)), list[Job]()
 
     def run(self, *, to_the_end: bool) -> None:
-        """Works; if it is to the end, waits for the trials of other machines too.
+        """Runs trials; with `to_the_end`, waits for those of other machines too.
 
         Whatever ends it, its fits are stopped and their trials wait again.
         """

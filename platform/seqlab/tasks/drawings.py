@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MOST_NUMBERS = 10
-"""Classes up to which each cell shows its count."""
+"""Most classes for which each cell shows its count."""
 
 MOST_TOKENS = 40
-"""Of each side of an attention map."""
+"""Most tokens on each side of an attention map."""
 
 
 class AttentionMap(NamedTuple):

@@ -15,7 +15,7 @@ _TAG = re.compile(r"O|[BIES](-.+)?")
 
 
 def spell_entities(labels: Sequence[str]) -> bool:
-    """Whether every label is O, or B, I, E or S, alone or with -TYPE: tags such as NOUN spell no entities."""
+    """True if every label is O, or B, I, E or S, alone or with -TYPE: tags such as NOUN spell no entities."""
     return all(_TAG.fullmatch(label) for label in labels)
 
 

@@ -20,15 +20,15 @@ from seqlab.parallel.vocabulary import divided_nats
 from seqlab.tasks.task import summed_nats
 
 AT_ONCE = 2**26
-"""So many logits are made at once, 256 MB of float32; where there are no more, all."""
+"""Most logits made at once, 256 MB of float32; where there are no more, all are."""
 
 
 class Logits:
-    """What a model says of each place (...). Of one that has an `output` layer these are features (..., D), and that
-    makes logits (..., V) of them; any other says the logits themselves.
+    """A model's outputs at each place (...). A model with an `output` layer gives features (..., D), of which that
+    layer makes logits (..., V); any other gives the logits themselves.
 
     Args:
-        read: gives what the model says; its argument is what the model is to be told: `features=True`, or nothing.
+        read: returns the model's outputs; its argument is the model's: `features=True`, or nothing.
     """
 
     def __init__(self, model: Any, read: Callable[..., Tensor]) -> None:
@@ -59,7 +59,7 @@ class Logits:
         return nats, (targets != IGNORE).sum()
 
     def nats_and_best(self, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Of each target (...) its nats, 0 where it is `IGNORE`, and the likeliest token there: (...) both."""
+        """The nats of each target (...), 0 where it is `IGNORE`, and the likeliest token there: (...) both."""
         nats, best = [], []
         for some, its in self._chunks(targets):
             logits = self._logits(some).flatten(0, -2)
@@ -68,7 +68,7 @@ class Logits:
         return torch.cat(nats).view(targets.shape), torch.cat(best).view(targets.shape)
 
     def _chunks(self, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Some of what was said, and its targets: all as it is, or rows (N, D) and (N,)."""
+        """Chunks of the outputs and their targets: all as they are, or rows (N, D) and (N,)."""
         rows = max(1, AT_ONCE // self.model.vocab_size) if self.by_rows else targets.numel()
         if rows >= targets.numel():
             yield self._said, targets
@@ -78,7 +78,7 @@ class Logits:
             )
 
     def _logits(self, said: Tensor) -> Tensor:
-        """In at least float32."""
+        """Logits in at least float32."""
         return at_least_float32(self.model.output(said) if self.by_rows else said)
 
 
@@ -87,7 +87,7 @@ def _in_float16(device: str) -> bool:
 
 
 def _added(loss: Callable[[Tensor, Tensor], Tensor], chunks: list[tuple[Tensor, Tensor]]) -> Tensor:
-    """The sum () of a loss over chunks of what was said and targets."""
+    """The sum () of a loss over chunks of outputs and targets."""
     return torch.stack([loss(said, its) for said, its in chunks]).sum()
 
 
@@ -97,8 +97,8 @@ def _with_gradients(
     chunks: list[tuple[Tensor, Tensor]],
     weights: list[nn.Parameter],
 ) -> Tensor:
-    """The sum () of a loss over chunks of features (N, D) and targets. The gradients of each chunk are taken while its
-    logits are there: none is made twice.
+    """The sum () of a loss over chunks of features (N, D) and targets. Each chunk's gradients are taken while its
+    logits exist, so that none are made twice.
 
     Args:
         weights: those of the output layer, and any others.

@@ -21,7 +21,7 @@ from seqlab.tasks.metrics import Mean, MeanByLength, Perplexity
 from seqlab.tasks.task import Task, check_told
 
 _rand = partial(torch.rand, dtype=torch.float32)
-"""The same draws in every precision: in half of one, few of the other tokens could be drawn."""
+"""Draws in float32 in every precision: in half precision few of the other tokens could be drawn."""
 
 
 class Masked(NamedTuple):
@@ -75,8 +75,8 @@ class MaskedLanguageModeling(Task):
         return self._logits(masked).summed_nats(masked.targets)
 
     def predictions(self, batch: TokenBatch) -> list[dict[str, Any]]:
-        """Of the tokens that a validation chooses "positions" in the row, the likeliest "tokens", and the "nats" of the
-        right ones."""
+        """Predictions for the tokens that a validation chooses: their "positions" in the row, the likeliest "tokens",
+        and the "nats" of the right ones."""
         masked = self.masked(batch, _draws_of(batch.tokens, batch.pad_mask))
         nats, likeliest = self._logits(masked).nats_and_best(masked.targets)
         found = zip(masked.targets != IGNORE, likeliest, nats, strict=True)
@@ -104,7 +104,7 @@ class MaskedLanguageModeling(Task):
         return Logits(self.model, lambda **what: self.model(masked.tokens, pad_mask=masked.pad_mask, **what))
 
     def masked(self, batch: TokenBatch, draws: Tensor | None = None) -> Masked:
-        """A choice of the tokens that count: of it 80% are hidden, 10% are any token, and 10% stay.
+        """Chooses some of the tokens that count: 80% of them are hidden, 10% become any token, and 10% stay.
 
         Args:
             draws: (3, B, T) from 0 to 1, which decide; None = new ones.

@@ -1,4 +1,4 @@
-"""What tasks are scored by, as torchmetrics; by length, from 1 to 8, 9 to 16, 17 to 32 and so on, or by each length.
+"""Metrics of tasks, as torchmetrics; by length, from 1 to 8, 9 to 16, 17 to 32 and so on, or by each length.
 
 N values.
 """
@@ -15,7 +15,7 @@ from torchmetrics import Metric
 
 
 class Buckets:
-    """Which lengths are scored together.
+    """Buckets of lengths that are scored together.
 
     Args:
         bounds: the greatest length of each bucket, in ascending order; the last bucket is of all beyond.

@@ -1,4 +1,4 @@
-"""Multi-label classification: which of some labels hold, of each frame of a sequence or of all of it.
+"""Multi-label classification: which labels hold for each frame of a sequence, or for all of it.
 
 B batch, T length, C labels.
 """
@@ -68,10 +68,10 @@ class MultilabelClassification(Task):
         return [{"probabilities": some[real].tolist(), "nats": its[real].tolist()} for some, its, real in found]
 
     def _logits(self, batch: LabelledBatch) -> Tensor:
-        """Of the targets' shape, in at least float32.
+        """Logits of the targets' shape, in at least float32.
 
         Raises:
-            ValueError: the model gives another.
+            ValueError: the model gives another shape.
         """
         logits: Tensor = self.model(batch.inputs, pad_mask=batch.pad_mask)
         if logits.shape != batch.targets.shape:
@@ -82,7 +82,7 @@ class MultilabelClassification(Task):
         return at_least_float32(logits)
 
     def _nats(self, batch: LabelledBatch, logits: Tensor) -> Tensor:
-        """Of each label, 0 or 1, as if it were 0 where nothing counts; of the logits' shape and dtype."""
+        """The nats of each label, 0 or 1, or taken as 0 where nothing counts; of the logits' shape and dtype."""
         return F.binary_cross_entropy_with_logits(logits, batch.targets.nan_to_num().to(logits), reduction="none")
 
     def scores(self, split: str) -> dict[str, Metric]:

@@ -18,7 +18,7 @@ class ScheduledSampling:
     distribution (Bengio et al. 2015, "Scheduled sampling"). p, the teacher forcing ratio, falls evenly from `first` to
     `last` over the fit.
 
-    No gradient passes the draws, so that after them one parallel pass over what was drawn has the loss.
+    No gradient passes through the draws, so that one parallel pass over them then gives the loss.
 
     Args:
         first, last: of p, from 0 to 1.
@@ -42,10 +42,10 @@ class ScheduledSampling:
 
     @torch.no_grad()
     def tokens(self, model: Any, batch: PairBatch, state: Any, progress: float) -> Tensor:
-        """What the decoder is to read instead of `batch.tokens`, (B, T).
+        """Tokens (B, T) that the decoder is to read instead of `batch.tokens`.
 
         Args:
-            model: of the signature of `EncoderDecoder`.
+            model: with the signature of `EncoderDecoder`.
             state: where its decoder begins.
             progress: how much of the fit is done, from 0 to 1.
         """

@@ -1,4 +1,4 @@
-"""What every task shares: its model, how it is trained, and how it is scored."""
+"""Base of every task: its model, training and scoring."""
 
 from __future__ import annotations
 
@@ -113,14 +113,14 @@ class Task(L.LightningModule):
 
     @abstractmethod
     def evaluate(self, batch: Any) -> dict[str, Any]:
-        """What a batch updates each of the scores with: one value, or a tuple of several."""
+        """The update of each score from a batch: one value, or a tuple of several."""
 
     @abstractmethod
     def predictions(self, batch: Any) -> list[dict[str, Any]]:
-        """What the model says of each row of a batch, by names and in values that JSON has."""
+        """The model's predictions for each row of a batch, by name and in values that JSON has."""
 
     def log_scores(self, split: str, found: dict[str, Any]) -> None:
-        """Logs what was computed of all batches, by name."""
+        """Logs the scores of all batches together, by name."""
         names = vars(type(self)).get("score_names", ("*",))
         assert all(any(fnmatchcase(name, one) for one in names) for name in found), f"{[*found]} are not all in {names}"
         for name, value in found.items():
@@ -213,7 +213,7 @@ class Task(L.LightningModule):
         return [{"row": row, **one} for row, one in zip(batch.rows.tolist(), said, strict=True) if row >= 0]
 
     def new_optimizer(self) -> Optimizer:
-        """Of the parameters that are trained.
+        """A new optimiser of the parameters that are trained.
 
         Raises:
             ValueError: the optimiser, or what groups the parameters, does not fit the model.
@@ -260,7 +260,7 @@ def _made(factory: Callable[..., Any], given: dict[str, Any], *args: Any) -> Any
 
 
 TARGETS = {"num_classes": "a class, a whole number or a string", "num_labels": "a list of 0 and 1 for each label"}
-"""What data must have as its target to tell a number."""
+"""Kinds of target from which data tells each number."""
 
 
 def check_told(task: str, **numbers: int | None) -> None:
@@ -299,7 +299,7 @@ def summed_nats(
 
 
 def nats_and_hits(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each of N targets (...) that is not `IGNORE` its nats, and whether it is the likeliest: (N,) float32 both.
+    """The nats of each of N targets (...) that is not `IGNORE`, and whether it is the likeliest: (N,) float32 both.
 
     Args:
         logits: (..., V).

@@ -14,15 +14,15 @@ from seqlab.tasks.task import of_all_ranks
 
 
 class Written(NamedTuple):
-    """What was written of a source, and the tokens of the source, eos included."""
+    """Text written for a source, and the number of tokens of the source, eos included."""
 
     text: str
     source_len: int
 
 
 class TextScores(Metric):
-    """BLEU, by the length of the source too, chrF and exact match of what is written of a split's rows. Texts are no
-    tensors: those of all devices are gathered as they are.
+    """BLEU, by the length of the source too, chrF and exact match of the texts written for a split's rows. Texts are
+    not tensors: those of all devices are gathered as they are.
 
     Args:
         references: the texts that would be right, one or more a row of the split.

@@ -81,7 +81,7 @@ class Translation(Task):
         return [tokenizer.decode(tokens) for tokens in written]
 
     def _logits(self, batch: PairBatch, sampling: ScheduledSampling | None = None) -> Logits:
-        """Of every target token after the true ones, or after some of the model's own."""
+        """Logits of every target token after the true ones, or after some of the model's own."""
         state = self.model.begin(batch.source, batch.source_mask)
         tokens = batch.tokens
         if sampling is not None:

@@ -1,4 +1,4 @@
-"""What a run writes, in order: to its store, or to a file while the store does not answer, and then to the store."""
+"""A run's writes, in order: to its store, or to a file while the store does not answer, and then to the store."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REFUSED = "INVALID_PARAMETER_VALUE"
 
 log = logging.getLogger("seqlab")
 _told: set[Path] = set()
-"""The stores of which `tell_kept` has spoken."""
+"""Stores that `tell_kept` has reported on."""
 
 
 class Journal:
@@ -54,12 +54,12 @@ class Journal:
 
     @property
     def pending(self) -> Path:
-        """The file of what has not been sent."""
+        """The file of writes that have not been sent."""
         return unsent(self.store) / f"{self.run_id}.jsonl"
 
     @property
     def _lock(self) -> Path:
-        """Held by the process that sends it."""
+        """The lock of the process that sends it."""
         return self.pending.with_suffix(".lock")
 
     def create(self, experiment: str, name: str | None, tags: dict[str, str], *, later: bool = False) -> None:
@@ -123,7 +123,7 @@ class Journal:
             self.keep(write)
 
     def keep(self, write: Write, file: Path | None = None) -> bool:
-        """Puts a write in a file; None = that of what `replay` sends. False if it cannot be written."""
+        """Adds a write to a file; None = the file that `replay` sends. False if it cannot be written."""
         try:
             _append(self.store, file or self.pending, write)
             self._losing = False
@@ -134,8 +134,8 @@ class Journal:
         return not self._losing
 
     def replay(self, wait: float = 0.0) -> bool:
-        """Sends what was kept; False if the store still does not answer, or another process is sending it, for more
-        than these seconds."""
+        """Sends what was kept. False if the store still does not answer, or if another process is sending it for more
+        than `wait` seconds."""
         if not self.pending.exists():
             return True
         try:
@@ -168,7 +168,7 @@ class Journal:
         return sent == len(writes)
 
     def _kept(self) -> list[Write]:
-        """The writes that were kept. Lines that are none are told and set aside."""
+        """The writes that were kept. Lines that are not writes are reported and set aside."""
         writes, others = _read(self.pending)
         if others:
             aside = self.pending.with_suffix(".refused")
@@ -183,7 +183,7 @@ class Journal:
         return writes
 
     def _deliver(self, write: Write) -> None:
-        """Sends a write, and sets aside what of it the store refuses for what it says.
+        """Sends a write, and sets aside the parts that the store refuses for their content.
 
         Raises:
             UnreachableError: the store does not take it now.
@@ -221,8 +221,8 @@ def replay_all(store: Store, wait: float = 0.0) -> bool:
 
 
 def tell_kept(store: Store) -> None:
-    """Says once what a store lacks of its runs: a journal that came with it is not obeyed, since whoever made the store
-    could have written it, and what this machine has to send waits for a command that writes."""
+    """Warns once of writes that a store lacks. A journal that came with the store is not obeyed, since whoever made the
+    store could have written it. What this machine has to send waits for a command that writes."""
     if store.root in _told:
         return
     _told.add(store.root)
@@ -244,7 +244,7 @@ def now() -> int:
 
 
 def _halves(write: Write) -> list[Write]:
-    """A write of many points, params or tags as two; nothing for one that has no parts."""
+    """Splits a write of many points, params or tags in two; empty for one that cannot be split."""
     name = "points" if write["op"] == "scores" else write["op"]
     parts = write.get(name)
     if not isinstance(parts, list | dict) or len(parts) < 2 or name == "dataset":
@@ -269,7 +269,7 @@ def _line(write: Write) -> str:
 
 
 def _is_left(file: Path) -> bool:
-    """Whether the process that keeps these writes is gone, or is not told."""
+    """True if the process that keeps these writes is gone, or not named in the file."""
     if not file.is_file():  # a pipe would be waited for
         return True
     try:
@@ -283,10 +283,10 @@ def _is_left(file: Path) -> bool:
 
 
 def _read(file: Path) -> tuple[list[Write], list[tuple[int, str]]]:
-    """The writes in a file, and by their numbers the lines that are none, with what is wrong with them.
+    """The writes in a file, and the numbers of lines that are not writes, with what is wrong with them.
 
     Raises:
-        ValueError: it is no regular file.
+        ValueError: it is not a regular file.
     """
     if not file.exists():
         return [], []

@@ -101,7 +101,7 @@ class RunLogger(Logger):
 
     @property
     def continued(self) -> bool:
-        """Whether the run was there before."""
+        """True if the run existed before."""
         return self._resumed_id is not None
 
     @property
@@ -199,7 +199,7 @@ class RunLogger(Logger):
 
     @rank_zero_only
     def log_dataset(self, description: dict[str, Any]) -> None:
-        """Stores what a datamodule says of its data, as an MLflow dataset."""
+        """Stores a datamodule's description of its data, as an MLflow dataset."""
         self._write({"op": "dataset", "dataset": dataset_of(description)})
         self.log_tags({DATASET_TAG: dataset_tag(description)})
 

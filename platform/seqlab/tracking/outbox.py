@@ -12,7 +12,7 @@ from seqlab.tracking.journal import Journal
 from seqlab.tracking.writes import Write, answer_timeout
 
 ANSWER_SECONDS = 60
-"""How long a server may take for an answer that nobody waits for."""
+"""Seconds that a server may take for an answer that nobody waits for."""
 
 MOST_SECONDS_AT_THE_END = 60.0
 PAUSE = 1.0

@@ -85,8 +85,8 @@ def block_tags(params: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_by(params: dict[str, str]) -> dict[str, str]:
-    """Of `flatten`'s parameters those that an evaluation depends on and a digest of the data does not know, by their
-    names without init_args."""
+    """`flatten`'s parameters that an evaluation depends on and a digest of the data does not cover, by their names
+    without init_args."""
     return {name.replace(".init_args", ""): value for name, value in sorted(params.items()) if READ.match(name)}
 
 

@@ -36,7 +36,7 @@ START_TOLERANCE = 2.0
 
 
 def process_tags() -> dict[str, str]:
-    """This process, so that another one can tell whether it is still there."""
+    """Tags of this process, from which another one can tell whether it is still there."""
     process = psutil.Process()
     return {
         "host": socket.gethostname(),
@@ -47,12 +47,12 @@ def process_tags() -> dict[str, str]:
 
 
 def given_tags() -> dict[str, str]:
-    """What who has started this process says of its run."""
+    """Tags for the run from whoever started this process."""
     return dict(json.loads(os.environ.get(TAGS, "{}")))
 
 
 def is_gone(tags: dict[str, str]) -> bool:
-    """Whether a process of this host, by its `process_tags`, has ended; not where the tags are none."""
+    """True if a process of this host, by its `process_tags`, has ended; False without these tags."""
     try:
         process = psutil.Process(int(tags["process.id"]))
         same = abs(process.create_time() - float(tags["process.start"])) < START_TOLERANCE
@@ -89,7 +89,7 @@ def provenance() -> dict[str, str]:
 
 
 def environment() -> dict[str, str]:
-    """The machine and what runs on it, as a bug report needs it."""
+    """The machine and its software, as a bug report needs them."""
     import numpy as np
     import torch
     from sqlalchemy import make_url
@@ -114,7 +114,7 @@ def environment() -> dict[str, str]:
 
 
 def description() -> dict[str, str]:
-    """What MLflow shows first of a run: the command that began it. A user may change it, so it is written once."""
+    """MLflow's note on a run: the command that began it. A user may change it, so it is written once."""
     return {"mlflow.note.content": "```\n{}\n```".format(_command().replace(" --", " \\\n  --"))}
 
 

@@ -55,7 +55,7 @@ def model_name(experiment: str) -> str:
 
 
 def register(run: TrackedRun, precision: str, target: str, seal: str, save: Callable[[Path], None]) -> Version:
-    """Adds an MLflow model to the artifacts of a run and registers it as a version; gives the one that it is already.
+    """Adds an MLflow model to the artifacts of a run and registers it, or returns the version that it already is.
 
     Args:
         precision, target, seal: of the model's bundle; they become tags.
@@ -113,7 +113,7 @@ def promote(run: TrackedRun, version: Version | None = None) -> tuple[Version | 
 
 
 def _versions(client: MlflowClient, run: TrackedRun) -> list[ModelVersion]:
-    """Those of the run's model that are the run's."""
+    """Versions of the run's model that come from the run."""
     found = client.search_model_versions(f"run_id = '{run.id}'")
     return [version for version in found if version.name == model_name(run.experiment)]
 

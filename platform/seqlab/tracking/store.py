@@ -1,4 +1,4 @@
-"""Where runs are stored: a SQLite file beside the artifacts, or an MLflow server."""
+"""The store of runs: a SQLite file beside the artifacts, or an MLflow server."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NOT_FOR_US = dict.fromkeys(
     ("BAD_REQUEST", "ENDPOINT_NOT_FOUND", "NOT_FOUND"),
     "see whether MLFLOW_TRACKING_URI is the address of an MLflow server",
 )
-"""What a server says before it looks at what is asked, and what to do then."""
+"""Codes of a server that turns a request away before reading it, and what to do then."""
 
 MOST_SAID = 500  # characters of what a server says
 
@@ -47,7 +47,7 @@ class UnreachableError(OSError):
 
 
 class Store:
-    """Where runs are stored.
+    """The store of runs.
 
     `MLFLOW_TRACKING_URI` names the store. Without it, runs are in `<root>/mlflow.db`. Artifacts lie beside a SQLite
     file, in `<experiment>/<run id>/artifacts`; a server keeps its own, and `<root>/<run id>/artifacts` holds what is
@@ -124,7 +124,7 @@ class Store:
 
     @property
     def exists(self) -> bool:
-        """Whether there is anything to open: a server is taken to be there."""
+        """True if there is anything to open: a server is taken to be there."""
         return self._database is None or self._database.exists()
 
     def check_exists(self) -> None:

@@ -27,10 +27,10 @@ CHANGED_TAG = "seqlab.changed_params"
 DATASET_TAG = "dataset"
 SCORED_TAG = "task.scored_as"
 EVALUATED_TAG = "{}.data"
-"""Of `test` and `validate`: what the run was last evaluated on."""
+"""Tag of `test` and `validate`: the data that the run was last evaluated on."""
 FAILURE_TAG = "failure"
 MATCHED_TAG, COSTS_TAG = "matched", "matched.costs"
-"""Of a fit that `--match` has sized: its budget; what was matched and what is not."""
+"""Tags of a fit that `--match` has sized: its budget; what was matched and what is not."""
 MAX_TAG_LENGTH, MAX_DIGEST_LENGTH = 5000, 36
 UPLOAD_SECONDS = 600
 
@@ -129,7 +129,7 @@ class Sender:
 
 
 def dataset_of(description: dict[str, Any]) -> dict[str, str]:
-    """What a datamodule says of its data, as an MLflow dataset."""
+    """A datamodule's description of its data, as an MLflow dataset."""
     return {
         "name": str(description.get("name", "data")),
         "digest": str(description.get("digest", ""))[:MAX_DIGEST_LENGTH],

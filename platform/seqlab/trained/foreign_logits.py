@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 LIMIT = 1e-4
-"""Of a difference's RMS over the logits': a hundred times float32's rounding, a thousandth of another model's."""
+"""Limit of a difference's RMS over the logits': a hundred times float32's rounding, a thousandth of another model's."""
 LENGTH = 128
 
 
@@ -23,7 +23,7 @@ class ForeignLogits(NamedTuple):
 
     @classmethod
     def of(cls, folder: Path, *, vocab_size: int, seq_len: int) -> Self | None:
-        """None where transformers is not installed.
+        """The logits of a checkpoint folder; None where transformers is not installed.
 
         Raises:
             ValueError: it does not load the folder.
@@ -47,10 +47,10 @@ class ForeignLogits(NamedTuple):
         return cls(folder, tokens, logits)
 
     def check(self, model: nn.Module) -> float:
-        """How far the model's logits are from these: the RMS of the difference over theirs.
+        """Error of the model's logits against these: the RMS of the difference over theirs.
 
         Raises:
-            ValueError: further than rounding takes them.
+            ValueError: they differ by more than rounding.
         """
         with torch.inference_mode():
             difference = model(self.tokens)[0] - self.logits

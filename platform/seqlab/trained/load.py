@@ -33,12 +33,12 @@ STORED: dict[str, Any] = {
     "tokenizer": OPTIONAL_DICT,
     "source_tokenizer": OPTIONAL_DICT,
 }
-"""What `Checkpoints` stores, and of which kinds."""
+"""Entries that `Checkpoints` stores, and their types."""
 
 
 @dataclass(frozen=True)
 class LoadedRun:
-    """What a run trained.
+    """A trained run, loaded.
 
     Attributes:
         run_id: the MLflow run; None for a checkpoint of an untracked fit.
@@ -105,17 +105,17 @@ def load_run(run: str, *, trust: Sequence[str] = ()) -> LoadedRun:
 
 
 def stored_run(run: str, *, trust: Sequence[str] = ()) -> tuple[dict[str, Any], Path]:
-    """What seqlab stored in a run's best checkpoint, or in the checkpoint whose path is given, and that path.
+    """The entry that seqlab stored in a run's best checkpoint, or in the checkpoint whose path is given, and that path.
 
     Raises:
-        ValueError: as of `load_run`.
+        ValueError: as `load_run`.
     """
     path, _ = checkpoint_of(run)
     return check_stored(path, read_checkpoint(path, weights=False), trust), path
 
 
 def check_stored(path: Path, checkpoint: dict[str, Any], trust: Sequence[str], config: Any = None) -> dict[str, Any]:
-    """What seqlab stored in a checkpoint, if it is whole, imports only what is allowed, and its weights fit.
+    """The entry that seqlab stored in a checkpoint, if it is whole, imports only what is allowed, and its weights fit.
 
     Args:
         config: the config that is to be read instead of the checkpoint's own.
@@ -152,7 +152,7 @@ def check_stored(path: Path, checkpoint: dict[str, Any], trust: Sequence[str], c
 
 @contextmanager
 def _saying(path: Path) -> Iterator[None]:
-    """What goes wrong in reading a checkpoint, whatever is wrong with it, as an error that names it."""
+    """Raises any error in reading a checkpoint as a ValueError that names it."""
     try:
         yield
     except Exception as error:

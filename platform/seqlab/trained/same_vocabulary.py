@@ -68,7 +68,7 @@ def give_path(tokenizer: Any, checkpoint: Path) -> None:
 
 
 def _difference(what: str, then: Sequence[str], now: Sequence[str]) -> str:
-    """How two lists differ, empty where they do not."""
+    """The difference between two lists in words, empty where there is none."""
     if list(then) == list(now):
         return ""
     news, gone = ([entry for entry in ours if entry not in set(others)] for ours, others in ((now, then), (then, now)))

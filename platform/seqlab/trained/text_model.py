@@ -20,7 +20,7 @@ def open_text_model(run: str, *, trust: Sequence[str] = ()) -> TextModel:
     """The text model of a run, from its best checkpoint. One of ids that stand for no text is of texts that are ids.
 
     Args:
-        run, trust: as of `load_run`.
+        run, trust: as `load_run` takes them.
 
     Raises:
         ValueError: as `load_run`, or the run's model reads no texts, or neither writes nor names classes.
@@ -41,6 +41,6 @@ def open_text_model(run: str, *, trust: Sequence[str] = ()) -> TextModel:
 
 @torch.inference_mode()
 def _probabilities(model: Any, row: list[int]) -> NDArray[Any]:
-    """Of the classes, (C,), or of each token's, (T, C)."""
+    """Probabilities of the classes, (C,), or of each token's, (T, C)."""
     found: NDArray[Any] = model(torch.tensor([row])).softmax(dim=-1)[0].numpy()
     return found

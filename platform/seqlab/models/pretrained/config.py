@@ -36,7 +36,7 @@ WITHOUT_EFFECT = frozenset(_NAMES.split())
 class ForeignConfig:
     """The fields of a `config.json`, or of a section of it, each read by its kind.
 
-    Null is as good as absent of a size and of a section; of the others transformers takes it for false.
+    Null counts as absent for a size and a section; for the others transformers takes it as false.
 
     Args:
         place: what holds the fields, as a refusal names it.
@@ -82,14 +82,14 @@ class ForeignConfig:
         return value
 
     def choice(self, name: str, default: str, accepted: Mapping[str, T]) -> T:
-        """What one of a few names stands for."""
+        """The value that one of a few names stands for."""
         value = self.text(name, default)
         if value not in accepted:
             self.refuse(name, ", ".join(accepted))
         return accepted[value]
 
     def only(self, **accepted: Any) -> None:
-        """Refuses other values than these, which an absent field has too."""
+        """Refuses values other than these; an absent field counts as having them."""
         for name, expected in accepted.items():
             value = self._take(name, expected)
             if value != expected or isinstance(value, bool) != isinstance(expected, bool):
@@ -106,11 +106,11 @@ class ForeignConfig:
         return len(self._fields)
 
     def ignore(self, *names: str) -> None:
-        """Fields that here change no logit."""
+        """Marks fields as read that change no logit here."""
         self._read.update(names)
 
     def is_null(self, name: str) -> bool:
-        """Whether the field is there, and has no value."""
+        """True if the field is present and null."""
         self._read.add(name)
         return name in self._fields and self._fields[name] is None
 

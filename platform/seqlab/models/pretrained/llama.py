@@ -1,4 +1,4 @@
-"""Llama (Touvron et al. 2023) and its line: Mistral, Qwen2 and Qwen3, which differ from it in their attention.
+"""Llama (Touvron et al. 2023) and its family: Mistral, Qwen2 and Qwen3, which differ from it in their attention.
 
 V vocabulary, D d_model, F d_ff, H heads, K head_dim.
 """
@@ -43,7 +43,7 @@ def read_qwen3(config: ForeignConfig, weights: ForeignWeights) -> Pretrained:
 
 
 def _refuse_windows(config: ForeignConfig) -> None:
-    """Qwen's windows, of some layers, are off unless `use_sliding_window` is true."""
+    """Refuses Qwen's windows in some layers, which are off unless `use_sliding_window` is true."""
     config.only(use_sliding_window=False, layer_types=["full_attention"] * config.size("num_hidden_layers"))
     config.ignore("sliding_window", "max_window_layers")
 
@@ -56,7 +56,7 @@ def _read(
     pattern: dict[str, Any] | None = None,
     parts: tuple[dict[str, Any], ...] = (),
 ) -> Pretrained:
-    """What the line shares.
+    """Reads what the models of this family share.
 
     Args:
         biases: which of the projections q, k, v and o have one.

@@ -1,4 +1,4 @@
-"""What reading a checkpoint folder gives."""
+"""The result of reading a checkpoint folder."""
 
 from __future__ import annotations
 
