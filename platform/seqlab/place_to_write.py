@@ -40,7 +40,8 @@ def file_to_write(out: str, mark: str = "") -> Path:
 
 
 def files_to_write(out: str, marks: Mapping[str, str]) -> Path:
-    """Folder that `--out` names, in which the verb writes these files. The first write creates it.
+    """Folder that `--out` names, in which the verb writes these files. `make_folder` creates it
+    before the first.
 
     Args:
         marks: of each file, as of `file_to_write`.

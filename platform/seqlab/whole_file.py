@@ -40,8 +40,8 @@ def writing(file: Path, whole: str = "nothing of it is left") -> Iterator[None]:
 
 @contextmanager
 def replacing(file: Path) -> Iterator[Path]:
-    """Yields a path beside the file, in a folder that is created if missing. What is written there replaces the file at
-    the end; after an error the file is what it was.
+    """Yields a path beside the file. What is written there replaces the file at the end; after an error the file is
+    what it was.
 
     Raises:
         CannotWriteError: it could not be written.
@@ -49,11 +49,20 @@ def replacing(file: Path) -> Iterator[Path]:
     partial = file.with_name(f".partial.{file.name}")
     with writing(file, "what was there before is whole" if file.exists() else "nothing of it is left"):
         try:
-            file.parent.mkdir(parents=True, exist_ok=True)
             yield partial
             os.replace(partial, file)
         finally:
             partial.unlink(missing_ok=True)
+
+
+def make_folder(folder: Path) -> None:
+    """Creates a folder and those above it, if they are missing.
+
+    Raises:
+        CannotWriteError: it could not be created.
+    """
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
 
 
 def write_whole(file: Path, text: str) -> None:

@@ -20,7 +20,7 @@ from seqlab.html_page import made_by
 from seqlab.place_to_write import file_to_write, files_to_write, folder_to_write
 from seqlab.sweeps.queue import _check_file
 from seqlab.tracking.store import Store
-from seqlab.whole_file import CannotWriteError, write_whole
+from seqlab.whole_file import CannotWriteError, make_folder, write_whole
 
 COMMANDS: dict[str, tuple[str, ...]] = {
     "compare": ("compare",),
@@ -135,6 +135,7 @@ def test_a_store_is_known_by_the_name_that_the_user_gives_it(tmp_path: Path, mon
 def test_a_place_is_made_when_it_is_written_and_refused_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert files_to_write(str(tmp_path / "a" / "b"), {"file": ""}) == tmp_path / "a" / "b"
     assert not (tmp_path / "a").exists()
+    make_folder(tmp_path / "a" / "b")
     write_whole(tmp_path / "a" / "b" / "file", "text")
     monkeypatch.setattr(os, "access", lambda *_: False)  # as nobody finds a folder of root's
     for refused in (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from seqlab.cli.verb import TRUST, argument, verb
 from seqlab.finite_json import dumps
 from seqlab.place_to_write import files_to_write
-from seqlab.whole_file import write_whole
+from seqlab.whole_file import make_folder, write_whole
 
 if TYPE_CHECKING:
     from seqlab_export.matrices.parity import Cell
@@ -101,6 +101,7 @@ def _folder(out: str | None, name: str, first: str) -> Path | None:
 
 
 def _write(out: Path, name: str, page: str, cells: list[dict[str, Any]]) -> None:
+    make_folder(out)
     write_whole(out / f"{name}.md", page)
     write_whole(out / f"{name}.json", dumps(cells, indent=1) + "\n")
 

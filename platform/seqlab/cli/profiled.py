@@ -14,7 +14,7 @@ from seqlab.budgets.shares import Time, in_words, shares
 from seqlab.callbacks.step_profiler import StepProfiler
 from seqlab.cli.lightning_cli import SeqlabCLI
 from seqlab.config.configs import resolve_names
-from seqlab.whole_file import replacing
+from seqlab.whole_file import make_folder, replacing
 
 ALONE = (
     "--trainer.logger=false",
@@ -58,6 +58,7 @@ def profiled(args: list[str], steps: int, trace: Path) -> None:
     _Profiled([*resolve_names(args), *ALONE, f"--trainer.max_steps={profiler.needed}"], profiler)
     if profiler.recorded is None:
         raise ValueError(f"the fit ended after {profiler.done} of the {profiler.needed} steps that profile needs")
+    make_folder(trace.parent)
     with replacing(trace) as partial:
         profiler.recorded.export_chrome_trace(str(partial))
     events: Any = profiler.recorded.events()  # type: ignore[no-untyped-call]

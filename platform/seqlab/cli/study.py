@@ -81,7 +81,7 @@ def _page(name: str | None, out: str) -> int:
     from seqlab.studies.book import STUDIES, study_named
     from seqlab.studies.conduct import latest
     from seqlab.studies.page import index, page, record
-    from seqlab.whole_file import write_whole
+    from seqlab.whole_file import make_folder, write_whole
 
     named = STUDIES.values() if name is None else [study_named(name)]
     results = {study.name: found for study in STUDIES.values() if (found := latest(study))}
@@ -91,6 +91,7 @@ def _page(name: str | None, out: str) -> int:
     pages = {f"{found[0].study.name}.html": made_by("study") for found in shown}
     records = {f"{found[0].study.name}.json": '{\n "study": "' for found in shown}
     folder = files_to_write(out, {**pages, **records, "index.html": made_by("study")})
+    make_folder(folder)
     for found in shown:
         write_whole(folder / f"{found[0].study.name}.html", page(found))
         write_whole(folder / f"{found[0].study.name}.json", record(found))
@@ -103,11 +104,12 @@ def _notebook(name: str | None, out: str) -> int:
     """The notebook of one study or the worksheet, or all."""
     from seqlab.studies.book import STUDIES, study_named
     from seqlab.studies.notebook import WORKSHEET, notebook
-    from seqlab.whole_file import write_whole
+    from seqlab.whole_file import make_folder, write_whole
 
     names = [*STUDIES, WORKSHEET] if name is None else [name]
     notebooks = {one: notebook(None if one == WORKSHEET else study_named(one)) for one in names}
     folder = files_to_write(out, {f"{one}.ipynb": "" for one in names})  # who has one has written answers into it
+    make_folder(folder)
     for one, content in notebooks.items():
         write_whole(folder / f"{one}.ipynb", content)
         print(f"Wrote {folder / one}.ipynb")

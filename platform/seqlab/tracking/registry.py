@@ -74,7 +74,7 @@ def register(run: TrackedRun, precision: str, target: str, seal: str, save: Call
                 return _version(version)
         made = Path(folder) / "model"
         if run.store.remote:
-            files = run.store.server_files(run.entity)
+            files = run.store.files(run.entity)
             save(made)
             with answer_timeout(UPLOAD_SECONDS):
                 files.log_artifacts(str(made), place)  # type: ignore[no-untyped-call]

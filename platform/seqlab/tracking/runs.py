@@ -127,7 +127,7 @@ class TrackedRun:
 
             from seqlab.tracking.bounded_answers import downloading
 
-            files = self.store.server_files(self.entity)
+            files = self.store.files(self.entity)
             path.parent.mkdir(parents=True, exist_ok=True)
             # Whole or not at all: what is on this machine is not fetched again.
             with (
@@ -164,7 +164,7 @@ class TrackedRun:
             from mlflow.exceptions import MlflowException
 
             try:
-                return [file.path for file in self.store.server_files(self.entity).list_artifacts(folder)]
+                return [file.path for file in self.store.files(self.entity).list_artifacts(folder)]
             except MlflowException:
                 return []
 

@@ -269,15 +269,17 @@ class Store:
         folder = stored if stored.parents[1].exists() and not beside.exists() and not new else beside
         return check_folder(folder, self.root, run.info.run_id)
 
-    def server_files(self, run: Run) -> ArtifactRepository:
-        """Repository of a run's files behind its server. MLflow's client would ask for the address again, and trust the
-        second answer.
+    def files(self, run: Run) -> ArtifactRepository:
+        """Repository of a run's files. MLflow's client would ask a server for their address again, and trust the second
+        answer.
 
         Raises:
-            ValueError: they are elsewhere, and the user has not allowed that.
+            ValueError: they are neither in the store nor behind its server, and the user has not allowed that.
         """
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
 
+        if not self.remote:
+            return get_artifact_repository(self.artifacts(run).as_uri())
         address = run.info.artifact_uri or ""
         check_address(address, self.uri, run.info.run_id)
         return get_artifact_repository(address, tracking_uri=self.uri)

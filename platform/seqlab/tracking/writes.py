@@ -103,12 +103,15 @@ class Sender:
             log.warning("%s is gone and is not uploaded to run %s", source, run_id)
             return
         run = client.get_run(run_id)  # the server answers: now it may take its time
-        files = self.store.server_files(run)
+        files = self.store.files(run)
         own = (self.store.artifacts(run), self.store.root / self.run_id / "artifacts")
         if not any(source.resolve().is_relative_to(place.resolve()) for place in own):
             raise ValueError(f"{source} is no file of the run, whose files on this machine are in {own[0]}")
         with answer_timeout(UPLOAD_SECONDS):
-            files.log_artifact(str(source), folder or None)  # type: ignore[no-untyped-call]
+            if source.is_dir():
+                files.log_artifacts(str(source), f"{folder}/{source.name}".lstrip("/"))  # type: ignore[no-untyped-call]
+            else:
+                files.log_artifact(str(source), folder or None)  # type: ignore[no-untyped-call]
 
     def _send_points(self, client: MlflowClient, run_id: str, points: list[Point]) -> None:
         if self._last_steps is None:
