@@ -33,12 +33,13 @@ class Rude:
         answers: the JSON, or the bytes, that are said to what is asked, by the end of its address.
         pause: seconds between the bytes of an answer to what is `slow`; 0 = it comes at once.
         missing: the bytes of the answer to what is `cut` that are announced and never come.
+        redirects: the end of the addresses that are answered by a redirect to `/elsewhere`.
         asked: how often runs or a history were asked for.
     """
 
     def __init__(self, address: str) -> None:
         self.address, self.pause, self.asked, self.slow = address, 0.0, 0, "runs/search"
-        self.cut, self.missing = "/notes.txt", 0
+        self.cut, self.missing, self.redirects = "/notes.txt", 0, "/moved.txt"
         self.answers: dict[str, Any] = {"experiments/search": EXPERIMENTS, "runs/search": {"runs": [a_run()]}}
         point = {"key": "val/loss", "value": 1.5, "step": 1, "timestamp": 1}
         self.answers |= {"metrics/get-history": {"metrics": [point]}, "runs/get": {"run": a_run()}}
@@ -58,7 +59,8 @@ def rude_server() -> Iterator[Rude]:
         def _serve(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             said = rude.said(self.path)
-            self.send_response(200)
+            self.send_response(302 if self.path.endswith(rude.redirects) else 200)
+            self.send_header("Location", f"{rude.address}/elsewhere")
             self.send_header("Content-Length", str(len(said) + (rude.missing if self.path.endswith(rude.cut) else 0)))
             self.end_headers()
             slow = rude.pause and rude.slow in self.path
@@ -257,3 +259,14 @@ def test_a_name_that_is_no_files_is_refused_with_its_run(name: str, rude: Rude) 
         ValueError, match=r"^run one \(\w+\) has .{1,120} for an artifact, which is no file of its folder$"
     ):
         find_run("one").artifact(name)
+
+
+def test_a_redirect_is_no_file(rude: Rude) -> None:
+    """It is followed nowhere, and its content is not kept in the place of the file's."""
+    run = find_run("one")
+    rude.answers["a/artifacts/moved.txt"], rude.answers["/elsewhere"] = b"see there", b"stolen"
+    with pytest.raises(UnreachableError, match=r"sends no whole moved\.txt: it is redirected \(302\)"):
+        run.artifact("moved.txt")
+    rude.redirects = "none"
+    found = run.artifact("moved.txt")
+    assert found is not None and found.read_bytes() == b"see there"

@@ -77,8 +77,8 @@ class BoundedAdapter(HTTPAdapter):
                 response = ask(request, stream, *args, **kwargs)
                 if stream and _downloads:
                     download = _downloads[-1]
-                    if response.is_redirect:  # not followed, and its content is no file's
-                        raise OutOfBoundsError(f"it is said to be elsewhere ({response.status_code})", request=request)
+                    if response.is_redirect:  # it is not followed, and its content is not the file's
+                        raise OutOfBoundsError(f"it is redirected ({response.status_code})", request=request)
                     response.iter_content = lambda *_, **__: _keeps_coming(response, download)  # type: ignore[method-assign]
                 elif not stream:
                     _read(response)
