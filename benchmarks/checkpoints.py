@@ -1,4 +1,4 @@
-"""What a checkpoint costs: written at once or in the background, against `torch.save`, and in a fit that writes one
+"""Cost of a checkpoint: written at once or in the background, against `torch.save`, and in a fit that writes one
 every 100 steps.
 
 python benchmarks/checkpoints.py
@@ -25,7 +25,7 @@ MEGABYTES = 360
 
 
 def large() -> dict[str, Any]:
-    """A checkpoint of 30 million weights, with what AdamW keeps of them."""
+    """A checkpoint of 30 million weights, with AdamW's state."""
     return {f"{name}.{k}": torch.randn(250_000) for name in ("weight", "exp_avg", "exp_avg_sq") for k in range(120)}
 
 
@@ -46,7 +46,7 @@ def trained() -> tuple[dict[str, Any], float]:
 
 
 def measured(checkpoint: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """Processor seconds of a save, and the seconds that it keeps a fit waiting; each in turns with the others."""
+    """Processor seconds of a save, and the seconds that a fit waits for it. The ways of saving take turns."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "last.ckpt"
         at_once, background = AtomicCheckpointIO(), AtomicCheckpointIO(in_background=True)

@@ -1,4 +1,4 @@
-"""How long `--compile true` compiles for the first step, by model and by how it is spread over two processes.
+"""Compile time of the first step under `--compile true`, by model and by strategy over two processes.
 
 python benchmarks/compile_time.py
 torchrun --nproc_per_node 2 benchmarks/compile_time.py
@@ -33,11 +33,11 @@ MODELS: dict[str, dict[str, Any]] = {
     "GRU": {"mixer": GRU, "positions": NoPositions},
 }
 STRATEGIES = {1: ("auto",), 2: ("ddp", "fsdp2", "tp")}
-"""By the number of processes."""
+"""Strategies by number of processes."""
 
 
 def processor_time() -> float:
-    """Seconds, of this process and of those it has started and waited for."""
+    """Processor seconds of this process and of the child processes it has waited for."""
     of = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(used.ru_utime + used.ru_stime for used in of)
 

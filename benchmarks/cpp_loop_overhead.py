@@ -1,4 +1,4 @@
-"""What the C++ decoding loop adds to the runs of step.onnx that it needs, as a share of these.
+"""Overhead of the C++ decoding loop, as a share of the runs of step.onnx that it needs.
 
 python benchmarks/cpp_loop_overhead.py
 

@@ -53,7 +53,7 @@ class PlainGPT(nn.Module):
 
 
 def seconds(model: nn.Module, optimizer: torch.optim.Optimizer, tokens: Tensor) -> float:
-    """Of processor time, of one training step."""
+    """Processor time of one training step."""
     start = time.process_time()
     output = model(tokens[:, :-1])
     logits = output[0] if isinstance(output, tuple) else output
@@ -64,7 +64,7 @@ def seconds(model: nn.Module, optimizer: torch.optim.Optimizer, tokens: Tensor) 
 
 
 def compare(length: int, batch: int, *, compiled: bool) -> None:
-    """In turns, each the first in every other round: the median ratio of the rounds, and the middle half of them."""
+    """Prints the median ratio and the middle half of the rounds. Both take turns, each first in every other round."""
     mixer, block = partial(Attention, num_heads=HEADS), partial(Block, ffn=partial(GELU, exact=True))
     ours = DecoderLM(
         VOCAB, length, d_model=WIDTH, num_layers=LAYERS, mixer=mixer, block=block, positions=Learned

@@ -74,7 +74,7 @@ class Size(NamedTuple):
 
 
 TINY = Size(64, 16, 192, 1, 2, 1)
-"""What a test runs on a CPU."""
+"""Size for a test on a CPU."""
 
 
 class Measured(NamedTuple):
@@ -94,7 +94,7 @@ def model_of(mixer: MixerFactory, size: Size) -> DecoderLM:
 def measure(
     mixer: MixerFactory, size: Size, device: str, *, checkpoint: bool = False, compiled: bool = False
 ) -> Measured:
-    """A fit's steps without the fit, after as many to warm up."""
+    """Times a fit's steps without the fit, after as many to warm up."""
     model = model_of(mixer, size).to(device)
     if checkpoint:
         forget_activations(model)
@@ -128,7 +128,7 @@ def measure(
 
 
 def rows(size: Size, device: str) -> Iterator[list[str]]:
-    """A line for each mixer and kind; what a device has no memory or no kernel for says so."""
+    """A line for each mixer and kind, which says so where the device lacks the memory or a kernel."""
     kinds = {"eager": {}, "checkpointed": {"checkpoint": True}, "compiled": {"compiled": True}}
     for name, mixer in MIXERS.items():
         for kind, options in kinds.items():

@@ -1,6 +1,6 @@
-"""What preparing a large text takes: memory, processor time, and that of learning its tokenizer and of a later start.
+"""Cost of preparing a large text: memory and processor time, also of learning its tokenizer and of a later start.
 
-python benchmarks/large_text.py [MEGABYTES ...]     (100 unless given; as many are free on the disk three times)
+python benchmarks/large_text.py [MEGABYTES ...]     (default 100; needs three times as much free disk space)
 
 The text is CPython's documentation, shuffled by lines, with lines of random words between (of 250,000). Each case is a
 process of its own, whose interpreter and libraries count too (500 MB with PyTorch).
@@ -33,7 +33,7 @@ UNIT = 10
 
 
 def write(path: Path, megabytes: int) -> None:
-    """Parts of 10 MB, of which ten are different."""
+    """Writes parts of 10 MB, at most ten of them different."""
     rng = random.Random(0)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=rng.randint(3, 10))) for _ in range(250_000)]
     lines = [line + "\n" for topic in topics.values() for line in topic.splitlines()]
@@ -57,7 +57,7 @@ def timed(run: Callable[[], object]) -> float:
 
 
 def measure(name: str, path: str, root: str) -> dict[str, float]:
-    """Of this process: seconds of processor time, and MB at most."""
+    """Processor seconds and peak memory in MB of this process."""
     cls, seconds = TOKENIZERS[name], {}
     learn = cls.learn
 

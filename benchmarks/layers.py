@@ -21,7 +21,7 @@ WIDTH, HEADS, BATCH, LENGTH, ROUNDS = 256, 4, 8, 256, 60
 
 
 def seconds(forward: Callable[[Tensor], Tensor], width: int) -> float:
-    """Of processor time, with a dense gradient, as a layer inside a model gets it."""
+    """Processor time with a dense gradient, as a layer inside a model gets it."""
     x, grad = torch.randn(2, BATCH, LENGTH, width)
     x.requires_grad_()
     start = time.process_time()
@@ -36,8 +36,8 @@ def compare(
     wanted: str,
     width: int = WIDTH,
 ) -> None:
-    """In turns, each the first in every other round, so that what slows the machine slows both: the median ratio of
-    the rounds, and the middle half of them."""
+    """Prints the median ratio and the middle half of the rounds. Both take turns, each first in every other round, so
+    that what slows the machine slows both."""
     ratios = []
     for turn in range(-2, ROUNDS):
         first, second = (ours, theirs) if turn % 2 else (theirs, ours)

@@ -47,7 +47,7 @@ def step_loop(mixer: Mixer, x: Tensor) -> Tensor:
 
 
 def seconds(form: Callable[[Mixer, Tensor], Tensor], mixer: Mixer, length: int) -> float:
-    """Of the processor, on one thread: other programs do not count. The quickest of some rounds."""
+    """Processor time on one thread, so that other programs do not count. The fastest of several rounds."""
     x = torch.randn(BATCH, length, WIDTH, requires_grad=True)
     times = []
     for _ in range(1 + ROUNDS):

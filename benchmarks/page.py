@@ -1,4 +1,4 @@
-"""How soon a page's model writes: from the start of loading to its first token, of a model of a million parameters.
+"""Time until a page's model writes: from the start of loading to the first token, with a million parameters.
 
 python benchmarks/page.py
 """
@@ -40,7 +40,7 @@ when(() => document.body.dataset.ready !== undefined, (opened) => {
 
 
 def milliseconds(page: Path) -> tuple[float, float]:
-    """Until the model is there, and until its first token, in a browser that was started for it."""
+    """Milliseconds until the model is loaded, and until its first token, in a fresh browser."""
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
     for argument in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage"):

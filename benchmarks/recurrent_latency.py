@@ -2,8 +2,9 @@
 
 python benchmarks/recurrent_latency.py
 
-Two layers, d_model 128, batch 1, one thread, positions 2 to 8192. Of each run the slope of a line through the medians
-of 64 parts; the standard error is over runs. Memory is that of the whole process after 8192 tokens, and after 128.
+Two layers, d_model 128, batch 1, one thread, positions 2 to 8192. The slope of a run is that of a line through the
+medians of its 64 parts; the standard error is over runs. Memory is that of the whole process after 8192 tokens, and
+after 128.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LINEAR = [GRU, LSTM, Mamba, MLSTM, RWKV7, LinearAttention, GatedDeltaNet]
 
 
 def slope(milliseconds: list[float]) -> float:
-    """Of a run, in microseconds a token for each thousand positions."""
+    """Slope of a run, in microseconds per token for each thousand positions."""
     parts = [float(np.median(part)) for part in np.array_split(np.array(milliseconds), PARTS)]
     middles = (np.arange(PARTS) + 0.5) * LAST / PARTS
     return float(np.polyfit(middles, parts, 1)[0]) * 1e6

@@ -1,6 +1,6 @@
-"""What a trial of `seqlab sweep` costs besides its training, and what the same fit costs as a command of its own.
+"""Cost of a trial of `seqlab sweep` besides its training, and of the same fit as a command of its own.
 
-Of sweeps with 2 and with 8 trials of one step each, the difference by trial: what happens once a sweep is left out.
+The difference per trial between sweeps of 2 and of 8 trials of one step each, without what happens once per sweep.
 Processor time is user and system time, of all processes.
 """
 
@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 FEW, MANY, ROUNDS = 2, 8, 2
 TRIAL = 40.0
-"""Seconds of a trial, of which the share is told."""
+"""Seconds of a typical trial, against which processor time is shown as a share."""
 BE_SUBREAPER = 36
-"""Of Linux's `prctl`: processes whose parent has ended become this one's children, and their time is counted."""
+"""Option of Linux's `prctl`. Processes whose parent has ended become this one's children, and their time counts."""
 ONE_STEP = ["--trainer.max_steps=1"]
 
 
@@ -29,7 +29,7 @@ class Cost(NamedTuple):
 
 
 def measured(*args: str) -> Cost:
-    """Of a command in a folder of its own, until the last process that it has started is gone."""
+    """Cost of a command in a folder of its own, until the last process that it has started is gone."""
     cpu, wall = _children(), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, "-m", "seqlab", *args], cwd=folder, capture_output=True, check=True)

@@ -1,7 +1,7 @@
 """Fits the comparison of docs/leaderboard.md, and writes its tables and figures: `make leaderboard`.
 
-Every mixer, with as many parameters, has the learning rate that is best for it in validation among four, and there
-three seeds. Stopped, it goes on by the same command.
+Every mixer has the same number of parameters, the best of four learning rates in validation, and three seeds with that
+rate. After a stop, the same command goes on.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ PAGE = Path(__file__).parent.parent / "docs/leaderboard.md"
 
 @dataclass(frozen=True)
 class Track:
-    """What the models are compared on.
+    """Data and options on which the models are compared.
 
     Attributes:
-        fit: what each fit is given.
+        fit: the arguments of each fit.
         rates: the learning rates.
         positions: the encodings that attention has.
-        mixer: what stands for a mixer in the model.
-        seeds: the options that are a seed; the one of made-up data draws the examples, which stay.
+        mixer: the template that puts a mixer into the model.
+        seeds: the options that a seed sets; the seed of synthetic data draws the examples, which stay.
         metric: of the test split.
     """
 
@@ -68,7 +68,7 @@ class Track:
 
     @property
     def runs(self) -> list[TrackedRun]:
-        """Its finished fits with a rate of the grid."""
+        """Finished fits with a rate of the grid."""
         runs = search(self.store, experiment=self.experiment)
         fits = [run for run in runs if run.status == "FINISHED" and SWEEP_TAG not in run.tags]
         return [run for run in fits if float(run.params[LR]) in self.grid]
@@ -85,7 +85,7 @@ RECALL = [
 
 
 def tracks(shakespeare: Path | None) -> Iterator[Track]:
-    """Those whose data are here."""
+    """Tracks whose data are here."""
     if shakespeare is not None:
         yield Track("shakespeare", [*TEXT, "--data.path", str(shakespeare)])
     yield Track(
@@ -101,7 +101,7 @@ def tracks(shakespeare: Path | None) -> Iterator[Track]:
 
 
 def sweep(track: Track, jobs: int, name: str, vary: str, *fit: str) -> None:
-    """Tries each of what varies with each learning rate."""
+    """Tries each variant with each learning rate."""
     seqlab(
         *("sweep", *track.fit[:2], "--vary", vary, "--vary", f"model.lr={track.rates}", "--sampler", "grid"),
         *("--jobs", str(jobs), "--name", f"{track.experiment}-{name}", "--experiment", track.experiment, "--"),
@@ -134,7 +134,7 @@ def test(track: Track) -> list[str]:
 
 
 def best(track: Track) -> list[TrackedRun]:
-    """Of each model the run of the first seed that has the least validation loss."""
+    """Best run of each model, by validation loss, among those with the first seed."""
     models: dict[object, list[TrackedRun]] = {}
     for run in track.runs:
         if run.params["seed_everything"] == str(SEEDS[0]):
@@ -143,7 +143,7 @@ def best(track: Track) -> list[TrackedRun]:
 
 
 def label(run: TrackedRun) -> str:
-    """A model's mixer, the last of several, and of attention its positions."""
+    """A model's mixer, the last of several, and for attention its positions."""
     model = "model.init_args.model.init_args"
     mixers = [value for name, value in run.params.items() if re.fullmatch(rf"{model}\.mixer(\.\d+)?\.class_path", name)]
     mixer, positions = (path.rpartition(".")[2] for path in (mixers[-1], run.params[f"{model}.positions.class_path"]))

@@ -32,7 +32,7 @@ PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 """Files beside docs/, and the pages that stand for them."""
 GALLERY = ROOT / "build/gallery"
 LIVE = re.compile("<!-- live -->\n.*?<!-- live -->\n", re.DOTALL)
-"""What the front page says where there is no gallery."""
+"""Part of the front page that is shown where there is no gallery."""
 MODEL = """A GRU that was fitted to the English text of CPython's documentation runs here, in your browser. Let it
 write, see what it thinks comes next, look inside. [Other models](live/index.html), side by side too, have a page each.
 
@@ -98,7 +98,7 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
 
 
 def _path(source: Path, link: str) -> Path | None:
-    """What a link in a file leads to, by its path in the repository."""
+    """Target of a link in a file, by its path in the repository; None where there is none."""
     there = Path(posixpath.normpath(posixpath.join(source.parent, link)))
     return there if (ROOT / there).exists() else None
 

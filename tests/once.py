@@ -1,4 +1,4 @@
-"""What several of pytest's workers need, and one of them makes."""
+"""Values that several pytest workers need, and one of them makes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Made = TypeVar("Made")
 
 
 def once(name: str, make: Callable[[Path], Made], factory: pytest.TempPathFactory) -> Made:
-    """What `make` returns of a new folder that it fills: the worker that comes first calls it, the others read that."""
+    """The result of `make` for a new folder that it fills: the first worker calls it, the others read the result."""
     base = factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     made = base / f"{name}.pickle"

@@ -1,4 +1,4 @@
-"""How much memory a call takes."""
+"""The peak memory of a call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch.profiler import ProfilerActivity, profile
 
 
 def peak(run: Callable[[], object]) -> int:
-    """The most bytes of tensors that a call has at once, beside those that there were."""
+    """The most bytes of tensors that a call allocates at once, beyond those that existed before."""
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as found:
         run()
     events = (event for event in found.profiler.kineto_results.events() if event.name() == "[memory]")

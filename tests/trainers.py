@@ -22,5 +22,5 @@ def quiet_trainer(folder: Path, **options: Any) -> L.Trainer:
 
 
 def loader(batches: Any) -> DataLoader[Any]:
-    """Of batches as they are."""
+    """A loader that yields the batches as they are."""
     return DataLoader(batches, batch_size=None)

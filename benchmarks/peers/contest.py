@@ -1,4 +1,4 @@
-"""What the benchmarks against other programs share: bundles, environments, children that answer, rounds in turns.
+"""Parts shared by benchmarks against other programs: bundles, environments, children that answer, rounds in turns.
 
 A child loads its model once and says "ready" in a line. Then each line of its stdin is a JSON question, "prompts" or
 "sources" as lists of ids among others, and each line of its stdout the answer: "seconds", and "written", lists of ids.
@@ -174,7 +174,7 @@ def bench(runtime: Path, folder: Path, threads: int, **options: int | str) -> di
 
 
 def in_turns(contestants: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """What each measures, round by round, so that another program's load falls on all; the first round warms up."""
+    """Measurements of each, taken in turns so that other programs' load falls on all. The first round warms up."""
     measured: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(-1, rounds):
         for name, measure in contestants.items():
@@ -219,14 +219,14 @@ def ratio(measured: Mapping[str, list[float]], ours: str, theirs: str) -> str:
 
 
 def show_contest(title: str, measured: Mapping[str, list[float]], wanted: Iterable[tuple[str, str, float]]) -> None:
-    """The median tokens/s of each, and of pairs, ours and theirs, the ratio and what is wanted of it."""
+    """Prints the median tokens/s of each, and for pairs of ours and theirs the ratio and its target."""
     rows = [[name, f"{statistics.median(values):,.0f}", "", ""] for name, values in measured.items()]
     rows += [[f"{a} / {b}", "", ratio(measured, a, b), str(least)] for a, b, least in wanted if b in measured]
     show(title, ["", "tokens/s", "ratio (lowest to highest)", "wanted"], rows)
 
 
 def agreement(ours: list[list[int]], theirs: list[list[int]]) -> str:
-    """How many texts are the same, token for token."""
+    """Number of texts that are the same, token for token."""
     same = sum(a == b for a, b in zip(ours, theirs, strict=True))
     return f"{same} of {len(ours)} texts are the same"
 

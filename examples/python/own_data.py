@@ -1,4 +1,4 @@
-"""Data of your own: waves as sequences of levels, of which the next is to be told.
+"""Data of your own: waves as sequences of levels, where a model predicts the next level.
 
 A `SequenceDataModule` gives its rows, its identity and its description; the order of the batches, workers, ranks and
 the exact resume come with it. A config names it by its class path. In this folder, in a few seconds:
@@ -42,9 +42,9 @@ class Waves(SequenceDataModule[TokenBatch]):
     """Sine waves of any frequency and phase.
 
     Args:
-        num_levels: what a place may be.
+        num_levels: the number of different levels.
         num_train, num_eval: sequences of train, and of val and test each.
-        seq_len: places of a sequence.
+        seq_len: the length of a sequence.
         options: `batch_size`, `seed` and `num_workers`.
     """
 
@@ -66,11 +66,11 @@ class Waves(SequenceDataModule[TokenBatch]):
         return self._rows[split]
 
     def identity(self) -> dict[str, int | str]:
-        """What a checkpoint of this data is held to."""
+        """Identity of this data, which a checkpoint has to match."""
         return {"data": self._digest(), "batch_size": self.batch_size, "seed": self.seed}
 
     def describe(self) -> dict[str, Any]:
-        """What a run records of its data."""
+        """Description of the data for a run's record."""
         splits = {split: {"sequences": len(rows)} for split, rows in self._rows.items()}
         return {"name": "waves", "source": "made up", "digest": self._digest(), "splits": splits}
 

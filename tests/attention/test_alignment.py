@@ -1,4 +1,4 @@
-"""What recurrent decoders see of a memory."""
+"""Attention of recurrent decoders to a memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What attention cannot be built as, or be given, is refused in a sentence that names both sides."""
+"""Attention refuses invalid options and inputs in a sentence that names both sides."""
 
 from __future__ import annotations
 

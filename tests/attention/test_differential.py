@@ -1,4 +1,4 @@
-"""What differential attention starts from."""
+"""Initialisation and size of differential attention."""
 
 from __future__ import annotations
 

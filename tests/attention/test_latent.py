@@ -1,4 +1,4 @@
-"""What latent attention is for: a small cache."""
+"""Cache size of latent attention."""
 
 from __future__ import annotations
 

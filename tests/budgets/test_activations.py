@@ -48,7 +48,7 @@ def test_what_autograd_keeps() -> None:
 
 
 def test_what_is_kept_to_compute_again() -> None:
-    """What one block keeps, once, and of each block and of the last norm what enters, in float32."""
+    """Activations of one block, once, and the inputs of each block and of the last norm, in float32."""
     one, four = activations(lambda: model(1, Attention), LENGTH), activations(lambda: model(4, Attention), LENGTH)
     block = (four.kept.each - one.kept.each) // 3
     assert four.forgotten.each == block + (4 * D_MODEL * LENGTH) * (4 + 2)
@@ -63,7 +63,7 @@ def test_what_is_not_known() -> None:
 
 
 def test_the_largest_batch() -> None:
-    """Of logits no more than a task makes at once are ever there."""
+    """Logits never exceed the number that a task computes at once."""
     few = Activations(Kept(1000, 100), Kept(100, 10), 10)
     assert few.largest_batch(1000 + 220 * 7, forget=False) == 7
     assert few.largest_batch(100 + 130 * 7 - 1, forget=True) == 6

@@ -29,7 +29,7 @@ DEFAULT = [pair for pair in PAIRS if pair[1].name == ("rope" if pair[0].attends 
 
 
 def counted(model: nn.Module, length: int) -> int:
-    """Of the plain form: attention as two products, and fused cells step by step."""
+    """PyTorch's count for the plain form: attention as two products, and fused cells step by step."""
     tokens = torch.zeros(1, length, dtype=torch.int64)
     plain = sdpa_kernel(SDPBackend.MATH), torch.backends.mkldnn.flags(enabled=False)
     with FlopCounterMode(display=False) as counter, torch.no_grad(), plain[0], plain[1]:
@@ -95,7 +95,7 @@ def test_every_model(name: str) -> None:
 
 
 def test_training_takes_three_forward_passes() -> None:
-    """As PyTorch counts them, up to what the first layer's inputs would need."""
+    """PyTorch counts as many, up to the gradient of the first layer's inputs."""
     model = DecoderLM(VOCAB_SIZE, LONGEST, d_model=D_MODEL, mixer=Attention)
     tokens = torch.zeros(2, 64, dtype=torch.int64)
     with FlopCounterMode(display=False) as counter, sdpa_kernel(SDPBackend.MATH):
@@ -105,7 +105,7 @@ def test_training_takes_three_forward_passes() -> None:
 
 @pytest.mark.parametrize("name", ["encoder-decoder", "rnn-seq2seq"])
 def test_tokens_of_pairs_are_those_of_both(name: str) -> None:
-    """As `num_tokens` counts them, and with it the share of a device's peak."""
+    """`num_tokens` counts both, and the share of a device's peak depends on it."""
     ones = torch.ones(1, 64, dtype=torch.int64)
     batch = PairBatch(ones, ones.bool(), ones, ones, torch.zeros(1, dtype=torch.int64))
     model = MODELS[name]()

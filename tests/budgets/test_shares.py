@@ -10,7 +10,7 @@ from seqlab.budgets.shares import Time, in_words, shares
 
 
 def event(name: str, parent: Any = None, *, kernel: float = 0, number: int = -1, thread: int = 1, of: int = 0) -> Any:
-    """Of 10 ms where it is a step, with a kernel of so many milliseconds."""
+    """Profiler event with a kernel of so many milliseconds; a step takes 10 ms."""
     return SimpleNamespace(
         name=name,
         cpu_parent=parent,

@@ -24,7 +24,7 @@ BOTH_WAYS = partial(Encoder, d_model=8, num_layers=1, mixer=partial(Attention, n
 
 
 def stored(task: Any, data: Any) -> dict[str, str]:
-    """What the callback logs, by name."""
+    """Texts that the callback logs, by name."""
     texts: dict[str, str] = {}
     logger = SimpleNamespace(log_text=lambda text, name: texts.update({name: text}))
     trainer: Any = SimpleNamespace(logger=logger, is_global_zero=True, datamodule=data)

@@ -103,7 +103,7 @@ def test_kills_with_seqlabs_own_model_and_data(tmp_path: Path, flags: dict[str, 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_a_fit_that_max_steps_ended_goes_on(tmp_path: Path, accumulate: int) -> None:
-    """Whether it ended in an epoch or with one, and whether validations are due there or not."""
+    """The stop may come within an epoch or at its end, with or without a validation due."""
     flags: dict[str, Any] = {"max_epochs": -1, "accumulate_grad_batches": accumulate, "val_check_interval": 3}
     whole_weights = fit(tmp_path / "whole", max_steps=9, **flags)
     for stop in (3, 4, 7):
@@ -113,7 +113,7 @@ def test_a_fit_that_max_steps_ended_goes_on(tmp_path: Path, accumulate: int) -> 
 
 
 def test_a_checkpoint_before_the_first_step_is_where_a_fit_begins(tmp_path: Path) -> None:
-    """As a finder writes one, and returns to it."""
+    """A finder writes such a checkpoint and returns to it."""
 
     class Saves(Callback):
         def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
@@ -144,7 +144,7 @@ def test_these_fits_can_differ(tmp_path: Path) -> None:
 
 
 def draws(seed: int, epoch: int, batch: int, rank: int) -> tuple[float, float, float]:
-    """What each generator draws first in a micro-batch."""
+    """First draw of each generator in a micro-batch."""
     loop = SimpleNamespace(epoch_progress=SimpleNamespace(current=SimpleNamespace(ready=epoch + 1)))
     share = {"rank": rank, "num_replicas": 2}
     trainer: Any = SimpleNamespace(distributed_sampler_kwargs=share, strategy=None, fit_loop=loop)

@@ -1,4 +1,4 @@
-"""Of ranks that die one after another the first says why, in a line."""
+"""The first of several ranks to die says why, in a line."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_a_fit_is_the_same_with_and_without(make: Any, tmp_path: Path) -> None:
 
 
 def validated(task: Task, *probes: Probe, batch: Any = None, **data: Any) -> dict[str, float]:
-    """What is logged of one batch, or of a data module's."""
+    """Probes' metrics of one batch, given or from a data module."""
     options = {"limit_val_batches": 1, "callbacks": list(probes)}
     trainer = quiet_trainer(Path(), **options)
     found = trainer.validate(task, loader([batch]) if batch is not None else None, verbose=False, **data)[0]

@@ -1,4 +1,4 @@
-"""What a fit shows while it runs."""
+"""Progress that a fit shows while it runs."""
 
 from __future__ import annotations
 

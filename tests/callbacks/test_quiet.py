@@ -1,4 +1,4 @@
-"""What a user does not see of Lightning."""
+"""Lightning's own messages are hidden from the user."""
 
 from __future__ import annotations
 

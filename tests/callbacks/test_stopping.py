@@ -21,7 +21,7 @@ from seqlab.callbacks.stopping import SIGNALS, StoppedError, exit_code
 
 @pytest.fixture(autouse=True)
 def _handlers() -> Iterator[None]:
-    """As they were, which is also what a fit leaves behind."""
+    """Restores the signal handlers, which a fit must leave as they were."""
     before = {signum: signal.getsignal(signum) for signum in SIGNALS}
     yield
     after = {signum: signal.getsignal(signum) for signum in SIGNALS}

@@ -37,7 +37,7 @@ def test_vectors_by_hand(tmp_path: Path, text: str) -> None:
 
 
 def models() -> dict[str, tuple[nn.Module, Any, dict[str, Any]]]:
-    """Of each a model, its embedding, and what its data module has."""
+    """Models by case, each with its embedding and its data module's tokenizers."""
     size = WORDS.vocab_size
     tagger = Tagger(size, 2, 8, encoder=lambda *sizes: Encoder(*sizes, mixer=GRU, d_model=3, positions=NoPositions))
     bag = BagOfWords(size, 2, 8, d_model=3)

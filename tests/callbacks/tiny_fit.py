@@ -141,7 +141,7 @@ class TinyTask(L.LightningModule):
 
 
 class Diary(Logger):
-    """What the fit logged, a line each, so that nothing is lost with the process."""
+    """Writes each logged loss as a line, so that nothing is lost with the process."""
 
     name = version = "diary"
 
@@ -206,7 +206,7 @@ def fit(folder: Path, callbacks: Sequence[Callback] = (), *, num_workers: int = 
 
 
 def fit_text(folder: Path, callbacks: Sequence[Callback] = (), *, num_workers: int = 0, **flags: Any) -> str:
-    """As `fit`, with seqlab's own model, task and data."""
+    """Like `fit`, with seqlab's own model, task and data."""
     quiet()
     torch.set_num_threads(1)
     data = text_data(folder.parent, num_workers)

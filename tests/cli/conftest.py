@@ -55,7 +55,7 @@ def write_text(folder: Path) -> None:
 
 
 def send(monkeypatch: pytest.MonkeyPatch, signum: int, step: int) -> None:
-    """Has a fit of a language model get a signal before this step."""
+    """Sends a signal to a fit of a language model before this step."""
     train = LanguageModeling.training_step
 
     def sends(self: LanguageModeling, batch: Any, batch_idx: int) -> Any:
@@ -67,7 +67,7 @@ def send(monkeypatch: pytest.MonkeyPatch, signum: int, step: int) -> None:
 
 
 def last_weights(run: str) -> dict[str, torch.Tensor]:
-    """Of a run's last checkpoint, by name."""
+    """Weights of a run's last checkpoint, by name."""
     checkpoint = find_run(run).last_checkpoint
     assert checkpoint is not None
     found: dict[str, torch.Tensor] = read_checkpoint(checkpoint)["state_dict"]

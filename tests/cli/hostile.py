@@ -80,9 +80,9 @@ CLASSES = (
     "trainer.callbacks",
     "trainer.logger",
 )
-"""Where a class belongs."""
+"""Keys that take a class."""
 OTHERS = ("trainer.strategy", "trainer.profiler", "trainer.default_root_dir", "data.init_args.path", "run_name", "lr")
-"""Where a text may be, but none that holds a class."""
+"""Keys that may hold a text, but none that holds a class."""
 
 
 CALLBACKS = "lightning.pytorch.callbacks"
@@ -127,7 +127,7 @@ def ways(target: str, options: dict[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def hostile_configs(config: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """At least 200 of them, with what each is."""
+    """At least 200 hostile configs, each with a description."""
     targets = itertools.cycle(TARGETS.items())
     for place in (*CLASSES, *OTHERS):
         for way, value in list(ways(*next(targets))):
@@ -165,7 +165,7 @@ class Mine(Callback):
 
 
 def write_traps(folder: Path) -> None:
-    """What the configs name, each of which leaves the canary, and `mine`, which does not."""
+    """Writes the files that the configs name. All but `mine` would leave the canary."""
     (folder / "mine.py").write_text(OWN_CALLBACK, encoding="utf-8")
     trap = f'import os\nfrom pathlib import Path\n\nfrom seqlab.recurrence import GRU\n\nPath("{CANARY}").touch()\n'
     source = trap + "\n\nclass Evil(GRU):\n    pass\n\n\ndef run(command):\n    os.system(command)\n"

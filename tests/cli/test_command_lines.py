@@ -49,7 +49,7 @@ BASES: dict[str, list[str]] = {
     **{verb: ["first"] for verb in ("classify", "consolidate", "generate", "predict", "promote", "resume", "test")},
     **{verb: ["first"] for verb in ("translate", "validate")},
 }
-"""What else is on a verb's command line."""
+"""Other arguments on a verb's command line."""
 
 MEANT: dict[tuple[str, str], Collection[str]] = {
     ("compare", "--tokens"): ["huge"],
@@ -85,10 +85,10 @@ MEANT: dict[tuple[str, str], Collection[str]] = {
     **{(verb.name, "--trust"): ODD for verb in VERBS},
     **{(verb.name, "--out"): ODD for verb in VERBS},  # `test_places_to_write` tries them
 }
-"""The values that an option takes, or whose check needs more than a command line."""
+"""Values that an option accepts, or whose check needs more than a command line."""
 
 LONG = ("export", "sweep")
-"""Most of their values are looked at behind seconds of imports and parsing."""
+"""Verbs that check most of their values only after seconds of imports and parsing."""
 
 EACH = [
     pytest.param(verb, id=verb.name, marks=[pytest.mark.slow] if verb.name in LONG else [])

@@ -1,4 +1,4 @@
-"""What an imported model writes ends where the `generate` of transformers ends it, in every runtime."""
+"""Texts of an imported model end where the `generate` of transformers ends them, in every runtime."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ GREEDY = {"temperature": 0, "top_k": None, "top_p": 1, "min_p": 0, "seed": 0, "p
 
 
 def written(folder: Path) -> list[int]:
-    """What transformers writes after the prompt, as the folder says."""
+    """Tokens that transformers writes after the prompt, by the folder's settings."""
     model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     with torch.inference_mode():
         tokens = model.generate(torch.tensor([PROMPT]), max_new_tokens=MOST, do_sample=False)
@@ -35,7 +35,7 @@ def written(folder: Path) -> list[int]:
 
 
 def tell(folder: Path, *, config: dict[str, Any], generation: dict[str, Any] | None) -> None:
-    """Writes what the two files say of eos; the second may be missing."""
+    """Writes the eos settings of the two files; the second may be missing."""
     stated = json.loads((folder / "config.json").read_text())
     stated.pop("eos_token_id", None)
     (folder / "config.json").write_text(json.dumps(stated | config))

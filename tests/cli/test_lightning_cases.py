@@ -60,10 +60,10 @@ def test_a_monitor_that_is_never_looked_at_is_refused_at_the_end(quick: Seqlab) 
 
 def test_classes_of_the_user_may_log_anything() -> None:
     class Own(tasks.LanguageModeling):
-        """Logs what it likes."""
+        """Logs whatever it likes."""
 
     class Logs(Callback):
-        """As above."""
+        """Logs whatever it likes."""
 
     known = logged_names(tasks.LanguageModeling, [EarlyStopping])
     assert {"val/bits_per_char", "val/loss_by_position/*", "train/loss"} <= set(known)

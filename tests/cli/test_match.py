@@ -53,7 +53,7 @@ def test_a_fit_is_the_one_that_was_given_the_width(quick: Seqlab, tmp_path: Path
 
 @pytest.mark.slow
 def test_seconds_are_measured_by_a_fit_of_each_width(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a clock that goes on by a microsecond a parameter at each look at it."""
+    """The clock advances by a microsecond per parameter at each reading."""
     clock = SimpleNamespace(now=0.0, tick=0.0)
 
     def look() -> float:

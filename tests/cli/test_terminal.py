@@ -92,7 +92,7 @@ def test_our_own_colours_and_bars_steer_it(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
 def test_a_character_that_the_terminal_lacks(errors: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with LC_ALL=C, where Python's errors are "surrogateescape"."""
+    """With LC_ALL=C, Python's errors are "surrogateescape"."""
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written := io.BytesIO(), "ascii", errors))
     with shown_for_people():
         print("caf\u00e9 \ufffd", file=for_programs(), flush=True)

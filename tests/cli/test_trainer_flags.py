@@ -36,7 +36,7 @@ def test_flag(flags: list[str], config: str, seqlab: Seqlab, tmp_path: Path) -> 
 def test_one_batch_is_not_all_of_them(
     tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Lightning's types are where `compare` came before it in one process."""
+    """Lightning's types are these after `compare` in the same process."""
     limits = [f"limit_{split}_batches" for split in ("train", "val", "test", "predict")]
     for name in limits:
         monkeypatch.setitem(L.Trainer.__init__.__annotations__, name, float | int | None)

@@ -107,7 +107,7 @@ def test_a_line_without_text_is_refused(typed: Seqlab, verb: str, run: str) -> N
 
 @pytest.mark.slow
 def test_predictions_say_where_each_row_is_and_what_the_verbs_say_of_it(typed: Seqlab, folder: Path) -> None:
-    """Of all pairs, and of the texts that are divided off for a test."""
+    """Predictions cover all pairs, and the texts that are split off for a test."""
     pairs = ["translate/rnn", *(f"--data.{split}=pairs.tsv" for split in ("train", "val", "test"))]
     texts = ["classify/bag-of-words", "--data.train=labelled.txt", "--data.val=labelled.txt"]
     for name, verb, says, config in (

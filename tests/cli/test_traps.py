@@ -107,9 +107,9 @@ for verb in json.loads(sys.argv[1]):
     if not Path("first.ckpt").exists():
         shutil.copy(next(Path().glob("mlruns/tiny/*/artifacts/checkpoints/last.ckpt")), "first.ckpt")
 """
-"""One process for all verbs: a place where a library is imported is passed once, by the first verb that does."""
+"""One process for all verbs: each import of a library runs once, for the first verb that gets there."""
 CODES = {"consolidate": 2}
-"""Of verbs that refuse what there is here, once they have read it."""
+"""Exit codes of verbs that refuse what they find here, once they have read it."""
 
 
 def _ran(folder: Path) -> str:

@@ -60,7 +60,7 @@ LOOKS_LIKE_A_CLASS = (
     "os.system",
 )
 LOOKS_LIKE_MORE = ("my class_path: fit", "a: class_path", "[class_path, init_args]")
-"""Of a path this would be several."""
+"""Texts that a path option would take for several values."""
 IS_A_CLASS = (
     "{class_path: os.system}",
     "class_path: os.system",

@@ -125,7 +125,7 @@ def test_python_runs_the_command_as_a_module_and_finds_no_library_there(name: st
 def test_an_empty_entry_of_pythonpath_is_not_the_working_folder(
     paths: str, left: str, stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of `PYTHONPATH=$PYTHONPATH:/x` where there was none."""
+    """`PYTHONPATH=$PYTHONPATH:/x` leaves an empty entry where there was none before."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", paths)
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])

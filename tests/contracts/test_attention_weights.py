@@ -34,7 +34,7 @@ def _values(module: torch.nn.Module, x: Tensor) -> Tensor:
 
 
 def _total(module: torch.nn.Module) -> float:
-    """What a row of weights sums to: 1, or 1 - lambda for the difference of two maps."""
+    """Sum of a row of weights: 1, or 1 - lambda for the difference of two maps."""
     if not isinstance(module, DifferentialAttention):
         return 1.0
     first, second = (

@@ -1,4 +1,4 @@
-"""What encodings state of themselves, and what they refuse."""
+"""Declared properties of the encodings, and their refusals."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ SIZES = {"d_model": 24, "max_seq_len": 40, "num_heads": 3, "head_dim": 8}
 
 
 def _number(cell: str, encoding: PositionalEncoding) -> int | None:
-    """What the first formula of a cell comes to."""
+    """Value of the first formula in a cell; None without one."""
     formula = re.match(r"`(.*?)`", cell)
     return eval(formula[1], {}, vars(encoding) | SIZES) if formula else None
 

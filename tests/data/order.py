@@ -1,4 +1,4 @@
-"""What the order of any data module is held to."""
+"""Requirements on the order of any data module."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ def make_groups(size: int, *, seed: int | None, world: int = 1) -> list[Batches[
 
 
 def rows_of(batch: LabelledBatch) -> list[int]:
-    """Those that count."""
+    """Rows of a batch that count."""
     assert batch.rows is not None and torch.equal(batch.targets, batch.rows.where(batch.rows >= 0, IGNORE))
     return [row for row in batch.rows.tolist() if row != -1]
 

@@ -1,5 +1,5 @@
-"""What a start costs and what it still finds: sources and tokens are read again only where they were touched, and a bit
-that a disk has flipped in silence is refused where it is read."""
+"""Cost of a start, and the damage it still finds: sources and tokens are read again only where they were touched, and a
+bit that a disk has silently flipped is refused where it is read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def reads(monkeypatch: pytest.MonkeyPatch) -> dict[str, Mock]:
-    """How often sources are measured, and files of a cache read to check them."""
+    """Counts how often sources are measured, and files of a cache read to check them."""
     monkeypatch.setattr(measured, "SETTLED", -(10**9))  # the time of the entry is now
     mocks = {"measure": Mock(wraps=measured.measure), "_read": Mock(wraps=checked._read)}
     monkeypatch.setattr(measured, "measure", mocks["measure"])

@@ -39,7 +39,7 @@ def make(tmp_path: Path) -> Callable[..., TextDataModule]:
 
 
 def rows_of(data: TextDataModule, split: str) -> list[tuple[list[int], list[int]]]:
-    """What each row reads and predicts."""
+    """Tokens and targets of each row, without pads."""
     rows = []
     for batch in data._loader(data._batches(split)):
         assert batch.tokens.numel() <= 3 * SEQ_LEN

@@ -110,7 +110,7 @@ def test_what_is_not_there_is_refused(folder: str, split: str, options: dict[str
 
 @pytest.mark.parametrize(("label", "shown"), [(-1, "-1"), (None, "None")])
 def test_a_class_without_a_name_is_refused(tmp_path: Path, label: int | None, shown: str) -> None:
-    """As in the test splits of benchmarks, whose labels are hidden."""
+    """Test splits of benchmarks hide their labels like this."""
     datasets.disable_progress_bars()
     features = Features({"text": Value("string"), "label": ClassLabel(names=["neg", "pos"])})
     Dataset.from_dict({"text": ["a", "b"], "label": [1, label]}, features=features).save_to_disk(tmp_path / "x")

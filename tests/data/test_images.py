@@ -26,7 +26,7 @@ def some_images(count: int = 60, channels: int = 2) -> dict[str, NDArray[Any]]:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., ImageDataModule]:
-    """Of these arrays and options."""
+    """Builds a data module from these arrays and options."""
 
     def make(arrays: dict[str, Any] | None = None, **options: Any) -> ImageDataModule:
         np.savez(tmp_path / "x.npz", **(some_images() if arrays is None else arrays))
@@ -36,7 +36,7 @@ def make(tmp_path: Path) -> Callable[..., ImageDataModule]:
 
 
 def test_patches_by_hand() -> None:
-    """Of 2 x 4 pixels with channels 0 and 1: pixel p has 2 p and 2 p + 1."""
+    """An image of 2 x 4 pixels with channels 0 and 1: pixel p has 2 p and 2 p + 1."""
     image = np.arange(16.0, dtype=np.float32).reshape(1, 2, 4, 2)
     assert patches(image, 2).tolist() == [[[0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15]]]
     assert patches(image, 1).tolist() == [[[2 * p, 2 * p + 1] for p in range(8)]]

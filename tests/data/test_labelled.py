@@ -192,7 +192,7 @@ def test_the_division_is_frozen() -> None:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., LabelledTextDataModule]:
-    """Of these rows and options; val is train unless it is given."""
+    """Builds a data module from these rows and options; val defaults to train."""
 
     def make(
         train: list[tuple[str, str]] = ROWS, val: list[tuple[str, str]] | None = None, **options: Any

@@ -48,7 +48,7 @@ def random_text(rng: random.Random, length: int) -> str:
 
 
 def write(folder: Path, lengths: list[int], encoding: str = "utf-8") -> list[str]:
-    """What is to be read of these files."""
+    """Writes random files of these lengths, and returns their texts as they are to be read."""
     folder.mkdir(exist_ok=True)
     rng, texts = random.Random(0), []
     for i, length in enumerate(lengths):
@@ -176,7 +176,7 @@ def test_of_a_long_text_subwords_are_learnt_from_parts_of_all_of_it(monkeypatch:
 
 
 def test_of_a_text_without_lines_subwords_are_learnt_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the words that it has as lines' too."""
+    """Parts end between words, so the tokenizer is that of the whole text."""
     words = random.Random(0).choices(["one", "two", "three", "seven"], k=1000)
     whole = SubwordTokenizer(" ".join(words), vocab_size=275)
     monkeypatch.setattr("seqlab_data.tokenizers.pieces.LONGEST", 1000)

@@ -26,7 +26,7 @@ LABELS = ["pos", "neg", "pos"]
 
 
 class Reader(NamedTuple):
-    """What reads a file of this name, and such a file, whose first text has the word "film" in it."""
+    """A reader, with the name and the content of a plain file; its first text has the word "film" in it."""
 
     file: str
     plain: str
@@ -134,7 +134,7 @@ SAME: dict[str, Callable[[str], bytes]] = {
     "one CRLF": lambda text: text.replace("\n", "\r\n", 1).encode(),
     "no last line end": lambda text: text.rstrip("\n").encode(),
 }
-"""What is read is what is read of the plain file."""
+"""Variants that read the same as the plain file."""
 
 
 def archive(text: str) -> bytes:
@@ -164,7 +164,7 @@ REFUSED: dict[str, tuple[str, Callable[[str], bytes]]] = {
     "an archive": ("is a zip archive", archive),
     "Parquet": ("is a Parquet file", parquet_of),
 }
-"""What it says, and what there is."""
+"""Part of the error message, and the content that is refused."""
 WITHIN = {
     "U+2028": "fi\u2028lm",
     "U+0085": "fi\u0085lm",
@@ -180,7 +180,7 @@ WITHIN = {
     "quotes": '"film"',
     "1 MB": "film" * 250_000,
 }
-"""What stands in place of "film"."""
+"""Replacements for the word "film"."""
 WHITESPACE = ("U+2028", "U+0085", "vertical TAB", "file separator", "no-break space")
 NOT_KEPT = {
     *((name, oddity) for name in TOKENS for oddity in WHITESPACE),  # a token is one word
@@ -192,7 +192,7 @@ NOT_KEPT = {
 
 
 def outcome(name: str, folder: Path, content: bytes, encoding: str = "utf-8") -> Any:
-    """What is read, or the one sentence that refuses it, which names the file and what to do."""
+    """Content as read, or the one sentence that refuses it, which names the file and what to do."""
     folder.mkdir()
     path = folder / READERS[name].file
     path.write_bytes(content)

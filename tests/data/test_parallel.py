@@ -36,7 +36,7 @@ def write(folder: Path, name: str, content: str | bytes) -> str:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., ParallelTextDataModule]:
-    """Of these contents and options."""
+    """Builds a data module from these contents and options."""
 
     def make(train: str | bytes = TRAIN, val: str | bytes = VAL, **options: Any) -> ParallelTextDataModule:
         defaults = {

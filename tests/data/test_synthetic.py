@@ -111,7 +111,7 @@ def right_answer(task: SyntheticTask, question: list[int], asked: list[int]) -> 
 
 
 def list_ops_value(symbols: list[int]) -> int:
-    """By Python's own reading of the expression as nested calls."""
+    """Value of the expression, evaluated by Python as nested calls."""
     names = {10: "MIN(", 11: "MAX(", 12: "MED(", 13: "SM(", 14: "),"}
     text = "".join(names.get(symbol, f"{symbol},") for symbol in symbols).rstrip(",")
     functions = {

@@ -76,7 +76,7 @@ def test_columns_stand_side_by_side(tmp_path: Path, form: str) -> None:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., TableDataModule]:
-    """Of sequences that are all different, and these targets."""
+    """Builds a data module of sequences that are all different, with these targets."""
 
     def make(targets: list[Any] | NDArray[Any] | None = None, lengths: Any = None, **options: Any) -> TableDataModule:
         lengths = [1 + i % 5 for i in range(60)] if lengths is None else lengths

@@ -155,7 +155,7 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., TaggedTextDataModule]:
-    """Of these files' texts and options; val and test are train unless val is given."""
+    """Builds a data module from these texts and options; test is val, which defaults to train."""
 
     def make(train: str = TEXT, val: str | None = None, **options: Any) -> TaggedTextDataModule:
         held_out = write(tmp_path, "val.conll", val or train)

@@ -172,7 +172,7 @@ def test_a_damaged_or_other_parquet_file_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_packed_bomb_takes_no_memory(tmp_path: Path) -> None:
-    """Of 200 MB of one character a piece is held at a time."""
+    """Holds 200 MB of one character a piece at a time."""
     import tracemalloc
 
     path = tmp_path / "bomb.txt.gz"

@@ -113,7 +113,7 @@ def test_a_lone_surrogate_is_refused(tokenizer: Tokenizer) -> None:
 
 
 def test_what_is_not_utf8_is_refused_with_its_offset(tokenizer: Tokenizer) -> None:
-    """As bytes, and as Python reads them from a command line; a byte tokenizer takes them."""
+    """Refuses bytes, and the text Python makes of them on a command line; a byte tokenizer takes both."""
     data = "aé".encode() + b"\xe2\x82"
     as_text = data.decode(errors="surrogateescape")
     if isinstance(tokenizer, ByteTokenizer):

@@ -36,7 +36,7 @@ def log_probs(model: Any, tokens: list[int]) -> torch.Tensor:
 
 
 def search_alone(model: Any, prompt: list[int], beams: int, count: int, penalty: float) -> list[Hypothesis]:
-    """As the docstring of `beam_search` says it, one prompt, everything computed anew."""
+    """Search by the docstring of `beam_search`, for one prompt, with everything recomputed."""
     going: list[tuple[float, list[int]]] = [(0.0, [])]
     finished: list[Hypothesis] = []
     for step in range(count):
@@ -83,8 +83,7 @@ def test_one_beam_is_greedy(model: Any) -> None:
 def test_greedy_is_ahead_only_where_its_beginning_fell_behind(
     seed: int, penalty: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What greedy decoding has written when a search is done has no better score than the best text that was found, or
-    is not one of the beams."""
+    """Greedy text at the end of a search has no better score than the best text found, or is not one of the beams."""
     kept: dict[int, list[list[int]]] = {}
 
     class Watched(beam_module._Search):

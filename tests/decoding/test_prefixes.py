@@ -1,4 +1,4 @@
-"""What words cost after true, corrupted and own prefixes."""
+"""Loss per word after true, corrupted and own prefixes."""
 
 from __future__ import annotations
 

@@ -26,12 +26,12 @@ Edit = Callable[[ModelProto], None]
 
 
 def reseal(folder: Path) -> None:
-    """Makes the hashes those of the files."""
+    """Recomputes the hashes of the files."""
     replace(load_manifest(folder), files=hash_files(folder)).save(folder)
 
 
 def tell_files_of_tokenizer(folder: Path) -> None:
-    """Makes the hash of these in the golden file right, so that a tokenizer is told by what it does."""
+    """Recomputes the hash of the tokenizer's files in the golden file, so that only its behaviour gives it away."""
     digest = digest_of_files("tokenizer", hash_files(folder))
     with np.load(folder / "golden.npz") as arrays:
         if "tokenizer/files" in arrays and not np.array_equal(arrays["tokenizer/files"], digest):
@@ -88,13 +88,13 @@ HOSTILE = {
     "a node": with_node_of_another_library,
     "code beside it": lambda folder: (folder / "sitecustomize.py").touch(),
 }
-"""What would have a server import or read what is not the bundle's."""
+"""Edits after which a server would import or read something outside the bundle."""
 
 
 def check_none_is_opened(
     bundle: Path, folder: Path, open_it: Callable[[Path], object], done: Iterable[str] = HOSTILE
 ) -> None:
-    """What is `done` to copies of a bundle in the working folder `folder` has `open_it` refuse each, unread."""
+    """Applies `done` to copies of a bundle in the working folder `folder`; `open_it` must refuse each, unread."""
     if not (folder / "evil.py").exists():
         write_traps(folder)
     for what in done:
@@ -111,7 +111,7 @@ def proven(folder: Path) -> Report:
 
 
 def failed(folder: Path) -> set[str]:
-    """The kinds of checks that both say failed, and none else."""
+    """The kinds of checks that fail in both runtimes, which must agree."""
     report, failed_in_cpp = _both(folder)
     kinds = {check.kind for check in report.failures}
     assert kinds == failed_in_cpp
@@ -170,7 +170,7 @@ def clamp_positions_at_300(model: ModelProto) -> None:
 
 
 def stale_cache_past_300(model: ModelProto) -> None:
-    """Each key behind place 300 is that of place 300."""
+    """Replaces each key past position 300 with that of position 300."""
     constants(model, highest=300, zero=0, one=1)
     nodes = [
         helper.make_node("Shape", ["state_0_k"], ["length"], start=2, end=3),
@@ -183,7 +183,7 @@ def stale_cache_past_300(model: ModelProto) -> None:
 
 
 def with_window(size: int) -> Edit:
-    """Of a graph whose window is 128."""
+    """Changes the window of a graph, which is 128."""
 
     def edit(model: ModelProto) -> None:
         constants(model, window=size)

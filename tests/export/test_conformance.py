@@ -30,7 +30,7 @@ from seqlab_export.matrices.conformance import (
 MATRIX = json.loads((Path(__file__).parents[2] / "docs" / "conformance.json").read_text(encoding="utf-8"))
 COMMITTED = {(row["mixer"], row["positions"]): row for row in MATRIX}
 SMALLEST = 1e-16
-"""Of a law's error: below it there is nothing but luck."""
+"""Smallest error that is compared. A law's error below it is only noise."""
 
 
 def measured(mixer: type[Mixer], encoding: type[PositionalEncoding]) -> Row:
@@ -54,7 +54,7 @@ def test_the_committed_matrix_is_of_this_library() -> None:
 
 @pytest.mark.parametrize("mixer", all_mixers())
 def test_the_committed_matrix_holds(mixer: str) -> None:
-    """Each mixer without positions, attention with every encoding; all pairs are the command's."""
+    """Each mixer without positions, attention with every encoding; the command measures all pairs."""
     for positions in all_positions() if mixer == "Attention" else ["NoPositions"]:
         pair = (mixer, positions)
         agree(pair, measure_mixer(all_mixers()[mixer], all_positions()[positions]))
@@ -67,7 +67,7 @@ def test_the_committed_matrix_holds_in_onnx(pair: tuple[str, str]) -> None:
 
 
 def agree(pair: tuple[str, str], cells: dict[str, Cell]) -> None:
-    """Of one status, one reason, and errors within ten times of each other."""
+    """Requires the same status, the same reason, and errors within a factor of ten."""
     for check, cell in cells.items():
         committed = Cell(**COMMITTED[pair][check])
         assert (committed.unsupported, committed.failed) == (cell.unsupported, cell.failed), (pair, check)

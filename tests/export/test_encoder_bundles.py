@@ -156,7 +156,7 @@ def test_a_bundle_writes_of_a_source_what_its_model_writes(name: str, tmp_path: 
 @slow
 @pytest.mark.parametrize("target", ["portable", "ort"])
 def test_the_beams_of_a_source_read_one_row(target: Any, tmp_path: Path) -> None:
-    """As PyTorch writes, where each row has its own: once repeated, reordered, repeated unevenly, and left alone."""
+    """Matches PyTorch, where each row has its own source: once repeated, reordered, repeated unevenly, left alone."""
     cross = partial(CrossAttention, num_heads=4, num_kv_heads=2)
     writer = partial(EncoderDecoder, mixer=partial(Attention, num_heads=1), cross=cross, positions=Sinusoidal)
     model = randomized(writer(V, V, SEQ_LEN, encoder=encoder(), num_layers=2)).float().eval()
@@ -219,7 +219,7 @@ class OneOff(graph_forms.BeginForm):
 def test_a_graph_that_is_not_the_model_is_not_written(
     defect: Any, form: str, model: Any, where: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The reference is computed by the true form: only the graph has the defect."""
+    """The reference comes from the correct form: only the graph has the defect."""
     true = graph_forms.forms_of
     monkeypatch.setattr("seqlab_export.graphs.forms_of", lambda some, *_: true(some) | {"encoder": defect(some)})
     with pytest.raises(ParityError) as error:

@@ -1,4 +1,4 @@
-"""How PyTorch's own error is measured, and over how many rows."""
+"""The measurement of PyTorch's own error, and the number of rows that it takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cannot be a graph is refused in a sentence that says what stands in the way and what to write instead."""
+"""Refusals of models that cannot be a graph: a sentence names the obstacle and what to write instead."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from seqlab_export.graphs import _to_onnx
 
 
 class Own(Mixer):
-    """A mixer whose forward is told."""
+    """A mixer whose forward pass the test defines."""
 
     def __init__(self, d_model: int, layer: int = 0) -> None:
         super().__init__(d_model, layer)
@@ -74,7 +74,7 @@ class Numbered(Own):
 
 
 class Instead(Own):
-    """What the refusal of `Sliced` says to write."""
+    """The code that the refusal of `Sliced` suggests."""
 
     def mix(self, x: Tensor, h: Tensor) -> Tensor:
         return x + torch.cat((h[:, None], x), dim=1)[:, : x.shape[1]]

@@ -29,7 +29,7 @@ def by_runtime(cells: list[Cell]) -> dict[str, Cell]:
 
 @pytest.fixture(name="no_runner")
 def _no_runner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a machine without a C++ compiler and without what `make web` makes."""
+    """Simulates a machine without a C++ compiler and without the output of `make web`."""
     monkeypatch.setattr(parity, "RUNNER", "no-such-program")
     monkeypatch.setattr(parity, "WEB_PROOF", Path("no-such-program"))
     monkeypatch.setattr(shutil, "which", {"node": "node"}.get)
@@ -53,7 +53,7 @@ def test_a_bundle_without_its_run_is_measured_by_onnxruntime_alone(shared: Share
 def test_the_command_shows_it_in_80_columns(
     shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was measured is a table, one line a runtime; what was not follows, and gives its reason unbroken."""
+    """The measured runtimes form a table, one line each. The others follow, each with its reason on one line."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     assert main(["verify", str(shared("gru").folder), "--all"]) == 0
@@ -110,7 +110,7 @@ def test_aotinductor_is_within_the_budget_where_it_compiles(shared: Shared) -> N
 
 
 def test_divergence_is_that_of_the_distributions(shared: Shared) -> None:
-    """Of logits that a hand may work out: the reference is sure by 3 to 1, the runtime by 1 to 1."""
+    """Logits that can be checked by hand: the reference's odds are 3 to 1, the runtime's 1 to 1."""
     model, folder, _ = shared("gru")
     golden = load_golden(folder)
     golden |= {

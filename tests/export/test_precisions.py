@@ -128,8 +128,7 @@ def test_a_model_is_captured_in_one_precision_after_another() -> None:
 
 
 def test_int4_weights_are_multiplied_as_int8_where_whole_sequences_are_read(tmp_path: Path) -> None:
-    """What that adds to the error is a small part of int4's, and onnxruntime computes the weights once, when it loads
-    them."""
+    """The added error is a small part of int4's, and onnxruntime computes the weights once, when it loads them."""
     torch.manual_seed(0)
     weight, x = torch.randn(24, 70) * torch.rand(24, 1), torch.randn(9, 70)
     weight[3] = 0
@@ -178,7 +177,7 @@ def test_a_large_table_is_quantised_as_the_output_layer_of_both_graphs(precision
 
 
 def products(path: Path) -> set[str]:
-    """What a graph has that multiplies."""
+    """The matrix-product operators of a graph."""
     return {name for name in operators(path) if name.startswith(("MatMul", "Gemm", "DynamicQuantizeMatMul"))}
 
 
@@ -262,7 +261,7 @@ def test_a_bundle_is_proven_in_its_precision(name: str, precision: str, tmp_path
 
 
 def _check_that_a_wrong_scale_is_found(folder: Path) -> None:
-    """Of the weights of one linear layer, by half."""
+    """Multiplies the scale of one linear layer's weights by 1.5."""
     for file in ("model.onnx", "step.onnx"):
         model = onnx.load(folder / file, load_external_data=False)
         scales = [tensor for tensor in model.graph.initializer if tensor.name.endswith("_scale")]
@@ -273,7 +272,7 @@ def _check_that_a_wrong_scale_is_found(folder: Path) -> None:
 
 
 def _check_that_coarser_weights_are_found(folder: Path) -> None:
-    """With 4 bits after the leading one where bfloat16 has 7."""
+    """Keeps 4 bits after the leading one where bfloat16 has 7."""
     weights = np.fromfile(folder / "weights.bin", dtype=np.uint16)
     (weights & 0xFFF8).tofile(folder / "weights.bin")
     _check_that_it_is_found(folder, {"weights"})

@@ -1,4 +1,4 @@
-"""What the proof reads: far positions, many rows, every token. A defect that only shows there is refused by both."""
+"""Coverage of the proof: far positions, many rows, every token. Both runtimes refuse a defect that only shows there."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def test_it_errs_as_float32_sums_term_by_term_do(terms: int, positive: bool) -> 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_sum_over_time_errs_as_one_vector_after_the_other_does(dtype: torch.dtype) -> None:
-    """Of a small vocabulary, where the error grows with the length, and PyTorch's own does not."""
+    """The error of a small vocabulary grows with the length, and PyTorch's own does not."""
     x = torch.randn(11, 8)[torch.randint(11, (2, 1024))].to(dtype)
     exact = x.double().sum(dim=1)
     one_by_one = np.add.accumulate(x.float().numpy(), axis=1, dtype=np.float32)[:, -1]
@@ -98,7 +98,7 @@ def test_more_products_than_take_a_moment_are_drawn(columns: int, is_added: bool
 
 
 def test_few_tokens_are_drawn_so_often_that_one_draw_more_is_within_twice_the_largest() -> None:
-    """Of ten tokens, one that is divided by what nearly cancels may be all of the error, which is then one number."""
+    """One of ten tokens, divided by a sum that nearly cancels, may be all of the error, which is then one number."""
 
     def found(mode: TermByTerm) -> float:
         with mode:
@@ -132,7 +132,7 @@ def test_it_is_the_same_model_but_for_rounding(mixer: type[Mixer]) -> None:
 
 @pytest.mark.slow
 def test_the_yardstick_is_the_same_where_pytorch_hardly_errs(tmp_path: Path) -> None:
-    """As on processors that sum in wide blocks: a limit of twice PyTorch's own error would refuse another runtime."""
+    """Processors that sum in wide blocks hardly err: twice PyTorch's own error there would refuse another runtime."""
     block = partial(Block, norm=RMSNorm, ffn=partial(SwiGLU, d_ff=1024))
     model = DecoderLM(50, 8, d_model=512, num_layers=1, mixer=Attention, positions=Learned, block=block).eval()
     yardsticks = []

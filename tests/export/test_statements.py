@@ -1,4 +1,4 @@
-"""What a bundle says of itself, its tokenizers and its weights: what is wrong there is refused by both runtimes."""
+"""Statements of a bundle about itself, its tokenizers and its weights: both runtimes refuse wrong ones."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_a_wrong_tokenizer_is_found(content: Callable[[Any], Any], copy: Copy) -
 
 
 def offset_of(folder: Path, name: str) -> tuple[int, list[int]]:
-    """Where the first tensor whose name ends so stands in weights.bin, and its dimensions."""
+    """The offset in weights.bin of the first tensor whose name ends so, and its dimensions."""
     graph = onnx.load(folder / "step.onnx", load_external_data=False).graph
     tensor = next(some for some in graph.initializer if some.name.endswith(name) and some.external_data)
     return int({entry.key: entry.value for entry in tensor.external_data}["offset"]), [*tensor.dims]

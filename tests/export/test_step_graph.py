@@ -1,4 +1,4 @@
-"""What is rewritten in a captured graph: it computes the same, with fewer nodes or less work."""
+"""Rewrites of a captured graph: it computes the same, with fewer nodes or less work."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def _schema() -> Any:
 
 
 class Tensor(NamedTuple):
-    """As Triton's, of the Python backend."""
+    """A stand-in for a tensor of Triton's Python backend."""
 
     the_name: str
     array: np.ndarray
@@ -168,7 +168,7 @@ def test_the_configs_fit_tritons_schema(name: str, served: Served, schema: Any, 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_the_steps_fit_together(name: str, served: Served, schema: Any, tmp_path: Path) -> None:
-    """What Triton asks of an ensemble: every tensor is given or made once, and is the same wherever it is."""
+    """Triton's requirements of an ensemble: every tensor is given or made once, and is the same wherever it occurs."""
     write_repository(served(name), tmp_path / "models", "name")
     ensemble = read_config(tmp_path / "models" / "name", schema)
     known = {tensor["name"]: tensor for tensor in ensemble["input"]}

@@ -74,7 +74,7 @@ def serving(triton: Path, repository: Path) -> Iterator[str]:
 
 
 def post(address: str, request: dict[str, Any]) -> dict[str, Any]:
-    """What is answered, or why it is not."""
+    """The answer to a request, or the error."""
     try:
         with urllib.request.urlopen(address, json.dumps(request).encode()) as answer:
             return json.load(answer)
@@ -83,12 +83,12 @@ def post(address: str, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def ask(address: str, model: str, **inputs: Any) -> dict[str, Any]:
-    """Of an ensemble."""
+    """The answer of an ensemble."""
     return post(f"{address}/models/{model}/generate", inputs)
 
 
 def infer(address: str, model: str, **inputs: tuple[str, Any]) -> dict[str, Any]:
-    """The outputs by name, of inputs that are a type and nested lists each; or the error."""
+    """The outputs by name, or the error. Each input is a type and nested lists."""
     given = [
         {"name": name, "datatype": kind, "shape": list(np.shape(values)), "data": values}
         for name, (kind, values) in inputs.items()
@@ -100,7 +100,7 @@ def infer(address: str, model: str, **inputs: tuple[str, Any]) -> dict[str, Any]
 
 
 def infer_ids(address: str, name: str, model: TextModel, options: dict[str, Any]) -> dict[str, Any]:
-    """What a bundle's model of ids says of `TEXTS`, as tokens that are padded by hand."""
+    """The outputs of a bundle's model of ids for `TEXTS`, as tokens padded by hand."""
     first, second = model.codec.encode(TEXTS)
     padded = [[*first, *[0] * (len(second) - len(first))], second]
     types = {option.name: option.type for option in model.options}

@@ -42,8 +42,9 @@ KEY = " ".join(
     )
 )
 ELSEWHERE = 1e-6
-"""Relative: five times the most, 2.1e-7, by which any of these losses differed between PyTorch without vectors, with
-AVX2 and with AVX-512, MKL for AMD, for Intel's AVX2 and AVX-512 and for any processor, and oneDNN with SSE4.1."""
+"""Relative tolerance: five times the most, 2.1e-7, by which any of these losses differed between PyTorch without
+vectors, with AVX2 and with AVX-512, MKL for AMD, for Intel's AVX2 and AVX-512 and for any processor, and oneDNN with
+SSE4.1."""
 
 SMALL = ["--data.seq_len=32", "--data.batch_size=8", "--model.model.d_model=32", "--trainer.max_steps=50"]
 WIDTHS = {"lm/gru": ["--model.model.block.ffn.d_ff=384"]}  # as when its losses were recorded
@@ -87,7 +88,7 @@ def test_first_losses(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def kept(name: str, key: str) -> Any:
-    """What equals the losses of a model: those of the key, or about those of another."""
+    """The expected losses of a model: those of the key, or approximately those of another."""
     stored = {other: losses[name] for other, losses in json.loads(STORED.read_text()).items() if name in losses}
     losses = [float.fromhex(loss) for loss in stored.get(key) or next(iter(stored.values()))]
     return losses if key in stored else pytest.approx(losses, rel=ELSEWHERE)

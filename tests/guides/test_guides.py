@@ -38,7 +38,7 @@ BEFORE = {
     "docs/runtime.md": ("seqlab fit --config lm/gru --run_name mine", "seqlab export mine --out bundles/mine"),
     "docs/serving.md": ("seqlab fit --config lm/gru --run_name first --experiment tiny",),
 }
-"""What a page takes for granted."""
+"""Commands that a page assumes to have been run."""
 ELSEWHERE = {
     "--trainer.accelerator gpu": "a GPU: scripts/gpu_check.sh",
     "torchrun ": "processes of another launcher: tests/scale",
@@ -55,7 +55,7 @@ ELSEWHERE = {
     "make leaderboard": "hours: tests/repository/test_leaderboard.py",
     "chromium ": "a browser",
 }
-"""What is not run here: what it needs, and what tries it."""
+"""Commands that are not run here: what each needs, and what tests it."""
 SHORT = "--trainer.max_steps=3 --trainer.limit_val_batches=2 --trainer.limit_test_batches=2"
 SEQLAB = f"""#!/bin/bash
 case $1 in fit|sweep) set -- "$@" {SHORT} ;; esac
@@ -78,7 +78,7 @@ class Command(NamedTuple):
 
 
 def blocks(page: str) -> list[tuple[str, list[Command]]]:
-    """Of each block of a page: the paragraph above it, and its commands with what it says that they print."""
+    """Each block of a page: the paragraph above it, and its commands with the output that it shows."""
     text = (ROOT / page).read_text(encoding="utf-8")
     found = re.findall(r"((?:[^\n]+\n)*)\n*```console\n(.*?)```", text, flags=re.DOTALL)
     return [(above, list(commands(block))) for above, block in found]
@@ -147,7 +147,7 @@ def test_the_commands_of_a_page_run_one_after_the_other(page: str, tmp_path: Pat
 
 
 def _write_files(folder: Path, page: str) -> None:
-    """Those that the commands name: of the reader, and of the page itself."""
+    """Writes the files that the commands name: the reader's, and the page's own."""
     (folder / "books").mkdir()
     (folder / "books" / "one.txt").write_text("It was a dark and stormy night. " * 200, encoding="utf-8")
     (folder / "pairs.tsv").write_text("".join(f"one {n}\teins {n}\n" for n in range(60)), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What DecoderLM promises beyond the laws: initialisation, dropout, precision, copies."""
+"""Guarantees of DecoderLM beyond the laws: initialisation, dropout, precision, copies."""
 
 from __future__ import annotations
 

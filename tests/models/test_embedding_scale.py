@@ -76,7 +76,7 @@ def test_what_is_asked_for_is_taken(name: str) -> None:
 
 
 def stored(positions: str, **embed: Any) -> dict[str, Any]:
-    """What a run stores of a language model."""
+    """The config that a run stores for a language model."""
     init_args = {"d_model": 8, "mixer": "seqlab.recurrence.GRU", "positions": f"seqlab.positions.{positions}", **embed}
     model = {"class_path": "seqlab.models.DecoderLM", "init_args": init_args}
     return {

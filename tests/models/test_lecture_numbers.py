@@ -14,7 +14,7 @@ from seqlab.recurrence import CBOW
 
 THE_CAT_SAT = torch.tensor([[0.1, 0.4], [0.6, 0.2], [0.3, 0.65]])
 PERCENT = [28.7, 37.2, 34.0]
-"""What "cat" gives to the, cat and sat: x is its own query, key and value, and scores are not scaled."""
+"""Attention of "cat" to the, cat and sat: x is its own query, key and value, and scores are not scaled."""
 
 
 def _plain(num_heads: int = 1, **options: Any) -> Attention:
@@ -32,8 +32,8 @@ def _percent(weights: Tensor) -> list[float]:
 
 
 def test_the_cat_sat() -> None:
-    """By hand: x_cat x = .06 + .08 = .14, .36 + .04 = .40, .18 + .13 = .31; exp: 1.150, 1.492, 1.363; over their sum
-    4.005. "cat" looks at "sat", which follows it."""
+    """Worked out: x_cat x = .06 + .08 = .14, .36 + .04 = .40, .18 + .13 = .31; exp: 1.150, 1.492, 1.363; over their
+    sum 4.005. "cat" looks at "sat", which follows it."""
     attention = _plain(scale=1.0, pattern=Bidirectional)
     assert _percent(attention.attention_weights(THE_CAT_SAT[None])[0, 0, 1]) == PERCENT
     y, _ = attention(THE_CAT_SAT[None])
@@ -81,7 +81,7 @@ def test_binary_digits_of_0_to_5() -> None:
 
 
 def test_the_count_table_of_three_banana_sentences() -> None:
-    """How often each word stood among the two before the next word, counted by hand: a row is the word to come."""
+    """Counts by hand of each word among the two before the next word: a row is the word to come."""
     vocabulary = ["monkeys", "eat", "yellow", "bananas", "are"]
     sentences = ["monkeys eat yellow bananas", "yellow bananas are bananas", "monkeys eat bananas"]
     by_hand = {

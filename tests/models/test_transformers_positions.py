@@ -129,7 +129,7 @@ def test_scaled_rotation_is_llamas(name: str) -> None:
 
 
 def test_ntk_is_the_dynamic_form_at_one_length() -> None:
-    """Of a factor 1 and five times the trained length, the dynamic form stretches five times."""
+    """The dynamic form with factor 1 stretches five times at five times the trained length."""
     rope_utils = pytest.importorskip("transformers.modeling_rope_utils")
     config = _llama(rope_type="dynamic", factor=1.0).config
     theirs, _ = rope_utils.ROPE_INIT_FUNCTIONS["dynamic"](config, seq_len=5 * config.max_position_embeddings)

@@ -1,4 +1,4 @@
-"""Activations that are computed again in the backward pass: the same gradients, less memory."""
+"""Activations that are recomputed in the backward pass: the same gradients, less memory."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def layer(case: MixerCase) -> tuple[nn.Module, Callable[[Any], Tensor]]:
 
 
 def step(make: Making, *, forget: bool) -> list[Tensor]:
-    """What a step gives, what is drawn after it, and the gradients of every weight."""
+    """The output of a step, the random numbers drawn after it, and the gradients of every weight."""
     torch.manual_seed(3)
     model, run = make()
     if forget:
@@ -72,7 +72,7 @@ def step(make: Making, *, forget: bool) -> list[Tensor]:
     ids=[*MODELS, *(case.name for case in MIXERS)],
 )
 def test_gradients_are_the_same_bit_for_bit(make: Making) -> None:
-    """With dropout, of every model and mixer."""
+    """Every model and mixer, with dropout."""
     plain, again = step(make, forget=False), step(make, forget=True)
     assert len(plain) == len(again) > 8
     assert all(torch.equal(a, b) for a, b in zip(plain, again, strict=True))

@@ -1,4 +1,4 @@
-"""What is asked of flash-linear-attention's kernels is what our recurrence computes."""
+"""Calls to flash-linear-attention's kernels compute the same as our recurrence."""
 
 from __future__ import annotations
 

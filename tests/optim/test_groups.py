@@ -71,7 +71,7 @@ def test_layers_learn_slower_towards_the_embedding() -> None:
 
 
 def test_an_encoder_and_a_decoder_have_their_own_blocks() -> None:
-    """Of a decoder's layer, two: one attends to itself, one to the source."""
+    """A decoder's layer has two: one attends to itself, one to the source."""
     encoder = partial(Encoder, d_model=8, num_layers=3, mixer=partial(Attention, num_heads=2, pattern=Bidirectional))
     model = EncoderDecoder(11, 13, 16, encoder=encoder, num_layers=1, mixer=Attention)
     rates = by_name(model, LayerwiseDecay(0.1, ratio=0.5)(model.named_parameters()), "lr_ratio")

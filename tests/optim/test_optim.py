@@ -98,7 +98,7 @@ def test_a_fit_that_ends_in_its_warm_up_has_a_schedule(total_steps: int) -> None
 
 
 def task_of(**options: Any) -> LanguageModeling:
-    """Of a stored config, with a fit of 6 steps around it."""
+    """The task of a stored config, in a fit of 6 steps."""
     torch.manual_seed(0)
     model = {"class_path": "seqlab.models.DecoderLM", "init_args": {"d_model": 8, "num_layers": 1}}
     config = {"class_path": "seqlab.tasks.LanguageModeling", "init_args": {"model": model, **options}}
@@ -211,7 +211,7 @@ def test_lion_by_hand() -> None:
 
 
 def test_adafactor_keeps_a_row_and_a_column_of_a_matrix() -> None:
-    """By the paper's algorithm 4, without a first moment, at its first step: the decay rate is 0."""
+    """The paper's algorithm 4, without a first moment, at its first step: the decay rate is 0."""
     torch.manual_seed(0)
     weight, gradient = torch.randn(3, 5), torch.randn(3, 5)
     parameter = nn.Parameter(weight.clone())

@@ -14,7 +14,7 @@ Weights = Mapping[str, Tensor]
 
 
 def causal(t: int, j: int) -> bool:
-    """Whether position t sees position j."""
+    """True where position t sees position j."""
     return j <= t
 
 

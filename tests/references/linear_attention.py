@@ -154,7 +154,7 @@ def mamba2(
 
 
 def _queries_keys_values(weights: Weights, vectors: list[Tensor], num_heads: int) -> list[list[list[Tensor]]]:
-    """Of each position and head; seen through a convolution and swish, where there is one."""
+    """Queries, keys and values of each position and head, after a convolution and swish where there is one."""
     names = ("q_proj", "k_proj", "v_proj")
     projected = [torch.cat([linear(weights, name, x_t) for name in names]) for x_t in vectors]
     if "conv.conv.weight" in weights:

@@ -1,4 +1,4 @@
-"""What the references of recurrences are written with: one vector at a time, in float64."""
+"""Building blocks of the reference recurrences: one vector at a time, in float64."""
 
 from __future__ import annotations
 

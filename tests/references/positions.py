@@ -49,7 +49,7 @@ class NaiveEmbedded(NaiveEncoding, ABC):
 
     @abstractmethod
     def code(self, position: int, d_model: int, weights: Weights) -> Tensor:
-        """What is told of a position: one number for all channels, or as many as there are."""
+        """The code of a position: one number for all channels, or one for each."""
 
     def embed(self, x: Tensor, position: int, weights: Weights) -> Tensor:
         code = self.code(position, len(x), weights)

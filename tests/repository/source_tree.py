@@ -66,7 +66,7 @@ def _known(names: set[str], modules: dict[str, Path]) -> set[str]:
 
 
 def within(name: str, *packages: str) -> bool:
-    """Whether a module is one of `packages` or below one."""
+    """True if a module is one of `packages` or below one."""
     return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 

@@ -1,4 +1,4 @@
-"""What the wheel and the sdist hold."""
+"""Contents of the wheel and the sdist."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _empty(tmp_path: Path) -> Path:
 
 
 def install(python: Path, *what: str | Path) -> dict[str, str]:
-    """Installs it, and gives what the command says to two options."""
+    """Installs it, and returns what the command prints for two options."""
     pip: list[str | Path] = [python, "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, *what], check=True)
     command = [python.with_name("seqlab")]

@@ -130,7 +130,7 @@ RUNS_WHAT_IT_IS_TOLD = {"eval", "exec", "compile", "__import__", "import_module"
 
 
 def _served_files() -> list[Path]:
-    """What reads a bundle: on this machine, under MLflow's server and in Triton's repository."""
+    """Files that read a bundle: on this machine, under MLflow's server and in Triton's repository."""
     folders = (EXPORT, DATA / "tokenizers", SEQLAB / "decoding")
     return [path for folder in folders for path in python_files(folder)]
 

@@ -1,4 +1,4 @@
-"""What README, the list of verbs and the list of blocks show is what there is, and links lead somewhere."""
+"""README, the list of verbs and the list of blocks match the code, and links lead somewhere."""
 
 from __future__ import annotations
 
@@ -91,6 +91,6 @@ def test_links_lead_somewhere() -> None:
 
 
 def _anchors(page: Path) -> set[str]:
-    """As GitHub and the site make them of headings."""
+    """The anchors that GitHub and the site make of headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {"#" + re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}

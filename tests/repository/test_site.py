@@ -37,7 +37,7 @@ def _site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Loaded(HTMLParser):
-    """What a page loads."""
+    """The addresses that a page loads."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def verdicts(name: str) -> Mapping[str, str]:
-    """By the claim's key, at cpu scale."""
+    """Verdicts at cpu scale, by the claim's key."""
     found = json.loads((ROOT / "docs/studies" / f"{name}.json").read_text(encoding="utf-8"))["scales"]["cpu"][
         "verdicts"
     ]

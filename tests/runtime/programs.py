@@ -54,7 +54,7 @@ def build(target: str, sanitizers: str = "") -> Path:
 
 
 def run(*arguments: str | Path, text: str | bytes = "", **environment: str) -> subprocess.CompletedProcess[bytes]:
-    """What `seqlab-run` says to these arguments and this standard input."""
+    """Runs `seqlab-run` with these arguments and this standard input."""
     data = text if isinstance(text, bytes) else text.encode()
     command = [build("seqlab-run"), *arguments]
     return subprocess.run(command, input=data, capture_output=True, env=ENVIRONMENT | environment)
@@ -70,7 +70,7 @@ def refusal(*arguments: str | Path, text: str | bytes = "", **environment: str) 
 
 
 def answers(bundle: Path, questions: Sequence[dict[str, Any]], provider: str = "cpu") -> list[Any]:
-    """What `answer_decoding` says to each question."""
+    """The answer of `answer_decoding` to each question."""
     lines = "".join(json.dumps(question) + "\n" for question in questions)
     command: Command = [build("answer_decoding"), bundle, provider]
     done = subprocess.run(command, input=lines, capture_output=True, text=True, env=ENVIRONMENT)

@@ -37,7 +37,7 @@ def _installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_the_examples_are_built_on_the_installed_library(installed: Path, bundle: Bundle, tmp_path: Path) -> None:
-    """What the worker answers is in test_decoding.py."""
+    """The worker's answers are tested in test_decoding.py."""
     succeed("cmake", "-S", ROOT / "examples/cpp", "-B", tmp_path, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={installed}")
     succeed("cmake", "--build", tmp_path)
     lines = succeed(tmp_path / "continue_text", bundle("gru"), "fed").splitlines()

@@ -153,7 +153,7 @@ def test_bench_measures(bundle: Bundle) -> None:
 
 
 def test_bench_writes_batches_and_beams(bundle: Bundle) -> None:
-    """Of several prompts the beams are scored by several threads."""
+    """Several threads score the beams of several prompts."""
     options = ["--prompt-tokens", "5", "--new-tokens", "20", "--runs", "1", "--batch", "3", "--threads", "2"]
     shown = json.loads(run("bench", bundle("translator"), "--json", "--beams", "2", *options).stdout)
     runner = BundleRunner(bundle("translator"), threads=2)

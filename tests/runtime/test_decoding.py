@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 V = TOKENIZER.vocab_size
 INVALID_ARGUMENT, CANCELLED = 1, 5
-"""Of StatusCode."""
+"""Values of StatusCode."""
 
 
 def question(dice: random.Random, *, sources: bool, beams: bool) -> dict[str, Any]:
@@ -104,7 +104,7 @@ def array(answer: dict[str, Any]) -> NDArray[np.float32]:
 
 @pytest.mark.slow
 def test_a_batch_has_the_logits_of_python(bundle: Bundle) -> None:
-    """Of a language model and of a classifier, padded."""
+    """Padded batches of a language model and of a classifier."""
     dice = np.random.default_rng(5)
     tokens, pad_mask = dice.integers(3, V, size=(3, 6)), np.arange(6) < np.array([[6], [1], [4]])
     asked = {"rows": 3, "length": 6, "tokens": tokens.ravel().tolist(), "pad_mask": pad_mask.ravel().tolist()}
@@ -121,7 +121,7 @@ def test_a_batch_has_the_logits_of_python(bundle: Bundle) -> None:
 
 
 LIMITS = {"tagger": SEQ_LEN, "limited": 8}
-"""How many tokens a tagger and a language model read."""
+"""The most tokens that a tagger and a language model read."""
 
 
 def check_pads(name: str, folder: Path, ask: Callable[[Path, list[dict[str, Any]]], list[Any]]) -> None:
@@ -153,7 +153,7 @@ def test_a_pad_is_no_token_of_a_batch(name: str, bundle: Bundle) -> None:
 
 
 def test_padding_between_real_tokens_is_refused(bundle: Bundle) -> None:
-    """Before them, after them or on both sides it changes nothing."""
+    """Padding before them, after them or on both sides changes nothing."""
     tokens = np.array([[4, 5, 6, 7, 8]])
     runner, classifier = BundleRunner(bundle("gru"), threads=1), Bundles(bundle("classifier"), threads=1)
     said = "row 0 of pad_mask has padding between real tokens; it may only stand before and after them"
@@ -186,7 +186,7 @@ def test_a_callback_cancels(bundle: Bundle) -> None:
 
 
 def test_steps_have_the_logits_of_python(bundle: Bundle) -> None:
-    """Of a session that goes on after a refusal, from a prefill that starts anew."""
+    """A session goes on after a refusal, and each prefill starts anew."""
     runner, steps = BundleRunner(bundle("attention"), threads=1), [[5, 6], [7, 4], [3, 3]]
     prompts = [[4, 5, 6], [7]]
     mask = np.array([[True, True, True], [False, False, True]])
@@ -249,7 +249,7 @@ REQUESTS = [*(f"{text}{text[::-1]}" for text in ("abc", "fed", "a b", "", "d") f
 
 
 def served(program: Path, folder: Path, threads: int) -> tuple[dict[int, str], str]:
-    """What the example of a server's worker answers to each request, and what it says besides."""
+    """The answers of the example server worker by request, and its error output."""
     lines = "\n".join(REQUESTS).encode(errors="surrogateescape")
     done = subprocess.run([program, folder, str(threads)], input=lines, capture_output=True, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr

@@ -133,7 +133,7 @@ def a_file_more_or_less(folder: Path, draw: random.Random) -> None:
 
 
 def a_graph(folder: Path, draw: random.Random) -> None:
-    """Of its declarations and constants: onnxruntime itself does not stand any bytes."""
+    """Changes a graph's declarations and constants: onnxruntime itself does not withstand arbitrary bytes."""
     path = folder / draw.choice(["model.onnx", "step.onnx"])
     model = onnx.load(path, load_external_data=False)
     kind = draw.randrange(4)
@@ -184,7 +184,7 @@ SECONDS, KILOBYTES = 10, 2**20
 
 
 def peak() -> int:
-    """The most memory, in kB, that this process had since its peak was forgotten."""
+    """The peak memory of this process, in kB, since its peak was reset."""
     [line] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")]
     return int(line.split()[1])
 

@@ -1,4 +1,4 @@
-"""What is no bundle, or not whole, is refused in one sentence with exit code 2, and nothing outside it is read."""
+"""Refusals of folders that are not a whole bundle: one sentence, exit code 2, and nothing outside them is read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 Copy = Callable[[str], Path]
 
 DAMAGED_BUNDLE = 3
-"""Of `seqlab::StatusCode`."""
+"""Value of `seqlab::StatusCode`."""
 
 
 @pytest.fixture(name="copy")
@@ -111,7 +111,7 @@ def test_a_damaged_golden_file_has_the_code_of_a_damaged_bundle(bundle: Bundle, 
 
 
 def test_a_changed_manifest(copy: Copy) -> None:
-    """As well-formed as before, it would start from another state."""
+    """The manifest is as well-formed as before, but would start from another state."""
     path = copy("gru") / "manifest.json"
     path.write_text(path.read_text().replace('"initial": 0.0', '"initial": 0.5'))
     said = f"{path.parent} is not as it was written: manifest.json: its sha256 is not the one in manifest.sha256"
@@ -250,7 +250,7 @@ extern "C" const Base* OrtGetApiBase() {
 
 @pytest.fixture(scope="module", name="old_library")
 def _old_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What of an onnxruntime is asked before it is refused; $SEQLAB_OLD_ORT_LIB, a real one."""
+    """The part of an onnxruntime that is called before it is refused, or the real one at $SEQLAB_OLD_ORT_LIB."""
     if real := os.environ.get("SEQLAB_OLD_ORT_LIB"):
         return Path(real)
     build("seqlab-run")
@@ -298,7 +298,7 @@ def test_a_bundle_without_a_tokenizer_reads_ids(copy: Copy, capsys: pytest.Captu
 
 
 def test_a_tokenizer_that_the_runtime_does_not_have(copy: Copy) -> None:
-    """Of its texts; and it is not the tokenizer of the export."""
+    """`generate` is refused; `verify` fails, since it is not the tokenizer of the export."""
     folder = copy("gru")
     path = folder / "tokenizer" / "tokenizer.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"class": "PretrainedTokenizer"}))

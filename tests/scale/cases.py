@@ -1,5 +1,5 @@
-"""What several processes do together, by name; each is called on every rank with a folder of the files of `kinds`, and
-returns what JSON has. A case of your own is one more entry."""
+"""Cases that several processes run together, by name. Each is called on every rank with a folder of the files of
+`kinds`, and returns JSON values. A case of your own is one more entry."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ OF_CUDA: dict[str, Any] = {"optimizer": partial(torch.optim.AdamW, eps=1e-3, for
 """An optimiser that takes many weights in one call, as it does by itself on a GPU."""
 
 AVERAGED: dict[str, Any] = {"ema": 0.9, "limit_val_batches": 1, "val_check_interval": 2}
-"""Of weights that validations exchange for their average."""
+"""Options of a fit whose validations swap the weights for their average."""
 OPTIMIZERS: dict[str, Any] = {"SGD": SGD, "Lion": Lion, "Adafactor": Adafactor, "Muon": Muon}
-"""Beside AdamW. The last two need whole matrices."""
+"""Optimisers beside AdamW. The last two need whole matrices."""
 
 
 def of_blocks(blocks: str, **options: Any) -> Callable[..., Any]:
@@ -59,8 +59,8 @@ def of_blocks(blocks: str, **options: Any) -> Callable[..., Any]:
 
 
 def of_mixer(mixer: Any, **spread: Any) -> Callable[..., Any]:
-    """Of a decoder; of one that attends to a source where the mixer does; or of RNNSeq2Seq. In float64: in float32 a
-    few (DeltaNet, SLSTM) make of another order of additions another loss in the fourth digit within 12 steps."""
+    """Fit of a decoder, of one that attends to a source where the mixer does, or of RNNSeq2Seq. In float64: in float32
+    another order of additions changes the fourth digit of a few losses (DeltaNet, SLSTM) within 12 steps."""
     if mixer is RNNSeq2Seq:
         made: Any = partial(sequence_to_sequence, model=mixer)
     elif not getattr(mixer, "needs_memory", False):
@@ -73,7 +73,7 @@ def of_mixer(mixer: Any, **spread: Any) -> Callable[..., Any]:
 
 
 def of(strategy: str, *, tp: int | None = None) -> dict[str, Callable[..., Any]]:
-    """All that a strategy is to hold."""
+    """All cases that a strategy must pass."""
     spread: dict[str, Any] = {"strategy": strategy, "tp": tp}
     cases: dict[str, Callable[..., Any]] = {
         **{f"{kind}, {strategy}": partial(fit, kind=kind, **spread) for kind in KINDS},
@@ -108,7 +108,7 @@ RESUMED: dict[str, Callable[..., Any]] = {
 
 CASES = {**of("ddp"), **of("fsdp2"), **of("tp"), **of("fsdp2+tp", tp=2), **RESUMED}
 OF_RANKS = {2: ("ddp", "fsdp2", "tp"), 4: ("ddp", "fsdp2", "fsdp2+tp")}
-"""What is tried with so many ranks: some of the models have two heads, so that no more than two can share them."""
+"""Strategies tried with so many ranks. Some of the models have two heads, so that no more than two can share them."""
 PLAIN = [
     *(f"{kind}, fsdp2" for kind in KINDS),
     *(f"{kind}, ddp" for kind in ("masked", "translation", "classification")),
@@ -119,4 +119,4 @@ PLAIN = [
     *("averaged, fsdp2", "averaged, tp"),
     *("in turns", "killed, fsdp2"),
 ]
-"""Those of a plain `make test`, with two ranks; the others are slow."""
+"""Cases of a plain `make test`, with two ranks; the others are slow."""

@@ -21,7 +21,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def plain(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What two ranks find in the plain cases."""
+    """Results of two ranks in the plain cases."""
     return once("two ranks, plain", _found(2, PLAIN), tmp_path_factory)
 
 
@@ -44,7 +44,7 @@ def _asked(num_ranks: int, request: pytest.FixtureRequest) -> list[str]:
 
 
 def _found(num_ranks: int, cases: list[str]) -> Callable[[Path], dict[str, Any]]:
-    """What so many ranks find in a folder, by one torchrun."""
+    """Returns a function that runs the cases on so many ranks in a folder, by one torchrun."""
 
     def find(folder: Path) -> dict[str, Any]:
         write_files(folder)

@@ -28,7 +28,7 @@ from seqlab.tasks.task import of_all_ranks
 from trainers import quiet_trainer
 
 MAX_TOKENS = 32
-"""Of a group of rows: their lengths differ, and the last batch of an epoch has one group."""
+"""Most tokens in a group of rows: their lengths differ, and the last batch of an epoch has one group."""
 
 
 class Notes(Callback):
@@ -127,7 +127,7 @@ def fit(
 
 
 def whole_weight(weight: Tensor) -> Tensor:
-    """What all ranks have of it; every rank must call this."""
+    """The weight gathered from all ranks; every rank must call this."""
     return weight.full_tensor() if isinstance(weight, DTensor) else weight
 
 
@@ -144,7 +144,7 @@ def _read_together(data: Any, batches: int) -> None:
 
 
 def _held(task: L.LightningModule) -> int:
-    """How many numbers of the weights this rank holds."""
+    """The number of weight elements that this rank holds."""
     return sum((w.to_local() if isinstance(w, DTensor) else w).numel() for w in task.parameters())
 
 
@@ -156,13 +156,13 @@ def fit_in_two_parts(folder: Path, **options: Any) -> dict[str, Any]:
 
 
 def language_model(folder: Path, **options: Any) -> tuple[L.LightningDataModule, Any]:
-    """Of a decoder of two layers, attention and rotary positions where the options name no others."""
+    """Data and task of a decoder: two layers, attention and rotary positions unless the options name others."""
     data, _ = kinds(folder)["language modelling"]
     return data, partial(LanguageModeling, model=partial(DecoderLM, **{"d_model": 8, "num_layers": 2, **options}))
 
 
 def sequence_to_sequence(folder: Path, model: Any, **options: Any) -> tuple[L.LightningDataModule, Any]:
-    """Of `EncoderDecoder` or `RNNSeq2Seq`."""
+    """Data and task of `EncoderDecoder` or `RNNSeq2Seq`."""
     data, _ = kinds(folder)["translation"]
     if model is EncoderDecoder:
         both_ways = partial(Attention, num_heads=2, pattern=Bidirectional)

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 LAUNCHED = {"TORCHELASTIC_RUN_ID": "forked", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-"""What torchrun would tell; the ranks meet in a file."""
+"""The environment that torchrun would set. The ranks meet in a file."""
 
 
 def forked(num_ranks: int, do: Callable[[], None], timeout: float = 60) -> list[int]:

@@ -1,4 +1,4 @@
-"""Of each kind of task its data and its task, for fits of a second."""
+"""Data and task of each kind, for fits of a second."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ WORDS = ["one", "two", "three", "four", "five", "six", "seven"]
 
 
 def write_files(folder: Path) -> None:
-    """Of 41 and 74 rows of different lengths, which two processes cannot share evenly."""
+    """Writes 41 and 74 rows of different lengths, which two processes cannot share evenly."""
     texts = [" ".join(WORDS[(i * k + j) % 7] for k in range(1 + i % 12)) for i in range(1, 38) for j in (0, 3)]
     (folder / "text.txt").write_text("\n".join(texts), encoding="utf-8")
     (folder / "pairs.tsv").write_text("".join(f"{text}\t{text.upper()}\n" for text in texts[:41]), encoding="utf-8")
@@ -67,8 +67,8 @@ def write_files(folder: Path) -> None:
 
 
 def kinds(folder: Path) -> dict[str, tuple[L.LightningDataModule, Any]]:
-    """Of each kind its data, and what makes its task of what the data tells. Of one batch the second process has
-    nothing."""
+    """The data of each kind, and a function that makes its task from the data's values. Where the data is one batch,
+    the second process has nothing."""
     both_ways = partial(Encoder, d_model=8, num_layers=1, mixer=partial(Attention, num_heads=2, pattern=Bidirectional))
     of_features = partial(both_ways, embed=torch.nn.Linear)
     decoder = partial(DecoderLM, d_model=8, num_layers=1, mixer=GRU, positions=NoPositions)
@@ -122,7 +122,7 @@ def kinds(folder: Path) -> dict[str, tuple[L.LightningDataModule, Any]]:
 
 
 def told(data: L.LightningDataModule) -> dict[str, int]:
-    """What a data module tells its task."""
+    """The values that a data module passes to its task."""
     return {link: found for link in LINKS if (found := getattr(data, link, None)) is not None}
 
 

@@ -86,7 +86,7 @@ def one_epoch(files: Path, layout: Layout, number: int) -> dict[str, Any]:
 
 
 def killed_within_an_epoch(files: Path, layout: Layout, other: Layout) -> dict[str, Any]:
-    """Whether a fit that goes on is the fit that was never killed, bit for bit; and what another layout says."""
+    """Compares, bit for bit, a resumed fit with one that was never killed; records the refusal of another layout."""
     whole = go_on(files, files / f"whole {layout}", layout, 2, rows=10)
     folder = files / f"killed {layout}"
     go_on(files, folder, layout, 2, rows=10, callbacks=(Kill(),))
@@ -101,6 +101,6 @@ def killed_within_an_epoch(files: Path, layout: Layout, other: Layout) -> dict[s
 
 
 def _moments(path: Path) -> list[float]:
-    """What the optimiser keeps, of all weights, in their order."""
+    """The optimiser's state of all weights, in their order."""
     (optimizer,) = read_checkpoint(path)["optimizer_states"]
     return [number for kept in optimizer["state"].values() for key in kept for number in kept[key].flatten().tolist()]

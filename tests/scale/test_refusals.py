@@ -1,4 +1,4 @@
-"""What cannot be spread over processes is refused in a sentence, before there are any."""
+"""Fits that cannot be spread over processes are refused in a sentence, before any process starts."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ WEIGHT = torch.arange(35.0).view(7, 5)
 
 
 def checkpoint(step: int, dim: int = 0) -> dict[str, Any]:
-    """Of this step, its weight spread over the ranks, the last of which has fewer rows or columns."""
+    """The checkpoint of this step, its weight sharded over the ranks: the last has fewer rows or columns."""
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     weight = distribute_tensor(WEIGHT + step, mesh, [Shard(dim)])
     kept = {"step": torch.tensor(float(step)), "exp_avg": weight * 2}

@@ -47,7 +47,7 @@ def over_ranks(model: torch.nn.Module) -> None:
 
 @pytest.mark.parametrize(("ranks", "vocab_size"), [(2, 12), (2, 13), (4, 9)])
 def test_nats_and_gradients_are_those_of_whole_logits(ranks: int, vocab_size: int) -> None:
-    """Of 9 tokens the fourth rank has none; of 4 rows one has no target, and one logits of 10,000."""
+    """A vocabulary of 9 leaves the fourth rank empty. One of 4 rows has no target, and one has logits of 10,000."""
     torch.manual_seed(0)
     logits = torch.randn(4, 3, vocab_size, dtype=torch.float64)
     logits[1] *= 10_000

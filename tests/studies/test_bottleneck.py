@@ -1,4 +1,4 @@
-"""What `bottleneck` and `look-up` measure of writers and layers whose answer is known."""
+"""Measurements of `bottleneck` and `look-up`, on writers and layers whose answer is known."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from seqlab.studies.rules import Verdict
 
 STORED = sorted((Path(__file__).parents[2] / "docs" / "studies").glob("*.json"))
 PLACES = (64, 256, 4096)
-"""As far apart as lengths of texts are, and not equally."""
+"""Places as far apart as lengths of texts, and unequally spaced."""
 
 
 def drawn(spec: dict[str, Any]) -> str:
@@ -25,7 +25,7 @@ def drawn(spec: dict[str, Any]) -> str:
 
 
 def marks(svg: str) -> dict[str, str]:
-    """What shows data, no rule or text: the attributes of each, by what it says of itself."""
+    """Attributes of the marks that show data, by label; rules and texts are left out."""
     return dict(re.findall(r'<path aria-label="([^"]*)" role="graphics-symbol"([^>]*)>', svg))
 
 

@@ -1,4 +1,4 @@
-"""What is counted, where the answer is known."""
+"""Counts where the answer is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `exposure` measures of writers whose answer is known."""
+"""Measurements of `exposure`, on writers whose answer is known."""
 
 from __future__ import annotations
 

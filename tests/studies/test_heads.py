@@ -1,4 +1,4 @@
-"""What is measured of heads, on weights and models whose answer is known."""
+"""Measurements of heads, on weights and models whose answer is known."""
 
 from __future__ import annotations
 

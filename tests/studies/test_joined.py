@@ -1,4 +1,4 @@
-"""What is compared of joined sentences, on translators whose answer is known."""
+"""Comparisons on joined sentences, with translators whose answer is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of a stack, on layers whose answer is known."""
+"""Measurements of a stack, on layers whose answer is known."""
 
 from __future__ import annotations
 

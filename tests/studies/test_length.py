@@ -1,4 +1,4 @@
-"""What is measured of each length, on models whose answer is known."""
+"""Measurements at each length, on models whose answer is known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUN: TrackedRun = SimpleNamespace(id="any")  # type: ignore[assignment]
 
 
 def copier(limit: int) -> Any:
-    """Writes what it has read, to a length; then zeros."""
+    """Copies its input up to a length, then writes zeros."""
 
     def model(tokens: Tensor) -> tuple[Tensor, None]:
         length = tokens.shape[1] // 2

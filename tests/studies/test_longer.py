@@ -1,4 +1,4 @@
-"""What is compared of each model beyond the trained lengths, and by whom a question is answered."""
+"""Comparisons of models beyond the trained lengths, and scores against a question's own answer or another's."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAMES = [arm.name for arm in Longer().arms("cpu")]
 
 
 def to(length: int) -> list[float]:
-    """Right to a length, and then not."""
+    """Correct up to a length, and wrong beyond it."""
     return [float(at <= length) for at in range(1, LONGEST + 1)]
 
 

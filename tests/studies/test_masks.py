@@ -1,4 +1,4 @@
-"""What is measured of masks, on models whose answer is known."""
+"""Measurements of masks, on models whose answer is known."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOKENS = torch.randint(SYMBOLS, (5, LENGTH), generator=torch.Generator().manual_
 
 
 def peeks(tokens: Tensor) -> tuple[Tensor, None]:
-    """Says the next character, and of the last place the first of all."""
+    """Predicts the next character, and the first one at the last place."""
     following = torch.cat((tokens[:, 1:], torch.zeros_like(tokens[:, :1])), 1)
     return 50.0 * torch.nn.functional.one_hot(following, SYMBOLS), None
 

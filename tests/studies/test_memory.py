@@ -1,4 +1,4 @@
-"""What is measured of gradients through time, on mixers whose answer is known."""
+"""Measurements of gradients through time, on mixers whose answer is known."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_a_measure_that_gives_all_cases_one_number_is_found_out(name: str, same:
 
 
 def executed(path: Path) -> str:
-    """What its cells print."""
+    """The output that a notebook's cells print."""
     read = nbformat.read(path, as_version=4)
     nbformat.validate(read)
     NotebookClient(read, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()

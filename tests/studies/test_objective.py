@@ -1,4 +1,4 @@
-"""What is measured of the two objectives, on models whose answer is known."""
+"""Measurements of the two objectives, on models whose answer is known."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ WINDOWS = torch.arange(40).unsqueeze(1).add(torch.arange(CONTEXT)).remainder(SIZ
 
 
 def after(tokens: Tensor) -> tuple[Tensor, None]:
-    """What comes next, all but certainly."""
+    """Predicts the next character, all but certainly."""
     return 50.0 * torch.nn.functional.one_hot((tokens + 1) % SIZE, SIZE), None
 
 
 class FindsByTheRight:
-    """What was hidden, from what stands after it; of what has nothing after it, nothing."""
+    """Predicts a hidden character from the one after it; knows nothing where none follows."""
 
     mask_id = MASK
 

@@ -1,4 +1,4 @@
-"""What the measure of `order` says of models whose answer is known."""
+"""The measure of `order`, on models whose answer is known."""
 
 from __future__ import annotations
 

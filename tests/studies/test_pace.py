@@ -1,4 +1,4 @@
-"""What is made of times, on times and clocks whose answer is known; no test is of how fast something is."""
+"""Results derived from times, on times and clocks whose answer is known. No test measures speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of parity, on models whose answer is known."""
+"""Measurements of parity, on models whose answer is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of recall, on models whose answer is known."""
+"""Measurements of recall, on models whose answer is known."""
 
 from __future__ import annotations
 

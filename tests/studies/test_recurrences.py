@@ -1,4 +1,4 @@
-"""What is seen of recurrences through time, where the answer is known."""
+"""Measurements of recurrences through time, where the answer is known."""
 
 from __future__ import annotations
 

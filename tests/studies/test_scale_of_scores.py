@@ -1,4 +1,4 @@
-"""What is measured of one head, against the formula."""
+"""Measurements of one head, against the formula."""
 
 from __future__ import annotations
 

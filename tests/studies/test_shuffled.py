@@ -1,4 +1,4 @@
-"""What is measured of shuffled words, on models whose answer is known."""
+"""Measurements on shuffled words, with models whose answer is known."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Says:
 
 
 def run_on(model: Any, name: str, **options: Any) -> Any:
-    """What a run of such a model on such data would be."""
+    """A stand-in for a run of such a model on such data."""
     return SimpleNamespace(model=model, config={"data": {"class_path": name, "init_args": options}})
 
 

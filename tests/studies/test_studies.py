@@ -135,7 +135,7 @@ def test_what_was_measured_before_a_case_was_declared_is_not_shown(
 
 
 class Loads(HTMLParser):
-    """What a page would load, and its figures."""
+    """The addresses that a page would load, and the ids of its elements."""
 
     def __init__(self) -> None:
         super().__init__()

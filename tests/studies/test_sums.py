@@ -1,4 +1,4 @@
-"""What is compared of models that add, and that one which has not learned to add is not judged."""
+"""Comparisons of models that add; one that has not learned to add is not judged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUN: TrackedRun = SimpleNamespace(id="any")  # type: ignore[assignment]
 
 
 def to(length: int) -> list[float]:
-    """Right to a length, and then not."""
+    """Correct up to a length, and wrong beyond it."""
     return [float(at <= length) for at in range(1, LONGEST + 1)]
 
 

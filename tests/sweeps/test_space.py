@@ -1,4 +1,4 @@
-"""What varies, as a user writes it, and what a file of a sweep may say."""
+"""Search spaces as a user writes them, and the contents of a sweep file."""
 
 from __future__ import annotations
 

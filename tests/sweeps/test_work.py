@@ -44,7 +44,7 @@ def queue_of(plan: Plan, **more: Any) -> Queue:
 
 
 def work(plan: Plan, queue: Queue, jobs: int = 1) -> list[str]:
-    """What a worker tells."""
+    """The messages of a worker."""
     told: list[str] = []
     places, running = [Place()] * jobs, lambda: False
     Worker(plan, queue, "parent", Path("fits"), places, running, told.append, lambda: None).run(to_the_end=True)

@@ -61,7 +61,7 @@ def test_by_hand(tmp_path: Path) -> None:
 
 
 def test_it_is_the_share_that_greedy_decoding_answers_exactly(tmp_path: Path) -> None:
-    """Of a model that knows some of the answers: a string of two symbols is reversed."""
+    """A model that knows some of the answers: the task is to reverse a string over two symbols."""
     torch.manual_seed(0)
     task = Answering(
         Reverse(2).vocab_size,

@@ -1,4 +1,4 @@
-"""Logits that are made of some rows at a time: the same losses, gradients and scores, less memory."""
+"""Logits that are computed a few rows at a time: the same losses, gradients and scores, less memory."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_an_output_layer_that_is_not_trained_and_one_in_half_precision(
 
 
 def test_in_float16_gradients_are_scaled_before_they_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of tokens with a chance of 1.5e-8, which half precision rounds to 0."""
+    """Tokens with a probability of 1.5e-8, which half precision rounds to 0."""
     model: Any = nn.Module()
     model.vocab_size, model.output = V, nn.Linear(4, V, bias=False)
     model.output.weight.data.fill_(-4.5)[0] = 0

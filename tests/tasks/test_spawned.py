@@ -1,4 +1,4 @@
-"""What strategies that spawn processes (ddp_spawn) send to them can be sent."""
+"""Strategies that spawn processes (ddp_spawn) can send them everything that they need."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_entities_by_hand() -> None:
 
 
 def test_an_i_that_follows_no_b_of_its_type_begins_an_entity() -> None:
-    """As the CoNLL-2003 shared task counts: O I-PER, then I-LOC after it, are two entities."""
+    """Entities as the CoNLL-2003 shared task counts them: O I-PER, then I-LOC after it, are two."""
     assert scores_of([["O", "I-PER", "I-LOC"]], [["O", "B-PER", "B-LOC"]])["f1"] == 1
 
 
@@ -56,7 +56,7 @@ def test_random_tags_score_as_seqeval_scores_the_corpus() -> None:
 
 
 def test_f1_by_length_is_that_of_the_sentences_of_this_length() -> None:
-    """Of short ones all are right, of long ones half; those of over 16 words have no entity."""
+    """Short ones are all right, long ones half right; those of over 16 words have no entity."""
     true = [["B-LOC", "O"], ["B-PER"] * 9, ["O"] * 20]
     predicted = [["B-LOC", "O"], ["B-PER"] * 4 + ["B-LOC"] * 4 + ["O"], ["O"] * 20]
     metric = EntityScores()
@@ -79,7 +79,7 @@ def test_entities_need_no_type() -> None:
 
 
 class Echo(nn.Module):
-    """Is sure that the tag is the token, as sure as its parameter says."""
+    """Predicts that the tag is the token, as confidently as its parameter says."""
 
     def __init__(self, vocab_size: int, num_classes: int, seq_len: int) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ def batch(tokens: list[list[int]], targets: list[list[int]]) -> LabelledBatch:
 
 
 class Data(L.LightningDataModule):
-    """Of seven counted tokens five are right; of three entities two, and one that is none."""
+    """Five of seven counted tokens are right, and two of three entities; one more is predicted where there is none."""
 
     def __init__(self, labels: list[str]) -> None:
         super().__init__()

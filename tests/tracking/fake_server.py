@@ -1,4 +1,4 @@
-"""As much of an MLflow server as a fit writes to, in this process: quick to start, and as rude as a test needs."""
+"""The part of an MLflow server that a fit writes to, in this process: quick to start, and as rude as a test needs."""
 
 from __future__ import annotations
 

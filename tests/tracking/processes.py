@@ -1,4 +1,4 @@
-"""What other processes do in tests. They are forked from a server that has imported MLflow."""
+"""The work of other processes in tests. They are forked from a server that has imported MLflow."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_the_same_data_read_in_other_pieces_is_told(store: Store) -> None:
 
 
 def of(task: str, data: str, host: str = "one") -> Any:
-    """What a run of a task on data says of itself."""
+    """The params and tags of a run of a task on data."""
     tags = {"dataset": data, "host": host, "hardware.cpu": "EPYC", "hardware.gpus": "none"}
     return {"params": {"model.class_path": f"seqlab.tasks.{task}"}, "tags": tags}
 

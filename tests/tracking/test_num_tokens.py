@@ -1,4 +1,4 @@
-"""What `num_tokens` counts: the real tokens or frames that a model reads, whatever is to be said of them."""
+"""The counts of `num_tokens`: the real tokens or frames that a model reads, whatever their targets."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_frames_count_and_not_what_is_said_of_them(targets: torch.Tensor) -> Non
 
 @pytest.mark.parametrize("name", ["language modelling", "masked", "translation", "classification", "tagging", "frames"])
 def test_an_epoch_of_a_fit_counts_the_training_split(name: str, tmp_path: Path) -> None:
-    """By the files: words, of pairs with the eos of each source and target, frames, and windows of 16 characters."""
+    """Counts by file: words, in pairs with the eos of each source and target, frames, and windows of 16 characters."""
     write_files(tmp_path)
     data, make = kinds(tmp_path)[name]
     tracker = RunTracker()

@@ -28,7 +28,7 @@ def draw() -> np.random.Generator:
 
 
 def model(folder: Path, name: str, runs: list[list[Any]], seeds: tuple[str, ...] = SEEDS) -> Model:
-    """Of what each run says of each row."""
+    """A model whose runs have these predictions for each row."""
     scores = []
     for run in runs:
         path = folder / "said.jsonl"

@@ -221,7 +221,7 @@ def test_the_tracker_goes_on_from_a_checkpoint(root: Path) -> None:
 
 
 def test_a_checkpoint_has_its_points_in_the_store(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of its own step too, which Lightning logs just after it."""
+    """The store has the points of the checkpoint's own step too, which Lightning logs just after it."""
     seen: dict[str, list[list[int]]] = {"written": [], "trained on": []}
 
     def look(when: str) -> None:

@@ -52,7 +52,7 @@ def test_validation_is_not_timed(clock: Clock) -> None:
 
 
 def test_what_follows_the_last_batch_is_not_timed(clock: Clock) -> None:
-    """As the checkpoint at a fit's end: the bar that is shown then says what the run has."""
+    """The checkpoint at a fit's end is left out: the progress bar shown then agrees with the run."""
     speed = Speed()
     train(speed, clock, 3)
     assert speed.metrics()["perf/tokens_per_s"] == 5

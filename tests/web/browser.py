@@ -71,14 +71,14 @@ class Opened:
         return str(self.browser.execute_script("return document.querySelector('#written mark').textContent"))
 
     def check(self, width: int) -> None:
-        """Nothing is wider than the screen, no text is small, of drawings either, and nothing went wrong."""
+        """Nothing is wider than the screen, no text is small, in drawings either, and nothing went wrong."""
         assert self.browser.execute_script("return document.documentElement.scrollWidth") <= width
         sizes = "[...document.querySelectorAll('#panel *')].map((one) => parseFloat(getComputedStyle(one).fontSize))"
         assert self.browser.execute_script(f"return Math.min(...{sizes})") >= 12
         assert not self.all("#panel .wrong") and self.logs() == ([], [])
 
     def logs(self) -> tuple[list[Any], list[str]]:
-        """What the console has said since, and what was asked of a network."""
+        """The console messages since the last call, and the addresses requested over a network."""
         events = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
         asked = [one["params"]["request"]["url"] for one in events if one["method"] == "Network.requestWillBeSent"]
         said = self.browser.get_log("browser")

@@ -38,7 +38,7 @@ def run(source: str, *arguments: str | Path, text: str = "") -> subprocess.Compl
 
 
 def answers(folder: Path | str, questions: Iterable[Any]) -> list[Any]:
-    """What `answer.ts` says to each question, of a bundle, a tokenizer, or "-"."""
+    """The answer of `answer.ts` to each question, about a bundle, a tokenizer, or "-"."""
     lines = "".join(json.dumps(question) + "\n" for question in questions)
     done = run("tests/answer.ts", folder, text=lines)
     assert done.returncode == 0 and not done.stderr, done.stderr

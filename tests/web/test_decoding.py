@@ -22,11 +22,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 V = TOKENIZER.vocab_size
 check_close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
-"""Of the rounding of a few layers in float32."""
+"""Comparison up to the rounding of a few layers in float32."""
 
 
 def sendable(asked: dict[str, Any]) -> dict[str, Any]:
-    """A seed of 64 bits is no number of JavaScript."""
+    """A 64-bit seed does not fit in a JavaScript number."""
     return asked | {"seed": str(asked.get("seed", 0))}
 
 
@@ -105,7 +105,7 @@ def test_a_pad_is_no_token_of_a_batch(name: str, bundle: Bundle) -> None:
 
 
 def test_a_batch_has_the_logits_of_python(bundle: Bundle) -> None:
-    """Of a language model and of a classifier, padded; of a mask that is none nothing is made."""
+    """Padded batches of a language model and of a classifier; an invalid mask is refused."""
     dice = np.random.default_rng(5)
     tokens, pad_mask = dice.integers(3, V, size=(3, 6)), np.arange(6) < np.array([[6], [1], [4]])
     batch = {

@@ -1,5 +1,5 @@
-"""What a token keeps of a recurrence's state, as the page measures it, is the decay of the paper's equations, computed
-here in float64 from the trained weights."""
+"""The share of a recurrence's state that a token keeps, as the page measures it, is the decay of the paper's equations,
+computed here in float64 from the trained weights."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ slow = pytest.mark.slow
 
 
 def kept(folder: Path) -> dict[str, dict[str, Any]]:
-    """By the name of the part; its `shares` (T - 1) and, where its channels do not mix, `channels` (T - 1, N)."""
+    """The parts by name: `shares` (T - 1) and, where the channels do not mix, `channels` (T - 1, N)."""
     [found] = answers(folder, [{"kept": IDS}])
     return {one["name"]: one for one in found}
 
@@ -47,7 +47,7 @@ def read(exported: Exported) -> tuple[list[Any], list[Tensor]]:
 
 
 def forget_gates(weights: dict[str, Tensor], x: Tensor, layer: int) -> tuple[Tensor, Tensor]:
-    """Of each token, (T, D), and the outputs (T, D): Gers et al. 2000, in PyTorch's order i, f, g, o."""
+    """Forget gates of each token, (T, D), and the outputs (T, D): Gers et al. 2000, in PyTorch's order i, f, g, o."""
     w, u, b, c = (weights[f"{name}_l{layer}"] for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"))
     h = cell = torch.zeros(u.shape[1], dtype=torch.float64)
     gates, outputs = [], []

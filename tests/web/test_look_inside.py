@@ -1,4 +1,4 @@
-"""What a page shows of a model's inside, by pointer and keyboard, is what Python has there."""
+"""The inside of a model as a page shows it, by pointer and keyboard, matches Python's values."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def listed(opened: Opened) -> dict[str, float]:
 
 
 def choose(opened: Opened, *names: str) -> None:
-    """In the view's choices, in their order."""
+    """Sets the view's choices, in their order."""
     for number, name in enumerate(names):
         opened.all("#inside select")[number].send_keys(name)
 

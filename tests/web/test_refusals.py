@@ -1,4 +1,4 @@
-"""What is no bundle, or not whole, is refused by the web runtime in one sentence."""
+"""The web runtime refuses folders that are not a whole bundle, in one sentence."""
 
 from __future__ import annotations
 

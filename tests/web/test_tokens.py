@@ -36,11 +36,11 @@ MORE = [
 
 WORD = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+"
 LLAMA = WORD + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-"""How Llama 3 splits a text into words."""
+"""Llama 3's pattern that splits a text into words."""
 
 
 def pretrained(pattern: str | None) -> Tokenizer:
-    """As GPT-2's, or with words that are split by a pattern."""
+    """A tokenizer like GPT-2's, or one whose words are split by a pattern."""
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None)
     split = [pre_tokenizers.Split(Regex(pattern), "isolated")] if pattern else []
     made = tokenizers.Tokenizer(models.BPE(ignore_merges=bool(pattern)))
