@@ -56,7 +56,8 @@ def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
     """The strings below constants too."""
     wrong = re.compile(r"\s*(As|By|How|Of|Those|What|Whether)\b")
     found = []
-    for path in (path for package in PACKAGES.values() for path in python_files(package)):
+    folders = (*PACKAGES.values(), *(ROOT / name for name in ("tests", "scripts", "benchmarks", "examples")))
+    for path in (path for folder in folders for path in python_files(folder)):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             match node:
                 case ast.Expr(ast.Constant(str(text))) if wrong.match(text):
