@@ -22,6 +22,8 @@ from seqlab.config.errors import sentence
 def test_a_launchers_count_that_is_no_number(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Told before Lightning is imported, which reads SLURM_PROCID then and names no variable."""
+    monkeypatch.setattr("seqlab.cli.fit.import_lightning", lambda: pytest.fail("it is imported"))
     monkeypatch.setenv(name, "many")
     assert main(["fit", "--config", "lm/gru"]) == 2
     assert f"seqlab: the environment variable {name} is 'many'; accepted: a whole number\n" in capsys.readouterr().err

@@ -132,3 +132,12 @@ def test_an_empty_entry_of_pythonpath_is_not_the_working_folder(
     _correct_environment()
     assert os.environ["PYTHONPATH"] == left
     assert (str(tmp_path) in sys.path) == stays
+
+
+def test_a_terminal_without_columns_is_one_of_unknown_width(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    _correct_environment()
+    assert "COLUMNS" not in os.environ
+    monkeypatch.setenv("COLUMNS", "1")
+    _correct_environment()
+    assert os.environ["COLUMNS"] == "1"
