@@ -1,4 +1,4 @@
-"""Where the processor time of `seqlab fit --config lm/gru` goes, up to its first step, and that of its help.
+"""Processor time of `seqlab fit --config lm/gru` by part, up to its first step, and that of its help.
 
 Each share is the least of three processes, in seconds of user and system time together.
 """

@@ -39,7 +39,7 @@ def _fixed_seed() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_folders(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """So that no test finds tokens that another run has made, or what one has not sent."""
+    """Gives each session its own cache and state: no test finds another run's tokens or unsent writes."""
     os.environ["SEQLAB_CACHE"] = str(tmp_path_factory.mktemp("cache"))
     os.environ["SEQLAB_STATE"] = str(tmp_path_factory.mktemp("state"))
 

@@ -65,7 +65,8 @@ def read_images(path: str | None) -> Images:
     for image, label in enumerate(labels.tolist()):
         check_label(str(label), f"{name}, image {image}")
     with np.errstate(over="ignore"):
-        finite = np.isfinite(images.astype(np.float32)).reshape(len(images), -1).all(axis=1)
+        pixels = images.astype(np.float32) if images.dtype.kind == "f" else images
+        finite = np.isfinite(pixels).reshape(len(images), -1).all(axis=1)
     if not finite.all():
         raise ValueError(f"{name}, image {int(finite.argmin())} has a pixel that is not a finite number; give numbers")
     return Images(images if images.ndim == 4 else images[..., None], labels)

@@ -11,9 +11,9 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from seqlab.plain_tables import SQLITE
 from seqlab.whole_file import writing
 
-SQLITE = "sqlite:///"
 HEAD = 4096
 """Bytes of a file in which its mark is."""
 
@@ -93,9 +93,9 @@ def check_around(said: str, place: Path) -> None:
             inside = f"the bundle {folder}"
         elif re.fullmatch("[0-9a-f]{32}", folder.name) and (folder / "artifacts").is_dir():
             inside = f"the folder of run {folder.name}"
-        elif Path.cwd().is_relative_to(folder):
-            pass
-        elif folder.name == "mlruns" or folder == store or (folder / "mlflow.db").is_file():
+        elif not Path.cwd().is_relative_to(folder) and (
+            folder.name == "mlruns" or folder == store or (folder / "mlflow.db").is_file()
+        ):
             inside = f"the tracking store {folder}"
         if inside is not None:
             raise ValueError(f"{said} is in {inside}; name a place outside of it")

@@ -1,4 +1,4 @@
-"""Which checkpoints a fit leaves, when they are written, and what is in them."""
+"""Checkpoints that a fit leaves: their names, when they are written, and their content."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Hangs(Callback):
 
 
 class HangsInSaving(Callback):
-    """Where this rank has written its shards the second time, and the other one waits to hear of them."""
+    """Hangs once this rank has written its shards the second time and the other one waits to hear of them."""
 
     def __init__(self, folder: Path, rank: int, how: str) -> None:
         self.path, self.rank, self.how = folder / "last.ckpt", rank, how
@@ -126,7 +126,7 @@ def test_the_other_rank_says_who_is_missing_and_where_and_ends(rank: int, how: s
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("saving", ["while the fit waits", "in the background"])
 def test_so_it_does_in_the_saving_of_a_checkpoint(saving: str, tmp_path: Path) -> None:
-    """Whose ranks meet in a group of their own."""
+    """Ranks meet in a group of their own there."""
     assert fit_two(tmp_path, (1, "sleep"), saving) == [1, None]
     (said,) = [line for line in (tmp_path / "said-0").read_text().splitlines() if "seqlab: " in line]
     waited = "seqlab: rank 0 has waited 4 s in the saving of a checkpoint for another one: rank 1 is in "

@@ -1,4 +1,4 @@
-"""Where a file cannot be written: one sentence that says which, why and what is whole, and nothing half-written."""
+"""Files that cannot be written: one sentence that says which, why and what is whole, and nothing half-written."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ import pytest
 from cli.conftest import TINY, Seqlab
 
 SHARES = (0.5, 0.8, 0.95)
-"""When it is killed, of the time that it takes; before the half it imports."""
+"""Moments of the kill, as shares of the verb's time; before the half it imports."""
 
 WRITERS = {
     "export": (["export", "first", "--out=new bundle"], "new bundle"),

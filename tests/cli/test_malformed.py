@@ -81,7 +81,7 @@ def write_files(folder: Path) -> None:
 
 
 def lines(fits: int, others: int) -> Iterator[list[str]]:
-    """So many of `fit` and of the other verbs, drawn."""
+    """Draws `fits` command lines of `fit` and `others` of the other verbs."""
     draw = random.Random(0)
     options = [(f"trainer.{name}", value) for name, values in TRAINER.items() for value in values]
     options += [(name, value) for name, values in OWN.items() for value in values]

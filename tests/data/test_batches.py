@@ -32,7 +32,7 @@ def test_an_order_is_a_permutation_of_its_own() -> None:
 
 
 def test_an_order_has_no_preferred_place() -> None:
-    """Where each of 5 windows stands over 4,000 epochs: 800 times at each place, give or take 5 standard deviations."""
+    """Counts the places of 5 windows over 4,000 epochs: 800 times at each, give or take 5 standard deviations."""
     orders = np.array([epoch_order(5, 1, epoch) for epoch in range(4000)])
     counts = np.array([[(orders[:, place] == window).sum() for place in range(5)] for window in range(5)])
     assert abs(counts - 800).max() < 5 * np.sqrt(4000 * 0.2 * 0.8)

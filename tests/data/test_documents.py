@@ -1,4 +1,4 @@
-"""Which documents a path names, in which order, and how bad text is refused."""
+"""Documents that a path names, their order, and the refusal of bad text."""
 
 from __future__ import annotations
 

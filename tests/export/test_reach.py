@@ -170,7 +170,7 @@ def test_a_defect_in_rows_past_the_fifth_is_found(copy: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "file"), [("attention", "model.onnx"), ("gru", "step.onnx")])
 def test_an_error_of_three_times_the_limit_is_found(name: str, file: str, shared: Shared, tmp_path: Path) -> None:
-    """So the limit cannot be loosened tenfold. The errors of a good bundle are under 5e-7."""
+    """Keeps the limit from being loosened tenfold. The errors of a good bundle are under 5e-7."""
     folder = Path(shutil.copytree(shared(name).folder, tmp_path / "bundle"))
     edit_graph(folder, file, with_logits_times(1 + 1.5e-6))
     expected = {"model.onnx": {"prefill", "chunks", "long"}, "step.onnx": {"step"}}[file]
@@ -182,7 +182,7 @@ def test_an_error_of_three_times_the_limit_is_found(name: str, file: str, shared
 
 @pytest.fixture(scope="module", name="wide")
 def _wide(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the budget is widest: sums have many terms."""
+    """Bundle with the widest budget: sums have many terms."""
     folder = tmp_path_factory.mktemp("wide") / "bundle"
     block = partial(Block, norm=RMSNorm, ffn=partial(SwiGLU, d_ff=1024))
     model = DecoderLM(

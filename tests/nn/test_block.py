@@ -1,4 +1,4 @@
-"""Where a block puts its norms, and what a stack does with its blocks."""
+"""Places of a block's norms, and a stack's use of its blocks."""
 
 from __future__ import annotations
 

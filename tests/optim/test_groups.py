@@ -1,4 +1,4 @@
-"""Which parameters decay, and which learn at another rate."""
+"""Parameters that decay, and those that learn at another rate."""
 
 from __future__ import annotations
 

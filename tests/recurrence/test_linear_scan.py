@@ -54,7 +54,7 @@ def test_complex_values_and_gradients(length: int) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("factor", [0.0, 1e-30, 0.5, 1 - 1e-6, 1.0, -1.0, -0.9])
 def test_any_factor_is_exact(factor: float, dtype: torch.dtype) -> None:
-    """Where products of factors underflow, and where nothing is forgotten."""
+    """Includes factors whose products underflow, and one that forgets nothing."""
     b = torch.randn(2, 1000, 3, dtype=torch.float64)
     a = torch.full_like(b, factor).to(dtype).requires_grad_()
     h = linear_scan(a, b.to(dtype), torch.ones(2, 3, dtype=dtype))

@@ -37,7 +37,7 @@ def test_bfloat16_autocast(case: MixerCase) -> None:
 
 @pytest.mark.parametrize("case", RECURRENT, ids=lambda case: case.name)
 def test_weights_of_any_size_have_finite_gradients(case: MixerCase) -> None:
-    """Where everything saturates: decays of 0 and 1, gates open and shut."""
+    """Saturates everything: decays of 0 and 1, gates open and shut."""
     mixer = case.factory(D_MODEL, 0)
     for factor in (30.0, -30.0):
         for parameter in mixer.parameters():

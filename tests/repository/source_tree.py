@@ -1,4 +1,4 @@
-"""Where the repository's sources are, and what they import."""
+"""The repository's sources and their imports."""
 
 from __future__ import annotations
 

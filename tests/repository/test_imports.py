@@ -1,4 +1,4 @@
-"""Who may import whom, and what may be loaded when."""
+"""Rules of imports: between packages, and at run time."""
 
 from __future__ import annotations
 

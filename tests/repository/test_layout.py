@@ -54,7 +54,7 @@ def test_files_are_short() -> None:
 
 def test_docstrings_begin_with_a_noun_or_a_verb() -> None:
     """The strings below constants too."""
-    wrong = re.compile(r"\s*(As|By|How|Of|Those|What|Whether)\b")
+    wrong = re.compile(r"\s*(As|By|How|Of|So|That|Those|What|When|Where|Whether|Which|Who|Whose)\b")
     found = []
     folders = (*PACKAGES.values(), *(ROOT / name for name in ("tests", "scripts", "benchmarks", "examples")))
     for path in (path for folder in folders for path in python_files(folder)):

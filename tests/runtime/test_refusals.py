@@ -266,7 +266,7 @@ def test_a_library_that_is_too_old(verb: str, old_library: Path, bundle: Bundle)
 
 
 def test_the_wheel_of_the_python_on_path_is_found(old_library: Path, bundle: Bundle, tmp_path: Path) -> None:
-    """Where no environment is active, and before one of the user's or the system's."""
+    """No environment is active; the wheel comes before one of the user's or the system's."""
     if find_library("onnxruntime"):
         pytest.skip("the loader finds an onnxruntime first")
     capi = tmp_path / "env" / "lib" / "python3.11" / "site-packages" / "onnxruntime" / "capi"

@@ -51,7 +51,7 @@ def test_fsdp2_trains_what_one_process_does(kind: str, plain: dict[str, Any], fi
 
 @pytest.mark.parametrize("name", ["RNNSeq2Seq", "LSTM", "Mamba"])
 def test_fsdp2_trains_recurrences(name: str, plain: dict[str, Any], files: Path) -> None:
-    """Whose weights PyTorch keeps in a list beside. The slow cases have every mixer."""
+    """PyTorch keeps their weights in a list beside. The slow cases have every mixer."""
     assert_same(plain[f"{name}, fsdp2"], CASES[f"{name}, fsdp2"](files, strategy="auto", batches=2))
 
 

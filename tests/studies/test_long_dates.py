@@ -1,4 +1,4 @@
-"""Which dates are tested, and what is compared of what is written of them."""
+"""Dates that are tested, and the part of the answer that is compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who works on a sweep: what is pruned, what is killed, which trial and which GPUs are whose, what is best."""
+"""Workers of a sweep: pruning, kills, the trial and the GPUs of each, and the best trials."""
 
 from __future__ import annotations
 

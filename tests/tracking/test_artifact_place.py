@@ -1,4 +1,4 @@
-"""Where a store says that a run's files are: in the store, or behind its server, or where the user allows it."""
+"""Places of a run's files as a store names them: in the store, or behind its server, or where the user allows it."""
 
 from __future__ import annotations
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from seqlab.plain_tables import BESIDE
 from seqlab.tracking.journal import Journal
 from seqlab.tracking.logger import RunLogger
-from seqlab.tracking.plain_tables import BESIDE
 from seqlab.tracking.provenance import process_tags
 from seqlab.tracking.runs import find_run, search, settle
 from seqlab.tracking.state_folder import unsent

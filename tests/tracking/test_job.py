@@ -1,4 +1,4 @@
-"""Which run a job has: by its name, or by who started it, and not while another process trains it."""
+"""The run of a job: by its name, or by who started it, and not while another process trains it."""
 
 from __future__ import annotations
 

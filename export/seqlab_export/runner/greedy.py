@@ -31,7 +31,7 @@ def trace(model: Decoder, prompts: Sequence[Sequence[int]], num_tokens: int) -> 
 
 
 def judge(actual: GreedyTrace, expected: GreedyTrace, likeliest: NDArray[np.integer]) -> Iterator[tuple[bool, str]]:
-    """For each row, whether it is as it should be, and how it differs. `expected` has the logits of the tokens
+    """Judges each row: True or False, and the difference. `expected` has the logits of the tokens
     `likeliest` (R, N, K), the best one first.
 
     It should be identical, or first differ where the reference's two best logits are closer than twice the error of

@@ -21,7 +21,7 @@ from seqlab.mixer import POSITION, Entry, Spec, State
 from seqlab.nn.padding import count_real, leading_pads, real_positions
 
 KEY_MASK = Entry("key_mask", ("S",), torch.bool, kind="counter")
-"""Which keys of a cache that grows are real tokens."""
+"""Mask of the keys of a growing cache that are real tokens."""
 
 
 class Keys(NamedTuple):

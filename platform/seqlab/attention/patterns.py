@@ -1,4 +1,4 @@
-"""Which keys a query may attend to.
+"""Attention patterns: the keys that a query may attend to.
 
 B batch, T query length, S key length.
 """
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class Pattern(ABC):
-    """Which positions see which, real tokens only.
+    """Positions that each position may see, real tokens only.
 
     Attributes:
         causal: whether no position sees a later one, once a first call has been read.

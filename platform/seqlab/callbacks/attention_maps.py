@@ -21,8 +21,8 @@ from seqlab.tasks.drawings import AttentionMap, attention_maps
 
 
 class AttentionMaps(Callback):
-    """When a fit ends, stores for chosen examples of the first validation batch how much each token attends to each,
-    layer by layer and head by head: `attention/ROW.svg` and `attention/ROW.json` of the run.
+    """Stores at the end of a fit, for chosen examples of the first validation batch, how much each token attends to
+    each, layer by layer and head by head: `attention/ROW.svg` and `attention/ROW.json` of the run.
 
     The file of data has "maps", by the mixer's name in the model (H, T, S); "tokens", what the model reads; and
     "source", what an encoder reads.

@@ -48,10 +48,11 @@ JOINING = 60.0
     argument("--worker", action="store_true", help="work on a sweep that the same command has begun without this"),
 )
 def sweep(options: argparse.Namespace) -> int:
+    from seqlab.plain_tables import SQLITE
     from seqlab.sweeps.plan import TYPES, make_plan, read_file
     from seqlab.sweeps.queue import Queue, told
     from seqlab.tracking.runs import find_run
-    from seqlab.tracking.store import SQLITE, Store
+    from seqlab.tracking.store import Store
 
     given: dict[str, Any] = {} if options.file is None else read_file(Path(options.file))
     given |= {key: value for key in TYPES if (value := getattr(options, key, None)) is not None}
@@ -83,7 +84,7 @@ def sweep(options: argparse.Namespace) -> int:
 def _check_storage(url: str, store: Store, *, is_given: bool) -> None:
     """Refuses a storage inside a bundle, a run or another store, and a default storage that is a link."""
     from seqlab.place_to_write import check_around
-    from seqlab.tracking.store import SQLITE
+    from seqlab.plain_tables import SQLITE
 
     if not url.startswith(SQLITE):
         return
@@ -210,7 +211,7 @@ def _check_fits(plan: Plan) -> None:
 
 
 def _places(jobs: int, devices: int | None) -> list[Place]:
-    """Where each job's fits run: an equal share of the cores, and of the GPUs if each takes some.
+    """Places of each job's fits: an equal share of the cores, and of the GPUs if each takes some.
 
     Raises:
         ValueError: there are fewer GPUs than the jobs need.

@@ -41,7 +41,7 @@ def learning_curves(comparison: Comparison, metric: str | None = None) -> str | 
 
 
 def _band(curves: list[tuple[Any, Any]]) -> tuple[Any, Any, Any, Any]:
-    """Where all seeds have been, the least, the mean and the greatest of them."""
+    """Steps that all seeds have reached, and the least, mean and greatest value at each."""
     x = curves[0][0]
     x = x[(x >= max(of[0][0] for of in curves)) & (x <= min(of[0][-1] for of in curves))]
     values = np.stack([np.interp(x, *of) for of in curves])

@@ -98,9 +98,9 @@ def resolve_names(args: list[str]) -> list[str]:
     for arg in args:
         option, equals, value = arg.partition("=")
         if option in LOGGER_OPTIONS and equals:
-            arg = f"{option}={_with_loggers(value)}"
+            arg = f"{option}={_logger_option(value)}"
         elif resolved and resolved[-1] in LOGGER_OPTIONS:
-            arg = _with_loggers(arg)
+            arg = _logger_option(arg)
         if resolved and resolved[-1] in ("--config", "-c"):
             resolved.append(str(config_path(arg)))
         elif option == "--config" and equals and not value.startswith("{"):
@@ -110,14 +110,19 @@ def resolve_names(args: list[str]) -> list[str]:
     return resolved
 
 
-def _with_loggers(value: str) -> str:
-    """Puts classes in the place of packages in a value of `--trainer.logger`, alone or in a list."""
-    if value in LOGGERS:
-        return json.dumps(LOGGERS[value])
-    if value.startswith("["):
+def _logger_option(text: str) -> str:
+    """The text of a `--trainer.logger`, with classes in the place of packages."""
+    if text in LOGGERS or text.startswith("["):
         with suppress(yaml.YAMLError, ValueError):
-            return json.dumps([LOGGERS.get(one, one) if isinstance(one, str) else one for one in read_yaml(value)])
-    return value
+            return json.dumps(_with_loggers(read_yaml(text)))
+    return text
+
+
+def _with_loggers(value: Any) -> Any:
+    """Puts classes in the place of packages, alone or in a list."""
+    if isinstance(value, list):
+        return [_with_loggers(one) for one in value]
+    return LOGGERS.get(value, value) if isinstance(value, str) else value
 
 
 def config_summary(name: str) -> str:
@@ -135,8 +140,7 @@ def load_short_yaml(text: str) -> Any:
         raise yaml.YAMLError("it is nested too deeply") from None
     trainer = found.get("trainer") if isinstance(found, dict) else None
     if isinstance(trainer, dict) and (logger := trainer.get("logger")):
-        several = [LOGGERS.get(one, one) if isinstance(one, str) else one for one in as_list(logger)]
-        found["trainer"] = trainer | {"logger": several if isinstance(logger, list) else several[0]}
+        found["trainer"] = trainer | {"logger": _with_loggers(logger)}
     return found
 
 

@@ -111,7 +111,7 @@ class Stack(nn.Module):
         return cast(Iterator[Block], iter(self.blocks))
 
     def _names(self) -> list[dict[str, str]]:
-        """For each layer, the names that its entries have in the joint state."""
+        """Names of each layer's entries in the joint state."""
         return [
             {entry.name: entry.name if entry.kind == "counter" else f"{k}_{entry.name}" for entry in spec}
             for k, spec in enumerate(block.mixer.state_spec() for block in self._blocks())

@@ -1,4 +1,4 @@
-"""Which share of the data this process has. Ranks that are cut from one model (tensor parallel) have the same share."""
+"""Share of the data that this process has. Ranks that are cut from one model (tensor parallel) have the same share."""
 
 from __future__ import annotations
 

@@ -27,11 +27,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from seqlab.comparison.rows import more_is_better
+from seqlab.plain_tables import SQLITE, check_files, check_tables
 from seqlab.sweeps.plan import Plan
 from seqlab.sweeps.space import grid
-from seqlab.tracking.plain_tables import check_files, check_tables
 from seqlab.tracking.provenance import host_id, is_gone, process_tags
-from seqlab.tracking.store import SQLITE
 
 BEAT, SILENCE = 30.0, 300.0
 """Seconds between a worker's heartbeats, and without one until another machine puts its trials back."""
@@ -169,8 +168,8 @@ def _check_file(file: Path) -> None:
     if not file.exists():
         return
     try:
-        check_tables(address := f"{file.absolute().as_uri()}?mode=ro")
-        with closing(sqlite3.connect(address, uri=True)) as opened:
+        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as opened:
+            check_tables(opened)
             names = {name for (name,) in opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     except (sqlite3.Error, ValueError) as error:
         raise ValueError(f"--storage {file} cannot be opened: {error}") from error

@@ -1,8 +1,9 @@
-"""Where the files of a run may be: inside its store, behind its server, or where the user says besides."""
+"""Places that the files of a run may be in: inside its store, behind its server, or where the user says besides."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,6 +22,11 @@ def check_folder(folder: Path, root: Path, run_id: str) -> Path:
         where = folder.resolve()
         raise ValueError(f"run {run_id} has its files in {where}, outside of its store {root}; {_allow(str(where))}")
     return folder
+
+
+def are_names(parts: Sequence[str]) -> bool:
+    """True where a file system takes each part of a path."""
+    return all(len(part.encode()) < 256 and "\0" not in part for part in parts)
 
 
 def check_address(address: str, server: str, run_id: str) -> None:

@@ -15,9 +15,9 @@ from mlflow.tracking import MlflowClient
 from mlflow.tracking._tracking_service.utils import _tracking_store_registry
 from sqlalchemy import Engine, NullPool, create_engine
 
-from seqlab.tracking.plain_tables import check_tables
+from seqlab.plain_tables import SQLITE, check_tables
 
-SCHEME, SQLITE = "seqlab-as-it-is", "sqlite:///"
+SCHEME = "seqlab-as-it-is"
 WAL = b"\2\2"
 """Bytes 18 and 19 of a database whose newest pages are in a file beside it."""
 
@@ -32,7 +32,6 @@ def reading_client(database: Path) -> MlflowClient:
         sqlite3.Error, OSError: it cannot be read.
     """
     uri = address(database)
-    check_tables(uri)
     _check_schema(uri)
     return MlflowClient(f"{SCHEME}:{uri}")
 
@@ -84,6 +83,7 @@ def address(database: Path) -> str:
 def _check_schema(uri: str) -> None:
     """Raises ValueError where MLflow would make tables, or change them."""
     with closing(_connect(uri)) as opened:
+        check_tables(opened)
         if opened.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone() is None:
             raise ValueError("it has no tables of MLflow")
         [found] = opened.execute("SELECT version_num FROM alembic_version").fetchone() or [None]

@@ -119,7 +119,7 @@ class RunLogger(Logger):
 
     @property
     def checkpoint_dir(self) -> Path | None:
-        """Where checkpoints go; None on other ranks than 0."""
+        """Folder of the checkpoints; None on other ranks than 0."""
         return None if self.artifacts is None else self.artifacts / "checkpoints"
 
     @property

@@ -60,8 +60,8 @@ def accepted(name: str) -> str:
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """For each of `flatten`'s names the shortest end of it, without init_args, that no other one has; a class goes by
-    its option's name."""
+    """Shortest ending of each of `flatten`'s names, without init_args, that no other name has. A class goes by its
+    option's name."""
     parts = {name: name.removesuffix(CLASS).replace(".init_args", "").split(".") for name in names}
     ends = Counter(".".join(end[start:]) for end in parts.values() for start in range(len(end)))
     return {

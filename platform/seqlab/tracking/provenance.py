@@ -1,4 +1,4 @@
-"""Where a run comes from: code, packages, machine and process."""
+"""Provenance of a run: code, packages, machine and process."""
 
 from __future__ import annotations
 

@@ -11,7 +11,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from seqlab.tracking.store import SQLITE, Store, UnreachableError
+from seqlab.plain_tables import SQLITE
+from seqlab.tracking.store import Store, UnreachableError
 
 if TYPE_CHECKING:
     from mlflow.entities import Run

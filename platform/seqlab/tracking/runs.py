@@ -16,7 +16,7 @@ import yaml
 
 from seqlab.plain_values import read_yaml
 from seqlab.regular_file import check_regular
-from seqlab.tracking.artifact_place import check_folder
+from seqlab.tracking.artifact_place import are_names, check_folder
 from seqlab.tracking.journal import replay_all, tell_kept
 from seqlab.tracking.provenance import host_id, is_gone
 from seqlab.tracking.readable import BrokenRun, number, read_runs
@@ -114,8 +114,7 @@ class TrackedRun:
                 store.
         """
         parts = PurePath(name).parts
-        wrong = not parts or PurePath(name).is_absolute() or ".." in parts or "\0" in name
-        if wrong or max(len(part.encode()) for part in parts) > 255:  # what a folder takes
+        if not parts or PurePath(name).is_absolute() or ".." in parts or not are_names(parts):
             reason = "which is no file of its folder"
             raise ValueError(f"run {self.name} ({self.id}) has {name[:100]!r} for an artifact, {reason}")
         path = check_folder(self.artifacts / name, self.store.root, self.id)

@@ -1,4 +1,4 @@
-"""Where this machine keeps what a store has not taken yet: in its user's own folder, never in the store."""
+"""Folder for writes that a store has not taken yet: the user's own, never the store."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from seqlab.tracking.artifact_place import check_address, check_folder
+from seqlab.plain_tables import SQLITE, check_files, check_tables
+from seqlab.tracking.artifact_place import are_names, check_address, check_folder
 from seqlab.tracking.aside import aside, prepare_mlflow
-from seqlab.tracking.plain_tables import check_files, check_tables
 from seqlab.whole_file import why_not_written, writing
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 DEFAULT_ROOT = "mlruns"
-SQLITE = "sqlite:///"
 OFFLINE_TAG = "seqlab.offline_id"
 """The id by which a run was known here before its server had given it one."""
 
@@ -149,7 +148,8 @@ class Store:
                     with writing(self._database):
                         _create_database(self._database)
                 self._database.open("rb").close()  # MLflow would try for 100 s
-                check_tables(f"{self._database.as_uri()}?mode=ro")
+                with closing(sqlite3.connect(f"{self._database.as_uri()}?mode=ro", uri=True)) as database:
+                    check_tables(database)
             return MlflowClient(self.uri)
 
     @cached_property
@@ -224,8 +224,8 @@ class Store:
             return check_folder(folder, self.root, whose)
         query = "SELECT artifact_location, lifecycle_stage FROM experiments WHERE name = ?"
         try:
-            check_tables(address := f"{self._database.as_uri()}?mode=ro")
-            with closing(sqlite3.connect(address, uri=True)) as database:
+            with closing(sqlite3.connect(f"{self._database.as_uri()}?mode=ro", uri=True)) as database:
+                check_tables(database)
                 found = database.execute(query, (experiment,)).fetchone()
         except sqlite3.Error:
             return None
@@ -258,8 +258,7 @@ class Store:
 
         uri = run.info.artifact_uri or ""
         stored = Path(local_file_uri_to_path(uri))  # type: ignore[no-untyped-call]
-        named = all(len(part.encode()) < 256 and "\0" not in part for part in stored.parts)  # as a folder takes names
-        if len(stored.parts) < 3 or not named or ("://" in uri and not uri.startswith("file://")):
+        if len(stored.parts) < 3 or not are_names(stored.parts) or ("://" in uri and not uri.startswith("file://")):
             raise ValueError(
                 f"run {run.info.run_id} has its files in {uri[:100]!r}, no folder of its store {self.root}"
             )

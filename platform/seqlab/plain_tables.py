@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 from seqlab.regular_file import check_regular
 
+SQLITE = "sqlite:///"
 BESIDE = ("-journal", "-wal", "-shm")
 """Suffixes of the files that SQLite reads with a database."""
 
@@ -28,18 +28,14 @@ def check_files(database: Path, what: str) -> None:
             raise ValueError(f"beside {what}, {one} is a link; accepted: a regular file")
 
 
-def check_tables(address: str) -> None:
+def check_tables(opened: sqlite3.Connection) -> None:
     """Refuses a database with views, virtual tables or triggers, whose queries may never end. MLflow's own trigger is
     on a table that seqlab never writes.
-
-    Args:
-        address: SQLite's URI.
 
     Raises:
         ValueError: there is one.
         sqlite3.Error: it cannot be read.
     """
     kinds = "type = 'view' OR (type = 'trigger' AND tbl_name != 'secrets') OR sql LIKE 'CREATE VIRTUAL%'"
-    with closing(sqlite3.connect(address, uri=True)) as opened:
-        if (found := opened.execute(f"SELECT type, name FROM sqlite_master WHERE {kinds}").fetchone()) is not None:
-            raise ValueError(f"it has the {found[0]} {found[1]!r}, which is none of MLflow's or Optuna's")
+    if (found := opened.execute(f"SELECT type, name FROM sqlite_master WHERE {kinds}").fetchone()) is not None:
+        raise ValueError(f"it has the {found[0]} {found[1]!r}, which is none of MLflow's or Optuna's")
