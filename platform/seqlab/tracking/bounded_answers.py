@@ -78,6 +78,7 @@ class BoundedAdapter(HTTPAdapter):
                 if stream and _downloads:
                     download = _downloads[-1]
                     if response.is_redirect:  # it is not followed, and its content is not the file's
+                        response.close()
                         raise OutOfBoundsError(f"it is redirected ({response.status_code})", request=request)
                     response.iter_content = lambda *_, **__: _keeps_coming(response, download)  # type: ignore[method-assign]
                 elif not stream:
