@@ -46,6 +46,12 @@ print(json.dumps([answers, [package.__file__ for package in (seqlab, seqlab_data
 """
 
 
+@pytest.fixture(autouse=True)
+def _path_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow puts a model's code on the path for good: processes that later tests start would import it."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
 def load(folder: Path) -> Any:
     import mlflow.pyfunc
 

@@ -57,15 +57,11 @@ def test_it_errs_as_float32_sums_term_by_term_do(terms: int, positive: bool) -> 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_sum_over_time_errs_as_one_vector_after_the_other_does(dtype: torch.dtype) -> None:
-    """The error of a small vocabulary grows with the length, and PyTorch's own does not."""
     x = torch.randn(11, 8)[torch.randint(11, (2, 1024))].to(dtype)
-    exact = x.double().sum(dim=1)
     one_by_one = np.add.accumulate(x.float().numpy(), axis=1, dtype=np.float32)[:, -1]
     with TermByTerm(0):
         found, kept = x.sum(dim=1), x.sum(dim=-2, keepdim=True)
     assert torch.equal(found, torch.from_numpy(one_by_one).to(dtype)) and torch.equal(kept, found.unsqueeze(1))
-    if dtype == torch.float32:
-        assert rms(found - exact) > 4 * rms(x.sum(dim=1) - exact)
 
 
 @pytest.mark.parametrize("tokens", [255, 256, 1024])
@@ -74,7 +70,6 @@ def test_so_does_a_product_over_many_tokens(tokens: int) -> None:
     words = torch.randint(11, (2, tokens))
     weights = torch.rand(11)[words].unsqueeze(1).expand(2, 5, tokens)
     values = torch.randn(2, 11, 8).gather(1, words.unsqueeze(2).expand(2, tokens, 8))
-    exact = weights.double() @ values.double()
     # (2, 5, T, 8): each product in float64, each partial sum in float32.
     products = weights.double().unsqueeze(3) * values.double().unsqueeze(1)
     one_by_one = torch.zeros(2, 5, 8)
@@ -83,8 +78,6 @@ def test_so_does_a_product_over_many_tokens(tokens: int) -> None:
     with TermByTerm(0):
         found = weights @ values
     assert torch.equal(found, one_by_one) == (tokens >= MANY)
-    if tokens == 1024:
-        assert rms(found - exact) > 2 * rms(weights @ values - exact)
 
 
 @pytest.mark.parametrize(("columns", "is_added"), [(2**9, True), (2**9 + 1, False)])

@@ -31,6 +31,7 @@ def _main(folder: Path, names: list[str]) -> None:
 
     from scale.cases import CASES
     from seqlab.config.quiet import quiet
+    from seqlab.parallel import part
 
     quiet()
     warnings.simplefilter("ignore")
@@ -39,6 +40,7 @@ def _main(folder: Path, names: list[str]) -> None:
         found = CASES[name](folder)
         if os.environ["RANK"] == "0":
             (folder / f"{name}.json").write_text(json.dumps(found))
+    part()
 
 
 if __name__ == "__main__":

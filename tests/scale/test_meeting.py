@@ -1,4 +1,4 @@
-"""Ranks that torchrun starts again do not find the addresses of those that have died."""
+"""Ranks that torchrun starts again do not find the addresses of those that have died, and none outlives its fit."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch.distributed as dist
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from torch.distributed import HashStore, TCPStore  # type: ignore[attr-defined]
 
-from seqlab.parallel import meet_anew
+from seqlab.cli import fit, lightning_cli
+from seqlab.parallel import meet_anew, part
 from trainers import quiet_trainer
 
 LIFE = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "GROUP_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
@@ -39,5 +40,14 @@ def test_each_life_has_keys_of_its_own(
         assert dist.is_initialized() == anew
         assert agents.check(["life 2/0//cpu//0/0"]) == anew  # gloo's address of rank 0
     finally:
-        if dist.is_initialized():
-            dist.destroy_process_group()
+        part()
+    assert not dist.is_initialized()
+
+
+def test_a_verb_ends_its_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    def meet(*args: Any, **options: Any) -> None:
+        dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+
+    monkeypatch.setattr(lightning_cli, "SeqlabCLI", meet)
+    assert fit.lightning("test", []) == 0
+    assert not dist.is_initialized()

@@ -61,8 +61,10 @@ def lightning(name: str, args: list[str], *, run_id: str | None = None) -> int:
 
     def run() -> None:
         from seqlab.cli.lightning_cli import SeqlabCLI
+        from seqlab.parallel import part
 
         SeqlabCLI(name, args, run_id=run_id)
+        part()
 
     return ran(name, run)
 

@@ -2,7 +2,7 @@
 
 from seqlab.parallel.fully_sharded import whole
 from seqlab.parallel.gradients import add_up, clip_by_norm, clip_by_value
-from seqlab.parallel.meeting import meet_anew
+from seqlab.parallel.meeting import meet_anew, part
 from seqlab.parallel.ranks import DataParallel, data_parallel
 from seqlab.parallel.strategy import STRATEGIES, SpreadStrategy, layout, set_tensor_parallel
 
@@ -16,6 +16,7 @@ __all__ = [
     "data_parallel",
     "layout",
     "meet_anew",
+    "part",
     "set_tensor_parallel",
     "whole",
 ]

@@ -32,3 +32,13 @@ def meet_anew(trainer: L.Trainer) -> None:
         timeout=timeout,
         device_id=None if strategy.root_device.type == "cpu" else strategy.root_device,
     )
+
+
+def part() -> None:
+    """Ends the process group, if there is one, before Python ends.
+
+    Gloo's threads free tensors late. One that frees a tensor while Python ends is ended within a destructor, and the
+    process aborts: "terminate called without an active exception".
+    """
+    if dist.is_initialized():
+        dist.destroy_process_group()
