@@ -15,6 +15,7 @@ from unittest.mock import patch
 import lightning  # noqa: F401  # before any test: a fit says on stderr that it loads it
 import pytest
 import torch
+from hypothesis import settings
 
 from once import once
 from seqlab.tracking import store
@@ -28,6 +29,9 @@ logging.getLogger("torch.__trace").setLevel(logging.WARNING)
 THREADS = os.environ.get("SEQLAB_TEST_THREADS", "1")
 torch.set_num_threads(int(THREADS))
 os.environ["OMP_NUM_THREADS"] = THREADS  # for the processes that tests start
+
+settings.register_profile("seqlab", derandomize=True, database=None, deadline=None)
+settings.load_profile("seqlab")
 
 SEED = int(os.environ.get("SEQLAB_TEST_SEED", "0"))
 
