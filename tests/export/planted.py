@@ -25,6 +25,11 @@ from seqlab_export.runner.verify import verify_bundle
 Edit = Callable[[ModelProto], None]
 
 
+def copy_of(bundle: Path, folder: Path) -> Path:
+    """A copy that a test may spoil, in `folder`."""
+    return Path(shutil.copytree(bundle, folder / "bundle"))
+
+
 def reseal(folder: Path) -> None:
     """Recomputes the hashes of the files."""
     replace(load_manifest(folder), files=hash_files(folder)).save(folder)
@@ -74,10 +79,6 @@ def with_weights_at(place: str) -> Callable[[Path], None]:
     return lambda folder: edit_graph(folder, "model.onnx", edit)
 
 
-def with_node_of_another_library(folder: Path) -> None:
-    edit_graph(folder, "model.onnx", lambda model: setattr(model.graph.node[0], "domain", "com.evil"))
-
-
 HOSTILE = {
     **{
         f"tokenizer {name}": with_tokenizer(**{"class": name}) for name in ("os.system", "evil.Evil", "StoredTokenizer")
@@ -85,7 +86,9 @@ HOSTILE = {
     "tokenizer's files": with_tokenizer(assets={"../../evil.py": "0" * 64}),
     **{f"tokenizer in {place}": with_statement(tokenizer=place) for place in ("../evil", "/etc", "evil.py")},
     **{f"weights at {place}": with_weights_at(place) for place in ("../../evil.pt", "/etc/hostname")},
-    "a node": with_node_of_another_library,
+    "a node of another library": lambda folder: edit_graph(
+        folder, "model.onnx", lambda model: setattr(model.graph.node[0], "domain", "com.evil")
+    ),
     "code beside it": lambda folder: (folder / "sitecustomize.py").touch(),
 }
 """Edits after which a server would import or read something outside the bundle."""
@@ -99,7 +102,7 @@ def check_none_is_opened(
         write_traps(folder)
     for what in done:
         shutil.rmtree(folder / "hostile", ignore_errors=True)
-        HOSTILE[what](copy := Path(shutil.copytree(bundle, folder / "hostile" / "bundle")))
+        HOSTILE[what](copy := copy_of(bundle, folder / "hostile"))
         with pytest.raises((ValueError, OSError)):
             print(what, open_it(copy))
         assert not (folder / CANARY).exists() and "evil" not in sys.modules
@@ -125,68 +128,93 @@ def _both(folder: Path) -> tuple[Report, set[str]]:
     return report, {check["kind"] for check in json.loads(done.stdout)["checks"] if not check["ok"]}
 
 
-def read_in_place_of(model: ModelProto, name: str, nodes: list[NodeProto], new_name: str) -> None:
-    """Whatever reads `name` reads `new_name`, which `nodes` compute from it."""
-    for node in model.graph.node:
-        for k, value in enumerate(node.input):
-            if value == name:
-                node.input[k] = new_name
-    for node in reversed(nodes):
-        model.graph.node.insert(0, node)
+def nodes_of(text: str, **constants: int | float | list[int]) -> list[NodeProto]:
+    """Nodes in ONNX's own notation, after one for each constant, int64 or float32."""
+    kinds = {int: "value_int", float: "value_float", list: "value_ints"}
+    made = [
+        helper.make_node("Constant", [], [name], **{kinds[type(value)]: value}) for name, value in constants.items()
+    ]
+    return [*made, *onnx.parser.parse_graph(f"planted () => () {{ {text} }}").node]
 
 
-def written_in_place_of(model: ModelProto, name: str, nodes: list[NodeProto], old_name: str) -> None:
-    """The output `name` is what `nodes` make of what it was, `old_name`."""
+def reading(title: str, value: str, text: str, **constants: int | float | list[int]) -> Edit:
+    """An edit after which whatever reads `value` reads what the last of these nodes gives."""
+
+    def edit(model: ModelProto) -> None:
+        nodes = nodes_of(text, **constants)
+        for node in model.graph.node:
+            node.input[:] = [nodes[-1].output[0] if name == value else name for name in node.input]
+        for node in reversed(nodes):
+            model.graph.node.insert(0, node)
+
+    edit.__name__ = title
+    return edit
+
+
+def writing(title: str, value: str, text: str, **constants: int | float | list[int]) -> Edit:
+    """An edit after which the output `value` is what these nodes make of what it was, `right`."""
+
+    def edit(model: ModelProto) -> None:
+        rename(model, {value: "right"})
+        model.graph.node.extend(nodes_of(text, **constants))
+
+    edit.__name__ = title
+    return edit
+
+
+def rename(model: ModelProto, names: dict[str, str]) -> None:
     for node in model.graph.node:
         for values in (node.input, node.output):
-            values[:] = [old_name if value == name else value for value in values]
-    model.graph.node.extend(nodes)
+            values[:] = [names.get(value, value) for value in values]
 
 
-def constants(model: ModelProto, **values: int | float | list[int]) -> None:
-    """Adds initializers of these names, int64 or float32."""
-    for name, value in values.items():
-        kind = onnx.TensorProto.FLOAT if isinstance(value, float) else onnx.TensorProto.INT64
-        dims = [len(value)] if isinstance(value, list) else []
-        numbers = value if isinstance(value, list) else [value]
-        model.graph.initializer.append(helper.make_tensor(name, kind, dims, numbers))
+def pads_as_real(mask: str) -> Edit:
+    return reading(f"no_pads_in_{mask}", mask, f"pads = Not ({mask}) all_real = Or ({mask}, pads)")
 
 
-def shift_positions_from_64(model: ModelProto) -> None:
-    constants(model, first_wrong=64)
-    nodes = [
-        helper.make_node("GreaterOrEqual", ["state_position", "first_wrong"], ["is_wrong"]),
-        helper.make_node("Cast", ["is_wrong"], ["shift"], to=onnx.TensorProto.INT64),
-        helper.make_node("Add", ["state_position", "shift"], ["shifted"]),
-    ]
-    read_in_place_of(model, "state_position", nodes, "shifted")
+shift_positions_from_64 = reading(
+    "positions_from_64_shifted",
+    "state_position",
+    "late = GreaterOrEqual (state_position, first) shift = Cast <to = 7> (late) shifted = Add (state_position, shift)",
+    first=64,
+)
 
+clamp_positions_at_300 = reading("positions_at_most_300", "state_position", "low = Min (state_position, top)", top=300)
 
-def clamp_positions_at_300(model: ModelProto) -> None:
-    constants(model, highest=300)
-    read_in_place_of(
-        model, "state_position", [helper.make_node("Min", ["state_position", "highest"], ["clamped"])], "clamped"
-    )
+stale_cache_past_300 = reading(
+    "keys_past_300_stale",
+    "state_0_k",
+    """
+    length = Shape <start = 2, end = 3> (state_0_k) end = Squeeze (length)
+    places = Range (zero, end, one) known = Min (places, top) stale = Gather <axis = 2> (state_0_k, known)
+    """,
+    top=300,
+    zero=0,
+    one=1,
+)
 
-
-def stale_cache_past_300(model: ModelProto) -> None:
-    """Replaces each key past position 300 with that of position 300."""
-    constants(model, highest=300, zero=0, one=1)
-    nodes = [
-        helper.make_node("Shape", ["state_0_k"], ["length"], start=2, end=3),
-        helper.make_node("Squeeze", ["length"], ["end"]),
-        helper.make_node("Range", ["zero", "end", "one"], ["places"]),
-        helper.make_node("Min", ["places", "highest"], ["stale_places"]),
-        helper.make_node("Gather", ["state_0_k", "stale_places"], ["stale"], axis=2),
-    ]
-    read_in_place_of(model, "state_0_k", nodes, "stale")
+scale_rows_past_the_fifth = writing(
+    "rows_past_the_fifth",
+    "logits",
+    """
+    num_rows = Shape <start = 0, end = 1> (right) row_end = Squeeze (num_rows) rows = Range (zero, row_end, one)
+    late = GreaterOrEqual (rows, fifth) factors = Where (late, half_more, same)
+    column = Reshape (factors, shape) logits = Mul (right, column)
+    """,
+    zero=0,
+    one=1,
+    fifth=5,
+    shape=[-1, 1, 1],
+    half_more=1.5,
+    same=1.0,
+)
 
 
 def with_window(size: int) -> Edit:
     """Changes the window of a graph, which is 128."""
 
     def edit(model: ModelProto) -> None:
-        constants(model, window=size)
+        model.graph.node.insert(0, nodes_of("", window=size)[0])
         for node in model.graph.node:
             if node.op_type == "Less":
                 node.input[1] = "window"
@@ -195,46 +223,23 @@ def with_window(size: int) -> Edit:
     return edit
 
 
-def scale_rows_past_the_fifth(model: ModelProto) -> None:
-    constants(model, zero=0, one=1, fifth=5, as_column=[-1, 1, 1], half_more=1.5, same=1.0)
-    nodes = [
-        helper.make_node("Shape", ["right_logits"], ["num_rows"], start=0, end=1),
-        helper.make_node("Squeeze", ["num_rows"], ["row_end"]),
-        helper.make_node("Range", ["zero", "row_end", "one"], ["rows"]),
-        helper.make_node("GreaterOrEqual", ["rows", "fifth"], ["late"]),
-        helper.make_node("Where", ["late", "half_more", "same"], ["row_factors"]),
-        helper.make_node("Reshape", ["row_factors", "as_column"], ["factors"]),
-        helper.make_node("Mul", ["right_logits", "factors"], ["logits"]),
-    ]
-    written_in_place_of(model, "logits", nodes, "right_logits")
-
-
 def with_logits_times_where(axis: int, comparison: str, size: int, factor: float = 1.1) -> Edit:
     """Logits are wrong where the batch (axis 0) or the tokens of a call (1) are so many."""
-
-    def edit(model: ModelProto) -> None:
-        constants(model, size=size, factor=factor, same=1.0)
-        nodes = [
-            helper.make_node("Shape", ["tokens"], ["sizes"], start=axis, end=axis + 1),
-            helper.make_node("Squeeze", ["sizes"], ["found"]),
-            helper.make_node(comparison, ["found", "size"], ["is_wrong"]),
-            helper.make_node("Where", ["is_wrong", "factor", "same"], ["chosen"]),
-            helper.make_node("Mul", ["right_logits", "chosen"], ["logits"]),
-        ]
-        written_in_place_of(model, "logits", nodes, "right_logits")
-
-    edit.__name__ = f"{'batch' if axis == 0 else 'length'}_{comparison}_{size}"
-    return edit
+    return writing(
+        f"{'batch' if axis == 0 else 'length'}_{comparison}_{size}",
+        "logits",
+        f"""
+        sizes = Shape <start = {axis}, end = {axis + 1}> (tokens) found = Squeeze (sizes)
+        is_wrong = {comparison} (found, size) chosen = Where (is_wrong, factor, same) logits = Mul (right, chosen)
+        """,
+        size=size,
+        factor=factor,
+        same=1.0,
+    )
 
 
-def with_logits_times(factor: float) -> Edit:
-    def edit(model: ModelProto) -> None:
-        constants(model, factor=factor)
-        nodes = [helper.make_node("Mul", ["right_logits", "factor"], ["logits"])]
-        written_in_place_of(model, "logits", nodes, "right_logits")
-
-    edit.__name__ = f"logits_times_{factor}"
-    return edit
+def with_output_times(factor: float, output: str = "logits") -> Edit:
+    return writing(f"{output}_times_{factor}", output, f"{output} = Mul (right, factor)", factor=factor)
 
 
 def with_channel_times(factor: float, d_model: int) -> Edit:
@@ -253,19 +258,9 @@ def with_channel_times(factor: float, d_model: int) -> Edit:
 
 def asking(operator: str, inputs: list[str], size: int) -> Edit:
     """Adds nothing to the logits, for which a node makes so many numbers, a row or in all, or a multiple of them."""
-
-    def edit(model: onnx.ModelProto) -> None:
-        constants(model, size=[size], none=0.0, zero=0, one=1, two=[0, 1])
-        nodes = [
-            helper.make_node("Shape", ["tokens"], ["rows"], end=1),
-            helper.make_node("Mul", ["rows", "size"], ["sizes"]),
-            helper.make_node("Squeeze", ["sizes"], ["end"]),
-            helper.make_node(operator, inputs, ["huge"]),
-            helper.make_node("ReduceMax", ["huge"], ["largest"], keepdims=0),
-            helper.make_node("Cast", ["largest"], ["number"], to=onnx.TensorProto.FLOAT),
-            helper.make_node("Mul", ["number", "none"], ["nothing"]),
-            helper.make_node("Add", ["right_logits", "nothing"], ["logits"]),
-        ]
-        written_in_place_of(model, "logits", nodes, "right_logits")
-
-    return edit
+    text = f"""
+        rows = Shape <end = 1> (tokens) sizes = Mul (rows, size) end = Squeeze (sizes)
+        huge = {operator} ({", ".join(inputs)}) largest = ReduceMax <keepdims = 0> (huge)
+        number = Cast <to = 1> (largest) nothing = Mul (number, none) logits = Add (right, nothing)
+    """
+    return writing(f"asking_{operator}", "logits", text, size=[size], none=0.0, zero=0, one=1, two=[0, 1])

@@ -36,6 +36,7 @@ Export = Callable[..., Exported]
 Shared = Callable[[str], Exported]
 """Called with a name of `TOYS`."""
 
+# Of one layer each.
 TOYS = {"attention": (Attention, RoPE), "gru": (GRU, NoPositions), "mamba": (Mamba, NoPositions)}
 
 
@@ -51,4 +52,4 @@ def export_toy(model: DecoderLM, folder: Path) -> Exported:
 
 
 def shared_toy(name: str, factory: pytest.TempPathFactory) -> Exported:
-    return once(f"toy-{name}", lambda folder: export_toy(toy(*TOYS[name]), folder / "bundle"), factory)
+    return once(f"toy-{name}", lambda folder: export_toy(toy(*TOYS[name], 1), folder / "bundle"), factory)
