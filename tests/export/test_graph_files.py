@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-import onnx
 import pytest
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, helper
 
 import web.programs
 from cli.conftest import command
-from export.planted import edit_graph, reseal
+from export.planted import Edit, copy_of, edit_graph, nodes_of, reseal, writing
 from export.toys import Shared
 from runtime.programs import refusal, run
 from seqlab_export.runner.graph_file import DEEPEST, check_graph, end_of_weights
@@ -23,69 +19,50 @@ from seqlab_export.runner.manifest import BundleError, find_damage, load_manifes
 from seqlab_export.runner.sizes import MOST_GRAPH_BYTES
 from seqlab_export.runner.verify import verify_bundle
 
-INT, BOOL, FLOAT = TensorProto.INT64, TensorProto.BOOL, TensorProto.FLOAT
+COUNT = 300_000
 
 
 @pytest.fixture(name="folder")
 def _folder(shared: Shared, tmp_path: Path) -> Path:
     """A good bundle that a test may spoil."""
-    return Path(shutil.copytree(shared("attention").folder, tmp_path / "bundle"))
+    return copy_of(shared("attention").folder, tmp_path)
 
 
-def add(*nodes: NodeProto) -> Callable[[ModelProto], None]:
-    return lambda model: model.graph.node.extend(nodes)
+def add(text: str) -> Edit:
+    return lambda model: model.graph.node.extend(nodes_of(text))
 
 
-def a_graph(*nodes: NodeProto) -> onnx.GraphProto:
-    return helper.make_graph([*nodes], "inside", [], [helper.make_tensor_value_info("x", FLOAT, None)])
+def scan(body: str) -> str:
+    return f"x = Scan <num_scan_inputs = 1, body = inside () => (float[N] x) {{ {body} }}> (tokens)"
 
 
-def constant(name: str = "x") -> NodeProto:
-    return helper.make_node("Constant", [], [name], value_float=1.0)
-
-
-def scan(body: onnx.GraphProto) -> NodeProto:
-    return helper.make_node("Scan", ["tokens"], ["scanned"], body=body, num_scan_inputs=1)
-
-
-def endless_loop() -> NodeProto:
-    body = helper.make_graph(
-        [helper.make_node("Identity", ["more"], ["again"])],
-        "body",
-        [helper.make_tensor_value_info("turn", INT, []), helper.make_tensor_value_info("more", BOOL, [])],
-        [helper.make_tensor_value_info("again", BOOL, [])],
-    )
-    return helper.make_node("Loop", ["", "more"], [], body=body)
+def nested(depth: int) -> str:
+    return scan(nested(depth - 1)) if depth else "x = Constant <value_float = 1.0> ()"
 
 
 def bomb(model: ModelProto) -> None:
     """2^30 nodes once its functions are written out."""
     opsets = [helper.make_opsetid("", 23), helper.make_opsetid("bomb", 1)]
     for level in range(30):
-        inner, domain = ("Identity", "") if level == 0 else (f"f{level - 1}", "bomb")
-        nodes = [helper.make_node(inner, [a], [b], domain=domain) for a, b in (("a", "b"), ("b", "c"))]
+        inner = "Identity" if level == 0 else f"bomb.f{level - 1}"
+        nodes = nodes_of(f"b = {inner} (a) c = {inner} (b)")
         model.functions.append(helper.make_function("bomb", f"f{level}", ["a"], ["c"], nodes, opsets))
     model.opset_import.append(helper.make_opsetid("bomb", 1))
 
 
-def nested(depth: int) -> NodeProto:
-    found = constant()
-    for _ in range(depth):
-        found = scan(a_graph(found))
-    return found
-
-
-ENDLESS: dict[str, tuple[Callable[[ModelProto], None], str]] = {
-    "loop": (add(endless_loop()), "it has the operator Loop"),
-    "if": (add(helper.make_node("If", ["c"], ["x"], then_branch=a_graph(), else_branch=a_graph())), "operator If"),
+LOOP = """x = Loop <body = turns (int64 turn, bool more) => (bool again) { again = Identity (more) }> ("", more)"""
+EMPTY = "empty () => (float x) {}"
+ENDLESS: dict[str, tuple[Edit, str]] = {
+    "loop": (add(LOOP), "it has the operator Loop"),
+    "if": (add(f"x = If <then_branch = {EMPTY}, else_branch = {EMPTY}> (c)"), "operator If"),
     "functions": (bomb, "it has functions of its own"),
-    "loop in a scan": (add(scan(a_graph(scan(a_graph(endless_loop()))))), "it has the operator Loop"),
-    "sequence": (add(helper.make_node("SequenceMap", ["s"], ["t"], body=a_graph())), "operator SequenceMap"),
-    "another's graph": (add(helper.make_node("Identity", ["x"], ["y"], body=a_graph())), "a Identity with a graph"),
-    "beams": (add(helper.make_node("BeamSearch", ["x"], ["y"], domain="com.microsoft")), "com.microsoft::BeamSearch"),
-    "random": (add(helper.make_node("RandomNormal", [], ["x"], shape=[1])), "operator RandomNormal"),
+    "loop in a scan": (add(scan(scan(LOOP))), "it has the operator Loop"),
+    "sequence": (add(f"t = SequenceMap <body = {EMPTY}> (s)"), "operator SequenceMap"),
+    "another's graph": (add(f"y = Identity <body = {EMPTY}> (x)"), "a Identity with a graph"),
+    "beams": (add("y = com.microsoft.BeamSearch (x)"), "com.microsoft::BeamSearch"),
+    "random": (add("x = RandomNormal <shape = [1]> ()"), "operator RandomNormal"),
     "another target's": (
-        add(helper.make_node("GroupQueryAttention", ["x"], ["y"], domain="com.microsoft")),
+        add("y = com.microsoft.GroupQueryAttention (x)"),
         "com.microsoft::GroupQueryAttention, which no graph of target portable has",
     ),
     "nested": (add(nested(DEEPEST)), f"it is nested deeper than {DEEPEST} graphs"),
@@ -106,9 +83,8 @@ def test_what_may_never_end_is_refused(what: str, folder: Path) -> None:
         assert sentence in web.programs.refusal(folder)
 
 
-def test_what_a_target_has_is_not(folder: Path) -> None:
-    fused = add(helper.make_node("LinearAttention", ["x"], ["y"], domain="com.microsoft"), nested(DEEPEST - 1))
-    edit_graph(folder, "model.onnx", fused)
+def test_what_a_target_has_is_taken(folder: Path) -> None:
+    edit_graph(folder, "model.onnx", add("y = com.microsoft.LinearAttention (x) " + nested(DEEPEST - 1)))
     check_graph(folder / "model.onnx", "ort")
 
 
@@ -126,8 +102,7 @@ def test_a_hole_is_not_hashed(folder: Path) -> None:
     manifest, weights = load_manifest(folder), folder / "weights.bin"
     size = weights.stat().st_size
     assert size == max(end_of_weights(folder / name) for name in ("model.onnx", "step.onnx"))
-    sizes = {"weights.bin": 2**34, "step.onnx": MOST_GRAPH_BYTES + 1, "golden.npz": 2**34}
-    for name, large in sizes.items():
+    for name, large in {"weights.bin": 2**34, "step.onnx": MOST_GRAPH_BYTES + 1, "golden.npz": 2**34}.items():
         before = (folder / name).stat().st_size
         os.truncate(folder / name, large)
         start = time.process_time()
@@ -149,63 +124,45 @@ def test_a_manifest_with_a_hole_is_not_read(folder: Path) -> None:
     assert f"manifest.json has {2**34} bytes, a manifest has at most" in refusal("info", folder)
 
 
-def scan_without_end(model: ModelProto) -> None:
-    """A Scan over 2^40 rows of nothing, whose sum is added to the logits."""
-    body = helper.make_graph(
-        [helper.make_node("Identity", ["row"], ["same"])],
-        "body",
-        [helper.make_tensor_value_info("row", FLOAT, [0])],
-        [helper.make_tensor_value_info("same", FLOAT, [0])],
-    )
-    shape = helper.make_tensor("rows", INT, [2], [2**40, 0])
-    model.graph.initializer.append(shape)
-    logits = next(node for node in model.graph.node if "logits" in node.output)
-    logits.output[list(logits.output).index("logits")] = "before"
-    model.graph.node.extend(
-        [
-            helper.make_node("ConstantOfShape", ["rows"], ["nothing"]),
-            helper.make_node("Scan", ["nothing"], ["all"], body=body, num_scan_inputs=1),
-            helper.make_node("ReduceSum", ["all"], ["zero"], keepdims=0),
-            helper.make_node("Add", ["before", "zero"], ["logits"]),
-        ]
-    )
+# A Scan over 2^40 rows of nothing, whose sum is added to the logits.
+scan_without_end = writing(
+    "scan_without_end",
+    "logits",
+    """
+    nothing = ConstantOfShape (rows)
+    all = Scan <num_scan_inputs = 1, body = one (float[0] row) => (float[0] same) { same = Identity (row) }> (nothing)
+    zero = ReduceSum <keepdims = 0> (all) logits = Add (right, zero)
+    """,
+    rows=[2**40, 0],
+)
 
-
-def one_long_node(model: ModelProto) -> None:
-    """Boxes apart, each compared with all that are kept: minutes in one node, which onnxruntime never ends."""
-    count = 300_000
-    numbers = {"none": np.float32(0), "one": np.float32(1), "half": np.array([0.5], np.float32)}
-    tensors = [numpy_helper.from_array(np.asarray(value), name) for name, value in numbers.items()]
-    shapes = {"most": [count], "column": [1, count, 1], "row": [1, 1, count]}
-    model.graph.initializer.extend([*tensors, *(helper.make_tensor(n, INT, [len(v)], v) for n, v in shapes.items())])
-    logits = next(node for node in model.graph.node if "logits" in node.output)
-    logits.output[list(logits.output).index("logits")] = "before"
-    made = helper.make_node
-    nodes = [
-        made("Cast", ["tokens"], ["numbers"], to=FLOAT),
-        made("ReduceMax", ["numbers"], ["largest"], keepdims=0),
-        made("Mul", ["largest", "none"], ["begin"]),  # of the input, so that nothing is known as it is loaded
-        made("Cast", ["most"], ["end"], to=FLOAT),
-        made("Squeeze", ["end"], ["limit"]),
-        made("Range", ["begin", "limit", "one"], ["places"]),
-        made("Reshape", ["places", "column"], ["left"]),
-        made("Add", ["left", "half"], ["right"]),
-        made("Mul", ["left", "none"], ["bottom"]),
-        made("Add", ["bottom", "one"], ["top"]),
-        made("Concat", ["left", "bottom", "right", "top"], ["boxes"], axis=2),
-        made("Reshape", ["places", "row"], ["scores"]),
-        made("NonMaxSuppression", ["boxes", "scores", "most", "half"], ["kept"]),
-        made("Cast", ["kept"], ["kept numbers"], to=FLOAT),
-        made("ReduceSum", ["kept numbers"], ["sum"], keepdims=0),
-        made("Mul", ["sum", "none"], ["zero"]),
-        made("Add", ["before", "zero"], ["logits"]),
-    ]
-    model.graph.node.extend(nodes)
+# Boxes apart, each compared with all that are kept: minutes in one node, which onnxruntime never ends. They are made of
+# the input, so that nothing is known as it is loaded.
+one_long_node = writing(
+    "one_long_node",
+    "logits",
+    """
+    numbers = Cast <to = 1> (tokens) largest = ReduceMax <keepdims = 0> (numbers) begin = Mul (largest, none)
+    end = Cast <to = 1> (most) limit = Squeeze (end) places = Range (begin, limit, unit)
+    left = Reshape (places, column) bottom = Mul (left, none) beyond = Add (left, half) top = Add (bottom, unit)
+    boxes = Concat <axis = 2> (left, bottom, beyond, top) scores = Reshape (places, row)
+    overlap = Unsqueeze (half, first) kept = NonMaxSuppression (boxes, scores, most, overlap)
+    kept_numbers = Cast <to = 1> (kept) sum = ReduceSum <keepdims = 0> (kept_numbers)
+    zero = Mul (sum, none) logits = Add (right, zero)
+    """,
+    none=0.0,
+    unit=1.0,
+    half=0.5,
+    first=[0],
+    most=[COUNT],
+    column=[1, COUNT, 1],
+    row=[1, 1, COUNT],
+)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("without_end", [scan_without_end, one_long_node])
-def test_a_proof_ends_by_a_time_of_its_own(without_end: Callable[[ModelProto], None], folder: Path) -> None:
+def test_a_proof_ends_by_a_time_of_its_own(without_end: Edit, folder: Path) -> None:
     edit_graph(folder, "model.onnx", without_end)
     given_up = "the proof is given up: it did not end within 2 seconds"
     assert given_up in command(folder.parent)("verify", "bundle", "--seconds", "2", code=2).stderr
