@@ -7,6 +7,6 @@ from seqlab.config.quiet import quiet
 
 
 @pytest.fixture(autouse=True)
-def quiet_and_single_threaded() -> None:
+def _quiet_and_single_threaded() -> None:
     quiet()
     torch.set_num_threads(1)

@@ -34,7 +34,7 @@ class Scored(TinyTask):
 
 
 class Recorder(L.Trainer):
-    """Notes each write as (name, optimiser step, validations before it)."""
+    """Notes each write as (name, optimiser step)."""
 
     callbacks: list[L.Callback]
 
@@ -48,46 +48,34 @@ class Recorder(L.Trainer):
 
 
 def recorder(folder: Path, checkpoints: Checkpoints, **flags: Any) -> Recorder:
-    return Recorder(
-        logger=Diary(folder),
-        callbacks=[checkpoints],
-        plugins=[AtomicCheckpointIO()],
-        log_every_n_steps=1,
-        accelerator="cpu",
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        **flags,
-    )
+    flags |= {"enable_progress_bar": False, "enable_model_summary": False, "log_every_n_steps": 1}
+    plugins = [AtomicCheckpointIO()]
+    return Recorder(logger=Diary(folder), callbacks=[checkpoints], plugins=plugins, accelerator="cpu", **flags)
 
 
-def epoch_of(path: Path) -> int:
-    epoch: int = read_checkpoint(path)["epoch"]
+def fitted(
+    folder: Path,
+    *callbacks: L.Callback,
+    checkpoints: Checkpoints | None = None,
+    scores: Sequence[float] | None = None,
+    ckpt_path: str | None = None,
+    **flags: Any,
+) -> Recorder:
+    """The trainer of a fit, whose validation losses may be given."""
+    trainer = recorder(folder, checkpoints or Checkpoints(), **flags)
+    trainer.callbacks[:0] = callbacks
+    task = TinyTask() if scores is None else Scored(scores)
+    trainer.fit(task, datamodule=TinyData(), ckpt_path=ckpt_path)
+    return trainer
+
+
+def epoch_of(folder: Path, name: str) -> int:
+    epoch: int = read_checkpoint(folder / "checkpoints" / f"{name}.ckpt")["epoch"]
     return epoch
 
 
-def test_best_and_last_are_left_with_what_seqlab_adds(tmp_path: Path) -> None:
-    config = {"model": {"lr": 1e-3, "betas": [0.9, 0.99], "mixer": None}}
-    trainer = recorder(tmp_path, Checkpoints(config=config), max_epochs=3)
-    data = TinyData()
-    data.tokenizer = CharacterStub()  # type: ignore[attr-defined]
-    data.vocab_size = 2  # type: ignore[attr-defined]
-    trainer.fit(Scored([3.0, 1.0, 2.0]), datamodule=data)
-    assert sorted(os.listdir(tmp_path / "checkpoints")) == ["best.ckpt", "last.ckpt"]
-    assert epoch_of(tmp_path / "checkpoints" / "best.ckpt") == 1
-    assert epoch_of(tmp_path / "checkpoints" / "last.ckpt") == 2
-    for name in ("best", "last"):
-        added = read_checkpoint(tmp_path / "checkpoints" / f"{name}.ckpt")["seqlab"]
-        tokenizers = {"tokenizer": {"characters": "ab"}, "source_tokenizer": None}
-        assert added == {
-            "config": config,
-            "labels": None,
-            "told": {"vocab_size": 2},
-            **tokenizers,
-            "run_id": "1f2e",
-            "layout": "one process",
-        }
-    assert trainer.checkpoint_callback is not None
-    assert trainer.checkpoint_callback.best_model_path == str(tmp_path / "checkpoints" / "best.ckpt")  # type: ignore[attr-defined]
+def last_of(folder: Path) -> str:
+    return str(folder / "checkpoints" / "last.ckpt")
 
 
 class CharacterStub:
@@ -95,66 +83,77 @@ class CharacterStub:
         return {"characters": "ab"}
 
 
-def test_last_is_written_every_n_steps_but_for_an_epochs_last_and_at_its_end(tmp_path: Path) -> None:
-    trainer = recorder(tmp_path, Checkpoints(every_n_steps=2), max_epochs=2, limit_val_batches=0)
-    trainer.fit(TinyTask(), datamodule=TinyData())
+def test_best_and_last_are_left_with_what_seqlab_adds(tmp_path: Path) -> None:
+    config = {"model": {"lr": 1e-3, "betas": [0.9, 0.99], "mixer": None}}
+    trainer = recorder(tmp_path, Checkpoints(config=config), max_epochs=3)
+    data: Any = TinyData()
+    data.tokenizer, data.vocab_size = CharacterStub(), 2
+    trainer.fit(Scored([3.0, 1.0, 2.0]), datamodule=data)
+    assert sorted(os.listdir(tmp_path / "checkpoints")) == ["best.ckpt", "last.ckpt"]
+    assert (epoch_of(tmp_path, "best"), epoch_of(tmp_path, "last")) == (1, 2)
+    for name in ("best", "last"):
+        assert read_checkpoint(tmp_path / "checkpoints" / f"{name}.ckpt")["seqlab"] == {
+            "config": config,
+            "labels": None,
+            "told": {"vocab_size": 2},
+            "tokenizer": {"characters": "ab"},
+            "source_tokenizer": None,
+            "run_id": "1f2e",
+            "layout": "one process",
+        }
+    kept: Any = trainer.checkpoint_callback
+    assert kept.best_model_path == str(tmp_path / "checkpoints" / "best.ckpt")
+
+
+@pytest.mark.parametrize(
+    ("every", "flags", "steps"),
+    [
+        (2, {"max_epochs": 2}, (2, 4, 6, 7, 8, 10, 12, 14)),
+        (1, {"max_epochs": 2, "accumulate_grad_batches": 3}, (1, 2, 3, 4, 5, 6)),
+    ],
+)
+def test_last_is_written_every_n_steps_once_and_at_an_epochs_end(
+    tmp_path: Path, every: int, flags: dict[str, Any], steps: tuple[int, ...]
+) -> None:
+    trainer = fitted(tmp_path, checkpoints=Checkpoints(every_n_steps=every), limit_val_batches=0, **flags)
     assert BATCHES_AN_EPOCH == 7
-    assert trainer.writes == [("last", step) for step in (2, 4, 6, 7, 8, 10, 12, 14)]
-
-
-def test_last_is_written_once_a_step_that_is_accumulated(tmp_path: Path) -> None:
-    flags = {"max_epochs": 2, "limit_val_batches": 0, "accumulate_grad_batches": 3}
-    trainer = recorder(tmp_path, Checkpoints(every_n_steps=1), **flags)
-    trainer.fit(TinyTask(), datamodule=TinyData())
-    assert trainer.writes == [("last", step) for step in (1, 2, 3, 4, 5, 6)]
+    assert trainer.writes == [("last", step) for step in steps]
 
 
 def test_last_waits_for_the_validation_that_follows(tmp_path: Path) -> None:
     """At step 4, and not at step 2, best comes first, so validation has been."""
-    trainer = recorder(tmp_path, Checkpoints(every_n_steps=2), max_steps=6, val_check_interval=4)
-    trainer.fit(Scored([1.0]), datamodule=TinyData())
+    flags = {"max_steps": 6, "val_check_interval": 4}
+    trainer = fitted(tmp_path, checkpoints=Checkpoints(every_n_steps=2), scores=[1.0], **flags)
     assert trainer.writes == [("last", 2), ("best", 4), ("last", 4), ("last", 6), ("last", 6)]
 
 
 @pytest.mark.parametrize("scores", [[float("nan"), 2.0, float("nan")], [2.0, float("inf"), 2.0]])
 def test_best_is_the_first_finite_least(tmp_path: Path, scores: list[float]) -> None:
-    recorder(tmp_path, Checkpoints(), max_epochs=3).fit(Scored(scores), datamodule=TinyData())
-    assert epoch_of(tmp_path / "checkpoints" / "best.ckpt") == scores.index(2.0)
+    fitted(tmp_path, scores=scores, max_epochs=3)
+    assert epoch_of(tmp_path, "best") == scores.index(2.0)
 
 
 @pytest.mark.parametrize("move", [False, True])
 def test_a_resumed_fit_knows_its_best(tmp_path: Path, move: bool) -> None:
     """Also when its folder has moved."""
-    recorder(tmp_path / "run", Checkpoints(), max_epochs=2).fit(Scored([1.0, 2.0]), datamodule=TinyData())
-    folder = tmp_path / "run"
+    fitted(folder := tmp_path / "run", scores=[1.0, 2.0], max_epochs=2)
     if move:
-        folder = tmp_path / "moved"
-        shutil.move(tmp_path / "run", folder)
-    trainer = recorder(folder, Checkpoints(), max_epochs=4)
-    last = str(folder / "checkpoints" / "last.ckpt")
-    trainer.fit(Scored([1.5, 0.5]), datamodule=TinyData(), ckpt_path=last)
+        folder = shutil.move(folder, tmp_path / "moved")
+    trainer = fitted(folder, scores=[1.5, 0.5], max_epochs=4, ckpt_path=last_of(folder))
     assert [name for name, _ in trainer.writes] == ["last", "best", "last"]
-    assert epoch_of(folder / "checkpoints" / "best.ckpt") == 3
+    assert epoch_of(folder, "best") == 3
 
 
-def test_a_new_run_from_an_old_checkpoint_has_its_own_best(tmp_path: Path) -> None:
-    recorder(tmp_path / "old", Checkpoints(), max_epochs=1).fit(Scored([1.0]), datamodule=TinyData())
-    trainer = recorder(tmp_path / "new", Checkpoints(), max_epochs=2)
-    last = str(tmp_path / "old" / "checkpoints" / "last.ckpt")
-    trainer.fit(Scored([1.5]), datamodule=TinyData(), ckpt_path=last)
+def test_a_new_run_from_an_old_checkpoint_has_its_own_best_and_scripts_may_validate_it(tmp_path: Path) -> None:
+    fitted(tmp_path / "old", scores=[1.0], max_epochs=1)
+    fitted(tmp_path / "new", scores=[1.5], max_epochs=2, ckpt_path=last_of(tmp_path / "old"))
     assert sorted(os.listdir(tmp_path / "new" / "checkpoints")) == ["best.ckpt", "last.ckpt"]
-
-
-def test_a_checkpoint_can_be_validated_and_tested(tmp_path: Path) -> None:
-    """With this callback, as in a script that goes on after the fit."""
-    recorder(tmp_path, Checkpoints(), max_epochs=1).fit(TinyTask(), datamodule=TinyData())
-    last = str(tmp_path / "checkpoints" / "last.ckpt")
-    recorder(tmp_path, Checkpoints()).validate(TinyTask(), datamodule=TinyData(), ckpt_path=last, verbose=False)
+    trainer = recorder(tmp_path / "new", Checkpoints())
+    trainer.validate(TinyTask(), datamodule=TinyData(), ckpt_path=last_of(tmp_path / "new"), verbose=False)
 
 
 def test_a_fast_run_and_a_validation_leave_nothing(tmp_path: Path) -> None:
-    trainer = recorder(tmp_path, Checkpoints(every_n_steps=1), fast_dev_run=True)
-    trainer.fit(TinyTask(), datamodule=TinyData())
+    fitted(tmp_path, checkpoints=Checkpoints(every_n_steps=1), fast_dev_run=True)
     recorder(tmp_path, Checkpoints()).validate(TinyTask(), datamodule=TinyData(), verbose=False)
     assert not (tmp_path / "checkpoints").exists()
 
@@ -191,9 +190,16 @@ def test_the_whole_checkpoint_is_plain(tmp_path: Path) -> None:
             assert value is None or type(value) in (str, int, float, bool, torch.Tensor), where
 
     tiny_trainer(tmp_path, max_epochs=1, precision="bf16-mixed").fit(TinyTask(), datamodule=TinyData())
-    check(read_checkpoint(tmp_path / "checkpoints" / "last.ckpt"), "checkpoint")
+    check(read_checkpoint(last_of(tmp_path)), "checkpoint")
 
 
-def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="--checkpoint_every must be at least 1, got 0"):
-        Checkpoints(every_n_steps=0)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"every_n_steps": 0}, "--checkpoint_every must be at least 1, got 0"),
+        *(({"every_n_minutes": value}, "--checkpoint_minutes must be above 0") for value in (0.0, -1.0, float("nan"))),
+    ],
+)
+def test_an_interval_that_never_comes_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        Checkpoints(**options)

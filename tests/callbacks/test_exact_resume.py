@@ -19,8 +19,13 @@ from lightning.pytorch.callbacks import Callback
 
 from callbacks.tiny_fit import (
     BATCHES_AN_EPOCH,
+    FLAGS,
+    QUICK,
+    EndBefore,
+    KilledError,
     TinyData,
     TinyTask,
+    check_goes_on,
     diary,
     digest,
     fit,
@@ -32,84 +37,36 @@ from callbacks.tiny_fit import (
 from seqlab.callbacks.exact_resume import ExactResume
 
 
-class KilledError(BaseException):
-    pass
-
-
-class Kill(Callback):
-    """Ends the fit before its micro-batch of this number, counted from 0 over all epochs."""
-
-    def __init__(self, at: int) -> None:
-        self.at, self.count = at, 0
-
-    def on_train_batch_start(self, *args: Any) -> None:
-        if self.count == self.at:
-            raise KilledError
-        self.count += 1
-
-
-def check_equals_uninterrupted(folder: Path, weights: str, uninterrupted: Path, whole_weights: str) -> None:
-    assert losses(folder) == losses(uninterrupted)
-    assert diary(folder) == diary(uninterrupted)
-    assert weights == whole_weights
-
-
-FLAGS: dict[str, dict[str, Any]] = {
-    "epochs": {},
-    "accumulation": {"accumulate_grad_batches": 2},
-    "steps, validation across epochs": {
-        "max_epochs": -1,
-        "max_steps": 17,
-        "check_val_every_n_epoch": None,
-        "val_check_interval": 5,
-    },
-    "steps, no validation": {"max_epochs": -1, "max_steps": 12, "limit_val_batches": 0},
-    "validation inside an accumulation": {"val_check_interval": 3, "accumulate_grad_batches": 2},
-    "a part of each epoch": {"limit_train_batches": 5},
-    "bf16": {"precision": "bf16-mixed"},
-}
-QUICK = ("accumulation", "steps, validation across epochs")
-KILLS = (1, BATCHES_AN_EPOCH, BATCHES_AN_EPOCH + 1, 10)
-
-
-def check_kills(tmp_path: Path, kills: range | tuple[int, ...], fit: Callable[..., str] = fit, **kwargs: Any) -> None:
-    whole_weights = fit(tmp_path / "whole", **kwargs)
-    for at in kills:
-        with pytest.raises(KilledError):
-            fit(tmp_path / f"{at}", [Kill(at)], **kwargs)
-        weights = fit(tmp_path / f"{at}", **kwargs)
-        check_equals_uninterrupted(tmp_path / f"{at}", weights, tmp_path / "whole", whole_weights)
+def kill(fit: Callable[..., str], at: int) -> None:
+    with pytest.raises(KilledError):
+        fit([EndBefore(at)])
 
 
 @pytest.mark.parametrize("name", QUICK)
 def test_kills_around_an_epochs_end(tmp_path: Path, name: str) -> None:
-    check_kills(tmp_path, KILLS, **FLAGS[name])
+    check_goes_on(tmp_path, kill, (1, BATCHES_AN_EPOCH, BATCHES_AN_EPOCH + 1, 10), **FLAGS[name])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FLAGS)
 def test_kills_before_every_micro_batch(tmp_path: Path, name: str) -> None:
-    check_kills(tmp_path, range(1, 12), **FLAGS[name])
+    check_goes_on(tmp_path, kill, range(1, 12), **FLAGS[name])
 
 
 def test_kills_with_workers(tmp_path: Path) -> None:
-    check_kills(tmp_path, (BATCHES_AN_EPOCH + 2,), num_workers=2)
+    check_goes_on(tmp_path, kill, (BATCHES_AN_EPOCH + 2,), num_workers=2)
 
 
 @pytest.mark.parametrize("flags", [{"accumulate_grad_batches": 2}, {"max_steps": 9, "max_epochs": -1}])
 def test_kills_with_seqlabs_own_model_and_data(tmp_path: Path, flags: dict[str, Any]) -> None:
-    check_kills(tmp_path, (2, 5, 6, 7), fit_text, **flags)
+    check_goes_on(tmp_path, kill, (2, 5, 6, 7), fit_text, **flags)
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_a_fit_that_max_steps_ended_goes_on(tmp_path: Path, accumulate: int) -> None:
     """The stop may come within an epoch or at its end, with or without a validation due."""
     flags: dict[str, Any] = {"max_epochs": -1, "accumulate_grad_batches": accumulate, "val_check_interval": 3}
-    whole_weights = fit(tmp_path / "whole", max_steps=9, **flags)
-    for stop in (3, 4, 7):
-        fit(tmp_path / f"{stop}", max_steps=stop, **flags)
-        weights = fit(tmp_path / f"{stop}", max_steps=9, **flags)
-        check_equals_uninterrupted(tmp_path / f"{stop}", weights, tmp_path / "whole", whole_weights)
+    check_goes_on(tmp_path, lambda fit, stop: fit(max_steps=stop), (3, 4, 7), max_steps=9, **flags)
 
 
 def test_a_checkpoint_before_the_first_step_is_where_a_fit_begins(tmp_path: Path) -> None:
@@ -117,13 +74,9 @@ def test_a_checkpoint_before_the_first_step_is_where_a_fit_begins(tmp_path: Path
 
     class Saves(Callback):
         def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-            trainer.save_checkpoint(tmp_path / "begin.ckpt")
+            trainer.save_checkpoint(tmp_path / "again" / "checkpoints" / "last.ckpt")
 
-    whole, again = TinyTask(), TinyTask()
-    tiny_trainer(tmp_path / "whole", [Saves()], max_epochs=1).fit(whole, datamodule=TinyData())
-    path = str(tmp_path / "begin.ckpt")
-    tiny_trainer(tmp_path / "again", max_epochs=1).fit(again, datamodule=TinyData(), ckpt_path=path)
-    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), again.parameters(), strict=True))
+    assert fit(tmp_path / "whole", [Saves()], max_epochs=1) == fit(tmp_path / "again", max_epochs=1)
 
 
 def test_validation_changes_nothing(tmp_path: Path) -> None:
@@ -137,8 +90,7 @@ def test_these_fits_can_differ(tmp_path: Path) -> None:
         trainer: Any = tiny_trainer(tmp_path)
         trainer.callbacks = [c for c in trainer.callbacks if not isinstance(c, ExactResume)]
         torch.manual_seed(seed)
-        task = TinyTask()
-        trainer.fit(task, datamodule=TinyData())
+        trainer.fit(task := TinyTask(), datamodule=TinyData())
         weights.add(digest(task))
     assert len(weights) == 2
 
@@ -180,10 +132,10 @@ def test_sigkill_at_any_moment(tmp_path: Path, fit: Callable[..., str], name: st
     flags = {**FLAGS[name], "num_workers": num_workers}
     whole_weights = fit(tmp_path / "whole", **flags)
     folder, moment, num_kills = tmp_path / "killed", random.Random(name), 5
+    path = folder / "losses"
     for _ in range(num_kills):
         process = processes.Process(target=fit_in_process, args=(fit, folder, flags))
         process.start()
-        path = folder / "losses"
         seen = path.stat().st_size if path.exists() else 0
         while process.is_alive() and (not path.exists() or path.stat().st_size == seen):
             time.sleep(0.001)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,17 +30,33 @@ from seqlab_data.text import TextDataModule
 SEED = 7
 NUM_SAMPLES, BATCH_SIZE = 28, 4
 BATCHES_AN_EPOCH = NUM_SAMPLES // BATCH_SIZE
+ACROSS: dict[str, Any] = {"max_epochs": -1, "max_steps": 17, "check_val_every_n_epoch": None, "val_check_interval": 5}
+FLAGS: dict[str, dict[str, Any]] = {
+    "epochs": {},
+    "accumulation": {"accumulate_grad_batches": 2},
+    "steps, validation across epochs": ACROSS,
+    "steps, no validation": {"max_epochs": -1, "max_steps": 12, "limit_val_batches": 0},
+    "validation inside an accumulation": {"val_check_interval": 3, "accumulate_grad_batches": 2},
+    "a part of each epoch": {"limit_train_batches": 5},
+    "bf16": {"precision": "bf16-mixed"},
+}
+"""Fits that go on exactly."""
+QUICK = ("accumulation", "steps, validation across epochs")
+
+
+class KilledError(BaseException):
+    pass
 
 
 class EndBefore(Callback):
-    """Ends a fit before a micro-batch, counted from 1 over all epochs; -1 = never."""
+    """Ends a fit before a micro-batch, counted from 0 over all epochs; -1 = never."""
 
     def __init__(self, stop_at: int = -1) -> None:
         self.stop_at = stop_at
 
     def on_train_batch_start(self, trainer: L.Trainer, *args: Any) -> None:
-        if trainer.fit_loop.epoch_loop.total_batch_idx + 1 == self.stop_at:
-            raise InterruptedError
+        if trainer.fit_loop.epoch_loop.total_batch_idx == self.stop_at:
+            raise KilledError
 
 
 class NoisySamples(Dataset[Tensor]):
@@ -198,23 +214,26 @@ def tiny_trainer(folder: Path, callbacks: Sequence[Callback] = (), **flags: Any)
     )
 
 
-def fit(folder: Path, callbacks: Sequence[Callback] = (), *, num_workers: int = 0, **flags: Any) -> str:
+def fit(
+    folder: Path,
+    callbacks: Sequence[Callback] = (),
+    *,
+    num_workers: int = 0,
+    task: TinyTask | None = None,
+    **flags: Any,
+) -> str:
     """Fits, from `last` if there is one, and returns the sha256 of the weights."""
-    quiet()
-    torch.set_num_threads(1)
-    return _fit(tiny_trainer(folder, callbacks, **flags), TinyTask(), TinyData(num_workers), folder)
+    return _fit(folder, tiny_trainer(folder, callbacks, **flags), task or TinyTask(), TinyData(num_workers))
 
 
 def fit_text(folder: Path, callbacks: Sequence[Callback] = (), *, num_workers: int = 0, **flags: Any) -> str:
     """Like `fit`, with seqlab's own model, task and data."""
-    quiet()
-    torch.set_num_threads(1)
     data = text_data(folder.parent, num_workers)
     data.setup("fit")
     torch.manual_seed(SEED)
     model = partial(DecoderLM, d_model=8, num_layers=1, dropout=0.2)
     task = LanguageModeling(data.vocab_size, data.seq_len, model=model, warmup_steps=3)
-    return _fit(tiny_trainer(folder, callbacks, **flags), task, data, folder)
+    return _fit(folder, tiny_trainer(folder, callbacks, **flags), task, data)
 
 
 def text_data(folder: Path, num_workers: int = 0) -> TextDataModule:
@@ -231,7 +250,9 @@ def fit_in_process(fit: Callable[..., str], folder: Path, flags: dict[str, Any])
     fit(folder, **flags)
 
 
-def _fit(trainer: L.Trainer, task: L.LightningModule, data: L.LightningDataModule, folder: Path) -> str:
+def _fit(folder: Path, trainer: L.Trainer, task: L.LightningModule, data: L.LightningDataModule) -> str:
+    quiet()
+    torch.set_num_threads(1)
     last = folder / "checkpoints" / "last.ckpt"
     trainer.fit(task, datamodule=data, ckpt_path=str(last) if last.exists() else None)
     return digest(task)
@@ -242,12 +263,17 @@ def digest(module: nn.Module) -> str:
     return hashlib.sha256(b"".join(w.numpy().tobytes() for w in module.state_dict().values())).hexdigest()
 
 
-def losses(folder: Path) -> dict[tuple[int, int], set[str]]:
+def vector(module: nn.Module) -> Tensor:
+    """All weights, one after the other."""
+    return torch.cat([weight.detach().flatten() for weight in module.parameters()])
+
+
+def losses(folder: Path) -> dict[tuple[str, str], set[str]]:
     """(epoch, batch): the losses recorded for it, by however many processes."""
-    entries: dict[tuple[int, int], set[str]] = {}
+    entries: dict[tuple[str, str], set[str]] = {}
     for line in (folder / "losses").read_text().splitlines():
         epoch, batch, loss = line.split()
-        entries.setdefault((int(epoch), int(batch)), set()).add(loss)
+        entries.setdefault((epoch, batch), set()).add(loss)
     return entries
 
 
@@ -258,3 +284,20 @@ def diary(folder: Path) -> dict[tuple[str, int], set[str]]:
         key, step, value = json.loads(line)
         entries.setdefault((key, step), set()).add(value)
     return entries
+
+
+def check_goes_on(
+    folder: Path,
+    stop: Callable[[Callable[..., str], Any], object],
+    stops: Iterable[Any],
+    fit: Callable[..., str] = fit,
+    **flags: Any,
+) -> None:
+    """Checks that fits which `stop` has interrupted in each of these ways equal one that was not interrupted, in every
+    loss, logged point and weight."""
+    whole = fit(folder / "whole", **flags)
+    for number, each in enumerate(stops):
+        stopped = folder / f"{number}"
+        stop(partial(fit, stopped, **flags), each)
+        assert fit(stopped, **flags) == whole, each
+        assert losses(stopped) == losses(folder / "whole") and diary(stopped) == diary(folder / "whole"), each

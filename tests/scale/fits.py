@@ -75,8 +75,8 @@ def fit(
 
     Returns:
         "losses" of the steps on each rank, "weights" by name; "scores"; "said", the predictions; "rows" that each rank
-        read in the first epoch; "num_tokens"; "norm", the last gradient's, where it is clipped; "held", what share of
-        the weights each rank holds.
+        read in the first epoch; "num_tokens"; "norm", the last gradient's, where it is clipped, or 0; "held", what
+        share of the weights each rank holds.
     """
     L.seed_everything(0, verbose=False)
     data, make = made(folder) if made else kinds(folder)[kind]
@@ -89,20 +89,13 @@ def fit(
     if compiled:
         task.model.compile(backend="aot_eager")
     notes, tracker = Notes(), RunTracker()
-    limits: dict[str, Any] = {
-        "max_epochs": 2,
-        "max_steps": 12,
-        "limit_val_batches": 0,
-        "limit_test_batches": 2,
-        "limit_predict_batches": 2,
-    }
+    limits: dict[str, Any] = {"max_epochs": 2, "max_steps": 12}
+    limits |= {"limit_val_batches": 0, "limit_test_batches": 2, "limit_predict_batches": 2}
     ranks = int(os.environ.get("WORLD_SIZE", "1"))
     ranked: dict[str, Any] = {"strategy": strategy, "devices": ranks, "use_distributed_sampler": False}
-    made_with: dict[str, Any] = {
-        "callbacks": [notes, tracker, ExactResume(0), *([AveragedWeights(ema)] if ema else [])],
-        "plugins": [AtomicCheckpointIO()],
-    }
-    trainer: Any = quiet_trainer(folder, **{**limits, **ranked, **made_with, **flags})
+    callbacks = [notes, tracker, ExactResume(0), *([AveragedWeights(ema)] if ema else [])]
+    plugins = [AtomicCheckpointIO()]
+    trainer: Any = quiet_trainer(folder, callbacks=callbacks, plugins=plugins, **{**limits, **ranked, **flags})
     set_tensor_parallel(trainer, tp)
     trainer.fit(task, data, ckpt_path=None if resumed is None else str(resumed))
     norm = trainer.callback_metrics.get("train/grad_norm")
@@ -121,7 +114,7 @@ def fit(
         "said": [json.loads(line) for line in said.read_text().splitlines()],
         "rows": of_all_ranks(notes.rows),
         "num_tokens": tracker.speed.metrics()["num_tokens"],
-        "norm": None if norm is None else norm.item(),
+        "norm": 0.0 if norm is None else norm.item(),
         "held": of_all_ranks(_held(task) / sum(weight.numel() for weight in task.parameters())),
     }
 
@@ -146,13 +139,6 @@ def _read_together(data: Any, batches: int) -> None:
 def _held(task: L.LightningModule) -> int:
     """The number of weight elements that this rank holds."""
     return sum((w.to_local() if isinstance(w, DTensor) else w).numel() for w in task.parameters())
-
-
-def fit_in_two_parts(folder: Path, **options: Any) -> dict[str, Any]:
-    """Five steps, and from their checkpoint the rest; "first" and then the second part."""
-    file = folder / f"{options['strategy']}.ckpt"
-    first = fit(folder, "language modelling", saved=file, max_steps=5, **options)
-    return {"first": first, "checkpoint": str(file), **fit(folder, "language modelling", resumed=file, **options)}
 
 
 def language_model(folder: Path, **options: Any) -> tuple[L.LightningDataModule, Any]:

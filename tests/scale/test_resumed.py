@@ -2,58 +2,108 @@
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import lightning as L
 import pytest
+from lightning.pytorch.callbacks import Callback
 
-from scale.kinds import write_files
-from scale.on_ranks import on_ranks
-from scale.resumed import go_on
+from callbacks.tiny_fit import EndBefore, KilledError, tiny_trainer
+from scale.fits import Notes, whole_weight
+from scale.forked import on_ranks
+from scale.kinds import kinds, told
+from seqlab.callbacks.averaged_weights import AveragedWeights
+from seqlab.checkpoint_io import read_checkpoint
+from seqlab.optim import AdamW, Constant
+from seqlab.parallel import set_tensor_parallel
+from seqlab.tasks.task import of_all_ranks
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning"),
     pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
 ]
-ONE = ("auto", None)
+Layout = tuple[str, int | None]
+"""The strategy's word, and --tp."""
+ONE, DDP, FSDP2, TP, BOTH = ("auto", None), ("ddp", None), ("fsdp2", None), ("tp", None), ("fsdp2+tp", 2)
 
 
-def assert_same(found: dict[str, Any], alone: dict[str, Any]) -> None:
-    assert len(found["losses"]) == len(alone["losses"]) and found["weights"].keys() == alone["weights"].keys()
-    for name in ("losses", "moments"):
-        assert found[name] == pytest.approx(alone[name], rel=1e-5, abs=1e-5)
-    for name, weight in found["weights"].items():
+def go_on(files: Path, folder: Path, layout: Layout, epochs: int, rows: int = 10, kill_at: int = -1) -> dict[str, Any]:
+    """Fits until so many epochs are done, from the folder's last checkpoint if it is there.
+
+    Args:
+        rows: of a batch of all ranks.
+        kill_at: number of the micro-batch before which the fit ends.
+
+    Returns:
+        "losses" of the steps, averaged "weights" by name and "moments"; nothing of a fit that was killed.
+    """
+    L.seed_everything(0, verbose=False)
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    word, tp = layout
+    copies = ranks // (ranks if word == "tp" else tp or 1)
+    data: Any
+    data, make = kinds(files)["regression"]
+    data.batch_size = rows // copies
+    task = make(**told(data), warmup_steps=2, lr=1e-2, optimizer=partial(AdamW, eps=1e-3), schedule=Constant)
+    callbacks: list[Callback] = [notes := Notes(), AveragedWeights(0.9), EndBefore(kill_at)]
+    options: dict[str, Any] = {"limit_val_batches": 0, "max_epochs": epochs, "strategy": word, "devices": ranks}
+    trainer = tiny_trainer(folder, callbacks, **options)
+    set_tensor_parallel(trainer, tp)
+    last = folder / "checkpoints" / "last.ckpt"
+    try:
+        trainer.fit(task, data, ckpt_path=str(last) if last.exists() else None)
+    except KilledError:
+        return {}
+    weights = trainer.strategy.lightning_module_state_dict()
+    (optimizer,) = read_checkpoint(last)["optimizer_states"]
+    return {
+        "losses": of_all_ranks(notes.losses)[0],
+        "weights": {name: whole_weight(weight).flatten().tolist() for name, weight in weights.items()},
+        "moments": [x for kept in optimizer["state"].values() for key in kept for x in kept[key].flatten().tolist()],
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("turns", "rows"),
+    [([(FSDP2, 2), (DDP, 2), (TP, 2)], 10), ([(FSDP2, 2), (ONE, 1), (BOTH, 4), (TP, 2)], 8)],
+)
+def test_epochs_in_different_layouts_train_what_one_process_does(
+    turns: list[tuple[Layout, int]], rows: int, files: Path, tmp_path: Path
+) -> None:
+    alone = go_on(files, tmp_path / "alone", ONE, len(turns), rows)
+    found = [
+        on_ranks(ranks, partial(go_on, files, tmp_path / "turns", layout, epoch, rows))
+        for epoch, (layout, ranks) in enumerate(turns, start=1)
+    ]
+    losses, last = [loss for part in found for loss in part["losses"]], found[-1]
+    assert len(losses) == len(alone["losses"]) == 3 * len(turns) and last["weights"].keys() == alone["weights"].keys()
+    assert losses == pytest.approx(alone["losses"], rel=1e-5, abs=1e-5)
+    assert last["moments"] == pytest.approx(alone["moments"], rel=1e-5, abs=1e-5)
+    for name, weight in last["weights"].items():
         assert weight == pytest.approx(alone["weights"][name], rel=1e-5, abs=1e-5), name
 
 
-@pytest.mark.slow
-def test_fsdp2_ddp_and_tp_in_turns_train_what_one_process_does(
-    plain: dict[str, Any], files: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("layout", "other", "said"),
+    [
+        (FSDP2, DDP, "in the middle of an epoch by fsdp2 over 2 processes, .*, not by ddp over 2 processes"),
+        pytest.param(TP, FSDP2, "trained with batch_size 10, this data has batch_size 5", marks=pytest.mark.slow),
+    ],
+)
+def test_a_fit_killed_within_an_epoch_goes_on_exactly_in_its_own_layout_alone(
+    layout: Layout, other: Layout, said: str, files: Path, tmp_path: Path
 ) -> None:
-    alone = go_on(files, tmp_path, ONE, 3, rows=10)
-    assert len(alone["losses"]) == 9
-    assert_same(plain["in turns"], alone)
+    def killed_and_resumed() -> Any:
+        whole = go_on(files, tmp_path / "whole", layout, 2)
+        assert go_on(files, tmp_path / "killed", layout, 2, kill_at=5) == {}
+        with pytest.raises(ValueError, match=said):
+            go_on(files, tmp_path / "killed", other, 2)
+        return whole, go_on(files, tmp_path / "killed", layout, 2)
 
-
-def test_a_fit_in_shards_that_is_killed_and_goes_on_is_the_one_that_was_not(plain: dict[str, Any]) -> None:
-    found = plain["killed, fsdp2"]
-    assert found["losses"] and found["weights"] and found["moments"]
-    assert "in the middle of an epoch by fsdp2 over 2 processes" in found["refused"]
-    assert "not by ddp over 2 processes" in found["refused"]
-
-
-@pytest.mark.slow
-def test_so_is_one_in_tp(tmp_path: Path) -> None:
-    write_files(tmp_path)
-    found = on_ranks(2, tmp_path, ["killed, tp"])["killed, tp"]
-    assert found["losses"] and found["weights"] and found["moments"]
-    assert "the checkpoint was trained with batch_size 10, this data has batch_size 5" in found["refused"]
-
-
-@pytest.mark.slow
-def test_two_ranks_then_one_then_four_then_two(files: Path, tmp_path: Path) -> None:
-    """FSDP2, one process, FSDP2 and TP at once, and TP alone."""
-    alone = go_on(files, tmp_path, ONE, 4, rows=8)
-    turns = {"first in fsdp2": 2, "second in one process": 1, "third in fsdp2+tp": 4, "fourth in tp": 2}
-    found = [on_ranks(ranks, files, [name])[name] for name, ranks in turns.items()]
-    assert_same(found[-1] | {"losses": [loss for part in found for loss in part["losses"]]}, alone)
+    whole, resumed = on_ranks(2, killed_and_resumed)
+    losses = resumed.pop("losses")
+    assert losses == whole.pop("losses")[-len(losses) :] and resumed == whole

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,18 +12,20 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 
 from peak import peak
 from scale.fits import whole_weight
 from scale.forked import forked
 from seqlab.attention import Attention, Bidirectional
 from seqlab.batch import IGNORE
+from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from seqlab.models import DecoderLM, Encoder, MaskedLM
 from seqlab.nn.embedding import TypedEmbedding
 from seqlab.parallel.cut import cut
 from seqlab.parallel.fully_sharded import shard_fully
 from seqlab.parallel.vocabulary import divided_nats
+from seqlab.positions import NoPositions
 from seqlab.tasks import large_vocabulary
 from seqlab.tasks.large_vocabulary import Logits
 
@@ -121,3 +124,28 @@ def test_no_rank_has_more_logits_than_its_own() -> None:
         assert peak(lambda: step(model, tokens, 0.0)) < 0.45 * whole
 
     assert whole > 150e6 and forked(2, compare) == [0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("vocab_size", "width", "divided"), [(65, 8, True), (66, 8, True), (65, 6, False)])
+def test_ranks_that_share_layers_and_weights_write_any_vocabulary(
+    tmp_path: Path, vocab_size: int, width: int, divided: bool
+) -> None:
+    """65 is odd: by rows FSDP2 over 4 ranks would not hold the parts of 33 and 32 tokens where their DTensors say."""
+    torch.manual_seed(0)
+    model = DecoderLM(vocab_size, 8, mixer=HEADS, positions=NoPositions, d_model=width, num_layers=1)
+    tokens, weights = torch.arange(8)[None], {name: value.clone() for name, value in model.state_dict().items()}
+    logits = model(tokens)[0].detach()
+
+    def spread_and_save() -> None:
+        mesh = init_device_mesh("cpu", (4, 2), mesh_dim_names=("data", "tensor"))
+        cut(model, mesh["tensor"], sharded=4)
+        assert isinstance(model.embedding.weight, DTensor) == divided
+        shard_fully(model, mesh["data"], "32-true")
+        with torch.no_grad():
+            assert torch.allclose(model(tokens)[0], logits, atol=1e-5)
+        AtomicCheckpointIO().save_shards({"state_dict": model.state_dict()}, tmp_path / "last.ckpt")
+
+    assert forked(8, spread_and_save) == [0] * 8
+    found = read_checkpoint(tmp_path / "last.ckpt")["state_dict"]
+    assert found.keys() == weights.keys() and all(torch.equal(found[name], weights[name]) for name in weights)
