@@ -6,11 +6,10 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
-import onnx
-import onnxruntime as ort
 import pytest
 from onnxscript import ir
 
+from export.toys import graph, results
 from seqlab_export.passes.cache import slice_cache
 from seqlab_export.passes.keep_time_axis import keep_time_axis
 
@@ -32,27 +31,13 @@ BODY = """
 PRODUCTS = {"MatMul": "MatMul (mixed, transposed)", "Gemm": "Gemm <transB = 1> (mixed, weight)"}
 
 
-def model(body: str, inputs: str, outputs: str, **weights: np.ndarray[Any, Any]) -> ir.Model:
-    proto = onnx.parser.parse_model(
-        f'<ir_version: 10, opset_import: ["" : 23]> agraph ({inputs}) => ({outputs}) {{ {body} }}'
-    )
-    for name, weight in weights.items():
-        proto.graph.initializer.append(onnx.numpy_helper.from_array(weight, name))
-    return ir.from_proto(onnx.shape_inference.infer_shapes(proto, strict_mode=True))
-
-
-def results(graph: ir.Model, inputs: dict[str, Any]) -> list[Any]:
-    session = ort.InferenceSession(ir.to_proto(graph).SerializeToString(), providers=["CPUExecutionProvider"])
-    return list(session.run(None, inputs))
-
-
 def step(product: str) -> ir.Model:
     draw = np.random.default_rng(0).standard_normal
     weights = {"table": draw((9, 4)), "place": draw((1, 1, 4)), "scale": draw(4), "weight": draw((4, 4))}
-    return model(
-        "token = Squeeze (tokens, one)" + BODY.format(product=PRODUCTS[product]),
+    return graph(
         "int64[B, 1] tokens",
         "float[B, 1, 4] y, float[4, B] swapped",
+        "token = Squeeze (tokens, one)" + BODY.format(product=PRODUCTS[product]),
         **{name: weight.astype(np.float32) for name, weight in weights.items()},
         one=np.array([1]),
         axis=np.array(1),
@@ -62,8 +47,8 @@ def step(product: str) -> ir.Model:
 def test_a_step_keeps_its_time_axis_where_the_last_one_counts() -> None:
     captured, kept = step("MatMul"), step("MatMul")
     keep_time_axis(kept)
-    tokens = {"tokens": np.array([[3], [1], [8]])}
-    for before, after in zip(results(captured, tokens), results(kept, tokens), strict=True):
+    tokens = np.array([[3], [1], [8]])
+    for before, after in zip(results(captured, tokens=tokens), results(kept, tokens=tokens), strict=True):
         np.testing.assert_array_equal(before, after)
     assert captured.graph.outputs[0].name == kept.graph.outputs[0].name
     counts = Counter(node.op_type for node in kept.graph)
@@ -72,7 +57,6 @@ def test_a_step_keeps_its_time_axis_where_the_last_one_counts() -> None:
 
 
 def test_a_step_with_gemms_is_left_as_it_is() -> None:
-    """They read matrices alone."""
     captured, kept = step("Gemm"), step("Gemm")
     keep_time_axis(kept)
     assert [node.op_type for node in captured.graph] == [node.op_type for node in kept.graph]
@@ -83,17 +67,17 @@ def test_attention_reads_what_is_written_of_a_cache(taken: list[int]) -> None:
     """Rows of no key read the first place: they are pads, which attend to themselves."""
 
     def cached() -> ir.Model:
-        return model(
+        return graph(
+            "float[B, 2, T, 4] q, float[B, 2, T, 4] new, float[B, 2, 8, 4] k, float[B, 2, 8, 4] v, "
+            "int64[B, 2, T, 4] place, bool[B, 1, T, 8] mask, int64[B] position",
+            "float[B, 2, T, 4] y, float[B, 2, 8, 4] new_state_k, float[B, 2, 8, 4] new_state_v, "
+            "int64[B] new_state_position",
             """
             new_state_k = ScatterElements <axis = 2> (k, place, new)
             new_state_v = ScatterElements <axis = 2> (v, place, new)
             new_state_position = Identity (position)
             y = Attention (q, new_state_k, new_state_v, mask)
             """,
-            "float[B, 2, T, 4] q, float[B, 2, T, 4] new, float[B, 2, 8, 4] k, float[B, 2, 8, 4] v, "
-            "int64[B, 2, T, 4] place, bool[B, 1, T, 8] mask, int64[B] position",
-            "float[B, 2, T, 4] y, float[B, 2, 8, 4] new_state_k, float[B, 2, 8, 4] new_state_v, "
-            "int64[B] new_state_position",
         )
 
     draw = np.random.default_rng(0).standard_normal
@@ -104,6 +88,6 @@ def test_attention_reads_what_is_written_of_a_cache(taken: list[int]) -> None:
     inputs["mask"] = np.arange(8) < np.maximum(inputs["position"], 1)[:, None, None, None]
     whole, written = cached(), cached()
     slice_cache(written)
-    for before, after in zip(results(whole, inputs), results(written, inputs), strict=True):
+    for before, after in zip(results(whole, **inputs), results(written, **inputs), strict=True):
         np.testing.assert_allclose(before, after, rtol=1e-6, atol=1e-6)
     assert [node.op_type for node in written.graph].count("Slice") == 3

@@ -1,12 +1,17 @@
-"""Toy models, their tokenizer, and what an exported one is."""
+"""Toy models, their tokenizer, what an exported one is, graphs written by hand, and a machine without PyTorch."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import onnx
+import onnxruntime as ort
 import pytest
+from onnxscript import ir
 
 from contracts.subjects import VOCAB_SIZE, decoder_subject
 from once import once
@@ -53,3 +58,43 @@ def export_toy(model: DecoderLM, folder: Path) -> Exported:
 
 def shared_toy(name: str, factory: pytest.TempPathFactory) -> Exported:
     return once(f"toy-{name}", lambda folder: export_toy(toy(*TOYS[name], 1), folder / "bundle"), factory)
+
+
+def graph(inputs: str, outputs: str, body: str, **weights: Any) -> ir.Model:
+    """A graph in ONNX's own notation, with these arrays as initializers."""
+    proto = onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["" : 23]> agraph ({inputs}) => ({outputs}) {{ {body} }}'
+    )
+    proto.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in weights.items())
+    return ir.from_proto(onnx.shape_inference.infer_shapes(proto, strict_mode=True))
+
+
+def results(model: ir.Model, optimized: Path | None = None, **inputs: Any) -> list[Any]:
+    """What onnxruntime computes; `optimized` is a file for the graph that it runs."""
+    settings = ort.SessionOptions()
+    if optimized is not None:
+        settings.optimized_model_filepath = str(optimized)
+        settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+    return [*ort.InferenceSession(ir.to_proto(model).SerializeToString(), settings).run(None, inputs)]
+
+
+BARE = """
+import sys
+
+class Blocker:
+    ABSENT = {"torch", "lightning", "mlflow", "onnx", "onnxscript", "rich", "sentencepiece", "torchmetrics", "yaml"}
+
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in self.ABSENT:
+            raise ModuleNotFoundError(f"a deployment machine has no {name}", name=name)
+
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+def run_bare(program: str, *arguments: str | Path, cwd: Path) -> str:
+    """What a program prints in a Python that has none of PyTorch, Lightning, MLflow and ONNX."""
+    command = [sys.executable, "-W", "error", "-c", BARE + program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    return done.stdout
