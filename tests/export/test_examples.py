@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from export.test_runner import BARE
-from export.toys import Shared
+from export.toys import Shared, run_bare
 from repository.source_tree import ROOT, python_blocks
 from seqlab.cli import main
 from seqlab_export import open_text_model
@@ -34,12 +31,9 @@ def test_a_mixer_of_ones_own_becomes_a_bundle_that_runs_without_torch(
     assert said.count(": kept\n") == len(own_mixer.CAUSAL) and "all well: True" in said
     assert said.endswith(" brown fox jumps over the lazy dog. \n")
 
-    program = BARE[: BARE.index("from seqlab_export")] + "sys.argv[:] = sys.argv[1:]\nimport runpy\n"
-    program += "runpy.run_path(sys.argv[0], run_name='__main__')"
-    command: list[str | Path] = [sys.executable, "-c", program, EXAMPLES / "run_bundle.py", bundle, "the "]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    proven, written, *_ = done.stdout.splitlines()
+    program = "sys.argv[:] = sys.argv[1:]\nimport runpy\nrunpy.run_path(sys.argv[0], run_name='__main__')"
+    printed = run_bare(program, EXAMPLES / "run_bundle.py", bundle, "the ", cwd=tmp_path)
+    proven, written, *_ = printed.splitlines()
     assert proven.startswith("proven: True, ")
     options: dict[str, Any] = {"max_new_tokens": 20, "temperature": 0.8, "top_k": 40, "seed": 1}
     assert written == open_text_model(bundle).write("the ", **options)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from mlflow.exceptions import MlflowException
 
 from export.planted import check_none_is_opened
+from export.toys import run_bare
 from seqlab_export.runner.graph_runner import Bundle
 from seqlab_export.runner.text_model import open_text_model
 from seqlab_export.serving.mlflow_model import save_model
@@ -27,17 +27,7 @@ pytestmark = [
 ]
 REPORT = {"ok": True, "checks": []}
 
-BARE = """
-import sys
-
-class Blocker:
-    ABSENT = {"torch", "lightning", "onnx", "onnxscript", "rich", "torchmetrics", "sentencepiece"}
-
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in self.ABSENT:
-            raise ModuleNotFoundError(f"a deployment machine has no {name}", name=name)
-
-sys.meta_path.insert(0, Blocker())
+PROGRAM = """
 import json, mlflow.pyfunc
 model = mlflow.pyfunc.load_model(sys.argv[1])
 import seqlab, seqlab_data, seqlab_export
@@ -70,9 +60,7 @@ def _saved(served: Served, tmp_path: Path) -> Callable[[str], Path]:
 @pytest.mark.slow
 def test_it_holds_its_proof_its_bundle_and_the_code_that_runs_it(saved: Callable[[str], Path], served: Served) -> None:
     folder = saved("generator")
-    done = subprocess.run([sys.executable, "-c", BARE, str(folder)], capture_output=True, text=True, cwd=folder.parent)
-    assert done.returncode == 0, done.stderr
-    answers, files = json.loads(done.stdout)
+    answers, files = json.loads(run_bare(PROGRAM, folder, cwd=folder.parent, present=("mlflow", "yaml")))
     expected = open_text_model(served("generator")).answer(["abc", "b"], {"max_new_tokens": 9, "seed": 4})
     assert answers == expected
     assert all(Path(file).is_relative_to(folder / "code") for file in files)

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,7 +26,8 @@ from seqlab_export.serving.triton import write_repository
 Served = Callable[[str], Path]
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch's exporter
 TEXTS = ["abc", "fed a cab"]
-KINDS = ["generator", "classifier", *(pytest.param(name, marks=pytest.mark.slow) for name in ("translator", "tagger"))]
+slow = pytest.mark.slow
+KINDS = ["generator", "classifier", *(pytest.param(name, marks=slow) for name in ("translator", "tagger"))]
 
 
 def load_module(name: str, path: Path) -> ModuleType:
@@ -46,24 +47,16 @@ def _schema() -> Any:
     return load_module("model_config_pb2", path).ModelConfig
 
 
-class Tensor(NamedTuple):
+class Tensor:
     """A stand-in for a tensor of Triton's Python backend."""
 
-    the_name: str
-    array: np.ndarray
-
-    def name(self) -> str:
-        return self.the_name
-
-    def as_numpy(self) -> np.ndarray:
-        return self.array
+    def __init__(self, name: str, array: np.ndarray) -> None:
+        self.name, self.as_numpy = lambda: name, lambda: array
 
 
-class Request(NamedTuple):
-    tensors: list[Tensor]
-
-    def inputs(self) -> list[Tensor]:
-        return self.tensors
+class Request:
+    def __init__(self, **arrays: np.ndarray) -> None:
+        self.inputs = lambda: [Tensor(name, array) for name, array in arrays.items()]
 
 
 class TritonError(Exception):
@@ -104,12 +97,8 @@ class Ensemble:
         errors: dict[int, str] = {}
         for step in self.config["ensemble_scheduling"]["step"]:
             going = [place for place in range(len(requests)) if place not in errors]
-            given = [
-                Request(
-                    [Tensor(key, tensors[k][name]) for key, name in step["input_map"].items() if name in tensors[k]]
-                )
-                for k in going
-            ]
+            named = step["input_map"].items()
+            given = [Request(**{key: tensors[k][name] for key, name in named if name in tensors[k]}) for k in going]
             for place, response in zip(going, self.steps[step["model_name"]].execute(given), strict=True):
                 if response.error is not None:
                     errors[place] = str(response.error)
@@ -165,17 +154,12 @@ def test_the_configs_fit_tritons_schema(name: str, served: Served, schema: Any, 
         for output, kind in model.outputs.items()
     }
 
-
-@pytest.mark.parametrize("name", KINDS)
-def test_the_steps_fit_together(name: str, served: Served, schema: Any, tmp_path: Path) -> None:
-    """Triton's requirements of an ensemble: every tensor is given or made once, and is the same wherever it occurs."""
-    write_repository(served(name), tmp_path / "models", "name")
-    ensemble = read_config(tmp_path / "models" / "name", schema)
+    # Triton's requirements of an ensemble: every tensor is given or made once, and is the same wherever it occurs.
     known = {tensor["name"]: tensor for tensor in ensemble["input"]}
     steps = ensemble["ensemble_scheduling"]["step"]
-    assert [step["model_name"] for step in steps] == ["name_tokenizer", "name_model", "name_detokenizer"]
+    assert [step["model_name"] for step in steps] == [f"{title}_{n}" for n in ("tokenizer", "model", "detokenizer")]
     for step in steps:
-        config = read_config(tmp_path / "models" / step["model_name"], schema)
+        config = configs[step["model_name"]]
         assert set(step["input_map"]) == {tensor["name"] for tensor in config["input"]}
         assert set(step["output_map"]) == {tensor["name"] for tensor in config["output"]}
         for tensor in config["input"]:
@@ -185,28 +169,30 @@ def test_the_steps_fit_together(name: str, served: Served, schema: Any, tmp_path
     assert all(known[output["name"]] == output for output in ensemble["output"])
 
 
-def test_the_schema_refuses_what_is_not_in_it(schema: Any) -> None:
+@pytest.mark.parametrize(
+    "config",
+    [
+        'name: "a" max_batchsize: 0',
+        'input { name: "text" data_type: TYPE_TEXT }',
+        'ensemble_scheduling { step { model: "a" } }',
+    ],
+)
+def test_the_schema_refuses_what_is_not_in_it(config: str, schema: Any) -> None:
     with pytest.raises(text_format.ParseError):
-        text_format.Parse('name: "a" max_batchsize: 0', schema())
-    with pytest.raises(text_format.ParseError):
-        text_format.Parse('input { name: "text" data_type: TYPE_TEXT }', schema())
-    with pytest.raises(text_format.ParseError):
-        text_format.Parse('ensemble_scheduling { step { model: "a" } }', schema())
+        text_format.Parse(config, schema())
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_it_answers_as_the_bundle_does(name: str, loaded: Callable[[str], Ensemble], served: Served) -> None:
     found, nothing = loaded(name).ask({"text": [text.encode() for text in TEXTS]}, {"text": []})
     expected = open_text_model(served(name)).answer(TEXTS)
-    assert isinstance(found, dict) and isinstance(nothing, dict)
+    assert isinstance(found, dict) and isinstance(nothing, dict) and len(found) == len(expected[0])
     for output in expected[0]:
         values = found["text_output" if output == "text" else output]
         answers = [answer[output] for answer in expected]
         assert values.tolist() == [answer.encode() if isinstance(answer, str) else answer for answer in answers]
         assert values.dtype == (np.object_ if isinstance(answers[0], str) else np.float64)
-    assert len(found) == len(expected[0]) and {name: array.shape for name, array in nothing.items()} == {
-        name: (0,) for name in found
-    }
+    assert {name: array.shape for name, array in nothing.items()} == {name: (0,) for name in found}
 
 
 def test_each_request_has_its_own_options_and_errors(loaded: Callable[[str], Ensemble], served: Served) -> None:
@@ -224,7 +210,7 @@ def test_each_request_has_its_own_options_and_errors(loaded: Callable[[str], Ens
     assert not_utf8 == "the text is not UTF-8 at byte 2; only a byte tokenizer takes any bytes"
 
 
-@pytest.mark.slow
+@slow
 def test_a_prefix_is_text(loaded: Callable[[str], Ensemble], served: Served) -> None:
     (found,) = loaded("translator").ask({"text": [b"abc"], "beams": 2, "prefix": [b"fed"]})
     expected = open_text_model(served("translator")).answer(["abc"], {"beams": 2, "prefix": "fed"})
@@ -249,8 +235,7 @@ def test_ids_that_are_refused(
     step: str, ids: list[list[int]], lengths: list[int], message: str, loaded: Callable[[str], Ensemble]
 ) -> None:
     kind = "input" if step == "model" else "output"
-    arrays = {f"{kind}_ids": ids, f"{kind}_lengths": lengths}
-    request = Request([Tensor(name, np.array(values, dtype=np.int64)) for name, values in arrays.items()])
+    request = Request(**{f"{kind}_ids": np.array(ids), f"{kind}_lengths": np.array(lengths)})
     (response,) = loaded("classifier").steps[f"classifier_{step}"].execute([request])
     assert str(response.error) == message
 
@@ -288,7 +273,7 @@ print(step.codec.source_tokenizer.encode("abc"), step.codec.decode([[0, 1]]))
 """
 
 
-@pytest.mark.parametrize("name", ["classifier", pytest.param("translator", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["classifier", pytest.param("translator", marks=slow)])
 def test_the_steps_of_texts_need_their_own_files_and_no_onnxruntime(name: str, served: Served, tmp_path: Path) -> None:
     write_repository(served(name), tmp_path / "models", "name")
     codec = open_text_model(served(name)).codec
@@ -318,7 +303,7 @@ def test_a_hostile_bundle_is_not_opened(
         check_none_is_opened(served("generator"), tmp_path, ensemble.steps[f"generator_{step}"].open, done)
 
 
-@pytest.mark.slow
+@slow
 def test_a_bundle_that_is_not_of_texts_is_refused(served: Served, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not of texts"):
         write_repository(served("masked"), tmp_path / "models", "name")

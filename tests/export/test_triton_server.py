@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seqlab import TextModel
 from seqlab_export.runner.text_model import open_text_model
 from seqlab_export.serving.triton import write_repository
 from servers import free_port, running
@@ -82,11 +81,6 @@ def post(address: str, request: dict[str, Any]) -> dict[str, Any]:
         return json.load(error)
 
 
-def ask(address: str, model: str, **inputs: Any) -> dict[str, Any]:
-    """The answer of an ensemble."""
-    return post(f"{address}/models/{model}/generate", inputs)
-
-
 def infer(address: str, model: str, **inputs: tuple[str, Any]) -> dict[str, Any]:
     """The outputs by name, or the error. Each input is a type and nested lists."""
     given = [
@@ -94,23 +88,8 @@ def infer(address: str, model: str, **inputs: tuple[str, Any]) -> dict[str, Any]
         for name, (kind, values) in inputs.items()
     ]
     found = post(f"{address}/models/{model}/infer", {"inputs": given})
-    if "error" in found:
-        return found
-    return {output["name"]: np.reshape(output["data"], output["shape"]).tolist() for output in found["outputs"]}
-
-
-def infer_ids(address: str, name: str, model: TextModel, options: dict[str, Any]) -> dict[str, Any]:
-    """The outputs of a bundle's model of ids for `TEXTS`, as tokens padded by hand."""
-    first, second = model.codec.encode(TEXTS)
-    padded = [[*first, *[0] * (len(second) - len(first))], second]
-    types = {option.name: option.type for option in model.options}
-    return infer(
-        address,
-        f"{name}_model",
-        input_ids=("INT64", padded),
-        input_lengths=("INT64", [len(first), len(second)]),
-        **{option: (TYPES[types[option]], [value]) for option, value in options.items()},
-    )
+    outputs = found.pop("outputs", [])
+    return {one["name"]: np.reshape(one["data"], one["shape"]).tolist() for one in outputs} or found
 
 
 def test_it_serves_every_kind_of_bundle(triton: Path, served: Callable[[str], Path], tmp_path: Path) -> None:
@@ -124,18 +103,27 @@ def test_it_serves_every_kind_of_bundle(triton: Path, served: Callable[[str], Pa
     with serving(triton, repository) as address:
         for name, options in OPTIONS.items():
             model = open_text_model(served(name))
+            types = {option.name: TYPES[option.type] for option in model.options}
             expected = model.answer(TEXTS, options)
-            found = ask(address, name, text=TEXTS, **options)
+            found = post(f"{address}/models/{name}/generate", {"text": TEXTS, **options})
             for output in expected[0]:
                 answers = found["text_output" if output == "text" else output]
                 assert answers == pytest.approx([answer[output] for answer in expected]), (name, found)
             rows, scores = model.run(model.codec.encode(TEXTS), options)
-            found = infer_ids(address, name, model, options)
+            first, second = model.codec.encode(TEXTS)
+            found = infer(
+                address,
+                f"{name}_model",
+                input_ids=("INT64", [[*first, *[0] * (len(second) - len(first))], second]),
+                input_lengths=("INT64", [len(first), len(second)]),
+                **{option: (types[option], [value]) for option, value in options.items()},
+            )
             cut = [ids[:length] for ids, length in zip(found["output_ids"], found["output_lengths"], strict=True)]
             assert cut == rows, (name, found)
             assert {score: found[score] for score in scores} == {k: pytest.approx(v) for k, v in scores.items()}
         for name, inputs, sentence in REFUSED:
-            assert ask(address, name, **inputs) == {"error": f"in ensemble '{name}', {sentence}"}
+            refused = post(f"{address}/models/{name}/generate", inputs)
+            assert refused == {"error": f"in ensemble '{name}', {sentence}"}
         wrong = infer(address, "tagger_model", input_ids=("INT64", [[4, 99]]), input_lengths=("INT64", [2]))
         assert wrong == {"error": "text 0 has token 99, outside the vocabulary 0..10"}
 
