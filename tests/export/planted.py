@@ -239,7 +239,7 @@ def with_logits_times_where(axis: int, comparison: str, size: int, factor: float
 
 
 def with_output_times(factor: float, output: str = "logits") -> Edit:
-    return writing(f"{output}_times_{factor}", output, f"{output} = Mul (right, factor)", factor=factor)
+    return writing(f"{output}_times_{factor}", output, f'"{output}" = Mul (right, factor)', factor=factor)
 
 
 def with_channel_times(factor: float, d_model: int) -> Edit:

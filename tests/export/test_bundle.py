@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from export.toys import TOKENIZER, Shared, export_toy, toy
 from seqlab.attention import Attention
@@ -23,83 +23,72 @@ from seqlab_export.lowering import standard
 from seqlab_export.runner.cases import traced_len
 from seqlab_export.runner.manifest import load_manifest
 
+slow = pytest.mark.slow
+
 
 def files_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.slow
-def test_two_exports_are_equal_in_every_byte(shared: Shared, tmp_path: Path) -> None:
-    model, folder, _ = shared("gru")
-    again = export_toy(model, tmp_path / "again").folder
-    assert len(files_of(folder)) == 7
-    assert files_of(folder) == files_of(again)
+def check_secrets(folder: Path, *more: str) -> None:
+    telling = [str(folder.parent), str(Path.home()), "site-packages", ".py", "Traceback", f"{gettempdir()}/", *more]
+    for name, data in files_of(folder).items():
+        assert not [word for word in telling if word.encode() in data], name
 
 
-@pytest.mark.slow
+@slow
 @pytest.mark.parametrize(
     "options",
     [
+        {},
         {"precision": "int8"},
         {"precision": "int4"},
         {"precision": "bf16", "taps": ["attention", "state"]},
         {"target": "ort", "taps": ["attention", "state"]},
     ],
-    ids=["int8", "int4", "bf16 and taps", "ort and taps"],
+    ids=["plain", "int8", "int4", "bf16 and taps", "ort and taps"],
 )
-def test_two_exports_of_other_kinds_are_equal_and_tell_nothing_of_the_machine(options: Any, tmp_path: Path) -> None:
-    model = toy(partial(Attention, num_heads=2), NoPositions)
+def test_two_exports_are_equal_in_every_byte_and_tell_nothing_of_the_machine(options: Any, tmp_path: Path) -> None:
+    model = toy(partial(Attention, num_heads=2), NoPositions, 1)
     for name in ("first", "second"):
-        export_bundle(model, TOKENIZER, tmp_path / name, run_id="", commit="", seq_len=32, **options)
+        export_bundle(model, TOKENIZER, tmp_path / name, seq_len=32, **options)
     assert files_of(tmp_path / "first") == files_of(tmp_path / "second")
-    for name, content in files_of(tmp_path / "first").items():
-        for telling in (str(tmp_path), str(Path.home()), "site-packages", "Traceback", gettempdir() + "/"):
-            assert telling.encode() not in content, (name, telling)
+    check_secrets(tmp_path / "first")
 
 
-def test_no_file_tells_of_the_machine(shared: Shared) -> None:
-    model, folder, _ = shared("gru")
-    telling = [str(folder.parent), str(Path.home()), "site-packages", ".py", "Traceback", type(model).__name__]
-    telling += [getpass.getuser()] if len(getpass.getuser()) > 4 else []
-    for path in folder.rglob("*"):
-        data = path.read_bytes() if path.is_file() else b""
-        assert not [word for word in telling if word.encode() in data], path
-
-
-def test_weights_are_stored_once(shared: Shared) -> None:
-    for name in ("attention", "gru"):
-        model, folder, _ = shared(name)
-        size = sum(parameter.numel() * 4 for parameter in model.parameters())
-        assert (folder / "weights.bin").stat().st_size <= size
+def test_its_files_tell_nothing_of_the_machine_and_hold_weights_once(shared: Shared) -> None:
+    model, folder, _ = shared("attention")
+    user = getpass.getuser()
+    check_secrets(folder, type(model).__name__, *([user] if len(user) > 4 else []))
+    assert len(files_of(folder)) == 7
+    assert (folder / "weights.bin").stat().st_size <= sum(parameter.numel() * 4 for parameter in model.parameters())
 
 
 def test_what_exists_is_not_overwritten(shared: Shared, tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("text")
     for out in (tmp_path, tmp_path / "precious"):
         with pytest.raises(ValueError, match="exists and is not an empty folder; give a new one"):
-            export_bundle(shared("gru").model, TOKENIZER, out, run_id="", commit="", seq_len=32)
+            export_bundle(shared("gru").model, TOKENIZER, out, seq_len=32)
     assert [path.name for path in tmp_path.iterdir()] == ["precious"]
 
 
-@pytest.mark.slow
+@slow
 def test_a_bundle_that_fails_its_proof_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     operator, gates, _ = standard._OPERATORS["GRU"]
     monkeypatch.setitem(standard._OPERATORS, "GRU", (operator, gates, {"linear_before_reset": 0}))
-    with pytest.raises(
-        ParityError, match=r"the bundle was not written: .* checks failed, the first in prefill"
-    ) as error:
-        export_toy(toy(GRU, NoPositions, num_layers=1), tmp_path / "bundle")
+    said = r"the bundle was not written: .* checks failed, the first in prefill"
+    with pytest.raises(ParityError, match=said) as error:
+        export_toy(toy(GRU, NoPositions, 1), tmp_path / "bundle")
     assert {check.kind for check in error.value.report.failures} == {"prefill", "chunks", "long"}
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
+@slow
 def test_a_short_reach_is_proven_and_the_model_stays_as_it_was(tmp_path: Path) -> None:
-    model = toy(Attention, lambda d_model, _: Learned(d_model, 6), num_layers=1).double().train()
+    model = toy(Attention, lambda d_model, _: Learned(d_model, 6), 1).double().train()
     (tmp_path / "bundle").mkdir()  # an empty folder will do
     report = export_toy(model, tmp_path / "bundle").report
-    manifest = load_manifest(tmp_path / "bundle")
-    assert report.ok and (manifest.max_seq_len, traced_len(6)) == (6, 2)
+    assert report.ok and (load_manifest(tmp_path / "bundle").max_seq_len, traced_len(6)) == (6, 2)
     lengths = {int(check.subject.split()[3].rstrip(",")) for check in report.checks if check.kind == "step"}
     assert lengths == {1, 2, 3}  # four times 2 is out of reach
     assert model.training and model.embedding.weight.dtype == torch.float64
@@ -111,13 +100,16 @@ def test_a_short_reach_is_proven_and_the_model_stays_as_it_was(tmp_path: Path) -
         ({"precision": "int2"}, "precision must be one of fp32, fp16, bf16, int8, int4, got 'int2'"),
         ({"provider": "tpu"}, "provider must be one of cpu, cuda, cuda-tf32, got 'tpu'"),
         ({"tokenizer": ByteTokenizer()}, "the tokenizer has 259 tokens and the model 11"),
+        ({"model": nn.Linear(1, 1)}, r"a bundle is of one of DecoderLM, .*; this is a Linear"),
+        ({"taps": ["weights"]}, "a tap is one of attention, state, got 'weights'"),
+        ({"taps": ["attention"]}, "tap attention finds nothing in this model, a DecoderLM; leave it out"),
+        ({"taps": ["state"], "precision": "int8"}, "taps are of fp32, fp16 and bf16 bundles; this one is int8"),
     ],
 )
 def test_what_is_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
-    tokenizer = options.pop("tokenizer", TOKENIZER)
+    given = {"model": toy(GRU, NoPositions, 1), "tokenizer": TOKENIZER} | options
     with pytest.raises(ValueError, match=message):
-        model = toy(GRU, NoPositions)
-        export_bundle(model, tokenizer, tmp_path / "bundle", run_id="", commit="", seq_len=32, **options)
+        export_bundle(out=tmp_path / "bundle", seq_len=32, **given)
     assert not list(tmp_path.iterdir())
 
 
@@ -180,7 +172,7 @@ def test_a_mixer_that_a_bundle_cannot_hold_is_refused(mixer: type, message: str,
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
+@slow
 def test_a_state_may_start_at_any_constant(tmp_path: Path) -> None:
     folder = export_toy(toy(Plain, NoPositions, num_layers=1), tmp_path / "bundle").folder
     assert load_manifest(folder).state[1].initial == 1.0

@@ -12,7 +12,7 @@ from export.planted import copy_of
 from export.toys import Shared, run_bare
 from seqlab.decoding import Sampling, generate
 from seqlab.decoding.torch_model import TorchDecoder
-from seqlab_export.runner.graph_runner import BundleRunner
+from seqlab_export.runner.graph_runner import Bundle, BundleRunner
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.runner.text_model import open_text_model
 from seqlab_export.runner.verify import verify_bundle
@@ -92,3 +92,8 @@ def test_the_state_starts_as_the_manifest_says(shared: Shared) -> None:
     for name, entry in expected.items():
         assert np.array_equal(state[f"state_{name}"], entry.numpy())
         assert state[f"state_{name}"].dtype == entry.numpy().dtype
+
+
+def test_a_bundle_without_taps_says_how_to_have_some(shared: Shared) -> None:
+    with pytest.raises(ValueError, match="has no taps; export it with --taps attention,state"):
+        Bundle(shared("gru").folder).tap(tokens=np.zeros((1, 1)), pad_mask=np.ones((1, 1)))
