@@ -24,7 +24,6 @@ from seqlab_export.matrices.conformance import (
     all_positions,
     conformance,
     measure_mixer,
-    measure_onnx,
 )
 
 MATRIX = json.loads((Path(__file__).parents[2] / "docs" / "conformance.json").read_text(encoding="utf-8"))
@@ -60,12 +59,6 @@ def test_the_committed_matrix_holds(mixer: str) -> None:
         agree(pair, measure_mixer(all_mixers()[mixer], all_positions()[positions]))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("pair", [("GRU", "NoPositions"), ("Attention", "RoPE"), ("GRU", "RoPE")])
-def test_the_committed_matrix_holds_in_onnx(pair: tuple[str, str]) -> None:
-    agree(pair, measure_onnx(all_mixers()[pair[0]], all_positions()[pair[1]]))
-
-
 def agree(pair: tuple[str, str], cells: dict[str, Cell]) -> None:
     """Requires the same status, the same reason, and errors within a factor of ten."""
     for check, cell in cells.items():
@@ -79,17 +72,21 @@ def agree(pair: tuple[str, str], cells: dict[str, Cell]) -> None:
 @pytest.mark.slow
 def test_every_cell_is_an_error_of_its_precision() -> None:
     cells = measured(Attention, RoPE).cells
-    for name, least, most in (("laws", 0, 1e-13), ("fp32", 1e-9, 1e-5), ("bf16", 1e-4, 5e-2), ("fp16", 1e-5, 5e-3)):
+    agree(("Attention", "RoPE"), cells)
+    ranges = {"laws": (0, 1e-13), "fp32": (1e-9, 1e-5), "bf16": (1e-4, 5e-2), "fp16": (1e-5, 5e-3)}
+    for name, (least, most) in (ranges | {"ONNX full": (1e-12, 1e-5), "ONNX step": (1e-12, 1e-5)}).items():
         error = cells[name].error
         assert error is not None and least <= error <= most, (name, error)
-    for name in ("ONNX full", "ONNX step"):
-        assert cells[name].error is not None and 0 < cells[name].error < 1e-5
+
+
+def test_a_pair_that_does_not_fit_says_why() -> None:
+    cells = measured(GRU, RoPE).cells
+    agree(("GRU", "RoPE"), cells)
+    assert all("RoPE acts on" in str(cell) for cell in cells.values())
 
 
 @pytest.mark.slow
-def test_a_cell_without_an_error_says_why() -> None:
-    assert all("RoPE acts on" in str(cell) for cell in measured(GRU, RoPE).cells.values())
-
+def test_a_step_of_what_is_not_causal_says_why() -> None:
     class Both(Attention):
         def __init__(self, d_model: int, layer: int = 0) -> None:
             super().__init__(d_model, layer, pattern=Bidirectional)

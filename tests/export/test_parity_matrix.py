@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from export.planted import edit_graph
+from export.planted import copy_of, edit_graph
 from export.test_graph_files import scan_without_end
 from export.toys import Shared
 from seqlab.cli import main
@@ -21,10 +21,6 @@ from seqlab_export.matrices.torch_runtime import TorchRuntime
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.runner.prove import Proof
 from seqlab_export.runner.verify import load_golden
-
-
-def by_runtime(cells: list[Cell]) -> dict[str, Cell]:
-    return {cell.runtime: cell for cell in cells}
 
 
 @pytest.fixture(name="no_runner")
@@ -38,7 +34,7 @@ def _no_runner(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_runner")
 def test_a_bundle_without_its_run_is_measured_by_onnxruntime_alone(shared: Shared) -> None:
-    cells = by_runtime(list(parity_of_bundle("a name", shared("gru").folder, None)))
+    cells = {cell.runtime: cell for cell in parity_of_bundle("a name", shared("gru").folder, None)}
     found = cells.pop("onnxruntime CPU, Python")
     assert found.ok and not found.missing and found.greedy == SAME
     assert found.error is not None and found.limit is not None and found.kl is not None
@@ -67,7 +63,7 @@ def test_the_command_shows_it_in_80_columns(
 def test_each_runtime_ends_when_the_time_is_over(
     shared: Shared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = Path(shutil.copytree(shared("gru").folder, tmp_path / "bundle"))
+    folder = copy_of(shared("gru").folder, tmp_path)
     edit_graph(folder, "model.onnx", scan_without_end)
     (program := tmp_path / "endless").write_text("#!/bin/sh\nexec sleep 100\n", encoding="utf-8")
     program.chmod(0o755)
@@ -128,35 +124,13 @@ def test_divergence_is_that_of_the_distributions(shared: Shared) -> None:
 
 
 def test_pages_hold_every_cell() -> None:
-    measured = Cell(
-        model="m",
-        precision="int8",
-        runtime="r",
-        ok=False,
-        error=3e-3,
-        own=1e-3,
-        limit=2e-3,
-        largest=0.1,
-        kl=1e-5,
-        kl_p99=2e-5,
-        top1=0.995,
-        greedy=SAME,
-        scores={"loss": 0.12345, "bleu": 31.0},
-    )
+    errors: dict[str, Any] = {"error": 3e-3, "own": 1e-3, "limit": 2e-3, "largest": 0.1}
+    errors |= {"kl": 1e-5, "kl_p99": 2e-5, "top1": 0.995, "greedy": SAME, "scores": {"loss": 0.12345, "bleu": 31.0}}
+    measured = Cell(model="m", precision="int8", runtime="r", ok=False, **errors)
     missing = Cell(model="m", precision="int8", runtime="s", missing="unsupported: because")
-    assert dict(zip(COLUMNS, to_row(measured), strict=True)) == {
-        "model": "m",
-        "precision": "int8",
-        "runtime": "r",
-        "error": "3.0e-03 FAILED",
-        "of limit": "150%",
-        "largest": "1.0e-01",
-        "KL": "1.0e-05",
-        "KL p99": "2.0e-05",
-        "top-1": "99.5%",
-        "greedy text": "the same",
-        "test": "loss 0.1235, bleu 31",
-    }
+    assert COLUMNS[0:1] + COLUMNS[3:5] + COLUMNS[7:10:2] == ("model", "error", "of limit", "KL p99", "greedy text")
+    shown = "m int8 r 3.0e-03_FAILED 150% 1.0e-01 1.0e-05 2.0e-05 99.5% the_same loss_0.1235,_bleu_31"
+    assert [*to_row(measured)] == [text.replace("_", " ") for text in shown.split()]
     page = to_markdown([measured, missing])
     assert "| m | int8 | r | 3.0e-03 FAILED |" in page and "| s | unsupported: because | m int8 |" in page
     assert to_json([missing]) == [
