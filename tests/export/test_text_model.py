@@ -19,25 +19,21 @@ from seqlab_export.runner.text_model import open_text_model
 Served = Callable[[str], Path]
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch's exporter
 
+slow = pytest.mark.slow
 TEXTS = ["abc", "fed a cab", "b"]
 
 
 def test_a_prompt_is_continued_whatever_the_others_are(served: Served) -> None:
     model, runner = open_text_model(served("generator")), BundleRunner(served("generator"))
-    options: dict[str, Any] = {
-        "max_new_tokens": 12,
-        "temperature": 0.7,
-        "top_k": 5,
-        "seed": 3,
-        "repetition_penalty": 1.2,
-    }
+    sampling: dict[str, Any] = {"temperature": 0.7, "top_k": 5, "seed": 3}
+    options = {**sampling, "max_new_tokens": 12, "repetition_penalty": 1.2}
     expected = []
     for text in TEXTS:
         [tokens] = generate(
             runner,
             [TOKENIZER.encode(text)],
             max_new_tokens=12,
-            sampling=Sampling(temperature=0.7, top_k=5, seed=3),
+            sampling=Sampling(**sampling),
             repetition=Repetition(penalty=1.2),
             stop_ids=(TOKENIZER.eos_id, TOKENIZER.bos_id),
         )
@@ -47,26 +43,19 @@ def test_a_prompt_is_continued_whatever_the_others_are(served: Served) -> None:
     assert model.answer(TEXTS, options | {"seed": 4}) != model.answer(TEXTS, options)
     assert model.answer(TEXTS[1:2], options) == [{"text": expected[1]}]
     assert model.answer([""], {"max_new_tokens": 3}) and model.answer([], {}) == []
+    assert len(TOKENIZER.encode(model.example)) == 3 and model.answer([model.example])
 
 
 def test_every_option_of_generate_changes_something(served: Served) -> None:
     model = open_text_model(served("generator"))
-    other = {
-        "max_new_tokens": 5,
-        "temperature": 0.0,
-        "top_k": 1,
-        "top_p": 0.1,
-        "min_p": 1.0,
-        "seed": 9,
-        "repetition_penalty": 9.0,
-        "no_repeat_ngram": 1,
-    }
+    other = {"max_new_tokens": 5, "temperature": 0.0, "top_k": 1, "top_p": 0.1, "min_p": 1.0, "seed": 9}
+    other |= {"repetition_penalty": 9.0, "no_repeat_ngram": 1}
     assert set(other) == {option.name for option in model.options} and model.options is GENERATE
     plain = model.answer(TEXTS)
     assert all(model.answer(TEXTS, {name: value}) != plain for name, value in other.items())
 
 
-@pytest.mark.slow
+@slow
 def test_a_source_is_translated(served: Served) -> None:
     model, runner = open_text_model(served("translator")), BundleRunner(served("translator"))
     assert model.codec.source_tokenizer is not model.codec.tokenizer
@@ -87,7 +76,6 @@ def test_a_source_is_translated(served: Served) -> None:
     assert all(text.startswith("ab") for text in expected)
 
 
-@pytest.mark.slow
 def test_a_text_is_classified(served: Served) -> None:
     model, bundle = open_text_model(served("classifier")), Bundle(served("classifier"))
     for text, answer in zip(TEXTS, model.answer(TEXTS), strict=True):
@@ -96,29 +84,25 @@ def test_a_text_is_classified(served: Served) -> None:
         assert answer == {"label": label, "probability": max(chances)}
         assert model.classify(text) == [(label, max(chances), None)]
         assert model.probabilities(text).tolist() == chances
+    assert len(TOKENIZER.encode(model.example)) == 3 and model.answer([model.example])
 
 
-@pytest.mark.slow
+@slow
 def test_each_word_is_tagged(served: Served) -> None:
     model, bundle = open_text_model(served("tagger")), Bundle(served("tagger"))
     for text, answer in zip(TEXTS, model.answer(TEXTS), strict=True):
         places = bundle.probabilities(model.encode([text])[0]).argmax(axis=1)
-        tags = [bundle.manifest.labels[place] for place in places]
-        assert answer == {"tags": " ".join(tags)}
+        assert answer == {"tags": " ".join(bundle.manifest.labels[place] for place in places)}
 
 
 @pytest.mark.parametrize(
     ("name", "texts", "options", "message"),
     [
-        (
-            "generator",
-            ["abc"],
-            {"beams": 2},
-            "there is no option 'beams'; accepted: max_new_tokens, .*, seed",
-        ),
+        ("generator", ["abc"], {"beams": 2}, "there is no option 'beams'; accepted: max_new_tokens, .*, seed"),
         ("generator", ["abc"], {"temperature": -1.0}, "temperature must be at least 0"),
         ("generator", ["abc", None], {}, "text 1 is None, which is no text"),
-        ("translator", ["abc", " "], {}, "text 1 is empty"),
+        pytest.param("translator", ["abc", " "], {}, "text 1 is empty", marks=slow),
+        pytest.param("masked", ["abc"], {}, "is not of texts: it has no tokenizer, or names no classes", marks=slow),
         ("classifier", [""], {}, "text 0 is empty"),
         ("classifier", ["abc"], {"seed": 1}, "there is no option 'seed'; accepted: none"),
     ],
@@ -128,21 +112,9 @@ def test_what_is_refused(name: str, texts: list[Any], options: dict[str, Any], m
         open_text_model(served(name)).answer(texts, options)
 
 
-@pytest.mark.slow
-def test_an_encoder_without_classes_is_not_of_texts(served: Served) -> None:
-    with pytest.raises(ValueError, match="is not of texts: it has no tokenizer, or names no classes"):
-        open_text_model(served("masked"))
-
-
 @pytest.mark.parametrize("page", ["docs/bundle.md", "docs/serving.md"])
 def test_the_pages_examples_run(page: str, served: Served, capsys: pytest.CaptureFixture[str]) -> None:
     (shown,) = (block for block in python_blocks(page) if "open_text_model" in block)
     of_toys = re.sub('"[Tt]he "', '"fed"', shown)
     exec(of_toys.replace('"DIR"', repr(str(served("generator")))), {})
     assert capsys.readouterr().out
-
-
-def test_the_example_is_one_that_it_reads(served: Served) -> None:
-    for name in ("generator", "classifier"):
-        model = open_text_model(served(name))
-        assert len(TOKENIZER.encode(model.example)) == 3 and model.answer([model.example])

@@ -1,12 +1,14 @@
-"""Mixers that attend to an encoder's memory compute in onnxruntime what they do in PyTorch, for any batch, length and
-source length: what an encoder-decoder's bundle will hold of them."""
+"""Mixers that attend to an encoder's memory, or that read both ways, compute in onnxruntime what they do in PyTorch, for
+any batch, length and source length: what the bundles of encoders and of their decoders hold."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,26 +21,24 @@ from torch.export import Dim
 
 from contracts.cases import D_MODEL, MIXERS, MixerCase
 from contracts.subjects import randomized
-from seqlab.attention.memory import MemoryMixer
-from seqlab.mixer import State
+from seqlab.attention import Attention, Bidirectional
+from seqlab.mixer import Mixer, State
 from seqlab.nn.operation import lowered
+from seqlab.recurrence import GRU, LSTM, RNN
 from seqlab_export.graphs import OPSET
 from seqlab_export.lowering import STANDARD
 from seqlab_export.proof.rounding import DRAWS, TermByTerm
 from seqlab_export.runner.cases import limit, relative_errors, rms
 
-IN_EVERY_RUN = ("cross-attention", "additive", "multiplicative-local-fed-gru")
-WITH_MEMORY = [
-    pytest.param(mixer, id=mixer.name, marks=[] if mixer.name in IN_EVERY_RUN else pytest.mark.slow)
-    for mixer in MIXERS
-    if mixer.memory
-]
+COVERED = ("cross-attention", "additive-dot", "multiplicative-local", "multiplicative-fed")
+"""Those whose every part is one of another's."""
+WITH_MEMORY = [mixer for mixer in MIXERS if mixer.memory and mixer.name not in COVERED]
 FILES = ("sequence.onnx", "step.onnx")
-mixers = pytest.mark.parametrize("case", WITH_MEMORY)
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
 
 class Sequence(nn.Module):
-    def __init__(self, mixer: MemoryMixer) -> None:
+    def __init__(self, mixer: Mixer) -> None:
         super().__init__()
         self.mixer = mixer
 
@@ -110,10 +110,8 @@ def _check(session: ort.InferenceSession, form: Sequence, inputs: tuple[Any, ...
         assert errors[0] <= limit(max(errors[1:])), (name, errors)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@mixers
-def test_onnxruntime_computes_what_the_mixer_does(case: MixerCase, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", WITH_MEMORY, ids=lambda case: case.name)
+def test_onnxruntime_computes_what_a_mixer_with_a_memory_does(case: MixerCase, tmp_path: Path) -> None:
     for name in ("torch.onnx", "onnxscript", "onnx_ir"):
         logging.getLogger(name).setLevel(logging.ERROR)
     mixer = randomized(case.factory(D_MODEL, 0)).float()
@@ -138,3 +136,29 @@ def test_onnxruntime_computes_what_the_mixer_does(case: MixerCase, tmp_path: Pat
             _, state = mixer(x, mixer.init_state(batch_size, memory, memory_mask))
             _check(sequence, Sequence(mixer), (x, pad_mask, state), pad_mask)
             _check(step, Step(mixer), (x[:, :1], state), torch.ones(batch_size, 1, dtype=torch.bool))
+
+
+class BothWays(Sequence):
+    def forward(self, x: Tensor, pad_mask: Tensor, state: State) -> tuple[Tensor, State]:
+        return self.mixer(x, pad_mask=pad_mask)[0], {}
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        partial(RNN, num_layers=2, bidirectional=True, nonlinearity="relu"),
+        partial(LSTM, num_layers=2, bidirectional=True),
+        partial(GRU, num_layers=2, bidirectional=True),
+        partial(Attention, num_heads=2, pattern=Bidirectional),
+    ],
+    ids=["RNN", "LSTM", "GRU", "Attention"],
+)
+def test_onnxruntime_computes_what_a_mixer_that_reads_both_ways_does(
+    build: Callable[[int], Mixer], tmp_path: Path
+) -> None:
+    form = BothWays(randomized(build(D_MODEL)).float())
+    example = (torch.zeros(17, 13, D_MODEL), torch.ones(17, 13, dtype=torch.bool), {})
+    x, pad_mask = torch.randn(3, 29, D_MODEL), torch.ones(3, 29, dtype=torch.bool)
+    pad_mask[0, :7], pad_mask[1, 9:] = False, False
+    with torch.no_grad():
+        _check(_session(form, example, tmp_path / "model.onnx"), form, (x, pad_mask, {}), pad_mask)
