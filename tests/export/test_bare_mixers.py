@@ -1,5 +1,5 @@
-"""Mixers that attend to an encoder's memory, or that read both ways, compute in onnxruntime what they do in PyTorch, for
-any batch, length and source length: what the bundles of encoders and of their decoders hold."""
+"""Mixers that attend to an encoder's memory, or that read both ways, compute in onnxruntime what they do in PyTorch,
+for any batch, length and source length: what bundles of encoders and of their decoders hold."""
 
 from __future__ import annotations
 

@@ -20,27 +20,12 @@ from seqlab.recurrence import GRU, LSTM, RNN
 from tolerances import TOLERANCE, assert_close
 
 Pair = tuple[MixerCase, PositionCase]
-COVERED = set(
-    [
-        "attention-multi-query",
-        "attention-window",
-        "attention-query-key-norm",
-        "attention-sink",
-        "attention-output-gate",
-        "differential",
-        "gru-stacked",
-        "rnn",
-        "min-gru-wide",
-        "causal-conv",
-        "retention-conv",
-        "gated-linear-conv",
-        "delta-net",
-        "mamba2",
-        "integer-concatenated",
-        "binary-concatenated",
-        "sinusoidal-concatenated",
-    ]
-)
+COVERED = {
+    *("attention-multi-query", "attention-window", "attention-query-key-norm", "attention-sink"),
+    *("attention-output-gate", "differential", "gru-stacked", "rnn", "min-gru-wide", "causal-conv", "retention-conv"),
+    *("gated-linear-conv", "delta-net", "mamba2"),
+    *("integer-concatenated", "binary-concatenated", "sinusoidal-concatenated"),
+}
 """Mixers and encodings whose every part is one of another's."""
 PAIRS = [
     (mixer, positions)

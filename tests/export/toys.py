@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import onnx
 import onnxruntime as ort
 import pytest
+import torch
 from onnxscript import ir
 
 from contracts.subjects import VOCAB_SIZE, decoder_subject
@@ -41,8 +42,8 @@ Export = Callable[..., Exported]
 Shared = Callable[[str], Exported]
 """Called with a name of `TOYS`."""
 
-# Of one layer each.
-TOYS = {"attention": (Attention, RoPE), "gru": (GRU, NoPositions), "mamba": (Mamba, NoPositions)}
+TOYS = {"attention": (Attention, RoPE, 2), "gru": (GRU, NoPositions, 5), "mamba": (Mamba, NoPositions, 0)}
+"""Mixers, encodings and seeds of decoders of one layer, which write something greedily."""
 
 
 def toy(mixer: Any, positions: Any, num_layers: int = 2) -> DecoderLM:
@@ -57,7 +58,15 @@ def export_toy(model: DecoderLM, folder: Path) -> Exported:
 
 
 def shared_toy(name: str, factory: pytest.TempPathFactory) -> Exported:
-    return once(f"toy-{name}", lambda folder: export_toy(toy(*TOYS[name], 1), folder / "bundle"), factory)
+    """The same whichever test needs it first."""
+    mixer, positions, seed = TOYS[name]
+
+    def export(folder: Path) -> Exported:
+        with torch.random.fork_rng():
+            torch.manual_seed(torch.initial_seed() + seed)
+            return export_toy(toy(mixer, positions, 1), folder / "bundle")
+
+    return once(f"toy-{name}", export, factory)
 
 
 def graph(inputs: str, outputs: str, body: str, **weights: Any) -> ir.Model:
