@@ -1,82 +1,95 @@
-"""`seqlab compare A B --paired`, from fits with several seeds to the sentence."""
+"""`seqlab compare A B --paired`, from fits with several seeds to the sentence, and runs tested on other data."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from cli.conftest import TINY, Seqlab, write_text
+from cli.conftest import TINY, Seqlab
 from seqlab.tracking.runs import find_run
 
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Lightning's advice for longer fits
 
-@pytest.mark.slow
-def test_models_of_two_seeds_are_compared_window_by_window(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
-    write_text(tmp_path)
-    seqlab = inside(tmp_path)
+
+def test_models_of_two_seeds_are_compared_window_by_window(quick: Seqlab, tmp_path: Path) -> None:
+    def compare(*args: str, code: int = 0) -> tuple[str, str]:
+        done = quick("compare", *args, code=code)
+        return done.stdout, done.stderr
+
     for name, steps in (("short", 4), ("long", 24)):
         for seed in range(2):
             more = [f"--trainer.max_steps={steps}", f"--seed_everything={seed}", f"--run_name={name}-s{seed}"]
-            seqlab("fit", "--config", "lm/window", *TINY, *more)
-    done = seqlab("compare", "long", "short", "--paired")
-    assert done.stderr.count("has no predictions of its test split; they are made") == 4
-    assert re.search(r"^long - short +(-\d+\.\d+) ± (\d+\.\d+) +(\S+) +2 seeds +\d+$", done.stdout, flags=re.MULTILINE)
-    again = seqlab("compare", "long", "short", "--paired")
-    assert again.stdout == done.stdout and again.stderr == ""
-    (last,) = [line for line in done.stdout.splitlines() if line.startswith("long ")][1:]
+            quick("fit", "--config", "lm/window", *TINY, *more)
+    said, told = compare("long", "short", "--paired")
+    assert told.count("has no predictions of its test split; they are made") == 4
+    assert re.search(r"^long - short +(-\d+\.\d+) ± (\d+\.\d+) +(\S+) +2 seeds +\d+$", said, flags=re.MULTILINE)
+    assert compare("long", "short", "--paired") == (said, "")
+    (last,) = [line for line in said.splitlines() if line.startswith("long ")][1:]
     assert re.fullmatch(r"long is better than short by .* nats \(2 seeds\)|long and short: not told apart; .*", last)
 
-    single = seqlab("compare", "long-s0", "short-s0", "--paired").stdout
+    ones = ("long-s0", "short-s0")
+    single, _ = compare(*ones, "--paired")
     assert "(1 seed)" in single and "another seed would move it is not known" in single
-    for name in ("long-s0", "short-s0"):
-        seqlab("test", name)
-    losses = [find_run(name).metrics["test/loss"] for name in ("long-s0", "short-s0")]
+    for name in ones:
+        quick("test", name)
+    losses = [find_run(name).metrics["test/loss"] for name in ones]
     (found,) = re.findall(r"^long-s0 - short-s0 +(-\d+\.\d+) ±", single, flags=re.MULTILINE)
     assert float(found) == pytest.approx(losses[0] - losses[1], abs=0.002)
-    tested = " ".join(seqlab("compare", "long-s0", "short-s0", "--metric", "test/loss").stdout.split())
+    tested = " ".join(compare(*ones, "--metric", "test/loss")[0].split())
     assert "Of one seed, with the interval of other test examples: long-s0, short-s0." in tested
     assert "Evaluated on" not in tested
-    seqlab("test", "short-s0", "--data.seq_len=8")
-    shorter = " ".join(seqlab("compare", "long-s0", "short-s0", "--metric", "test/loss").stdout.split())
+    quick("test", "short-s0", "--data.seq_len=8")
+    shorter = " ".join(compare(*ones, "--metric", "test/loss")[0].split())
     assert f"than its own: short-s0 on {find_run('short-s0').tags['dataset']}, data.seq_len 8." in shorter
-    table = seqlab("compare", "--experiment", "tiny", COLUMNS="120").stdout
+    table = quick("compare", "--experiment", "tiny", COLUMNS="120").stdout
     assert re.search(r"^1 long +\d\.\d{4} +\d\.\d{4} +\d\.\d{4} +2 ", table, flags=re.MULTILINE)
-    assert "name two rows or runs" in seqlab("compare", "long", "--paired", code=2).stderr
-    assert (
-        "long-s0 and long-s0 have the same seed"
-        in seqlab("compare", "long-s0,long-s0", "short", "--paired", code=2).stderr
-    )
-    mixed = seqlab("compare", "long-s0,short-s1", "short", "--paired").stdout
-    assert mixed.startswith(
-        "long-s0,short-s1: short-s1 differs from long-s0 in more than its seed: trainer.max_steps\n"
-    )
+    assert "name two rows or runs" in compare("long", "--paired", code=2)[1]
+    same = "long-s0 and long-s0 have the same seed"
+    assert same in compare("long-s0,long-s0", "short", "--paired", code=2)[1]
+    mixed, _ = compare("long-s0,short-s1", "short", "--paired")
+    said_of_it = "long-s0,short-s1: short-s1 differs from long-s0 in more than its seed: trainer.max_steps\n"
+    assert mixed.startswith(said_of_it)
     assert not list(tmp_path.glob("mlruns/**/*.jsonl")), "a store may be another's"
     for stored in tmp_path.glob("cache/predictions/*/*.jsonl"):
         stored.write_text("{not json\n")
-    assert "is not" in seqlab("compare", "long", "short", "--paired", code=2).stderr
+    assert "is not" in compare("long", "short", "--paired", code=2)[1]
     shutil.rmtree(tmp_path / "cache" / "predictions")
-    assert "long-s0 has no predictions" in seqlab("compare", "long", "short", "--paired").stderr
+    assert "long-s0 has no predictions" in compare("long", "short", "--paired")[1]
     shutil.rmtree(tmp_path / "cache" / "predictions")
     lines = Path("text.txt").read_text().splitlines(keepends=True)
     Path("text.txt").write_text("".join(reversed(lines)))  # of the same length, in the same characters
-    refused = seqlab("compare", "long", "short", "--paired", code=2).stderr
-    assert re.search(
-        r"the data of long-s\d have changed since .* they were text (\w{12}), and are text (?!\1)", refused
-    )
+    changed = r"the data of long-s\d have changed since .* they were text (\w{12}), and are text (?!\1)"
+    assert re.search(changed, compare("long", "short", "--paired", code=2)[1])
 
 
-@pytest.mark.slow
-def test_numbers_are_compared_by_their_squared_errors(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
-    seqlab = inside(tmp_path)
+def test_numbers_are_compared_by_their_squared_errors(quick: Seqlab) -> None:
     data = ["--data.train_lengths=[8,8]", "--data.test_lengths=[8,8]", "--data.num_train=64", "--data.num_eval=32"]
     for name, steps in (("short", 1), ("long", 6)):
         more = [*data, "--model.model.encoder.d_model=4", f"--trainer.max_steps={steps}", f"--run_name={name}"]
-        seqlab("fit", "--config", "synthetic/adding", *more, "--trainer.val_check_interval=1", "--model.lr=0.03")
-        seqlab("test", name)
-    done = seqlab("compare", "long", "short", "--paired").stdout
+        quick("fit", "--config", "synthetic/adding", *more, "--trainer.val_check_interval=1", "--model.lr=0.03")
+        quick("test", name)
+    done = quick("compare", "long", "short", "--paired").stdout
     (found,) = re.findall(r"^long - short +(-\d+\.\d+) ± .* 1 seed +32$", done, flags=re.MULTILINE)
     losses = [find_run(name).metrics["test/loss"] for name in ("long", "short")]
     assert float(found) == pytest.approx(losses[0] - losses[1], abs=0.01)
+
+
+def test_a_run_is_fitted_on_words_in_one_order_and_tested_in_the_other(quick: Seqlab) -> None:
+    fit = ("fit", "--config", "lm/gru", *TINY, "--data.word_order")
+    quick(*fit, "shuffled", "--run_name=shuffled")
+    quick(*fit, "natural", "--run_name=natural")
+    said = quick(*fit, "sorted", code=2).stderr.splitlines()[-1]
+    assert said.startswith("seqlab: ") and "data.word_order" in said and "sorted" in said
+    losses, tags = {}, {}
+    for order in ("natural", "shuffled"):
+        quick("test", "natural", f"--data.word_order={order}")
+        run = find_run("natural")
+        losses[order], tags[order] = run.metrics["test/loss"], run.tags["test.data"]
+    assert losses["natural"] != losses["shuffled"]
+    assert tags["natural"] == run.tags["dataset"] and tags["shuffled"].endswith(", data.word_order shuffled")
+    assert "Not ranked with these, but below: 1 of other data." in quick("compare").stdout
+    said = quick("resume", "natural", "--data.word_order=shuffled", code=2).stderr.splitlines()[-1]
+    assert "the checkpoint was trained with data " in said

@@ -22,21 +22,20 @@ from seqlab.sweeps.queue import _check_file
 from seqlab.tracking.store import Store
 from seqlab.whole_file import CannotWriteError, make_folder, write_whole
 
-COMMANDS: dict[str, tuple[str, ...]] = {
-    "compare": ("compare",),
-    "predict": ("predict", "first"),
-    "export": ("export", "nobody"),
-    "export a page": ("export", "nobody", "--format=html"),
-    "page": ("page", "nothing"),
-    "inspect": ("inspect", "nobody"),
-    "profile": ("profile", "--config=nothing"),
-    "parity": ("parity", "--models", "nobody"),
-    "conformance": ("conformance",),
-    "study": ("study", "notebook", "memory"),
+COMMANDS = {
+    "compare": "",
+    "predict first": "",
+    "export nobody": "",
+    "export nobody --format=html": "",
+    "page nothing": "",
+    "inspect nobody": "",
+    "profile --config=nothing": "trace.json.gz",
+    "parity --models nobody": "parity.json",
+    "conformance": "conformance.md",
+    "study notebook memory": "memory.ipynb",
 }
-"""Most name a run or a config that is not there: the place is told first."""
-NAMES = {"profile": "trace.json.gz", "parity": "parity.json", "conformance": "conformance.md", "study": "memory.ipynb"}
-"""A file that they write into a folder; the others write one, or a folder that must be new."""
+"""A file that each writes into a folder; the others write one, or a folder that must be new. Most name a run or config
+that is not there: the place is told first."""
 
 
 def content(folder: Path) -> dict[Path, bytes]:
@@ -45,21 +44,21 @@ def content(folder: Path) -> dict[Path, bytes]:
 
 def test_every_verb_with_a_place_to_write_is_here() -> None:
     with_place = {verb.name for verb in VERBS if any("--out" in argument.names for argument in verb.arguments)}
-    assert with_place | {"predict"} == {name.split()[0] for name in COMMANDS}
+    assert with_place | {"predict"} == {command.split()[0] for command in COMMANDS}
     assert "predict" in LIGHTNING, "whose options are Lightning's"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_no_verb_writes_over_what_is_anothers(
-    name: str, fitted: tuple[Path, Seqlab], tmp_path: Path, inside: Callable[[Path], Seqlab]
+    command: str, fitted: tuple[Path, Seqlab], tmp_path: Path, inside: Callable[[Path], Seqlab]
 ) -> None:
     home, _ = fitted
     seqlab, folder = inside(home), tmp_path / "mine"
-    of_bundle, of_run = folder / "bundle", folder / "runs" / f"{0:032x}"
-    for one in (of_bundle, of_run / "artifacts", folder / "mlruns"):
+    bundle, run = folder / "bundle", folder / "runs" / f"{0:032x}"
+    for one in (bundle, run / "artifacts", folder / "mlruns"):
         one.mkdir(parents=True)
-    for file in ("bundle/manifest.json", "bundle/manifest.sha256", "notes", "data.jsonl", NAMES.get(name, "empty")):
+    for file in ("bundle/manifest.json", "bundle/manifest.sha256", "notes", "data.jsonl", COMMANDS[command] or "empty"):
         (folder / file).write_text('{"text": "mine"}\n')
     places = {
         "": "--out is empty; name a",
@@ -67,17 +66,17 @@ def test_no_verb_writes_over_what_is_anothers(
         str(home / "mlruns" / "mlflow.db"): "",
         str(home / "mlruns" / "new"): f"is in the tracking store {home / 'mlruns'}",
         str(folder / "mlruns" / "new"): f"is in the tracking store {folder / 'mlruns'}",
-        str(of_bundle / "new"): f"is in the bundle {of_bundle}",
-        str(of_run / "artifacts" / "new"): f"is in the folder of run {of_run.name}",
+        str(bundle / "new"): f"is in the bundle {bundle}",
+        str(run / "artifacts" / "new"): f"is in the folder of run {run.name}",
         str(folder / "data.jsonl"): "",
         str(folder / "notes" / "new"): "",
         str(folder): "",
     }
-    if name not in NAMES:
+    if not COMMANDS[command]:
         places["."] = "--out . is a folder"
     before = content(folder), content(home)
-    for out, said in [*places.items()][: 4 if name == "predict" else None]:  # each reads the checkpoint
-        [told] = seqlab(*COMMANDS[name], f"--out={out}", code=2).stderr.splitlines()[-1:]
+    for out, said in [*places.items()][: 4 if command.startswith("predict") else None]:  # each reads the checkpoint
+        told = seqlab(*command.split(), f"--out={out}", code=2).stderr.splitlines()[-1]
         assert said in told and told.startswith("seqlab: ") and "nobody" not in told, told
     assert before == (content(folder), content(home))
 
@@ -110,26 +109,22 @@ def test_a_file_is_known_by_its_head(tmp_path: Path) -> None:
         file_to_write(str(tmp_path / "none" / "file"))
 
 
-@pytest.mark.parametrize("out", [".", "..", "/"])
-def test_a_new_folder_has_a_name(out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=f"--out {out} is a folder that is there; name a new one"):
-        folder_to_write(out)
-
-
-def test_who_works_in_a_stores_own_folder_may_write_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mlflow.db").touch()
-    with pytest.raises(ValueError, match="is in the tracking store"):
-        file_to_write(str(tmp_path / "report.html"))
-    monkeypatch.chdir(tmp_path)
-    assert file_to_write("report.html") == Path("report.html")
-
-
-def test_a_store_is_known_by_the_name_that_the_user_gives_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_is_known_by_its_database_or_by_the_name_that_the_user_gives_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who works in its folder may write beside it."""
+    for name in ("theirs", "mine"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "theirs" / "mlflow.db").touch()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mine' / 'runs.db'}")
-    (tmp_path / "mine").mkdir()
-    with pytest.raises(ValueError, match=f"is in the tracking store {tmp_path / 'mine'}"):
-        file_to_write(str(tmp_path / "mine" / "report.html"))
+    for name in ("theirs", "mine"):
+        with pytest.raises(ValueError, match=f"is in the tracking store {tmp_path / name}"):
+            file_to_write(str(tmp_path / name / "report.html"))
+    monkeypatch.chdir(tmp_path / "theirs")
+    assert file_to_write("report.html") == Path("report.html")
+    for out in (".", "..", "/"):
+        with pytest.raises(ValueError, match=f"--out {out} is a folder that is there; name a new one"):
+            folder_to_write(out)
 
 
 def test_a_place_is_made_when_it_is_written_and_refused_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,18 +133,14 @@ def test_a_place_is_made_when_it_is_written_and_refused_before(tmp_path: Path, m
     make_folder(tmp_path / "a" / "b")
     write_whole(tmp_path / "a" / "b" / "file", "text")
     monkeypatch.setattr(os, "access", lambda *_: False)  # as nobody finds a folder of root's
-    for refused in (
-        lambda: file_to_write(str(tmp_path / "file")),
-        lambda: files_to_write(str(tmp_path / "new"), {}),
-        lambda: folder_to_write(str(tmp_path / "new")),
-    ):
+    for refuses in (file_to_write, lambda out: files_to_write(out, {}), folder_to_write):
         with pytest.raises(CannotWriteError, match="is read-only while writing"):
-            refused()
+            refuses(str(tmp_path / "new"))
 
 
 @pytest.mark.parametrize("tables", ["experiments, studies", "other"])
 def test_a_storage_of_something_else_is_no_sweeps(tables: str, tmp_path: Path) -> None:
-    file = tmp_path / "some.db"
+    file, diary = tmp_path / "some.db", tmp_path / "diary.db"
     _check_file(file)
     with closing(sqlite3.connect(file)) as database, database:
         database.execute("CREATE TABLE studies (name TEXT)")
@@ -159,9 +150,9 @@ def test_a_storage_of_something_else_is_no_sweeps(tables: str, tmp_path: Path) -
             database.execute(f"CREATE TABLE {table} (name TEXT)")
     with pytest.raises(ValueError, match="holds other tables than Optuna's"):
         _check_file(file)
-    (tmp_path / "diary.db").write_text("my diary, which is no database" * 40)
+    diary.write_text("my diary, which is no database" * 40)
     with pytest.raises(ValueError, match=r"--storage .*diary\.db cannot be opened: file is not a database"):
-        _check_file(tmp_path / "diary.db")
+        _check_file(diary)
 
 
 def test_a_sweeps_storage_is_beside_the_runs_or_where_the_user_says(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from torch.autograd.profiler_util import FunctionEvent
 
 import seqlab.cli.profiled
-from cli.conftest import TINY, Seqlab, write_text
+from cli.conftest import TINY, Seqlab
 from seqlab.budgets.parts import Part
 from seqlab.budgets.shares import STEP, Time, shares
 
@@ -25,20 +24,15 @@ class Busy(CausalConv):
             x = x.sin()
         return super().forward(x, state, pad_mask=pad_mask)
 """
-ARGS = (
-    "--config=lm/gru",
-    *TINY,
-    "--model.model.num_layers=3",
-    "--model.model.mixer=[CausalConv, busy.Busy, busy.Busy]",
-)
+PLAIN = ("--config=lm/gru", *TINY)
+ARGS = (*PLAIN, "--model.model.num_layers=3", "--model.model.mixer=[CausalConv, busy.Busy, busy.Busy]")
 
 
 @pytest.fixture
-def here(tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch) -> Seqlab:
-    write_text(tmp_path)
+def here(quick: Seqlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Seqlab:
     (tmp_path / "busy.py").write_text(BUSY)
     monkeypatch.syspath_prepend(tmp_path)
-    return inside(tmp_path)
+    return quick
 
 
 def only(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -100,16 +94,15 @@ def test_kernels_on_a_gpu(here: Seqlab) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (("--steps=0",), "--steps must be at least 1, got 0"),
-        (("--out=text.txt",), "text.txt"),
-        (("--compile=true",), "profile cannot tell apart the parts of a model that is compiled; leave --compile out"),
-        (("--trainer.devices=2",), "profile looks at one process; give --trainer.devices 1"),
-        (("--trainer.max_time=00:00:00:00",), "the fit ended after "),
+        ("--steps=0", "--steps must be at least 1, got 0"),
+        ("--out=text.txt", "text.txt"),
+        ("--compile=true", "profile cannot tell apart the parts of a model that is compiled; leave --compile out"),
+        ("--trainer.devices=2", "profile looks at one process; give --trainer.devices 1"),
+        ("--trainer.max_time=00:00:00:00", "the fit ended after "),
     ],
 )
-def test_what_cannot_be_profiled_is_said(here: Seqlab, given: tuple[str, ...], said: str) -> None:
-    (line,) = (
-        line for line in here("profile", *ARGS, *given, code=2).stderr.splitlines() if line.startswith("seqlab:")
-    )
+def test_what_cannot_be_profiled_is_said(quick: Seqlab, given: str, said: str) -> None:
+    done = quick("profile", *PLAIN, given, code=2)
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("seqlab:"))
     assert said in line
     assert not Path("mlruns").exists() and not list(Path().glob("*/*trace*"))

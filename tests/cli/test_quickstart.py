@@ -23,20 +23,23 @@ def stub(path: Path, script: str) -> None:
     path.chmod(0o755)
 
 
+def quickstart(folder: Path, programs: Path, **env: str) -> str:
+    """What it prints, with the programs of this folder first."""
+    path = f"{programs}:{os.environ['PATH']}"
+    command = ["bash", str(ROOT / "scripts" / "quickstart.sh")]
+    env = {**os.environ, "PATH": path, **env}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
 def test_the_sample_begins_with_its_prompt_and_the_last_line_is_a_command(tmp_path: Path) -> None:
     stub(tmp_path / "bin" / "seqlab", "[ $1 = generate ] && echo 'names are bound.' || echo 0123abcd")
-    done = subprocess.run(
-        ["bash", str(ROOT / "scripts" / "quickstart.sh")],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    [(typed, sample)] = re.findall("\\$ (seqlab generate .*)\x1b.*\n(.*)", done.stdout)
+    said = quickstart(tmp_path, tmp_path / "bin")
+    [(typed, sample)] = re.findall("\\$ (seqlab generate .*)\x1b.*\n(.*)", said)
     assert sample == "The names are bound."
     assert shlex.split(typed)[4] == "The ", "as a shell takes it"
-    *_, enter, _, command = done.stdout.splitlines()
+    *_, enter, _, command = said.splitlines()
     assert enter.strip() == ". .venv/bin/activate"
     assert enter.strip() in (ROOT / "README.md").read_text(encoding="utf-8")
     assert command.startswith("  seqlab fit --config lm/gru ")
@@ -48,13 +51,8 @@ def test_the_install_prints_one_line_and_errors(tmp_path: Path) -> None:
     stub(tmp_path / "bin" / "python", "mkdir -p .venv")
     pip = 'case " $* " in *" -qq "*) ;; *) echo "WARNING: Location is ignored" >&2 ;; esac'
     stub(tmp_path / "bin" / "pip", pip)
-    command = [
-        "make",
-        "--no-print-directory",
-        ".venv/installed",
-        f"PYTHON={tmp_path}/bin/python",
-        f"BIN={tmp_path}/bin",
-    ]
+    command = ["make", "--no-print-directory", ".venv/installed"]
+    command += [f"PYTHON={tmp_path}/bin/python", f"BIN={tmp_path}/bin"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert len(done.stdout.splitlines()) == 1 and done.stderr == ""
     (tmp_path / ".venv" / "installed").unlink()
@@ -65,16 +63,8 @@ def test_the_install_prints_one_line_and_errors(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_main_job(tmp_path: Path) -> None:
-    done = subprocess.run(
-        ["bash", str(ROOT / "scripts" / "quickstart.sh")],
-        cwd=tmp_path,
-        env={**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "160"},
-        capture_output=True,
-        text=True,
-        timeout=1800,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    _, *shown = done.stdout.split("$ seqlab compare ")
+    said = quickstart(tmp_path, Path(sys.executable).parent, COLUMNS="160")
+    _, *shown = said.split("$ seqlab compare ")
     assert len(shown) == 1
     table, shown_export, sample = re.split(r"\$ seqlab (?:export|generate) [^\n]*\n", shown[0])
 

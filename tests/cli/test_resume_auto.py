@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,12 +13,12 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from lightning.fabric.plugins.environments.slurm import SLURMEnvironment
 
 from cli.conftest import TINY, Seqlab, last_weights, write_text
 from seqlab.callbacks.one_start import OneStart
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tracking.runs import find_run
+from servers import free_port
 
 SEQLAB = str(Path(sys.executable).with_name("seqlab"))
 FIT = ("fit", "--config", "lm/gru", *TINY, "--model.model.block.dropout=0.1", "--trainer.max_steps=8")
@@ -93,29 +91,6 @@ def test_a_changed_config_is_noted_and_other_data_are_refused(quick: Seqlab, mon
     assert "give a --run_name" in quick(*FIT, "--resume=auto", code=2).stderr
 
 
-TASK = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "seqlab-gru", "SLURM_NTASKS": "1", "SLURM_NTASKS_PER_NODE": "1"}
-TASK |= {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "SLURM_NODEID": "0", "SLURM_NNODES": "1"}
-
-
-@pytest.mark.slow
-def test_a_task_of_slurm_stops_by_its_signal_and_goes_on(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
-    train = LanguageModeling.training_step
-
-    def sends(self: LanguageModeling, batch: Any, batch_idx: int) -> Any:
-        cluster = self.trainer._accelerator_connector.cluster_environment
-        assert isinstance(cluster, SLURMEnvironment) and not cluster.auto_requeue
-        if batch_idx == 3:
-            os.kill(os.getpid(), signal.SIGUSR1)
-        return train(self, batch, batch_idx)
-
-    job = (*FIT, "--resume=auto", "--trainer.devices=1")
-    with monkeypatch.context() as patch:
-        patch.setattr(LanguageModeling, "training_step", sends)
-        stopped = quick(*job, code=138, **TASK).stdout
-    name = quick(*job).stdout.split()[1]
-    assert f"{find_run(name).id[:8]}" in stopped and find_run(name).tags["job"] == "slurm 7"
-
-
 def test_ranks_that_would_begin_apart_are_refused() -> None:
     strategy = SimpleNamespace(broadcast=lambda mine: "last.ckpt", reduce_boolean_decision=bool)
     trainer: Any = SimpleNamespace(world_size=2, global_rank=1, strategy=strategy)
@@ -125,34 +100,31 @@ def test_ranks_that_would_begin_apart_are_refused() -> None:
 
 
 KILLS = """
-import os, random, signal
+import os, signal
 from pathlib import Path
 from lightning.pytorch.callbacks import Callback
 
-draws = random.Random(int(os.environ["KILLS"]))
-KILLED = [(draws.randrange(2), draws.randrange(1, 8)) for _ in range(2)]
+RANKS_AND_STEPS = [tuple(map(int, one.split("@"))) for one in os.environ["KILLS"].split()]
 
 class Kills(Callback):
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
         done = len(list(Path().glob("killed-*")))
-        if done < 2 and trainer.global_rank == KILLED[done][0] and trainer.global_step >= KILLED[done][1]:
+        if done < 2 and (trainer.global_rank, trainer.global_step) == RANKS_AND_STEPS[done]:
             Path(f"killed-{done}").touch()
             os.kill(os.getpid(), signal.SIGKILL)
 """
 TWO_NODES = ("--nnodes=2", "--nproc_per_node=1", "--rdzv_backend=c10d", "--rdzv_id=two", "--local_addr=127.0.0.1")
 
 
-def torchruns(folder: Path, seed: int, nodes: int, *args: str) -> None:
+def torchruns(folder: Path, kills: str, nodes: int, *args: str) -> None:
     """Two ranks, by one torchrun, or by two that meet as those of two machines do."""
     command = [sys.executable, "-m", "torch.distributed.run", "--max_restarts=2"]
     fit = [*args, f"--trainer.num_nodes={nodes}", f"--trainer.devices={2 // nodes}", "--trainer.accelerator=cpu"]
-    env = {**os.environ, "KILLS": str(seed), "SEQLAB_CACHE": str(folder / "cache")}
+    env = {**os.environ, "KILLS": kills, "SEQLAB_CACHE": str(folder / "cache")}
     if nodes == 1:
         command += ["--nproc_per_node=2"]
     else:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            command += [*TWO_NODES, f"--rdzv_endpoint=127.0.0.1:{free.getsockname()[1]}"]
+        command += [*TWO_NODES, f"--rdzv_endpoint=127.0.0.1:{free_port()}"]
         env["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] = "1"
     said = [(folder / f"said-{node}").open("w+") for node in range(nodes)]
     started = [subprocess.Popen([*command, *fit], cwd=folder, env=env, stdout=to, stderr=to) for to in said]
@@ -166,17 +138,20 @@ def torchruns(folder: Path, seed: int, nodes: int, *args: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("seed", "nodes", "strategy"), [(0, 1, "ddp"), (1, 1, "ddp"), (0, 2, "ddp"), (1, 2, "fsdp2")])
+@pytest.mark.parametrize(
+    ("kills", "nodes", "strategy"),
+    [("1@1 0@5", 1, "ddp"), ("0@3 1@6", 2, "fsdp2")],
+    ids=["before a checkpoint", "on two nodes"],
+)
 def test_torchrun_starts_killed_ranks_again_in_one_run(
-    seed: int, nodes: int, strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kills: str, nodes: int, strategy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_text(tmp_path)
     (tmp_path / "kills.py").write_text(KILLS)
     fit = (*FIT, f"--trainer.strategy={strategy}", "--trainer.log_every_n_steps=1", "--resume=auto")
-    torchruns(tmp_path, seed, 1, "-m", "seqlab", *fit, "--run_name=whole")
-    torchruns(
-        tmp_path, seed, nodes, "--no-python", SEQLAB, *fit, "--run_name=killed", "--trainer.callbacks=kills.Kills"
-    )
+    torchruns(tmp_path, "", 1, "-m", "seqlab", *fit, "--run_name=whole")
+    killed_by = ("--run_name=killed", "--trainer.callbacks=kills.Kills")
+    torchruns(tmp_path, kills, nodes, "--no-python", SEQLAB, *fit, *killed_by)
     assert len(list(tmp_path.glob("killed-*"))) == 2
     monkeypatch.chdir(tmp_path)
     killed, whole = find_run("killed"), find_run("whole")  # no other has that name

@@ -1,26 +1,31 @@
-"""A run is exported, promoted and served, each as typed; an export asks no store."""
+"""A run is proven, shown in pages, promoted and served, each as typed; an export asks no store."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.conftest import Seqlab
-from cli.hostile import CANARY, write_traps
-from export.planted import HOSTILE
+from cli.conftest import TINY, Seqlab
+from seqlab_export.page.html import LOOK_INSIDE, TEMPLATE, TRY_IT
 from servers import free_port, running
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of torch's exporter
+
+
+@pytest.fixture(name="seqlab")
+def _seqlab(fitted: tuple[Path, Seqlab], inside: Callable[[Path], Seqlab]) -> Seqlab:
+    return inside(fitted[0])
 
 
 @contextmanager
@@ -45,8 +50,7 @@ def ask(address: str, request: dict[str, Any]) -> Any:
         return json.load(answer)["predictions"]
 
 
-def test_the_champion_answers_text_with_text(fitted: tuple[Path, Seqlab], tmp_path: Path) -> None:
-    _, seqlab = fitted
+def test_the_champion_answers_text_with_text(fitted: tuple[Path, Seqlab], seqlab: Seqlab, tmp_path: Path) -> None:
     seqlab("export", "first", "--out", str(tmp_path / "bundle"))
     command = seqlab("promote", str(tmp_path / "bundle")).stdout.strip().partition(" · next: ")[2]
     options = {"max_new_tokens": 20, "temperature": 0.8, "seed": 7}
@@ -65,40 +69,74 @@ def test_the_champion_answers_text_with_text(fitted: tuple[Path, Seqlab], tmp_pa
     assert "stack_trace" not in told
 
 
-def test_a_hostile_bundle_is_not_served(fitted: tuple[Path, Seqlab], tmp_path: Path) -> None:
-    home, seqlab = fitted
-    seqlab("export", "first", "--out", str(tmp_path / "bundle"))
-    command = seqlab("promote", str(tmp_path / "bundle")).stdout.strip().partition(" · next: ")[2]
-    model = max(home.glob("mlruns/tiny/*/artifacts/models/*"), key=lambda path: path.stat().st_mtime_ns)
-    HOSTILE["tokenizer evil.Evil"](model / "data" / "bundle")
-    write_traps(tmp_path)
-    with pytest.raises(AssertionError, match=r"unknown tokenizer class 'evil\.Evil'"), served(command, tmp_path):
-        pass
-    assert not (tmp_path / CANARY).exists()
-
-
 @pytest.mark.parametrize("store", ["http://127.0.0.1:1", "sqlite:///elsewhere/mlflow.db"])
-def test_a_checkpoint_is_exported_whatever_the_store(store: str, fitted: tuple[Path, Seqlab], tmp_path: Path) -> None:
-    folder, seqlab = fitted
+def test_a_checkpoint_is_exported_whatever_the_store(
+    store: str, fitted: tuple[Path, Seqlab], seqlab: Seqlab, tmp_path: Path
+) -> None:
+    folder, _ = fitted
     (checkpoint,) = folder.glob("mlruns/*/*/artifacts/checkpoints/best.ckpt")
     done = seqlab("export", str(checkpoint), "--out", str(tmp_path / "bundle"), MLFLOW_TRACKING_URI=store)
     assert "next: seqlab generate" in done.stdout and not done.stderr
     assert not (folder / "elsewhere").exists()
     seqlab("verify", str(tmp_path / "bundle"))
-    said = seqlab("promote", str(tmp_path / "bundle"), MLFLOW_TRACKING_URI=store, code=2).stderr
+    said = seqlab("promote", str(tmp_path / "bundle"), code=2).stderr
     assert "does not answer" in said or "there are no runs yet" in said
 
 
-def test_a_model_repository_is_written_whole_and_where_nothing_is(fitted: tuple[Path, Seqlab], tmp_path: Path) -> None:
-    _, seqlab = fitted
+def test_a_model_repository_is_written_whole_and_where_nothing_is(seqlab: Seqlab, tmp_path: Path) -> None:
     models = tmp_path / "new" / "models"
-    done = seqlab(
-        "export", "first", "--format", "triton", "--precision", "int8", "--target", "ort", "--out", str(models)
-    )
+    export = ("export", "first", "--format", "triton", "--out", str(models))
+    done = seqlab(*export, "--precision", "int8", "--target", "ort")
     assert f"Model repository {models} · next: tritonserver --model-repository={models}\n" in done.stdout
     assert {path.name for path in models.iterdir()} == {"tiny", "tiny_tokenizer", "tiny_model", "tiny_detokenizer"}
     assert 'name: "tiny"\n' in (models / "tiny" / "config.pbtxt").read_text()
     assert "ok" in seqlab("verify", str(models / "tiny_model" / "1" / "bundle")).stdout
     assert [path.name for path in models.parent.iterdir()] == ["models"]
-    again = seqlab("export", "first", "--format", "triton", "--out", str(models), code=2).stderr
-    assert again == f"seqlab: {models} exists and is not an empty folder; give a new one\n"
+    assert seqlab(*export, code=2).stderr == f"seqlab: {models} exists and is not an empty folder; give a new one\n"
+
+
+@pytest.mark.skipif(not TEMPLATE.is_file(), reason="needs the page's template: make web")
+def test_each_verb_writes_a_page_that_knows_its_run(seqlab: Seqlab, tmp_path: Path) -> None:
+    of_run, of_bundle, within = (tmp_path / f"{name}.html" for name in ("run", "bundle", "inside"))
+    bundle = str(tmp_path / "bundle")
+    seqlab("export", "first", "--format", "html", "--out", str(of_run))
+    seqlab("export", "first", "--out", bundle)
+    seqlab("page", bundle, "--out", str(of_bundle))
+    seqlab("inspect", "first", "--text", "the <fox>", "--out", str(within))
+    for page, tab, text in ((of_run, TRY_IT, ""), (of_bundle, TRY_IT, ""), (within, LOOK_INSIDE, "the <fox>")):
+        written = page.read_text("utf-8")
+        (content,) = re.findall(r'<script type="application/json" id="page">(.*?)</script>', written)
+        told = json.loads(content)
+        assert (told["tab"], told["text"]) == (tab, text)
+        (about,) = told["bundles"]
+        assert about["name"] == about["run"]["name"] == "first" and about["run"]["data"]
+        assert "val/loss" in {curve["name"] for curve in about["run"]["curves"]}
+        paths = re.findall(r'data-bundle="0" data-path="([^"]*)"', written)
+        assert ("taps.onnx" in paths) == (page == within)
+    refused = seqlab("inspect", bundle, "--out", str(tmp_path / "none.html"), code=2)
+    assert "has no taps; give its run, or export it with --taps attention,state" in refused.stderr
+    assert "exists; give a new file" in seqlab("page", bundle, "--out", str(of_run), code=2).stderr
+    assert not (tmp_path / "none.html").exists()
+
+
+def test_a_config_is_measured_in_three_precisions_on_every_runtime(quick: Seqlab, tmp_path: Path) -> None:
+    quick("parity", "--models", "lm/gru", "--precisions", "fp32", "bf16", "int8", "--out", "found")
+    cells = json.loads((tmp_path / "found" / "parity.json").read_text())
+    measured = {(cell["precision"], cell["runtime"]) for cell in cells if "missing" not in cell}
+    python = "onnxruntime CPU, Python"
+    of_torch = {(precision, f"PyTorch {how}") for precision in ("fp32", "bf16") for how in ("eager", "compiled")}
+    assert of_torch | {("fp32", python), ("bf16", python), ("int8", python)} <= measured
+    assert all(cell["ok"] for cell in cells if "missing" not in cell)
+    assert "| lm/gru | fp32 | PyTorch eager |" in (tmp_path / "found" / "parity.md").read_text()
+    refused = quick("parity", "--models", "lm/gru", "--precisions", "fp32", "int2", code=2)
+    assert "precision must be one of fp32, fp16, bf16, int8, int4, got 'int2'" in refused.stderr
+
+
+def test_a_runs_bundle_scores_what_its_test_says(quick: Seqlab, tmp_path: Path) -> None:
+    quick("fit", "--config", "lm/gru", *TINY, "--run_name=run")
+    told = re.search(r"test/loss\W+([\d.]+)", quick("test", "run").stdout)
+    quick("parity", "--models", "run", "--precisions", "fp32", "--out", "found")
+    cells = json.loads((tmp_path / "found" / "parity.json").read_text())
+    scores = {cell["runtime"]: cell["scores"]["loss"] for cell in cells if cell.get("scores")}
+    assert told and set(scores) == {"PyTorch eager", "onnxruntime CPU, Python"}
+    assert list(scores.values()) == pytest.approx([float(told[1])] * 2, rel=1e-4)

@@ -11,19 +11,10 @@ import pytest
 
 from cli.conftest import TINY, write_text
 
-UNNEEDED = (
-    "matplotlib",
-    "onnx",
-    "onnxruntime",
-    "sacrebleu",
-    "scipy.signal",
-    "scipy.stats",
-    "seqeval",
-    "seqlab_export.graphs",
-    "sklearn",
-    "transformers",
-)
-AFTER_THE_FIRST_STEP = ("alembic", "fastapi", "flask", "mlflow", "opentelemetry", "pandas", "pydantic", "sqlalchemy")
+UNNEEDED = {"matplotlib", "onnx", "onnxruntime", "sacrebleu", "scipy.signal", "scipy.stats", "seqeval", "sklearn"}
+UNNEEDED |= {"seqlab_export.graphs", "transformers"}
+LATER = {"alembic", "fastapi", "flask", "mlflow", "opentelemetry", "pandas", "pydantic", "sqlalchemy"}
+"""After the first step."""
 CALLBACK = """
 import sys
 from pathlib import Path
@@ -58,5 +49,5 @@ def test_a_fit_imports_what_it_needs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     imported = set((tmp_path / "modules").read_text().split())
     assert {"torch", "lightning", "mlflow"} <= imported
-    assert imported.intersection(UNNEEDED) == set()
-    assert set((tmp_path / "at the first step").read_text().split()).intersection(AFTER_THE_FIRST_STEP) == set()
+    assert imported & UNNEEDED == set()
+    assert {*(tmp_path / "at the first step").read_text().split()} & LATER == set()

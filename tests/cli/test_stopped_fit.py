@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 import torch
 
-from cli.conftest import TINY, Seqlab, last_weights, send, write_text
+from cli.conftest import TINY, Seqlab, last_weights, send
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tracking.runs import find_run
 
 FIT = ("fit", "--config", "lm/gru", *TINY, "--trainer.max_steps=6", "--trainer.val_check_interval=9")
+pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def quick(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> Seqlab:
-    write_text(tmp_path)
-    return inside(tmp_path)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_fit_says_how_to_go_on_and_does(
     quick: Seqlab, monkeypatch: pytest.MonkeyPatch, signum: signal.Signals
 ) -> None:
@@ -50,7 +42,6 @@ def test_a_stopped_fit_says_how_to_go_on_and_does(
     assert [step for step, _ in find_run("whole").history("val/loss")] == [5], "shorter than its interval"
 
 
-@pytest.mark.slow
 def test_a_signal_to_all_processes_of_a_job_leaves_the_workers_to_the_fit(
     quick: Seqlab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,9 +59,9 @@ def test_a_signal_to_all_processes_of_a_job_leaves_the_workers_to_the_fit(
     workers = ("--data.num_workers=2", "--trainer.num_sanity_val_steps=1", "--trainer.val_check_interval=2")
     stopped = quick(*FIT, *workers, "--run_name=stopped", code=128 + signal.SIGUSR1)
     assert stopped.stdout.startswith("Stopped by SIGUSR1 at step 2 of 6")
+    assert find_run("stopped").status == "KILLED"
 
 
-@pytest.mark.slow
 def test_an_early_stop_says_so_and_why(quick: Seqlab) -> None:
     early = ("EarlyStopping", "--trainer.callbacks.monitor=val/loss", "--trainer.callbacks.stopping_threshold=99")
     said = quick(*FIT, "--trainer.max_steps=50", "--trainer.val_check_interval=2", "--trainer.callbacks", *early).stdout

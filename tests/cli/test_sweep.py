@@ -26,10 +26,14 @@ SWEEP = ["sweep", "--config", "lm/gru", "--sampler", "grid", "--name", "tiny"]
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "cache"))
     write_text(tmp_path)
+
+
+@pytest.fixture
+def _server() -> Iterator[None]:
     with server_of_this_process():
         yield
 
@@ -45,6 +49,7 @@ def test_an_objective_that_nothing_logs_is_refused_before_a_fit(capsys: pytest.C
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_server")
 def test_two_seeds_of_two_learning_rates(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SWEEP, "--vary", "model.lr=0.01,1e30", "--seeds", "2", "--", *FIT]) == 0
     said = capsys.readouterr().out
@@ -84,6 +89,7 @@ def test_two_seeds_of_two_learning_rates(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_server")
 def test_mixers_of_one_budget(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ["--match=params", "--to=5500", "--match_by=ffn.d_ff", "--trainer.max_steps=1"]
     assert main([*SWEEP, "--vary", "model.model.mixer=GRU,MinGRU", "--", *FIT, *sizes]) == 0
@@ -99,35 +105,36 @@ def test_mixers_of_one_budget(capsys: pytest.CaptureFixture[str]) -> None:
     assert stored["model"] == best.config["model"] and f" {best.name.split('-')[1]} · next: " in said
 
 
+LR = "--vary model.lr=1,2"
+
+
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["--vary", "model.lr"], "--vary model.lr: accepted: OPTION=LOW..HIGH"),
-        (["--vary", "model.model.mixer=GRU,LSTMM"], "there is no class LSTMM"),
-        (["--vary", "model.learning=1,2"], "is not an option"),
-        (["--vary", "model.lr=1,2", "--vary", "model.lr=3,4"], "model.lr varies over 1,2 already"),
-        (["no.yaml"], "no.yaml"),
-        (
-            ["--vary", "model.lr=1,2", *("--objective", "val/loss") * 2],
-            "--objective val/loss,val/loss: accepted: metrics",
-        ),
-        (["--vary", "model.lr=1,2", "--storage", "nothing://x"], "--storage nothing://x cannot be opened"),
-        (["--vary", "model.lr=1,2", "--storage", "sqlite://"], "--storage sqlite:// is gone with its process"),
-        (["--vary", "model.lr=1,2", "--devices-per-trial", "0"], "--devices-per-trial must be at least 1"),
+        ("--vary model.lr", "--vary model.lr: accepted: OPTION=LOW..HIGH"),
+        ("--vary model.model.mixer=GRU,LSTMM", "there is no class LSTMM"),
+        ("--vary model.learning=1,2", "is not an option"),
+        (f"{LR} --vary model.lr=3,4", "model.lr varies over 1,2 already"),
+        ("no.yaml", "no.yaml"),
+        (f"{LR} --objective val/loss --objective val/loss", "--objective val/loss,val/loss: accepted: metrics"),
+        (f"{LR} --storage nothing://x", "--storage nothing://x cannot be opened"),
+        (f"{LR} --storage sqlite://", "--storage sqlite:// is gone with its process"),
+        (f"{LR} --devices-per-trial 0", "--devices-per-trial must be at least 1"),
     ],
 )
 def test_what_cannot_be_swept(
-    args: list[str], told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    args: str, told: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     if "--storage" in args:
         monkeypatch.setattr("seqlab.cli.sweep._check_fits", lambda plan: None)
-    assert main([*SWEEP, *args]) == 2
+    assert main([*SWEEP, *args.split()]) == 2
     said = capsys.readouterr().err
     assert told in said and said.count("\n") == 1
     assert not Path("mlruns/mlflow.db").exists()
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("_server")
 def test_a_worker_needs_a_sweep_and_its_settings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import resource
 import shutil
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ WEIGHT = "model.stack.blocks.0.mixer.q_proj.weight"
 GONE = object()
 WRONG: dict[str, tuple[Any, ...]] = {
     "seqlab": (GONE, None, "text", 3, []),
-    "seqlab.config": (GONE, None, "text", [], {}),
+    "seqlab.config": (GONE, None, "text", [], {}, json.loads('{"config": ' * 120 + "1" + "}" * 120)),
     "seqlab.config.model": (GONE, None, "text", [], {}, {"class_path": 3}, {"init_args": {}}),
     "seqlab.config.data": ("text", [], {"class_path": "seqlab_data.TextDataModule", "init_args": []}),
     "seqlab.told": (GONE, None, [], {"vocab_size": "many"}, {"vocab_size": 2.5}, {"vocab_size": -1}, {"evil": 1}, {}),
@@ -34,17 +35,9 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "seqlab.tokenizer.vocab_size": (GONE, "many", 3),
     "state_dict": (GONE, None, "text", [], {}, {WEIGHT: 3}),
     f"state_dict/{WEIGHT}": (
-        GONE,
-        None,
-        3,
-        "text",
-        torch.zeros(3),
-        torch.zeros(16, 17),
-        torch.zeros(1).expand(10**6, 10**6),
-        torch.zeros(16, 16, dtype=torch.int64),
-        torch.zeros(16, 16, dtype=torch.complex64),
-        torch.zeros(16, 16).to_sparse(),
-        torch.zeros(16, 16, device="meta"),
+        *(GONE, None, 3, "text", torch.zeros(3), torch.zeros(16, 17), torch.zeros(1).expand(10**6, 10**6)),
+        *(torch.zeros(16, 16, dtype=torch.int64), torch.zeros(16, 16, dtype=torch.complex64)),
+        *(torch.zeros(16, 16).to_sparse(), torch.zeros(16, 16, device="meta")),
     ),
     "state_dict/model.stranger": (torch.zeros(3),),
     f"{MODEL}.class_path": (3, None, "DecoderLLM", "seqlab.models.Classifier", "seqlab.nn.GELU"),
@@ -75,11 +68,6 @@ MEGABYTES = 600
 
 
 def tampered(checkpoint: Checkpoint, wrong: dict[str, tuple[Any, ...]]) -> Iterator[tuple[str, Checkpoint]]:
-    deep: dict[str, Any] = {"config": {"a": 1}}
-    for _ in range(120):
-        deep = {"config": deep}
-    if wrong is WRONG:
-        yield "nested 120 deep", checkpoint | {"seqlab": checkpoint["seqlab"] | {"config": deep}}
     for place, values in wrong.items():
         *parents, last = place.split("/" if "/" in place else ".")
         for value in values:
@@ -94,44 +82,39 @@ def tampered(checkpoint: Checkpoint, wrong: dict[str, tuple[Any, ...]]) -> Itera
             yield f"{place}: {'gone' if value is GONE else str(value)[:40]}", found
 
 
-@pytest.fixture(name="copied")
-def _copied(
+@pytest.fixture
+def copied(
     fitted: tuple[Path, Seqlab], tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Path, Seqlab]]:
-    """The last checkpoint of the run `first`, to be written over, and a command."""
+    """The last checkpoint of the run `first`, to be written over, and a command in another folder."""
     home, _ = fitted
-    last = next(home.glob("mlruns/tiny/*/artifacts/checkpoints/last.ckpt"))
-    shutil.copy(last, tmp_path / "kept.ckpt")
-    seqlab = inside(tmp_path)
+    (last,) = home.glob("mlruns/tiny/*/artifacts/checkpoints/last.ckpt")
+    kept = last.read_bytes()
     shutil.copy(home / "text.txt", tmp_path)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlruns/mlflow.db")
-    yield last, seqlab
-    shutil.copy(tmp_path / "kept.ckpt", last)
+    yield last, inside(tmp_path)
+    last.write_bytes(kept)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("one_in", [4, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_model_that_cannot_be_is_refused_in_a_sentence(
-    one_in: int, copied: tuple[Path, Seqlab], tmp_path: Path
-) -> None:
+def test_a_model_that_cannot_be_is_refused_in_a_sentence(copied: tuple[Path, Seqlab], tmp_path: Path) -> None:
     last, seqlab = copied
     found = list(tampered(read_checkpoint(last), WRONG))
     assert len(found) >= 70
-    for what, checkpoint in found[::one_in]:
+    for what, checkpoint in found:
         AtomicCheckpointIO().save_checkpoint(checkpoint, tmp_path / "tampered.ckpt")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        lines = seqlab("generate", "tampered.ckpt", "--max-new-tokens=1", code=2).stderr.strip().splitlines()
-        assert len(lines) == 1 and "tampered.ckpt" in lines[0] and len(lines[0]) < 1000, (what, lines)
+        (line,) = seqlab("generate", "tampered.ckpt", "--max-new-tokens=1", code=2).stderr.strip().splitlines()
+        assert "tampered.ckpt" in line and len(line) < 1000, (what, line)
         assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < MEGABYTES * 1024, what
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("one_in", [9, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_training_state_that_cannot_be_is_refused_in_a_sentence(one_in: int, copied: tuple[Path, Seqlab]) -> None:
+def test_a_training_state_that_cannot_be_is_refused_in_a_sentence(copied: tuple[Path, Seqlab]) -> None:
     last, seqlab = copied
-    for what, checkpoint in list(tampered(read_checkpoint(last), TRAINING))[::one_in]:
+    for what, checkpoint in tampered(read_checkpoint(last), TRAINING):
         AtomicCheckpointIO().save_checkpoint(checkpoint, last)
         said = seqlab("resume", "first", "--trainer.max_steps=6", "--experiment=tiny", code=2).stderr
-        told = [line for line in said.splitlines() if line.startswith("seqlab: ")]
-        assert len(told) == 1 and len(told[0]) < 1000 and "Traceback" not in said, (what, said)
+        (told,) = (line for line in said.splitlines() if line.startswith("seqlab: "))
+        assert len(told) < 1000 and "Traceback" not in said, (what, said)

@@ -2,39 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 
-from cli.conftest import Seqlab
+from cli.conftest import Seqlab, last_weights
 from seqlab.trained.load import load_run
 
 ENCODER = ["--model.model.encoder.d_model=16", "--model.model.encoder.num_layers=1"]
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # Lightning's advice for longer fits
 WORDS = ["red", "green", "blue", "cat", "dog", "sky", "sea"]
 
 
-def weights(folder: Path, run: str, seqlab: Seqlab) -> dict[str, torch.Tensor]:
-    run_id = seqlab("compare", "--experiment", run, "--quiet").stdout.split()[0]
-    (checkpoint,) = folder.glob(f"mlruns/*/{run_id}/artifacts/checkpoints/last.ckpt")
-    state = torch.load(checkpoint, weights_only=True)["state_dict"]
+def weights(run: str) -> dict[str, torch.Tensor]:
+    """Of a run's encoder, by name."""
     prefix = "model.encoder."
-    return {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
+    return {name.removeprefix(prefix): value for name, value in last_weights(run).items() if name.startswith(prefix)}
 
 
-# Lightning's advice for longer fits.
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_an_encoder_goes_from_one_task_to_another(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
+def test_an_encoder_goes_from_one_task_to_another(tmp_path: Path, quick: Seqlab) -> None:
     lines = [" ".join([*(WORDS[(i * k) % 7] for k in range(1, 6)), f"n{i}"]) for i in range(1, 200)]
     (tmp_path / "text.txt").write_text("\n".join(lines) + "\n")
     (tmp_path / "labelled.txt").write_text("\n".join(f"{i % 2} {line}" for i, line in enumerate(lines)) + "\n")
-    seqlab = inside(tmp_path)
     mlm = ["--data.path=text.txt", "--data.seq_len=32", "--data.tokenizer=WordTokenizer", *ENCODER]
     limits = ["--trainer.max_steps=4", "--trainer.val_check_interval=2"]
-    seqlab("fit", "--config", "mlm/transformer", *mlm, *limits, "--run_name=mlm", "--experiment=mlm")
-    before = weights(tmp_path, "mlm", seqlab)
+    quick("fit", "--config", "mlm/transformer", *mlm, *limits, "--run_name=mlm", "--experiment=mlm")
+    before = weights("mlm")
     (stored,) = tmp_path.glob("mlruns/mlm/*/artifacts/tokenizer.json")
 
     options = ["--model.model.encoder.positions=Learned", "--model.model.encoder.block.ffn.ratio=4"]
@@ -42,32 +36,26 @@ def test_an_encoder_goes_from_one_task_to_another(tmp_path: Path, inside: Callab
     classify = ["fit", "--config", "classify/transformer", *data, f"--data.tokenizer.path={stored}", *ENCODER, *options]
     steps = ["--trainer.max_steps=3", "--encoder_from=mlm"]
     for name, freeze in (("frozen", True), ("tuned", False)):
-        seqlab(*classify, *steps, f"--freeze_encoder={freeze}", f"--run_name={name}", f"--experiment={name}")
-        after = weights(tmp_path, name, seqlab)
+        quick(*classify, *steps, f"--freeze_encoder={freeze}", f"--run_name={name}", f"--experiment={name}")
+        after = weights(name)
         assert set(after) == set(before)
         assert len(after["embedding.weight"]) == len(before["embedding.weight"]) - 1
         same = [torch.equal(after[key], before[key][: len(after[key])]) for key in before]
         assert all(same) if freeze else not any(same)
 
-    refused = seqlab(*classify, "--encoder_from=mlm", "--model.model.encoder.d_model=24", code=2).stderr
+    refused = quick(*classify, "--encoder_from=mlm", "--model.model.encoder.d_model=24", code=2).stderr
     assert "--encoder_from mlm: its model is not this one: the checkpoint's embedding.weight is of shape" in refused
-    refused = seqlab(*classify, "--data.tokenizer.path=nowhere.json", code=2).stderr
+    refused = quick(*classify, "--data.tokenizer.path=nowhere.json", code=2).stderr
     assert "nowhere.json is no tokenizer" in refused
 
 
-# Lightning's advice for longer fits.
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_a_fit_begins_with_word_vectors_and_goes_on_without_the_file(
-    tmp_path: Path, inside: Callable[[Path], Seqlab]
-) -> None:
+def test_a_fit_begins_with_word_vectors_and_goes_on_without_the_file(tmp_path: Path, quick: Seqlab) -> None:
     (tmp_path / "labelled.txt").write_text("".join(f"{i % 2} {WORDS[i % 7]} word{i}\n" for i in range(80)))
     lines = [f"{word} {' '.join(str(i + k / 10) for k in range(16))}" for i, word in enumerate(WORDS)]
     (tmp_path / "v.txt").write_text("\n".join(lines) + "\n")
-    seqlab = inside(tmp_path)
     fit = ["fit", "--config", "classify/bag-of-words", "--data.train=labelled.txt", "--model.model.d_model=16"]
     steps = ["--word_vectors=v.txt", "--model.lr=1e-9", "--trainer.max_epochs=1", "--run_name=words"]
-    said = seqlab(*fit, *steps).stderr
+    said = quick(*fit, *steps).stderr
     assert "word vectors: v.txt has 7 of the " in said
 
     run = load_run("words")
@@ -78,5 +66,5 @@ def test_a_fit_begins_with_word_vectors_and_goes_on_without_the_file(
     assert "word_vectors: v.txt" in next(tmp_path.glob("mlruns/*/*/artifacts/config.yaml")).read_text()
 
     (tmp_path / "v.txt").unlink()
-    assert "word vectors" not in seqlab("resume", "words", "--trainer.max_epochs=2").stderr
-    assert "--word_vectors v.txt is not a file" in seqlab(*fit, *steps, code=2).stderr
+    assert "word vectors" not in quick("resume", "words", "--trainer.max_epochs=2").stderr
+    assert "--word_vectors v.txt is not a file" in quick(*fit, *steps, code=2).stderr

@@ -18,7 +18,6 @@ import pytest
 from jsonargparse._util import import_object
 
 from cli.conftest import TINY, Seqlab
-from seqlab.cli import _correct_environment
 from seqlab.working_folder import NAMED, WorkingFolder, add_working_folder
 
 FILES = {
@@ -27,12 +26,13 @@ FILES = {
     "late.py": "VALUE = 4\n",
     "some_code/part.py": "class Mine: ...\n",
     "regular_package/__init__.py": "class Mine: ...\n",
+    "uses.py": "import some_library\nFOUND = some_library.tries('neighbour')\nclass Mine: ...\n",
     "model_repository/1/model.py": "",
     "colorsys.py": "",
 }
 
 
-@pytest.fixture(name="folder")
+@pytest.fixture(name="folder", autouse=True)
 def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     for path, text in FILES.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -48,46 +48,41 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", ["one_file", "some_code.part", "regular_package"])
-def test_a_class_path_finds_its_module_and_no_other_import_does(name: str, folder: Path) -> None:
+def test_a_class_path_finds_its_module_and_no_other_import_does(name: str) -> None:
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module(name)
     assert import_object(f"{name}.Mine").__name__ == "Mine"
     assert os.environ[NAMED].split(",")[0] == name.partition(".")[0]
 
 
-def test_it_finds_its_neighbours_at_once_and_later(folder: Path) -> None:
+def test_it_finds_its_neighbours_at_once_and_later() -> None:
     assert import_object("one_file.later")() == 4
     assert os.environ[NAMED] == "one_file,neighbour,late"
 
 
-def test_a_library_that_it_imports_does_not(folder: Path) -> None:
+def test_a_library_that_it_imports_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     library: Any = ModuleType("some_library")
     exec("def tries(name):\n    return __import__(name)", vars(library))
-    sys.modules["some_library"] = library
-    try:
-        Path("uses.py").write_text("import some_library\nFOUND = some_library.tries('neighbour')\nclass Mine: ...\n")
-        with pytest.raises(ModuleNotFoundError, match="neighbour"):
-            import_object("uses.Mine")
-    finally:
-        del sys.modules["some_library"]
+    monkeypatch.setitem(sys.modules, "some_library", library)
+    with pytest.raises(ModuleNotFoundError, match="neighbour"):
+        import_object("uses.Mine")
 
 
-def test_a_process_that_is_started_later_finds_what_was_found(folder: Path) -> None:
-    program = "import seqlab.cli, {}"
-    for names, module, code in (("", "one_file", 1), ("one_file", "one_file", 0), ("one_file", "late", 1)):
-        command = [sys.executable, "-P", "-c", program.format(module)]
-        done = subprocess.run(command, env={**os.environ, NAMED: names}, capture_output=True, timeout=300)
-        assert done.returncode == code, (names, module, done.stderr)
+@pytest.mark.parametrize(("names", "module", "code"), [("one_file", "late", 1), ("one_file", "one_file", 0)])
+def test_a_process_that_is_started_later_finds_what_was_found(names: str, module: str, code: int) -> None:
+    command = [sys.executable, "-P", "-c", f"import seqlab.cli, {module}"]
+    done = subprocess.run(command, env={**os.environ, NAMED: names}, capture_output=True, timeout=300)
+    assert done.returncode == code, done.stderr
 
 
-def test_a_folder_without_code_is_no_package(folder: Path) -> None:
+def test_a_folder_without_code_is_no_package() -> None:
     """Torch would take a model repository in `triton` for the compiler of that name."""
     os.environ[NAMED] = "model_repository,nothing"
     assert importlib.util.find_spec("model_repository") is None
     assert importlib.util.find_spec("nothing") is None
 
 
-def test_what_is_installed_comes_first(folder: Path) -> None:
+def test_what_is_installed_comes_first() -> None:
     os.environ[NAMED] = "colorsys"
     assert WorkingFolder.find_spec("colorsys") is not None
     assert importlib.util.find_spec("colorsys") == importlib.machinery.PathFinder.find_spec("colorsys")
@@ -113,31 +108,7 @@ def test_python_runs_the_command_as_a_module_and_finds_no_library_there(name: st
     for library in ("yaml", "typing_extensions"):
         (tmp_path / f"{library}.py").write_text("raise AssertionError\n", encoding="utf-8")
     command = [sys.executable, "-m", name, "configs", "lm/gru"]
-    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    said = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert (said.returncode, said.stderr) == (0, "") and said.stdout.startswith("# seqlab fit")
-    wrong = subprocess.run([*command, "extra"], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    wrong = subprocess.run([*command, "extra"], capture_output=True, text=True, timeout=300)
     assert wrong.returncode == 2 and wrong.stderr.startswith("seqlab: ")
-
-
-@pytest.mark.parametrize(
-    ("paths", "left", "stays"), [(":", "", False), (":/x", "/x", False), (".:", ".", True), ("/x", "/x", True)]
-)
-def test_an_empty_entry_of_pythonpath_is_not_the_working_folder(
-    paths: str, left: str, stays: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`PYTHONPATH=$PYTHONPATH:/x` leaves an empty entry where there was none before."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", paths)
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-    _correct_environment()
-    assert os.environ["PYTHONPATH"] == left
-    assert (str(tmp_path) in sys.path) == stays
-
-
-def test_a_terminal_without_columns_is_one_of_unknown_width(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "0")
-    _correct_environment()
-    assert "COLUMNS" not in os.environ
-    monkeypatch.setenv("COLUMNS", "1")
-    _correct_environment()
-    assert os.environ["COLUMNS"] == "1"
