@@ -23,8 +23,8 @@ from seqlab.recurrence import GRU, CausalConv
 
 # Of an option that is not used.
 pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration on top of oneDNN")
-VOCAB_SIZE, LONGEST, D_MODEL = 32, 256, 32
-LENGTHS = (64, 256)
+VOCAB_SIZE, LONGEST, D_MODEL = 32, 96, 32
+LENGTHS = (32, 96)
 DEFAULT = [pair for pair in PAIRS if pair[1].name == ("rope" if pair[0].attends else "none")]
 
 

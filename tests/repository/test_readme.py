@@ -1,9 +1,12 @@
-"""README, the list of verbs and the list of blocks match the code, and links lead somewhere."""
+"""README, docs/scale.md and the lists of verbs and blocks match the code, and links lead somewhere."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
+from collections.abc import Mapping
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,8 @@ import yaml
 from seqlab import attention, nn, positions, recurrence
 from seqlab.attention import AttentionPart, Pattern
 from seqlab.cli import main
+from seqlab.cli.parsed_fit import check_fit
+from seqlab.config.quiet import quiet
 from seqlab.mixer import Mixer
 from seqlab.positions import PositionalEncoding
 from seqlab.studies.book import STUDIES
@@ -24,12 +29,19 @@ FITS = re.findall(r"^\$ (seqlab fit .*)\n", README, flags=re.MULTILINE)
 ROOMS = (attention, nn, positions, recurrence)
 
 
-@pytest.mark.parametrize("command", FITS)
-def test_a_fit_that_is_shown_fits(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(name="books")
+def _books(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "books").mkdir()
     (tmp_path / "books" / "one.txt").write_text("It was a dark and stormy night. " * 200, encoding="utf-8")
-    assert main([*shlex.split(command)[1:], "--trainer.fast_dev_run=true"]) == 0
+
+
+@pytest.mark.usefixtures("books")
+@pytest.mark.parametrize("command", FITS)
+def test_a_fit_that_is_shown_fits(command: str) -> None:
+    """With a small model and short texts."""
+    small = ["--model.model.d_model=16", "--model.model.num_layers=1", "--data.seq_len=32"]
+    assert main([*shlex.split(command)[1:], *small, "--trainer.fast_dev_run=true"]) == 0
 
 
 def test_fits_are_shown_and_counts_are_right() -> None:
@@ -60,14 +72,13 @@ def _blocks(*bases: type) -> set[str]:
     return {cls.__name__ for cls in public if issubclass(cls, bases) and cls not in bases}
 
 
-def test_the_hybrid_stack_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("books")
+def test_the_hybrid_stack_fits() -> None:
     (line,) = re.findall(r"^    mixer: (\[.*\])$", BLOCKS, flags=re.MULTILINE)
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "text.txt").write_text("It was a dark and stormy night. " * 200, encoding="utf-8")
     config = yaml.safe_load((ROOT / "platform/seqlab/configs/lm/attention-nope.yaml").read_text(encoding="utf-8"))
     config["model"]["model"] |= {"mixer": yaml.safe_load(line), "num_layers": 4, "d_model": 16}
-    (tmp_path / "hybrid.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
-    assert main(["fit", "--config", "hybrid.yaml", "--data.path=text.txt", "--trainer.fast_dev_run=true"]) == 0
+    Path("hybrid.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    assert main(["fit", "--config=hybrid.yaml", "--data.path=books/*.txt", "--trainer.fast_dev_run=true"]) == 0
 
 
 def test_make_targets_exist() -> None:
@@ -94,3 +105,46 @@ def _anchors(page: Path) -> set[str]:
     """The anchors that GitHub and the site make of headings."""
     headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {"#" + re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+SCALE = (ROOT / "docs" / "scale.md").read_text(encoding="utf-8")
+SECTIONS = [
+    SCALE.partition(f"## {name}\n")[2].partition("\n## ")[0] for name in ("From laptop to cluster", "When a rank hangs")
+]
+SHOWN = re.findall(r"^\$ (.*?seqlab (?:fit|submit) .*?)(?:;.*)?$", "".join(SECTIONS), flags=re.MULTILINE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", SHOWN)
+def test_a_fit_that_is_shown_is_taken(command: str) -> None:
+    start, verb, options = re.split(r"seqlab (fit|submit) ", command)
+    assert re.fullmatch(r"(torchrun (--\w+ \S+ )+-m |until )?", start)
+    if verb == "submit":
+        assert main([verb, *shlex.split(options)]) == 0
+    else:
+        quiet()
+        check_fit(shlex.split(options))
+
+
+def test_fits_of_many_processes_are_shown() -> None:
+    assert len(SHOWN) >= 5 and any("--resume auto" in command for command in SHOWN)
+
+
+def verdicts(name: str) -> Mapping[str, str]:
+    """Verdicts at cpu scale, by the claim's key."""
+    stored = json.loads((ROOT / "docs/studies" / f"{name}.json").read_text(encoding="utf-8"))
+    return {key: verdict for key, (verdict, _) in stored["scales"]["cpu"]["verdicts"].items()}
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_stands_in_docs_with_the_verdict_of_each_claim(name: str) -> None:
+    found, study = verdicts(name), STUDIES[name]
+    assert list(found) == [claim.key for claim in study.claims], "the page is of another declaration"
+    docs = (ROOT / "docs/studies.md").read_text("utf-8").splitlines()
+    said = ", ".join(f"{key} {verdict}" for key, verdict in found.items())
+    assert f"| {study.question} | {said} |" in README.splitlines()
+    for claim in study.claims:
+        assert f"| `{name}` | {claim.says} | {found[claim.key]} |" in docs
+    page = (ROOT / "docs/studies" / f"{name}.html").read_text(encoding="utf-8")
+    index = (ROOT / "docs/studies/index.html").read_text(encoding="utf-8")
+    assert escape(study.question) in page and index.count(f'href="{name}.html"') == len(study.claims)

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 
 from repository.source_tree import ROOT
+from seqlab.cli import VERBS
 from seqlab.config.configs import BLOCK_MODULES, config_names
 
 pytest.importorskip("mkdocs", reason="the site needs the extra docs")
+pytestmark = pytest.mark.slow
 
 FACES = ("seqlab", "seqlab_data", "seqlab_export")
 ATTRIBUTES = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src"}
@@ -48,7 +50,6 @@ class Loaded(HTMLParser):
         self.addresses += [value for name, value in attrs if name == ATTRIBUTES.get(tag) and value]
 
 
-@pytest.mark.slow
 def test_what_a_page_loads_lies_beside_it(site: Path) -> None:
     pages = [page for page in site.rglob("*.html") if page.name != "404.html"]
     assert len(pages) > 50
@@ -61,8 +62,7 @@ def test_what_a_page_loads_lies_beside_it(site: Path) -> None:
     assert 'fetch("http' not in (site / "site/iframe-worker.js").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
-def test_every_public_class_is_described(site: Path) -> None:
+def test_every_public_class_verb_and_config_is_described(site: Path) -> None:
     described = {name for page in (site / "reference").glob("*.html") for name in _ids(page)}
     modules = [importlib.import_module(name) for name in (*BLOCK_MODULES, *FACES)]
     public = {
@@ -72,39 +72,21 @@ def test_every_public_class_is_described(site: Path) -> None:
         if getattr(getattr(module, name), "__doc__", None) and isinstance(getattr(module, name), type)
     }
     assert len(public) > 100 and not public - described
-
-
-@pytest.mark.slow
-def test_every_verb_and_config_is_there(site: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from seqlab.cli import VERBS
-
     assert {f"seqlab-{verb.name}" for verb in VERBS} <= _ids(site / "reference/commands.html")
     assert {name.replace("/", "") for name in config_names()} <= _ids(site / "reference/configs.html")
 
 
-@pytest.mark.slow
-def test_the_pages_of_the_studies_are_reached(site: Path) -> None:
-    assert 'href="studies/index.html"' in (site / "studies.html").read_text(encoding="utf-8")
-    assert (site / "studies/order.html").is_file()
+def test_pages_of_studies_pages_named_by_their_paths_and_bars_in_tables(site: Path) -> None:
+    def text(name: str) -> str:
+        return (site / f"{name}.html").read_text(encoding="utf-8")
 
-
-@pytest.mark.slow
-def test_no_bar_in_a_table_has_a_backslash(site: Path) -> None:
-    for name in ("verbs.html", "reference/commands.html"):
-        page = (site / name).read_text(encoding="utf-8")
-        assert "NAME|PATH" in page and r"\|" not in page
-
-
-@pytest.mark.slow
-def test_a_page_named_by_its_path_is_linked(site: Path) -> None:
+    assert 'href="studies/index.html"' in text("studies") and (site / "studies/order.html").is_file()
     for page, link in (("parity", "bundle"), ("reference/seqlab_data", "../data")):
-        named = f'<a href="{link}.html">docs/{link.removeprefix("../")}.md</a>'
-        assert named in (site / f"{page}.html").read_text(encoding="utf-8")
-
-
-@pytest.mark.slow
-def test_the_front_page_shows_a_model_or_says_how_to_make_one(site: Path) -> None:
-    assert ("make gallery" in (site / "index.html").read_text(encoding="utf-8")) != (site / "live/gru.html").exists()
+        assert f'<a href="{link}.html">docs/{link.removeprefix("../")}.md</a>' in text(page)
+    for page in ("verbs", "reference/commands"):
+        assert "NAME|PATH" in text(page) and r"\|" not in text(page)
+    # The front page shows a model, or says how to make one.
+    assert ("make gallery" in text("index")) != (site / "live/gru.html").exists()
 
 
 BESIDE = ["platform", "datamodules", "export", "examples", "scripts", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
@@ -120,7 +102,6 @@ def _copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.slow
 def test_a_page_of_the_gallery_is_in_the_front_page(copy: Path) -> None:
     gallery = copy / "build/gallery"
     gallery.mkdir(parents=True)
@@ -133,7 +114,6 @@ def test_a_page_of_the_gallery_is_in_the_front_page(copy: Path) -> None:
     assert (copy / "site/live/gru.html").read_text(encoding="utf-8") == "gru"
 
 
-@pytest.mark.slow
 def test_a_broken_link_ends_the_build(copy: Path) -> None:
     broken = ("nowhere.md", "start.md#nowhere", "../nowhere.py")
     with (copy / "docs/index.md").open("a", encoding="utf-8") as page:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shutil
@@ -11,12 +10,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 
-from runtime.conftest import SEQ_LEN, Bundle
+from runtime.conftest import SEQ_LEN, Both, Bundle
 from runtime.programs import ENVIRONMENT, LIBRARY, Command, build, run
 from seqlab import text_options
-from seqlab.cli import main
 from seqlab.decoding import beam_search
 from seqlab_export.runner.graph_runner import BundleRunner
 from seqlab_export.runner.verify import verify_bundle
@@ -33,24 +32,10 @@ PRECISIONS = [pytest.param(name, marks=pytest.mark.slow) for name in ("fp16", "b
 TRANSLATE = [[], ["--beams", "3"], ["--beams", "4", "--n-best", "3", "--length-penalty", "0.5"], ["--prefix", "ab"]]
 
 
-def of_python(
-    arguments: list[str], text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> str:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8"))
-    assert main(arguments) == 0
-    return capsys.readouterr().out
-
-
 @pytest.mark.parametrize("options", GENERATE)
-def test_generate(
-    options: list[str], bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["generate", str(bundle("attention")), *options]
-    done = run(*arguments, "--threads", "1")
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode() == of_python(arguments, "", monkeypatch, capsys)
-    shown = run(*arguments, "--json").stdout
-    assert json.loads(shown)["text"] + "\n" == done.stdout.decode()
+def test_generate(options: list[str], bundle: Bundle, both: Both) -> None:
+    arguments: Command = ["generate", bundle("attention"), *options]
+    assert json.loads(run(*arguments, "--json").stdout)["text"] + "\n" == both.say(*arguments)
 
 
 @pytest.mark.parametrize("verb", ["generate", "translate"])
@@ -66,60 +51,33 @@ def test_the_options_are_those_of_the_table(verb: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", TRANSLATE)
-def test_translate(
-    options: list[str], bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_translate(options: list[str], bundle: Bundle, both: Both) -> None:
     """More lines than are read together."""
     lines = ["u", "zyx wvu", *(f"{'uvwxyz'[n % 6]} {'zyx' * (n % 5)}" for n in range(70))]
-    arguments = ["translate", str(bundle("translator")), *options]
+    arguments: Command = ["translate", bundle("translator"), *options]
     text = "\n".join(lines) + "\n"
-    done = run(*arguments, "--threads", "1", text=text)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode() == of_python(arguments, text, monkeypatch, capsys)
     shown = [json.loads(line) for line in run(*arguments, "--json", text=text).stdout.splitlines()]
     assert [one["line"] for one in shown] == [*range(1, len(lines) + 1)]
     numbered = "--n-best" in options
     texts = [f"{one['line']}\t{best['text']}" if numbered else best["text"] for one in shown for best in one["best"]]
-    assert "\n".join(texts) + "\n" == done.stdout.decode()
+    assert "\n".join(texts) + "\n" == both.say(*arguments, text=text)
 
 
 @pytest.mark.slow
-def test_a_prefix_counts_as_part_of_the_target(
-    bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_prefix_counts_as_part_of_the_target(bundle: Bundle, both: Both) -> None:
     """A target is at most as long as the model reads, which is as long as those of its training."""
-    arguments = ["translate", str(bundle("translator")), "--prefix"]
-    almost = [*arguments, "a" * (SEQ_LEN - 1)]
-    done = run(*almost, text="u\n")
-    assert done.stdout.decode() == of_python(almost, "u\n", monkeypatch, capsys)
-    assert len(done.stdout) in (SEQ_LEN, SEQ_LEN + 1)
-    whole = [*arguments, "a" * SEQ_LEN]
+    arguments: Command = ["translate", bundle("translator"), "--prefix"]
+    assert len(both.say(*arguments, "a" * (SEQ_LEN - 1), text="u\n")) in (SEQ_LEN, SEQ_LEN + 1)
     said = f"the prefix has {SEQ_LEN} tokens, a target at most {SEQ_LEN}; shorten it"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"u\n")))
-    assert main(whole) == 2
-    assert capsys.readouterr().err == f"seqlab: {said}\n"
-    done = run(*whole, text="u\n")
-    assert (done.returncode, done.stderr.decode()) == (2, f"seqlab-run: {said}\n")
+    assert both.refuse(*arguments, "a" * SEQ_LEN, text="u\n") == said
 
 
-def test_texts_may_be_arguments(bundle: Bundle) -> None:
-    of_arguments = run("translate", bundle("translator"), "uv", "w")
-    assert of_arguments.stdout == run("translate", bundle("translator"), text="uv\nw\n").stdout
-    assert of_arguments.stdout.count(b"\n") == 2
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "text"), [("classifier", "fed a cab\nabc\nzzz z\n"), ("tagger", "the cat sat\non a\u00a0dog .\n")]
 )
-def test_classify(
-    name: str, text: str, bundle: Bundle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    arguments = ["classify", str(bundle(name))]
-    done = run(*arguments, text=text)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode() == of_python(arguments, text, monkeypatch, capsys)
-    shown = [json.loads(line) for line in run(*arguments, "--json", text=text).stdout.splitlines()]
+def test_classify(name: str, text: str, bundle: Bundle, both: Both) -> None:
+    both.say("classify", bundle(name), text=text)
+    shown = [json.loads(line) for line in run("classify", bundle(name), "--json", text=text).stdout.splitlines()]
     assert len(shown) == text.count("\n")
     assert all(0 <= one["probability"] <= 1 for some in shown for one in (some if name == "tagger" else [some]))
 
@@ -156,19 +114,16 @@ def test_bench_writes_batches_and_beams(bundle: Bundle) -> None:
     """Several threads score the beams of several prompts."""
     options = ["--prompt-tokens", "5", "--new-tokens", "20", "--runs", "1", "--batch", "3", "--threads", "2"]
     shown = json.loads(run("bench", bundle("translator"), "--json", "--beams", "2", *options).stdout)
-    runner = BundleRunner(bundle("translator"), threads=2)
     source = np.array(shown["sources"])
-    read = runner.begin(source, np.ones(source.shape, dtype=np.bool_))
+    read = BundleRunner(bundle("translator"), threads=2).begin(source, np.ones(source.shape, dtype=np.bool_))
     found = beam_search(read, shown["prompts"], beams=2, max_new_tokens=20)
     assert shown["written"] == [hypotheses[0].tokens for hypotheses in found]
     assert shown["tokens_per_second"] > 0 and "token_ms" not in shown
 
 
 def test_info_says_what_runs_it(bundle: Bundle) -> None:
-    import onnxruntime
-
     shown = json.loads(run("info", bundle("translator"), "--json").stdout)
-    assert shown["kind"] == "encoder-decoder" and shown["max_seq_len"] == 24
+    assert shown["kind"] == "encoder-decoder" and shown["max_seq_len"] == SEQ_LEN
     assert shown["onnxruntime"] == onnxruntime.__version__
     assert Path(shown["onnxruntime_file"]) == LIBRARY.resolve()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -14,40 +13,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
 import pytest
 
-from runtime.conftest import Bundle
+from export.planted import reseal, with_statement, with_tokenizer, with_weights_at
+from runtime.conftest import Both, Bundle, Copy
 from runtime.programs import answers, build, refusal, run
-from seqlab.cli import main
 from seqlab_export.runner.manifest import BundleError
 from seqlab_export.runner.verify import verify_bundle
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
-Copy = Callable[[str], Path]
-
 DAMAGED_BUNDLE = 3
 """Value of `seqlab::StatusCode`."""
 
 
-@pytest.fixture(name="copy")
-def _copy(bundle: Bundle, tmp_path: Path) -> Copy:
-    """A bundle that a test may change."""
-    return lambda name: Path(shutil.copytree(bundle(name), tmp_path / "bundle"))
-
-
-def change(folder: Path, **fields: Any) -> None:
-    """Writes another manifest, and seals it."""
-    path = folder / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | fields))
-    path.with_suffix(".sha256").write_text(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  manifest.json\n")
-
-
-def hash_again(folder: Path, name: str) -> None:
-    """Makes the manifest agree with a file that was changed."""
-    files = json.loads((folder / "manifest.json").read_text())["files"]
-    change(folder, files=files | {name: hashlib.sha256((folder / name).read_bytes()).hexdigest()})
+def failed(folder: Path) -> list[tuple[str, str]]:
+    """Kinds and subjects of the checks of `seqlab-run verify` that fail, as at least one does."""
+    done = run("verify", folder, "--json")
+    assert done.returncode == 1, done
+    return [(check["kind"], check["subject"]) for check in json.loads(done.stdout)["checks"] if not check["ok"]]
 
 
 def test_what_is_no_bundle(tmp_path: Path) -> None:
@@ -56,23 +40,54 @@ def test_what_is_no_bundle(tmp_path: Path) -> None:
     assert refusal("info", tmp_path) == f"{tmp_path}/manifest.json: it is not JSON, at byte 2"
 
 
-@pytest.mark.parametrize("verb", ["info", "generate", "bench"])
-def test_a_changed_file(verb: str, copy: Copy) -> None:
-    folder = copy("gru")
-    with (folder / "weights.bin").open("r+b") as file:
-        file.write(b"\x00\x01")
-    assert refusal(verb, folder) == f"{folder} is not as it was written: weights.bin: its sha256 is not the manifest's"
+def spoil(name: str) -> Callable[[Path], None]:
+    def change(folder: Path) -> None:
+        with (folder / name).open("r+b") as file:
+            file.write(b"\x00\x01")
+
+    return change
 
 
-def test_a_changed_golden_file(copy: Copy) -> None:
-    """It is checked before the first run, though only `verify` reads it."""
+def start_elsewhere(folder: Path) -> None:
+    """The manifest is as well-formed as before, but would start from another state."""
+    path = folder / "manifest.json"
+    path.write_text(path.read_text().replace('"initial": 0.0', '"initial": 0.5'))
+
+
+def remove(name: str) -> Callable[[Path], None]:
+    return lambda folder: (folder / name).unlink()
+
+
+def link_out(name: str) -> Callable[[Path], None]:
+    def link(folder: Path) -> None:
+        (folder / name).rename(folder.parent / name)
+        (folder / name).symlink_to(f"../{name}")
+
+    return link
+
+
+CHANGED: list[tuple[Callable[[Path], None], str]] = [
+    (spoil("weights.bin"), "weights.bin: its sha256 is not the manifest's"),
+    (spoil("golden.npz"), "golden.npz: its sha256 is not the manifest's"),
+    (start_elsewhere, "manifest.json: its sha256 is not the one in manifest.sha256"),
+    (remove("manifest.sha256"), "manifest.sha256: it is missing"),
+    (remove("step.onnx"), "step.onnx: it is missing"),
+    *((link_out(name), f"{name}: it is a link out of the bundle") for name in ("weights.bin", "manifest.json")),
+    (link_out("manifest.sha256"), "manifest.sha256: it is a link out of the bundle"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), CHANGED, ids=[said for _, said in CHANGED])
+def test_a_changed_file(change: Callable[[Path], None], said: str, copy: Copy) -> None:
+    """The golden file is checked before the first run, too, though only `verify` reads it."""
     folder = copy("gru")
-    (folder / "golden.npz").write_bytes(b"")
-    assert refusal("generate", folder).endswith("golden.npz: its sha256 is not the manifest's")
-    done = run("verify", folder, "--json")
-    assert done.returncode == 1
-    failed = [check for check in json.loads(done.stdout)["checks"] if not check["ok"]]
-    assert [(check["kind"], check["subject"]) for check in failed] == [("files", "golden.npz")]
+    change(folder)
+    for verb in ("info", "generate", "bench"):
+        assert refusal(verb, folder).endswith(said)
+    if change is CHANGED[0][0]:
+        assert refusal("info", folder) == f"{folder} is not as it was written: {said}"
+    if said.startswith("golden"):
+        assert failed(folder) == [("files", "golden.npz")]
 
 
 @pytest.mark.parametrize(
@@ -91,7 +106,7 @@ def test_a_golden_file_of_other_shapes(name: str, change_array: Callable[[Any], 
     folder = copy("gru")
     with np.load(folder / "golden.npz") as arrays:
         np.savez(folder / "golden.npz", allow_pickle=False, **(dict(arrays) | {name: change_array(arrays[name])}))
-    hash_again(folder, "golden.npz")
+    reseal(folder)
     done = run("verify", folder, "--json")
     assert done.returncode in (1, 2) and f"{name} of the golden file {said}" in (done.stdout + done.stderr).decode()
     try:
@@ -105,25 +120,9 @@ def test_a_damaged_golden_file_has_the_code_of_a_damaged_bundle(bundle: Bundle, 
     """It is not what the caller gave."""
     folder = copy("gru")
     (folder / "golden.npz").write_bytes(b"")
-    hash_again(folder, "golden.npz")
+    reseal(folder)
     [answer] = answers(bundle("gru"), [{"verify": str(folder)}])
     assert answer["code"] == DAMAGED_BUNDLE and "is not a zip file" in answer["refused"]
-
-
-def test_a_changed_manifest(copy: Copy) -> None:
-    """The manifest is as well-formed as before, but would start from another state."""
-    path = copy("gru") / "manifest.json"
-    path.write_text(path.read_text().replace('"initial": 0.0', '"initial": 0.5'))
-    said = f"{path.parent} is not as it was written: manifest.json: its sha256 is not the one in manifest.sha256"
-    assert refusal("generate", path.parent) == said
-    path.with_suffix(".sha256").unlink()
-    assert refusal("generate", path.parent).endswith("manifest.sha256: it is missing")
-
-
-def test_a_missing_file(copy: Copy) -> None:
-    folder = copy("gru")
-    (folder / "step.onnx").unlink()
-    assert refusal("info", folder) == f"{folder} is not as it was written: step.onnx: it is missing"
 
 
 @pytest.mark.parametrize(
@@ -139,30 +138,15 @@ def test_a_missing_file(copy: Copy) -> None:
 )
 def test_another_manifest(fields: dict[str, Any], said: str, copy: Copy) -> None:
     folder = copy("gru")
-    change(folder, **fields)
+    with_statement(**fields)(folder)
     assert said in refusal("info", folder)
-
-
-@pytest.mark.parametrize("name", ["weights.bin", "manifest.json", "manifest.sha256"])
-def test_a_link_out_of_the_bundle(name: str, copy: Copy, tmp_path: Path) -> None:
-    folder = copy("gru")
-    (folder / name).rename(tmp_path / name)
-    (folder / name).symlink_to(f"../{name}")
-    assert refusal("info", folder).endswith(f"{name}: it is a link out of the bundle")
 
 
 def test_weights_outside_the_bundle(copy: Copy, tmp_path: Path) -> None:
     """The graph is hashed, but what it names as its weights lies outside."""
     folder = copy("gru")
     shutil.copy(folder / "weights.bin", tmp_path / "weights.bin")
-    for name in ("model.onnx", "step.onnx"):
-        graph = onnx.load(folder / name, load_external_data=False)
-        for tensor in graph.graph.initializer:
-            for entry in tensor.external_data:
-                if entry.key == "location":
-                    entry.value = "../weights.bin"
-        onnx.save(graph, folder / name)
-        hash_again(folder, name)
+    with_weights_at("../weights.bin")(folder)
     assert "onnxruntime cannot load" in refusal("info", folder)
 
 
@@ -171,10 +155,8 @@ def test_a_signature_that_is_not_the_graphs(copy: Copy) -> None:
     content = json.loads((folder / "manifest.json").read_text())
     [hidden] = [output for output in content["model"]["outputs"] if output["name"] == "new_state_0_h"]
     hidden["dims"][-1] += 1
-    change(folder, model=content["model"])
-    done = run("verify", folder, "--json")
-    failed = [check for check in json.loads(done.stdout)["checks"] if not check["ok"]]
-    assert done.returncode == 1 and [check["kind"] for check in failed] == ["signature"]
+    with_statement(model=content["model"])(folder)
+    assert [kind for kind, _ in failed(folder)] == ["signature"]
 
 
 def test_values_that_are_not_the_references(copy: Copy) -> None:
@@ -182,17 +164,13 @@ def test_values_that_are_not_the_references(copy: Copy) -> None:
     folder = copy("gru")
     data = (folder / "weights.bin").read_bytes()
     (folder / "weights.bin").write_bytes(data[4:] + data[:4])
-    hash_again(folder, "weights.bin")
-    done = run("verify", folder, "--json")
-    failed = {check["kind"] for check in json.loads(done.stdout)["checks"] if not check["ok"]}
-    assert done.returncode == 1 and failed == {"weights"}
+    reseal(folder)
+    assert {kind for kind, _ in failed(folder)} == {"weights"}
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "text", "said"),
     [
-        ("gru", ["generate", "--prompt", b"ab\xff"], "", "the text is not UTF-8 at byte 2; only a byte tokenizer"),
-        ("gru", ["generate"], b"\x80", "the text is not UTF-8 at byte 0; only a byte tokenizer"),
         ("gru", ["generate", "--temperature", "-1"], "", "temperature must be at least 0 and finite, got -1"),
         ("gru", ["generate", "--seed", "-1"], "", "--seed must be from 0 to 2^64 - 1, got -1"),
         ("gru", ["generate", "--what", "1"], "", "--what"),
@@ -201,14 +179,8 @@ def test_values_that_are_not_the_references(copy: Copy) -> None:
         ("gru", ["classify"], "a\n", "classify reads texts: it needs a bundle with classes"),
         ("translator", ["generate", "--max-new-tokens", "3"], "", "writes what a source says; read one first"),
         ("translator", ["translate", "--beams", "0"], "u\n", "beams must be from 1 to 10000, got 0"),
-        (
-            "translator",
-            ["translate", "--n-best", "2"],
-            "u\n",
-            "--n-best must be from 1 to the number of beams, 1",
-        ),
+        ("translator", ["translate", "--n-best", "2"], "u\n", "--n-best must be from 1 to the number of beams, 1"),
         ("translator", ["translate"], "u" * 24 + "\n", "an input has 25 tokens, this bundle reads at most 24"),
-        ("classifier", ["classify"], "\n", "line 1 of the standard input is empty; give one text a line"),
         ("classifier", ["bench"], "", "is the bundle of an encoder, which writes nothing"),
     ],
 )
@@ -217,16 +189,21 @@ def test_what_a_user_got_wrong(name: str, arguments: list[str], text: str, said:
 
 
 @pytest.mark.parametrize(
-    ("verb", "name", "options"), [("generate", "gru", ["--prompt", b"ab\xff"]), ("translate", "translator", [])]
+    ("name", "arguments", "text", "place"),
+    [
+        ("gru", ["generate", "--prompt", os.fsdecode(b"ab\xff")], b"uv\n", 2),
+        ("gru", ["generate"], b"\x80", 0),
+        ("translator", ["translate"], b"uv\n\xc3\xa9u\x80\n", 3),
+    ],
 )
-def test_python_refuses_the_same_bytes_in_the_same_words(
-    verb: str, name: str, options: list[Any], bundle: Bundle
-) -> None:
-    text = b"uv\n" if verb == "generate" else b"uv\n\xc3\xa9u\x80\n"
-    command: list[Any] = [Path(sys.executable).with_name("seqlab"), verb, bundle(name), *options]
-    done = subprocess.run(command, input=text, capture_output=True)
-    expected = refusal(verb, bundle(name), *options, text=text)
-    assert (done.returncode, done.stderr.decode()) == (2, f"seqlab: {expected}\n")
+def test_bytes_that_are_no_text(name: str, arguments: list[str], text: bytes, place: int, bundle: Bundle) -> None:
+    """In the command's own process, whose arguments and input are bytes."""
+    said = refusal(arguments[0], bundle(name), *arguments[1:], text=text)
+    assert f"the text is not UTF-8 at byte {place}; only a byte tokenizer" in said
+    command: list[Any] = [Path(sys.executable).with_name("seqlab"), arguments[0], bundle(name), *arguments[1:]]
+    if arguments != ["generate"]:
+        done = subprocess.run(command, input=text, capture_output=True)
+        assert (done.returncode, done.stderr.decode()) == (2, f"seqlab: {said}\n")
 
 
 def test_a_library_that_is_none(bundle: Bundle, tmp_path: Path) -> None:
@@ -280,29 +257,23 @@ def test_the_wheel_of_the_python_on_path_is_found(old_library: Path, bundle: Bun
     assert found.startswith(f"onnxruntime 1.14.0 ({capi / 'libonnxruntime.so.1.14.0'}) is too old")
 
 
-def test_a_bundle_without_a_tokenizer_reads_ids(copy: Copy, capsys: pytest.CaptureFixture[str]) -> None:
-    """And writes them, as `seqlab generate` does."""
+def test_a_bundle_without_a_tokenizer_reads_ids(copy: Copy, both: Both) -> None:
+    """And writes them."""
     folder = copy("gru")
     files = json.loads((folder / "manifest.json").read_text())["files"]
-    change(folder, tokenizer=None, files={name: files[name] for name in files if not name.startswith("tokenizer/")})
     shutil.rmtree(folder / "tokenizer")
-    options = ["--max-new-tokens", "7", "--seed", "2"]
-    assert main(["generate", str(folder), "--prompt", " 5  06", *options]) == 0
-    written = run("generate", folder, "--prompt", " 5  06", *options, "--threads", "1").stdout.decode()
-    assert written == capsys.readouterr().out and len(written.split()) == 7
+    left = {name: of for name, of in files.items() if not name.startswith("tokenizer/")}
+    with_statement(tokenizer=None, stop_ids=[], files=left)(folder)
+    assert len(both.say("generate", folder, "--prompt", " 5  06", "--max-new-tokens=7", "--seed=2").split()) == 7
     for prompt, got in (("5 six", '"six"'), ("", "none"), ("5 -6", '"-6"'), ("1" * 10, f'"{"1" * 10}"')):
         said = f'this model has no tokenizer, and a prompt is ids, such as "5 6 7"; got {got}'
-        assert refusal("generate", folder, "--prompt", prompt) == said
-        assert main(["generate", str(folder), "--prompt", prompt]) == 2
-        assert capsys.readouterr().err == f"seqlab: {said}\n"
+        assert both.refuse("generate", folder, "--prompt", prompt) == said
 
 
 def test_a_tokenizer_that_the_runtime_does_not_have(copy: Copy) -> None:
     """`generate` is refused; `verify` fails, since it is not the tokenizer of the export."""
     folder = copy("gru")
-    path = folder / "tokenizer" / "tokenizer.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"class": "PretrainedTokenizer"}))
-    hash_again(folder, "tokenizer/tokenizer.json")
+    with_tokenizer(**{"class": "PretrainedTokenizer"})(folder)
     said = 'the runtime has no tokenizer "PretrainedTokenizer"; it has ByteTokenizer, CharTokenizer,'
     assert said in refusal("generate", folder)
-    assert run("verify", folder).returncode == 1
+    assert failed(folder)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Callable
 
 import pytest
 
-from runtime.conftest import Bundle
+from runtime.conftest import Both, Bundle, Seqlab
 from runtime.programs import run
-from seqlab.cli import main
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
@@ -35,51 +33,33 @@ LINES = {
     "fed\u2028a\x85b\x0cc\n".encode(): ["fed\u2028a\x85b\x0cc"],
 }
 
-Seqlab = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(name="seqlab")
-def _seqlab(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Seqlab:
-    def seqlab(*arguments: object, text: bytes) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), encoding="utf-8"))
-        code, said = main([*map(str, arguments)]), capsys.readouterr()
-        return code, said.out, said.err
-
-    return seqlab
-
 
 @pytest.mark.parametrize("given", WHOLE)
-def test_a_text_is_read_whole(given: bytes, bundle: Bundle, seqlab: Seqlab) -> None:
+def test_a_text_is_read_whole(given: bytes, bundle: Bundle, both: Both) -> None:
     """Its last end of a line is a token of the prompt as others are."""
     options = ["generate", str(bundle("gru")), "--max-new-tokens", "12", "--seed", "4"]
-    meant = seqlab(*options, "--prompt", WHOLE[given], text=b"")
-    assert seqlab(*options, "--prompt", "-", text=given) == meant
-    for prompt in ([], ["--prompt", "-"]):
-        assert run(*options, *prompt, text=given).stdout.decode() == meant[1]
+    meant = both.say(*options, "--prompt", WHOLE[given])
+    assert both.say(*options, "--prompt", "-", text=given) == meant == run(*options, text=given).stdout.decode()
 
 
 @pytest.mark.parametrize("given", LINES)
-@pytest.mark.parametrize("name", ["classifier", "translator"])
-def test_a_text_is_read_by_lines(name: str, given: bytes, bundle: Bundle, seqlab: Seqlab) -> None:
-    verb = "classify" if name == "classifier" else "translate"
-    meant = run(verb, bundle(name), *LINES[given]).stdout
-    assert meant.count(b"\n") == len(LINES[given])
-    assert run(verb, bundle(name), text=given).stdout == meant
-    assert seqlab(verb, bundle(name), text=given) == (0, meant.decode(), "")
+@pytest.mark.parametrize(("verb", "name"), [("classify", "classifier"), ("translate", "translator")])
+def test_a_text_is_read_by_lines(verb: str, name: str, given: bytes, bundle: Bundle, both: Both) -> None:
+    """Arguments are texts, too."""
+    meant = run(verb, bundle(name), *LINES[given]).stdout.decode()
+    assert meant.count("\n") == len(LINES[given])
+    assert both.say(verb, bundle(name), text=given) == meant
 
 
-def test_a_mark_is_no_part_of_a_word(bundle: Bundle, seqlab: Seqlab) -> None:
-    marked = MARK + b"the cat\r\n"
-    assert seqlab("classify", bundle("tagger"), text=marked) == seqlab("classify", bundle("tagger"), text=b"the cat\n")
-    assert run("classify", bundle("tagger"), text=marked).stdout.startswith(b"the\t")
+def test_a_mark_is_no_part_of_a_word(bundle: Bundle, both: Both) -> None:
+    plain, marked = (both.say("classify", bundle("tagger"), text=mark + b"the cat\r\n") for mark in (b"", MARK))
+    assert plain == marked and marked.startswith("the\t")
 
 
 @pytest.mark.parametrize("given", [MARK, MARK + b"\n", b"\r\n", b"\n", "\u2003\u00a0\x1c\n".encode()])
-def test_an_empty_line_is_refused_alike(given: bytes, bundle: Bundle, seqlab: Seqlab) -> None:
-    said = "line 1 of the standard input is empty; give one text a line\n"
-    assert seqlab("classify", bundle("classifier"), text=given) == (2, "", f"seqlab: {said}")
-    done = run("classify", bundle("classifier"), text=given)
-    assert (done.returncode, done.stderr.decode()) == (2, f"seqlab-run: {said}")
+def test_an_empty_line_is_refused_alike(given: bytes, bundle: Bundle, both: Both) -> None:
+    said = "line 1 of the standard input is empty; give one text a line"
+    assert both.refuse("classify", bundle("classifier"), text=given) == said
 
 
 @pytest.mark.parametrize(("encoding", "word"), [("ascii", "na\\xefve\\u2014"), ("latin-1", "na\xefve\\u2014")])
@@ -88,7 +68,7 @@ def test_what_the_output_cannot_hold_is_written_in_another_way(
 ) -> None:
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
     monkeypatch.setattr(sys, "stdout", out)
-    code, _, error = seqlab("classify", bundle("tagger"), text="na\xefve\u2014 cat\n".encode())
+    code, _, error = seqlab("classify", bundle("tagger"), text="na\xefve\u2014 cat\n")
     assert (code, error) == (0, "")
     out.seek(0)
     said = out.read().splitlines()

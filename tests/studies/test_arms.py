@@ -6,12 +6,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from altair import TopLevelMixin
 
+from forks import server_of_this_process
 from seqlab.callbacks.stopping import StoppedError
 from seqlab.cli import main
 from seqlab.studies import book
@@ -61,9 +62,11 @@ class Pair(Study):
 
 
 @pytest.fixture(autouse=True)
-def _pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(book.STUDIES, "pair", Pair())
+    with server_of_this_process():
+        yield
 
 
 @pytest.mark.slow

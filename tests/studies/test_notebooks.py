@@ -15,6 +15,7 @@ from nbclient import NotebookClient
 from seqlab.cli import main
 from seqlab.studies.book import STUDIES
 from seqlab.studies.exercises import EXERCISES, check
+from seqlab.studies.notebook import notebook
 from seqlab.studies.rules import Verdict
 from seqlab.studies.study import Measured
 
@@ -68,9 +69,6 @@ def test_an_answer_is_right_or_not(name: str, capsys: pytest.CaptureFixture[str]
 def test_every_exercise_is_on_the_worksheet() -> None:
     text = (Path(__file__).parents[2] / "platform/seqlab/studies/worksheet.md").read_text()
     assert re.findall(r'check\("([^"]+)"', text) == list(EXERCISES) == list(ANSWERS)
-
-
-def test_an_exercise_that_is_not_there() -> None:
     with pytest.raises(ValueError, match="there is no exercise 'sums'; accepted: dependency"):
         check("sums", 1)
 
@@ -79,15 +77,15 @@ def test_an_exercise_that_is_not_there() -> None:
 def test_the_worksheet_is_a_notebook_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["study", "notebook", "worksheet", "--out", "class"]) == 0
-    said = executed(Path("class/worksheet.ipynb"))
-    assert said.count("fill in the blank.") == len(EXERCISES)
+    assert executed(Path("class/worksheet.ipynb")).count("fill in the blank.") == len(EXERCISES)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("name", ["worked-numbers", "parity"])
 def test_the_notebook_of_a_study_runs_and_its_break_is_found(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One without fits and one with them: others differ in what test_studies.py runs of each."""
     monkeypatch.chdir(tmp_path)
     assert main(["study", "notebook", name]) == 0
     said = executed(Path(f"studies/{name}.ipynb"))
@@ -95,13 +93,24 @@ def test_the_notebook_of_a_study_runs_and_its_break_is_found(
         assert f"\n{claim.key}: invalid: " in f"\n{said}"
 
 
-@pytest.mark.parametrize("same", [-5.0, 0.0, 0.5, 1.0, 90.0, 1e4])
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_measure_that_gives_all_cases_one_number_is_found_out(name: str, same: float) -> None:
+def test_the_notebook_of_each_study_is_valid_and_has_its_claims(name: str) -> None:
+    study = STUDIES[name]
+    read = nbformat.reads(notebook(study), as_version=4)
+    nbformat.validate(read)
+    codes = [compile(cell.source, name, "exec").co_names for cell in read.cells if cell.cell_type == "code"]
+    assert sum("claims" in used and "figure" in used for used in codes) == len(study.claims)
+    texts = "".join(cell.source for cell in read.cells)
+    assert all(f"## {claim.says}" in texts for claim in study.claims)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_measure_that_gives_all_cases_one_number_is_found_out(name: str) -> None:
     study = STUDIES[name]
     cases = {case for claim in study.claims for case in (*claim.cases, *(one.case for one in claim.controls))}
-    found = study.judge([Measured(dict.fromkeys(cases, same), [])])
-    assert {judged.verdict for judged in found.values()} == {Verdict.INVALID}
+    for same in (-5.0, 0.0, 0.5, 1.0, 90.0, 1e4):
+        found = study.judge([Measured(dict.fromkeys(cases, same), [])])
+        assert {judged.verdict for judged in found.values()} == {Verdict.INVALID}, same
 
 
 def executed(path: Path) -> str:

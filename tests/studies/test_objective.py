@@ -1,15 +1,22 @@
-"""Measurements of the two objectives, on models whose answer is known."""
+"""Measurements of the two objectives, and of the order of tokens, on models whose answer is known."""
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
+from seqlab import positions
+from seqlab.attention import Attention
+from seqlab.attention.patterns import Bidirectional
+from seqlab.models import DecoderLM, Encoder, MaskedLM
 from seqlab.studies.objective import (
     CONTEXT,
     MANY,
@@ -21,6 +28,8 @@ from seqlab.studies.objective import (
     next_nats,
     probe,
 )
+from seqlab.studies.order import BLIND, SEES, Order
+from seqlab.studies.order_effects import VOCAB, Model, at_last, of_trained
 
 SIZE, MASK = 7, 7
 WINDOWS = torch.arange(40).unsqueeze(1).add(torch.arange(CONTEXT)).remainder(SIZE)
@@ -29,7 +38,7 @@ WINDOWS = torch.arange(40).unsqueeze(1).add(torch.arange(CONTEXT)).remainder(SIZ
 
 def after(tokens: Tensor) -> tuple[Tensor, None]:
     """Predicts the next character, all but certainly."""
-    return 50.0 * torch.nn.functional.one_hot((tokens + 1) % SIZE, SIZE), None
+    return 50.0 * one_hot((tokens + 1) % SIZE, SIZE), None
 
 
 class FindsByTheRight:
@@ -39,7 +48,7 @@ class FindsByTheRight:
 
     def __call__(self, tokens: Tensor) -> Tensor:
         right = torch.cat((tokens[:, 1:], torch.full_like(tokens[:, :1], -1)), 1)
-        known = 50.0 * torch.nn.functional.one_hot((right - 1).clamp(min=0) % SIZE, SIZE + 1)
+        known = 50.0 * one_hot((right - 1).clamp(min=0) % SIZE, SIZE + 1)
         known[:, :, MASK] = -50.0
         return torch.where((right >= 1).unsqueeze(2), known, torch.zeros(SIZE + 1))
 
@@ -70,3 +79,53 @@ def test_names_that_two_languages_have_are_left_out(tmp_path: Path, monkeypatch:
         (tmp_path / NAMES / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     found = languages()
     assert [set(names) for names in found] == [set(texts["A"]) - {"both"}, set(texts["B"]) - {"both"}]
+
+
+def counted(weights: Tensor) -> Model:
+    """The sum of one-hot tokens, each times the weight (T,) of its place."""
+    return lambda tokens: (one_hot(tokens, VOCAB) * weights[:, None]).cumsum(1).double()
+
+
+def test_a_sum_is_blind_and_a_weighted_sum_is_not() -> None:
+    torch.manual_seed(0)
+    assert at_last(counted(torch.ones(16, dtype=torch.float64))) == 0
+    assert 0.3 < at_last(counted(torch.arange(16, dtype=torch.float64))) < 1.5
+    little = torch.ones(16, dtype=torch.float64)
+    little[3] += 1e-6
+    assert 1e-8 < at_last(counted(little)) < 1e-5
+
+
+def masked(encoding: Any) -> MaskedLM:
+    mixer = partial(Attention, pattern=Bidirectional)
+    return MaskedLM(20, 16, encoder=partial(Encoder, mixer=mixer, d_model=16, num_layers=2, positions=encoding))
+
+
+def causal(num_layers: int) -> DecoderLM:
+    return DecoderLM(20, 16, d_model=16, num_layers=num_layers, positions=positions.NoPositions)
+
+
+def test_trained_models_are_measured_alike_and_in_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    models = {
+        "blind": masked(positions.NoPositions),
+        "told": masked(positions.Sinusoidal),
+        "1 deep": causal(1),
+        "2 deep": causal(2),
+    }
+    for model in models.values():
+        for weight in model.parameters():
+            torch.nn.init.normal_(weight, std=0.5)
+        model.eval()
+    loaded = lambda name: SimpleNamespace(model=models[name], tokenizer=SimpleNamespace(vocab_size=20))  # noqa: E731
+    monkeypatch.setattr("seqlab.studies.order_effects.load_run", loaded)
+    runs: Any = {name: SimpleNamespace(id=name) for name in models}
+    with torch.no_grad():
+        found = dict(of_trained(runs))
+    assert found["blind"] < BLIND and found["1 deep"] < BLIND
+    assert found["told"] > SEES and found["2 deep"] > SEES
+
+
+def test_each_trained_case_has_an_arm() -> None:
+    study = Order()
+    fitted = {arm.name for arm in study.arms("cpu")}
+    cases = {name for claim in study.claims if claim.key.endswith("-trained") for name in claim.cases}
+    assert cases < fitted and fitted - cases == {"GRU, trained"}

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 import torch
 
+from seqlab.attention import Attention
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions
-from seqlab.recurrence import GRU
+from seqlab.recurrence import GRU, LSTM, RNN
+from seqlab.studies import speed
 from seqlab.studies.decoders import ATTENTION, ATTENTIONS, PYTORCH, RECURRENCES, decoders_of
 from seqlab.studies.pace import AGAIN, AT, LENGTHS, PLACES, TWENTY, Pace, points_of, values_of
 from seqlab.studies.rules import Verdict, judge
-from seqlab.studies.speed import size_of
+from seqlab.studies.speed import PARALLEL, RECURRENT, Speed, all_at_once, matched, ratio, size_of, timed, told_of
 from seqlab.studies.timing import (
     ALL,
     BLOCK,
@@ -38,6 +40,20 @@ from seqlab.studies.timing import (
     taken,
     writing,
 )
+
+
+class Clock:
+    """Works move it; a machine that becomes slower slows all works of a round."""
+
+    def __init__(self) -> None:
+        self.now, self.slow = 0.0, 1.0
+
+    def work(self, seconds: float, *, last: bool = False) -> None:
+        self.now += self.slow * seconds
+        self.slow *= 3 if last else 1
+
+    def __call__(self) -> float:
+        return self.now
 
 
 def planted(read: float = 2.0, grows: float = 1.0, cross: int = 1024) -> tuple[Seconds, Sizes]:
@@ -110,14 +126,9 @@ def test_slow_rounds_do_not_decide() -> None:
 
 
 def test_times_of_a_clock_are_of_one_work() -> None:
-    now = [0.0]
-
-    def spend(seconds: float) -> None:
-        now[0] += seconds
-
-    line = Line("any", READS)
-    works = {(line, 8): (partial(spend, 3.0), 4), (line, 16): (partial(spend, 5.0), 1)}
-    assert taken(works, 2, lambda: now[0]) == {line: {8: [3.0, 3.0], 16: [5.0, 5.0]}}
+    line, clock = Line("any", READS), Clock()
+    works = {(line, 8): (partial(clock.work, 3.0), 4), (line, 16): (partial(clock.work, 5.0), 1)}
+    assert taken(works, 2, clock) == {line: {8: [3.0, 3.0], 16: [5.0, 5.0]}}
 
 
 def test_products_whose_number_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,6 +173,9 @@ def test_what_is_timed_is_the_decoder_at_its_place() -> None:
 def test_models_are_matched() -> None:
     sizes = {name: size_of(decoder.model) for (name, _), decoder in decoders_of(64, "cpu", exported=False).items()}
     assert all(size == pytest.approx(sizes[ATTENTION], rel=0.05) for size in sizes.values()) and len(sizes) == 6
+    for name, make in (RECURRENT | PARALLEL).items():
+        for to in map(size_of, map(Attention, (16, 64))):
+            assert size_of(make(matched(make, to))) == pytest.approx(to, rel=0.1), name
 
 
 def test_rows_for_the_figures() -> None:
@@ -173,6 +187,38 @@ def test_rows_for_the_figures() -> None:
     assert all(len(next(iter(of["datasets"].values()))) > 10 for of in drawn)
 
 
-def test_without_a_gpu_its_scale_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_gpu_their_scale_needs_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert len(Pace().measure("gpu", 0, {}).needs) == len(Pace.claims)
+    assert Speed().measure("gpu", 0, {}).needs.keys() == {"slower", "reason", "utilisation"}
+
+
+def test_ratios_of_a_machine_that_becomes_slower() -> None:
+    clock = Clock()
+    works = {"slow": partial(clock.work, 12.0), speed.ATTENTION: partial(clock.work, 1.0, last=True)}
+    found = timed(works, 5, clock)
+    assert found[speed.ATTENTION][0] == 3.0, "the first round does not count"
+    assert ratio(found, "slow", speed.ATTENTION) == pytest.approx(12)
+    found["slow"][2] *= 100
+    assert ratio(found, "slow", speed.ATTENTION) == pytest.approx(12), "one round does not decide"
+
+
+def test_each_is_compared_with_attention_and_with_the_same_steps_at_once() -> None:
+    loop, at_once = "GRU, loop in Python", speed.AT_ONCE.format("GRU")
+    found = {speed.ATTENTION: [1.0], speed.AGAIN: [1.0], "MinGRU": [2.0], loop: [30.0], at_once: [6.0]}
+    values, points = told_of(found, 512, speed.ONE)
+    assert values == {
+        speed.AGAIN: 1,
+        "MinGRU, one text of 512": 2,
+        f"{loop}, one text of 512": 30,
+        f"{loop}, one text of 512, over all at once": 5,
+    }
+    assert len(points) == 4
+
+
+@pytest.mark.parametrize("make", [RNN, LSTM, GRU])
+def test_all_steps_at_once_are_those_of_the_loop(make: type[RNN | LSTM | GRU]) -> None:
+    """The first step of each text, from a state that is its input."""
+    mixer, x = make(16), torch.randn(8, 1, 16)
+    state = dict.fromkeys(mixer.state_names, x)
+    torch.testing.assert_close(all_at_once(mixer, x), mixer(x, state)[0])

@@ -27,9 +27,8 @@ GAIN = Rule("gain in </script><b>BLEU", low=1.0)
 class Coin(Study):
     """Its numbers differ by seed."""
 
-    name = "coin"
-    question = "Is it fair?"
-    matched, why, change = "Nothing.", "A coin has two sides.", "A third side."
+    name, question, matched = "coin", "Is it fair?", "Nothing."
+    why, change = "A coin has two sides.", "A third side."
     published = "Bernoulli 1713 <proves> it."
     claims = (
         Claim(
@@ -57,6 +56,10 @@ class Coin(Study):
         return chart
 
 
+def study(*typed: str, code: int = 0) -> None:
+    assert main(["study", *typed]) == code
+
+
 @pytest.fixture(autouse=True)
 def _coin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -66,20 +69,20 @@ def _coin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_a_study_that_is_stopped_goes_on_with_the_next_seed(capsys: pytest.CaptureFixture[str]) -> None:
     Path("stop").touch()
-    assert main(["study", "run", "coin", "--scale", "smoke"]) == 130
+    study("run", "coin", "--scale", "smoke", code=130)
     (run,) = search(Store(), experiment="coin")
     assert run.status == "KILLED" and latest(book.STUDIES["coin"]) == []
     Path("stop").unlink()
-    assert main(["study", "run", "coin", "--scale", "smoke"]) == 0
+    study("run", "coin", "--scale", "smoke")
     assert Path("measured").read_text().split() == ["0", "1", "2", "2"]
     (same,) = search(Store(), experiment="coin")
     assert (same.id, same.status) == (run.id, "FINISHED")
     assert same.tags["verdict.the gain"].startswith("supported: a = 2.0") and same.tags["study.scale"] == "smoke"
     assert "\n  supported: a = 2.0" in capsys.readouterr().out
 
-    assert main(["study", "run", "coin", "--scale", "smoke", "--seeds", "4"]) == 0
+    study("run", "coin", "--scale", "smoke", "--seeds", "4")
     assert Path("measured").read_text().split() == ["0", "1", "2", "2", "3"]
-    assert main(["study", "run", "coin", "--scale", "smoke", "--seeds", "2"]) == 0
+    study("run", "coin", "--scale", "smoke", "--seeds", "2")
     assert "inconclusive: 2 of the 3 seeds" in capsys.readouterr().out
     assert len(search(Store(), experiment="coin")) == 1
 
@@ -99,7 +102,7 @@ def test_another_declaration_takes_nothing_over(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Coin, "file", staticmethod(lambda: changed))
     for declaration, times in again.items():
         changed.write_text(declaration)
-        assert main(["study", "run", "coin"]) == 0
+        study("run", "coin")
         assert Path("measured").read_text().split() == ["0", "1", "2"] * times
     assert len(search(Store(), experiment="coin")) == 3 and len(latest(book.STUDIES["coin"])) == 1
 
@@ -125,13 +128,13 @@ def test_what_it_measures_with_is_part_of_a_declaration(monkeypatch: pytest.Monk
 def test_what_was_measured_before_a_case_was_declared_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["study", "run", "coin"]) == 0
+    study("run", "coin")
     (claim,) = Coin.claims
     monkeypatch.setattr(Coin, "claims", (dataclasses.replace(claim, cases=("a", "b", "c")),))
-    assert main(["study", "page", "coin"]) == 2
+    study("page", "coin", code=2)
     assert "study coin was not run here" in capsys.readouterr().err
-    assert main(["study", "run", "worked-numbers"]) == 0
-    assert main(["study", "page", "worked-numbers"]) == 0
+    study("run", "worked-numbers")
+    study("page", "worked-numbers")
 
 
 class Loads(HTMLParser):
@@ -151,20 +154,15 @@ class Loads(HTMLParser):
 def test_pages_load_nothing_and_the_index_has_all_verdicts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["study", "run", "coin"]) == 0
+    study("run", "coin")
     monkeypatch.setattr(Coin, "shift", 0.5)
-    assert main(["study", "run", "coin", "--scale", "smoke"]) == 0
-    assert main(["study", "run", "worked-numbers"]) == 0
+    study("run", "coin", "--scale", "smoke")
+    study("run", "worked-numbers")
     said = capsys.readouterr().out
     assert "Next: seqlab study page worked-numbers" in said
-    assert main(["study", "page", "--all", "--out", "pages"]) == 0
-    assert sorted(path.name for path in Path("pages").iterdir()) == [
-        "coin.html",
-        "coin.json",
-        "index.html",
-        "worked-numbers.html",
-        "worked-numbers.json",
-    ]
+    study("page", "--all", "--out", "pages")
+    made = {f"{name}.{kind}" for name in ("coin", "worked-numbers") for kind in ("html", "json")}
+    assert {path.name for path in Path("pages").iterdir()} == {*made, "index.html"}
     kept = json.loads(Path("pages/coin.json").read_text())["scales"]
     assert kept["smoke"]["verdicts"]["the gain"][0] == "depends" and len(kept["cpu"]["points"]) == 12
     page = Path("pages/coin.html").read_text()
@@ -191,24 +189,24 @@ def test_pages_load_nothing_and_the_index_has_all_verdicts(
     index = Path("pages/index.html").read_text()
     assert index.count("<b>supported</b>") == 4 and index.count("<b>depends</b>") == 1
 
-    assert main(["study", "page", "coin", "--out", "pages"]) == 0
+    study("page", "coin", "--out", "pages")
     assert Path("pages/index.html").read_text() == index
 
 
 @pytest.mark.slow
 def test_each_study_of_the_book_at_smoke_scale_and_listed(capsys: pytest.CaptureFixture[str]) -> None:
     """The frame, not the verdict; what is exact is judged."""
-    assert main(["study", "list"]) == 0
+    study("list")
     listed = capsys.readouterr().out
-    for name, study in book.STUDIES.items():
+    for name, each in book.STUDIES.items():
         assert name in listed
-        assert main(["study", "run", name, "--scale", "smoke", "--seeds", "1"]) == 0
-        (result,) = latest(study)
-        exact = {claim.key for claim in study.claims if claim.exact}
+        study("run", name, "--scale", "smoke", "--seeds", "1")
+        (result,) = latest(each)
+        exact = {claim.key for claim in each.claims if claim.exact}
         judged = result.judgements
         assert not {judged[key].verdict for key in exact} & {Verdict.INVALID, Verdict.INCONCLUSIVE}
-        assert study.arms("smoke") or Verdict.INVALID not in {found.verdict for found in judged.values()}
-        assert all(study.figure(claim, result.points).to_dict() for claim in study.claims)
+        assert each.arms("smoke") or Verdict.INVALID not in {found.verdict for found in judged.values()}
+        assert all(each.figure(claim, result.points).to_dict() for claim in each.claims)
 
 
 @pytest.mark.parametrize(
@@ -224,5 +222,5 @@ def test_each_study_of_the_book_at_smoke_scale_and_listed(capsys: pytest.Capture
     ],
 )
 def test_bad_input(typed: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["study", *typed]) == 2
+    study(*typed, code=2)
     assert said in capsys.readouterr().err and not Path("mlruns").exists()

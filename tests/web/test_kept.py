@@ -21,10 +21,9 @@ from seqlab.positions import NoPositions
 from seqlab.recurrence import GRU, LRU, LSTM, MLSTM, RGLRU, RNN, RWKV7, S4D, CausalConv, Mamba, MinGRU
 from web.programs import answers
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::FutureWarning")]
 
 IDS = [3, 5, 8, 4, 4, 9, 6, 3, 7, 10, 5, 6]
-slow = pytest.mark.slow
 
 
 def kept(folder: Path) -> dict[str, dict[str, Any]]:
@@ -69,15 +68,14 @@ def check(found: dict[str, Any], expected: Tensor) -> None:
     assert np.ptp(channels) > 0.05, "the shares say nothing"
 
 
-@slow
-@pytest.mark.parametrize("num_layers", [1, 2])
-def test_an_lstm_keeps_what_its_forget_gate_lets_through(num_layers: int, export: Export) -> None:
-    exported = export(partial(LSTM, num_layers=num_layers), NoPositions)
+def test_an_lstm_keeps_what_its_forget_gate_lets_through(export: Export) -> None:
+    """One that is a layer, and one that is two."""
+    exported = export([LSTM, partial(LSTM, num_layers=2)], NoPositions)
     found, (mixers, inputs) = kept(exported.folder), read(exported)
     for layer, (mixer, x) in enumerate(zip(mixers, inputs, strict=True)):
-        for inner in range(num_layers):
+        for inner in range(layer + 1):
             gates, x = forget_gates(dict(mixer.cell.named_parameters()), x.detach(), inner)
-            name = f"{layer}_c" + (f", {inner + 1} of {num_layers}" if num_layers > 1 else "")
+            name = f"{layer}_c" + (f", {inner + 1} of 2" if layer else "")
             check(found[name], gates.detach())
             assert found[name.replace("_c", "_h")]["channels"] is None, "its h goes through the gates of all channels"
 
@@ -121,40 +119,25 @@ def mamba(mixer: Any, x: Tensor) -> Tensor:
     return torch.exp(-dt[:, :, None] * torch.exp(mixer.a_log))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("mixer", "decay"),
-    [
-        (MinGRU, min_gru),
-        pytest.param(RGLRU, rg_lru, marks=slow),
-        pytest.param(LRU, lru, marks=slow),
-        pytest.param(S4D, s4d, marks=slow),
-        pytest.param(Mamba, mamba, marks=slow),
-    ],
-    ids=["MinGRU", "RGLRU", "LRU", "S4D", "Mamba"],
-)
-def test_a_linear_recurrence_keeps_its_decay(
-    mixer: Any, decay: Callable[[Any, Tensor], Tensor], export: Export
-) -> None:
-    exported = export(mixer, NoPositions)
+DECAYS: dict[Any, Callable[[Any, Tensor], Tensor]] = {MinGRU: min_gru, RGLRU: rg_lru, LRU: lru, S4D: s4d, Mamba: mamba}
+
+
+def test_a_linear_recurrence_keeps_its_decay(export: Export) -> None:
+    exported = export([*DECAYS], NoPositions, num_layers=len(DECAYS))
     found, (mixers, inputs) = kept(exported.folder), read(exported)
-    assert list(found) == ["0_h", "1_h"], "windows of a convolution are no memory"
-    for layer, (module, x) in enumerate(zip(mixers, inputs, strict=True)):
-        check(found[f"{layer}_h"], decay(module, x.detach()).detach())
+    assert list(found) == [f"{layer}_h" for layer in range(len(DECAYS))], "windows of a convolution are no memory"
+    for one, module, x in zip(found.values(), mixers, inputs, strict=True):
+        check(one, DECAYS[type(module)](module, x.detach()).detach())
 
 
-@pytest.mark.parametrize(
-    "mixer", [pytest.param(one, marks=slow) for one in (GRU, RNN, DeltaNet, partial(RWKV7, head_dim=8))]
-)
-def test_where_channels_mix_it_is_a_share_of_the_whole(mixer: Any, export: Export) -> None:
+def test_where_channels_mix_it_is_a_share_of_the_whole(export: Export) -> None:
     """Each layer alone, by PyTorch's step with its entry and without."""
-    exported = export(mixer, NoPositions)
+    exported = export([GRU, RNN, DeltaNet, partial(RWKV7, head_dim=8)], NoPositions, num_layers=4)
     model: Any = deepcopy(exported.model).double()
-    states = []
+    found = kept(exported.folder)
+    assert {name.split("_")[0] for name in found} == {*"0123"}
     with torch.no_grad():
-        for end in range(1, len(IDS)):
-            states.append(model(torch.tensor([IDS[:end]]))[1])
-        found = kept(exported.folder)
+        states = [model(torch.tensor([IDS[:end]]))[1] for end in range(1, len(IDS))]
         for name, one in found.items():
             assert one["channels"] is None
             expected: list[float] = []
@@ -165,14 +148,11 @@ def test_where_channels_mix_it_is_a_share_of_the_whole(mixer: Any, export: Expor
                 )
                 expected.append(((whole - without).norm() / state[name].norm()).item())
             np.testing.assert_allclose(one["shares"], expected, rtol=1e-3)
-    assert {name.split("_")[0] for name in found} == {"0", "1"}
 
 
-@slow
 def test_channels_of_a_gated_matrix_do_not_mix(export: Export) -> None:
-    exported = export(partial(GatedLinearAttention, num_heads=2), NoPositions)
-    found = kept(exported.folder)
-    shares: NDArray[np.float64] = np.array(found["0_s"]["channels"], dtype=float)
+    exported = export(partial(GatedLinearAttention, num_heads=2), NoPositions, num_layers=1)
+    shares: NDArray[np.float64] = np.array(kept(exported.folder)["0_s"]["channels"], dtype=float)
     mixer: Any = exported.model.stack.blocks[0].mixer
     by_key = shares.reshape(len(shares), 2, mixer.head_dim, -1)
     # A gate is of a head's key channel, and so the same along the value's.
@@ -180,12 +160,7 @@ def test_channels_of_a_gated_matrix_do_not_mix(export: Export) -> None:
     assert np.ptp(by_key[..., 0]) > 0.05
 
 
-@slow
-@pytest.mark.parametrize("mixer", [Attention, partial(Attention, pattern=partial(SlidingWindow, window=4)), CausalConv])
-def test_what_holds_the_last_tokens_is_no_state_that_fades(mixer: Any, export: Export) -> None:
-    assert kept(export(mixer, NoPositions).folder) == {}
-
-
-@slow
-def test_the_exponents_of_an_mlstm_are_no_memory(export: Export) -> None:
-    assert list(kept(export(MLSTM, NoPositions).folder)) == ["0_s", "1_s"]
+def test_what_holds_the_last_tokens_is_no_state_that_fades(export: Export) -> None:
+    """Nor are the exponents of an mLSTM."""
+    window = partial(Attention, pattern=partial(SlidingWindow, window=4))
+    assert list(kept(export([Attention, window, CausalConv, MLSTM], NoPositions, num_layers=4).folder)) == ["3_s"]

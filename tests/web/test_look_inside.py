@@ -14,7 +14,7 @@ import torch
 from cli.conftest import Seqlab
 from contracts.subjects import randomized
 from export.test_encoder_bundles import OF_TEXT, WRITING, encoder, exported
-from export.toys import TOKENIZER, Export, toy
+from export.toys import TOKENIZER, Export, Exported, toy
 from runtime.conftest import WORDS
 from seqlab.attention import Attention, DifferentialAttention
 from seqlab.models import BagOfWords, Tagger
@@ -28,10 +28,16 @@ pytestmark = [*needs_browser, pytest.mark.slow, pytest.mark.filterwarnings("igno
 TEXT = "fed cab"
 
 
-def page(folder: Path, *bundles: Path, **options: Any) -> Path:
-    out = folder / "page.html"
+def show(opened: Opened, *bundles: Path, width: int = 1280, **options: Any) -> None:
+    """Opens a page of bundles, which lies beside the first one."""
+    out = bundles[0].with_name(f"{len([*bundles[0].parent.iterdir()])}.html")
     write_page([Shown(bundle.name, bundle) for bundle in bundles], out, **options)
-    return out
+    opened.open(out, width)
+
+
+def share(number: Any) -> float:
+    """The share that an element tells as a percentage."""
+    return float(getattr(number, "text", number).rstrip("%")) / 100
 
 
 def press(opened: Opened, selector: str, *keys: str) -> None:
@@ -41,8 +47,8 @@ def press(opened: Opened, selector: str, *keys: str) -> None:
 
 def listed(opened: Opened) -> dict[str, float]:
     """The numbers beside the chosen token, by the names of those that it looks at."""
-    rows = [(row.text.split("\n")) for row in opened.all("#arcs .bars li")]
-    return {name: float(number.rstrip("%")) / 100 for name, number in rows}
+    rows = [row.text.split("\n") for row in opened.all("#arcs .bars li")]
+    return {name: share(number) for name, number in rows}
 
 
 def choose(opened: Opened, *names: str) -> None:
@@ -59,14 +65,36 @@ def text_of(opened: Opened, selector: str) -> str:
     return str(opened.until(f"return document.querySelector('{selector}')?.textContent"))
 
 
+def until_there(opened: Opened, selector: str, number: int | None = None) -> None:
+    """Waits for so many elements, or for any."""
+    found = f"document.querySelectorAll('{selector}').length"
+    opened.until(f"return {found} > 0" if number is None else f"return {found} === {number}")
+
+
+def until_read(opened: Opened, length: int) -> None:
+    """Waits for the view of a text of so many tokens."""
+    opened.until(f"return document.querySelector('#inside .key').textContent.includes(' at {length}')")
+    until_there(opened, "#kept-strip canvas")
+
+
+@pytest.fixture(scope="module", name="lstm")
+def _lstm(export: Export) -> Exported:
+    return export(LSTM, NoPositions)
+
+
+@pytest.fixture(scope="module", name="rope")
+def _rope(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    bundle = tmp_path_factory.mktemp("rope") / "rope"
+    exported(toy(Attention, RoPE, num_layers=2), bundle, taps=["attention", "state"])
+    return bundle
+
+
 @pytest.mark.parametrize("width", [390, 1280])
-def test_arcs_have_the_weights_of_the_head_that_is_chosen(width: int, opened: Opened, tmp_path: Path) -> None:
-    bundle = tmp_path / "rope"
-    exported(toy(Attention, RoPE), bundle, taps=["attention", "state"])
+def test_arcs_have_the_weights_of_the_head_that_is_chosen(width: int, opened: Opened, rope: Path) -> None:
     tokens = np.array([TOKENIZER.encode(TEXT)])
-    weights = open_bundle(bundle).tap(tokens=tokens, pad_mask=tokens > 0)["attention.stack.blocks.1.mixer"][0]
-    opened.open(page(tmp_path, bundle, tab=LOOK_INSIDE, text=TEXT), width)
-    opened.until("return document.querySelectorAll('#arcs .arc').length > 0")
+    weights = open_bundle(rope).tap(tokens=tokens, pad_mask=tokens > 0)["attention.stack.blocks.1.mixer"][0]
+    show(opened, rope, width=width, tab=LOOK_INSIDE, text=TEXT)
+    until_there(opened, "#arcs .arc")
     assert len(opened.all("#arcs .place")) == len(TEXT)
     left, right = (opened.all(drawing)[0].rect for drawing in ("#arcs", "#attention"))
     assert (right["x"] >= left["x"] + left["width"]) == (width == 1280), "beside each other where there is room"
@@ -86,7 +114,7 @@ def test_arcs_have_the_weights_of_the_head_that_is_chosen(width: int, opened: Op
     found = re.search(r"row 2 e, column 2 e: ([\d.e-]+)", text_of(opened, "#attention .reading"))
     assert found is not None and float(found[1]) == pytest.approx(weights[2, 1, 1], rel=0.01)
     opened.give(f"{TEXT}a")
-    opened.until(f"return document.querySelectorAll('#arcs .place').length === {len(TEXT) + 1}")
+    until_there(opened, "#arcs .place", len(TEXT) + 1)
     assert chosen(opened) == ["stack.blocks.1.mixer", "head 3"]
     assert opened.all("#attention canvas")[0].get_attribute("aria-label") == "attention.stack.blocks.1.mixer, head 3"
     opened.check(width)
@@ -94,8 +122,8 @@ def test_arcs_have_the_weights_of_the_head_that_is_chosen(width: int, opened: Op
 
 def test_weights_below_zero_have_bars_of_their_size(opened: Opened, tmp_path: Path) -> None:
     exported(toy(DifferentialAttention, RoPE), tmp_path / "differential", taps=["attention"])
-    opened.open(page(tmp_path, tmp_path / "differential", tab=LOOK_INSIDE, text=TEXT))
-    opened.until("return document.querySelectorAll('#arcs .arc.negative').length > 0")
+    show(opened, tmp_path / "differential", tab=LOOK_INSIDE, text=TEXT)
+    until_there(opened, "#arcs .arc.negative")
     opened.all("#arcs .place")[-1].click()
     weights = [*listed(opened).values()]
     bar, track = (
@@ -111,8 +139,8 @@ def test_a_target_is_drawn_below_its_source(opened: Opened, tmp_path: Path) -> N
     bundle = tmp_path / "translator"
     model = randomized(WRITING["transformer"]()).float().eval()
     exported(model, bundle, taps=["attention"])
-    opened.open(page(tmp_path, bundle, tab=LOOK_INSIDE, text="abc"))
-    opened.until("return document.querySelectorAll('#arcs .arc').length > 0")
+    show(opened, bundle, tab=LOOK_INSIDE, text="abc")
+    until_there(opened, "#arcs .arc")
     names = [option.text for option in opened.all("#inside select option")]
     choose(opened, next(name for name in names if not name.startswith("encoder") and not name.endswith("0.mixer")))
     places = [place.text for place in opened.all("#arcs .place")]
@@ -120,36 +148,32 @@ def test_a_target_is_drawn_below_its_source(opened: Opened, tmp_path: Path) -> N
     opened.check(1280)
 
 
-def test_the_state_and_what_is_kept_of_it_are_told_in_numbers(opened: Opened, export: Export, tmp_path: Path) -> None:
-    made = export(LSTM, NoPositions)
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_state_and_what_is_kept_of_it_are_told_in_numbers(width: int, opened: Opened, lstm: Exported) -> None:
     with torch.no_grad():
-        states = [made.model(torch.tensor([TOKENIZER.encode(TEXT[:end])]))[1] for end in range(1, len(TEXT) + 1)]
-    for width in (390, 1280):
-        opened.open(page(tmp_path, made.folder, tab=LOOK_INSIDE, text=TEXT), width)
-        said = text_of(opened, "#kept li:nth-child(2)")
-        found = re.match(r"layer 1, c: a token keeps ([\d.]+)% of the state: it reaches back ([\d.]+) tokens", said)
-        assert found is not None and float(found[2]) == pytest.approx(1 / (1 - float(found[1]) / 100), rel=0.05)
-        press(opened, "#strip canvas", "\ue015", "\ue014", "\ue014")  # one down, two to the right
-        found = re.search(r"channel 2, token 3 d: (-?[\d.e-]+)", text_of(opened, "#strip .reading"))
-        assert found is not None
-        assert float(found[1]) == pytest.approx(states[2]["0_h"][0, 0, 1].item(), rel=0.01, abs=1e-3)
-        assert "share kept of layer 1, c" in str(opened.all("#kept-strip canvas")[0].get_attribute("aria-label"))
-        choose(opened, "layer 2, h", "layer 2, c")
-        opened.give(f"{TEXT}a")
-        opened.until(f"return document.querySelector('#inside .key').textContent.includes(' at {len(TEXT) + 1}')")
-        opened.until("return document.querySelector('#kept-strip') !== null")
-        assert chosen(opened) == ["layer 2, h", "layer 2, c"]
-        opened.check(width)
-        (tmp_path / "page.html").unlink()
+        states = [lstm.model(torch.tensor([TOKENIZER.encode(TEXT[:end])]))[1] for end in range(1, len(TEXT) + 1)]
+    show(opened, lstm.folder, width=width, tab=LOOK_INSIDE, text=TEXT)
+    said = text_of(opened, "#kept li:nth-child(2)")
+    found = re.match(r"layer 1, c: a token keeps ([\d.]+)% of the state: it reaches back ([\d.]+) tokens", said)
+    assert found is not None and float(found[2]) == pytest.approx(1 / (1 - float(found[1]) / 100), rel=0.05)
+    press(opened, "#strip canvas", "\ue015", "\ue014", "\ue014")  # one down, two to the right
+    found = re.search(r"channel 2, token 3 d: (-?[\d.e-]+)", text_of(opened, "#strip .reading"))
+    assert found is not None
+    assert float(found[1]) == pytest.approx(states[2]["0_h"][0, 0, 1].item(), rel=0.01, abs=1e-3)
+    assert "share kept of layer 1, c" in str(opened.all("#kept-strip canvas")[0].get_attribute("aria-label"))
+    choose(opened, "layer 2, h", "layer 2, c")
+    opened.give(f"{TEXT}a")
+    until_read(opened, len(TEXT) + 1)
+    assert chosen(opened) == ["layer 2, h", "layer 2, c"]
+    opened.check(width)
 
 
-def test_drawings_follow_the_colours_and_old_ones_are_let_go_of(opened: Opened, export: Export, tmp_path: Path) -> None:
-    opened.open(page(tmp_path, export(LSTM, NoPositions).folder, tab=LOOK_INSIDE, text=TEXT))
-    opened.until("return document.querySelector('#kept-strip canvas') !== null")
+def test_drawings_follow_the_colours_and_old_ones_are_let_go_of(opened: Opened, lstm: Exported) -> None:
+    show(opened, lstm.folder, tab=LOOK_INSIDE, text=TEXT)
+    until_there(opened, "#kept-strip canvas")
     opened.browser.execute_script("window.old = new WeakRef(document.querySelector('#strip canvas'))")
     opened.give(f"{TEXT}a")
-    opened.until(f"return document.querySelector('#inside .key').textContent.includes(' at {len(TEXT) + 1}')")
-    opened.until("return document.querySelector('#kept-strip canvas') !== null")
+    until_read(opened, len(TEXT) + 1)
     opened.browser.execute_cdp_cmd("HeapProfiler.collectGarbage", {})
     opened.until("return window.old.deref() === undefined")
     drawn = "return document.querySelector('#strip canvas').toDataURL()"
@@ -170,7 +194,7 @@ def test_a_fitted_vit_shows_what_its_class_token_looks_at(
     seqlab("fit", "--config", "image/vit", "--run_name", "vit", "--trainer.max_steps", "2")
     seqlab("inspect", "vit", "--out", "inside.html")
     opened.open(tmp_path / "inside.html")
-    opened.until("return document.querySelectorAll('#arcs .arc').length > 0")
+    until_there(opened, "#arcs .arc")
     places = [place.text for place in opened.all("#arcs .place")]
     assert places == ["(class)", *(f"{row}·{column}" for row in range(1, 5) for column in range(1, 5))]
     opened.all("#arcs .place")[0].click()
@@ -182,19 +206,19 @@ def test_a_masked_model_is_tried_and_looked_into(opened: Opened, tmp_path: Path)
     bundle = tmp_path / "masked"
     model = randomized(OF_TEXT["masked"]()).float().eval()
     exported(model, bundle, taps=["attention", "state"])
-    opened.open(page(tmp_path, bundle, text=TEXT))
-    opened.until("return document.querySelectorAll('#heat .token').length > 0")
+    show(opened, bundle, text=TEXT)
+    until_there(opened, "#heat .token")
     with torch.no_grad():
         # The last one is the mask's.
         chances = model(torch.tensor([TOKENIZER.encode(TEXT)])).softmax(-1)[0, :, :-1]
     opened.all("#heat .token")[1].click()
-    found = [float(number.text.rstrip("%")) / 100 for number in opened.all("#choices .number")]
+    found = [*map(share, opened.all("#choices .number"))]
     assert found == pytest.approx(chances[1].sort(descending=True).values[:10].tolist(), abs=1e-3)
     (put,) = (button for button in opened.all("#choices button") if button.text.startswith("a\n"))
     put.click()
     opened.until(f"return document.querySelector('#panel textarea').value === '{TEXT[0]}a{TEXT[2:]}'")
     opened.show(LOOK_INSIDE)
-    opened.until("return document.querySelectorAll('#arcs .arc').length > 0")
+    until_there(opened, "#arcs .arc")
     opened.show("Try it")
     opened.give("")
     opened.until("return document.querySelector('#panel .notice').textContent === 'Type a text.'")
@@ -202,34 +226,21 @@ def test_a_masked_model_is_tried_and_looked_into(opened: Opened, tmp_path: Path)
     opened.check(1280)
 
 
-def test_an_int8_bundle_runs_in_the_page(opened: Opened, bundle: Callable[[str], Path], tmp_path: Path) -> None:
-    folder = bundle("int8")
-    opened.open(page(tmp_path, folder, text=TEXT))
-    assert len(opened.write(tokens="20", temperature="0")) > 0
-    opened.show("What it is")
-    opened.all("#prove")[0].click()
-    opened.until("return document.querySelector('#proof table') !== null")
-    assert "Proven here" in opened.browser.execute_script("return document.querySelector('#panel').innerText")
-    assert opened.logs() == ([], [])
-
-
 def test_frames_of_features_have_a_label_each(opened: Opened, tmp_path: Path) -> None:
     folder, labels = tmp_path / "frames", ["O", "B-X", "I-X"]
     model = Tagger(2, 3, 24, encoder=encoder(positions=Learned, embed=torch.nn.Linear))
     model = randomized(model).float().eval()
     exported(model, folder, tokenizer=None, labels=labels)
-    opened.open(page(tmp_path, folder))
+    show(opened, folder)
     opened.give("1 2\n-1 0.5\n0 3")
-    opened.until("return document.querySelectorAll('#classes .tag').length === 3")
+    until_there(opened, "#classes .tag", 3)
     with torch.no_grad():
         chances = model(torch.tensor([[[1.0, 2.0], [-1.0, 0.5], [0.0, 3.0]]])).softmax(-1)[0]
     shown = [tag.text.split() for tag in opened.all("#classes .tag")]
     assert [(place, label) for place, label, _ in shown] == [
         (str(place + 1), labels[int(row.argmax())]) for place, row in enumerate(chances)
     ]
-    assert [float(number.rstrip("%")) / 100 for *_, number in shown] == pytest.approx(
-        chances.max(-1).values.tolist(), abs=1e-3
-    )
+    assert [share(number) for *_, number in shown] == pytest.approx(chances.max(-1).values.tolist(), abs=1e-3)
     assert opened.logs() == ([], [])
 
 
@@ -239,11 +250,11 @@ def test_of_many_frames_the_first_are_drawn_and_all_are_read(opened: Opened, tmp
     exported(randomized(model).float().eval(), folder, tokenizer=None, labels=["O", "B-X", "I-X"], taps=["attention"])
     frames = np.random.default_rng(0).normal(size=(1, length, 2)).astype("float32")
     (weights,) = open_bundle(folder).tap(features=frames, pad_mask=np.ones((1, length), bool)).values()
-    opened.open(page(tmp_path, folder, tab=LOOK_INSIDE))
+    show(opened, folder, tab=LOOK_INSIDE)
     opened.give("\n".join(" ".join(map(str, row)) for row in frames[0]))
     said = f"Only the first 64 positions are drawn; the model reads all {length}."
     opened.until(f"return document.querySelector('#panel .notice').textContent.includes('{said}')")
-    opened.until("return document.querySelectorAll('#arcs .place').length === 64")
+    until_there(opened, "#arcs .place", 64)
     opened.all("#arcs .place")[-1].click()
     of_last = weights[0, :, 63].mean(0)
     first = sorted(of_last[:64])[-8:]
@@ -260,12 +271,12 @@ def test_classifiers_stand_side_by_side(opened: Opened, tmp_path: Path) -> None:
     made["tags"] = randomized(Tagger(WORDS.vocab_size, 3, 24, encoder=encoder())).float().eval()
     for name, model in made.items():
         exported(model, tmp_path / name, tokenizer=WORDS if name == "tags" else TOKENIZER, labels=["x", "y", "z"])
-    opened.open(page(tmp_path, *(tmp_path / name for name in made), text="fed"))
+    show(opened, *(tmp_path / name for name in made), text="fed")
     opened.show("Compare")
-    opened.until("return document.querySelectorAll('#classified article').length === 3")
+    until_there(opened, "#classified article", 3)
     for name, column in zip("ab", opened.all("#classified article"), strict=False):
         with torch.no_grad():
             chances = made[name](torch.tensor([TOKENIZER.encode("fed")])).softmax(-1)[0]
-        found = [float(number.text.rstrip("%")) / 100 for number in column.find_elements("css selector", ".number")]
+        found = [*map(share, column.find_elements("css selector", ".number"))]
         assert found == pytest.approx(chances.sort(descending=True).values.tolist(), abs=1e-3)
     opened.check(1280)
