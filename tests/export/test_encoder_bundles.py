@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from torch import Tensor, nn
@@ -15,10 +16,12 @@ from torch import Tensor, nn
 from contracts.subjects import randomized
 from export.toys import TOKENIZER, run_bare
 from seqlab.attention import (
+    Additive,
     AdditiveAttention,
     Attention,
     Bidirectional,
     CrossAttention,
+    Dot,
     GatedLinearAttention,
     MultiplicativeAttention,
 )
@@ -27,7 +30,7 @@ from seqlab.decoding.text_model import Translator
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models import BagOfWords, Classifier, Encoder, EncoderDecoder, MaskedLM, RNNSeq2Seq, Tagger
 from seqlab.positions import Learned, NoPositions, Sinusoidal
-from seqlab.recurrence import GRU, LSTM
+from seqlab.recurrence import GRU, LSTM, RNN
 from seqlab_data.tokenizers import CharTokenizer
 from seqlab_export.bundle import ParityError, export_bundle
 from seqlab_export.capture import graph_forms
@@ -48,19 +51,21 @@ def encoder(mixer: Any = None, positions: Any = Sinusoidal, **options: Any) -> A
     return partial(Encoder, d_model=D_MODEL, num_layers=1, mixer=mixer, positions=positions, **options)
 
 
-def both_ways() -> Any:
-    return encoder(partial(GRU, bidirectional=True), NoPositions)
+def to_target(mixer: Any, reader: Any = None, positions: Any = NoPositions) -> Callable[[], nn.Module]:
+    reader = reader or encoder(partial(GRU, bidirectional=True), NoPositions)
+    return lambda: EncoderDecoder(V, V, SEQ_LEN, encoder=reader, num_layers=1, mixer=mixer, positions=positions)
 
 
-def to_target(mixer: Any, encoder: Any = None, positions: Any = NoPositions) -> Callable[[], nn.Module]:
-    encoder = encoder or both_ways()
-    return lambda: EncoderDecoder(V, V, SEQ_LEN, encoder=encoder, num_layers=1, mixer=mixer, positions=positions)
+def tagger(mixer: Any) -> Tagger:
+    return Tagger(V, C, SEQ_LEN, encoder=encoder(partial(mixer, bidirectional=True), NoPositions))
 
 
 slow = pytest.mark.slow
-OF_TEXT = {
+OF_TEXT: dict[str, Callable[[], nn.Module]] = {
     "bag of words": lambda: BagOfWords(V, C, SEQ_LEN, d_model=D_MODEL),
-    "tagger": lambda: Tagger(V, C, SEQ_LEN, encoder=both_ways()),
+    "tagger": lambda: tagger(GRU),
+    "lstm tagger": lambda: tagger(partial(LSTM, num_layers=2)),
+    "rnn tagger": lambda: tagger(partial(RNN, num_layers=2, nonlinearity="relu")),
     "classifier": lambda: Classifier(V, C, SEQ_LEN, encoder=encoder(), pool="last"),
     "masked": lambda: MaskedLM(V, SEQ_LEN, encoder=encoder(positions=Learned)),
 }
@@ -69,7 +74,8 @@ WRITING = {
     "lstm": lambda: RNNSeq2Seq(V, V, SEQ_LEN, d_model=D_MODEL, recurrence=LSTM),
     "transformer": to_target(partial(Attention, num_heads=2), encoder(), Sinusoidal),
     "additive": to_target(AdditiveAttention),
-    "multiplicative": to_target(MultiplicativeAttention),
+    "dot": to_target(partial(MultiplicativeAttention, score=Dot, recurrence=GRU)),
+    "local and fed": to_target(partial(MultiplicativeAttention, score=Additive, window=2, input_feeding=True)),
     "linear": to_target(GatedLinearAttention, encoder(GatedLinearAttention, NoPositions)),
 }
 
@@ -124,11 +130,13 @@ def test_a_classifier_of_patches_reads_features(tmp_path: Path) -> None:
 
 
 @slow
-@pytest.mark.parametrize("name", ["rnn", "lstm", "transformer", "multiplicative", "linear"])
+@pytest.mark.parametrize("name", WRITING)
 def test_a_bundle_writes_of_a_source_what_its_model_writes(name: str, tmp_path: Path) -> None:
     model = randomized(WRITING[name]()).float().eval()
     report = exported(model, tmp_path / "bundle", source_tokenizer=SOURCE)
     assert report.ok and kinds(report) == {*DECLARED, "encoder", "prefill", "chunks", "step", "long", "greedy"}
+    loops = [node.op_type for node in onnx.load(tmp_path / "bundle" / "model.onnx").graph.node]
+    assert (loops.count("Scan"), loops.count("Loop")) == (int(name in ("rnn", "local and fed", "linear")), 0)
     runner, codec = BundleRunner(tmp_path / "bundle"), load_codec(tmp_path / "bundle")
     assert codec.source_tokenizer.to_dict() == SOURCE.to_dict()  # type: ignore[attr-defined]
     begins = (partial(TorchDecoder.begin, model), runner.begin)

@@ -35,10 +35,7 @@ def test_it_comes_back_as_it_was_written(shared: Shared, tmp_path: Path) -> None
     load_manifest(folder).save(tmp_path)
     for name in ("manifest.json", "manifest.sha256"):
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
-
-
-def test_its_seal_is_what_sha256sum_reads(shared: Shared) -> None:
-    subprocess.run(["sha256sum", "--check", "--strict", "manifest.sha256"], cwd=shared("gru").folder, check=True)
+    subprocess.run(["sha256sum", "--check", "--strict", "manifest.sha256"], cwd=folder, check=True)
 
 
 def test_what_it_says(shared: Shared, content: dict[str, Any]) -> None:
@@ -51,6 +48,7 @@ def test_what_it_says(shared: Shared, content: dict[str, Any]) -> None:
     assert content["state"][2] == {"name": "0_k", "dtype": "float32", "dims": ["B", 4, "S", 4], "initial": 0.0}
     files = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*") if path.is_file()}
     del files["manifest.json"], files["manifest.sha256"]
+    assert files["golden.npz"].stat().st_size < 400_000, "whatever the vocabulary"
     assert content["files"] == {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
 
 
@@ -61,14 +59,9 @@ def test_its_json_schema_is_the_published_one_and_says_what_the_reader_does(cont
     checker = Draft202012Validator(schema)
     checker.check_schema(schema)
     checker.validate(content)
-    for path, value in {
-        "version": 1,
-        "vocab_size": "11",
-        "precision": "fp8",
-        "state/0/dtype": "float64",
-        "files/golden.npz": "0" * 63,
-        "another": 1,
-    }.items():
+    wrong: dict[str, Any] = {"version": 1, "vocab_size": "11", "precision": "fp8", "another": 1}
+    wrong |= {"state/0/dtype": "float64", "files/golden.npz": "0" * 63}
+    for path, value in wrong.items():
         changed = copy.deepcopy(content)
         change(changed, path, value)
         assert not checker.is_valid(changed), path
@@ -76,9 +69,11 @@ def test_its_json_schema_is_the_published_one_and_says_what_the_reader_does(cont
     assert not checker.is_valid(content)
 
 
-@pytest.mark.parametrize("seed", sorted(CORPUS.glob("manifest-*")), ids=lambda path: path.name)
-def test_the_fuzz_corpus_begins_with_manifests_that_are_accepted(seed: Path, tmp_path: Path) -> None:
-    load(json.loads(seed.read_bytes()[1:]), tmp_path)
+def test_the_fuzz_corpus_begins_with_manifests_that_are_accepted(tmp_path: Path) -> None:
+    seeds = [*CORPUS.glob("manifest-*")]
+    assert seeds
+    for seed in seeds:
+        load(json.loads(seed.read_bytes()[1:]), tmp_path)
 
 
 def change(content: dict[str, Any], path: str, value: Any) -> None:
@@ -128,12 +123,9 @@ def test_files_outside_are_refused(content: dict[str, Any], name: str, tmp_path:
         load(content, tmp_path)
 
 
-def test_a_missing_field_is_named(content: dict[str, Any], tmp_path: Path) -> None:
+def test_what_is_missing_is_named(content: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match=r"is not a bundle: it has no manifest.json"):
+        load_manifest(tmp_path)
     del content["golden"]
     with pytest.raises(BundleError, match="the manifest lacks golden"):
         load(content, tmp_path)
-
-
-def test_a_folder_without_manifest_is_no_bundle(tmp_path: Path) -> None:
-    with pytest.raises(BundleError, match=r"is not a bundle: it has no manifest.json"):
-        load_manifest(tmp_path)
