@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -95,70 +96,67 @@ def test_a_step_of_what_is_not_causal_says_why() -> None:
     assert cells["laws"].error is not None and "not causal" in str(cells["ONNX step"])
 
 
-@pytest.mark.slow
-def test_a_broken_step_shows() -> None:
-    class Forgetful(GRU):
-        def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-            return super().step(x_t, {name: torch.zeros_like(entry) for name, entry in state.items()})
+def spoilt(**methods: Any) -> type[Mixer]:
+    """A GRU with other methods."""
+    return type("Spoilt", (GRU,), methods)
 
-    cells = measured(Forgetful, NoPositions).cells
+
+def changed(change: Callable[[Tensor, State], tuple[Tensor, State]]) -> type[Mixer]:
+    """A GRU that gives other outputs."""
+    return spoilt(forward=lambda self, x, *args, **given: change(*GRU.forward(self, x, *args, **given)))
+
+
+def later(self: Mixer, x_t: Tensor, state: State) -> tuple[Tensor, State]:
+    raise NotImplementedError("later")
+
+
+FORGETFUL_STEP = spoilt(step=lambda self, x_t, state: GRU.step(self, x_t, {"h": torch.zeros_like(state["h"])}))
+UNDECLARED = "state entry 0_h is declared by state_spec as (B, 1, 32) in torch.float64, and is (1, 2, 32) in"
+
+
+@pytest.mark.parametrize(
+    ("mixer", "said"),
+    [
+        (
+            spoilt(forward=lambda self, x, state=None, **given: GRU.forward(self, x, **given)),
+            "forward is forward in chunks",
+        ),
+        (
+            spoilt(forward=lambda self, x, state=None, **given: GRU.forward(self, x, state)),
+            "broken: padding changes nothing, padding changes nothing in chunks",
+        ),
+        (
+            changed(lambda y, state: (y, {"h": torch.cat((state["h"], state["h"]), dim=1)})),
+            f"{UNDECLARED} torch.float64 after 37 tokens",
+        ),
+        (FORGETFUL_STEP, "forward is the unrolled step"),
+        (spoilt(step=later), "later"),
+    ],
+    ids=["forgetful", "unpadded", "undeclared", "forgetful step", "unwritten"],
+)
+def test_each_broken_law_is_named(mixer: type[Mixer], said: str) -> None:
+    assert said in str(measure_mixer(mixer, NoPositions)["laws"].failed)
+
+
+@pytest.mark.slow
+def test_a_broken_step_shows_in_the_graph() -> None:
+    cells = measured(FORGETFUL_STEP, NoPositions).cells
     assert cells["laws"].error is not None and cells["laws"].error > 1e-3
-    assert "forward is the unrolled step" in str(cells["laws"].failed)
     assert str(cells["ONNX step"]).startswith("failed: this model's step and forward differ")
 
 
-def test_each_broken_law_is_named() -> None:
-    class Forgetful(GRU):
-        def forward(self, x: Tensor, state: State | None = None, **kwargs: Any) -> tuple[Tensor, State]:
-            return super().forward(x, None, **kwargs)
-
-    class Unpadded(GRU):
-        def forward(self, x: Tensor, state: State | None = None, **kwargs: Any) -> tuple[Tensor, State]:
-            return super().forward(x, state)
-
-    class Undeclared(GRU):
-        def forward(self, x: Tensor, state: State | None = None, **kwargs: Any) -> tuple[Tensor, State]:
-            y, state = super().forward(x, state, **kwargs)
-            return y, {"h": torch.cat((state["h"], state["h"]), dim=1)}
-
-    mixers = (Forgetful, Unpadded, Undeclared)
-    forgetful, unpadded, undeclared = (measure_mixer(mixer, NoPositions)["laws"] for mixer in mixers)
-    assert "forward is forward in chunks" in str(forgetful.failed)
-    assert unpadded.failed == "broken: padding changes nothing, padding changes nothing in chunks"
-    assert undeclared.failed == (
-        "state entry 0_h is declared by state_spec as (B, 1, 32) in torch.float64, and is (1, 2, 32) in torch.float64 "
-        "after 37 tokens"
-    )
-
-
 def test_a_broken_forward_is_a_failure_and_not_unsupported() -> None:
-    class Broken(GRU):
-        def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, State]:
-            return x.new_zeros(1) @ x.new_zeros(2), {}
-
-    cells = measured(Broken, NoPositions).cells
-    assert all(str(cell).startswith("failed: ") for cell in cells.values())
+    broken = changed(lambda y, state: (y.new_zeros(1) @ y.new_zeros(2), {}))
+    assert all(str(cell).startswith("failed: ") for cell in measure_mixer(broken, NoPositions).values())
 
 
-def test_only_float16_may_overflow_and_nothing_may_be_left_unwritten() -> None:
-    class Grown(GRU):
-        factor = 1e5
+def test_only_float16_may_overflow() -> None:
+    def grown(factor: float) -> dict[str, Cell]:
+        return measure_mixer(changed(lambda y, state: (y * factor, state)), NoPositions)
 
-        def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, State]:
-            y, state = super().forward(x, *args, **kwargs)
-            return y * self.factor, state
-
-    class Overgrown(Grown):
-        factor = 1e39
-
-    class Unwritten(GRU):
-        def step(self, x_t: Tensor, state: State) -> tuple[Tensor, State]:
-            raise NotImplementedError("later")
-
-    grown, overgrown = (measure_mixer(mixer, NoPositions) for mixer in (Grown, Overgrown))
-    assert grown["fp16"].unsupported == "overflows in float16" and grown["fp32"].error is not None
-    assert overgrown["fp32"].failed == "overflows in float32" and overgrown["fp32"].unsupported is None
-    assert measure_mixer(Unwritten, NoPositions)["laws"].failed == "later"
+    assert grown(1e5)["fp16"].unsupported == "overflows in float16" and grown(1e5)["fp32"].error is not None
+    overgrown = grown(1e39)["fp32"]
+    assert overgrown.failed == "overflows in float32" and overgrown.unsupported is None
 
 
 def test_the_command_writes_both_files_where_it_is_told_to(
@@ -167,8 +165,7 @@ def test_the_command_writes_both_files_where_it_is_told_to(
     monkeypatch.chdir(tmp_path)
     assert main(["conformance", "--mixers", "GRU", "--positions", "RoPE"]) == 0
     assert "RoPE acts on" in capsys.readouterr().out and not list(tmp_path.iterdir())
-    options = ["--mixers", "GRU", "--positions", "RoPE", "--out", str(tmp_path)]
-    assert main(["conformance", *options]) == 0
+    assert main(["conformance", "--mixers", "GRU", "--positions", "RoPE", "--out", str(tmp_path)]) == 0
     (row,) = json.loads((tmp_path / "conformance.json").read_text())
     assert row["mixer"] == "GRU" and "RoPE" in row["laws"]["unsupported"]
     assert "| GRU | RoPE | unsupported: RoPE acts on" in (tmp_path / "conformance.md").read_text()
