@@ -1,4 +1,4 @@
-"""The part of an MLflow server that a fit writes to, in this process: quick to start, and as rude as a test needs."""
+"""Servers in this process, and the part of MLflow's that a fit writes to: quick to start, as rude as a test needs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import threading
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -14,6 +14,41 @@ from urllib.parse import parse_qs, urlsplit
 
 PREFIX = "/api/2.0/mlflow/"
 FILES = "/api/2.0/mlflow-artifacts/artifacts"
+EXPERIMENT = {"experiment_id": "1", "name": "remote", "lifecycle_stage": "active"}
+
+
+@contextmanager
+def serving(answer: Callable[[BaseHTTPRequestHandler, bytes], None]) -> Iterator[str]:
+    """The address of a server that leaves every request, with its content, to `answer`."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def _serve(self) -> None:
+            answer(self, self.rfile.read(int(self.headers.get("Content-Length") or 0)))
+
+        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def reply(request: BaseHTTPRequestHandler, status: int, said: bytes, missing: int = 0, **headers: str) -> None:
+    """Answers, but for the last `missing` bytes that it announces."""
+    request.send_response(status)
+    for name, value in {"Content-Length": str(len(said) + missing), **headers}.items():
+        request.send_header(name, value)
+    request.end_headers()
+    request.wfile.write(said)
 
 
 class FakeServer:
@@ -29,8 +64,8 @@ class FakeServer:
 
     location = ""
 
-    def __init__(self, address: str) -> None:
-        self.address, self.run_id = address, uuid.uuid4().hex  # MLflow caches the addresses of a run's files
+    def __init__(self) -> None:
+        self.address, self.run_id = "", uuid.uuid4().hex  # MLflow caches the addresses of a run's files
         self.status, self.refused, self.answers = 200, "", threading.Event()
         self.answers.set()
         self.points: dict[str, list[tuple[int, float]]] = defaultdict(list)
@@ -40,12 +75,30 @@ class FakeServer:
         self.files: dict[str, bytes] = {}
         self.run_status = "RUNNING"
 
+    def serve(self, request: BaseHTTPRequestHandler, body: bytes) -> None:
+        address, gets = urlsplit(request.path), request.command == "GET"
+        if not gets and not address.path.endswith(("create", "search")):
+            self.answers.wait()
+            if self.status != 200:
+                return reply(request, self.status, b"go away")
+        file = address.path.removeprefix(f"{FILES}/")
+        if request.command == "PUT":
+            self.uploaded.append(file.rpartition("/")[2])
+            self.files[file] = body
+        if gets and file in self.files:
+            return reply(request, 200, self.files[file])
+        asked = json.loads(body) if not gets and body.startswith(b"{") else parse_qs(address.query)
+        if gets and address.path == FILES:
+            return reply(request, 200, json.dumps({"files": self.listed(asked["path"][0])}).encode())
+        status, found = self.answer(address.path.removeprefix(PREFIX), asked)
+        reply(request, status, json.dumps(found).encode())
+
     def answer(self, what: str, asked: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         match what:
             case "experiments/get-by-name" | "experiments/get":
-                return 200, {"experiment": {"experiment_id": "1", "name": "remote", "lifecycle_stage": "active"}}
+                return 200, {"experiment": EXPERIMENT}
             case "experiments/search":
-                return 200, {"experiments": [{"experiment_id": "1", "name": "remote", "lifecycle_stage": "active"}]}
+                return 200, {"experiments": [EXPERIMENT]}
             case "runs/search":
                 return 200, {"runs": []}
             case "runs/create" | "runs/get":
@@ -77,47 +130,3 @@ class FakeServer:
         tags = [{"key": key, "value": value} for key, value in self.tags.items()]
         location = self.location or f"mlflow-artifacts:/1/{self.run_id}/artifacts"
         return {"info": {**info, "artifact_uri": location, "start_time": 0}, "data": {"metrics": last, "tags": tags}}
-
-
-@contextmanager
-def fake_server() -> Iterator[FakeServer]:
-    class Handler(BaseHTTPRequestHandler):
-        def _serve(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            path = urlsplit(self.path)
-            writes = self.command != "GET" and not path.path.endswith(("create", "search"))
-            if writes:
-                fake.answers.wait()
-            if writes and fake.status != 200:
-                code, said = fake.status, b"go away"
-            else:
-                if self.command == "PUT":
-                    fake.uploaded.append(path.path.rpartition("/")[2])
-                    fake.files[path.path.removeprefix(f"{FILES}/")] = body
-                asked = parse_qs(path.query) if self.command == "GET" or b"{" not in body[:1] else json.loads(body)
-                code, found = fake.answer(path.path.removeprefix(PREFIX), asked)
-                if self.command == "GET" and path.path == FILES:
-                    found = {"files": fake.listed(asked["path"][0])}
-                stored = fake.files.get(path.path.removeprefix(f"{FILES}/")) if self.command == "GET" else None
-                said = json.dumps(found).encode() if stored is None else stored
-            self.send_response(code)
-            self.send_header("Content-Length", str(len(said)))
-            self.end_headers()
-            self.wfile.write(said)
-
-        do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    fake = FakeServer(f"http://127.0.0.1:{server.server_address[1]}")
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield fake
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

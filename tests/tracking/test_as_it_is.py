@@ -19,7 +19,7 @@ from seqlab.tracking.provenance import process_tags
 from seqlab.tracking.runs import find_run, search, settle
 from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import Store, UnreachableError
-from tracking.tiny import make_run
+from tracking.tiny import content, edit, make_run
 
 HOT = """
 import os, sqlite3, sys
@@ -33,10 +33,6 @@ os._exit(9)
 """Ends a process in the middle of a write, when SQLite has written some of it to the file."""
 
 
-def content(root: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-
-
 def read(store: Store) -> None:
     """Finds the run, and sees that the store is what it was."""
     before = content(store.root)
@@ -46,25 +42,24 @@ def read(store: Store) -> None:
     assert content(store.root) == before
 
 
-@pytest.fixture(name="theirs")
-def _theirs(store: Store) -> Store:
-    make_run(store, "theirs", {"x": [(3, 1.0)]})
-    return store
+@pytest.fixture(scope="module")
+def filled(shared: Store) -> Path:
+    make_run(shared, "theirs", {"x": [(3, 1.0)]})
+    return shared.root
 
 
-def sql(store: Store, *statements: str) -> None:
-    with closing(sqlite3.connect(store.root / "mlflow.db")) as database, database:
-        for statement in statements:
-            database.execute(statement)
+@pytest.fixture
+def theirs(filled: Path, tmp_path: Path) -> Store:
+    return Store(shutil.copytree(filled, tmp_path / "mlruns"))
 
 
 def test_a_store_without_mlflows_own_experiment(theirs: Store) -> None:
-    sql(theirs, "DELETE FROM experiments WHERE experiment_id = 0")
+    edit(theirs, "DELETE FROM experiments WHERE experiment_id = 0")
     read(theirs)
 
 
 def test_a_store_in_wal_mode(theirs: Store, tmp_path: Path) -> None:
-    sql(theirs, "UPDATE runs SET status = 'RUNNING'")
+    edit(theirs, "UPDATE runs SET status = 'RUNNING'")
     with closing(sqlite3.connect(theirs.root / "mlflow.db")) as database:
         database.execute("PRAGMA journal_mode = WAL")
         database.execute("UPDATE runs SET status = 'FINISHED'")
@@ -80,6 +75,7 @@ def test_a_store_in_wal_mode(theirs: Store, tmp_path: Path) -> None:
 
 
 def test_a_store_whose_process_was_killed_while_it_wrote(theirs: Store) -> None:
+    _ = theirs.client
     done = subprocess.run([sys.executable, "-c", HOT, str(theirs.root / "mlflow.db")])
     assert done.returncode == 9 and (theirs.root / "mlflow.db-journal").stat().st_size > 0
     read(theirs)
@@ -97,27 +93,25 @@ def test_a_store_that_is_being_written(theirs: Store) -> None:
         database.execute("ROLLBACK")
 
 
+TO_OLDER = "UPDATE alembic_version SET version_num = '451aebb31d03'"
+
+
 @pytest.mark.parametrize(
-    ("statement", "said"),
+    ("statements", "said"),
     [
-        ("UPDATE alembic_version SET version_num = 'ffffffffffff'", "another MLflow made it .schema ffffffffffff, "),
-        ("UPDATE alembic_version SET version_num = '451aebb31d03'", "an older MLflow made it .schema 451aebb31d03, "),
-        ("DELETE FROM alembic_version", "another MLflow made it .schema None, "),
-        ("DROP TABLE alembic_version", "it has no tables of MLflow"),
+        (["UPDATE alembic_version SET version_num = 'f0'"], r"another MLflow made it \(schema f0, "),
+        ([TO_OLDER], r"an older MLflow made it \(schema 451aebb31d03, .* `mlflow db upgrade` upgrades a copy"),
+        (["DROP TABLE registered_models", TO_OLDER], r"an older MLflow made it \(schema 451aebb31d03, "),
+        (["DELETE FROM alembic_version"], r"another MLflow made it \(schema None, "),
+        (["DROP TABLE alembic_version"], "it has no tables of MLflow"),
     ],
 )
-def test_a_store_of_another_version_is_refused_and_not_upgraded(statement: str, said: str, theirs: Store) -> None:
-    sql(theirs, statement)
+def test_a_store_of_another_version_is_refused_and_not_upgraded(
+    statements: list[str], said: str, theirs: Store
+) -> None:
+    edit(theirs, *statements)
     before = content(theirs.root)
     with pytest.raises(ValueError, match=f"the tracking store sqlite:///.* cannot be opened: {said}"):
-        search(Store(theirs.root))
-    assert content(theirs.root) == before
-
-
-def test_an_older_store_lacks_tables_that_nobody_makes(theirs: Store) -> None:
-    sql(theirs, "DROP TABLE registered_models", "UPDATE alembic_version SET version_num = '451aebb31d03'")
-    before = content(theirs.root)
-    with pytest.raises(ValueError, match=r"an older MLflow made it .* `mlflow db upgrade` upgrades a copy"):
         search(Store(theirs.root))
     assert content(theirs.root) == before
 
@@ -131,9 +125,8 @@ def test_a_file_that_is_no_store_is_refused_and_kept(wrong: bytes, root: Path) -
 
 
 def test_no_call_writes(theirs: Store) -> None:
-    run = find_run("theirs", theirs)
     with pytest.raises(UnreachableError), theirs.calls(reads=True) as client:
-        client.set_tag(run.id, "a", "b")
+        client.set_tag(find_run("theirs", theirs).id, "a", "b")
     assert "a" not in find_run("theirs", theirs).tags
 
 
@@ -149,16 +142,13 @@ def test_a_run_of_this_host_whose_process_is_gone_is_shown_as_killed_and_marked_
 
 @pytest.mark.parametrize("wrong", ["none", "", "-1"])
 def test_tags_that_name_no_process_tell_nothing(wrong: str, store: Store) -> None:
-    tags = process_tags() | {"process.id": wrong}
-    make_run(store, "odd", tags=tags, status="RUNNING")
+    make_run(store, "odd", tags=process_tags() | {"process.id": wrong}, status="RUNNING")
     assert find_run("odd", store).status == "RUNNING"
 
 
 def test_a_command_that_reads_sends_nothing_and_says_so(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    journal = Journal(store)
-    journal.create("tests", "left", process_tags() | {"process.start": "1.0"}, later=True)
-    at_work = Journal(store)
-    at_work.create("tests", "at work", process_tags(), later=True)
+    Journal(store).create("tests", "left", process_tags() | {"process.start": "1.0"}, later=True)
+    Journal(store).create("tests", "at work", process_tags(), later=True)
     assert search(store) == [] and search(store) == []
     [said] = caplog.messages
     assert said == (f"{store.uri} lacks what 1 run kept in {unsent(store)}; seqlab fit, resume or test sends it")
@@ -195,7 +185,7 @@ ENDLESS = "WITH RECURSIVE r(name) AS (SELECT 'tests' UNION ALL SELECT name FROM 
 def test_a_store_that_would_run_what_a_stranger_wrote_is_asked_nothing(
     made: tuple[str, ...], said: str, theirs: Store
 ) -> None:
-    sql(theirs, *made)
+    edit(theirs, *made)
     for ask in (
         lambda: find_run("theirs", Store(theirs.root)),
         lambda: Store(theirs.root).folder("tests"),

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import math
 import shutil
-import sqlite3
-from contextlib import closing
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from seqlab.cli import main
 from seqlab.comparison.comparison import compare
+from seqlab.comparison.report import page
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.provenance import host_id
 from seqlab.tracking.runs import find_run, search, search_all
 from seqlab.tracking.server import run_pages
 from seqlab.tracking.store import Store
-from tracking.tiny import make_run
+from tracking.tiny import edit, make_run
 
 BAD = "(SELECT run_uuid FROM runs WHERE name = 'bad')"
 SIZES = ("num_params", "num_flops", "state_size", "perf/tokens_per_s", "perf/train_seconds")
@@ -28,18 +28,18 @@ POINTS = {
 }
 
 
-def of_run(column: str, value: str) -> str:
-    return f"UPDATE runs SET {column} = {value} WHERE name = 'bad'"
+def of_run(column: str, value: str) -> list[str]:
+    return [f"UPDATE runs SET {column} = {value} WHERE name = 'bad'"]
 
 
-def of_metric(value: str, *tables: str) -> str:
-    return ";".join(f"UPDATE {table} SET {value} WHERE run_uuid = {BAD}" for table in tables)
+def of_metric(value: str, *tables: str) -> list[str]:
+    return [f"UPDATE {table} SET {value} WHERE run_uuid = {BAD}" for table in tables]
 
 
-def running(**tags: str) -> str:
+def running(**tags: str) -> list[str]:
     host = {"host.id": host_id(), **{name.replace("_", "."): text for name, text in tags.items()}}
     added = ", ".join(f"('{name}', '{text}', {BAD})" for name, text in host.items())
-    return f"{of_run('status', repr('RUNNING'))}; INSERT INTO tags VALUES {added}"
+    return [*of_run("status", "'RUNNING'"), f"INSERT INTO tags VALUES {added}"]
 
 
 BOTH = "metrics", "latest_metrics"
@@ -52,12 +52,12 @@ BROKEN = {
     "a start_time before 1970": (of_run("start_time", "-1"), "its start_time is -1, no time in"),
     "a metric of text": (of_metric("value = 'much'", *BOTH), "is 'much', no number"),
     "a metric of bytes": (of_metric("value = x'ff'", "latest_metrics"), r"is b'\xff', no number"),
-    "a tag of bytes": (f"UPDATE tags SET value = x'ff00' WHERE run_uuid = {BAD}", r"is b'\xff\x00', no text"),
-    "a tag that is none": (f"INSERT INTO tags VALUES ('x', NULL, {BAD})", "its tag x is None, no text"),
-    "a tag that is not UTF-8": (f"UPDATE tags SET value = CAST(x'ff' AS TEXT) WHERE run_uuid = {BAD}", "UTF-8"),
-    "a parameter of bytes": (f"UPDATE params SET value = x'ff' WHERE run_uuid = {BAD}", r"parameter p is b'\xff'"),
+    "a tag of bytes": (of_metric("value = x'ff00'", "tags"), r"is b'\xff\x00', no text"),
+    "a tag that is none": ([f"INSERT INTO tags VALUES ('x', NULL, {BAD})"], "its tag x is None, no text"),
+    "a tag that is not UTF-8": (of_metric("value = CAST(x'ff' AS TEXT)", "tags"), "UTF-8"),
+    "a parameter of bytes": (of_metric("value = x'ff'", "params"), r"parameter p is b'\xff'"),
     "a metric's name of bytes": (
-        f"UPDATE latest_metrics SET key = x'ff' WHERE key = 'val/loss' AND run_uuid = {BAD}",
+        of_metric("key = CASE key WHEN 'val/loss' THEN x'ff' ELSE key END", "latest_metrics"),
         r"is named b'\xff', no text",
     ),
     "a name of bytes": (of_run("name", "x'ff'"), r"its name is b'\xff', no text"),
@@ -80,37 +80,38 @@ STANDING = {
 }
 
 
+Break = Callable[[list[str]], Store]
+
+
 @pytest.fixture(scope="module")
-def two_runs(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("two")
-    shutil.copy(template, folder / "mlflow.db")
+def two_runs(shared: Store) -> Path:
     for name in ("good", "bad"):
-        make_run(Store(folder), name, POINTS, tags={"a": "b"}, params={"p": "1"})
-    return folder / "mlflow.db"
+        make_run(shared, name, POINTS, tags={"a": "b"}, params={"p": "1"})
+    return shared.root
 
 
-def broken_store(two_runs: Path, folder: Path, edit: str) -> Store:
-    (folder / "mlruns").mkdir()
-    shutil.copy(two_runs, folder / "mlruns" / "mlflow.db")
-    with closing(sqlite3.connect(folder / "mlruns" / "mlflow.db")) as database:
-        database.executescript(edit)
-    return Store(folder / "mlruns")
+@pytest.fixture(name="broken_store")
+def _broken_store(two_runs: Path, tmp_path: Path) -> Break:
+    def make(edits: list[str]) -> Store:
+        store = Store(shutil.copytree(two_runs, tmp_path / "mlruns"))
+        edit(store, *edits)
+        return store
+
+    return make
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_broken_run_is_told_and_the_others_stand(
-    what: str, two_runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    what: str, broken_store: Break, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    edit, why = BROKEN[what]
-    store = broken_store(two_runs, tmp_path, edit)
+    edits, why = BROKEN[what]
+    store = broken_store(edits)
     runs, [broken] = search_all(store)
     assert [run.name for run in runs] == [run.name for run in search(store)] == ["good"]
     assert why in broken.why
-    assert main(["compare", "--out", "report.html"]) == 0
+    assert main(["compare"]) == 0
     said = capsys.readouterr().out
     assert "good" in said and "Left out, as it cannot be read:" in said
-    assert "Left out, as it cannot be read:" in Path("report.html").read_text()
     for verb in (["generate", "good"], ["export", "good", "--out", "bundle"]):
         assert main(verb) == 2
         assert "has no checkpoint" in capsys.readouterr().err
@@ -123,9 +124,9 @@ def test_a_broken_run_is_told_and_the_others_stand(
 @pytest.mark.slow
 @pytest.mark.parametrize("what", STANDING)
 def test_what_a_run_need_not_say_takes_nothing_down(
-    what: str, two_runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    what: str, broken_store: Break, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    store = broken_store(two_runs, tmp_path, STANDING[what])
+    store = broken_store(STANDING[what])
     runs, broken = search_all(store)
     assert len(runs) == 2 and not broken
     assert main(["compare", "--tokens=1e9", "--price=1", "--out", "report.html"]) == 0
@@ -138,24 +139,23 @@ def test_what_a_run_need_not_say_takes_nothing_down(
     assert compare(store=store).unreadable == ()
 
 
-def test_a_broken_run_is_refused_by_its_name(two_runs: Path, tmp_path: Path) -> None:
-    store = broken_store(two_runs, tmp_path, BROKEN["a start_time of text"][0])
+def test_a_broken_run_is_refused_by_its_name(broken_store: Break) -> None:
+    store = broken_store(BROKEN["a start_time of text"][0])
     with pytest.raises(ValueError, match=r"a run cannot be read: bad \(\w{8}\): its start_time is 'yesterday'"):
         find_run("bad", store)
     assert find_run("good", store).name == "good"
+    assert "Left out, as it cannot be read:" in page(compare(store=store))
 
 
-def test_where_every_run_is_broken_it_is_said(two_runs: Path, tmp_path: Path) -> None:
-    store = broken_store(two_runs, tmp_path, "UPDATE runs SET start_time = NULL")
-    with pytest.raises(
-        ValueError, match=r"no runs to compare in .*; one cannot be read: good .*; one cannot be read: bad "
-    ):
-        compare(store=store)
+def test_where_every_run_is_broken_it_is_said(broken_store: Break) -> None:
+    why = r"no runs to compare in .*; one cannot be read: good .*; one cannot be read: bad "
+    with pytest.raises(ValueError, match=why):
+        compare(store=broken_store(["UPDATE runs SET start_time = NULL"]))
 
 
-@pytest.mark.parametrize("edit", ["artifact_location = NULL", "artifact_location = x'ff'", "lifecycle_stage = NULL"])
-def test_a_broken_experiment_takes_no_run(edit: str, two_runs: Path, tmp_path: Path) -> None:
-    broken_store(two_runs, tmp_path, f"UPDATE experiments SET {edit} WHERE name = 'tests'")
+@pytest.mark.parametrize("column", ["artifact_location = NULL", "artifact_location = x'ff'", "lifecycle_stage = NULL"])
+def test_a_broken_experiment_takes_no_run(column: str, broken_store: Break) -> None:
+    broken_store([f"UPDATE experiments SET {column} WHERE name = 'tests'"])
     with pytest.raises(ValueError, match=r"experiment 'tests' of sqlite:.* name another one"):
         RunLogger("tests").begin()
     RunLogger("others").begin()

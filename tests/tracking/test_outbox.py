@@ -5,13 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
-import torch
 from filelock import FileLock
 from lightning.pytorch.callbacks import Callback
 
@@ -24,17 +23,10 @@ from seqlab.tracking.runs import _tracked
 from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import Store, UnreachableError
 from seqlab.tracking.writes import dataset_of
-from tracking.fake_server import FakeServer, fake_server
-from tracking.tiny import TinyTask, fit
+from tracking.fake_server import FakeServer
+from tracking.tiny import assert_same, fit
 
 EVERY_OTHER = list(range(1, 16, 2))
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeServer]:
-    with fake_server() as server:
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.address)
-        yield server
 
 
 def pending(server: FakeServer, suffix: str = "jsonl") -> Path:
@@ -45,25 +37,32 @@ def steps(server: FakeServer) -> list[int]:
     return [step for step, _ in server.points["train/loss"]]
 
 
-@pytest.mark.parametrize(("status", "renew"), [(400, "ADDRESS"), (401, "TOKEN"), (403, "TOKEN"), (404, "ADDRESS")])
+@pytest.mark.parametrize(
+    ("status", "renew"),
+    [
+        (400, "MLFLOW_TRACKING_URI is the address"),
+        (401, "MLFLOW_TRACKING_TOKEN"),
+        (403, "MLFLOW_TRACKING_TOKEN"),
+        (404, "MLFLOW_TRACKING_URI is the address"),
+    ],
+)
 def test_what_is_turned_away_is_kept_and_the_message_says_what_to_renew(
     server: FakeServer, caplog: pytest.LogCaptureFixture, status: int, renew: str
 ) -> None:
     server.status = status
     logger = RunLogger("remote")
-    logger.log_metrics({"train/loss": 1.0}, 0)
-    logger.flush()
-    logger.log_metrics({"train/loss": 2.0}, 1)
+    for step in range(2):
+        logger.log_metrics({"train/loss": step}, step)
+        logger.flush()
     logger.finalize("success")
     assert server.points == {}
     (said,) = [record.message for record in caplog.records if record.name == "seqlab"]
-    assert "turns us away" in said and f"is kept in {pending(server)}" in said
-    assert ("MLFLOW_TRACKING_TOKEN" if renew == "TOKEN" else "MLFLOW_TRACKING_URI is the address") in said
+    assert all(words in said for words in ("turns us away", f"is kept in {pending(server)}", renew))
 
     server.status = 200
     assert replay_all(Store())
     assert not pending(server).exists() and not pending(server, "refused").exists()
-    assert (server.points, server.run_status) == ({"train/loss": [(0, 1.0), (1, 2.0)]}, "FINISHED")
+    assert (server.points, server.run_status) == ({"train/loss": [(0, 0.0), (1, 1.0)]}, "FINISHED")
 
 
 def test_a_fit_that_is_turned_away_is_sent_whole_later(server: FakeServer) -> None:
@@ -109,19 +108,13 @@ def test_a_slow_server_is_not_waited_for_while_training_and_changes_nothing(
     assert (steps(server), server.run_status) == (EVERY_OTHER, "FINISHED")
     assert not pending(server).exists()
     _, unlogged = fit(False)
-    assert isinstance(logged, TinyTask) and isinstance(unlogged, TinyTask)
-    assert logged.losses == unlogged.losses
-    assert all(torch.equal(value, unlogged.state_dict()[name]) for name, value in logged.state_dict().items())
+    assert_same(logged, unlogged)
 
 
+@patch.multiple(outbox_module, PAUSE=0.0, MOST_SECONDS_AT_THE_END=0.0)
 def test_the_end_waits_for_a_slow_server_no_longer_than_its_limit(
-    server: FakeServer,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    capsys: pytest.CaptureFixture[str],
+    server: FakeServer, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(outbox_module, "PAUSE", 0.0)
-    monkeypatch.setattr(outbox_module, "MOST_SECONDS_AT_THE_END", 0.0)
     logger = RunLogger("remote")
     server.answers.clear()
     logger.log_metrics({"train/loss": 1.0}, 0)
@@ -147,17 +140,16 @@ def test_sending_draws_no_random_number(server: FakeServer) -> None:
         {"op": "status", "status": "RUNNING", "time": None},
         {"op": "status", "status": "FINISHED", "time": 1},
     ]
-    for status in (200, 500, 401):
-        server.status = status
+
+    def drawn() -> Any:
+        return random.getstate(), np.random.get_state(legacy=False)["state"]["key"].tolist()
+
+    for server.status in (200, 500, 401):
         for write in writes:
-            before = random.getstate(), np.random.get_state(legacy=False)["state"]["key"].tolist()
-            try:
-                SENDING.alone = True
-                with contextlib.suppress(UnreachableError):
-                    journal._sender.send(write)
-            finally:
-                SENDING.alone = False
-            assert (random.getstate(), np.random.get_state(legacy=False)["state"]["key"].tolist()) == before, write
+            before = drawn()
+            with patch.object(SENDING, "alone", True, create=True), contextlib.suppress(UnreachableError):
+                journal._sender.send(write)
+            assert drawn() == before, write
 
 
 def test_another_process_that_sends_is_not_joined(server: FakeServer) -> None:

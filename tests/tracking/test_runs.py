@@ -1,60 +1,63 @@
+"""Runs by id, name, checkpoint and configuration, and those whose process is gone."""
+
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import time
 from pathlib import Path
+from threading import Event
+from typing import Any
 
 import pytest
 import torch
 from mlflow.entities import Run, RunData, RunInfo, RunTag
 
 from seqlab.checkpoint_io import AtomicCheckpointIO
+from seqlab.tracking.journal import Journal
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.provenance import process_tags
 from seqlab.tracking.runs import find_run, search, settle, unfinished_runs
 from seqlab.tracking.store import OFFLINE_TAG, Store
-from tracking import processes
 from tracking.tiny import make_run
+
+LAST = {"checkpoint.last": "checkpoints/last.ckpt"}
+
+
+def several(text: str) -> Any:
+    return pytest.raises(ValueError, match=f"'{text}' names more than one run")
 
 
 def test_a_run_is_found_by_id_beginning_and_name(store: Store) -> None:
     run_id = make_run(store, "lm/gru of Anna's", {"val/loss": [(0, 2.0), (1, 1.5)]}, params={"a": "b"}, tags={"c": "d"})
-    make_run(store, "another")
+    named = make_run(store, run_id[:6])
     for text in (run_id, run_id[:20], run_id[:31], "lm/gru of Anna's"):
         run = find_run(text, store)
         assert (run.id, run.name, run.status, run.experiment) == (run_id, "lm/gru of Anna's", "FINISHED", "tests")
         assert (run.metrics, run.params, run.tags["c"]) == ({"val/loss": 1.5}, {"a": "b"}, "d")
     assert run.history("val/loss") == [(0, 2.0), (1, 1.5)]
+    assert find_run(run_id[:6], store).id == named, "a name is surer than a beginning"
 
 
-def test_a_name_that_is_not_unique_is_refused_with_the_candidates(store: Store) -> None:
+def test_of_several_runs_of_a_name_the_one_that_is_meant(store: Store) -> None:
+    """The one with a checkpoint or, of several with one, the only one that finished; else the candidates are told."""
     ids = [make_run(store, "same", status=status) for status in ("FINISHED", "FAILED")]
-    with pytest.raises(ValueError, match="'same' names more than one run") as error:
+    with several("same") as error:
         find_run("same", store)
     assert f"same ({ids[0][:8]}, FINISHED, tests)" in str(error.value)
     assert f"same ({ids[1][:8]}, FAILED, tests)" in str(error.value)
-
-
-def test_of_several_runs_of_a_name_the_one_with_a_checkpoint_is_meant(store: Store) -> None:
-    for status in ("FAILED", "KILLED"):
-        make_run(store, "same", status=status)
-    trained = make_run(store, "same", tags={"checkpoint.last": "checkpoints/last.ckpt"})
-    make_run(store, "same", status="FAILED")
-    assert find_run("same", store).id == trained
-    make_run(store, "same", tags={"checkpoint.best": "checkpoints/best.ckpt"})
-    with pytest.raises(ValueError, match="'same' names more than one run") as error:
+    killed = make_run(store, "same", tags=LAST, status="KILLED")
+    assert find_run("same", store).id == killed
+    make_run(store, "same", tags=LAST, status="FAILED")
+    with several("same"):
         find_run("same", store)
-    assert str(error.value).count("FAILED") == 2 and str(error.value).count("FINISHED") == 2
-
-
-def test_a_name_that_a_killed_and_a_finished_run_share_means_the_finished_one(store: Store) -> None:
-    checkpoint = {"checkpoint.last": "checkpoints/last.ckpt"}
-    for status in ("KILLED", "FAILED"):
-        make_run(store, "same", tags=checkpoint, status=status)
-    with pytest.raises(ValueError, match="'same' names more than one run"):
-        find_run("same", store)
-    finished = make_run(store, "same", tags=checkpoint)
+    finished = make_run(store, "same", tags={"checkpoint.best": "checkpoints/best.ckpt"})
     assert find_run("same", store).id == finished
+    make_run(store, "same", tags=LAST)
+    with several("same") as error:
+        find_run("same", store)
+    assert [str(error.value).count(status) for status in ("FINISHED", "FAILED", "KILLED")] == [3, 2, 1]
 
 
 def test_a_beginning_that_is_not_unique_is_refused_with_the_candidates(store: Store) -> None:
@@ -65,22 +68,17 @@ def test_a_beginning_that_is_not_unique_is_refused_with_the_candidates(store: St
             break
         beginnings[run_id[0]] = run_id
     assert first is not None
-    with pytest.raises(ValueError, match=f"'{run_id[0]}' names more than one run") as error:
+    with several(run_id[0]) as error:
         find_run(run_id[0], store)
     assert first[:8] in str(error.value) and run_id[:8] in str(error.value)
 
 
-def test_a_name_is_surer_than_a_beginning(store: Store) -> None:
-    run_id = make_run(store, "first")
-    named = make_run(store, run_id[:6])
-    assert find_run(run_id[:6], store).id == named
-
-
-@pytest.mark.parametrize("text", ["nobody", "0" * 32, "%", "_", "f_", "'", "\"'", "' OR 1=1 --", "no/such.ckpt", ""])
-def test_what_names_no_run_is_refused(store: Store, text: str) -> None:
+def test_what_names_no_run_is_refused(store: Store) -> None:
     make_run(store, "somebody")
-    with pytest.raises(ValueError, match="no run has the id, the name or the checkpoint"):
-        find_run(text, store)
+    for text in ("nobody", "0" * 32, "%", "_", "f_", "'", "\"'", "' OR 1=1 --", "no/such.ckpt", ""):
+        with pytest.raises(ValueError, match="no run has the id, the name or the checkpoint"):
+            find_run(text, store)
+    assert unfinished_runs("nothing", "h", store) == search(store, experiment="nothing") == []
 
 
 def test_a_store_that_is_not_there_is_said_so_and_not_made(tmp_path: Path) -> None:
@@ -91,22 +89,15 @@ def test_a_store_that_is_not_there_is_said_so_and_not_made(tmp_path: Path) -> No
 
 
 def test_a_checkpoint_names_its_run(store: Store, tmp_path: Path) -> None:
-    run_id = make_run(store, "with checkpoint")
-    path = tmp_path / "some.ckpt"
-    AtomicCheckpointIO().save_checkpoint({"seqlab": {"run_id": run_id}}, path)
-    run = find_run(str(path), store)
-    assert run.id == run_id
-    assert run.checkpoint == path
-
-
-def test_a_checkpoint_of_no_run_is_refused(store: Store, tmp_path: Path) -> None:
-    path = tmp_path / "some.ckpt"
-    AtomicCheckpointIO().save_checkpoint({"seqlab": {"run_id": None}}, path)
-    with pytest.raises(ValueError, match="belongs to no run"):
-        find_run(str(path), store)
-    AtomicCheckpointIO().save_checkpoint({"seqlab": {"run_id": "0" * 32}}, path)
-    with pytest.raises(ValueError, match="no run has"):
-        find_run(str(path), store)
+    run_id, path = make_run(store, "with checkpoint"), tmp_path / "some.ckpt"
+    for stored, why in ((run_id, ""), (None, "belongs to no run"), ("0" * 32, "no run has")):
+        AtomicCheckpointIO().save_checkpoint({"seqlab": {"run_id": stored}}, path)
+        if not why:
+            run = find_run(str(path), store)
+            assert (run.id, run.checkpoint) == (run_id, path)
+            continue
+        with pytest.raises(ValueError, match=why):
+            find_run(str(path), store)
 
 
 @pytest.mark.parametrize("place", ["../../../secret", "/etc/hostname", "checkpoints/../../x"])
@@ -116,20 +107,13 @@ def test_what_a_store_names_outside_a_run_is_neither_read_nor_written(store: Sto
         _ = run.checkpoint
 
 
-@pytest.mark.parametrize("tags", [{}, {OFFLINE_TAG: "../x"}])
-def test_a_server_names_no_folder_of_this_machine(tags: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("run_id", "tags"), [("x/../..", []), ("0" * 32, [RunTag(OFFLINE_TAG, "../x")])])
+def test_a_server_names_no_folder_of_this_machine(
+    run_id: str, tags: list[RunTag], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000")
-    info = RunInfo("x/../.." if not tags else "0" * 32, "1", "me", "RUNNING", 0, 0, "active")
     with pytest.raises(ValueError, match="which is none"):
-        Store().artifacts(Run(info, RunData(tags=[RunTag(*tag) for tag in tags.items()])))
-
-
-def test_a_checkpoint_is_not_executed(store: Store, tmp_path: Path) -> None:
-    path = tmp_path / "evil.ckpt"
-    torch.save({"seqlab": {"run_id": Evil()}}, path)
-    with pytest.raises(ValueError):
-        find_run(str(path), store)
-    assert not Path("evil").exists()
+        Store().artifacts(Run(RunInfo(run_id, "1", "me", "RUNNING", 0, 0, "active"), RunData(tags=tags)))
 
 
 class Evil:
@@ -137,8 +121,15 @@ class Evil:
         return os.mkdir, ("evil",)
 
 
+def test_a_checkpoint_is_not_executed(store: Store) -> None:
+    torch.save({"seqlab": {"run_id": Evil()}}, "evil.ckpt")
+    with pytest.raises(ValueError):
+        find_run("evil.ckpt", store)
+    assert not Path("evil").exists()
+
+
 def test_the_unfinished_runs_of_a_configuration(store: Store) -> None:
-    mine = {"config_hash": "h", "checkpoint.last": "checkpoints/last.ckpt"}
+    mine = {"config_hash": "h", **LAST}
     old = make_run(store, "old", tags=mine, status="FAILED")
     new = make_run(store, "new", tags=mine, status="KILLED")
     make_run(store, "done", tags=mine)
@@ -149,27 +140,28 @@ def test_the_unfinished_runs_of_a_configuration(store: Store) -> None:
     assert [run.id for run in unfinished_runs("tests", "h", store)] == [new, old]
 
 
-def test_an_experiment_that_is_not_there_has_no_unfinished_runs(store: Store) -> None:
-    assert unfinished_runs("nothing", "h", store) == []
-    assert search(store, experiment="nothing") == []
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_run_whose_process_was_killed_outright_is_marked(store: Store) -> None:
+    def run_for_ever() -> None:
+        Journal(Store(store.root)).create("tests", "endless", process_tags())
+        running.set()
+        time.sleep(3600)
 
-
-def test_a_run_whose_process_was_killed_outright_is_marked(root: Path) -> None:
-    context = processes.context()
-    running = context.Event()
-    process = context.Process(target=processes.run_for_ever, args=(root, running))
+    forks = multiprocessing.get_context("fork")
+    running: Event = forks.Event()  # type: ignore[assignment]
+    process = forks.Process(target=run_for_ever, daemon=True)
     process.start()
     assert running.wait(120)
-    assert find_run("endless", Store(root)).status == "RUNNING", "it is alive"
+    assert find_run("endless", store).status == "RUNNING", "it is alive"
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join()
-    run = find_run("endless", Store(root))
+    run = find_run("endless", store)
     assert run.status == "KILLED"
     assert "the process was gone" in run.tags["failure"]
 
 
-def test_who_is_marked_killed(store: Store) -> None:
+def test_who_is_marked_killed_by_a_command_that_writes_and_by_any_fit(store: Store) -> None:
     mine = process_tags()
     runs = {
         "this process": mine,
@@ -181,11 +173,12 @@ def test_who_is_marked_killed(store: Store) -> None:
     for name, tags in runs.items():
         make_run(store, name, tags=tags, status="RUNNING")
     settle(store)
-    killed = {run.name for run in search(store) if run.status == "KILLED"}
-    assert killed == {"its number, given again", "no such number"}
 
+    def killed() -> set[str]:
+        """As the store has them."""
+        return {run.name for run in search(store) if run.entity.info.status == "KILLED"}
 
-def test_any_fit_marks_the_killed_runs_of_its_store(store: Store) -> None:
-    make_run(store, "gone", tags=process_tags() | {"process.start": "1.0"}, status="RUNNING")
+    assert killed() == {"its number, given again", "no such number"}
+    make_run(store, "gone", tags=mine | {"process.start": "1.0"}, status="RUNNING")
     RunLogger().begin()
-    assert {run.status for run in search(store) if run.name == "gone"} == {"KILLED"}
+    assert killed() == {"its number, given again", "no such number", "gone"}

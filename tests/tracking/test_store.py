@@ -1,27 +1,43 @@
+"""The store: its place, what is refused in its place, moves and copies of it, and draws and processes beside it."""
+
 from __future__ import annotations
 
+import multiprocessing
+import os
 import random
 import shutil
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from seqlab.tracking import store as store_module
 from seqlab.tracking.aside import aside
 from seqlab.tracking.runs import find_run, search
 from seqlab.tracking.store import Store
-from tracking import processes
 from tracking.tiny import make_run
 
 PROCESSES = 6
 
 
-def test_the_default_store_is_in_mlruns(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("named", "uri", "root"),
+    [
+        (None, "sqlite:///{here}/mlruns/mlflow.db", "mlruns"),
+        ("sqlite:///elsewhere/runs.db", "sqlite:///{here}/elsewhere/runs.db", "elsewhere"),
+        ("http://tracking:5000/", "http://tracking:5000", "mlruns"),
+    ],
+)
+def test_the_default_store_is_in_mlruns_and_the_environment_names_another(
+    named: str | None, uri: str, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if named:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", named)
     store = Store()
-    assert store.uri == f"sqlite:///{tmp_path}/mlruns/mlflow.db"
-    assert store.root == tmp_path / "mlruns"
-    assert not store.remote
-    assert not store.exists
+    assert (store.uri, store.root) == (uri.format(here=tmp_path), tmp_path / root), "its artifacts beside it"
+    assert store.remote == store.exists == uri.startswith("http")
 
 
 def test_a_folder_without_a_database_is_no_store(tmp_path: Path) -> None:
@@ -33,21 +49,6 @@ def test_a_folder_without_a_database_is_no_store(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "mlruns").iterdir()] == ["README.md"]
 
 
-def test_the_environment_names_another_file_with_its_artifacts_beside_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:///elsewhere/runs.db")
-    store = Store("ignored")
-    assert store.uri == f"sqlite:///{tmp_path}/elsewhere/runs.db"
-    assert store.root == tmp_path / "elsewhere"
-
-
-def test_the_environment_names_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000/")
-    store = Store()
-    assert (store.uri, store.root, store.remote) == ("http://tracking:5000", tmp_path / "mlruns", True)
-
-
 @pytest.mark.parametrize("uri", ["file:///runs", "mlruns", "sqlite:///", "sqlite://", "postgresql://x/y"])
 def test_other_stores_are_refused(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
@@ -55,28 +56,23 @@ def test_other_stores_are_refused(uri: str, monkeypatch: pytest.MonkeyPatch) -> 
         Store()
 
 
-def test_something_else_than_a_store_is_refused_and_kept(tmp_path: Path) -> None:
-    (tmp_path / "mlruns").mkdir()
-    file = tmp_path / "mlruns" / "mlflow.db"
-    file.write_text("my diary, which is not a database" * 10)
+def test_something_else_in_its_place_is_refused_and_kept(root: Path) -> None:
+    file = root / "mlflow.db"
+    file.write_text(diary := "my diary, which is not a database" * 10)
     with pytest.raises(ValueError, match="cannot be opened"):
         _ = Store().client
-    assert file.read_text().startswith("my diary")
-
-
-def test_a_folder_in_its_place_is_refused_at_once(tmp_path: Path) -> None:
-    (tmp_path / "mlruns" / "mlflow.db").mkdir(parents=True)
+    assert file.read_text() == diary
+    file.unlink()
+    file.mkdir()
     with pytest.raises(ValueError, match=r"the tracking store .*mlflow\.db is a folder; accepted: a regular file"):
         Store()
 
 
-def test_a_store_may_lie_in_a_folder_of_any_name(tmp_path: Path, template: Path) -> None:
-    folder = tmp_path / "a b ç#1 名"
-    folder.mkdir()
-    shutil.copy(template, folder / "mlflow.db")
+def test_a_store_may_lie_in_a_folder_of_any_name(root: Path) -> None:
+    folder = root.rename(root.with_name("a b ç#1 名"))
     run = find_run(make_run(Store(folder), "x"), Store(folder))
     assert run.artifacts.is_relative_to(folder)
-    assert [path.name for path in tmp_path.iterdir()] == [folder.name]
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]
 
 
 @pytest.mark.parametrize("name", ["100%", "a%20b", "what?"])
@@ -96,55 +92,63 @@ def test_experiments_of_any_name_keep_their_artifacts_in_the_store(store: Store)
         run.artifacts.mkdir(parents=True)
 
 
-def test_a_store_can_be_moved(store: Store, tmp_path: Path) -> None:
-    run = find_run(make_run(store, "moving", experiment="x"), store)
+def test_a_store_can_be_copied_and_moved(store: Store, tmp_path: Path) -> None:
+    run = find_run(make_run(store, "old", experiment="x"), store)
     run.artifacts.mkdir(parents=True)
     (run.artifacts / "config.yaml").write_text("a: 1")
+    copied = Store(shutil.copytree(store.root, tmp_path / "copied"))
+    new = find_run(make_run(copied, "new", experiment="x"), copied)
+    assert new.artifacts.parents[1] == copied.folder("x") == tmp_path / "copied" / "x"
+    assert find_run("old", copied).artifacts.is_relative_to(tmp_path / "copied"), "beside the new one"
     shutil.move(store.root, tmp_path / "moved")
     moved = find_run(run.id, Store(tmp_path / "moved"))
     assert moved.config == {"a": 1}
     assert moved.artifacts.parents[1] == moved.store.folder("x")
 
 
-def test_a_copied_store_takes_new_runs_beside_the_first(store: Store, tmp_path: Path) -> None:
-    find_run(make_run(store, "old", experiment="x"), store).artifacts.mkdir(parents=True)
-    copied = Store(shutil.copytree(store.root, tmp_path / "copied"))
-    new = find_run(make_run(copied, "new", experiment="x"), copied)
-    assert new.artifacts.parents[1] == copied.folder("x") == tmp_path / "copied" / "x"
-    assert find_run("old", copied).artifacts.is_relative_to(tmp_path / "copied")
+def drawn() -> tuple[float, float]:
+    return random.random(), np.random.random()
+
+
+def seed() -> None:
+    random.seed(0)
+    np.random.seed(0)
 
 
 def test_mlflow_draws_from_nobody(store: Store) -> None:
+    seed()
+    expected = drawn()
     names = set()
     for _ in range(2):
-        random.seed(0)
-        np.random.seed(0)
+        seed()
         names.add(find_run(make_run(store, ""), store).name)
-        drawn = random.random(), np.random.random()
-        random.seed(0)
-        np.random.seed(0)
-        assert drawn == (random.random(), np.random.random())
+        assert drawn() == expected
     assert len(names) == 2, "runs of one seed have names of their own"
-
-
-def test_the_generators_are_restored_after_an_error() -> None:
-    random.seed(0)
-    np.random.seed(0)
-    expected = random.random(), np.random.random()
-    random.seed(0)
-    np.random.seed(0)
+    seed()
     with pytest.raises(KeyError), aside():
-        random.random()
-        np.random.random()
+        drawn()
         raise KeyError
-    assert (random.random(), np.random.random()) == expected
+    assert drawn() == expected, "after an error too"
 
 
-def test_six_processes_open_a_missing_store_at_once(tmp_path: Path) -> None:
-    context = processes.context()
-    barrier = context.Barrier(PROCESSES)
-    root = tmp_path / "mlruns"
-    writers = [context.Process(target=processes.make_run, args=(root, barrier, i)) for i in range(PROCESSES)]
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_six_processes_open_a_missing_store_at_once(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would take its time to put a new file in the store's place."""
+
+    def slow(*names: Any) -> None:
+        time.sleep(0.1)
+        replace(*names)
+
+    def run(number: int) -> None:
+        barrier.wait()
+        make_run(Store(root), f"run {number}", {"x": [(0, number)]}, experiment="race")
+
+    (root / "mlflow.db").unlink()
+    replace = os.replace
+    forks = multiprocessing.get_context("fork")
+    barrier = forks.Barrier(PROCESSES)
+    monkeypatch.setattr(store_module, "os", type("Slow", (), {"replace": slow, "environ": os.environ}))
+    writers = [forks.Process(target=run, args=(number,)) for number in range(PROCESSES)]
     for writer in writers:
         writer.start()
     for writer in writers:

@@ -15,8 +15,8 @@ from seqlab.tracking.runs import find_run, search
 from seqlab.tracking.state_folder import STATE, unsent
 from seqlab.tracking.store import Store
 from seqlab.tracking.writes import Sender
-from tracking.fake_server import fake_server
-from tracking.tiny import make_run
+from tracking.fake_server import FakeServer
+from tracking.tiny import content, make_run
 
 SECRET = "a key of this user"
 
@@ -50,11 +50,11 @@ def _strays(store: Store, tmp_path: Path) -> Path:
 def test_a_journal_in_a_store_is_named_and_left_alone(
     command: list[str], strays: Path, store: Store, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    before = {path: path.read_bytes() for path in strays.iterdir()}
+    before = content(strays)
     main(command)
     [said] = [record.message for record in caplog.records if ".pending" in record.message]
     assert said.startswith(f"{strays} is left alone, since it came with the store")
-    assert {path: path.read_bytes() for path in strays.iterdir()} == before
+    assert content(strays) == before
     run = find_run("theirs", store)
     assert run.status == "FINISHED" and "owned" not in run.tags
     assert [found.name for found in search(store)] == ["theirs"]
@@ -79,31 +79,21 @@ def test_a_store_is_sent_what_this_user_kept_for_it_alone(
 
 
 def test_a_journal_sends_files_of_its_own_run_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    server: FakeServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    secret = tmp_path / "secret.txt"
-    secret.write_text(SECRET)
-    with fake_server() as server:
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", server.address)
-        store = Store()
-        artifacts = store.root / server.run_id / "artifacts"
-        artifacts.mkdir(parents=True)
-        (artifacts / "link.txt").symlink_to(secret)
-        (artifacts / "own.txt").write_text("its own")
-        sender = Sender(store, server.run_id)
-        for source in (
-            secret,
-            artifacts / "link.txt",
-            artifacts / ".." / ".." / ".." / "secret.txt",
-            Path("/etc/hosts"),
-        ):
-            with pytest.raises(ValueError, match="is no file of the run, whose files on this machine are in"):
-                sender.send({"op": "upload", "source": str(source), "folder": ""})
-        sender.send({"op": "upload", "source": str(artifacts / "own.txt"), "folder": ""})
-        assert server.uploaded == ["own.txt"]
-        journal = Journal(store, server.run_id)
-        journal.write({"op": "upload", "source": str(secret), "folder": ""})
-        assert not journal.pending.exists() and str(secret) in journal.pending.with_suffix(".refused").read_text()
+    (secret := tmp_path / "secret.txt").write_text(SECRET)
+    store = Store()
+    (artifacts := store.root / server.run_id / "artifacts").mkdir(parents=True)
+    (link := artifacts / "link.txt").symlink_to(secret)
+    (own := artifacts / "own.txt").write_text("its own")
+    sender = Sender(store, server.run_id)
+    for source in (secret, link, artifacts / "../../../secret.txt", "/etc/hosts"):
+        with pytest.raises(ValueError, match="is no file of the run, whose files on this machine are in"):
+            sender.send({"op": "upload", "source": str(source), "folder": ""})
+    sender.send({"op": "upload", "source": str(own), "folder": ""})
+    journal = Journal(store, server.run_id)
+    journal.write({"op": "upload", "source": str(secret), "folder": ""})
+    assert not journal.pending.exists() and str(secret) in journal.pending.with_suffix(".refused").read_text()
     assert server.uploaded == ["own.txt"] and "secret.txt is no file of the run" in caplog.text
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import lightning as L
@@ -108,6 +111,26 @@ def fit(
     )
     fitter.fit(task, datamodule=TinyData(), ckpt_path=ckpt_path)
     return fitter, task
+
+
+def assert_same(one: L.LightningModule, other: L.LightningModule) -> None:
+    """Fails where two fits had other losses, or ended with other weights."""
+    assert isinstance(one, TinyTask) and isinstance(other, TinyTask)
+    assert one.losses == other.losses
+    for name, value in one.state_dict().items():
+        assert torch.equal(value, other.state_dict()[name]), name
+
+
+def edit(store: Store, *statements: str, values: Sequence[str] = ()) -> None:
+    """Changes the database of a store behind its back."""
+    with closing(sqlite3.connect(store.root / "mlflow.db")) as database, database:
+        for statement in statements:
+            database.execute(statement, values)
+
+
+def content(root: Path) -> dict[str, bytes]:
+    """All files of a folder."""
+    return {str(path): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
 
 
 def make_run(
