@@ -1,9 +1,12 @@
-"""A bundle computes what its model does, with every mixer and every encoding."""
+"""A bundle computes what its model does, with every mixer and every encoding, in a precision for a target."""
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import onnx
@@ -15,8 +18,12 @@ from contracts.cases import CAUSAL_PAIRS, MixerCase, PositionCase, pair_name
 from export.toys import Export, Exported, Shared
 from seqlab.attention import Attention
 from seqlab.models import DecoderLM
-from seqlab.positions import Sinusoidal
-from seqlab.recurrence import GRU, LSTM, RNN
+from seqlab.positions import Learned, Sinusoidal
+from seqlab.recurrence import GRU, LSTM, RNN, RWKV7
+from seqlab_export.bundle import export_bundle
+from seqlab_export.capture.precision import Precision
+from seqlab_export.capture.target import Target
+from seqlab_export.matrices import conformance
 from tolerances import TOLERANCE, assert_close
 
 Pair = tuple[MixerCase, PositionCase]
@@ -126,3 +133,21 @@ def test_a_pad_is_the_identity_of_the_step_graph(shared: Shared) -> None:
     new_state = dict(zip(feeds, session.run(names, feeds | column), strict=True))
     for name, entry in new_state.items():
         assert np.array_equal(entry[1], feeds[name][1]) and not np.array_equal(entry[0], feeds[name][0])
+
+
+MIXERS = {name: mixer for name, mixer in conformance.all_mixers().items() if not name.startswith("Attention, ")}
+MIXERS["RWKV7"] = partial(RWKV7, head_dim=conformance.D_MODEL // 2)
+CELLS = [*product(get_args(Precision), get_args(Target))]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MIXERS)
+def test_a_mixer_is_exported_in_a_precision_for_a_target(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The seed of the session chooses which."""
+    monkeypatch.setattr(conformance, "MAX_SEQ_LEN", 16)
+    precision, target = CELLS[([*MIXERS].index(name) + torch.initial_seed()) % len(CELLS)]
+    model = conformance.model_of(MIXERS[name], Learned)
+    options = {"seq_len": 16, "precision": precision, "target": target}
+    assert export_bundle(model, conformance.TOKENIZER, tmp_path / "bundle", **options).ok

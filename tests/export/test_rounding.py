@@ -1,4 +1,4 @@
-"""The yardstick of parity: PyTorch's error with sums term by term, whatever the machine."""
+"""The yardstick of parity: PyTorch's error with sums term by term, whatever the machine, and how it is measured."""
 
 from __future__ import annotations
 
@@ -17,12 +17,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from export.toys import toy
 from seqlab.attention import Attention, LatentAttention, LinearAttention, Retention
 from seqlab.mixer import Mixer
-from seqlab.models import DecoderLM
+from seqlab.models import BagOfWords, Classifier, DecoderLM, Encoder
 from seqlab.nn import Block, RMSNorm, SwiGLU
 from seqlab.positions import Learned, NoPositions
 from seqlab.recurrence import GRU, LSTM, RNN, CausalConv
+from seqlab_export.proof import golden
 from seqlab_export.proof.golden import write_golden
 from seqlab_export.proof.rounding import MANY, TermByTerm, draws_of
+from seqlab_export.runner.cases import encoder_cases, limit
+from seqlab_export.runner.manifest import GraphInfo, TensorInfo
+from seqlab_export.runner.prove import judged
 
 
 class Exact(TorchDispatchMode):
@@ -135,3 +139,58 @@ def test_the_yardstick_is_the_same_where_pytorch_hardly_errs(tmp_path: Path) -> 
         with np.load(tmp_path / "golden.npz") as arrays:
             yardsticks.append([arrays[name].item() for name in arrays if "/torch/" in name and "counters" not in name])
     assert yardsticks[1] == pytest.approx(yardsticks[0], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "rows"),
+    [
+        ([("float32", ("B", 2))], 200),
+        ([("float32", ("B", "T", 7))], 60),
+        ([("float32", ("B", 1000))], 10),
+        ([("float32", ("B",))], 400),
+        ([("float32", ("B", 4, "M", 16)), ("float32", ("B", 0)), ("bool", ("B", "M"))], 10),
+        ([("float32", ("B", 50)), ("float16", ("B", "M", 30))], 20),
+    ],
+)
+def test_an_encoder_is_judged_by_400_numbers_of_a_position(
+    outputs: list[tuple[str, tuple[int | str, ...]]], rows: int
+) -> None:
+    tokens = TensorInfo(name="tokens", dtype="int64", dims=("B", "T"))
+    tensors = tuple(TensorInfo(name=f"{place}", dtype=dtype, dims=dims) for place, (dtype, dims) in enumerate(outputs))
+    info = GraphInfo(file="encoder.onnx", inputs=(tokens,), outputs=tensors)
+    assert {len(pad_mask) for _, pad_mask in encoder_cases(info, 40)} == {rows}
+
+
+@pytest.mark.slow
+def test_the_error_of_a_classifier_is_hardly_chance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Other inputs give nearly the same error in each case; over ten rows of two classes often 1.5 of it."""
+    gru = partial(Encoder, d_model=64, num_layers=1, mixer=partial(GRU, bidirectional=True), positions=NoPositions)
+    model = Classifier(30, 2, 40, encoder=gru).eval()
+    errors = []
+    for seed in (1, 2, 3):
+        monkeypatch.setattr(golden, "_SEED", seed)
+        write_golden(model, tmp_path / "golden.npz")
+        with np.load(tmp_path / "golden.npz") as arrays:
+            errors.append([arrays[name].item() for name in arrays if name.endswith("torch/logits")])
+    assert np.all(np.max(errors, axis=0) < 1.35 * np.min(errors, axis=0))
+
+
+def test_a_precision_in_which_pytorch_itself_overflows_is_refused(tmp_path: Path) -> None:
+    model = BagOfWords(11, 3, 8, d_model=8).eval()
+    with torch.no_grad():
+        model.embedding.weight.mul_(1e8)
+    said = r"fp16 is not finite \(encoder/length 1, logits\): a number is too large for it; export in fp32"
+    with pytest.raises(ValueError, match=f"PyTorch's own {said}"):
+        write_golden(model, tmp_path / "golden.npz", "fp16")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("own", [np.nan, np.inf])
+def test_no_error_is_judged_by_one_that_is_not_finite(own: float) -> None:
+    """Whatever a golden file says."""
+    for errors in (np.zeros(3), np.full(3, np.nan)):
+        check = judged("prefill", "logits", errors, own, limit(own, "fp16"))
+        assert not check.ok and check.note == "PyTorch's own error is not finite"
+    assert judged("prefill", "logits", np.full(3, 0.5), 0.25, limit(0.25)).ok
+    check = judged("prefill", "logits", np.full(3, 0.51), 0.25, limit(0.25))
+    assert check.note == "RMS error 5.10e-01, more than 5.00e-01"

@@ -1,15 +1,22 @@
-"""Rewrites of a captured graph: it computes the same, with fewer nodes or less work."""
+"""Rewrites of a captured graph, which computes the same with fewer nodes or less work, and its constants."""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnxruntime as ort
 import pytest
+import torch
 from onnxscript import ir
+from torch import Tensor, nn
+from torch.export import Dim
 
 from export.toys import graph, results
+from seqlab.positions.constant import Angles, geometric
+from seqlab_export.graphs import _quiet
 from seqlab_export.passes.cache import slice_cache
 from seqlab_export.passes.keep_time_axis import keep_time_axis
 
@@ -91,3 +98,26 @@ def test_attention_reads_what_is_written_of_a_cache(taken: list[int]) -> None:
     for before, after in zip(results(whole, **inputs), results(written, **inputs), strict=True):
         np.testing.assert_allclose(before, after, rtol=1e-6, atol=1e-6)
     assert [node.op_type for node in written.graph].count("Slice") == 3
+
+
+class Rotation(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.angles = Angles(geometric(10000.0, 8))
+
+    def forward(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        angle = self.angles(positions, torch.float32)
+        return angle.cos(), angle.sin()
+
+
+def test_angles_stay_exact_far_out(tmp_path: Path) -> None:
+    program = torch.export.export(Rotation(), (torch.zeros(1, 7, dtype=torch.int64),), dynamic_shapes=({1: Dim("T")},))
+    with _quiet():
+        torch.onnx.export(program, opset_version=23, verbose=False).save(tmp_path / "angles.onnx")
+    session = ort.InferenceSession(tmp_path / "angles.onnx", providers=["CPUExecutionProvider"])
+    positions = np.arange(0, 100_000, 37)[None]
+    exact = positions[..., None] * 10000.0 ** (-2.0 * np.arange(4) / 8)
+    outputs = session.run(None, {"positions": positions})
+    for found, expected in zip(outputs, (np.cos(exact), np.sin(exact)), strict=True):
+        assert found.shape == expected.shape
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
