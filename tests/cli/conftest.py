@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +105,22 @@ def inside(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     return entered
 
 
+@pytest.fixture
+def quick(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> Seqlab:
+    """The command in this process, in a new folder with a text."""
+    write_text(tmp_path)
+    return inside(tmp_path)
+
+
 @pytest.fixture(scope="session")
-def fitted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Seqlab]]:
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Seqlab]:
     """A folder with one finished run named `first`, an attention model with RoPE."""
     folder = tmp_path_factory.mktemp("fitted")
     write_text(folder)
-    seqlab = command(folder)
-    seqlab("fit", "--config", "lm/attention-rope", *TINY, "--run_name=first")
-    yield folder, seqlab
+    args = ["fit", "--config", "lm/attention-rope", *TINY, "--run_name=first"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("SEQLAB_CACHE", str(folder / "cache"))
+        patch.setattr(sys, "argv", ["seqlab", *args])
+        assert main(args) == 0
+    return folder, command(folder)

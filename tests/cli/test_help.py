@@ -1,4 +1,4 @@
-"""The help of fit: short, of the chosen classes, and what it reads off the source is what the classes are."""
+"""The help: short, of the chosen classes, read off the source as the classes are; and `env`, for a bug report."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import contextlib
 import importlib
 import inspect
 import math
+import platform
 import re
 from typing import Any
 
 import lightning as L
 import pytest
+import torch
 
 from seqlab.cli import main
 from seqlab.cli.lightning_cli import SeqlabCLI, ShortParser
@@ -72,6 +74,17 @@ def test_all_is_what_the_parser_takes(capsys: pytest.CaptureFixture[str]) -> Non
         main(["fit", "--help", "all"])
     assert "--trainer.reload_dataloaders_every_n_epochs" in capsys.readouterr().out
     assert set(TRAINER) <= set(inspect.signature(L.Trainer).parameters)
+
+
+def test_env_prints_what_a_bug_report_needs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://anna:secret@mlflow.example")
+    assert main(["env"]) == 0
+    said = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert said["torch"] == torch.__version__ and said["python"] == platform.python_version()
+    assert {"seqlab", "lightning", "mlflow", "onnx", "processor", "BLAS", "devices"} <= said.keys()
+    assert said["store"] == "https://anna:***@mlflow.example"
 
 
 @pytest.mark.parametrize("verb", ["fit", "validate", "test", "predict"])

@@ -2,41 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-import yaml
 
 import seqlab.callbacks.step_seconds as timing
 import seqlab.cli.matched as matching
-from cli.conftest import TINY, Seqlab, last_weights, write_text
+from cli.conftest import TINY, Seqlab, last_weights
 from seqlab.budgets.match import Cost
 from seqlab.callbacks.step_seconds import step_seconds
+from seqlab.config.configs import config_path, load_short_yaml
 from seqlab.tracking.runs import find_run
 
 GRU = ("fit", "--config=lm/gru", *(option for option in TINY if "d_model" not in option), "--trainer.max_steps=2")
 
 
-@pytest.fixture
-def quick(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> Seqlab:
-    write_text(tmp_path)
-    return inside(tmp_path)
-
-
 @pytest.mark.slow
-def test_a_fit_is_the_one_that_was_given_the_width(quick: Seqlab, tmp_path: Path) -> None:
+def test_a_fit_is_the_one_that_was_given_the_width(quick: Seqlab) -> None:
     """Bit for bit; the run has the width, and goes on with it."""
     said = quick(*GRU, "--match=params", "--to=20000", "--run_name=matched").stderr
     run = find_run("matched")
     assert run.metrics["num_params"] == pytest.approx(20000, rel=0.02)
     assert run.metrics["num_flops"] > 6 * 15000  # all but the vectors
     assert run.tags["matched"] == "params 20000"
-    (path,) = tmp_path.glob(f"mlruns/tiny/{run.id}/artifacts/config.yaml")
-    width = yaml.safe_load(path.read_text())["model"]["init_args"]["model"]["init_args"]["d_model"]
+    width = run.config["model"]["init_args"]["model"]["init_args"]["d_model"]
     (line,) = (line for line in said.splitlines() if line.startswith("matched"))
     assert line.startswith(f"matched {run.metrics['num_params']:,.0f} parameters (")
     assert f"% of 20,000) by d_model {width} (was 128); not matched: " in line
@@ -78,30 +71,37 @@ def test_seconds_are_measured_by_a_fit_of_each_width(quick: Seqlab, monkeypatch:
     assert run.tags["matched.costs"].startswith(f"matched {run.metrics['num_params'] * 1e-6:.4g} seconds a step (")
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        (
-            ("--match=state", "--to=9e3", "--model.model.mixer.num_layers=2", "--match_by=num_layers"),
-            "8 gives 8,192 and 9 gives 9,216: neither",
-        ),
-        (("--match=params",), "--match needs --to, and --to needs --match: a budget and how much of it"),
-        (("--match=params", "--to=-1"), "--to must be above 0, got -1"),
-        (("--match=params", "--to=9e3", "--match_by=width"), "the model has no such number"),
-        (("--match=params", "--to=9e3", "--match_by=tie_embeddings"), "is True; a whole number of the model"),
-    ],
-)
-def test_what_cannot_be_matched_is_said(quick: Seqlab, given: tuple[str, ...], said: str) -> None:
-    (line,) = quick(*GRU, *given, code=2).stderr.splitlines()
-    assert said in line
+def test_a_budget_between_two_sizes_is_refused_before_there_is_a_run(quick: Seqlab) -> None:
+    options = ("--match=state", "--to=9e3", "--model.model.mixer.num_layers=2", "--match_by=num_layers")
+    (line,) = quick(*GRU, *options, code=2).stderr.splitlines()
+    assert "8 gives 8,192 and 9 gives 9,216: neither" in line
     assert not Path("mlruns").exists()
 
 
-def test_seconds_of_one_process_that_begins() -> None:
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"to": None}, "--match needs --to, and --to needs --match: a budget and how much of it"),
+        ({"match": None}, "--match needs --to, and --to needs --match: a budget and how much of it"),
+        ({"to": -1.0}, "--to must be above 0, got -1"),
+        ({"match_by": "width"}, "the model has no such number"),
+        ({"match_by": "tie_embeddings"}, "is True; a whole number of the model"),
+        ({"match": "seconds", "resume": "auto"}, "find it first, and then give d_model"),
+        ({"match": "seconds", "ckpt_path": "last"}, "find it first, and then give d_model"),
+    ],
+)
+def test_what_cannot_be_matched_is_said(given: dict[str, Any], said: str) -> None:
+    options = {"match": "params", "to": 9e3, "match_by": "d_model", "resume": None, "ckpt_path": None} | given
+    config = load_short_yaml(config_path("lm/gru").read_text(encoding="utf-8"))
+    config["data"]["init_args"]["path"] = "text.txt"
+    config["model"]["init_args"]["model"]["init_args"]["tie_embeddings"] = True
+    with pytest.raises(ValueError, match=re.escape(said)):
+        matching.matched(SimpleNamespace(**options), config)
+
+
+def test_seconds_are_measured_in_one_process() -> None:
     trainer = {"num_nodes": 1, "precision": None, "accumulate_grad_batches": 1, "accelerator": "cpu", "devices": 2}
     trainer |= {"gradient_clip_val": None, "gradient_clip_algorithm": None}
-    options = SimpleNamespace(match="seconds", to=1.0, match_by="d_model", resume="auto", ckpt_path=None)
-    with pytest.raises(ValueError, match="find it first, and then give d_model"):
-        matching.matched(options, {})
     with pytest.raises(ValueError, match="--match seconds measures one process; find the number with"):
         step_seconds(None, None, SimpleNamespace(trainer=SimpleNamespace(**trainer), tokens_per_step=None))

@@ -1,0 +1,190 @@
+"""Options of a fit along a user's path: averages, rows and corpora, memory, finders, data that changed, long names."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from cli.conftest import TINY, Seqlab, last_weights, send
+from seqlab.tasks.language_modeling import LanguageModeling
+from seqlab.tracking.runs import find_run
+from seqlab.trained.same_vocabulary import check_vocabulary
+from seqlab_data.tokenizers import CharTokenizer
+
+GRU = ("fit", "--config", "lm/gru", *TINY)
+FIT = (*GRU, "--trainer.max_steps=6", "--trainer.val_check_interval=9")
+
+
+def same_weights(one: str, other: str) -> bool:
+    """Bit for bit, and of the same names."""
+    ones, others = last_weights(one), last_weights(other)
+    return list(ones) == list(others) and all(torch.equal(weight, others[name]) for name, weight in ones.items())
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of torch's exporter
+def test_the_average_is_what_is_kept(quick: Seqlab) -> None:
+    quick("fit", "--config=lm/attention-nope", *TINY, "--ema=0.9", "--run_name=run", "--model.warmup_steps=0")
+    quick("resume", "run", "--trainer.max_steps=8")
+    losses = [value for _, value in find_run("run").history("val/loss")]
+    found = re.search(r"val/loss\W+([\d.]+)", quick("validate", "run", "--trainer.limit_val_batches=2").stdout)
+    assert len(losses) == 4 and found and float(found[1]) == pytest.approx(min(losses), rel=1e-5)
+    quick("export", "run", "--out=bundle")
+    quick("verify", "bundle")
+
+
+TEXTS = {
+    "documents": ("--data.path=books.jsonl", "--data.packing=documents"),
+    "mixture": ("--data.path={web: web.jsonl, books: books.jsonl}", "--data.mixture={web: 0.7, books: 0.3}"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("of", TEXTS)
+def test_a_corpus_is_fitted_stopped_gone_on_with_tested_exported_and_verified(
+    of: str, tmp_path: Path, quick: Seqlab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, word in (("books", "page "), ("web", "link ")):
+        lines = (json.dumps({"text": f"{word * (1 + i % 9)}{i}"}) + "\n" for i in range(60))
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+    fit = (*GRU, *TEXTS[of], "--trainer.max_steps=6")
+    quick(*fit, "--run_name=whole")
+    with monkeypatch.context() as patch:
+        send(patch, signal.SIGINT, 3)
+        quick(*fit, "--run_name=stopped", code=128 + signal.SIGINT)
+    quick("resume", "stopped")
+    assert same_weights("stopped", "whole")
+    for split in ("train", "val"):
+        assert find_run("stopped").history(f"{split}/loss") == find_run("whole").history(f"{split}/loss")
+    assert "test/loss" in quick("test", "stopped").stdout
+    quick("export", "stopped", "--out", "bundle")
+    assert "greedy" in quick("verify", "bundle").stdout
+
+
+@pytest.mark.slow
+def test_activations_that_are_computed_again_change_no_bit(quick: Seqlab) -> None:
+    """Nor the names of the weights; a resumed fit goes on with the option."""
+    fit = (*FIT, "--model.model.block.dropout=0.1")
+    quick(*fit, "--run_name=plain")
+    quick(*fit, "--run_name=again", "--checkpoint_activations=true", "--trainer.max_steps=4")
+    quick("resume", "again", "--trainer.max_steps=6")
+    assert same_weights("plain", "again")
+
+
+def test_a_model_without_blocks_computes_no_activations_again(quick: Seqlab, tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("one two\tdue uno\n" * 4, encoding="utf-8")
+    options = ("--data.train=pairs.tsv", "--data.val=pairs.tsv", "--checkpoint_activations=true")
+    said = quick("fit", "--config", "translate/rnn", *options, code=2).stderr.splitlines()[-1]
+    assert said == "seqlab: RNNSeq2Seq has no stack of blocks whose activations could be computed again"
+
+
+FIND = (
+    "--trainer.callbacks+=LearningRateFinder",
+    "--trainer.callbacks.num_training_steps=20",
+    "--trainer.callbacks+=BatchSizeFinder",
+    "--trainer.callbacks.max_trials=3",
+)
+
+
+@pytest.mark.slow
+def test_a_fit_with_finders_is_the_one_that_was_given_what_they_found(
+    quick: Seqlab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bit for bit; also where it was stopped, and began again by the same command."""
+    said = quick(*FIT, *FIND, "--run_name=found").stderr
+    found = find_run("found").config
+    lr, size = found["model"]["init_args"]["lr"], found["data"]["init_args"]["batch_size"]
+    assert f"LearningRateFinder: lr {lr:.4g}\n" in said and f"BatchSizeFinder: batch_size {size}\n" in said
+    assert lr != 0.004 and size != 4 and found["trainer"]["callbacks"] is None
+    assert not list(tmp_path.glob("**/.*.ckpt"))
+    quick(*FIT, f"--model.lr={lr}", f"--data.batch_size={size}", "--run_name=given")
+    assert same_weights("found", "given")
+    with monkeypatch.context() as patch:
+        train = LanguageModeling.training_step
+
+        def sends(self: LanguageModeling, batch: Any, batch_idx: int) -> Any:
+            if batch_idx == 3 and self.logger is not None:  # not in the search
+                os.kill(os.getpid(), signal.SIGTERM)
+            return train(self, batch, batch_idx)
+
+        patch.setattr(LanguageModeling, "training_step", sends)
+        again = (*FIT, f"--data.batch_size={size}", *FIND[:2], "--run_name=again", "--resume=auto")
+        stopped = quick(*again, "--trainer.callbacks.max_lr=1", code=143)
+    assert "LearningRateFinder: lr" in stopped.stderr
+    kept = find_run("again").config["model"]["init_args"]["lr"]
+    assert f"LearningRateFinder: lr {kept:.4g}\n" in quick(*again, "--trainer.callbacks.max_lr=1").stderr
+    run = find_run("again")
+    assert run.config["model"]["init_args"]["lr"] == kept and run.status == "FINISHED"
+
+
+def test_what_is_no_option_is_not_looked_for(quick: Seqlab) -> None:
+    finder = ("--trainer.callbacks+=LearningRateFinder", "--trainer.callbacks.attr_name=rate")
+    (line,) = quick(*FIT, *finder, code=2).stderr.splitlines()
+    assert line == "seqlab: LearningRateFinder is to find rate, which is no option of LanguageModeling"
+
+
+@pytest.mark.slow
+def test_a_resume_says_which_data_changed_and_leaves_the_checkpoint(tmp_path: Path, quick: Seqlab) -> None:
+    text = tmp_path / "text.txt"
+    quick(*GRU, "--run_name=first")
+    (last,) = tmp_path.rglob("last.ckpt")
+    before, written = last.read_bytes(), text.read_text()
+    resume = ("resume", "first", "--trainer.max_steps=6")
+    for changed, said in (
+        (f"é ß\n{written}", ("the data have changed since the checkpoint: the vocabulary had ", "(new: 'ß', 'é')")),
+        (f"{written}the\n", ("the checkpoint was trained with data ",)),
+    ):
+        text.write_text(changed)
+        line = quick(*resume, code=2).stderr.splitlines()[-1]
+        assert line.startswith("seqlab: ") and all(words in line for words in said)
+    assert last.read_bytes() == before
+    text.write_text(written)
+    quick(*resume)
+
+
+STORED: dict[str, Any] = {
+    "tokenizer": CharTokenizer("ab").to_dict(),
+    "source_tokenizer": CharTokenizer("xy").to_dict(),
+    "labels": ["bad", "good"],
+    "told": {"vocab_size": 5},
+}
+
+
+def now(**changed: Any) -> Any:
+    names: dict[str, Any] = {"tokenizer": CharTokenizer("ab"), "source_tokenizer": CharTokenizer("xy")}
+    return SimpleNamespace(**{**names, "labels": ["bad", "good"], "vocab_size": 5, **changed})
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"tokenizer": CharTokenizer("ac")}, r"the vocabulary had \d entries and has \d \(new: 'c'; gone: 'b'\)"),
+        ({"source_tokenizer": CharTokenizer("x")}, r"the vocabulary of the sources had .* \(gone: 'y'\)"),
+        ({"labels": ["good", "bad"]}, r"the list of labels had 2 entries and has 2 \(in another order\)"),
+        ({"tokenizer": CharTokenizer("abcdefghijk")}, r"new: 'c', 'd', 'e', 'f', 'g' and 4 more"),
+        ({"vocab_size": 9}, "vocab_size was 5 and is 9"),
+    ],
+)
+def test_a_vocabulary_that_changed_is_named(changed: dict[str, Any], said: str) -> None:
+    check_vocabulary(STORED, now())
+    check_vocabulary({}, now(**changed))
+    with pytest.raises(ValueError, match=said):
+        check_vocabulary(STORED, now(**changed))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_names_of_500_characters_which_no_file_may_have_are_stored_and_found(quick: Seqlab) -> None:
+    run, experiment = "r" * 500, "e" * 500
+    quick(*GRU, f"--experiment={experiment}", f"--run_name={run}")
+    assert quick("compare", "-q").stdout == quick("compare", "-q", f"--experiment={experiment}").stdout != ""
+    assert quick("generate", run, "--prompt=the", "--max-new-tokens=2").stdout
+    assert run in quick("resume", run, "--trainer.max_steps=5").stdout
