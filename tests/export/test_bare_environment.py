@@ -35,7 +35,6 @@ print(json.dumps([answers, sorted(found.name for found in distributions()), list
 
 @pytest.fixture(scope="module", name="python")
 def _python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of a fresh virtual environment, with the versions that the tests run with."""
     folder = tmp_path_factory.mktemp("bare")
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = {pin.name: str(pin.specifier) for pin in map(Requirement, filter(lambda line: line[0] != "#", lines))}

@@ -43,7 +43,7 @@ def _path_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def load(folder: Path) -> Any:
-    import mlflow.pyfunc
+    import mlflow.pyfunc  # with a warning of its own
 
     return mlflow.pyfunc.load_model(str(folder))
 

@@ -44,7 +44,6 @@ Copy = Callable[[str], Path]
 
 
 def of_a_source(folder: Path) -> None:
-    """A Transformer that reads a source and writes a target, and its debug twin."""
     exported(randomized(WRITING["transformer"]()).float().eval(), folder, source_tokenizer=SOURCE, taps=["state"])
 
 

@@ -4,7 +4,7 @@ can fail. (`seqlab.attention.cache` of fixed capacity is one of the laws in test
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -75,8 +75,8 @@ def _bundle(tmp_path_factory: pytest.TempPathFactory) -> Export:
 
 
 @pytest.fixture(scope="module", name="fused")
-def _fused(bundle: Export) -> Callable[[], Bundle]:
-    return cache(partial(bundle, "ort", WIDE_HEADS, RoPE, 2))
+def _fused(bundle: Export) -> Bundle:
+    return bundle("ort", WIDE_HEADS, RoPE, 2)
 
 
 @pytest.mark.parametrize("name", ["attention", "gru"])
@@ -98,41 +98,32 @@ def test_a_cache_that_grows_is_copied_by_attention_alone(file: str, shared: Shar
 
 
 @slow
-def test_fused_attention_writes_its_cache_in_place(fused: Callable[[], Bundle]) -> None:
-    bundle = fused()
-    assert bundle.nodes().count(FUSED) == 2 and "Attention" not in bundle.nodes()
-    manifest = load_manifest(bundle.folder)
+def test_fused_attention_writes_its_cache_in_place(fused: Bundle) -> None:
+    assert fused.nodes().count(FUSED) == 2 and "Attention" not in fused.nodes()
+    manifest = load_manifest(fused.folder)
     assert manifest.in_place == ("0_k", "0_v", "1_k", "1_v")
     assert (manifest.capacity, manifest.max_seq_len) == (CAPACITY, CAPACITY)
     assert "key_mask" not in [entry.name for entry in manifest.state]
 
-    runner = BundleRunner(bundle.folder)
+    runner = BundleRunner(fused.folder)
     _, state = runner.prefill(np.array([[1, 2]]), np.ones((1, 2), dtype=np.bool_))
     before = state["state_0_k"].copy()
     _, new = runner.step(np.array([3]), state)
     assert new["state_0_k"] is state["state_0_k"]
-    changed = np.flatnonzero((new["state_0_k"] != before).any(axis=(0, 1, 3)))
-    assert changed.tolist() == [2]
+    assert np.flatnonzero((new["state_0_k"] != before).any(axis=(0, 1, 3))).tolist() == [2]
 
 
 @slow
-def test_fused_attention_writes_what_pytorch_writes(fused: Callable[[], Bundle]) -> None:
-    """Prompts of several lengths, to the end of the cache."""
+def test_fused_attention_writes_what_pytorch_writes(fused: Bundle) -> None:
+    """Prompts of several lengths, to the end of the cache, which PyTorch may have too."""
     most = CAPACITY - max(map(len, PROMPTS)) + 1
-    runner = BundleRunner(fused().folder)
-    assert generate(runner, PROMPTS, max_new_tokens=most) == generate(
-        TorchDecoder(fused().model), PROMPTS, max_new_tokens=most
-    )
+    runner, model = BundleRunner(fused.folder), TorchDecoder(fused.model)
+    assert generate(runner, PROMPTS, max_new_tokens=most) == generate(model, PROMPTS, max_new_tokens=most)
     with pytest.raises(ValueError, match=f"the model has {CAPACITY}; shorten the prompt"):
         generate(runner, PROMPTS, max_new_tokens=most + 1)
-
-
-@slow
-def test_pytorch_runs_with_the_same_cache(fused: Callable[[], Bundle]) -> None:
-    bundle = fused()
-    manifest, golden = load_manifest(bundle.folder), load_golden(bundle.folder)
-    runtime = TorchRuntime(bundle.model, capacity=CAPACITY)
-    checks = [*Proof(runtime, manifest, golden, batch_sizes=[5]).values()]
+    runtime = TorchRuntime(fused.model, capacity=CAPACITY)
+    proof = Proof(runtime, load_manifest(fused.folder), load_golden(fused.folder), batch_sizes=[5])
+    checks = [*proof.values()]
     assert checks and all(check.ok for check in checks)
 
 
@@ -142,8 +133,8 @@ def test_pytorch_runs_with_the_same_cache(fused: Callable[[], Bundle]) -> None:
     [with_attribute("GroupQueryAttention", "scale", 0.3), start_one_later],
     ids=["another scale", "a position off by one"],
 )
-def test_a_defect_of_fused_attention_is_found(defect: Any, fused: Callable[[], Bundle], tmp_path: Path) -> None:
-    folder = copy_of(fused().folder, tmp_path)
+def test_a_defect_of_fused_attention_is_found(defect: Any, fused: Bundle, tmp_path: Path) -> None:
+    folder = copy_of(fused.folder, tmp_path)
     edit_graph(folder, "step.onnx", defect)
     assert "step" in failed(folder)
 
