@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -128,16 +129,15 @@ def _both(folder: Path) -> tuple[Report, set[str]]:
     return report, {check["kind"] for check in json.loads(done.stdout)["checks"] if not check["ok"]}
 
 
-def nodes_of(text: str, **constants: int | float | list[int]) -> list[NodeProto]:
-    """Nodes in ONNX's own notation, after one for each constant, int64 or float32."""
-    kinds = {int: "value_int", float: "value_float", list: "value_ints"}
-    made = [
-        helper.make_node("Constant", [], [name], **{kinds[type(value)]: value}) for name, value in constants.items()
-    ]
+def nodes_of(text: str, **constants: Any) -> list[NodeProto]:
+    """Nodes in ONNX's own notation, after one for each constant, an int, a float or a list of ints."""
+    kinds: dict[type, str] = {int: "value_int", float: "value_float", list: "value_ints"}
+    given: dict[str, dict[str, Any]] = {name: {kinds[type(value)]: value} for name, value in constants.items()}
+    made = [helper.make_node("Constant", [], [name], **options) for name, options in given.items()]
     return [*made, *onnx.parser.parse_graph(f"planted () => () {{ {text} }}").node]
 
 
-def reading(title: str, value: str, text: str, **constants: int | float | list[int]) -> Edit:
+def reading(title: str, value: str, text: str, **constants: Any) -> Edit:
     """An edit after which whatever reads `value` reads what the last of these nodes gives."""
 
     def edit(model: ModelProto) -> None:
@@ -151,7 +151,7 @@ def reading(title: str, value: str, text: str, **constants: int | float | list[i
     return edit
 
 
-def writing(title: str, value: str, text: str, **constants: int | float | list[int]) -> Edit:
+def writing(title: str, value: str, text: str, **constants: Any) -> Edit:
     """An edit after which the output `value` is what these nodes make of what it was, `right`."""
 
     def edit(model: ModelProto) -> None:

@@ -180,12 +180,10 @@ def test_the_beams_of_a_source_read_one_row(target: Any, tmp_path: Path) -> None
         states = [state for _, state in steps]
 
 
-def test_it_runs_where_only_numpy_and_onnxruntime_are(tmp_path: Path) -> None:
-    model = randomized(OF_TEXT["bag of words"]()).float().eval()
-    exported(model, tmp_path / "bundle")
+def test_it_runs_where_only_numpy_and_onnxruntime_are(served: Callable[[str], Path], tmp_path: Path) -> None:
     program = "from seqlab_export import open_bundle\nprint(open_bundle(sys.argv[1]).probabilities([4, 5]).tolist())\n"
-    expected = Bundle(tmp_path / "bundle").probabilities([4, 5]).tolist()
-    assert run_bare(program, tmp_path / "bundle", cwd=tmp_path) == f"{expected}\n"
+    expected = Bundle(served("classifier")).probabilities([4, 5]).tolist()
+    assert run_bare(program, served("classifier"), cwd=tmp_path) == f"{expected}\n"
 
 
 @slow

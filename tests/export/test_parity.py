@@ -6,16 +6,15 @@ from collections import Counter
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
-import numpy as np
 import onnx
 import onnxruntime as ort
 import pytest
 import torch
 
 from contracts.cases import CAUSAL_PAIRS, MixerCase, PositionCase, pair_name
-from export.toys import Export, Exported, Shared
+from export.toys import Export, Exported
 from seqlab.attention import Attention
 from seqlab.models import DecoderLM
 from seqlab.positions import Learned, Sinusoidal
@@ -122,19 +121,6 @@ def test_a_stack_of_different_mixers(export: Export) -> None:
     assert [nodes[name] for name in ("Attention", "GRU", "LSTM", "RNN", "Loop", "Scan")] == [1, 1, 1, 1, 0, 0]
 
 
-def test_a_pad_is_the_identity_of_the_step_graph(shared: Shared) -> None:
-    model, folder, _ = shared("gru")
-    session = ort.InferenceSession(folder / "step.onnx", providers=["CPUExecutionProvider"])
-    with torch.no_grad():
-        _, state = model(torch.tensor([[1, 2], [3, 4]]))
-    feeds = {f"state_{name}": entry.numpy() for name, entry in state.items()}
-    names = [f"new_{name}" for name in feeds]
-    column = {"tokens": np.array([[5], [6]]), "pad_mask": np.array([[True], [False]])}
-    new_state = dict(zip(feeds, session.run(names, feeds | column), strict=True))
-    for name, entry in new_state.items():
-        assert np.array_equal(entry[1], feeds[name][1]) and not np.array_equal(entry[0], feeds[name][0])
-
-
 MIXERS = {name: mixer for name, mixer in conformance.all_mixers().items() if not name.startswith("Attention, ")}
 MIXERS["RWKV7"] = partial(RWKV7, head_dim=conformance.D_MODEL // 2)
 CELLS = [*product(get_args(Precision), get_args(Target))]
@@ -149,5 +135,5 @@ def test_a_mixer_is_exported_in_a_precision_for_a_target(
     monkeypatch.setattr(conformance, "MAX_SEQ_LEN", 16)
     precision, target = CELLS[([*MIXERS].index(name) + torch.initial_seed()) % len(CELLS)]
     model = conformance.model_of(MIXERS[name], Learned)
-    options = {"seq_len": 16, "precision": precision, "target": target}
+    options: dict[str, Any] = {"seq_len": 16, "precision": precision, "target": target}
     assert export_bundle(model, conformance.TOKENIZER, tmp_path / "bundle", **options).ok
