@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from seqlab_data import LabelledTextDataModule, ParallelTextDataModule
+from data.helpers import refused
+from data.modules import labelled, parallel
 from seqlab_data.cache import EncodedTexts, encode_texts
-from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, SubwordTokenizer, Tokenizer, WordTokenizer
+from seqlab_data.tokenizers import CharTokenizer, SubwordTokenizer, Tokenizer, WordTokenizer
 
 TEXTS = {"train": ["a dog, a cat", "the cat"], "val": ["", "a d\u00f6g\nor two"], "none": []}
 FACTORIES: list[Callable[[str], Tokenizer]] = [
@@ -28,9 +29,9 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def encoded(factory: Callable[[str], Tokenizer], texts: dict[str, list[str]] | None = None) -> EncodedTexts:
-    texts = texts or TEXTS
-    return encode_texts(texts, texts["train"], factory)
+def encoded(factory: Callable[[str], Tokenizer], **texts: list[str]) -> EncodedTexts:
+    given = TEXTS | texts
+    return encode_texts(given, given["train"], factory)
 
 
 def shown(found: EncodedTexts) -> Any:
@@ -55,18 +56,12 @@ def test_the_tokens_are_the_tokenizers_and_made_once(
 
 
 def test_other_texts_or_settings_have_another_cache(root: Path) -> None:
-    changes: list[dict[str, list[str]]] = [
-        {},
-        {"val": [*TEXTS["val"], "a"]},
-        {"val": ["a d\u00f6g", "or two"]},
-        {"val": TEXTS["val"][::-1]},
-        {"train": [*TEXTS["train"], "dog"]},
-    ]
-    for change in changes:
-        encoded(WordTokenizer, TEXTS | change)
+    for val in (TEXTS["val"], [*TEXTS["val"], "a"], ["a d\u00f6g", "or two"], TEXTS["val"][::-1]):
+        encoded(WordTokenizer, val=val)
+    encoded(WordTokenizer, train=[*TEXTS["train"], "dog"])
     for factory in (CharTokenizer, partial(WordTokenizer, min_count=2), partial(WordTokenizer, min_count=3)):
         encoded(factory)
-    assert len(folders(root)) == len(changes) + 3
+    assert len(folders(root)) == 8
 
 
 def test_a_function_of_ones_own_is_called(root: Path) -> None:
@@ -85,26 +80,18 @@ def test_damage_is_made_good_and_a_failure_leaves_nothing(root: Path) -> None:
         path.write_bytes(content[:-1])
         assert shown(encoded(WordTokenizer)) == before
         assert path.stat().st_size == len(content)
-    with pytest.raises(ValueError, match="vocab_size"):
+    with refused("vocab_size"):
         encoded(partial(SubwordTokenizer, vocab_size=5))
     assert folders(root) == [folder]
 
 
 def test_data_modules_read_the_same_from_it(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "x.txt").write_text("".join(f"{n % 2} text {n}\n" for n in range(60)))
-    (tmp_path / "x.tsv").write_text("".join(f"one {n}\tein {n}\n" for n in range(60)))
-    labelled, pairs = str(tmp_path / "x.txt"), str(tmp_path / "x.tsv")
-
     def batches() -> list[Any]:
-        modules: list[Any] = [
-            LabelledTextDataModule(labelled),
-            ParallelTextDataModule(pairs, val=pairs, source_tokenizer=WordTokenizer),
-            ParallelTextDataModule(pairs, val=pairs, source_tokenizer=WordTokenizer, target_tokenizer=CharTokenizer),
-        ]
+        pairs = (parallel(tmp_path / "pairs", target_tokenizer=target) for target in (None, WordTokenizer))
+        modules = (labelled(tmp_path), *pairs)
         return [[[part.tolist() for part in batch] for batch in data.val_dataloader()] for data in modules]
 
     before = batches()
     assert len(folders(root)) == 4
-    for cls in (WordTokenizer, CharTokenizer, ByteTokenizer):
-        monkeypatch.setattr(cls, "encode_array", None)
+    monkeypatch.setattr(WordTokenizer, "encode_array", None)
     assert batches() == before

@@ -7,52 +7,49 @@ from pathlib import Path
 from pydoc_data.topics import topics
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from data.helpers import refused, write
 from seqlab_data import reading
 from seqlab_data.documents import content_digest, find_documents, source_name
 from seqlab_data.measured import measure
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("documents")
     for name in ("b.txt", "a.md", "sub/c.txt", "sub/deep/d.txt", ".hidden", ".git/config", "sub/.e.txt"):
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(f"text of {name}")
-    return tmp_path
+        write(folder, name, f"text of {name}")
+    return folder
 
 
-def found(folder: Path, path: str | list[str]) -> list[str]:
-    return [os.path.relpath(document.name, folder) for document in find_documents(path)]
+@pytest.mark.parametrize(
+    ("paths", "found"),
+    [
+        (["b.txt"], ["b.txt"]),
+        ([".hidden"], [".hidden"]),
+        ([""], ["a.md", "b.txt", "sub/c.txt", "sub/deep/d.txt"]),
+        (["*.txt"], ["b.txt"]),
+        (["**/*.txt"], ["b.txt", "sub/c.txt", "sub/deep/d.txt"]),
+        (["sub/*.txt", "a.md"], ["sub/c.txt", "a.md"]),
+    ],
+)
+def test_files_folders_and_globs_are_read_sorted_and_a_list_in_its_order(
+    folder: Path, paths: list[str], found: list[str]
+) -> None:
+    documents = find_documents([str(folder / path) for path in paths])
+    assert [os.path.relpath(document.name, folder) for document in documents] == found
 
 
-def test_a_file(folder: Path) -> None:
-    assert found(folder, str(folder / "b.txt")) == ["b.txt"]
-    assert found(folder, str(folder / ".hidden")) == [".hidden"]
-
-
-def test_a_folder_is_read_recursively_sorted_without_hidden_files(folder: Path) -> None:
-    assert found(folder, str(folder)) == ["a.md", "b.txt", "sub/c.txt", "sub/deep/d.txt"]
-
-
-def test_globs(folder: Path) -> None:
-    assert found(folder, str(folder / "*.txt")) == ["b.txt"]
-    assert found(folder, str(folder / "**" / "*.txt")) == ["b.txt", "sub/c.txt", "sub/deep/d.txt"]
-
-
-def test_a_list_keeps_its_order(folder: Path) -> None:
-    assert found(folder, [str(folder / "sub" / "*.txt"), str(folder / "a.md")]) == ["sub/c.txt", "a.md"]
-
-
-def test_a_name_that_looks_like_a_glob_is_a_file_if_there_is_one(folder: Path) -> None:
-    (folder / "[x].txt").write_text("brackets")
-    assert [document.read() for document in find_documents(str(folder / "[x].txt"))] == ["brackets"]
-
-
-def test_the_home_folder_is_expanded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(folder))
-    monkeypatch.setenv("USERPROFILE", str(folder))
-    assert found(folder, "~/b.txt") == ["b.txt"]
+def test_a_name_that_looks_like_a_glob_is_a_file_if_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "[x].txt", "brackets")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    for path in (str(tmp_path / "[x].txt"), "~/[x].txt"):
+        assert [document.read() for document in find_documents(path)] == ["brackets"]
 
 
 def test_no_path_is_cpythons_documentation() -> None:
@@ -65,60 +62,50 @@ def test_no_path_is_cpythons_documentation() -> None:
 @pytest.mark.parametrize("chunk", [1, 3, 1 << 20])
 def test_a_mark_is_no_text_and_line_ends_are_alike(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
     monkeypatch.setattr(reading, "CHUNK", chunk)
-    path = tmp_path / "text"
-    path.write_bytes(b"\xef\xbb\xbfone\r\ntwo\rthree\r\r\n\xe2\x80\xa8\xc2\x85\xef\xbb\xbf\r")
-    assert find_documents(str(path))[0].read() == "one\ntwo\rthree\r\n\u2028\x85\ufeff\r"
-    path.write_bytes(b"one\r\ntwo\0")
-    with pytest.raises(ValueError, match=r"text, line 2 has a NUL character, so that it is not UTF-8; data\.encoding"):
-        find_documents(str(path))[0].read()
+    path = write(tmp_path, "text", b"\xef\xbb\xbfone\r\ntwo\rthree\r\r\n\xe2\x80\xa8\xc2\x85\xef\xbb\xbf\r")
+    assert find_documents(path)[0].read() == "one\ntwo\rthree\r\n\u2028\x85\ufeff\r"
+    path = write(tmp_path, "text", b"one\r\ntwo\0")
+    with refused(r"text, line 2 has a NUL character, so that it is not UTF-8; data\.encoding"):
+        find_documents(path)[0].read()
 
 
-@pytest.mark.parametrize("name, message", [("missing.txt", "does not exist"), ("*.xyz", "matches no file")])
-def test_a_path_without_a_file_is_refused(folder: Path, name: str, message: str) -> None:
-    with pytest.raises(ValueError, match=message) as refusal:
-        find_documents([str(folder / "b.txt"), str(folder / name)])
-    assert name in str(refusal.value)
+@pytest.mark.parametrize("chunk", [1, 3, 1 << 20])
+@given(content=st.lists(st.binary(max_size=5) | st.text(max_size=3).map(str.encode)).map(b"".join))
+@example(content=b"\xff")
+@example(content=b"\xe9 la carte")
+@example(content="é€".encode() + b"\x80")
+@example(content=b"cut \xf0\x9f\x98")
+@example(content=b"\xed\xa0\x80")
+def test_the_first_byte_that_is_not_utf8_is_named(folder: Path, chunk: int, content: bytes) -> None:
+    content = b"abc" + content.replace(b"\0", b"").replace(b"\r", b"")
+    path = write(folder, "sub/.latin.txt", content)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "CHUNK", chunk)
+        try:
+            expected = content.decode()
+        except UnicodeDecodeError as error:
+            with refused(f"latin.*byte {error.start} is 0x{content[error.start]:02x}"):
+                find_documents(path)[0].read()
+        else:
+            assert find_documents(path)[0].read() == expected
 
 
-def test_an_empty_folder_and_an_empty_list_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="matches no file"):
+def test_a_path_without_a_file_is_refused(folder: Path, tmp_path: Path) -> None:
+    for name, message in (("missing.txt", r"missing\.txt does not exist"), ("*.xyz", r"\*\.xyz matches no file")):
+        with refused(message):
+            find_documents([str(folder / "b.txt"), str(folder / name)])
+    with refused("matches no file"):
         find_documents(str(tmp_path))
-    with pytest.raises(ValueError, match="empty list"):
+    with refused("empty list"):
         find_documents([])
-
-
-@pytest.mark.parametrize(
-    "data, offset",
-    [
-        (b"\xff", 0),
-        (b"abc\xe9 la carte", 3),
-        ("é€".encode() + b"\x80", 5),
-        (b"cut \xf0\x9f\x98", 4),
-        (b"\xed\xa0\x80", 0),
-    ],
-)
-def test_the_first_byte_that_is_not_utf8_is_named(tmp_path: Path, data: bytes, offset: int) -> None:
-    path = tmp_path / "latin.txt"
-    path.write_bytes(data)
-    with pytest.raises(ValueError) as refusal:
-        find_documents(str(path))[0].read()
-    assert str(path) in str(refusal.value)
-    assert f"byte {offset} is 0x{data[offset]:02x}" in str(refusal.value)
-
-
-def test_an_empty_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "empty.txt"
-    path.touch()
-    with pytest.raises(ValueError, match=r"empty\.txt is empty, it ends at byte 0"):
-        find_documents(str(path))[0].read()
+    with refused(r"empty\.txt is empty, it ends at byte 0"):
+        find_documents(write(tmp_path, "empty.txt", ""))[0].read()
 
 
 def test_the_digest_depends_on_content_order_and_boundaries_not_on_names(tmp_path: Path) -> None:
     def digest(*texts: str, prefix: str = "") -> str:
-        paths = [tmp_path / f"{prefix}{i}" for i in range(len(texts))]
-        for path, text in zip(paths, texts, strict=True):
-            path.write_text(text)
-        found = measure(find_documents([str(path) for path in paths]))
+        paths = [write(tmp_path, f"{prefix}{i}", text) for i, text in enumerate(texts)]
+        found = measure(find_documents(paths))
         assert found == (content_digest(text.encode() for text in texts), sum(map(len, texts)))
         return found.digest
 

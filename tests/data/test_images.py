@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,27 +11,11 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from data.order import check_order
+from data.helpers import check_divided, refused
+from data.modules import images, some_images
 from seqlab_data import ImageDataModule
 from seqlab_data.arrays import read_images
 from seqlab_data.images import patches
-
-
-def some_images(count: int = 60, channels: int = 2) -> dict[str, NDArray[Any]]:
-    draw = np.random.default_rng(5)
-    images = draw.integers(0, 255, (count, 4, 6, channels), dtype=np.uint8)
-    return {"images": images, "labels": np.arange(count) % 3 * 10}
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Callable[..., ImageDataModule]:
-    """Builds a data module from these arrays and options."""
-
-    def make(arrays: dict[str, Any] | None = None, **options: Any) -> ImageDataModule:
-        np.savez(tmp_path / "x.npz", **(some_images() if arrays is None else arrays))
-        return ImageDataModule(str(tmp_path / "x.npz"), **{"split": (0.6, 0.2, 0.2), "batch_size": 8, **options})
-
-    return make
 
 
 def test_patches_by_hand() -> None:
@@ -43,9 +26,9 @@ def test_patches_by_hand() -> None:
 
 
 @pytest.mark.parametrize("patch_size", [1, 2])
-def test_a_batch_is_the_scaled_patches_of_its_images(make: Callable[..., ImageDataModule], patch_size: int) -> None:
+def test_a_batch_is_the_scaled_patches_of_its_images(tmp_path: Path, patch_size: int) -> None:
     arrays = some_images()
-    data = make(arrays, patch_size=patch_size)
+    data = images(tmp_path, arrays, patch_size=patch_size)
     data.setup("fit")
     assert (data.num_features, data.seq_len, data.num_classes) == (2 * patch_size**2, 24 // patch_size**2, 3)
     assert data.labels == ["0", "10", "20"]
@@ -68,24 +51,21 @@ def test_a_batch_is_the_scaled_patches_of_its_images(make: Callable[..., ImageDa
                 assert torch.allclose(found[row * columns + column], expected, rtol=0, atol=1e-6)
 
 
-def test_a_channel_that_never_changes_is_only_centred(make: Callable[..., ImageDataModule]) -> None:
+def test_a_channel_that_never_changes_is_only_centred(tmp_path: Path) -> None:
     arrays = some_images()
     arrays["images"][..., 1] = 255
-    batch = next(iter(make(arrays).val_dataloader()))
+    batch = next(iter(images(tmp_path, arrays).val_dataloader()))
     assert (batch.inputs[..., 1] == 0).all() and batch.inputs[..., 0].std() > 0.5
 
 
-def test_equal_images_are_in_one_split_and_another_seed_divides_otherwise(make: Callable[..., ImageDataModule]) -> None:
-    once = some_images(300)
-    arrays = {"images": np.concatenate([once["images"]] * 2), "labels": np.concatenate([once["labels"]] * 2)}
-    data, other = make(arrays), make(arrays, split_seed=1)
-    places = data._places
+def test_equal_images_are_in_one_split_and_another_seed_divides_otherwise(tmp_path: Path) -> None:
+    arrays = {name: np.concatenate([some] * 2) for name, some in some_images(300).items()}
+    make = partial(images, tmp_path, arrays, split=(0.6, 0.3, 0.1))
+    places, others = make()._places, make(split_seed=1)._places
     assert sorted(np.concatenate([*places.values()]).tolist()) == list(range(600))
-    of = {name: {int(n) % 300 for n in some} for name, some in places.items()}
-    assert sum(map(len, of.values())) == 300
-    assert all(abs(len(of[name]) - 300 * share) < 45 for name, share in (("train", 0.6), ("val", 0.2), ("test", 0.2)))
-    assert places["test"].tolist() != other._places["test"].tolist()
-    assert make(arrays, seed=7)._places["test"].tolist() == places["test"].tolist()
+    check_divided({name: [int(n) % 300 for n in some] for name, some in places.items()})
+    assert places["test"].tolist() != others["test"].tolist()
+    assert make(seed=7)._places["test"].tolist() == places["test"].tolist()
 
 
 def test_digits_are_scikit_learns() -> None:
@@ -99,22 +79,6 @@ def test_digits_are_scikit_learns() -> None:
     sizes = {name: split["images"] for name, split in data.describe()["splits"].items()}
     assert sizes == {"train": 1424, "val": 193, "test": 180}
     assert (data.num_features, data.seq_len, data.labels) == (4, 16, [str(n) for n in range(10)])
-
-
-def test_the_order_is_shared_resumed_and_the_same_for_workers(make: Callable[..., ImageDataModule]) -> None:
-    data = make()
-    expected = list(data.train_dataloader())
-    assert len(expected) == -(-len(data._places["train"]) // 8)
-    check_order(make, len(data._places["val"]))
-
-
-def test_other_images_or_patches_are_refused_where_nothing_is_fitted_too(make: Callable[..., ImageDataModule]) -> None:
-    state = make(patch_size=2).state_dict()
-    for options, message in (({"patch_size": 1}, "patch_size 2"), ({"split_seed": 3, "patch_size": 2}, "scale")):
-        other = make(**options)
-        other.trainer = SimpleNamespace(state=SimpleNamespace(fn="test"), distributed_sampler_kwargs=None)  # type: ignore[assignment]
-        with pytest.raises(ValueError, match=f"trained with {message}"):
-            other.load_state_dict(state)
 
 
 def changed(**arrays: Any) -> dict[str, NDArray[Any]]:
@@ -138,27 +102,22 @@ BAD = [
 
 
 @pytest.mark.parametrize(("arrays", "message"), BAD, ids=[message[:40] for _, message in BAD])
-def test_bad_arrays_are_refused(
-    make: Callable[..., ImageDataModule], arrays: dict[str, NDArray[Any]], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        make(arrays).setup("fit")
+def test_bad_arrays_are_refused(tmp_path: Path, arrays: dict[str, NDArray[Any]], message: str) -> None:
+    with refused(message):
+        images(tmp_path, arrays).setup("fit")
 
 
-def test_bad_files_and_options_are_refused(make: Callable[..., ImageDataModule], tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no\.npz is not a file; give an \.npz file"):
+def test_bad_files_and_options_are_refused(tmp_path: Path) -> None:
+    with refused(r"no\.npz is not a file; give an \.npz file"):
         ImageDataModule(str(tmp_path / "no.npz")).setup("fit")
     (tmp_path / "text.npz").write_text("no zip", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"text\.npz cannot be read: it is no \.npz archive; give an"):
+    with refused(r"text\.npz cannot be read: it is no \.npz archive; give an"):
         ImageDataModule(str(tmp_path / "text.npz")).setup("fit")
     np.save(tmp_path / "one.npy", np.zeros(3))
-    with pytest.raises(ValueError, match=r"one\.npy cannot be read: it is no \.npz archive"):
+    with refused(r"one\.npy cannot be read: it is no \.npz archive"):
         ImageDataModule(str(tmp_path / "one.npy")).setup("fit")
-    with pytest.raises(ValueError, match=r"data\.patch_size 4 does not divide images of 4 x 6"):
-        make(patch_size=4).setup("fit")
-    with pytest.raises(ValueError, match=r"data\.patch_size must be at least 1, got 0"):
-        make(patch_size=0)
-    with pytest.raises(ValueError, match=r"x\.npz: the (val|test) split has none of 3 images; give more"):
-        make({name: array[:3] for name, array in some_images().items()}, split=(0.98, 0.01, 0.01)).setup("fit")
-    with pytest.raises(ValueError, match=r"data\.split must be three positive shares"):
-        make(split=(0.5, 0.5, 0.5))
+    with refused(r"data\.patch_size 4 does not divide images of 4 x 6"):
+        images(tmp_path, patch_size=4).setup("fit")
+    few = {name: array[:3] for name, array in some_images().items()}
+    with refused(r"x\.npz: the (val|test) split has none of 3 images; give more"):
+        images(tmp_path, few, split=(0.98, 0.01, 0.01)).setup("fit")

@@ -13,15 +13,12 @@ import torch
 from lightning.pytorch.strategies import SingleDeviceStrategy
 from torch import Tensor
 
+from data.helpers import QUIET
 from seqlab_data import TextDataModule
 from seqlab_data.tokenizers import ByteTokenizer
 from trainers import quiet_trainer
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:.*does not have many workers.*"),
-    pytest.mark.filterwarnings("ignore:.*smaller than the logging interval.*"),
-]
+pytestmark = QUIET
 SEQ_LEN, BATCH_SIZE, NUM_BATCHES = 16, 4, 7
 
 
@@ -61,81 +58,37 @@ class SaveAfter(L.Callback):
             trainer.save_checkpoint(self.path)
 
 
-@pytest.fixture
-def text_file(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def text_file(tmp_path_factory: pytest.TempPathFactory) -> str:
     # 90% of it, the train split, is 431 bytes; with bos 26 full windows and a rest: 27 in batches of 4.
-    path = tmp_path / "text.txt"
+    path = tmp_path_factory.mktemp("resume") / "text.txt"
     path.write_bytes(bytes(32 + (7 * i * i + i) % 95 for i in range(479)))
     return str(path)
 
 
-def fit(text_file: str, ckpt_path: Path | None = None, *callbacks: L.Callback, **options: Any) -> Recorder:
-    workers = options.pop("num_workers", 0)
+def make(text_file: str, num_workers: int = 0) -> TextDataModule:
+    options: dict[str, Any] = {"tokenizer": ByteTokenizer, "seq_len": SEQ_LEN, "batch_size": BATCH_SIZE}
+    cache = str(Path(text_file).parent / "cache")
+    return TextDataModule(text_file, cache_dir=cache, num_workers=num_workers, **options)
+
+
+def fit(data: Any, ckpt_path: Path | None = None, *callbacks: L.Callback, **options: Any) -> list[tuple[int, str]]:
+    """The micro-batches of a fit with this data, or with text in a file."""
+    data = make(data, options.pop("num_workers", 0)) if isinstance(data, str) else data
     model = Recorder(options.pop("plan_steps", False))
-    data = options.pop("data", None) or TextDataModule(
-        text_file,
-        tokenizer=ByteTokenizer,
-        seq_len=SEQ_LEN,
-        batch_size=BATCH_SIZE,
-        num_workers=workers,
-        cache_dir=str(Path(text_file).parent / "cache"),
-    )
     options = {"max_epochs": 3, "use_distributed_sampler": False, "callbacks": list(callbacks), **options}
-    trainer = quiet_trainer(Path(), **options)
-    trainer.fit(model, data, ckpt_path=ckpt_path, weights_only=True)
-    return model
+    quiet_trainer(Path(), **options).fit(model, data, ckpt_path=ckpt_path, weights_only=True)
+    return model.seen
 
 
-def test_an_uninterrupted_fit_shuffles_each_epoch_anew(text_file: str) -> None:
-    seen = [digest for _, digest in fit(text_file).seen]
+def test_an_uninterrupted_fit_shuffles_each_epoch_anew_with_any_workers(text_file: str) -> None:
+    whole = fit(text_file)
+    assert fit(text_file, num_workers=2) == whole
+    seen = [digest for _, digest in whole]
     assert len(seen) == 3 * NUM_BATCHES
     epochs = [seen[i : i + NUM_BATCHES] for i in range(0, len(seen), NUM_BATCHES)]
     assert all(one != other for one, other in pairwise(epochs))
     assert len(set(seen)) == len(seen)
-
-
-def test_workers_change_nothing(text_file: str) -> None:
-    assert fit(text_file, num_workers=2).seen == fit(text_file).seen
-
-
-MID_EPOCH = ("on_train_batch_end", NUM_BATCHES + 4)
-LAST_BATCH = ("on_train_batch_end", 2 * NUM_BATCHES)
-LAST_VALIDATION = ("on_validation_end", 2 * NUM_BATCHES)
-MID_VALIDATION = ("on_validation_end", NUM_BATCHES + 4)
-EPOCH_END = ("on_train_epoch_end", 2 * NUM_BATCHES)
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"accumulate_grad_batches": 2}, {"max_steps": 20, "max_epochs": -1}, {"plan_steps": True}], ids=str
-)
-@pytest.mark.parametrize("hook, batches", [MID_EPOCH, LAST_BATCH, LAST_VALIDATION, EPOCH_END])
-def test_a_resumed_fit_sees_the_same_batches(
-    text_file: str, tmp_path: Path, hook: str, batches: int, options: dict[str, Any]
-) -> None:
-    path = tmp_path / "some.ckpt"
-    whole = fit(text_file, None, SaveAfter(path, hook, batches), **options).seen
-    assert fit(text_file, path, **options).seen == whole[batches:]
-    state = torch.load(path, weights_only=True)["TextDataModule"]
-    assert (state["epoch"], state["batch"]) == divmod(batches, NUM_BATCHES)
-
-
-def test_a_fit_resumed_with_workers_sees_the_same_batches(text_file: str, tmp_path: Path) -> None:
-    path = tmp_path / "some.ckpt"
-    whole = fit(text_file, None, SaveAfter(path, *MID_EPOCH), plan_steps=True).seen
-    assert fit(text_file, path, plan_steps=True, num_workers=2).seen == whole[NUM_BATCHES + 4 :]
-
-
-def test_resuming_from_a_validation_within_an_epoch(text_file: str, tmp_path: Path) -> None:
-    path = tmp_path / "some.ckpt"
-    whole = fit(text_file, None, SaveAfter(path, *MID_VALIDATION), val_check_interval=4).seen
-    assert fit(text_file, path, val_check_interval=4).seen == whole[NUM_BATCHES + 4 :]
-
-
-def test_a_fit_that_max_steps_ended_goes_on_where_it_ended(text_file: str, tmp_path: Path) -> None:
-    path = tmp_path / "some.ckpt"
-    whole = fit(text_file, max_steps=18, max_epochs=-1).seen
-    first = fit(text_file, None, SaveAfter(path, "on_train_epoch_end", 10), max_steps=10, max_epochs=-1).seen
-    assert first + fit(text_file, path, max_steps=18, max_epochs=-1).seen == whole
 
 
 class RestoresLate(SingleDeviceStrategy):
@@ -144,21 +97,48 @@ class RestoresLate(SingleDeviceStrategy):
     restore_checkpoint_after_setup = True
 
 
-@pytest.mark.parametrize("num_workers", [0, 2])
-def test_a_loader_set_up_before_the_checkpoint_is_read_begins_where_it_says(
-    text_file: str, tmp_path: Path, num_workers: int
+MID_EPOCH = ("on_train_batch_end", NUM_BATCHES + 4)
+LAST_BATCH = ("on_train_batch_end", 2 * NUM_BATCHES)
+LAST_VALIDATION = ("on_validation_end", 2 * NUM_BATCHES)
+MID_VALIDATION = ("on_validation_end", NUM_BATCHES + 4)
+EPOCH_END = ("on_train_epoch_end", 2 * NUM_BATCHES)
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"accumulate_grad_batches": 2},
+    {"max_steps": 20, "max_epochs": -1},
+    {"plan_steps": True},
+)
+CASES: list[tuple[tuple[str, int], dict[str, Any], dict[str, Any]]] = [
+    *((place, some, {}) for place in (MID_EPOCH, LAST_BATCH, LAST_VALIDATION, EPOCH_END) for some in OPTIONS),
+    (MID_EPOCH, {"plan_steps": True}, {"num_workers": 2}),
+    (MID_VALIDATION, {"val_check_interval": 4}, {}),
+    (MID_EPOCH, {"plan_steps": True}, {"strategy": RestoresLate}),  # its loader is set up before the checkpoint is read
+    (MID_EPOCH, {"plan_steps": True}, {"strategy": RestoresLate, "num_workers": 2}),
+]
+"""Places to save, options of both fits, and of the resumed one."""
+
+
+@pytest.mark.parametrize(("place", "options", "resumed"), CASES, ids=str)
+def test_a_resumed_fit_sees_the_same_batches(
+    text_file: str, tmp_path: Path, place: tuple[str, int], options: dict[str, Any], resumed: dict[str, Any]
 ) -> None:
+    path, batches = tmp_path / "some.ckpt", place[1]
+    whole = fit(text_file, None, SaveAfter(path, *place), **options)
+    more = {"strategy": RestoresLate(device="cpu")} if "strategy" in resumed else {}
+    assert fit(text_file, path, **options | resumed | more) == whole[batches:]
+    state = torch.load(path, weights_only=True)["TextDataModule"]
+    assert (state["epoch"], state["batch"]) == divmod(batches, NUM_BATCHES)
+
+
+def test_a_fit_that_max_steps_ended_goes_on_where_it_ended(text_file: str, tmp_path: Path) -> None:
     path = tmp_path / "some.ckpt"
-    whole = fit(text_file, None, SaveAfter(path, *MID_EPOCH)).seen
-    strategy = RestoresLate(device="cpu")
-    resumed = fit(text_file, path, plan_steps=True, strategy=strategy, num_workers=num_workers)
-    assert resumed.seen == whole[NUM_BATCHES + 4 :]
+    whole = fit(text_file, max_steps=18, max_epochs=-1)
+    first = fit(text_file, None, SaveAfter(path, "on_train_epoch_end", 10), max_steps=10, max_epochs=-1)
+    assert first + fit(text_file, path, max_steps=18, max_epochs=-1) == whole
 
 
 def test_a_datamodule_that_resumed_begins_again_in_a_new_fit(text_file: str, tmp_path: Path) -> None:
-    path = tmp_path / "some.ckpt"
-    whole = fit(text_file, None, SaveAfter(path, *MID_EPOCH)).seen
-    cache = str(Path(text_file).parent / "cache")
-    data = TextDataModule(text_file, tokenizer=ByteTokenizer, seq_len=SEQ_LEN, batch_size=BATCH_SIZE, cache_dir=cache)
-    assert fit(text_file, path, data=data).seen == whole[NUM_BATCHES + 4 :]
-    assert fit(text_file, data=data).seen == whole
+    path, data = tmp_path / "some.ckpt", make(text_file)
+    whole = fit(text_file, None, SaveAfter(path, *MID_EPOCH))
+    assert fit(data, path) == whole[NUM_BATCHES + 4 :]
+    assert fit(data) == whole

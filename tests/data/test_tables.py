@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from pyarrow import parquet
 
-from data.order import check_order
-from data.test_resume import SaveAfter, fit
+from data.helpers import check_divided, refused
+from data.modules import table
 from seqlab.batch import IGNORE
 from seqlab_data import TableDataModule
 from seqlab_data.arrays import read_table
@@ -74,23 +73,8 @@ def test_columns_stand_side_by_side(tmp_path: Path, form: str) -> None:
         assert last.inputs.tolist() == [[[7, 8, 0][i] for i in order]]
 
 
-@pytest.fixture
-def make(tmp_path: Path) -> Callable[..., TableDataModule]:
-    """Builds a data module of sequences that are all different, with these targets."""
-
-    def make(targets: list[Any] | NDArray[Any] | None = None, lengths: Any = None, **options: Any) -> TableDataModule:
-        lengths = [1 + i % 5 for i in range(60)] if lengths is None else lengths
-        targets = [i % 3 for i in range(len(lengths))] if targets is None else targets
-        inputs = [[[float(i), t] for t in range(length)] for i, length in enumerate(lengths)]
-        parquet.write_table(pa.table({"inputs": inputs, "targets": targets}), tmp_path / "x.parquet")
-        defaults = {"split": (0.6, 0.2, 0.2), "max_len": 8, "max_tokens": 16}
-        return TableDataModule(str(tmp_path / "x.parquet"), **{**defaults, **options})
-
-    return make
-
-
 @pytest.mark.parametrize("kind", TARGETS)
-def test_a_batch_by_hand(make: Callable[..., TableDataModule], tmp_path: Path, kind: str) -> None:
+def test_a_batch_by_hand(tmp_path: Path, kind: str) -> None:
     path = write(tmp_path, "npz", {"inputs": INPUTS, "targets": TARGETS[kind]})
     data = TableDataModule(path, val=path, test=path, max_len=3)
     data.setup("fit")
@@ -114,64 +98,13 @@ def test_a_batch_by_hand(make: Callable[..., TableDataModule], tmp_path: Path, k
 
 
 def test_equal_sequences_are_in_one_split_and_a_split_with_a_path_takes_none(tmp_path: Path) -> None:
-    inputs = [[float(i % 150)] for i in range(300)]
+    write(tmp_path, "parquet", {"x": [[float(i % 300)] for i in range(600)], "y": [float(i) for i in range(600)]})
     path = str(tmp_path / "x.parquet")
-    parquet.write_table(pa.table({"x": inputs, "y": [float(i) for i in range(300)]}), path)
-    options: dict[str, Any] = {"features": "x", "target": "y", "split": (0.5, 0.3, 0.2)}
-    rows = TableDataModule(path, **options)._rows
-    of = {name: {float(some[0, 0]) for some in part.inputs} for name, part in rows.items()}
-    assert sum(map(len, rows.values())) == 300 and sum(map(len, of.values())) == 150
-    assert all(abs(len(of[name]) - 150 * share) < 30 for name, share in {"train": 0.5, "val": 0.3, "test": 0.2}.items())
-    some = TableDataModule(path, test=path, **options).describe()["splits"]
-    assert some["test"] == {"sequences": 300, "frames": 300}
-    assert some["train"]["sequences"] + some["val"]["sequences"] == 300
-
-
-@pytest.mark.parametrize(("on_long", "lengths"), [("drop", [2]), ("cut", [3, 2])])
-def test_long_sequences_are_dropped_or_cut_with_their_frames(tmp_path: Path, on_long: str, lengths: list[int]) -> None:
-    inputs = [[1.0, 2, 3, 4], [5, 6]]
-    targets = [[[1], [0], [1], [1]], [[0], [1]]]
-    path = str(tmp_path / "x.parquet")
-    parquet.write_table(pa.table({"inputs": inputs, "targets": targets}), path)
-    data = TableDataModule(path, val=path, test=path, max_len=3, on_long=on_long)
-    reason = f"over 3 frames, {'dropped' if on_long == 'drop' else 'cut'}"
-    assert data.dropped == {f"{split}: {reason}": 1 for split in ("train", "val", "test")}
-    assert data.place("train", len(lengths) - 1).endswith("x.parquet, row 1")
-    rows = data._rows["train"]
-    assert [len(row) for row in rows.inputs] == [len(row) for row in rows.targets] == lengths
-    assert on_long == "drop" or rows.targets[0].tolist() == [[1], [0], [1]]
-    with pytest.raises(ValueError, match=r"x\.parquet, row 0 has a sequence of 4 frames, but data\.max_len 3"):
-        TableDataModule(path, val=path, test=path, max_len=3).setup("fit")
-
-
-def test_the_order_is_shared_resumed_and_the_same_for_workers(make: Callable[..., TableDataModule]) -> None:
-    data = make()
-    expected = list(data.train_dataloader())
-    assert len(expected) > 5 and all(batch.pad_mask.numel() <= 16 for batch in expected)
-    check_order(make, len(data._rows["val"]))
-
-
-@pytest.mark.filterwarnings("ignore:You passed in a `val_dataloader`")
-@pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning")
-@pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning")
-def test_a_fit_that_stops_goes_on_with_the_same_batches(make: Callable[..., TableDataModule], tmp_path: Path) -> None:
-    path = tmp_path / "some.ckpt"
-    whole = fit("", None, SaveAfter(path, "on_train_batch_end", 4), data=make()).seen
-    assert len(whole) > 12 and whole[: len(whole) // 2] != whole[len(whole) // 2 :]
-    assert fit("", path, data=make()).seen == whole[4:]
-
-
-def test_what_a_checkpoint_is_held_to(make: Callable[..., TableDataModule]) -> None:
-    state = make().state_dict()
-    make(max_tokens=30).load_state_dict(state)
-    testing = SimpleNamespace(state=SimpleNamespace(fn="test"), distributed_sampler_kwargs=None)
-    for targets, message in (([0.5] * 60, "target a class"), ([i % 2 for i in range(60)], "labels 0, 1, 2")):
-        other = make(targets)
-        other.trainer = testing  # type: ignore[assignment]
-        with pytest.raises(ValueError, match=f"trained with {message}"):
-            other.load_state_dict(state)
-    with pytest.raises(ValueError, match="trained with data"):
-        make([(i + 1) % 3 for i in range(60)]).load_state_dict(state)
+    make = partial(TableDataModule, path, features="x", target="y", split=(0.6, 0.3, 0.1))
+    check_divided({name: [float(some[0, 0]) for some in part.inputs] for name, part in make()._rows.items()})
+    some = make(test=path).describe()["splits"]
+    assert some["test"] == {"sequences": 600, "frames": 600}
+    assert some["train"]["sequences"] + some["val"]["sequences"] == 600
 
 
 GOOD: dict[str, list[Any]] = {"inputs": [[[1.0, 2], [3, 4]], [[5, 6]]], "targets": [1, 0]}
@@ -203,9 +136,8 @@ BAD = [
 @pytest.mark.parametrize(("change", "message"), BAD, ids=[message[:40] for _, message in BAD])
 def test_bad_rows_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     columns = {name: values for name, values in {**GOOD, **change}.items() if values is not None}
-    path = str(tmp_path / "x.parquet")
-    parquet.write_table(pa.table(columns), path)
-    with pytest.raises(ValueError, match=message):
+    path = write(tmp_path, "parquet", columns)
+    with refused(message):
         TableDataModule(path, val=path, test=path, features=[n for n in columns if n != "targets"]).setup("fit")
 
 
@@ -225,26 +157,21 @@ def test_bad_rows_are_refused(tmp_path: Path, change: dict[str, Any], message: s
 )
 def test_bad_arrays_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     given = {"inputs": np.ones((2, 2, 2)), "targets": [1, 0], **change}
-    arrays: dict[str, Any] = {name: np.array(some) for name, some in given.items() if some is not None}
-    np.savez(tmp_path / "x.npz", **arrays)
-    with pytest.raises(ValueError, match=message):
+    np.savez(tmp_path / "x.npz", **{name: np.array(some) for name, some in given.items() if some is not None})  # type: ignore[arg-type]
+    with refused(message):
         read_table(str(tmp_path / "x.npz"), features=["inputs"], target="targets")
 
 
-def test_bad_files_and_options_are_refused(make: Callable[..., TableDataModule], tmp_path: Path) -> None:
+def test_bad_files_are_refused(tmp_path: Path) -> None:
     for name in ("no.npz", "no.parquet"):
-        with pytest.raises(ValueError, match=rf"{name} is not a file; give a \.parquet file, an \.npz file, or a fol"):
+        with refused(rf"{name} is not a file; give a \.parquet file, an \.npz file, or a fol"):
             TableDataModule(str(tmp_path / name)).setup("fit")
         (tmp_path / name).write_text("something else", encoding="utf-8")
-        with pytest.raises(ValueError, match=rf"{name} cannot be read: "):
+        with refused(rf"{name} cannot be read: "):
             TableDataModule(str(tmp_path / name)).setup("fit")
-    val = str(tmp_path / "val.parquet")
-    parquet.write_table(pa.table({"inputs": [[[1.0, 2]]], "targets": [5]}), val)
-    with pytest.raises(
-        ValueError, match=r"val\.parquet, row 0 has the label '5', which the train split lacks; it has 0"
-    ):
-        make(val=val, test=val).setup("fit")
-    with pytest.raises(ValueError, match=r"data\.split must be three positive shares"):
-        make(split=(0.5, 0.5, 0.5))
-    with pytest.raises(ValueError, match=r"data\.max_len must be at least 2, got 1"):
-        make(max_len=1)
+    path = write(tmp_path, "parquet", {"inputs": [[[1.0, 2]]], "targets": [5]})
+    (val := tmp_path / "val.parquet").write_bytes(Path(path).read_bytes())
+    with refused(r"val\.parquet, row 0 has the label '5', which the train split lacks; it has 0"):
+        table(tmp_path, val=str(val), test=str(val)).setup("fit")
+    with refused(r"x\.parquet, row \d+ has a sequence of 4 frames, but data\.max_len 3"):
+        table(tmp_path, max_len=3).setup("fit")

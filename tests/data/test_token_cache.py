@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from data.helpers import left_in, refused, stream, write
 from seqlab_data import token_cache
 from seqlab_data.checked import NOTE
 from seqlab_data.corpus import Corpus
@@ -26,11 +29,7 @@ FRACTIONS = (0.5, 0.25, 0.25)
 
 @pytest.fixture
 def paths(tmp_path: Path) -> list[str]:
-    texts = ["abcdefgh", "ijkl", "mnöp"]
-    names = [tmp_path / f"{i}.txt" for i in range(3)]
-    for name, text in zip(names, texts, strict=True):
-        name.write_text(text, encoding="utf-8")
-    return [str(name) for name in names]
+    return [write(tmp_path, f"{i}.txt", text) for i, text in enumerate(["abcdefgh", "ijkl", "mnöp"])]
 
 
 @pytest.fixture
@@ -38,65 +37,51 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
-def left_in(root: Path) -> list[Path]:
-    """The files in a folder of caches, but for locks."""
-    return [path for path in root.rglob("*") if path.is_file() and path.suffix != ".lock"]
+def opened(paths: list[str], root: Path | None, make: Any = CharTokenizer, fractions: Any = FRACTIONS) -> TokenCache:
+    return open_token_cache(find_documents(paths), fractions, make, root)
 
 
-def stream(cache: TokenCache, split: str) -> NDArray[Any]:
-    file = cache.splits[split]
-    return np.fromfile(file.path, dtype=file.dtype)
+def folder_of(cache: TokenCache) -> Path:
+    return Path(cache.splits["train"].path).parent
 
 
 def text_with_marks(cache: TokenCache, split: str) -> str:
     """The split's text, with | where bos is."""
     bos = cache.tokenizer.bos_id
-    return "".join("|" if i == bos else cache.tokenizer.decode([i]) for i in stream(cache, split).tolist())
+    return "".join("|" if i == bos else cache.tokenizer.decode([i]) for i in stream(cache, split))
 
 
 def test_the_text_is_cut_and_each_document_begins_with_bos(paths: list[str], root: Path) -> None:
-    cache = open_token_cache(find_documents(paths), FRACTIONS, CharTokenizer, root)
-    assert text_with_marks(cache, "train") == "|abcdefgh"
-    assert text_with_marks(cache, "val") == "|\ufffd\ufffd\ufffd\ufffd"
-    assert [len(stream(cache, split)) for split in SPLITS] == [9, 5, 5]
+    cache = opened(paths, root)
+    assert [text_with_marks(cache, split) for split in SPLITS] == ["|abcdefgh", *["|" + "\ufffd" * 4] * 2]
     described = [(cache.splits[split].num_tokens, cache.splits[split].num_chars) for split in SPLITS]
     assert described == [(9, 8), (5, 4), (5, 4)]
 
-
-def test_a_document_cut_in_two_begins_again_in_the_next_split(paths: list[str], root: Path) -> None:
-    class Everything(CharTokenizer):
-        def __init__(self, text: str) -> None:
-            super().__init__("abcdefghijklmnöp")
-
-    cache = open_token_cache(find_documents(paths), (0.6, 0.3, 0.1), Everything, root)
-    assert [text_with_marks(cache, split) for split in SPLITS] == ["|abcdefgh|ij", "|kl|mn", "|öp"]
-    assert cache.splits["val"].begins == f"{paths[1]}, line 1"
-    assert cache.splits["test"].begins == f"{paths[2]}, line 1"
-
-
-def test_the_tokenizer_sees_the_train_split_alone(paths: list[str], root: Path) -> None:
     seen = []
 
-    def spy(text: str) -> Tokenizer:
+    def everything(text: str) -> CharTokenizer:
         seen.append(text)
-        return ByteTokenizer(text)
+        return CharTokenizer("abcdefghijklmnöp")
 
-    open_token_cache(find_documents(paths), (0.6, 0.3, 0.1), spy, root)
-    assert seen == ["abcdefghij"]
-    assert (
-        open_token_cache(find_documents(paths), FRACTIONS, CharTokenizer, root).tokenizer.to_dict()["alphabet"]
-        == "abcdefgh"
-    )
+    cache = opened(paths, root, everything, (0.6, 0.3, 0.1))  # cuts two documents in two, which begin again
+    assert seen == ["abcdefghij"], "the tokenizer sees the train split alone"
+    assert [text_with_marks(cache, split) for split in SPLITS] == ["|abcdefgh|ij", "|kl|mn", "|öp"]
+    assert [cache.splits[split].begins for split in SPLITS[1:]] == [f"{path}, line 1" for path in paths[1:]]
 
 
-@pytest.mark.parametrize("lengths", [[1], [7], [3, 5, 2], [1] * 20, [100, 1, 1]])
-@pytest.mark.parametrize("fractions", [FRACTIONS, (0.9, 0.05, 0.05), (0.34, 0.33, 0.33), (0.01, 0.01, 0.98)])
+@given(
+    lengths=st.lists(st.integers(1, 100), min_size=1, max_size=20),
+    cuts=st.tuples(st.floats(0.01, 0.99), st.floats(0.01, 0.99)).filter(lambda cuts: abs(cuts[0] - cuts[1]) > 0.01),
+)
 def test_the_splits_cover_every_character_once_in_order(
-    lengths: list[int], fractions: tuple[float, ...], tmp_path: Path
+    lengths: list[int], cuts: tuple[float, float], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
+    folder = tmp_path_factory.mktemp("texts")
     for i, length in enumerate(lengths):
-        (tmp_path / f"{i:02d}.txt").write_text("".join(chr(0x100 + (7 * i + c) % 500) for c in range(length)))
-    corpus = Corpus(find_documents(str(tmp_path)), fractions, {})
+        (folder / f"{i:02d}.txt").write_text("".join(chr(0x100 + (7 * i + c) % 500) for c in range(length)))
+    first, last = sorted(cuts)
+    fractions = (first, last - first, 1 - last)
+    corpus = Corpus(find_documents(str(folder)), fractions, {})
     covered = [(share.split, share.document, text) for share, text in corpus.shares()]
     for i, document in enumerate(corpus.files):
         assert "".join(text for _, file, text in covered if file == i) == document.read()
@@ -107,52 +92,39 @@ def test_the_splits_cover_every_character_once_in_order(
         assert abs(share - fraction * sum(lengths)) <= 1
 
 
-def test_it_is_made_once(paths: list[str], root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for factory in (
-        CharTokenizer,
-        ByteTokenizer,
-        partial(SubwordTokenizer, vocab_size=268),
-        lambda t: ByteTokenizer(t),
-    ):
-        first = open_token_cache(find_documents(paths), FRACTIONS, factory, root)
-        with monkeypatch.context() as patch:
-            patch.setattr(token_cache, "_make", None)
-            again = open_token_cache(find_documents(paths), FRACTIONS, factory, root)
-        assert again.splits == first.splits
-        assert again.tokenizer.to_dict() == first.tokenizer.to_dict()
+SUBWORD = partial(SubwordTokenizer, vocab_size=268)
+
+
+@pytest.mark.parametrize("make", [CharTokenizer, ByteTokenizer, SUBWORD, lambda text: ByteTokenizer(text)])
+def test_it_is_made_once_and_the_files_may_move(
+    make: Any, paths: list[str], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = opened(paths, root, make)
+    monkeypatch.setattr(token_cache, "_make", None)
+    again = opened(paths, root, make)
+    assert again.splits == first.splits
+    assert again.tokenizer.to_dict() == first.tokenizer.to_dict()
+    moved = [str(Path(path).rename(tmp_path / f"moved{i}.txt")) for i, path in enumerate(paths)]
+    after = opened(moved, root, make)
+    assert after.splits["val"].path == first.splits["val"].path
+    assert after.splits["val"].begins == f"{moved[1]}, line 1"
 
 
 def test_other_content_or_settings_have_another_cache(paths: list[str], root: Path) -> None:
-    def folder(paths: list[str], fractions: tuple[float, ...] = FRACTIONS, factory: Any = CharTokenizer) -> str:
-        return open_token_cache(find_documents(paths), fractions, factory, root).splits["train"].path
-
-    folders = [
-        folder(paths),
-        folder(paths[::-1]),
-        folder(paths, (0.6, 0.2, 0.2)),
-        folder(paths, factory=ByteTokenizer),
-        folder(paths, factory=partial(SubwordTokenizer, vocab_size=268)),
-        folder(paths, factory=partial(SubwordTokenizer, vocab_size=269)),
+    caches = [
+        opened(paths, root),
+        opened(paths[::-1], root),
+        opened(paths, root, fractions=(0.6, 0.2, 0.2)),
+        *(opened(paths, root, make) for make in (ByteTokenizer, SUBWORD, partial(SubwordTokenizer, vocab_size=269))),
     ]
-    assert len(set(folders)) == len(folders)
+    assert len({*map(folder_of, caches)}) == len(caches)
 
 
 def test_a_tokenizer_that_reads_a_file_follows_the_file(paths: list[str], root: Path, tmp_path: Path) -> None:
-    stored = tmp_path / "tokenizer.json"
     for alphabet in ("abc", "defg"):
-        stored.write_text(json.dumps(CharTokenizer(alphabet).to_dict()))
-        factory = partial(StoredTokenizer, path=str(stored))
-        cache = open_token_cache(find_documents(paths), FRACTIONS, factory, root)
+        stored = write(tmp_path, "tokenizer.json", json.dumps(CharTokenizer(alphabet).to_dict()))
+        cache = opened(paths, root, partial(StoredTokenizer, path=stored))
         assert cache.tokenizer.to_dict()["alphabet"] == alphabet
-
-
-def test_the_files_may_move(paths: list[str], root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = open_token_cache(find_documents(paths), FRACTIONS, CharTokenizer, root)
-    moved = [str(Path(path).rename(tmp_path / f"moved{i}.txt")) for i, path in enumerate(paths)]
-    monkeypatch.setattr(token_cache, "_make", None)
-    after = open_token_cache(find_documents(moved), FRACTIONS, CharTokenizer, root)
-    assert after.splits["val"].path == before.splits["val"].path
-    assert after.splits["val"].begins == f"{moved[1]}, line 1"
 
 
 def flip(path: Path) -> None:
@@ -164,19 +136,18 @@ def flip(path: Path) -> None:
 @pytest.mark.parametrize("damage", [flip, Path.unlink, lambda path: path.write_bytes(path.read_bytes()[:-1])])
 @pytest.mark.parametrize("name", ["train.bin", "test.bin", "splits.json", "sums.json", "tokenizer.json"])
 def test_damage_is_found_and_made_good(paths: list[str], root: Path, name: str, damage: Any) -> None:
-    cache = open_token_cache(find_documents(paths), FRACTIONS, CharTokenizer, root)
-    folder = Path(cache.splits["train"].path).parent
+    cache = opened(paths, root)
+    folder = folder_of(cache)
     before = {path.name: path.read_bytes() for path in folder.iterdir() if path.name != NOTE}
     damage(folder / name)
-    again = open_token_cache(find_documents(paths), FRACTIONS, CharTokenizer, root)
-    assert again.splits == cache.splits
+    assert opened(paths, root).splits == cache.splits
     assert {path.name: path.read_bytes() for path in folder.iterdir() if path.name != NOTE} == before
 
 
 def test_a_failure_leaves_nothing_behind(paths: list[str], root: Path) -> None:
     Path(paths[2]).write_bytes(b"mn\xff")
-    with pytest.raises(ValueError, match="byte 2 is 0xff"):
-        open_token_cache(find_documents(paths), FRACTIONS, CharTokenizer, root)
+    with refused("byte 2 is 0xff"):
+        opened(paths, root)
 
     class Broken(ByteTokenizer):
         def encode_array(self, text: str) -> NDArray[np.int32]:
@@ -185,18 +156,17 @@ def test_a_failure_leaves_nothing_behind(paths: list[str], root: Path) -> None:
             return super().encode_array(text)
 
     Path(paths[2]).write_bytes(b"mn")
-    with pytest.raises(ValueError, match="broken"):
-        open_token_cache(find_documents(paths), FRACTIONS, Broken, root)
+    with refused("broken"):
+        opened(paths, root, Broken)
     assert left_in(root) == []
 
 
 def test_what_a_killed_process_left_does_not_matter(paths: list[str], root: Path) -> None:
-    cache = open_token_cache(find_documents(paths), FRACTIONS, CharTokenizer, root)
-    folder = Path(cache.splits["train"].path).parent
-    folder.rename(folder.with_name(f"{folder.name}.tmp"))
-    (folder.with_name(f"{folder.name}.tmp") / "stray").touch()
-    again = open_token_cache(find_documents(paths), FRACTIONS, CharTokenizer, root)
-    assert again.splits == cache.splits
+    cache = opened(paths, root)
+    folder = folder_of(cache)
+    left = folder.rename(folder.with_name(f"{folder.name}.tmp"))
+    (left / "stray").touch()
+    assert opened(paths, root).splits == cache.splits
     assert not (folder / "stray").exists()
 
 
@@ -212,8 +182,7 @@ def test_large_vocabularies_take_four_bytes(paths: list[str], root: Path) -> Non
         def _restore(cls, settings: dict[str, Any], assets: dict[str, bytes]) -> Large:
             return cls("")
 
-    cache = open_token_cache(find_documents(paths), FRACTIONS, Large, root)
-    assert stream(cache, "train").tolist() == [1, *(2**16 + 3 + byte for byte in b"abcdefgh")]
+    assert stream(opened(paths, root, Large), "train") == [1, *(2**16 + 3 + byte for byte in b"abcdefgh")]
 
 
 PROCESS = """
@@ -241,15 +210,11 @@ def test_many_processes_at_once_make_it_once(root: Path) -> None:
 
 
 def test_the_default_folder(paths: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def folder() -> Path:
-        cache = open_token_cache(find_documents(paths), FRACTIONS, CharTokenizer)
-        return Path(cache.splits["train"].path).parent.parent
-
     monkeypatch.delenv("SEQLAB_CACHE", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "home")
-    assert folder() == tmp_path / "home" / ".cache" / "seqlab"
+    assert folder_of(opened(paths, None)).parent == tmp_path / "home" / ".cache" / "seqlab"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    assert folder() == tmp_path / "xdg" / "seqlab"
+    assert folder_of(opened(paths, None)).parent == tmp_path / "xdg" / "seqlab"
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "own"))
-    assert folder() == tmp_path / "own"
+    assert folder_of(opened(paths, None)).parent == tmp_path / "own"

@@ -6,7 +6,6 @@ import base64
 import io
 import json
 import pickle
-import random
 import re
 import subprocess
 import sys
@@ -20,8 +19,11 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from sentencepiece import SentencePieceProcessor
 
+from data.helpers import refused
 from seqlab_data.tokenizers import (
     ByteTokenizer,
     CharTokenizer,
@@ -36,29 +38,12 @@ from seqlab_data.tokenizers import words as words_module
 
 CORPUS = "It was the best of times, it was the worst of times,\nit was the age of wisdom — é, ß.\n\n  The end.\t" * 20
 NASTY = [
-    *("", "\0", "\n", "\n\n", "\r\n", " ", "   a  b ", "\t", "\ufeff", "\ufffd", "e\u0301", "\U0001f600", "\U0010ffff"),
-    *(
-        "\u2581",
-        "a\u2581b \u2581\u2581",
-        "\u2585",
-        " \u2047 ",
-        "<s></s><unk><pad>",
-        "<0x41><0x0A>",
-        "\u3000\u00a0\u2028",
-    ),
+    *(" the", "\0", "\n", "\n\n", "\r\n", " ", "   a  b ", "\t", "\ufeff", "\ufffd", "e\u0301", "\U0001f600"),
+    *("\u2581", "a\u2581b \u2581\u2581", "\u2585", " \u2047 ", "<s></s><unk><pad>", "<0x41><0x0A>", "\u3000\xa0\u2028"),
 ]
-
-
-def random_texts(count: int = 1500) -> list[str]:
-    """Texts over every plane of Unicode, mixed with pieces that a tokenizer may take for something else."""
-    rng = random.Random(0)
-
-    def piece() -> str:
-        top = rng.choice((0x80, 0x800, 0x3000, 0x10000, 0x110000))
-        code = rng.choice((rng.randrange(top), *(ord(c) for c in " \n\u2581")))
-        return rng.choice((chr(code), " the", *NASTY)) if not 0xD800 <= code < 0xE000 else " "
-
-    return NASTY + ["".join(piece() for _ in range(rng.randrange(30))) for _ in range(count)]
+texts = st.lists(st.text(max_size=5) | st.sampled_from(NASTY), max_size=20).map("".join)
+"""Texts over every plane of Unicode, mixed with pieces that a tokenizer may take for something else."""
+TEXT = "the cat saw the dog\n the  dog\tran é ."
 
 
 @pytest.fixture(scope="module")
@@ -66,23 +51,21 @@ def subword() -> SubwordTokenizer:
     return SubwordTokenizer(CORPUS, vocab_size=340)
 
 
-TEXT = "the cat saw the dog\n the  dog\tran é ."
-
-
-@pytest.fixture(params=["byte", "char", "subword", "word"])
+@pytest.fixture(scope="module", params=["byte", "char", "subword", "word"])
 def tokenizer(request: pytest.FixtureRequest, subword: SubwordTokenizer) -> Tokenizer:
-    every = CORPUS + "".join(random_texts())
-    made = {"byte": ByteTokenizer, "char": lambda: CharTokenizer(every), "subword": lambda: subword}
-    return made.get(request.param, lambda: WordTokenizer(f"{TEXT} a b a\u00e9"))()
+    made = {"byte": ByteTokenizer(), "char": CharTokenizer(CORPUS), "word": WordTokenizer(f"{TEXT} a b aé")}
+    return made.get(request.param, subword)
 
 
-def test_decode_inverts_encode(tokenizer: Tokenizer) -> None:
-    for text in [CORPUS, *random_texts()]:
-        if isinstance(tokenizer, WordTokenizer):
-            text = " ".join(word for word in text.split() if word in tokenizer.words)
-        ids = tokenizer.encode(text)
-        assert tokenizer.decode(ids) == text
-        assert all(2 < i < tokenizer.vocab_size for i in ids)
+@settings(max_examples=300)
+@given(text=texts)
+@example(text=CORPUS)
+def test_decode_inverts_encode(tokenizer: Tokenizer, text: str) -> None:
+    if isinstance(tokenizer, CharTokenizer | WordTokenizer):
+        tokenizer = type(tokenizer)(text)  # that knows all of it
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == (" ".join(text.split()) if isinstance(tokenizer, WordTokenizer) else text)
+    assert all(2 < i < tokenizer.vocab_size for i in ids)
 
 
 def test_specials_are_distinct_and_decode_to_nothing(tokenizer: Tokenizer) -> None:
@@ -93,22 +76,18 @@ def test_specials_are_distinct_and_decode_to_nothing(tokenizer: Tokenizer) -> No
     assert written == ("a b" if isinstance(tokenizer, WordTokenizer) else "ab")
 
 
-def test_streaming_any_ids_gives_what_decode_gives(tokenizer: Tokenizer) -> None:
-    rng = random.Random(1)
-    for _ in range(300):
-        ids = [rng.randrange(tokenizer.vocab_size) for _ in range(rng.randrange(20))]
-        stream = tokenizer.stream_decoder()
-        assert "".join(map(stream.push, ids)) + stream.finish() == tokenizer.decode(ids)
+@settings(max_examples=300)
+@given(numbers=st.lists(st.integers(0, 10**6)))
+def test_streaming_any_ids_gives_what_decode_gives(tokenizer: Tokenizer, numbers: list[int]) -> None:
+    ids, stream = [number % tokenizer.vocab_size for number in numbers], tokenizer.stream_decoder()
+    assert "".join(map(stream.push, ids)) + stream.finish() == tokenizer.decode(ids)
 
 
-@pytest.mark.parametrize("wrong", [-1, 10**6])
-def test_an_id_outside_the_vocabulary_is_refused(tokenizer: Tokenizer, wrong: int) -> None:
-    with pytest.raises(ValueError, match=rf"token id {wrong} .* 0 to {tokenizer.vocab_size - 1}"):
-        tokenizer.decode([3, wrong])
-
-
-def test_a_lone_surrogate_is_refused(tokenizer: Tokenizer) -> None:
-    with pytest.raises(ValueError, match="surrogates not allowed"):
+def test_what_is_no_id_and_no_text_is_refused(tokenizer: Tokenizer) -> None:
+    for wrong in (-1, tokenizer.vocab_size, 10**6):
+        with refused(rf"token id {wrong} .* 0 to {tokenizer.vocab_size - 1}"):
+            tokenizer.decode([3, wrong])
+    with refused("surrogates not allowed"):
         tokenizer.encode("a\ud800")
 
 
@@ -120,30 +99,23 @@ def test_what_is_not_utf8_is_refused_with_its_offset(tokenizer: Tokenizer) -> No
         assert tokenizer.encode_bytes(data) == tokenizer.encode(as_text) == [byte + 3 for byte in data]
         return
     for encode in (partial(tokenizer.encode_bytes, data), partial(tokenizer.encode, as_text)):
-        with pytest.raises(ValueError, match="the text is not UTF-8 at byte 3; only a byte tokenizer takes any bytes"):
+        with refused("the text is not UTF-8 at byte 3; only a byte tokenizer takes any bytes"):
             encode()
     assert tokenizer.encode_bytes("aé".encode()) == tokenizer.encode("aé")
 
 
 def test_save_load_dict_and_pickle_keep_everything(tokenizer: Tokenizer, tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "new" / "folder")
-    described = json.loads(json.dumps(tokenizer.to_dict()))
-    for copy in (
-        load_tokenizer(tmp_path / "new" / "folder"),
-        tokenizer_from_dict(described),
-        pickle.loads(pickle.dumps(tokenizer)),
-    ):
+    described = tokenizer.to_dict()
+    copies = [tokenizer_from_dict(json.loads(json.dumps(described))), pickle.loads(pickle.dumps(tokenizer))]
+    for copy in (*copies, load_tokenizer(tmp_path / "new" / "folder")):
         assert type(copy) is type(tokenizer)
         assert copy.token_bytes == tokenizer.token_bytes
         assert copy.encode(CORPUS) == tokenizer.encode(CORPUS)
-        assert copy.to_dict() == tokenizer.to_dict()
-
-
-def test_its_description_loads_with_weights_only(tokenizer: Tokenizer) -> None:
-    file = io.BytesIO()
-    torch.save({"tokenizer": tokenizer.to_dict()}, file)
+        assert copy.to_dict() == described
+    torch.save(described, file := io.BytesIO())
     file.seek(0)
-    assert torch.load(file, weights_only=True) == {"tokenizer": tokenizer.to_dict()}
+    assert torch.load(file, weights_only=True) == described
 
 
 def test_bytes_by_hand() -> None:
@@ -151,19 +123,14 @@ def test_bytes_by_hand() -> None:
     assert tokenizer.vocab_size == 259
     assert tokenizer.encode("aé") == [3 + 0x61, 3 + 0xC3, 3 + 0xA9]
     assert tokenizer.decode([3 + 0xC3, 3 + 0x61, 3 + 0xFF]) == "\ufffda\ufffd"
-
-
-def test_a_stream_holds_back_an_unfinished_character() -> None:
-    stream = ByteTokenizer().stream_decoder()
-    assert [stream.push(i) for i in ByteTokenizer().encode("é€")] == ["", "é", "", "", "€"]
-    assert stream.push(3 + 0xE2) == ""
-    assert stream.finish() == "\ufffd"
+    stream = tokenizer.stream_decoder()
+    assert [stream.push(i) for i in tokenizer.encode("é€")] == ["", "é", "", "", "€"]
+    assert (stream.push(3 + 0xE2), stream.finish()) == ("", "\ufffd")
 
 
 def test_characters_by_hand() -> None:
     tokenizer = CharTokenizer("banana é")
-    assert tokenizer.alphabet == " abné"
-    assert tokenizer.vocab_size == 9
+    assert (tokenizer.alphabet, tokenizer.vocab_size) == (" abné", 9)
     assert tokenizer.encode("ban é") == [6, 5, 7, 4, 8]
     assert tokenizer.encode("xa\0\U0010ffff") == [3, 5, 3, 3]
     assert tokenizer.decode(tokenizer.encode("xa")) == "\ufffda"
@@ -173,35 +140,40 @@ def test_characters_by_hand() -> None:
 def test_subwords_shorten_what_they_were_trained_on_and_spell_the_rest_in_bytes(subword: SubwordTokenizer) -> None:
     assert subword.vocab_size == 340
     assert len(subword.encode(CORPUS)) < len(CORPUS) / 2
-    assert [subword.token_bytes[i] for i in subword.encode("\U0001f600\n")] == [
-        b"\xf0",
-        b"\x9f",
-        b"\x98",
-        b"\x80",
-        b"\n",
-    ]
+    assert [subword.token_bytes[i] for i in subword.encode("\U0001f600\n")] == [*map(bytes, zip(b"\xf0\x9f\x98\x80\n"))]
+    assert SubwordTokenizer(CORPUS, vocab_size=340).to_dict() == subword.to_dict(), "its training is deterministic"
+
+
+ALIKE = ["a" * 31, "a" * 32, "a" * 33, "a" * 32 + "b", "a", "a\0", "\0", "\0\0", "a" * 8, "a" * 9, "a" * 16]
+spaced = st.lists(st.sampled_from(["b", " ", " ", "\n", "\t", "\u2581", "é", *ALIKE]), max_size=60).map("".join)
+
+
+@pytest.fixture(scope="module")
+def of_spaces() -> SubwordTokenizer:
+    text = "  a b  ab \n a  é b\t\u2581 aa" * 100
+    made = SubwordTokenizer(text + " ".join(ALIKE).replace("\0", "c"), vocab_size=290)
+    assert {b"  ", b" a"} <= {*made.token_bytes} and not any(b"\n" in one for one in made.token_bytes[260:])
+    return made
 
 
 @pytest.mark.parametrize("spread", [words_module.SPREAD, np.uint64(0)])
+@settings(max_examples=250)
+@given(text=texts | spaced)
+@example(text=CORPUS)
+@example(text=" ".join(map(chr, [*range(0xD800), *range(0xE000, 0x20000, 5)])))
 def test_words_told_apart_have_the_ids_of_whole_lines(
-    subword: SubwordTokenizer, spread: np.uint64, monkeypatch: pytest.MonkeyPatch
+    subword: SubwordTokenizer, of_spaces: SubwordTokenizer, spread: np.uint64, text: str
 ) -> None:
     """Also where all of them meet in one place of the table."""
-    monkeypatch.setattr(words_module, "SPREAD", spread)
-    rng = random.Random(2)
-    alike = ["a" * 31, "a" * 32, "a" * 33, "a" * 32 + "b", "a", "a\0", "\0", "\0\0", "a" * 8, "a" * 9, "a" * 16]
-    spaced = ["".join(rng.choices(["a", "b", " ", " ", "\n", "\t", "\u2581", "é", *alike], k=30)) for _ in range(200)]
-    spaces = SubwordTokenizer("".join(text.replace("\0", "c") for text in spaced), vocab_size=330)
-    assert {b"  ", b" a"} <= {*spaces.token_bytes} and not any(b"\n" in one for one in spaces.token_bytes[260:])
-    for tokenizer in (subword, spaces):
+    for tokenizer in (subword, of_spaces):
         spelt = {mark: [tokenizer.token_bytes.index(bytes([byte])) for byte in mark.encode()] for mark in "\n\u2581"}
-        for text in [*random_texts(200), *spaced, "".join(random_texts()), CORPUS]:
-            lines = re.split("([\n\u2581])", text)
-            expected = [*chain.from_iterable(spelt.get(line) or tokenizer._processor.encode(line) for line in lines)]
+        lines = re.split("([\n\u2581])", text)
+        expected = [*chain.from_iterable(spelt.get(line) or tokenizer._processor.encode(line) for line in lines)]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(words_module, "SPREAD", spread)
             assert tokenizer.encode(text) == expected
-            with monkeypatch.context() as patch:
-                patch.setattr(subword_module, "LONG", 1)
-                assert tokenizer.encode(text) == expected
+            patch.setattr(subword_module, "LONG", 1)
+            assert tokenizer.encode(text) == expected
 
 
 def test_of_a_long_text_each_word_is_encoded_once(subword: SubwordTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,38 +183,30 @@ def test_of_a_long_text_each_word_is_encoded_once(subword: SubwordTokenizer, mon
     assert sorted(encode.call_args.args[0]) == ["\n", "  cat", " the", " thethe", "saw", "the"]
 
 
-def test_subword_training_is_deterministic(subword: SubwordTokenizer) -> None:
-    assert SubwordTokenizer(CORPUS, vocab_size=340).to_dict() == subword.to_dict()
+@pytest.fixture(scope="module")
+def processor(subword: SubwordTokenizer, tmp_path_factory: pytest.TempPathFactory) -> SentencePieceProcessor:
+    subword.save(folder := tmp_path_factory.mktemp("saved"))
+    return SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
 
 
-def test_the_saved_model_is_sentencepieces_own(subword: SubwordTokenizer, tmp_path: Path) -> None:
-    subword.save(tmp_path)
-    processor = SentencePieceProcessor(model_file=str(tmp_path / "tokenizer.model"))
-    for text in [CORPUS, *random_texts(300)]:
-        if "\u2581" not in text:
-            assert processor.encode(text, out_type=int) == subword.encode(text)
-            assert processor.decode(subword.encode(text)) == text
+@settings(max_examples=200)
+@given(text=texts.map(lambda text: text.replace("\u2581", "")))
+@example(text=CORPUS)
+def test_the_saved_model_is_sentencepieces_own(
+    subword: SubwordTokenizer, processor: SentencePieceProcessor, text: str
+) -> None:
+    assert processor.encode(text, out_type=int) == subword.encode(text)
+    assert processor.decode(subword.encode(text)) == text
 
 
-@pytest.mark.parametrize(
-    "text, vocab_size, message",
-    [
-        (CORPUS, 100, "vocab_size 100 is too small .* at least 2[0-9][0-9]$"),
-        (CORPUS, 10**5, "vocab_size 100000 is too large .* at most [0-9]+$"),
-        ("\n\n", 300, "the training text is empty"),
-    ],
-)
-def test_a_vocabulary_that_does_not_fit_the_text_is_refused(text: str, vocab_size: int, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        SubwordTokenizer(text, vocab_size=vocab_size)
-
-
-def test_the_size_that_a_refusal_names_is_accepted() -> None:
-    for wrong in (100, 10**5):
-        with pytest.raises(ValueError) as refusal:
+def test_a_vocabulary_that_does_not_fit_the_text_is_refused_and_a_size_named_that_does() -> None:
+    for wrong, message in ((100, "too small .* at least 2[0-9][0-9]$"), (10**5, "too large .* at most [0-9]+$")):
+        with refused(f"vocab_size {wrong} is {message}") as refusal:
             SubwordTokenizer(CORPUS, vocab_size=wrong)
         named = int(str(refusal.value).split()[-1])
         assert SubwordTokenizer(CORPUS, vocab_size=named).vocab_size == named
+    with refused("the training text is empty"):
+        SubwordTokenizer("\n\n", vocab_size=300)
 
 
 def test_damage_is_noticed(subword: SubwordTokenizer, tmp_path: Path) -> None:
@@ -251,10 +215,10 @@ def test_damage_is_noticed(subword: SubwordTokenizer, tmp_path: Path) -> None:
     content = bytearray(model.read_bytes())
     content[100] ^= 1
     model.write_bytes(content)
-    with pytest.raises(ValueError, match=r"tokenizer\.model is damaged"):
+    with refused(r"tokenizer\.model is damaged"):
         load_tokenizer(tmp_path)
     (tmp_path / "tokenizer.json").write_text("{")
-    with pytest.raises(ValueError, match="not a tokenizer file"):
+    with refused("not a tokenizer file"):
         load_tokenizer(tmp_path)
 
 
@@ -295,13 +259,17 @@ def test_a_description_that_cannot_be_is_refused(tmp_path: Path) -> None:
                 load(content)
 
 
-def test_an_unknown_class_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'MorseTokenizer', known are .*ByteTokenizer, CharTokenizer"):
-        tokenizer_from_dict({"class": "MorseTokenizer", "assets": {}})
-    with pytest.raises(ValueError, match="lacks 'alphabet'"):
-        tokenizer_from_dict({"class": "CharTokenizer", "assets": {}})
-    with pytest.raises(ValueError, match="has 259 tokens, its description says 9"):
-        tokenizer_from_dict({"class": "ByteTokenizer", "vocab_size": 9, "assets": {}})
+@pytest.mark.parametrize(
+    ("described", "message"),
+    [
+        ({"class": "MorseTokenizer"}, r"'MorseTokenizer', known are .*ByteTokenizer, CharTokenizer"),
+        ({"class": "CharTokenizer"}, "lacks 'alphabet'"),
+        ({"class": "ByteTokenizer", "vocab_size": 9}, "has 259 tokens, its description says 9"),
+    ],
+)
+def test_a_wrong_description_is_refused_by_name(described: dict[str, Any], message: str) -> None:
+    with refused(message):
+        tokenizer_from_dict({**described, "assets": {}})
 
 
 def test_importing_them_loads_neither_torch_nor_lightning_nor_sentencepiece() -> None:
@@ -313,12 +281,8 @@ def test_importing_them_loads_neither_torch_nor_lightning_nor_sentencepiece() ->
     assert result.stdout.strip() == "[]"
 
 
-@pytest.fixture
-def words() -> WordTokenizer:
-    return WordTokenizer(TEXT)
-
-
-def test_words_by_hand(words: WordTokenizer) -> None:
+def test_words_by_hand() -> None:
+    words = WordTokenizer(TEXT)
     # the 3, dog 2, then once each: . cat ran saw é by code point
     assert words.words == ("the", "dog", ".", "cat", "ran", "saw", "é")
     assert words.vocab_size == 11
@@ -326,6 +290,11 @@ def test_words_by_hand(words: WordTokenizer) -> None:
     assert words.decode([1, 4, 7, 8, 2, 0]) == "the cat ran"
     assert words.encode("") == words.encode(" \n") == []
     assert words.decode([]) == ""
+    assert words.encode("the Cat thedog") == [4, 3, 3]
+    assert words.decode([4, 3, 5]) == "the <unk> dog"
+    assert words.decode([3, 4]) == "<unk> the"
+    stream = words.stream_decoder()
+    assert [stream.push(i) for i in (1, 4, 0, 5)] == ["", "the", "", " dog"]
 
 
 def test_a_newline_is_a_token_on_request(tmp_path: Path) -> None:
@@ -337,30 +306,9 @@ def test_a_newline_is_a_token_on_request(tmp_path: Path) -> None:
     assert load_tokenizer(tmp_path).encode("a\n") == [3, 4]
 
 
-def test_an_unknown_word_is_one_token_and_shows_as_unk(words: WordTokenizer) -> None:
-    assert words.encode("the Cat thedog") == [4, 3, 3]
-    assert words.decode([4, 3, 5]) == "the <unk> dog"
-    assert words.decode([3, 4]) == "<unk> the"
-
-
 def test_the_word_unk_in_a_text_is_the_unknown_word() -> None:
     tokenizer = WordTokenizer("<unk> a <unk>")
-    assert tokenizer.words == ("a",)
-    assert tokenizer.encode("a <unk>") == [4, 3]
-
-
-def test_decode_joins_the_words_of_a_known_text_by_one_space(words: WordTokenizer) -> None:
-    rng = random.Random(0)
-    for _ in range(200):
-        chosen = [rng.choice(TEXT.split()) for _ in range(rng.randrange(12))]
-        ids = words.encode("".join(rng.choice((" ", "\n", " \t ")) + word for word in chosen))
-        assert words.decode(ids) == " ".join(chosen)
-        assert len(ids) == len(chosen)
-
-
-def test_a_stream_has_no_space_before_its_first_word(words: WordTokenizer) -> None:
-    stream = words.stream_decoder()
-    assert [stream.push(i) for i in (1, 4, 0, 5)] == ["", "the", "", " dog"]
+    assert (tokenizer.words, tokenizer.encode("a <unk>")) == (("a",), [4, 3])
 
 
 def test_the_vocabulary_is_limited_by_count_and_size() -> None:
@@ -369,15 +317,7 @@ def test_the_vocabulary_is_limited_by_count_and_size() -> None:
     assert WordTokenizer(TEXT, min_count=3, max_size=7).vocab_size == 5
     assert WordTokenizer(TEXT, max_size=100).vocab_size == 11
     assert WordTokenizer("").encode("the") == [3]
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"min_count": 0}, "min_count must be at least 1, got 0"),
-        ({"max_size": 4}, "max_size must be at least 5.*got 4"),
-    ],
-)
-def test_a_wrong_option_is_refused(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        WordTokenizer(TEXT, **options)
+    with refused("min_count must be at least 1, got 0"):
+        WordTokenizer(TEXT, min_count=0)
+    with refused("max_size must be at least 5.*got 4"):
+        WordTokenizer(TEXT, max_size=4)

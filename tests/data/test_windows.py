@@ -4,13 +4,15 @@ stand for, against the text itself."""
 from __future__ import annotations
 
 import pickle
-import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
+from data.helpers import refused
 from seqlab.batch import IGNORE
 from seqlab_data.token_cache import TokenFile
 from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, SubwordTokenizer, Tokenizer, WordTokenizer
@@ -28,19 +30,22 @@ def make_windows(folder: Path, num_tokens: int, seq_len: int) -> tuple[Windows, 
     ), stream
 
 
-@pytest.mark.parametrize("seq_len", [1, 2, 7, 16])
-@pytest.mark.parametrize("extra", [1, 2, 6, 7, 8, 15, 16, 17, 33, 100])
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("windows")
+
+
+@given(seq_len=st.integers(1, 16), extra=st.integers(1, 40))
 def test_every_token_after_the_first_is_predicted_once_from_the_one_before(
-    tmp_path: Path, seq_len: int, extra: int
+    folder: Path, seq_len: int, extra: int
 ) -> None:
-    windows, stream = make_windows(tmp_path, seq_len + extra, seq_len)
+    windows, stream = make_windows(folder, seq_len + extra, seq_len)
     pairs: list[tuple[int, int]] = []
     words = 0
     for i in range(len(windows)):
         tokens, targets, num_chars, num_bytes, num_words, rows = windows.read(np.array([i]))
         assert rows is not None and rows.tolist() == [i]
-        assert tokens.shape == targets.shape == (1, seq_len)
-        assert (tokens != IGNORE).all()
+        assert tokens.shape == targets.shape == (1, seq_len) and (tokens != IGNORE).all()
         kept = targets[0] != IGNORE
         pairs += zip(tokens[0][kept].tolist(), targets[0][kept].tolist(), strict=True)
         assert num_chars.item() == sum(len(TOKEN_BYTES[t]) for t in targets[0][kept].tolist())
@@ -70,12 +75,10 @@ def test_a_batch_is_its_windows_stacked(tmp_path: Path) -> None:
             assert stacked.is_contiguous()
 
 
-@pytest.mark.parametrize("num_tokens", [0, 1, 8])
-def test_a_stream_shorter_than_a_window_is_refused(tmp_path: Path, num_tokens: int) -> None:
-    with pytest.raises(
-        ValueError, match=rf"train split begins at x\.txt, byte 0 and has {num_tokens} tokens.* takes 9"
-    ):
-        make_windows(tmp_path, num_tokens, 8)
+def test_a_stream_shorter_than_a_window_is_refused(tmp_path: Path) -> None:
+    for num_tokens in (0, 1, 8):
+        with refused(rf"train split begins at x\.txt, byte 0 and has {num_tokens} tokens.* takes 9"):
+            make_windows(tmp_path, num_tokens, 8)
     make_windows(tmp_path, 9, 8)
 
 
@@ -98,13 +101,12 @@ def _amounts(tokenizer: Tokenizer, text: str) -> list[int]:
 @pytest.mark.parametrize(
     "tokenizer", [ByteTokenizer(TEXT), CharTokenizer(TEXT), SubwordTokenizer(TEXT, vocab_size=300)]
 )
-def test_they_are_the_texts_whatever_the_tokenizer(tokenizer: Tokenizer) -> None:
-    rng = random.Random(0)
-    for _ in range(100):
-        text = "".join(rng.choice(TEXT) for _ in range(rng.randrange(60)))
-        # ASCII's spaces; str.split knows more.
-        words = len(text.encode().split()) + text.count("\n")
-        assert _amounts(tokenizer, text) == [len(text), len(text.encode()), words]
+@settings(max_examples=60)
+@given(text=st.text(st.sampled_from(TEXT), max_size=60))
+@example(text=TEXT)
+def test_they_are_the_texts_whatever_the_tokenizer(tokenizer: Tokenizer, text: str) -> None:
+    words = len(text.encode().split()) + text.count("\n")  # ASCII's spaces; str.split knows more
+    assert _amounts(tokenizer, text) == [len(text), len(text.encode()), words]
 
 
 def test_a_character_counts_in_the_token_of_its_first_byte() -> None:
@@ -113,12 +115,8 @@ def test_a_character_counts_in_the_token_of_its_first_byte() -> None:
     assert TextCounts(tokenizer.token_bytes).of(ids, ids)[0].tolist() == [[1, 1, 0, 1, 0, 0, 1, 0, 0, 0]]
 
 
-def test_each_token_of_words_is_one_word() -> None:
-    tokenizer = WordTokenizer("a b\n", newlines=True)
-    assert _amounts(tokenizer, "a b\n\nc a") == [14, 14, 6], "c is <unk>"
-
-
-def test_a_text_begins_anew_after_bos() -> None:
+def test_words_begin_by_token_and_anew_after_bos() -> None:
+    assert _amounts(WordTokenizer("a b\n", newlines=True), "a b\n\nc a") == [14, 14, 6], "c is <unk>"
     counts = TextCounts(ByteTokenizer("").token_bytes)
     a, bos = (np.array([[i]]) for i in (ByteTokenizer("").encode("a")[0], Tokenizer.bos_id))
     assert [counts.of(before, a)[2].item() for before in (a, bos)] == [0, 1]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,17 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from data.order import check_order
-from seqlab_data import LabelledTextDataModule, ParallelTextDataModule, TextDataModule, reading, token_cache
+from data.helpers import QUIET
+from data.modules import MANY, SHARES, labelled, mixture, parallel
+from seqlab_data import TextDataModule, reading, token_cache
 from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, SubwordTokenizer, WordTokenizer
 from seqlab_data.word_order import shuffled_lines, shuffled_words
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*LeafSpec.*:FutureWarning"),
-    pytest.mark.filterwarnings("ignore:.*does not have many workers.*"),
-]
-TEXTS = [f"w{row} the cat  chased a\tmouse" for row in range(40)]
+pytestmark = QUIET
+ROWS = np.arange(len(MANY))
+SUBWORD = partial(SubwordTokenizer, vocab_size=290)
 
 
 def test_words_change_places_and_whitespace_does_not() -> None:
@@ -32,84 +32,45 @@ def test_words_change_places_and_whitespace_does_not() -> None:
     assert shuffled_words("", 7) == "" and shuffled_words(" one ", 7) == " one "
 
 
-@pytest.mark.parametrize("size", [1, 3, 100])
-def test_words_stay_in_their_line_however_a_text_is_read(size: int) -> None:
-    text = "a b c d\n\ne f g\r\nh i"
+@given(text=st.text("abc \n\r\t", max_size=40), size=st.integers(1, 9))
+@example(text="a b c d\n\ne f g\r\nh i", size=3)
+def test_words_stay_in_their_line_however_a_text_is_read(text: str, size: int) -> None:
     pieces = [text[start : start + size] for start in range(0, len(text), size)]
     lines = "".join(shuffled_lines(pieces, 3, 0)).split("\n")
     assert lines == [shuffled_words(line, 3, 0, number) for number, line in enumerate(text.split("\n"))]
-    assert lines != text.split("\n")
 
 
-@pytest.fixture
-def labelled(tmp_path: Path) -> Callable[..., LabelledTextDataModule]:
-    path = tmp_path / "x.csv"
-    path.write_text("label,text\n" + "".join(f"{row % 2},{text}\n" for row, text in enumerate(TEXTS)))
-    return lambda **options: LabelledTextDataModule(
-        str(path), **{"val": str(path), "test": str(path), "max_len": 9, "max_tokens": 20, **options}
-    )
-
-
-@pytest.fixture
-def parallel(tmp_path: Path) -> Callable[..., ParallelTextDataModule]:
-    path = tmp_path / "x.tsv"
-    path.write_text("".join(f"{text.replace(chr(9), ' ')}\tle chat {row} chasse\n" for row, text in enumerate(TEXTS)))
-    return lambda **options: ParallelTextDataModule(
-        str(path), **{"val": str(path), "source_tokenizer": WordTokenizer, "max_len": 12, "max_tokens": 30, **options}
-    )
-
-
-def test_labelled_texts_are_shuffled_and_all_else_stays(labelled: Callable[..., LabelledTextDataModule]) -> None:
-    natural, shuffled, other = labelled(), labelled(word_order="shuffled"), labelled(word_order="shuffled", seed=1)
-    before, after, again = (data.rows("val").read(np.arange(40)) for data in (natural, shuffled, other))
-    assert natural.tokenizer.to_dict() == shuffled.tokenizer.to_dict()
-    assert torch.equal(before.targets, after.targets) and torch.equal(before.pad_mask, after.pad_mask)
+@pytest.mark.parametrize("tokenizer", [WordTokenizer, SUBWORD])
+def test_labelled_texts_are_shuffled_and_all_else_stays(tokenizer: Any, tmp_path: Path) -> None:
+    make = partial(labelled, tmp_path, tokenizer=tokenizer, max_len=40, max_tokens=80)
+    natural, shuffled, other = make(), make(word_order="shuffled"), make(word_order="shuffled", seed=1)
+    before, after, again = (data.rows("val").read(ROWS) for data in (natural, shuffled, other))
+    assert natural.tokenizer.to_dict() == shuffled.tokenizer.to_dict(), "it learns from the text as it is"
+    assert torch.equal(before.targets, after.targets)
     assert not torch.equal(before.inputs, after.inputs) and not torch.equal(after.inputs, again.inputs)
-    assert torch.equal(before.inputs.sort()[0], after.inputs.sort()[0])
     decode = natural.tokenizer.decode
-    for row, text in enumerate(TEXTS):
-        assert decode(after.inputs[row].tolist()).split() == shuffled_words(text, 0, 1, row).split()
-    assert len({tuple(decode(ids).split().index("chased") for ids in [row]) for row in after.inputs.tolist()}) > 3
-    assert torch.equal(labelled().rows("val").read(np.arange(40)).inputs, before.inputs), "the cache has both"
+    for row, text in enumerate(MANY):
+        assert decode(after.inputs[row].tolist()) == shuffled_words(text, 0, 1, row)
+    assert torch.equal(make().rows("val").read(ROWS).inputs, before.inputs), "the cache has both"
     assert natural.describe()["digest"] != shuffled.describe()["digest"] == other.describe()["digest"]
 
 
-def test_sources_are_shuffled_and_targets_are_not(parallel: Callable[..., ParallelTextDataModule]) -> None:
-    for of in (WordTokenizer, None):  # two tokenizers, or one of both sides
-        natural, shuffled = (parallel(target_tokenizer=of, word_order=order) for order in ("natural", "shuffled"))
-        before, after = (data.rows("val").read(np.arange(40)) for data in (natural, shuffled))
-        assert torch.equal(before.targets, after.targets) and torch.equal(before.tokens, after.tokens)
-        assert natural.references("val") == shuffled.references("val")
-        assert torch.equal(before.source[:, -1], after.source[:, -1]), "eos is no word"
-        assert not torch.equal(before.source, after.source)
-        assert torch.equal(before.source.sort()[0], after.source.sort()[0])
-        assert natural.source_tokenizer.to_dict() == shuffled.source_tokenizer.to_dict()
+@pytest.mark.parametrize("source", [WordTokenizer, SUBWORD])
+@pytest.mark.parametrize("target", [WordTokenizer, None])
+def test_sources_are_shuffled_and_targets_are_not(source: Any, target: Any, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"source_tokenizer": source, "target_tokenizer": target, "max_len": 40, "max_tokens": 80}
+    natural, shuffled = (parallel(tmp_path, word_order=order, **options) for order in ("natural", "shuffled"))
+    before, after = (data.rows("val").read(ROWS[:-1]) for data in (natural, shuffled))
+    assert torch.equal(before.targets, after.targets) and torch.equal(before.tokens, after.tokens)
+    assert natural.references("val") == shuffled.references("val")
+    assert not torch.equal(before.source, after.source)
+    eos, decode = natural.source_tokenizer.eos_id, natural.source_tokenizer.decode
+    for row, (ids, mask) in enumerate(zip(after.source, after.source_mask, strict=True)):
+        assert ids[mask][-1] == eos and decode(ids[mask].tolist()) == shuffled_words(MANY[row], 0, 1, row)
+    assert natural.source_tokenizer.to_dict() == shuffled.source_tokenizer.to_dict()
 
 
-def test_tokenizers_learn_from_the_text_as_it_is(
-    labelled: Callable[..., LabelledTextDataModule], parallel: Callable[..., ParallelTextDataModule]
-) -> None:
-    seen: list[str] = []
-
-    def spy(text: str) -> WordTokenizer:
-        seen.append(text)
-        return WordTokenizer(text)
-
-    labelled(tokenizer=spy, word_order="shuffled").setup("fit")
-    parallel(source_tokenizer=spy, target_tokenizer=WordTokenizer, word_order="shuffled").setup("fit")
-    parallel(source_tokenizer=spy, word_order="shuffled").setup("fit")
-    assert seen[0].split("\n") == TEXTS
-    assert all(text.split("\n")[:40] == [line.replace("\t", " ") for line in TEXTS] for text in seen[1:])
-
-
-def test_the_order_is_of_workers_ranks_and_resumes_alike(
-    labelled: Callable[..., LabelledTextDataModule], parallel: Callable[..., ParallelTextDataModule]
-) -> None:
-    check_order(partial(labelled, word_order="shuffled"), 40)
-    check_order(partial(parallel, word_order="shuffled"), 40)
-
-
-@pytest.mark.parametrize("tokenizer", [CharTokenizer, WordTokenizer, partial(SubwordTokenizer, vocab_size=290)])
+@pytest.mark.parametrize("tokenizer", [CharTokenizer, WordTokenizer, SUBWORD])
 def test_lines_of_a_text_are_shuffled_after_it_is_cut(
     tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,18 +103,8 @@ def test_lines_of_a_text_are_shuffled_after_it_is_cut(
 
 
 def test_corpora_in_given_shares_are_shuffled_too(tmp_path: Path) -> None:
-    for name in ("web", "books"):
-        (tmp_path / name).write_text(f"{name} has some words of its own\n" * 50)
-    path: Any = {name: str(tmp_path / name) for name in ("web", "books")}
-    options: dict[str, Any] = {"mixture": {"web": 0.5, "books": 0.5}, "tokenizer": ByteTokenizer, "seq_len": 64}
-    read = [
-        TextDataModule(path, word_order=order, **options).rows("train").read(np.arange(20)).tokens
-        for order in ("natural", "shuffled")
-    ]
-    assert not torch.equal(*read)
-
-
-@pytest.mark.parametrize("make", [LabelledTextDataModule, ParallelTextDataModule, TextDataModule])
-def test_another_order_is_refused(make: Any) -> None:
-    with pytest.raises(ValueError, match=r"data\.word_order must be natural or shuffled, got sorted"):
-        make(train="x", word_order="sorted")
+    for name in SHARES:
+        (tmp_path / f"{name}.txt").write_text(f"{name} has some words of its own\n" * 50)
+    modules = (mixture(tmp_path, word_order=order, tokenizer=ByteTokenizer) for order in ("natural", "shuffled"))
+    natural, shuffled = (data.rows("train").read(np.arange(20)).tokens for data in modules)
+    assert not torch.equal(natural, shuffled)
