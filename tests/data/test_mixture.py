@@ -124,10 +124,7 @@ def test_a_tokenizer_of_text_that_changed_while_it_learnt_is_not_kept(
 
 @pytest.mark.slow
 def test_it_is_fitted_resumed_and_tested_by_corpus(
-    make: Make,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make()
     monkeypatch.chdir(tmp_path)

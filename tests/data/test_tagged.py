@@ -90,16 +90,8 @@ def changed(old: str, new: str) -> str:
     ("name", "content", "message"),
     [
         ("x.conllu", changed("3\tsake\tsake", "3\tsake"), r"x\.conllu, line 7 has 9 columns, but the first word 10"),
-        (
-            "x.conllu",
-            changed("\n\n1\tNo", "\n1\tNo"),
-            "line 8 has the ID 1 after 3 words; .* a blank line stands bet",
-        ),
-        (
-            "x.conllu",
-            changed("3\tsake", "sake\tsake"),
-            "line 7 has the ID 'sake'; the first column of CoNLL-U is a n",
-        ),
+        ("x.conllu", changed("\n\n1\tNo", "\n1\tNo"), "line 8 has the ID 1 after 3 words; .* a blank line stands bet"),
+        ("x.conllu", changed("3\tsake", "sake\tsake"), "line 7 has the ID 'sake'; the first column of CoNLL-U is a n"),
         ("x.conllu", changed("NOUN", "_"), r"x\.conllu, line 7 has no tag, its fourth column, UPOS, is _"),
         ("x.conllu", changed("\t_\t_\n", "\t_\n"), r"x\.conllu, line 1 has one column, '# sent_id = b0'"),
         ("x.conll", "1 EU B-ORG\n2 calls O\n\n1 Peter B-PER\n", r"x\.conll has the numbers of its words as tokens"),
