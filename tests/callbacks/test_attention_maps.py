@@ -39,35 +39,34 @@ def check_rows(maps: dict[str, Any], sizes: dict[str, tuple[int, ...]]) -> None:
         torch.testing.assert_close(torch.tensor(weights).sum(-1), torch.ones(torch.tensor(weights).shape[:-1]))
 
 
-@pytest.mark.parametrize("mixer", [Attention, AdditiveAttention])
-def test_of_a_translation(mixer: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("mixer", "own"),
+    [
+        (partial(Attention, num_heads=2), {"stack.blocks.0.mixer": (2, 3, 3), "stack.blocks.1.mixer": (4, 3, 5)}),
+        (AdditiveAttention, {"stack.blocks.0.mixer": (1, 3, 5)}),
+    ],
+)
+def test_of_a_translation(mixer: Any, own: dict[str, tuple[int, ...]], tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("a b c $\tx y\nb\tz z z z\n")
-    data = ParallelTextDataModule(
-        str(pairs), val=str(pairs), source_tokenizer=WordTokenizer, target_tokenizer=WordTokenizer, max_len=8
-    )
-    build = partial(EncoderDecoder, encoder=BOTH_WAYS, num_layers=1, mixer=partial(mixer, num_heads=2))
-    if mixer is AdditiveAttention:
-        build = partial(EncoderDecoder, encoder=BOTH_WAYS, num_layers=1, mixer=mixer)
-    task = Translation(data.vocab_size, data.target_vocab_size, data.seq_len, model=build)
-    texts = stored(task, data)
+    words: dict[str, Any] = {"source_tokenizer": WordTokenizer, "target_tokenizer": WordTokenizer, "max_len": 8}
+    data = ParallelTextDataModule(str(pairs), val=str(pairs), **words)
+    build = partial(EncoderDecoder, encoder=BOTH_WAYS, num_layers=1, mixer=mixer)
+    texts = stored(Translation(data.vocab_size, data.target_vocab_size, data.seq_len, model=build), data)
     assert set(texts) == {f"attention/{row}.{kind}" for row in (0, 1) for kind in ("json", "svg")}
-    content = json.loads(texts["attention/0.json"])
+    content, figure = json.loads(texts["attention/0.json"]), texts["attention/0.svg"]
     assert content["source"] == ["a", "b", "c", "$", "<eos>"] and content["tokens"] == ["<bos>", "x", "y"]
-    own = {"stack.blocks.0.mixer": (2, 3, 3), "stack.blocks.1.mixer": (4, 3, 5)}
-    expected = own if mixer is Attention else {"stack.blocks.0.mixer": (1, 3, 5)}
-    check_rows(content["maps"], {"encoder.stack.blocks.0.mixer": (2, 5, 5), **expected})
+    check_rows(content["maps"], {"encoder.stack.blocks.0.mixer": (2, 5, 5), **own})
     colour_bar = 1
-    assert texts["attention/0.svg"].count("<image") == colour_bar + 2 + sum(size[0] for size in expected.values())
-    assert "attention weight" in texts["attention/0.svg"]
-    assert "<!-- encoder.stack.blocks.0.mixer -->" in texts["attention/0.svg"], "a line of its own: maps may be narrow"
+    assert figure.count("<image") == colour_bar + 2 + sum(size[0] for size in own.values())
+    assert "attention weight" in figure
+    assert "<!-- encoder.stack.blocks.0.mixer -->" in figure, "a line of its own: maps may be narrow"
 
 
 def test_of_a_language_model_they_are_the_mixers_own(tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("to be or not to be, that is the question. " * 9)
-    data = TextDataModule(
-        str(tmp_path / "text.txt"), tokenizer=CharTokenizer, seq_len=8, batch_size=2, cache_dir=str(tmp_path)
-    )
+    path = tmp_path / "text.txt"
+    path.write_text("to be or not to be, that is the question. " * 9)
+    data = TextDataModule(str(path), tokenizer=CharTokenizer, seq_len=8, batch_size=2, cache_dir=str(tmp_path))
     mixers: list[Any] = [partial(Attention, num_heads=2), GRU]
     build = partial(DecoderLM, d_model=8, num_layers=2, mixer=mixers, positions=NoPositions)
     task = LanguageModeling(data.vocab_size, 8, model=build)
@@ -79,10 +78,8 @@ def test_of_a_language_model_they_are_the_mixers_own(tmp_path: Path) -> None:
     x = model.positions.embed(model.embedding(tokens), torch.arange(8)[None])
     weights = block.mixer.attention_weights(block.mixer_norm(x))
     torch.testing.assert_close(torch.tensor(content["maps"]["stack.blocks.0.mixer"]), weights[1].detach())
-    assert (
-        "".join(content["tokens"]).removeprefix("<bos>") == data.tokenizer.decode(tokens[1].tolist())
-        and content["source"] == []
-    )
+    assert "".join(content["tokens"]).removeprefix("<bos>") == data.tokenizer.decode(tokens[1].tolist())
+    assert content["source"] == []
 
 
 @pytest.mark.parametrize("pool", ["mean", "class"])

@@ -77,16 +77,23 @@ def test_one_graph_is_all_of_a_model(name: str) -> None:
     torch.testing.assert_close(model(TOKENS)[0], expected)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", MIXERS, ids=lambda case: case.name)
-def test_every_mixer_is_compiled_or_runs_as_it_is(case: MixerCase) -> None:
-    """Captured forwards and backwards, without the seconds of C++ that each of the graphs would take."""
-    # torch 2.13 captures the gradient of elu with strides that it has not when it is run so; compiled it is right.
-    check(case, backend="inductor" if case.name in ("linear-elu", "linear-conv") else "aot_eager")
+OTHER_GRAPHS = (
+    *("attention-window", "attention-prefix", "attention-sink", "attention-top-k", "attention-parts"),
+    *("gru-stacked", "gru-both-ways", "rnn-looped", "multiplicative-local-fed-gru", "causal-conv-dilated"),
+)
+# torch 2.13 captures the gradient of elu with strides that it has not when it is run so; compiled it is right.
+FIRST = {type(case.factory(16, 0)): case.name for case in reversed(MIXERS) if case.name != "linear-elu"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["attention", "gru", "mamba", "gated-delta-net", "cross-attention"])
+@pytest.mark.parametrize("name", (*FIRST.values(), *OTHER_GRAPHS))
+def test_every_mixer_is_captured_or_runs_as_it_is(name: str) -> None:
+    """Forwards and backwards, without the seconds of C++ that each of the graphs would take."""
+    check(of(name), backend="aot_eager")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["gru", "mamba", "gated-delta-net", "cross-attention", "linear-elu"])
 def test_code_of_a_kind_of_mixers(name: str) -> None:
     check(of(name), backend="inductor")
 
@@ -113,7 +120,6 @@ def test_the_time_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     task.model.compile(backend="eager")
     tiny_trainer(tmp_path, [CompileTime()], max_epochs=2).fit(task, datamodule=TinyData())
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("compiled for ")]
-    assert said
     assert any(line.startswith("compiled for step 1: ") and line.endswith(" s") for line in said)
     assert len(said) <= 3, "only what is new is compiled"
 

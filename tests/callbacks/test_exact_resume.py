@@ -15,7 +15,7 @@ import lightning as L
 import numpy as np
 import pytest
 import torch
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import LambdaCallback
 
 from callbacks.tiny_fit import (
     BATCHES_AN_EPOCH,
@@ -31,7 +31,6 @@ from callbacks.tiny_fit import (
     fit,
     fit_in_process,
     fit_text,
-    losses,
     tiny_trainer,
 )
 from seqlab.callbacks.exact_resume import ExactResume
@@ -71,12 +70,9 @@ def test_a_fit_that_max_steps_ended_goes_on(tmp_path: Path, accumulate: int) -> 
 
 def test_a_checkpoint_before_the_first_step_is_where_a_fit_begins(tmp_path: Path) -> None:
     """A finder writes such a checkpoint and returns to it."""
-
-    class Saves(Callback):
-        def on_fit_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-            trainer.save_checkpoint(tmp_path / "again" / "checkpoints" / "last.ckpt")
-
-    assert fit(tmp_path / "whole", [Saves()], max_epochs=1) == fit(tmp_path / "again", max_epochs=1)
+    path = tmp_path / "again" / "checkpoints" / "last.ckpt"
+    saves = LambdaCallback(on_fit_start=lambda trainer, _: trainer.save_checkpoint(path))
+    assert fit(tmp_path / "whole", [saves], max_epochs=1) == fit(tmp_path / "again", max_epochs=1)
 
 
 def test_validation_changes_nothing(tmp_path: Path) -> None:
@@ -113,11 +109,6 @@ def test_each_micro_batch_has_its_own_numbers() -> None:
     assert seen == [draws(*key) for key in keys]
 
 
-def test_a_negative_seed_is_refused() -> None:
-    with pytest.raises(ValueError, match="seed must be at least 0, got -1"):
-        ExactResume(-1)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("fit", "name", "num_workers"),
@@ -132,7 +123,7 @@ def test_sigkill_at_any_moment(tmp_path: Path, fit: Callable[..., str], name: st
     flags = {**FLAGS[name], "num_workers": num_workers}
     whole_weights = fit(tmp_path / "whole", **flags)
     folder, moment, num_kills = tmp_path / "killed", random.Random(name), 5
-    path = folder / "losses"
+    path = folder / "diary"
     for _ in range(num_kills):
         process = processes.Process(target=fit_in_process, args=(fit, folder, flags))
         process.start()
@@ -143,7 +134,7 @@ def test_sigkill_at_any_moment(tmp_path: Path, fit: Callable[..., str], name: st
         process.kill()
         process.join()
     assert fit(folder, **flags) == whole_weights
-    assert losses(folder) == losses(tmp_path / "whole")
     logged, whole = diary(folder), diary(tmp_path / "whole")
     assert len(logged) >= len(whole) - num_kills
+    assert {key for key in whole if key[0].startswith("batch")} <= set(logged)
     assert all(whole[key] == values for key, values in logged.items())

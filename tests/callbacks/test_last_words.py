@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
-import sys
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -39,18 +40,37 @@ def test_the_first_error_is_told_once(capsys: pytest.CaptureFixture[str], monkey
     assert (spoken(), capsys.readouterr().err) == ("", "")
 
 
-def test_a_rank_that_a_signal_ended_is_named(
+def test_a_rank_that_a_signal_ended_is_named_and_the_others_are_ended(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    process.kill()
-    process.communicate()
-    # The observer, a thread, would end the process of these tests.
-    monkeypatch.setattr("seqlab.callbacks.last_words.LAST_WRITES", 1e6)
+    """The observer, a thread, ends this process at last."""
+    killed, other = (subprocess.Popen(["sleep", "600"]) for _ in range(2))
+    killed.kill()
+    killed.wait()
+    observers: list[Thread] = []
+    signals: list[int] = []
+    kill = os.kill
+
+    def observer(**options: Any) -> Thread:
+        observers.append(Thread(**options))
+        return observers[-1]
+
+    def note(pid: int, signum: int) -> None:
+        if pid == os.getpid():
+            signals.append(signum)
+        else:
+            kill(pid, signum)
+
+    monkeypatch.setattr("seqlab.callbacks.last_words.Thread", observer)
+    monkeypatch.setattr("seqlab.callbacks.last_words.LAST_WRITES", 0.0)
     monkeypatch.setattr("seqlab.callbacks.last_words.SECONDS", 60.0)  # of a busy machine
+    monkeypatch.setattr(os, "kill", note)
     with last_words():
-        dies(0, RuntimeError("Connection closed by peer"), processes := [process])
+        dies(0, RuntimeError("Connection closed by peer"), processes := [killed, other])
+        for thread in observers:
+            thread.join(60)
     assert capsys.readouterr().err == "seqlab: rank 1 died: killed by SIGKILL\n"
+    assert other.wait(60) == -signal.SIGKILL and signals == [signal.SIGKILL]
     assert processes == []  # Lightning's observer has none left to end this process for
 
 

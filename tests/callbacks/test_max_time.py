@@ -6,34 +6,24 @@ import time
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import pytest
-import torch
-from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch import Tensor
 
-from callbacks.tiny_fit import tiny_trainer
+from callbacks.tiny_fit import TinyTask, fit
 from seqlab.callbacks.max_time import MaxTime
 
-TRAINING, VALIDATION = 10, 30
-"""Seconds of a step and of a validation."""
 
+class Slow(TinyTask):
+    """A step takes 10 s, a validation 30 s."""
 
-class Slow(L.LightningModule):
-    def __init__(self) -> None:
-        super().__init__()
-        self.weights = nn.Parameter(torch.zeros(1))
-        self.now = 0.0
+    now = 0.0
 
     def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
-        self.now += TRAINING
-        return (batch * self.weights).mean()
+        self.now += 10
+        return super().training_step(batch, batch_idx)
 
     def validation_step(self, batch: Tensor, batch_idx: int) -> None:
-        self.now += VALIDATION
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.1)
+        self.now += 30
 
 
 @pytest.mark.parametrize(("minutes", "steps", "seconds"), [(2, 6, 120), (3, 9, 180)])
@@ -43,8 +33,6 @@ def test_the_closing_validation_is_counted(
     """A validation after every 4 steps: 4 steps and a validation are 70 s."""
     task = Slow()
     monkeypatch.setattr(time, "monotonic", lambda: task.now)
-    rows: DataLoader[Any] = DataLoader(torch.ones(100, 1))  # type: ignore[arg-type]
-    options: dict[str, Any] = {"max_epochs": 1, "val_check_interval": 4, "limit_val_batches": 1}
-    trainer = tiny_trainer(tmp_path, [MaxTime(f"00:00:0{minutes}:00")], num_sanity_val_steps=0, **options)
-    trainer.fit(task, rows, rows)
-    assert (trainer.global_step, task.now) == (steps, seconds)
+    flags: dict[str, Any] = {"check_val_every_n_epoch": None, "val_check_interval": 4, "limit_val_batches": 1}
+    fit(tmp_path, [MaxTime(f"00:00:0{minutes}:00")], task=task, num_sanity_val_steps=0, **flags)
+    assert (task.trainer.global_step, task.now) == (steps, seconds)

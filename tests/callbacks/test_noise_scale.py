@@ -9,13 +9,11 @@ import lightning as L
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
-from callbacks.tiny_fit import tiny_trainer
 from seqlab.callbacks.noise_scale import GradientNoiseScale
+from trainers import loader, quiet_trainer
 
-MEAN, DEVIATION, WIDTH = 0.5, 2.0, 10
-ROWS = 4
+MEAN, DEVIATION, WIDTH, ROWS = 0.5, 2.0, 10, 4
 
 
 class Known(L.LightningModule):
@@ -33,15 +31,11 @@ class Known(L.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.1)
 
 
-def rows(batches: int) -> DataLoader[Tensor]:
-    drawn = torch.randn(batches * ROWS, WIDTH, generator=torch.Generator().manual_seed(0))
-    return DataLoader(MEAN + DEVIATION * drawn, batch_size=ROWS)  # type: ignore[arg-type]
-
-
 def fitted(folder: Path, batches: int, accumulated: int) -> L.Trainer:
     options: dict[str, Any] = {"max_epochs": 1, "accumulate_grad_batches": accumulated, "limit_val_batches": 0}
-    trainer = tiny_trainer(folder, [GradientNoiseScale()], **options)
-    trainer.fit(Known(), rows(batches))
+    trainer = quiet_trainer(folder, callbacks=[GradientNoiseScale()], **options)
+    drawn = torch.randn(batches, ROWS, WIDTH, generator=torch.Generator().manual_seed(0))
+    trainer.fit(Known(), loader(MEAN + DEVIATION * drawn))
     return trainer
 
 

@@ -14,7 +14,7 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor, nn
 
-from callbacks.tiny_fit import text_data
+from callbacks.tiny_fit import text_data, vector
 from seqlab.attention import Attention, Bidirectional
 from seqlab.batch import LabelledBatch
 from seqlab.callbacks.gradient_probe import GradientProbe
@@ -33,13 +33,8 @@ from seqlab_data.tokenizers import WordTokenizer
 from trainers import loader, quiet_trainer
 
 HYBRID: list[Any] = [GRU, partial(Attention, num_heads=2), Mamba]
-ADDING: dict[str, Any] = {
-    "train_lengths": (5, 12),
-    "test_lengths": (12, 12),
-    "num_train": 64,
-    "num_eval": 64,
-    "batch_size": 8,
-}
+ADDING: dict[str, Any] = {"train_lengths": (5, 12), "test_lengths": (12, 12), "num_train": 64, "num_eval": 64}
+BOTH_WAYS = partial(Attention, num_heads=2, pattern=Bidirectional)
 
 
 def language_model(folder: Path) -> tuple[Task, L.LightningDataModule]:
@@ -57,7 +52,9 @@ class Draws(nn.Linear):
 
 def regressor(folder: Path) -> tuple[Task, L.LightningDataModule]:
     encoder = partial(Encoder, d_model=8, num_layers=1, mixer=LSTM, positions=NoPositions, embed=Draws, dropout=0.2)
-    return Regression(2, 12, model=partial(Classifier, encoder=encoder, pool="last")), AddingDataModule(**ADDING)
+    return Regression(2, 12, model=partial(Classifier, encoder=encoder, pool="last")), AddingDataModule(
+        **ADDING, batch_size=8
+    )
 
 
 class Seen(Callback):
@@ -67,34 +64,30 @@ class Seen(Callback):
         self.seen: list[list[Tensor]] = []
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any) -> None:
-        weights = list(pl_module.parameters())
-        gradients = [torch.zeros(1) if weight.grad is None else weight.grad.clone() for weight in weights]
-        self.seen.append([torch.get_rng_state(), *(weight.detach().clone() for weight in weights), *gradients])
+        gradients = [weight.grad for weight in pl_module.parameters() if weight.grad is not None]
+        self.seen.append([torch.get_rng_state(), vector(pl_module), *map(torch.clone, gradients)])
 
 
 @pytest.mark.parametrize("make", [language_model, regressor])
 def test_a_fit_is_the_same_with_and_without(make: Any, tmp_path: Path) -> None:
     """Validations within an accumulation, which has gradients then; dropout draws in training."""
-    seen = {}
-    for probes in ([], [GradientProbe(), StateProbe(rows=3)]):
+    without, with_them = Seen(), Seen()
+    options = {"max_steps": 6, "accumulate_grad_batches": 2, "val_check_interval": 1, "limit_val_batches": 2}
+    for callbacks in ([without], [with_them, GradientProbe(), StateProbe(rows=3)]):
         torch.manual_seed(3)
         task, data = make(tmp_path)
-        callback = Seen()
-        options = {"max_steps": 6, "accumulate_grad_batches": 2, "val_check_interval": 1, "limit_val_batches": 2}
-        trainer = quiet_trainer(tmp_path, callbacks=[callback, *probes], num_sanity_val_steps=0, **options)
+        trainer = quiet_trainer(tmp_path, callbacks=callbacks, num_sanity_val_steps=0, **options)
         trainer.fit(task, datamodule=data)
-        seen[len(probes)] = callback.seen
         found = {name for name in trainer.callback_metrics if name.startswith(("gradient_back", "state"))}
-        assert bool(found) == bool(probes)
-    assert len(seen[0]) > 10
-    for without, with_them in zip(seen[0], seen[2], strict=True):
-        assert len(without) == len(with_them) and all(map(torch.equal, without, with_them))
+        assert bool(found) == (len(callbacks) > 1)
+    assert len(without.seen) > 10
+    for one, other in zip(without.seen, with_them.seen, strict=True):
+        assert len(one) == len(other) and all(map(torch.equal, one, other))
 
 
 def validated(task: Task, *probes: Probe, batch: Any = None, **data: Any) -> dict[str, float]:
     """Probes' metrics of one batch, given or from a data module."""
-    options = {"limit_val_batches": 1, "callbacks": list(probes)}
-    trainer = quiet_trainer(Path(), **options)
+    trainer = quiet_trainer(Path(), limit_val_batches=1, callbacks=list(probes))
     found = trainer.validate(task, loader([batch]) if batch is not None else None, verbose=False, **data)[0]
     return {name: value for name, value in found.items() if name.startswith(("gradient_back", "state"))}
 
@@ -160,38 +153,33 @@ def test_both_ways_there_are_gates_and_no_state() -> None:
     assert set(found) == {"state/encoder/0/tanhs_saturated"}
 
 
-def test_of_what_writes_the_decoder_and_of_masks_both_ways(tmp_path: Path) -> None:
+def test_of_what_writes_the_decoder_is_probed(tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.tsv"
     pairs.write_text("a b c a b c a b c\tx y\nb\tz z z z\n")
-    data = ParallelTextDataModule(
-        str(pairs), val=str(pairs), source_tokenizer=WordTokenizer, target_tokenizer=WordTokenizer, max_len=12
-    )
+    words: dict[str, Any] = {"source_tokenizer": WordTokenizer, "target_tokenizer": WordTokenizer, "max_len": 12}
+    data = ParallelTextDataModule(str(pairs), val=str(pairs), **words)
     encoder = partial(Encoder, d_model=8, num_layers=1, mixer=partial(GRU, bidirectional=True), positions=NoPositions)
     build = partial(EncoderDecoder, encoder=encoder, num_layers=1, mixer=GRU, positions=NoPositions)
-    task = Translation(data.vocab_size, data.target_vocab_size, data.seq_len, model=build)
-    found = validated(task, GradientProbe(), StateProbe(), datamodule=data)
+    translation = partial(Translation, data.vocab_size, data.target_vocab_size, data.seq_len)
+    found = validated(translation(model=build), GradientProbe(), StateProbe(), datamodule=data)
     assert {"gradient_back/4", "state/0/h_rms", "state/encoder/0/gates_saturated"} <= set(found)
     assert "gradient_back/8" not in found, "as many as what is written has"
-    plain = partial(RNNSeq2Seq, d_model=8)
-    task = Translation(data.vocab_size, data.target_vocab_size, data.seq_len, model=plain)
-    assert {"state/encoder/h_rms", "state/decoder/h_rms"} <= set(validated(task, StateProbe(), datamodule=data))
-    text = text_data(tmp_path)
-    mixer = partial(Attention, num_heads=2, pattern=Bidirectional)
-    masked = MaskedLanguageModeling(
-        text.vocab_size, text.seq_len, model=partial(MaskedLM, encoder=partial(Encoder, d_model=8, mixer=mixer))
-    )
+    found = validated(translation(model=partial(RNNSeq2Seq, d_model=8)), StateProbe(), datamodule=data)
+    assert {"state/encoder/h_rms", "state/decoder/h_rms"} <= set(found)
+
+
+def test_masks_are_probed_both_ways(tmp_path: Path) -> None:
+    text, model = text_data(tmp_path), partial(MaskedLM, encoder=partial(Encoder, d_model=8, mixer=BOTH_WAYS))
+    masked = MaskedLanguageModeling(text.vocab_size, text.seq_len, model=model)
     assert set(validated(masked, GradientProbe(), datamodule=text)) == {f"gradient_back/{k}" for k in (1, 2, 4)}
 
 
-def test_what_makes_no_sense_is_refused(tmp_path: Path) -> None:
-    attends = classifier(mixer=partial(Attention, num_heads=2, pattern=Bidirectional))
+def test_what_cannot_be_probed_is_refused() -> None:
     with pytest.raises(ValueError, match="StateProbe found no recurrent layer in this Classifier"):
-        validated(attends, StateProbe(), batch=labelled())
+        validated(classifier(mixer=BOTH_WAYS), StateProbe(), batch=labelled())
     bag = Classification(2, 9, vocab_size=7, model=BagOfWords)
     with pytest.raises(ValueError, match="BagOfWords has no stack of blocks"):
         validated(bag, GradientProbe(), batch=labelled())
-    with pytest.raises(ValueError, match="rows to be at least 1, got 0"):
-        GradientProbe(rows=0)
     spread: Any = SimpleNamespace(strategy=SpreadStrategy("fsdp2"))
     with pytest.raises(ValueError, match=r"--trainer\.strategy fsdp2 spreads them over processes"):
         StateProbe().setup(spread, bag, "fit")

@@ -42,7 +42,11 @@ class At(Callback):
 
 
 def sends(at: int, *signals: int, hook: str = "train") -> At:
-    return At(at, lambda: [os.kill(os.getpid(), signum) for signum in signals] and None, hook)
+    def send() -> None:
+        for signum in signals:
+            os.kill(os.getpid(), signum)
+
+    return At(at, send, hook)
 
 
 def stop(fit: Callable[..., str], where: tuple[int, int, str]) -> None:
@@ -106,7 +110,7 @@ def test_last_is_written_by_the_clock_too(tmp_path: Path, monkeypatch: pytest.Mo
     clock = [0.0]
     monkeypatch.setattr("seqlab.callbacks.checkpoint.time.monotonic", lambda: sum(clock))
     waits = [At(0, lambda: clock.append(300.0)), At(3, lambda: clock.append(299.0))]
-    flags = {"max_epochs": 1, "limit_val_batches": 0, "accumulate_grad_batches": 3}
+    flags: dict[str, Any] = {"max_epochs": 1, "limit_val_batches": 0, "accumulate_grad_batches": 3}
     trainer = fitted(tmp_path, *waits, checkpoints=Checkpoints(every_n_minutes=5), **flags)
     assert trainer.writes == [("last", 1), ("last", 3)]
 

@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 from torch import nn
 
-from callbacks.tiny_fit import TinyData, TinyTask, tiny_trainer
+from callbacks.tiny_fit import fit
 from seqlab.attention import Attention
 from seqlab.callbacks.summary import ModelTable, model_table
 from seqlab.callbacks.where_next import WhereNext, how_to_go_on, where_next
@@ -34,29 +34,17 @@ def rows(model: nn.Module, seq_len: int) -> list[list[str]]:
 def test_each_block_tells_what_it_mixes_with() -> None:
     """Parameters by hand: embedding 11 x 8; a GRU of width 8 has 3 x (8 x 8 + 8 x 8 + 8 + 8) = 432; attention with
     1 of 2 heads for keys and values 8 x 8 + 8 + 2 (8 x 4 + 4) + 8 x 8 + 8 = 216; SwiGLU with 24 inside 3 x 8 x 24."""
-    model = DecoderLM(
-        11,
-        5,
-        d_model=8,
-        num_layers=3,
-        mixer=[GRU, GRU, partial(Attention, num_heads=2, num_kv_heads=1)],
-        positions=NoPositions,
-        block=partial(Block, ffn=SwiGLU, norm=RMSNorm),
-    )
-    rest = " · SwiGLU · RMSNorm (pre)"
-    norms_and_ffn = 2 * 8 + 3 * 8 * 24
+    mixers: list[Any] = [GRU, GRU, partial(Attention, num_heads=2, num_kv_heads=1)]
+    block = partial(Block, ffn=SwiGLU, norm=RMSNorm)
+    model = DecoderLM(11, 5, d_model=8, num_layers=3, mixer=mixers, positions=NoPositions, block=block)
+    rest, of_rest = " · SwiGLU · RMSNorm (pre)", 2 * 8 + 3 * 8 * 24
     assert rows(model, 5) == [
         ["embedding", "Embedding(11, 8)", "88", ""],
         ["positions", "NoPositions on embeddings", "0", ""],
-        ["stack.blocks.0-1", "GRU" + rest, f"2 x {432 + norms_and_ffn:,}", "2 x 8"],
-        [
-            "stack.blocks.2",
-            "Attention (2 heads, 1 for keys and values)" + rest,
-            f"{216 + norms_and_ffn:,}",
-            f"{2 * 5 * 4}",
-        ],
+        ["stack.blocks.0-1", "GRU" + rest, f"2 x {432 + of_rest:,}", "2 x 8"],
+        ["stack.blocks.2", "Attention (2 heads, 1 for keys and values)" + rest, f"{216 + of_rest:,}", f"{2 * 5 * 4}"],
         ["stack.norm", "RMSNorm", "8", ""],
-        ["total", "", f"{88 + 2 * 432 + 216 + 3 * norms_and_ffn + 8:,}", "56"],
+        ["total", "", f"{88 + 2 * 432 + 216 + 3 * of_rest + 8:,}", "56"],
     ]
 
 
@@ -69,11 +57,8 @@ def test_parameters_that_are_not_trained_are_told() -> None:
 
 def test_a_model_without_mixers_has_a_table_too() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 1))
-    assert rows(model, 5) == [
-        ["0", str(model[0]), "16", ""],
-        ["2", str(model[2]), "5", ""],
-        ["total", "", "21", "0"],
-    ]
+    of_layers = [["0", str(model[0]), "16", ""], ["2", str(model[2]), "5", ""]]
+    assert rows(model, 5) == [*of_layers, ["total", "", "21", "0"]]
 
 
 def test_the_table_fits_80_columns() -> None:
@@ -88,14 +73,18 @@ def test_the_table_fits_80_columns() -> None:
 def test_a_fit_begins_with_the_table_and_ends_with_one_line(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """None where it has left no checkpoint."""
     monkeypatch.chdir(tmp_path)
-    tiny_trainer(tmp_path / "run", [ModelTable(), WhereNext()], max_epochs=1).fit(TinyTask(), datamodule=TinyData())
+    fit(tmp_path / "run", [ModelTable(), WhereNext()], max_epochs=1)
     out, err = capfd.readouterr()
     assert err.splitlines()[0].split() == ["part", "Sequential", "parameters", "state", "at", "1024", "tokens"]
     assert out == ("Run 1f2e (1f2e) · best checkpoint run/checkpoints/best.ckpt · next: seqlab test 1f2e\n")
+    fit(tmp_path / "fast", [WhereNext()], fast_dev_run=True)
+    assert capfd.readouterr().out == ""
 
 
 def test_the_line_names_the_run_or_else_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a command that a shell takes."""
     monkeypatch.chdir(tmp_path)
     path = str(tmp_path / "last.ckpt")
     logger: Any = SimpleNamespace(run_id="1f2e3d4c5b6a", run_name="brave-owl-12")
@@ -104,18 +93,8 @@ def test_the_line_names_the_run_or_else_the_checkpoint(tmp_path: Path, monkeypat
         "next: seqlab export brave-owl-12 --out bundles/brave-owl-12"
     )
     assert where_next(None, "", path) == "Checkpoint last.ckpt · next: seqlab export last.ckpt --out bundles/last"
-
-
-def test_the_command_is_one_that_a_shell_takes(tmp_path: Path) -> None:
-    logger: Any = SimpleNamespace(run_id="1f2e3d4c5b6a", run_name="my run; $HOME")
+    logger.run_name = "my run; $HOME"
     command = where_next(logger, "best", "", trust=["mine", "data"]).partition("next: ")[2]
-    assert shlex.split(command) == [
-        *("seqlab", "export", "my run; $HOME", "--trust", "mine", "--trust", "data"),
-        *("--out", "bundles/my run; $HOME"),
-    ]
+    named = ["seqlab", "export", "my run; $HOME", "--trust", "mine", "--trust", "data"]
+    assert shlex.split(command) == [*named, "--out", "bundles/my run; $HOME"]
     assert how_to_go_on(logger, tmp_path, 3, ["mine"]).endswith("next: seqlab resume 1f2e3d4c --trust mine")
-
-
-def test_a_fit_that_left_no_checkpoint_ends_without_a_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    tiny_trainer(tmp_path, [WhereNext()], fast_dev_run=True).fit(TinyTask(), datamodule=TinyData())
-    assert capfd.readouterr().out == ""

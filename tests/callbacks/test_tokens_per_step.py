@@ -8,35 +8,29 @@ from typing import Any
 import lightning as L
 import pytest
 import torch
-from lightning.pytorch.callbacks import Callback
 
-from callbacks.tiny_fit import TinyData, TinyTask
+from callbacks.tiny_fit import EndBefore, KilledError, TinyData, TinyTask, tiny_trainer, vector
 from scale.kinds import kinds, told, write_files
-from seqlab.callbacks.checkpoint import Checkpoints
-from seqlab.callbacks.exact_resume import ExactResume
 from seqlab.callbacks.tokens_per_step import TokensPerStep
-from seqlab.checkpoint_io import AtomicCheckpointIO
 from seqlab.optim import SGD, Constant
 from trainers import quiet_trainer
 
 TOKENS = 137
 
 
-class Watch(Callback):
-    """The batches of each step; ends the fit before a batch."""
+class Watch(EndBefore):
+    """The batches of each step, and an end before one."""
 
     def __init__(self, stop_at: int = -1) -> None:
+        super().__init__(stop_at)
         self.steps: dict[int, list[Any]] = {}
-        self.stop_at, self.count = stop_at, 0
 
     def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
-        if self.count == self.stop_at:
-            raise InterruptedError
-        self.count += 1
+        super().on_train_batch_start(trainer)
         self.steps.setdefault(trainer.global_step, []).append(batch)
 
 
-def fitted(folder: Path, watch: Watch, ckpt_path: str | None = None) -> Any:
+def fitted(folder: Path, watch: Watch) -> Any:
     """Pairs of different lengths, in float64."""
     torch.manual_seed(0)
     write_files(folder)
@@ -44,23 +38,10 @@ def fitted(folder: Path, watch: Watch, ckpt_path: str | None = None) -> Any:
     data, make = kinds(folder)["translation"]
     data.batch_size, data.max_tokens = 2, 40
     task = make(**told(data), lr=0.1, warmup_steps=0, optimizer=SGD, schedule=Constant)
-    checkpoints = Checkpoints(every_n_steps=1)
-    checkpoints.dirpath = str(folder)
-    callbacks = [TokensPerStep(TOKENS), watch, ExactResume(0), checkpoints]
-    options: dict[str, Any] = {"enable_progress_bar": False, "enable_model_summary": False}
-    trainer = L.Trainer(
-        accelerator="cpu",
-        logger=False,
-        max_steps=7,
-        precision="64-true",
-        callbacks=callbacks,
-        plugins=[AtomicCheckpointIO()],
-        limit_val_batches=0,
-        gradient_clip_val=1e9,
-        use_distributed_sampler=False,
-        **options,
-    )
-    trainer.fit(task, data, ckpt_path=ckpt_path)
+    options: dict[str, Any] = {"max_epochs": -1, "max_steps": 7, "limit_val_batches": 0, "gradient_clip_val": 1e9}
+    trainer = tiny_trainer(folder, [TokensPerStep(TOKENS), watch], precision="64-true", **options)
+    last = folder / "checkpoints" / "last.ckpt"
+    trainer.fit(task, data, ckpt_path=str(last) if last.exists() else None)
     return task
 
 
@@ -89,17 +70,16 @@ def test_a_step_trains_on_the_mean_of_all_its_tokens(tmp_path: Path) -> None:
     assert task.tokens_per_step is None, "another fit of the task is its own"
 
 
-@pytest.mark.parametrize("stop_at", [4, 9])
+@pytest.mark.parametrize("stop_at", [9, 14])
 def test_it_goes_on_exactly(tmp_path: Path, stop_at: int) -> None:
-    for name in ("whole", "stopped"):
-        (tmp_path / name).mkdir()
-    whole = fitted(tmp_path / "whole", Watch())
-    with pytest.raises(InterruptedError):
-        fitted(tmp_path / "stopped", Watch(stop_at))
-    watch = Watch()
-    again = fitted(tmp_path / "stopped", watch, str(tmp_path / "stopped" / "last.ckpt"))
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    for folder in (whole, killed):
+        folder.mkdir()
+    with pytest.raises(KilledError):
+        fitted(killed, Watch(stop_at))
+    again = fitted(killed, watch := Watch())
     assert min(watch.steps) > 0
-    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), again.parameters(), strict=True))
+    assert torch.equal(vector(fitted(whole, Watch())), vector(again))
 
 
 @pytest.mark.parametrize(
@@ -119,5 +99,3 @@ def test_what_does_not_go_with_it_is_refused(flags: dict[str, Any], said: str, t
 def test_it_counts_for_tasks_only(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="TinyTask is none"):
         quiet_trainer(tmp_path, callbacks=[TokensPerStep(9)], max_steps=3).fit(TinyTask(), TinyData())
-    with pytest.raises(ValueError, match="at least 1, got 0"):
-        TokensPerStep(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,33 +37,37 @@ def test_vectors_by_hand(tmp_path: Path, text: str) -> None:
     }
 
 
-def models() -> dict[str, tuple[nn.Module, Any, dict[str, Any]]]:
-    """Models by case, each with its embedding and its data module's tokenizers."""
-    size = WORDS.vocab_size
-    tagger = Tagger(size, 2, 8, encoder=lambda *sizes: Encoder(*sizes, mixer=GRU, d_model=3, positions=NoPositions))
-    bag = BagOfWords(size, 2, 8, d_model=3)
-    pair = RNNSeq2Seq(size, 9, 8, d_model=3)
-    return {
-        "a scaled embedding": (tagger, tagger.encoder.embedding, {"tokenizer": WORDS}),
-        "an embedding": (bag, bag.embedding, {"tokenizer": WORDS}),
-        "the source's": (pair, pair.source_embedding, {"tokenizer": CharTokenizer("abc"), "source_tokenizer": WORDS}),
-    }
+SIZE = WORDS.vocab_size
+ENCODER = partial(Encoder, mixer=GRU, d_model=3, positions=NoPositions)
 
 
-@pytest.mark.parametrize("name", ["a scaled embedding", "an embedding", "the source's"])
-def test_known_words_are_embedded_as_the_file_says_and_others_stay(tmp_path: Path, name: str) -> None:
-    model, embedding, data = models()[name]
+@pytest.mark.parametrize(
+    ("make", "place", "data"),
+    [
+        (lambda: Tagger(SIZE, 2, 8, encoder=ENCODER), "encoder.embedding", {"tokenizer": WORDS}),
+        (lambda: BagOfWords(SIZE, 2, 8, d_model=3), "embedding", {"tokenizer": WORDS}),
+        (
+            lambda: RNNSeq2Seq(SIZE, 9, 8, d_model=3),
+            "source_embedding",
+            {"tokenizer": CharTokenizer("abc"), "source_tokenizer": WORDS},
+        ),
+    ],
+)
+def test_known_words_are_embedded_as_the_file_says_and_others_stay(
+    tmp_path: Path, make: Any, place: str, data: dict[str, Any]
+) -> None:
+    """Also by an embedding that scales."""
+    model = make()
     before = {key: value.clone() for key, value in model.state_dict().items()}
     said = begin_words_with(SimpleNamespace(model=model), SimpleNamespace(**data), path := write(tmp_path, GLOVE))
     assert said == f"{path} has 3 of the 7 words of the vocabulary"
-    known = torch.tensor(WORDS.encode("the cat 10"))
+    known, embedding = torch.tensor(WORDS.encode("the cat 10")), model.get_submodule(place)
     expected = torch.tensor([[0.5, -0.01, 3], [1, 2, 3], [7, 8, 9]])
     assert torch.allclose(embedding(known), expected, rtol=0, atol=1e-6)
-    others = [i for i in range(WORDS.vocab_size) if i not in known]
-    changed = {key for key, value in model.state_dict().items() if not torch.equal(value, before[key])}
-    [place] = changed
-    assert model.get_parameter(place) is embedding.weight
-    assert torch.equal(embedding.weight[others], before[place][others])
+    others = [i for i in range(SIZE) if i not in known]
+    changed = [key for key, value in model.state_dict().items() if not torch.equal(value, before[key])]
+    assert len(changed) == 1 and model.get_parameter(changed[0]) is embedding.weight
+    assert torch.equal(embedding.weight[others], before[changed[0]][others])
     assert embedding.weight.requires_grad
 
 

@@ -59,6 +59,23 @@ class EndBefore(Callback):
             raise KilledError
 
 
+class Weights(EndBefore):
+    """The weights after each optimiser step and in each validation, and an end before a micro-batch."""
+
+    def __init__(self, stop_at: int = -1) -> None:
+        super().__init__(stop_at)
+        self.trained: list[Tensor] = []
+        self.validated: list[Tensor] = []
+
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: L.LightningModule, *args: Any) -> None:
+        if not trainer.fit_loop.epoch_loop._should_accumulate():
+            self.trained.append(vector(pl_module))
+
+    def on_validation_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+        if not trainer.sanity_checking:
+            self.validated.append(vector(pl_module))
+
+
 class NoisySamples(Dataset[Tensor]):
     """Sample (epoch, index): its noise is a function of both, whichever process draws it."""
 
@@ -93,16 +110,6 @@ class PureBatches(Sampler[list[tuple[int, int]]]):
             yield [(self.epoch, k) for k in mine[batch * BATCH_SIZE : (batch + 1) * BATCH_SIZE]]
 
 
-class ResumableLoader(DataLoader[Tensor]):
-    """Tells Lightning that it resumes; its place is the datamodule's to keep."""
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        pass
-
-
 class TinyData(L.LightningDataModule):
     def __init__(self, num_workers: int = 0) -> None:
         super().__init__()
@@ -112,9 +119,11 @@ class TinyData(L.LightningDataModule):
     def train_dataloader(self) -> DataLoader[Tensor]:
         assert self.trainer is not None
         batches = PureBatches(*self.position, self.trainer.global_rank, self.trainer.world_size)
-        return ResumableLoader(
-            NoisySamples(), batch_sampler=batches, num_workers=self.num_workers, collate_fn=torch.stack
-        )
+        options: dict[str, Any] = {"batch_sampler": batches, "num_workers": self.num_workers}
+        loader: Any = DataLoader(NoisySamples(), collate_fn=torch.stack, **options)
+        # Tells Lightning that it resumes; its place is the datamodule's to keep.
+        loader.state_dict, loader.load_state_dict = dict, lambda state: None
+        return loader
 
     def val_dataloader(self) -> DataLoader[Tensor]:
         return DataLoader(NoisySamples(), batch_sampler=[[(0, 0), (0, 1)]] * 2, collate_fn=torch.stack)
@@ -171,8 +180,11 @@ class Diary(Logger):
     def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
         for key in ("train/loss", "val/loss"):
             if key in metrics:
-                with self.path.open("a") as file:
-                    file.write(json.dumps([key, step, metrics[key].hex()]) + "\n")
+                self.write(key, step, metrics[key])
+
+    def write(self, key: str, step: int | None, value: float) -> None:
+        with self.path.open("a") as file:
+            file.write(json.dumps([key, step, value.hex()]) + "\n")
 
     def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
         """Nothing to keep."""
@@ -184,49 +196,31 @@ class Diary(Logger):
 
 
 class Losses(Callback):
-    """Appends `epoch batch loss` to a file after each micro-batch."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    """Writes the loss of each micro-batch to the diary."""
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        with self.path.open("a") as file:
-            file.write(f"{trainer.current_epoch} {batch_idx} {outputs['loss'].item().hex()}\n")
+        if isinstance(trainer.logger, Diary):
+            trainer.logger.write(f"batch {batch_idx}", trainer.current_epoch, outputs["loss"].item())
 
 
 def tiny_trainer(folder: Path, callbacks: Sequence[Callback] = (), **flags: Any) -> L.Trainer:
-    """Its checkpoints, losses and diary are in the folder."""
-    defaults: dict[str, Any] = {
-        "max_epochs": 3,
-        "accelerator": "cpu",
-        "use_distributed_sampler": False,
-        "log_every_n_steps": 1,
-        "enable_progress_bar": False,
-        "enable_model_summary": False,
-    }
-    return L.Trainer(
-        logger=Diary(folder),
-        callbacks=[ExactResume(SEED), Losses(folder / "losses"), Checkpoints(every_n_steps=2), *callbacks],
-        plugins=[AtomicCheckpointIO()],
-        **{**defaults, **flags},
-    )
+    """Its checkpoints and diary are in the folder."""
+    defaults: dict[str, Any] = {"max_epochs": 3, "log_every_n_steps": 1, "use_distributed_sampler": False}
+    defaults |= {"accelerator": "cpu", "enable_progress_bar": False, "enable_model_summary": False}
+    callbacks = [ExactResume(SEED), Losses(), Checkpoints(every_n_steps=2), *callbacks]
+    return L.Trainer(logger=Diary(folder), callbacks=callbacks, plugins=[AtomicCheckpointIO()], **{**defaults, **flags})
 
 
 def fit(
-    folder: Path,
-    callbacks: Sequence[Callback] = (),
-    *,
-    num_workers: int = 0,
-    task: TinyTask | None = None,
-    **flags: Any,
+    folder: Path, callbacks: Sequence[Callback] = (), num_workers: int = 0, task: TinyTask | None = None, **flags: Any
 ) -> str:
     """Fits, from `last` if there is one, and returns the sha256 of the weights."""
     return _fit(folder, tiny_trainer(folder, callbacks, **flags), task or TinyTask(), TinyData(num_workers))
 
 
-def fit_text(folder: Path, callbacks: Sequence[Callback] = (), *, num_workers: int = 0, **flags: Any) -> str:
+def fit_text(folder: Path, callbacks: Sequence[Callback] = (), num_workers: int = 0, **flags: Any) -> str:
     """Like `fit`, with seqlab's own model, task and data."""
     data = text_data(folder.parent, num_workers)
     data.setup("fit")
@@ -268,17 +262,8 @@ def vector(module: nn.Module) -> Tensor:
     return torch.cat([weight.detach().flatten() for weight in module.parameters()])
 
 
-def losses(folder: Path) -> dict[tuple[str, str], set[str]]:
-    """(epoch, batch): the losses recorded for it, by however many processes."""
-    entries: dict[tuple[str, str], set[str]] = {}
-    for line in (folder / "losses").read_text().splitlines():
-        epoch, batch, loss = line.split()
-        entries.setdefault((epoch, batch), set()).add(loss)
-    return entries
-
-
 def diary(folder: Path) -> dict[tuple[str, int], set[str]]:
-    """(metric, step): the values logged for it, by however many processes."""
+    """(metric, step) and (batch, epoch): the values written for it, by however many processes."""
     entries: dict[tuple[str, int], set[str]] = {}
     for line in (folder / "diary").read_text().splitlines():
         key, step, value = json.loads(line)
@@ -300,4 +285,4 @@ def check_goes_on(
         stopped = folder / f"{number}"
         stop(partial(fit, stopped, **flags), each)
         assert fit(stopped, **flags) == whole, each
-        assert losses(stopped) == losses(folder / "whole") and diary(stopped) == diary(folder / "whole"), each
+        assert diary(stopped) == diary(folder / "whole"), each

@@ -70,10 +70,12 @@ def test_layers_learn_slower_towards_the_embedding() -> None:
     assert rates["stack.norm.weight"] == rates["head.weight"] == 1.0
 
 
+ENCODER = partial(Encoder, d_model=8, num_layers=3, mixer=partial(Attention, num_heads=2, pattern=Bidirectional))
+
+
 def test_an_encoder_and_a_decoder_have_their_own_blocks() -> None:
     """A decoder's layer has two: one attends to itself, one to the source."""
-    encoder = partial(Encoder, d_model=8, num_layers=3, mixer=partial(Attention, num_heads=2, pattern=Bidirectional))
-    model = EncoderDecoder(11, 13, 16, encoder=encoder, num_layers=1, mixer=Attention)
+    model = EncoderDecoder(11, 13, 16, encoder=ENCODER, num_layers=1, mixer=Attention)
     rates = by_name(model, LayerwiseDecay(0.1, ratio=0.5)(model.named_parameters()), "lr_ratio")
     q_proj = "stack.blocks.{}.mixer.q_proj.weight"
     assert [rates[f"encoder.{q_proj.format(i)}"] for i in range(3)] == [1 / 8, 1 / 4, 1 / 2]
@@ -81,13 +83,12 @@ def test_an_encoder_and_a_decoder_have_their_own_blocks() -> None:
     assert rates["encoder.embedding.weight"] == 1 / 16 and rates["embedding.weight"] == 1 / 8
 
 
-@pytest.mark.parametrize("part", ["embedding.weight", "embed_norm.weight", "class_token"])
-def test_all_that_comes_before_the_blocks_is_below_them(part: str) -> None:
+def test_all_that_comes_before_the_blocks_is_below_them() -> None:
     """BERT's norm of embeddings and ViT's class token too."""
-    encoder = partial(Encoder, d_model=8, num_layers=1, mixer=partial(Attention, num_heads=2, pattern=Bidirectional))
-    classifier = Classifier(11, 3, 16, encoder=partial(encoder, embed_norm=nn.LayerNorm), pool="class")
-    rates = by_name(classifier, LayerwiseDecay(0.1, ratio=0.5)(classifier.named_parameters()), "lr_ratio")
-    assert [rate for name, rate in rates.items() if name.endswith(part)] == [1 / 4]
+    model = Classifier(11, 3, 16, encoder=partial(ENCODER, embed_norm=nn.LayerNorm), pool="class")
+    rates = by_name(model, LayerwiseDecay(0.1, ratio=0.5)(model.named_parameters()), "lr_ratio")
+    for part in ("embedding.weight", "embed_norm.weight", "class_token"):
+        assert [rate for name, rate in rates.items() if name.endswith(part)] == [1 / 16], part
 
 
 def test_a_model_without_blocks_is_refused() -> None:

@@ -40,15 +40,8 @@ from seqlab_data.synthetic import Reverse
 from seqlab_data.tokenizers import CharTokenizer, WordTokenizer
 
 KINDS = (
-    "language modelling",
-    "masked",
-    "answering",
-    "translation",
-    "classification",
-    "tagging",
-    "images",
-    "regression",
-    "frames",
+    *("language modelling", "masked", "answering", "translation", "classification", "tagging", "images"),
+    *("regression", "frames"),
 )
 WORDS = ["one", "two", "three", "four", "five", "six", "seven"]
 
@@ -73,51 +66,37 @@ def kinds(folder: Path) -> dict[str, tuple[L.LightningDataModule, Any]]:
     of_features = partial(both_ways, embed=torch.nn.Linear)
     decoder = partial(DecoderLM, d_model=8, num_layers=1, mixer=GRU, positions=NoPositions)
     writer = partial(EncoderDecoder, encoder=both_ways, num_layers=1, mixer=AdditiveAttention)
-    text: dict[str, Any] = {
-        "seq_len": 16,
-        "batch_size": 3,
-        "tokenizer": CharTokenizer,
-        "cache_dir": str(folder / "cache"),
-    }
-    short: dict[str, Any] = {"max_len": 64, "max_tokens": 64}
+    text: dict[str, Any] = {"seq_len": 16, "batch_size": 3, "tokenizer": CharTokenizer}
     one_batch: dict[str, Any] = {"max_len": 64}
     few: dict[str, Any] = {"num_train": 24, "num_eval": 13, "batch_size": 5}
+    few |= {"train_lengths": (2, 9), "test_lengths": (2, 9)}
 
     def of(name: str, **options: Any) -> dict[str, Any]:
         path = str(folder / name)
-        return {"train": path, "val": path, "test": path, **options}
+        return {"train": path, "val": path, "test": path, **one_batch, **options}
 
-    pairs = of("pairs.tsv", source_tokenizer=WordTokenizer, target_tokenizer=WordTokenizer, **one_batch)
-    lengths: Any = {"train_lengths": (2, 9), "test_lengths": (2, 9)}
-    path = str(folder / "text.txt")
+    def read() -> TextDataModule:
+        return TextDataModule(str(folder / "text.txt"), cache_dir=str(folder / "cache"), **text)
+
+    pairs = ParallelTextDataModule(**of("pairs.tsv", source_tokenizer=WordTokenizer, target_tokenizer=WordTokenizer))
+    masked = partial(MaskedLM, encoder=partial(both_ways, embed=TypedEmbedding))
+    of_rows = partial(Classifier, encoder=of_features)
+    of_texts = partial(Classification, model=partial(Classifier, encoder=both_ways))
+    of_frames = partial(MultilabelClassification, model=partial(Tagger, encoder=of_features))
+    images = ImageDataModule(patch_size=4, batch_size=50)
     return {
-        "language modelling": (TextDataModule(path, **text), partial(LanguageModeling, model=decoder)),
-        "masked": (
-            TextDataModule(path, **text),
-            partial(MaskedLanguageModeling, model=partial(MaskedLM, encoder=partial(both_ways, embed=TypedEmbedding))),
-        ),
-        "answering": (SyntheticDataModule(Reverse, **lengths, **few), partial(Answering, model=decoder)),
-        "translation": (ParallelTextDataModule(**pairs), partial(Translation, model=writer, label_smoothing=0.1)),
-        "classification": (
-            LabelledTextDataModule(**of("labelled.txt", **short)),
-            partial(Classification, model=partial(Classifier, encoder=both_ways)),
-        ),
+        "language modelling": (read(), partial(LanguageModeling, model=decoder)),
+        "masked": (read(), partial(MaskedLanguageModeling, model=masked)),
+        "answering": (SyntheticDataModule(Reverse, **few), partial(Answering, model=decoder)),
+        "translation": (pairs, partial(Translation, model=writer, label_smoothing=0.1)),
+        "classification": (LabelledTextDataModule(**of("labelled.txt", max_tokens=64)), of_texts),
         "tagging": (
-            TaggedTextDataModule(**of("tagged.conll", **one_batch)),
+            TaggedTextDataModule(**of("tagged.conll")),
             partial(Tagging, model=partial(Tagger, encoder=both_ways)),
         ),
-        "images": (
-            ImageDataModule(patch_size=4, batch_size=50),
-            partial(Classification, model=partial(Classifier, encoder=of_features)),
-        ),
-        "regression": (
-            AddingDataModule(**lengths, **few),
-            partial(Regression, model=partial(Classifier, encoder=of_features)),
-        ),
-        "frames": (
-            TableDataModule(**of("frames.npz", **one_batch)),
-            partial(MultilabelClassification, model=partial(Tagger, encoder=of_features)),
-        ),
+        "images": (images, partial(Classification, model=of_rows)),
+        "regression": (AddingDataModule(**few), partial(Regression, model=of_rows)),
+        "frames": (TableDataModule(**of("frames.npz")), of_frames),
     }
 
 

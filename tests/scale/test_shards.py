@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+from torch.distributed import HashStore  # type: ignore[attr-defined]
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
@@ -78,7 +79,7 @@ def path(written: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def one_rank() -> Iterator[None]:
     """This process as a group of its own."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
 
@@ -190,8 +191,7 @@ def test_in_the_background_it_is_the_same(path: Path) -> None:
     def save_later() -> None:
         files = AtomicCheckpointIO(in_background=True)
         for step in range(2, 6):
-            later = checkpoint(step)
-            files.save_shards(later, path)
+            files.save_shards(later := checkpoint(step), path)
             later["state_dict"]["weight"].to_local().zero_()
             dist.all_reduce(torch.zeros(1000))  # as the fit does meanwhile
         files.teardown()
@@ -209,13 +209,9 @@ def refused(path: Path, said: str) -> None:
         read_checkpoint(path)
 
 
-@pytest.mark.parametrize("harm", ["flipped", "cut", "missing", "folder missing"])
+@pytest.mark.parametrize("harm", ["flipped", "cut", "missing"])
 def test_what_is_damaged_is_refused_by_name(path: Path, one_rank: None, harm: str) -> None:
     (folder,) = folders(path)
-    if harm == "folder missing":
-        shutil.rmtree(folder)
-        refused(path, f"not whole: .*{folder.name}")
-        return
     for file in sorted(folder.iterdir()):
         content = file.read_bytes()
         flipped = content[:100] + bytes([content[100] ^ 1]) + content[101:]
@@ -225,6 +221,8 @@ def test_what_is_damaged_is_refused_by_name(path: Path, one_rank: None, harm: st
         refused(path, f"(damaged|not whole): .*{file.name if harm != 'cut' else ''}")
         file.write_bytes(content)
         check(path, 1)
+    shutil.rmtree(folder)
+    refused(path, f"not whole: .*{folder.name}")
 
 
 def test_a_hole_is_not_hashed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,15 +308,6 @@ def test_an_outline_may_say_anything(path: Path, one_rank: None, where: tuple[An
     refused(path, "(damaged|not whole|not of this model)")
 
 
-def test_its_folder_lasts_before_anything_names_it(
-    tmp_path: Path, one_rank: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    synced: list[Path] = []
-    monkeypatch.setattr(shard_storage, "sync_folder", synced.append)
-    save(tmp_path / "last.ckpt", 1)
-    assert synced == [*folders(tmp_path / "last.ckpt"), tmp_path]
-
-
 def test_one_file_takes_the_place_of_shards(path: Path) -> None:
     files = AtomicCheckpointIO()
     files.save_checkpoint(read_checkpoint(path), path)
@@ -330,9 +319,15 @@ def test_one_file_takes_the_place_of_shards(path: Path) -> None:
     assert os.listdir(path.parent) == []
 
 
-def test_a_name_of_any_characters(tmp_path: Path, one_rank: None) -> None:
+def test_a_name_of_any_characters_and_its_folder_lasts_before_anything_names_it(
+    tmp_path: Path, one_rank: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(shard_storage, "sync_folder", synced.append)
     path = tmp_path / "last [2] *.ckpt"
-    (tmp_path / "last [2] x.ckpt.shards-1").mkdir()
-    save(path, 1, 2)
+    (other := tmp_path / "last [2] x.ckpt.shards-1").mkdir()
+    save(path, 1)
+    assert {*synced[:1], path, other} == {*tmp_path.iterdir()} and synced[1:] == [tmp_path]
+    save(path, 2)
     check(path, 2)
     assert len(os.listdir(tmp_path)) == 3

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from scale.kinds import write_files
+
 HARMLESS = ("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning", "ignore:.*LeafSpec.*:FutureWarning")
 
 
@@ -14,3 +16,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if Path(__file__).parent in item.path.parents:
             for warning in HARMLESS:
                 item.add_marker(pytest.mark.filterwarnings(warning))
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the files of `kinds`."""
+    folder = tmp_path_factory.mktemp("files")
+    write_files(folder)
+    return folder

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from seqlab.recurrence import GRU
 from seqlab.tasks import Answering
 from seqlab_data.synthetic.copying import Reverse
 from seqlab_data.synthetic.data import Examples
-from trainers import loader, quiet_trainer
+from tasks.evaluated import trained, validated
 
 
 class Successor(nn.Module):
@@ -34,13 +33,7 @@ class Successor(nn.Module):
         return self.eye[tokens], {}
 
 
-def _test(task: Answering, batches: list[TokenBatch], folder: Path) -> dict[str, float]:
-    trainer = quiet_trainer(folder)
-    (result,) = trainer.test(task, loader(batches), verbose=False)
-    return dict(result)
-
-
-def test_by_hand(tmp_path: Path) -> None:
+def test_by_hand() -> None:
     """Batches of unequal size; a wrong target that does not count, one answer half right, a row of nothing."""
     tokens = torch.arange(9).expand(4, 9).clone()
     targets = tokens + 1
@@ -50,38 +43,33 @@ def test_by_hand(tmp_path: Path) -> None:
     targets[3] = IGNORE
     some = TokenBatch(tokens, targets, torch.ones(4))
     more = TokenBatch(tokens[:1], targets[:1].where(tokens[:1] < 8, 0), torch.ones(1))
-    found = _test(Answering(10, 9, model=Successor), [some, more], tmp_path)
-    each = _test(Answering(10, 9, model=Successor, each_length=True), [some, more], tmp_path)
-    assert found["test/exact_match"] == 2 / 4
-    assert found["test/exact_match_by_length/1-8"] == 1.0
-    assert found["test/exact_match_by_length/9-16"] == pytest.approx(1 / 3)
+    found = validated(Answering(10, 9, model=Successor), [some, more])
+    each = validated(Answering(10, 9, model=Successor, each_length=True), [some, more])
+    assert found["val/exact_match"] == 2 / 4
+    assert found["val/exact_match_by_length/1-8"] == 1.0
+    assert found["val/exact_match_by_length/9-16"] == pytest.approx(1 / 3)
     lengths = {name.rpartition("/")[2] for name in each if "exact_match_by_length" in name}
-    assert lengths == {"2", "9"} and each["test/exact_match_by_length/9"] == pytest.approx(1 / 3)
-    assert found["test/accuracy"] == pytest.approx((4 + 3 + 2 + 3) / (4 + 4 + 2 + 4))
+    assert lengths == {"2", "9"} and each["val/exact_match_by_length/9"] == pytest.approx(1 / 3)
+    assert found["val/accuracy"] == pytest.approx((4 + 3 + 2 + 3) / (4 + 4 + 2 + 4))
 
 
-def test_it_is_the_share_that_greedy_decoding_answers_exactly(tmp_path: Path) -> None:
+def test_it_is_the_share_that_greedy_decoding_answers_exactly() -> None:
     """A model that knows some of the answers: the task is to reverse a string over two symbols."""
     torch.manual_seed(0)
-    task = Answering(
-        Reverse(2).vocab_size,
-        10,
-        model=partial(DecoderLM, d_model=32, num_layers=1, mixer=GRU, positions=partial(NoPositions)),
-    )
-    examples = Examples(Reverse(2), (1, 4), 40, (0,))
-    batch = examples.read(np.arange(40))
+    model: Any = partial(DecoderLM, d_model=32, num_layers=1, mixer=GRU, positions=NoPositions)
+    task = Answering(Reverse(2).vocab_size, 10, model=model)
+    batch = Examples(Reverse(2), (1, 4), 40, (0,)).read(np.arange(40))
     optimizer = torch.optim.Adam(task.parameters(), 1e-2)
-    task.log = lambda *args, **kwargs: None  # type: ignore[method-assign]
     for _ in range(30):
         optimizer.zero_grad()
-        task.training_step(batch, 0).backward()
+        trained(task, batch).backward()
         optimizer.step()
     right = 0
     for row in range(40):
         counted = batch.targets[row] != IGNORE
         first = int(counted.int().argmax())
         prompt = batch.tokens[row, : first + 1].tolist()
-        model: Any = task.model
+        model = task.model
         decoder = TorchDecoder(model.eval(), model.init_state(1))
         (written,) = generate(decoder, [prompt], max_new_tokens=int(counted.sum()), stop_ids=())
         right += written == batch.targets[row][counted].tolist()
@@ -89,5 +77,4 @@ def test_it_is_the_share_that_greedy_decoding_answers_exactly(tmp_path: Path) ->
     assert sum(its["right"] for its in task.predictions(batch)) == right
     said = zip(task.predictions(batch), batch.targets, strict=True)
     assert sum(its["answer"] == targets[targets != IGNORE].tolist() for its, targets in said) == right
-    del task.log
-    assert _test(task, [batch], tmp_path)["test/exact_match"] == pytest.approx(right / 40)
+    assert validated(task, [batch])["val/exact_match"] == pytest.approx(right / 40)

@@ -20,6 +20,7 @@ from seqlab.models import DecoderLM
 from seqlab.positions import Learned
 from seqlab.recurrence import GRU
 from seqlab.tasks import LanguageModeling
+from tasks.evaluated import trained, validated
 from trainers import loader, quiet_trainer
 
 VOCAB_SIZE, SEQ_LEN = 7, 8
@@ -36,88 +37,54 @@ class Fixed(nn.Module):
         return self.table(tokens), {}
 
 
-def _task(monkeypatch: pytest.MonkeyPatch | None = None, **options: Any) -> LanguageModeling:
-    task = LanguageModeling(VOCAB_SIZE, SEQ_LEN, **options)
-    if monkeypatch is not None:
-        monkeypatch.setattr(task, "log", lambda *args, **kwargs: None, raising=False)
-    return task
+def _task(**options: Any) -> LanguageModeling:
+    return LanguageModeling(VOCAB_SIZE, SEQ_LEN, model=Fixed, **options)
 
 
-def _batch(batch_size: int = 3) -> TokenBatch:
-    tokens = torch.randint(VOCAB_SIZE, (batch_size, SEQ_LEN + 1))
-    return TokenBatch(tokens[:, :-1], tokens[:, 1:].clone(), torch.full((batch_size,), 2 * SEQ_LEN))
+def _batch(batch_size: int = 3, length: int = SEQ_LEN) -> TokenBatch:
+    """More characters than tokens."""
+    tokens = torch.randint(VOCAB_SIZE, (batch_size, length + 1))
+    return TokenBatch(tokens[:, :-1], tokens[:, 1:].clone(), torch.full((batch_size,), 2 * length))
 
 
-def test_the_loss_is_the_mean_over_counted_targets(monkeypatch: pytest.MonkeyPatch) -> None:
-    task, batch = _task(monkeypatch, model=Fixed), _batch()
-    batch.targets[0, 2:] = IGNORE
-    batch.targets[2, 0] = IGNORE
-    log_probs = task.model(batch.tokens)[0].log_softmax(-1)
-    nats = [
-        -log_probs[b, t, batch.targets[b, t]].item()
-        for b in range(3)
-        for t in range(SEQ_LEN)
-        if batch.targets[b, t] != IGNORE
-    ]
-    assert len(nats) == 3 * SEQ_LEN - 7
-    assert task.training_step(batch, 0).item() == pytest.approx(sum(nats) / len(nats), rel=1e-5)
+def _nats(task: LanguageModeling, batch: TokenBatch) -> Tensor:
+    """What each target costs, 0 where it is not counted."""
+    log_probs = task.model(batch.tokens)[0].detach().double().log_softmax(-1)
+    nats = -log_probs.gather(2, batch.targets.clamp(min=0)[..., None])[..., 0]
+    return nats.where(batch.targets != IGNORE, 0)
 
 
-def test_nothing_to_predict_is_a_finite_loss_without_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    task, batch = _task(monkeypatch), _batch()
-    batch.targets.fill_(IGNORE)
-    loss = task.training_step(batch, 0)
-    loss.backward()
-    assert loss.item() == 0.0
-    gradients = [parameter.grad for parameter in task.parameters() if parameter.grad is not None]
-    assert gradients
-    assert not any(gradient.any() for gradient in gradients)
-
-
-def test_validation_is_the_corpus(tmp_path: Path) -> None:
-    """Batches of different sizes, ignored targets, and more characters than tokens."""
-    task = _task(model=Fixed)
-    batches = [_batch(2), _batch(5)]
+def test_losses_and_scores_are_means_over_counted_targets(tmp_path: Path) -> None:
+    task, batches = _task(), [_batch(2), _batch(5)]
     batches[1].targets[:, :3] = IGNORE
-    trainer = quiet_trainer(tmp_path)
-    for stage in ("val", "test"):
-        run = trainer.validate if stage == "val" else trainer.test
-        (result,) = run(task, loader(batches), verbose=False)
-        log_probs = [task.model(batch.tokens)[0].detach().double().log_softmax(-1) for batch in batches]
-        nats = [
-            -log_prob.gather(-1, batch.targets.clamp(min=0).unsqueeze(-1)).squeeze(-1)[batch.targets != IGNORE]
-            for log_prob, batch in zip(log_probs, batches, strict=True)
-        ]
-        total, count = float(torch.cat(nats).sum()), len(torch.cat(nats))
-        assert count == 2 * 8 + 5 * 5
-        assert result[f"{stage}/loss"] == pytest.approx(total / count, rel=1e-5)
-        assert result[f"{stage}/perplexity"] == pytest.approx(math.exp(total / count), rel=1e-5)
-        assert result[f"{stage}/bits_per_char"] == pytest.approx(total / math.log(2) / (7 * 2 * SEQ_LEN), rel=1e-5)
-        assert result[f"{stage}/loss_by_position/1-8"] == result[f"{stage}/loss"]
+    nats = torch.cat([_nats(task, batch) for batch in batches])
+    assert trained(task, batches[1]).item() == pytest.approx(float(nats[2:].sum()) / 25, rel=1e-5)
+    loss = float(nats.sum()) / (2 * 8 + 5 * 5)
+    bits = float(nats.sum()) / math.log(2)
+    expected = {"loss": loss, "perplexity": math.exp(loss), "bits_per_char": bits / (7 * 2 * SEQ_LEN)}
+    for stage in ("validate", "test"):
+        trainer = quiet_trainer(tmp_path)
+        (result,) = getattr(trainer, stage)(task, loader(batches), verbose=False)
+        said = {name.partition("/")[2]: value for name, value in result.items()}
+        assert {name: said[name] for name in expected} == pytest.approx(expected, rel=1e-5)
+        assert said["loss_by_position/1-8"] == said["loss"]
 
 
-def test_the_loss_by_position_is_that_of_what_was_read_so_far(tmp_path: Path) -> None:
-    task = _task(model=Fixed)
-    tokens = torch.randint(VOCAB_SIZE, (3, 21))
-    batch = TokenBatch(tokens[:, :-1], tokens[:, 1:].clone(), torch.full((3,), 20))
+def test_the_loss_by_position_is_that_of_what_was_read_so_far() -> None:
+    task, batch = _task(), _batch(3, 20)
     batch.targets[0, :9] = IGNORE
-    (result,) = quiet_trainer(tmp_path).validate(task, loader([batch]), verbose=False)
-    nats = -task.model(batch.tokens)[0].log_softmax(-1).gather(2, batch.targets.clamp(min=0)[..., None])[..., 0]
-    nats = nats.detach().where(batch.targets != IGNORE, 0)
+    result, nats = validated(task, [batch]), _nats(task, batch)
     for name, (start, end, count) in {"1-8": (0, 8, 16), "9-16": (8, 16, 23), "17-32": (16, 20, 12)}.items():
         expected = float(nats[:, start:end].sum()) / count
         assert result[f"val/loss_by_position/{name}"] == pytest.approx(expected, rel=1e-5)
 
 
 def test_prediction_is_the_surprise_of_each_target(tmp_path: Path) -> None:
-    task, batch = _task(model=Fixed), _batch()
+    task, batch = _task(), _batch()
     batch.targets[0, 0] = IGNORE
     predictions: Any = quiet_trainer(tmp_path).predict(task, loader([batch]))
-    (said,) = predictions
-    log_probs = task.model(batch.tokens)[0].log_softmax(-1)
-    assert [len(row["nats"]) for row in said] == [SEQ_LEN - 1, SEQ_LEN, SEQ_LEN]
-    for row, place, found in ((1, 2, said[1]["nats"][2]), (0, 3, said[0]["nats"][2])):
-        assert found == pytest.approx(-log_probs[row, place, batch.targets[row, place]].item(), rel=1e-5)
+    (said,), nats = predictions, _nats(task, batch).tolist()
+    assert [row["nats"] for row in said] == [pytest.approx(row, rel=1e-5) for row in (nats[0][1:], *nats[1:])]
 
 
 @pytest.mark.parametrize("mixer", [Attention, GRU])
@@ -147,19 +114,18 @@ def test_the_cosine_ends_with_the_fit(options: dict[str, Any], steps: int, tmp_p
         def train_dataloader(self) -> DataLoader[TokenBatch]:
             return loader([_batch(1) for _ in range(5)])
 
-    task = _task(model=Fixed, lr=0.5, warmup_steps=1, min_lr_ratio=0.125)
+    task = _task(lr=0.5, warmup_steps=1, min_lr_ratio=0.125)
     rates: list[float] = []
     note = LambdaCallback(on_before_optimizer_step=lambda *now: rates.append(now[-1].param_groups[0]["lr"]))
     trainer = quiet_trainer(tmp_path, callbacks=[note], **options)
     trainer.fit(task, datamodule=Batches())
     assert trainer.global_step == len(rates) == steps
-    assert rates[0] == pytest.approx(0.25)
-    assert rates[1] == pytest.approx(0.5)
+    assert rates[:2] == pytest.approx([0.25, 0.5])
     assert task.lr_schedulers().get_last_lr()[0] == pytest.approx(0.5 * 0.125)
 
 
 def test_an_end_that_is_not_known_keeps_the_peak(tmp_path: Path) -> None:
-    task = _task(model=Fixed, lr=0.5, warmup_steps=1)
+    task = _task(lr=0.5, warmup_steps=1)
 
     def stop(trainer: L.Trainer, *_: object) -> None:
         trainer.should_stop = trainer.global_step == 12
@@ -172,7 +138,12 @@ def test_an_end_that_is_not_known_keeps_the_peak(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"lr": 0.0}, "got 0.0"), ({"warmup_steps": -1}, "-1"), ({"min_lr_ratio": 1.5}, "1.5")],
+    [
+        ({"lr": 0.0}, "got 0.0"),
+        ({"warmup_steps": -1}, "-1"),
+        ({"min_lr_ratio": 1.5}, "1.5"),
+        ({"z_loss": -1}, "z_loss must be at least 0, got -1"),
+    ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -181,14 +152,10 @@ def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
 
 def test_the_z_loss_by_hand() -> None:
     """In training alone; of a target that is not counted, nothing."""
-    torch.manual_seed(0)
-    plain, ours = (LanguageModeling(5, 4, model=partial(DecoderLM, d_model=8, num_layers=1)) for _ in range(2))
-    ours.load_state_dict(plain.state_dict())
-    ours.z_loss = 0.5
-    batch = TokenBatch(torch.tensor([[1, 2, 3]]), torch.tensor([[2, IGNORE, 4]]), torch.ones(1))
-    log_sums = plain.model(batch.tokens)[0][0].exp().sum(-1).log()
-    expected = plain.loss(batch)[0] + 0.5 * (log_sums[0] ** 2 + log_sums[2] ** 2)
-    torch.testing.assert_close(ours.loss(batch)[0], expected)
-    assert torch.equal(ours.evaluate(batch)["loss_by_position"][0], plain.evaluate(batch)["loss_by_position"][0])
-    with pytest.raises(ValueError, match="z_loss must be at least 0, got -1"):
-        LanguageModeling(5, 4, z_loss=-1)
+    task, batch = _task(), _batch(1, 3)
+    batch.targets[0, 1] = IGNORE
+    plain, scores = task.loss(batch)[0], task.evaluate(batch)["loss_by_position"][0]
+    task.z_loss = 0.5
+    log_sums = task.model(batch.tokens)[0][0].logsumexp(-1)
+    torch.testing.assert_close(task.loss(batch)[0], plain + 0.5 * (log_sums[0] ** 2 + log_sums[2] ** 2))
+    assert torch.equal(task.evaluate(batch)["loss_by_position"][0], scores)

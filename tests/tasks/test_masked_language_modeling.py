@@ -17,6 +17,7 @@ from seqlab.positions import Learned
 from seqlab.recurrence import GRU
 from seqlab.tasks import MaskedLanguageModeling
 from seqlab.tasks.masked_language_modeling import _draws_of
+from tasks.evaluated import validated
 from trainers import loader, quiet_trainer
 
 VOCAB_SIZE = 11
@@ -61,17 +62,14 @@ def test_what_is_chosen_and_what_becomes_of_it(share: float) -> None:
     assert set(read[~hidden & (read != was)].tolist()) == set(range(VOCAB_SIZE))
 
 
-def test_every_validation_chooses_the_same_and_scores_it(tmp_path: Path) -> None:
+def test_every_validation_chooses_the_same_and_scores_it() -> None:
     task, batches = task_of(60), [batch(8, 60), batch(3, 60)]
-    every = loader(batches)
-    (first,) = quiet_trainer(tmp_path).validate(task, every, verbose=False)
+    first = validated(task, batches)
     torch.manual_seed(7)
-    (second,) = quiet_trainer(tmp_path).validate(task, every, verbose=False)
-    assert first == second
+    assert validated(task, batches) == first
     rows = [[entry.split(1) for entry in some[:3]] for some in batches]
     apart = [TokenBatch(*row) for some in rows for row in zip(*some, strict=True)]
-    (each,) = quiet_trainer(tmp_path).validate(task, loader(apart), verbose=False)
-    assert each == pytest.approx(first, rel=1e-5), "the choice depends on the batch"
+    assert validated(task, apart) == pytest.approx(first, rel=1e-5), "the choice depends on the batch"
     nats, right = [], []
     for some in batches:
         said = task.predictions(some)
@@ -101,10 +99,8 @@ def test_it_learns_to_find_what_its_neighbours_tell(mixer: Any, tmp_path: Path) 
     some = TokenBatch(counted[:, :-1], counted[:, 1:], torch.full((22,), 12))
     encoder = partial(Encoder, d_model=32, num_layers=1, mixer=mixer, positions=Learned)
     task = task_of(12, partial(MaskedLM, encoder=encoder), lr=5e-3, warmup_steps=20, weight_decay=0.0)
-    fit = quiet_trainer(tmp_path, max_steps=100)
-    fit.fit(task, loader([some]))
-    (scores,) = fit.validate(task, loader([some]), verbose=False)
-    assert scores["val/accuracy"] > 0.9  # by chance 1 in 11
+    quiet_trainer(tmp_path, max_steps=100).fit(task, loader([some]))
+    assert validated(task, [some])["val/accuracy"] > 0.9  # by chance 1 in 11
 
 
 def test_what_a_row_is_asked_is_the_same_in_a_wider_batch() -> None:
@@ -114,6 +110,6 @@ def test_what_a_row_is_asked_is_the_same_in_a_wider_batch() -> None:
     assert torch.equal(wide[..., :7], narrow)
 
 
-def test_bad_input() -> None:
+def test_a_share_of_none_is_refused() -> None:
     with pytest.raises(ValueError, match="share must be above 0 and at most 1, got 0"):
         task_of(8, share=0)

@@ -11,10 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from scale.kinds import KINDS, of_kind, write_files
+from scale.kinds import KINDS, of_kind
 from seqlab.batch import LabelledBatch
 from seqlab.half_precision import HalfInputs
-from seqlab.tasks.metrics import Mean
 
 ON_CPU = {"bf16-mixed": torch.float32, "bf16-true": torch.bfloat16, "16-true": torch.float16, "64-true": torch.float64}
 """The dtype of the weights."""
@@ -31,19 +30,10 @@ def trained(name: str, folder: Path, precision: str, device: str = "cpu") -> tup
         return total, count
 
     task.loss = loss
-    options: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-    trainer = L.Trainer(
-        accelerator=device,
-        devices=1,
-        precision=precision,  # type: ignore[arg-type]
-        max_steps=2,
-        limit_val_batches=1,
-        limit_test_batches=2,
-        limit_predict_batches=1,
-        use_distributed_sampler=False,
-        enable_model_summary=False,
-        **options,
-    )
+    options: dict[str, Any] = {"limit_val_batches": 1, "limit_test_batches": 2, "limit_predict_batches": 1}
+    options |= {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
+    options |= {"accelerator": device, "devices": 1, "precision": precision, "enable_model_summary": False}
+    trainer = L.Trainer(max_steps=2, use_distributed_sampler=False, **options)
     trainer.fit(task, data)
     (scores,) = trainer.test(task, data, verbose=False)
     assert trainer.predict(task, data)
@@ -51,12 +41,11 @@ def trained(name: str, folder: Path, precision: str, device: str = "cpu") -> tup
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_every_task_in_every_precision(name: str, tmp_path: Path) -> None:
+def test_every_task_in_every_precision(name: str, files: Path) -> None:
     """The first steps are float32's but for rounding; losses are at least float32, and float64 where weights are."""
-    write_files(tmp_path)
-    scores, _, _ = trained(name, tmp_path, "32-true")
+    scores, _, _ = trained(name, files, "32-true")
     for precision, weights in ON_CPU.items():
-        found, task, dtypes = trained(name, tmp_path, precision)
+        found, task, dtypes = trained(name, files, precision)
         assert {weight.dtype for weight in task.parameters()} == {weights}
         assert dtypes == {torch.promote_types(weights, torch.float32)}, precision
         near = 1e-6 if precision == "64-true" else 0.02
@@ -66,10 +55,9 @@ def test_every_task_in_every_precision(name: str, tmp_path: Path) -> None:
 @pytest.mark.cuda
 @pytest.mark.parametrize("precision", ["16-mixed", "16-true", "bf16-mixed", "bf16-true"])
 @pytest.mark.parametrize("name", KINDS)
-def test_every_task_in_half_precision_on_a_device(name: str, precision: str, tmp_path: Path) -> None:
-    write_files(tmp_path)
-    scores, _, _ = trained(name, tmp_path, "32-true", "gpu")
-    found, _, dtypes = trained(name, tmp_path, precision, "gpu")
+def test_every_task_in_half_precision_on_a_device(name: str, precision: str, files: Path) -> None:
+    scores, _, _ = trained(name, files, "32-true", "gpu")
+    found, _, dtypes = trained(name, files, precision, "gpu")
     assert dtypes == {torch.float32}
     assert found["test/loss"] == pytest.approx(scores["test/loss"], rel=0.05)
 
@@ -80,14 +68,3 @@ def test_targets_keep_their_digits_where_inputs_are_rounded() -> None:
     read = HalfInputs("bf16-true").convert_input(batch)
     assert read.inputs.dtype == torch.bfloat16
     assert read.targets.dtype == torch.float32 and read.targets.item() == batch.targets.item()
-
-
-def test_a_mean_is_summed_in_float64() -> None:
-    """In float32, 2^24 and then ones would stand still; in bfloat16 2^8."""
-    mean = Mean()
-    mean.update(torch.tensor([2.0**24]))
-    mean.update(torch.ones(2**8, dtype=torch.bfloat16))
-    for _ in range(7):
-        mean.update(torch.ones(1))
-    assert mean.total.item() == 2**24 + 2**8 + 7
-    assert mean.compute().item() == (2**24 + 2**8 + 7) / (2**8 + 8)

@@ -14,6 +14,7 @@ from seqlab.decoding import generate
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.tasks import ScheduledSampling, Translation
 from seqlab.tasks.scheduled_sampling import _drawn
+from tasks.evaluated import trained
 from tasks.test_translation import Repeats, pairs
 
 
@@ -43,24 +44,18 @@ def _case(request: pytest.FixtureRequest) -> tuple[Any, Any, PairBatch]:
     return model, model.begin(source, mask), PairBatch(source, mask, tokens, targets, torch.arange(len(source)))
 
 
-def test_with_a_ratio_of_one_all_tokens_are_true(case: Any) -> None:
+def test_what_is_read_at_both_ends_of_the_ratio(case: Any) -> None:
+    """Of all true tokens nothing else; in sequence of none what the model would write; in parallel what it would write
+    after true tokens."""
     model, state, batch = case
-    assert torch.equal(ScheduledSampling(last=0.0).tokens(model, batch, state, 0.0), batch.tokens)
-
-
-def test_in_sequence_with_a_ratio_of_zero_it_reads_what_it_would_write(case: Any) -> None:
-    model, state, batch = case
-    read = ScheduledSampling(last=0.0).tokens(Sure(model), batch, state, 1.0)
+    sampling = ScheduledSampling(last=0.0)
+    assert torch.equal(sampling.tokens(model, batch, state, 0.0), batch.tokens)
+    read = sampling.tokens(Sure(model), batch, state, 1.0)
     written = generate(TorchDecoder(model, state), batch.tokens[:, :1].tolist(), max_new_tokens=7)
     real = batch.targets != IGNORE
     assert torch.equal(read[:, 1:][real[:, 1:]], torch.tensor(written)[real[:, 1:]])
     assert torch.equal(read[~real], batch.tokens[~real]) and torch.equal(read[:, 0], batch.tokens[:, 0])
-
-
-def test_in_parallel_it_reads_what_it_would_write_after_true_tokens(case: Any) -> None:
-    model, state, batch = case
-    sampling = ScheduledSampling(first=0.0, last=0.0, passes="parallel")
-    read = sampling.tokens(Sure(model), batch, state, 0.3)
+    read = ScheduledSampling(first=0.0, last=0.0, passes="parallel").tokens(Sure(model), batch, state, 0.3)
     for length in range(1, 5):
         logits = model(batch.tokens[:, :length], state)[0][:, -1]
         assert torch.equal(read[:, length], logits.argmax(dim=-1))
@@ -87,15 +82,16 @@ def test_draws_have_the_models_probabilities() -> None:
 
 def test_a_training_step_learns_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
     task = Translation(9, 9, 6, model=Repeats, sampling=lambda: ScheduledSampling(first=0.0, last=0.0))
-    monkeypatch.setattr(task, "log", lambda *args, **kwargs: None)
     monkeypatch.setattr(task, "_total_steps", lambda: 10)
-    loss = task.training_step(pairs([[3, 4]], [[3, 5]], [0]), 0)
+    loss = trained(task, pairs([[3, 4]], [[3, 5]], [0]))
     loss.backward()
     assert loss.isfinite() and task.model.weight.grad.isfinite()
 
 
-def test_bad_input() -> None:
-    with pytest.raises(ValueError, match=r"from 0 to 1, got 1.5 and 0.75"):
-        ScheduledSampling(first=1.5)
-    with pytest.raises(ValueError, match="sequential or parallel, got both"):
-        ScheduledSampling(passes="both")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"first": 1.5}, r"from 0 to 1, got 1.5 and 0.75"), ({"passes": "both"}, "sequential or parallel, got both")],
+)
+def test_bad_input(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        ScheduledSampling(**options)

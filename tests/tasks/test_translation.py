@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import lightning as L
 import pytest
 import sacrebleu
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 
 from seqlab.batch import IGNORE, PairBatch
 from seqlab.tasks import Translation
 from seqlab.tasks.text_scores import score_texts
-from trainers import loader, quiet_trainer
+from tasks.evaluated import trained, validated
 
 EOS = 2
 
@@ -59,31 +56,26 @@ def pairs(sources: list[list[int]], targets: list[list[int]], rows: list[int]) -
     return PairBatch(source, source != 0, read, padded([[*t, EOS] for t in targets], IGNORE), torch.tensor(rows))
 
 
-class Data(L.LightningDataModule):
-    """Row 1 is right by its second reference, rows 0 and 2 by their first; row 3 is wrong."""
-
-    tokenizer = SimpleNamespace(
-        bos_id=1, eos_id=EOS, decode=lambda ids: " ".join(f"w{token}" for token in ids if token > EOS)
-    )
-
-    def references(self, split: str) -> list[list[str]]:
-        return [["w3 w4"], ["w8", "w5 w6 w7 w3"], ["w3"], ["w7 w7"]]
-
-    def val_dataloader(self) -> DataLoader[PairBatch]:
-        nothing = pairs([[3]], [[3]], [-1])
-        nothing.targets.fill_(IGNORE)
-        batches = [
-            pairs([[5, 6, 7, 3], [3, 4]], [[8], [3, 4]], [1, 0]),
-            pairs([[3], [4, 5]], [[3], [7, 7]], [2, 3]),
-            nothing,
-        ]
-        return loader(batches)
+def decode(ids: list[int]) -> str:
+    return " ".join(f"w{token}" for token in ids if token > EOS)
 
 
-def test_scores_are_the_corpuss(tmp_path: Path) -> None:
-    task = Translation(9, 9, 6, model=Repeats)
-    trainer = quiet_trainer(tmp_path)
-    (scores,) = trainer.validate(task, Data(), verbose=False)
+def scores_of(batches: list[PairBatch], references: list[list[str]], seq_len: int = 6) -> dict[str, float]:
+    tokenizer = SimpleNamespace(bos_id=1, eos_id=EOS, decode=decode)
+    data = SimpleNamespace(tokenizer=tokenizer, references=lambda split: references)
+    return validated(Translation(9, 9, seq_len, model=Repeats), batches, data)
+
+
+def test_scores_are_the_corpuss() -> None:
+    """Row 1 is right by its second reference, rows 0 and 2 by their first; row 3 is wrong. One counts for nothing."""
+    nothing = pairs([[3]], [[3]], [-1])
+    nothing.targets.fill_(IGNORE)
+    batches = [
+        pairs([[5, 6, 7, 3], [3, 4]], [[8], [3, 4]], [1, 0]),
+        pairs([[3], [4, 5]], [[3], [7, 7]], [2, 3]),
+        nothing,
+    ]
+    scores = scores_of(batches, [["w3 w4"], ["w8", "w5 w6 w7 w3"], ["w3"], ["w7 w7"]])
     # Of the targets 8 </s>, 3 4 </s>, 3 </s> and 7 7 </s>: meant are 3 4 </s>, 3 </s> and the last </s>.
     right, wrong = -math.log(3 / 4), -math.log(1 / 32)
     assert scores["val/loss"] == pytest.approx((6 * right + 4 * wrong) / 10)
@@ -92,22 +84,13 @@ def test_scores_are_the_corpuss(tmp_path: Path) -> None:
     assert scores["val/exact_match"] == pytest.approx(3 / 4)
     written = ["w3 w4", "w5 w6 w7 w3", "w3", "w4 w5"]
     references: Any = [["w3 w4", "w8", "w3", "w7 w7"], [None, "w5 w6 w7 w3", None, None]]
-    expected = sacrebleu.corpus_bleu(written, references)
-    assert scores["val/bleu"] == pytest.approx(expected.score, rel=1e-5)
+    assert scores["val/bleu"] == pytest.approx(sacrebleu.corpus_bleu(written, references).score, rel=1e-5)
     assert scores["val/bleu_by_length/1-8"] == scores["val/bleu"]
 
 
-def test_bleu_by_length_is_that_of_the_sources_of_this_length(tmp_path: Path) -> None:
-    class Long(Data):
-        def references(self, split: str) -> list[list[str]]:
-            return [["w3 w4 w5 w6"], [" ".join(["w5 w6 w7"] * 4)]]
-
-        def val_dataloader(self) -> DataLoader[PairBatch]:
-            sources = [[5, 6, 7] * 3 + [5, 6, 8], [3, 4, 5, 6]]
-            return loader([pairs(sources, [[8], [3, 4]], [1, 0])])
-
-    trainer = quiet_trainer(tmp_path)
-    (scores,) = trainer.validate(Translation(9, 9, 20, model=Repeats), Long(), verbose=False)
+def test_bleu_by_length_is_that_of_the_sources_of_this_length() -> None:
+    batch = pairs([[5, 6, 7] * 3 + [5, 6, 8], [3, 4, 5, 6]], [[8], [3, 4]], [1, 0])
+    scores = scores_of([batch], [["w3 w4 w5 w6"], [" ".join(["w5 w6 w7"] * 4)]], 20)
     long = sacrebleu.corpus_bleu([" ".join(["w5 w6 w7"] * 3 + ["w5 w6 w8"])], [[" ".join(["w5 w6 w7"] * 4)]])
     assert scores["val/bleu_by_length/1-8"] == pytest.approx(100)
     assert scores["val/bleu_by_length/9-16"] == pytest.approx(long.score, rel=1e-5) != scores["val/bleu"]
@@ -123,16 +106,9 @@ def test_bleu_by_hand_and_its_signature() -> None:
     assert several["exact_match"] == 1 / 2 and "nrefs:var" in signatures["bleu"]
 
 
-def test_label_smoothing_is_torchs_and_a_batch_that_counts_for_nothing_teaches_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_label_smoothing_is_torchs() -> None:
     batch = pairs([[3, 4]], [[3, 5]], [0])
     task = Translation(9, 9, 6, model=Repeats, label_smoothing=0.2)
-    monkeypatch.setattr(task, "log", lambda *args, **kwargs: None)
     logits, _ = task.model(batch.tokens, task.model.begin(batch.source, batch.source_mask))
     expected = nn.CrossEntropyLoss(label_smoothing=0.2)(logits[0], batch.targets[0])
-    assert task.training_step(batch, 0).item() == pytest.approx(expected.item(), rel=1e-6)
-    batch.targets.fill_(IGNORE)
-    loss = task.training_step(batch, 0)
-    loss.backward()
-    assert loss == 0 and task.model.weight.grad == 0
+    assert trained(task, batch).item() == pytest.approx(expected.item(), rel=1e-6)
