@@ -26,17 +26,16 @@ def model(layers: int, mixer: Any) -> DecoderLM:
 
 def kept_by(model: DecoderLM, batch: int) -> int:
     """Bytes that autograd keeps of a forward pass, besides the weights."""
-    own = {weight.data_ptr() for weight in model.parameters()}
     kept: dict[int, torch.UntypedStorage] = {}
 
     def keep(saved: Tensor) -> Tensor:
-        storage = saved.untyped_storage()
-        kept[storage.data_ptr()] = storage
+        kept[saved.untyped_storage().data_ptr()] = saved.untyped_storage()
         return saved
 
     tokens = torch.zeros(batch, LENGTH, dtype=torch.int64)
     with saved_tensors_hooks(keep, lambda saved: saved), torch.autocast("cpu", torch.bfloat16):
         model(tokens, features=True)
+    own = {weight.data_ptr() for weight in model.parameters()}
     return sum(storage.nbytes() for place, storage in kept.items() if place not in own)
 
 

@@ -50,13 +50,6 @@ def around(mixer: MixerCase, positions: PositionCase) -> nn.Module:
     return DecoderLM(VOCAB_SIZE, LONGEST, mixer=mixer.factory, positions=positions.factory, **sizes)
 
 
-@pytest.mark.parametrize("pair", DEFAULT, ids=pair_name)
-def test_every_mixer_in_a_model(pair: tuple[MixerCase, PositionCase]) -> None:
-    model = around(*pair).eval()
-    for length in LENGTHS:
-        assert forward_flops(model, length) == pytest.approx(counted(model, length), rel=0.02), length
-
-
 ENCODINGS = [
     (mixer, positions)
     for mixer in MIXERS
@@ -65,10 +58,19 @@ ENCODINGS = [
 ]
 
 
+def check_flops(model: nn.Module, lengths: tuple[int, ...] = LENGTHS) -> None:
+    for length in lengths:
+        assert forward_flops(model.eval(), length) == pytest.approx(counted(model, length), rel=0.02), length
+
+
+@pytest.mark.parametrize("pair", DEFAULT, ids=pair_name)
+def test_every_mixer_in_a_model(pair: tuple[MixerCase, PositionCase]) -> None:
+    check_flops(around(*pair))
+
+
 @pytest.mark.parametrize("pair", ENCODINGS, ids=pair_name)
 def test_encodings_of_scores(pair: tuple[MixerCase, PositionCase]) -> None:
-    model = around(*pair).eval()
-    assert forward_flops(model, 64) == pytest.approx(counted(model, 64), rel=0.02)
+    check_flops(around(*pair), LENGTHS[:1])
 
 
 ATTENTIVE: dict[str, Any] = {"d_model": D_MODEL, "num_layers": 2, "mixer": partial(Attention, pattern=Bidirectional)}
@@ -89,9 +91,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model(name: str) -> None:
-    model = MODELS[name]().eval()
-    for length in LENGTHS:
-        assert forward_flops(model, length) == pytest.approx(counted(model, length), rel=0.02), length
+    check_flops(MODELS[name]())
 
 
 def test_training_takes_three_forward_passes() -> None:

@@ -52,7 +52,7 @@ ELSEWHERE = {
     "cmake --install ": "a build: tests/runtime/test_build.py",
     "cpack ": "a build: tests/runtime/test_build.py",
     "apt-get install ": "a bare system: tests/runtime/test_build.py",
-    "make leaderboard": "hours: tests/repository/test_leaderboard.py",
+    "make leaderboard": "hours: tests/repository/test_scripts.py",
     "chromium ": "a browser",
 }
 """Commands that are not run here: what each needs, and what tests it."""
@@ -132,14 +132,9 @@ def test_the_commands_of_a_page_run_one_after_the_other(page: str, tmp_path: Pat
     if any(typed.startswith("make cpp") for typed, _ in run):
         environment |= {"SEQLAB_RUN": str(build("seqlab-run"))}
     for typed, printed in run:
+        shell, given = ["bash", "-euo", "pipefail", "-c", typed], subprocess.DEVNULL
         done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", typed],
-            cwd=tmp_path,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=900,
+            shell, cwd=tmp_path, env=environment, stdin=given, capture_output=True, text=True, timeout=900
         )
         assert done.returncode == (2 if is_refusal(printed) else 0), f"$ {typed}\n{done.stdout}{done.stderr}"
         if is_refusal(printed):
@@ -149,14 +144,18 @@ def test_the_commands_of_a_page_run_one_after_the_other(page: str, tmp_path: Pat
 def _write_files(folder: Path, page: str) -> None:
     """Writes the files that the commands name: the reader's, and the page's own."""
     (folder / "books").mkdir()
-    (folder / "books" / "one.txt").write_text("It was a dark and stormy night. " * 200, encoding="utf-8")
-    (folder / "pairs.tsv").write_text("".join(f"one {n}\teins {n}\n" for n in range(60)), encoding="utf-8")
-    (folder / "sources.txt").write_text("one 3\none 4\n", encoding="utf-8")
-    labelled = "".join(f"{'good' if n % 2 else 'bad'} film {n}\n" for n in range(60))
-    (folder / "labelled.txt").write_text(labelled, encoding="utf-8")
-    (folder / "texts.txt").write_text("good film 7\n", encoding="utf-8")
-    (folder / "tagged.conll").write_text("".join(f"film\tO\n{n}\tB-NUM\n\n" for n in range(60)), encoding="utf-8")
-    (folder / "sentences.txt").write_text("film 7\n", encoding="utf-8")
+    for name, text in {
+        "books/one.txt": "It was a dark and stormy night. " * 200,
+        "pairs.tsv": "".join(f"one {n}\teins {n}\n" for n in range(60)),
+        "sources.txt": "one 3\none 4\n",
+        "labelled.txt": "".join(f"{'good' if n % 2 else 'bad'} film {n}\n" for n in range(60)),
+        "texts.txt": "good film 7\n",
+        "tagged.conll": "".join(f"film\tO\n{n}\tB-NUM\n\n" for n in range(60)),
+        "sentences.txt": "film 7\n",
+        "decay.py": python_blocks("docs/guides/own-mixer.md")[0],
+        **_named_files((ROOT / page).read_text(encoding="utf-8")),
+    }.items():
+        (folder / name).write_text(text, encoding="utf-8")
     np.savez(folder / "images.npz", images=np.random.default_rng(0).random((60, 4, 4)), labels=np.arange(60) % 2)
     rolls = {"spectrum": [[[n, 0.5], [1.5, n]] for n in range(60)], "energy": [[0.5, 1.0]] * 60}
     parquet.write_table(pa.table({**rolls, "notes": [[[0, 1], [1, 1]]] * 60}), folder / "rolls.parquet")
@@ -165,7 +164,7 @@ def _write_files(folder: Path, page: str) -> None:
         from cli.test_import_hf import save
 
         save("llama", folder / "small")
-    (folder / "decay.py").write_text(python_blocks("docs/guides/own-mixer.md")[0], encoding="utf-8")
-    text = (ROOT / page).read_text(encoding="utf-8")
-    for name, yaml in re.findall(r"`(\w+\.yaml)`[^`]*\n\n```yaml\n(.*?)```", text, flags=re.DOTALL):
-        (folder / name).write_text(yaml, encoding="utf-8")
+
+
+def _named_files(text: str) -> dict[str, str]:
+    return dict(re.findall(r"`(\w+\.yaml)`[^`]*\n\n```yaml\n(.*?)```", text, flags=re.DOTALL))

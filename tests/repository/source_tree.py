@@ -47,15 +47,6 @@ def arrows_of_files() -> dict[str, set[str]]:
     return {name: _known(imports_at_run_time(path), modules) - {name} for name, path in modules.items()}
 
 
-def arrows_of_rooms(files: dict[str, set[str]]) -> dict[str, set[str]]:
-    """The same of rooms: the folders and files right below a package."""
-    rooms: dict[str, set[str]] = {}
-    for name, found in files.items():
-        room = ".".join(name.split(".")[:2])
-        rooms.setdefault(room, set()).update(".".join(other.split(".")[:2]) for other in found)
-    return {room: found - {room} for room, found in rooms.items()}
-
-
 def _module(path: Path, package: Path) -> str:
     return ".".join(path.relative_to(package.parent).with_suffix("").parts).removesuffix(".__init__")
 

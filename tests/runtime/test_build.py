@@ -35,14 +35,25 @@ def _installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prefix
 
 
+def compile_on(installed: Path, source: Path, to: Path) -> None:
+    """Configures and builds a project that finds the installed library."""
+    succeed("cmake", "-S", source, "-B", to, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={installed}")
+    succeed("cmake", "--build", to)
+
+
+PROJECT = "cmake_minimum_required(VERSION 3.20)\nproject(some LANGUAGES CXX)\nset(CMAKE_CXX_STANDARD 17)\n"
+
+
 @pytest.mark.slow
 def test_the_examples_are_built_on_the_installed_library(installed: Path, bundle: Bundle, tmp_path: Path) -> None:
-    """The worker's answers are tested in test_decoding.py."""
-    succeed("cmake", "-S", ROOT / "examples/cpp", "-B", tmp_path, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={installed}")
-    succeed("cmake", "--build", tmp_path)
+    """The worker's answers are tested in test_decoding.py. The program is the one that was built, and needs no library
+    of the build folder."""
+    assert str(ROOT) not in succeed("ldd", installed / "bin/seqlab-run")
+    arguments: Command = ["generate", bundle("gru"), "--prompt", "a", "--seed", "2"]
+    assert succeed(installed / "bin/seqlab-run", *arguments).encode() == run(*arguments).stdout
+    compile_on(installed, ROOT / "examples/cpp", tmp_path)
     lines = succeed(tmp_path / "continue_text", bundle("gru"), "fed").splitlines()
-    runner = BundleRunner(bundle("gru"))
-    model = open_text_model(bundle("gru"))
+    runner, model = BundleRunner(bundle("gru")), open_text_model(bundle("gru"))
     written = [model.write("fed", max_new_tokens=60, temperature=0.8, top_k=40, seed=seed) for seed in range(3)]
     ids = np.array(model.encode(["fed"]))
     best = int(runner.prefill(ids, ids > 0)[0].argmax())
@@ -50,15 +61,6 @@ def test_the_examples_are_built_on_the_installed_library(installed: Path, bundle
     command: Command = [tmp_path / "worker", bundle("gru"), "2"]
     done = subprocess.run(command, input=b"fed\n", capture_output=True, env=ENVIRONMENT)
     assert done.stdout.startswith(b"1\t"), done.stderr
-
-
-@pytest.mark.slow
-def test_the_installed_program_runs(installed: Path, bundle: Bundle) -> None:
-    """And is the one that was built, which needs no library of the build folder."""
-    installed_program = installed / "bin" / "seqlab-run"
-    assert str(ROOT) not in succeed("ldd", installed_program)
-    arguments: Command = ["generate", bundle("gru"), "--prompt", "a", "--seed", "2"]
-    assert succeed(installed_program, *arguments).encode() == run(*arguments).stdout
 
 
 TWO_LINES = """
@@ -82,12 +84,10 @@ def test_a_program_is_built_on_the_unpacked_archive(bundle: Bundle, tmp_path: Pa
     succeed(unpacked / "bin/seqlab-run", "verify", bundle("gru"))
     (tmp_path / "two.cc").write_text(TWO_LINES)
     (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.20)\nproject(two LANGUAGES CXX)\nset(CMAKE_CXX_STANDARD 17)\n"
-        f"find_package(seqlab_runtime {seqlab.__version__} REQUIRED)\nadd_executable(two two.cc)\n"
+        f"{PROJECT}find_package(seqlab_runtime {seqlab.__version__} REQUIRED)\nadd_executable(two two.cc)\n"
         "target_link_libraries(two PRIVATE seqlab::seqlab_runtime)\n"
     )
-    succeed("cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={unpacked}")
-    succeed("cmake", "--build", tmp_path / "build")
+    compile_on(unpacked, tmp_path, tmp_path / "build")
     succeed(tmp_path / "build" / "two", bundle("gru"))
     done = subprocess.run([tmp_path / "build" / "two", tmp_path], env=ENVIRONMENT)
     assert done.returncode == 1
@@ -143,9 +143,7 @@ def test_it_is_built_shared(tmp_path: Path, bundle: Bundle) -> None:
     succeed("cmake", "-S", RUNTIME, "-B", tmp_path / "build", "-G", "Ninja", "-DBUILD_SHARED_LIBS=ON")
     succeed("cmake", "--build", tmp_path / "build")
     succeed("cmake", "--install", tmp_path / "build", "--prefix", tmp_path / "installed")
-    example: Command = ["-B", tmp_path / "example", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={tmp_path / 'installed'}"]
-    succeed("cmake", "-S", ROOT / "examples/cpp", *example)
-    succeed("cmake", "--build", tmp_path / "example")
+    compile_on(tmp_path / "installed", ROOT / "examples/cpp", tmp_path / "example")
     minor = seqlab.__version__.rpartition(".")[0]
     assert f"libseqlab_runtime.so.{minor}" in succeed("objdump", "-p", tmp_path / "example" / "continue_text")
     assert succeed(tmp_path / "example" / "continue_text", bundle("gru"), "fed").startswith("likeliest: ")
@@ -185,13 +183,9 @@ def test_the_programs_in_the_page_run(installed: Path, bundle: Bundle, tmp_path:
     targets = re.findall(r"target_link_libraries\((\w+)", lines)
     for target, program in zip(targets, programs, strict=True):
         (tmp_path / f"{target}.cc").write_text(program)
-    (tmp_path / "CMakeLists.txt").write_text(
-        "cmake_minimum_required(VERSION 3.20)\nproject(page LANGUAGES CXX)\nset(CMAKE_CXX_STANDARD 17)\n"
-        + "".join(f"add_executable({target} {target}.cc)\n" for target in targets)
-        + lines
-    )
-    succeed("cmake", "-S", tmp_path, "-B", tmp_path / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={installed}")
-    succeed("cmake", "--build", tmp_path / "build")
+    made = "".join(f"add_executable({target} {target}.cc)\n" for target in targets)
+    (tmp_path / "CMakeLists.txt").write_text(PROJECT + made + lines)
+    compile_on(installed, tmp_path, tmp_path / "build")
     (tmp_path / "bundles").mkdir()
     (tmp_path / "bundles" / "mine").symlink_to(bundle("gru"))
     written, proven = (succeed(tmp_path / "build" / target, folder=tmp_path) for target in targets)

@@ -121,7 +121,7 @@ DECODED = ("gru", "attention", "fused", "translator", "attentive translator", "f
     ],
 )
 def test_the_same_tokens(name: str, runtime: Runtime, provider: Any, number: int, bundle: Bundle) -> None:
-    """Of sampling and of beams."""
+    """Sampled and greedy texts, and beams."""
     folder, dice = bundle(name), random.Random(f"{name} {number}")
     ask = partial(answers, provider=provider) if runtime is CPP else runtime.ask
     runner = BundleRunner(folder, provider=provider, threads=1)
@@ -208,9 +208,12 @@ def test_padding_between_real_tokens_is_refused(runtime: Runtime, bundle: Bundle
         nearly(array(encoded), classifier.encode(real, real > 0)["logits"])
 
 
-def test_a_mask_is_of_0_and_1(bundle: Bundle) -> None:
-    [refused] = answers(bundle("gru"), [{"batch": batch_of(np.array([[4, 5, 6]]), [1, 2, 1])}])
-    assert refused == {"refused": "pad_mask must be of 0 and 1", "code": CPP.invalid}
+def test_no_mask_of_0_and_1_and_no_prompt(bundle: Bundle) -> None:
+    mask, step = answers(
+        bundle("gru"), [{"batch": batch_of(np.array([[4, 5, 6]]), [1, 2, 1])}, {"prompts": [[]], "steps": [[4]]}]
+    )
+    assert mask == {"refused": "pad_mask must be of 0 and 1", "code": CPP.invalid}
+    assert step[1] == {"refused": "a step continues a text; read a prompt first", "code": CPP.invalid}
 
 
 def test_a_callback_cancels(bundle: Bundle) -> None:
@@ -233,11 +236,6 @@ def test_steps_have_the_logits_of_python(runtime: Runtime, bundle: Bundle) -> No
         for said in ("there are 1 tokens for 2 rows; give one for each", f"token {V} is outside the vocabulary 0..10"):
             assert found.pop(2) == {"refused": said, "code": runtime.invalid}
         runtime.check([*map(array, found)], expected)
-
-
-def test_a_step_before_a_prompt_is_refused(bundle: Bundle) -> None:
-    [before] = answers(bundle("gru"), [{"prompts": [[]], "steps": [[4]]}])
-    assert before[1] == {"refused": "a step continues a text; read a prompt first", "code": CPP.invalid}
 
 
 BAD: dict[str, Asked] = {

@@ -17,17 +17,8 @@ from seqlab import positions
 from seqlab.attention import Attention
 from seqlab.attention.patterns import Bidirectional
 from seqlab.models import DecoderLM, Encoder, MaskedLM
-from seqlab.studies.objective import (
-    CONTEXT,
-    MANY,
-    NAMES,
-    TESTED,
-    frequency_nats,
-    languages,
-    masked_nats,
-    next_nats,
-    probe,
-)
+from seqlab.studies import objective
+from seqlab.studies.objective import CONTEXT, MANY, NAMES, TESTED
 from seqlab.studies.order import BLIND, SEES, Order
 from seqlab.studies.order_effects import VOCAB, Model, at_last, of_trained
 
@@ -55,19 +46,21 @@ class FindsByTheRight:
 
 def test_nats_of_the_next_and_of_a_hidden_character() -> None:
     model: Any = FindsByTheRight()
-    assert next_nats(after, WINDOWS, CONTEXT - 1) < 1e-6  # type: ignore[arg-type]
-    assert masked_nats(model, WINDOWS, CONTEXT - 1) == pytest.approx(math.log(SIZE + 1))
+    assert objective.next_nats(after, WINDOWS, CONTEXT - 1) < 1e-6  # type: ignore[arg-type]
+    assert objective.masked_nats(model, WINDOWS, CONTEXT - 1) == pytest.approx(math.log(SIZE + 1))
     middle = WINDOWS[WINDOWS[:, CONTEXT // 2 + 1] != 0]
-    assert masked_nats(model, middle, CONTEXT // 2) < 1e-6
-    assert frequency_nats(torch.tensor([1, 0, 1]), torch.tensor([0, 1])) == pytest.approx(-math.log(2 / 5 * 1 / 5) / 2)
+    assert objective.masked_nats(model, middle, CONTEXT // 2) < 1e-6
+    assert objective.frequency_nats(torch.tensor([1, 0, 1]), torch.tensor([0, 1])) == pytest.approx(
+        -math.log(2 / 5 * 1 / 5) / 2
+    )
 
 
 def test_a_probe_tells_what_can_be_told() -> None:
     draw = torch.Generator().manual_seed(0)
     noise = torch.randn(4, 200, 6, generator=draw)
     apart = noise + 4 * torch.eye(4, 6).unsqueeze(1)
-    assert probe(apart[:, :100], apart[:, 100:]) > 0.95
-    assert abs(probe(noise[:, :100], noise[:, 100:]) - 1 / 4) < 0.1
+    assert objective.probe(apart[:, :100], apart[:, 100:]) > 0.95
+    assert abs(objective.probe(noise[:, :100], noise[:, 100:]) - 1 / 4) < 0.1
 
 
 def test_names_that_two_languages_have_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +70,7 @@ def test_names_that_two_languages_have_are_left_out(tmp_path: Path, monkeypatch:
     texts = {"A": [*enough, "both"], "B": [f"m{name}" for name in enough] + ["both"], "C": ["few"]}
     for name, lines in texts.items():
         (tmp_path / NAMES / f"{name}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    found = languages()
+    found = objective.languages()
     assert [set(names) for names in found] == [set(texts["A"]) - {"both"}, set(texts["B"]) - {"both"}]
 
 

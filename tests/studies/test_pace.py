@@ -13,33 +13,12 @@ from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions
 from seqlab.recurrence import GRU, LSTM, RNN
-from seqlab.studies import speed
+from seqlab.studies import speed, timing
 from seqlab.studies.decoders import ATTENTION, ATTENTIONS, PYTORCH, RECURRENCES, decoders_of
 from seqlab.studies.pace import AGAIN, AT, LENGTHS, PLACES, TWENTY, Pace, points_of, values_of
 from seqlab.studies.rules import Verdict, judge
 from seqlab.studies.speed import PARALLEL, RECURRENT, Speed, all_at_once, matched, ratio, size_of, timed, told_of
-from seqlab.studies.timing import (
-    ALL,
-    BLOCK,
-    BYTES,
-    COLUMNS,
-    LAST,
-    PAIRS,
-    READS,
-    ROWS,
-    WRITES,
-    Line,
-    Seconds,
-    Sizes,
-    crossover,
-    growth,
-    least,
-    pairs,
-    reading,
-    rows,
-    taken,
-    writing,
-)
+from seqlab.studies.timing import ALL, BYTES, COLUMNS, LAST, PAIRS, READS, ROWS, WRITES, Line, Seconds, Sizes
 
 
 class Clock:
@@ -111,15 +90,15 @@ def test_a_measure_that_tells_nothing_is_found_out(claim: Any) -> None:
 
 def test_where_lines_cross() -> None:
     flat = dict.fromkeys(PLACES, 1.0)
-    assert crossover(flat, {at: at / 500 for at in PLACES}) == pytest.approx(500)
-    assert crossover(flat, {at: 2.0 for at in PLACES}) == PLACES[0]
-    assert crossover(flat, flat) == 2 * PLACES[-1], "as long is not less"
+    assert timing.crossover(flat, {at: at / 500 for at in PLACES}) == pytest.approx(500)
+    assert timing.crossover(flat, {at: 2.0 for at in PLACES}) == PLACES[0]
+    assert timing.crossover(flat, flat) == 2 * PLACES[-1], "as long is not less"
     slow_at_1024 = flat | {1024: 9.0}
-    assert 1024 < crossover(slow_at_1024, {at: 2.0 for at in PLACES}) < 4096, "from there on, and not before"
+    assert 1024 < timing.crossover(slow_at_1024, {at: 2.0 for at in PLACES}) < 4096, "from there on, and not before"
 
 
 def test_slow_rounds_do_not_decide() -> None:
-    assert growth(least({16: [1.0, 9.0, 1.0], 64: [18.0, 2.0, 90.0]})) == 2
+    assert timing.growth(timing.least({16: [1.0, 9.0, 1.0], 64: [18.0, 2.0, 90.0]})) == 2
     seconds, sizes = planted()
     slowed = {line: {at: [of[0], 7 * of[0], 9 * of[0]] for at, of in times.items()} for line, times in seconds.items()}
     assert values_of(slowed, sizes) == values_of(seconds, sizes)
@@ -128,18 +107,18 @@ def test_slow_rounds_do_not_decide() -> None:
 def test_times_of_a_clock_are_of_one_work() -> None:
     line, clock = Line("any", READS), Clock()
     works = {(line, 8): (partial(clock.work, 3.0), 4), (line, 16): (partial(clock.work, 5.0), 1)}
-    assert taken(works, 2, clock) == {line: {8: [3.0, 3.0], 16: [5.0, 5.0]}}
+    assert timing.taken(works, 2, clock) == {line: {8: [3.0, 3.0], 16: [5.0, 5.0]}}
 
 
 def test_products_whose_number_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[int, int]] = []
     monkeypatch.setattr(torch, "mm", lambda left, right: made.append((len(left), right.shape[1])))
     counts = {}
-    for name, work in (("pairs", pairs), ("rows", rows)):
+    for name, work in (("pairs", timing.pairs), ("rows", timing.rows)):
         for length in (COLUMNS, 2 * COLUMNS):
             made.clear()
             work(length)()
-            assert set(made) == {(BLOCK, BLOCK)}
+            assert set(made) == {(timing.BLOCK, timing.BLOCK)}
             counts[name, length] = len(made)
     assert counts["pairs", COLUMNS] == counts["rows", COLUMNS]
     assert counts["pairs", 2 * COLUMNS] == 2 * counts["rows", 2 * COLUMNS] == 4 * counts["pairs", COLUMNS]
@@ -159,10 +138,10 @@ def test_what_is_timed_is_the_decoder_at_its_place() -> None:
 
     made = DecoderLM(16, 8, d_model=8, mixer=GRU, positions=NoPositions)
     decoders = {("GRU", PYTORCH): Recorded(made)}
-    for (_, length), (work, _) in reading(decoders, {PYTORCH: (4, 40)}).items():
+    for (_, length), (work, _) in timing.reading(decoders, {PYTORCH: (4, 40)}).items():
         work()
         assert calls.pop() == (1, length)
-    works, sizes = writing(decoders, (4, 40))
+    works, sizes = timing.writing(decoders, (4, 40))
     for (_, place), (work, _) in works.items():
         for _ in range(2):
             work()

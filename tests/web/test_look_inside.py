@@ -18,7 +18,7 @@ from export.toys import TOKENIZER, Export, Exported, toy
 from runtime.conftest import WORDS
 from seqlab.attention import Attention, DifferentialAttention
 from seqlab.models import BagOfWords, Tagger
-from seqlab.positions import Learned, NoPositions, RoPE
+from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import LSTM
 from seqlab_export.page.html import LOOK_INSIDE, Shown, write_page
 from seqlab_export.runner.graph_runner import open_bundle
@@ -226,38 +226,29 @@ def test_a_masked_model_is_tried_and_looked_into(opened: Opened, tmp_path: Path)
     opened.check(1280)
 
 
-def test_frames_of_features_have_a_label_each(opened: Opened, tmp_path: Path) -> None:
-    folder, labels = tmp_path / "frames", ["O", "B-X", "I-X"]
-    model = Tagger(2, 3, 24, encoder=encoder(positions=Learned, embed=torch.nn.Linear))
-    model = randomized(model).float().eval()
-    exported(model, folder, tokenizer=None, labels=labels)
+def test_frames_of_features_have_a_label_each_and_of_many_the_first_are_drawn(opened: Opened, tmp_path: Path) -> None:
+    """All are read."""
+    folder, length, labels = tmp_path / "frames", 70, ["O", "B-X", "I-X"]
+    model = Tagger(2, 3, length, encoder=encoder(positions=NoPositions, embed=torch.nn.Linear))
+    exported(randomized(model).float().eval(), folder, tokenizer=None, labels=labels, taps=["attention"])
     show(opened, folder)
     opened.give("1 2\n-1 0.5\n0 3")
     until_there(opened, "#classes .tag", 3)
     with torch.no_grad():
         chances = model(torch.tensor([[[1.0, 2.0], [-1.0, 0.5], [0.0, 3.0]]])).softmax(-1)[0]
     shown = [tag.text.split() for tag in opened.all("#classes .tag")]
-    assert [(place, label) for place, label, _ in shown] == [
-        (str(place + 1), labels[int(row.argmax())]) for place, row in enumerate(chances)
-    ]
+    told = [(str(place + 1), labels[int(row.argmax())]) for place, row in enumerate(chances)]
+    assert [(place, label) for place, label, _ in shown] == told
     assert [share(number) for *_, number in shown] == pytest.approx(chances.max(-1).values.tolist(), abs=1e-3)
-    assert opened.logs() == ([], [])
-
-
-def test_of_many_frames_the_first_are_drawn_and_all_are_read(opened: Opened, tmp_path: Path) -> None:
-    folder, length = tmp_path / "frames", 70
-    model = Tagger(2, 3, length, encoder=encoder(positions=NoPositions, embed=torch.nn.Linear))
-    exported(randomized(model).float().eval(), folder, tokenizer=None, labels=["O", "B-X", "I-X"], taps=["attention"])
+    opened.show(LOOK_INSIDE)
     frames = np.random.default_rng(0).normal(size=(1, length, 2)).astype("float32")
     (weights,) = open_bundle(folder).tap(features=frames, pad_mask=np.ones((1, length), bool)).values()
-    show(opened, folder, tab=LOOK_INSIDE)
     opened.give("\n".join(" ".join(map(str, row)) for row in frames[0]))
     said = f"Only the first 64 positions are drawn; the model reads all {length}."
     opened.until(f"return document.querySelector('#panel .notice').textContent.includes('{said}')")
     until_there(opened, "#arcs .place", 64)
     opened.all("#arcs .place")[-1].click()
-    of_last = weights[0, :, 63].mean(0)
-    first = sorted(of_last[:64])[-8:]
+    first = sorted(weights[0, :, 63].mean(0)[:64])[-8:]
     assert sorted(listed(opened).values()) == pytest.approx(first, abs=1e-3)
     (others,) = re.findall(r"The others together: ([\d.]+)%", text_of(opened, "#arcs"))
     assert float(others) / 100 == pytest.approx(1 - sum(first), abs=1e-3)

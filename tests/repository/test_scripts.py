@@ -1,18 +1,21 @@
-"""Pages that scripts make: the architecture, of what the imports say, and the leaderboard."""
+"""Pages that scripts make: the architecture, of what the imports say, the leaderboard, and the gallery."""
 
 from __future__ import annotations
 
+import re
 import runpy
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from repository.source_tree import ROOT
 from seqlab.tracking.store import Store
+from seqlab_export.page.html import TEMPLATE
 from tracking.tiny import make_run
 
-ROOT = Path(__file__).parents[2]
 MODEL = "model.init_args.model.init_args"
 
 
@@ -56,3 +59,22 @@ def test_of_each_model_the_rate_that_is_best_in_validation_is_taken(
     track = leaderboard["Track"]("some", [], rates="0.004,0.008,0.016", store=store)
     chosen = {leaderboard["label"](run): run.params["model.init_args.lr"] for run in leaderboard["best"](track)}
     assert chosen == {"GRU": "0.008", "LSTM": "0.004"}
+
+
+SHORT = ("--trainer.max_steps=3", "--trainer.limit_val_batches=1")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not TEMPLATE.is_file(), reason="needs the page's template: make web")
+def test_each_model_of_the_gallery_has_a_page_and_the_index_leads_to_it(tmp_path: Path) -> None:
+    gallery: list[str | Path] = [sys.executable, ROOT / "scripts/gallery.py"]
+    made = subprocess.run([*gallery, *SHORT], cwd=tmp_path, capture_output=True, text=True)
+    assert made.returncode == 0, made.stdout + made.stderr
+    index = (tmp_path / "build/gallery/index.html").read_text(encoding="utf-8")
+    pages = re.findall(r'href="([^"]+)"', index)
+    assert pages == ["gru.html", "attention.html", "mamba.html", "dates.html", "digits.html", "compare.html"]
+    for page in pages:
+        text = (tmp_path / "build/gallery" / page).read_text(encoding="utf-8")
+        assert text.count('data-path="manifest.json"') == (3 if page == "compare.html" else 1)
+    again = subprocess.run(gallery, cwd=tmp_path, capture_output=True, text=True)
+    assert again.returncode != 0 and "build/gallery exists" in again.stderr
