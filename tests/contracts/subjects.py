@@ -59,10 +59,3 @@ def decoder_subject(mixer: Any, positions: Any, **options: Any) -> Subject:
     """A small decoder over factories of a mixer (or a list of them) and an encoding."""
     model = DecoderLM(VOCAB_SIZE, MAX_SEQ_LEN, d_model=D_MODEL, mixer=mixer, positions=positions, **options)
     return Subject(randomized(model), lambda batch, length: torch.randint(VOCAB_SIZE, (batch, length)))
-
-
-def causal_subject(mixer: MixerCase, positions: PositionCase) -> Subject:
-    """The bare mixer; where the encoding acts on embeddings, which a mixer never sees, a decoder of one layer."""
-    if positions.acts_on == "embeddings" and positions.name != "none":
-        return decoder_subject(mixer.factory, positions.factory, num_layers=1)
-    return mixer_subject(mixer, positions)

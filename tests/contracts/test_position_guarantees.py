@@ -14,7 +14,7 @@ from contracts.subjects import decoder_subject, randomized
 from seqlab.attention import Attention, Bidirectional
 from seqlab.models import Encoder
 from seqlab.nn import Block, LayerNorm, RMSNorm
-from seqlab.positions import CoPE, Integer, Learned, Randomized, RoPE, Shaw, T5Bias, XPos
+from seqlab.positions import Binary, CoPE, Integer, Learned, Randomized, RoPE, Shaw, Sinusoidal, T5Bias, XPos
 from tolerances import assert_close
 
 HEAD_DIM = 6
@@ -35,11 +35,12 @@ def test_relative_encodings_tell_distances_only(case: PositionCase) -> None:
         scores = rotated_q @ rotated_k.transpose(-2, -1)
         return [encoding.embed(x, at), scores if bias is None else scores + bias]
 
-    for here, there in zip(told(0), told(100), strict=True):
-        if encoding.relative:
-            assert_close(there, here, tolerance=1e-11)  # 1e2 radians are known to 1e2 eps only
-    if not encoding.relative:
-        assert not torch.allclose(told(0)[0], told(100)[0])
+    here, there = told(0), told(100)
+    if encoding.relative:
+        assert_close(there[0], here[0])
+        assert_close(there[1], here[1], tolerance=1e-11)  # 1e2 radians are known to 1e2 eps only
+    else:
+        assert not torch.allclose(here[0], there[0])
 
 
 @pytest.mark.parametrize("norm", [LayerNorm, RMSNorm])
@@ -75,15 +76,12 @@ def test_xpos_keeps_its_precision_up_to_its_limit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("encoding", "mixers", "sentence"),
-    [
-        (T5Bias, (2, 4), "T5Bias has one table for all layers, of 2 heads, and does not fit an attention of 4 heads"),
-        (Shaw, (2, 4), "Shaw has one table for all layers, of head_dim 8, and does not fit an attention of head_dim 4"),
-        (CoPE, (2, 4), "CoPE has one table for all layers, of head_dim 8, and does not fit an attention of head_dim 4"),
-    ],
+    ("encoding", "size", "other"),
+    [(T5Bias, "2 heads", "4 heads"), (Shaw, "head_dim 8", "head_dim 4"), (CoPE, "head_dim 8", "head_dim 4")],
 )
-def test_one_table_does_not_fit_two_sizes(encoding: Any, mixers: tuple[int, int], sentence: str) -> None:
-    attentions = [partial(Attention, num_heads=num_heads) for num_heads in mixers]
+def test_one_table_does_not_fit_two_sizes(encoding: Any, size: str, other: str) -> None:
+    attentions = [partial(Attention, num_heads=num_heads) for num_heads in (2, 4)]
+    sentence = f"{encoding.__name__} has one table for all layers, of {size}, and does not fit an attention of {other}"
     with pytest.raises(ValueError, match=sentence):
         decoder_subject(attentions, encoding)
     model, *_ = decoder_subject([attentions[0], attentions[0]], encoding)
@@ -104,6 +102,10 @@ def test_one_table_does_not_fit_two_sizes(encoding: Any, mixers: tuple[int, int]
         (lambda: XPos(8, 8, gamma=0.0), "positive gamma and scale_base"),
         (lambda: XPos(8, 8).attach(1, 3), "even, got 3"),
         (lambda: Integer(8, 0, scaled=True), "at least 1, got 0"),
+        (lambda: Sinusoidal(7, 8), "even d_model, got 7"),
+        (lambda: Sinusoidal(4, 4, combine="multiply"), "add or concatenate, got multiply"),  # type: ignore[arg-type]
+        (lambda: Binary(3, 9), "need 4 channels, d_model is 3"),
+        (lambda: RoPE(9, 8).attach(3, 3), "even, got 3"),
         (lambda: Randomized(8, 9, max_position=8), "draws from 8 positions, too few for 9 tokens"),
         (lambda: Randomized(8, 8, encoding=RoPE), "of the embeddings.*got RoPE"),
     ],

@@ -175,12 +175,11 @@ def test_one_beam_is_greedy_over_every_model_with_a_source(name: str) -> None:
 
 def test_with_enough_beams_the_best_of_all_texts_are_found(model: Any) -> None:
     prompt, count = [3, 1], 3
-    scores = {}
-    for tokens in product(range(VOCAB_SIZE), repeat=count):
-        whole = [*prompt, *tokens]
-        with torch.no_grad():
-            logits = model(torch.tensor([whole]))[0][0, len(prompt) - 1 : -1].log_softmax(-1)
-        scores[tokens] = float(logits[range(count), list(tokens)].sum()) / count
+    texts = list(product(range(VOCAB_SIZE), repeat=count))
+    with torch.no_grad():
+        logits = model(torch.tensor([[*prompt, *tokens] for tokens in texts]))[0][:, len(prompt) - 1 : -1]
+    told = logits.log_softmax(-1).gather(2, torch.tensor(texts)[..., None]).sum(dim=(1, 2)) / count
+    scores = dict(zip(texts, told.tolist(), strict=True))
     best = sorted(scores, key=lambda tokens: -scores[tokens])[:10]
     [found] = beam_search(TorchDecoder(model), [prompt], beams=VOCAB_SIZE**2, max_new_tokens=count)
     assert [tuple(h.tokens) for h in found[:10]] == best

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -46,10 +47,17 @@ def test_batched_and_cached_equals_one_by_one_and_uncached(model: DecoderLM, sam
     assert batched == [whole_sequences(model, prompt, 12, sampling, row) for row, prompt in enumerate(PROMPTS)]
 
 
-@pytest.mark.parametrize(
-    "case", [case for case in MIXERS if case.causal and not case.memory], ids=lambda case: case.name
-)
-def test_over_every_mixer(case: MixerCase) -> None:
+def kinds(case: MixerCase) -> tuple[Any, ...]:
+    """The first call and the entries of a mixer's state."""
+    mixer = case.factory(D_MODEL, 0)
+    return mixer.first_call, *((entry.kind, len(entry.dims), entry.dtype) for entry in mixer.state_spec())
+
+
+ONE_OF_EACH = {kinds(case): case for case in MIXERS if case.causal and not case.memory}
+
+
+@pytest.mark.parametrize("case", ONE_OF_EACH.values(), ids=lambda case: case.name)
+def test_over_every_make_of_state(case: MixerCase) -> None:
     """Ragged prompts padded on the left, a cache and a batch change nothing, and a beam of one is greedy."""
     model = decoder_subject(case.factory, RoPE if case.attends else NoPositions).module
     # A prefix that sees itself whole is read in one call.

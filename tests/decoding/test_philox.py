@@ -24,12 +24,7 @@ def test_known_answers(counter: Words, key: tuple[int, int], expected: Words) ->
     assert philox4x32(counter, key) == expected
 
 
-def test_uniform_takes_53_bits_of_the_first_two_words() -> None:
-    high, low = 0x6627E8D5 >> 5, 0xE169C58D >> 6
-    assert uniform(0, 0, 0) == (high * 2**26 + low) / 2**53
-
-
-def test_uniform_places_seed_step_and_row() -> None:
+def test_uniform_places_seed_step_and_row_and_takes_53_bits() -> None:
     w0, w1, _, _ = philox4x32((7, 3, 0, 0), (0x89ABCDEF, 0x01234567))
     assert uniform(0x0123456789ABCDEF, 7, 3) == ((w0 >> 5) * 2**26 + (w1 >> 6)) / 2**53
 

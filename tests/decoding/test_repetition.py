@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from transformers.generation.logits_process import NoRepeatNGramLogitsProcessor, RepetitionPenaltyLogitsProcessor
 
 from contracts.subjects import decoder_subject
@@ -25,16 +27,15 @@ def test_by_hand() -> None:
     assert Repetition(ngram=1).apply(LOGITS, [0, 1, 2, 3, 4]).tolist() == LOGITS.tolist()
 
 
-@pytest.mark.parametrize("ngram", [1, 2, 3])
-def test_as_transformers_does(ngram: int) -> None:
-    generator = torch.Generator().manual_seed(ngram)
-    for length in (1, 2, 5, 30):
-        text = torch.randint(8, (1, length), generator=generator)
-        logits = torch.randn(1, 9, dtype=torch.float64, generator=generator)
-        expected = RepetitionPenaltyLogitsProcessor(1.7)(text, logits.clone())
-        expected = NoRepeatNGramLogitsProcessor(ngram)(text, expected)
-        found = Repetition(penalty=1.7, ngram=ngram).apply(logits[0].numpy(), text[0].tolist())
-        np.testing.assert_allclose(found, expected[0].numpy(), rtol=1e-15)
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=30), st.integers(1, 3), st.integers(0, 99))
+@settings(max_examples=60)
+def test_as_transformers_does(text: list[int], ngram: int, seed: int) -> None:
+    logits = np.random.default_rng(seed).normal(size=9)
+    read = torch.tensor([text])
+    expected = RepetitionPenaltyLogitsProcessor(1.7)(read, torch.tensor(logits)[None])
+    expected = NoRepeatNGramLogitsProcessor(ngram)(read, expected)
+    found = Repetition(penalty=1.7, ngram=ngram).apply(logits, text)
+    np.testing.assert_allclose(found, expected[0].numpy(), rtol=1e-15)
 
 
 def ngrams(text: list[int], n: int) -> list[tuple[int, ...]]:

@@ -4,7 +4,6 @@ refused."""
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,16 +13,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from models.theirs import NO_TOKENS, randomly, transformers
 from seqlab.config.configs import build
 from seqlab.models.pretrained import read_pretrained
 from seqlab.models.pretrained.config import WITHOUT_EFFECT
 from seqlab.trained.foreign_logits import LIMIT
 
-os.environ["HF_HUB_OFFLINE"] = "1"
-transformers = pytest.importorskip("transformers")
-
 VOCAB_SIZE, SEQ_LEN = 61, 32
-NO_TOKENS = {"bos_token_id": None, "eos_token_id": None}
 GPT2 = {"vocab_size": VOCAB_SIZE, "n_positions": SEQ_LEN, "n_embd": 16, "n_layer": 2, "n_head": 4, **NO_TOKENS}
 LLAMA = {
     "vocab_size": VOCAB_SIZE,
@@ -130,10 +126,7 @@ def test_no_field_is_ignored(kind: str, tmp_path: Path) -> None:
     transformers.utils.logging.set_verbosity(transformers.utils.logging.CRITICAL)
     transformers.utils.logging.disable_progress_bar()
     made = transformers.AutoConfig.for_model(kind, **FAMILIES[kind])
-    theirs = transformers.AutoModelForCausalLM.from_config(made)
-    for parameter in theirs.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    theirs.save_pretrained(tmp_path)
+    randomly(transformers.AutoModelForCausalLM.from_config(made)).save_pretrained(tmp_path)
     path = tmp_path / "config.json"
     config = made.to_dict() | json.loads(path.read_text())
     tokens = torch.randint(VOCAB_SIZE, (2, SEQ_LEN))

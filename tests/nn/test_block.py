@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from seqlab.attention import Attention, Bidirectional
-from seqlab.nn import Block, LayerScale, NoFeedForward, NoResidual, RMSNorm, Stack, Sum
+from seqlab.nn import Block, LayerNorm, LayerScale, NoFeedForward, NoResidual, RMSNorm, Stack, Sum
 from seqlab.nn.stack import layers_of
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU
@@ -24,36 +24,45 @@ def _block(norm_place: Any, **options: Any) -> Block:
     return block
 
 
-def test_pre_norm() -> None:
-    """Xiong et al. 2020: the residual stream is never normalised inside a block; a norm ends the stack."""
-    block, x = _block("pre"), torch.randn(2, 5, 8, dtype=torch.float64)
-    mixed = x + block.mixer(block.mixer_norm(x))[0]
-    assert_close(block(x)[0], mixed + block.ffn(block.ffn_norm(mixed)))
-    assert isinstance(block.final_norm(), type(block.mixer_norm))
+def _norms(block: Block) -> set[str]:
+    return {name.partition(".")[0] for name, _ in block.named_parameters() if "norm" in name}
 
 
-def test_post_norm() -> None:
-    """Vaswani et al. 2017: every residual sum is normalised; nothing is left for the end of the stack."""
-    block, x = _block("post"), torch.randn(2, 5, 8, dtype=torch.float64)
-    mixed = block.mixer_norm(x + block.mixer(x)[0])
-    assert_close(block(x)[0], block.ffn_norm(mixed + block.ffn(mixed)))
-    assert isinstance(block.final_norm(), nn.Identity)
-
-
-def test_sandwich_norm() -> None:
-    """Ding et al. 2021: a norm before and after each branch, none on the stream."""
-    block, x = _block("sandwich"), torch.randn(2, 5, 8, dtype=torch.float64)
-    mixed = x + block.mixer_out_norm(block.mixer(block.mixer_norm(x))[0])
-    assert_close(block(x)[0], mixed + block.ffn_out_norm(block.ffn(block.ffn_norm(mixed))))
-    assert isinstance(block.final_norm(), type(block.mixer_norm))
-
-
-def test_no_norm() -> None:
-    block, x = _block("none"), torch.randn(2, 5, 8, dtype=torch.float64)
-    mixed = x + block.mixer(x)[0]
-    assert_close(block(x)[0], mixed + block.ffn(mixed))
-    assert not any("norm" in name for name, _ in block.named_parameters())
-    assert isinstance(block.final_norm(), nn.Identity)
+@pytest.mark.parametrize(
+    ("place", "names", "mixed", "out"),
+    [
+        # Xiong et al. 2020: the residual stream is never normalised inside a block; a norm ends the stack.
+        (
+            "pre",
+            {"mixer_norm", "ffn_norm"},
+            lambda b, x: x + b.mixer(b.mixer_norm(x))[0],
+            lambda b, m: m + b.ffn(b.ffn_norm(m)),
+        ),
+        # Vaswani et al. 2017: every residual sum is normalised; nothing is left for the end of the stack.
+        (
+            "post",
+            {"mixer_norm", "ffn_norm"},
+            lambda b, x: b.mixer_norm(x + b.mixer(x)[0]),
+            lambda b, m: b.ffn_norm(m + b.ffn(m)),
+        ),
+        # Ding et al. 2021: a norm before and after each branch, none on the stream.
+        (
+            "sandwich",
+            {"mixer_norm", "mixer_out_norm", "ffn_norm", "ffn_out_norm"},
+            lambda b, x: x + b.mixer_out_norm(b.mixer(b.mixer_norm(x))[0]),
+            lambda b, m: m + b.ffn_out_norm(b.ffn(b.ffn_norm(m))),
+        ),
+        ("none", set(), lambda b, x: x + b.mixer(x)[0], lambda b, m: m + b.ffn(m)),
+    ],
+)
+def test_norms_by_place(place: str, names: set[str], mixed: Any, out: Any) -> None:
+    block, x = _block(place), torch.randn(2, 5, 8, dtype=torch.float64)
+    assert_close(block(x)[0], out(block, mixed(block, x)))
+    assert _norms(block) == names
+    assert type(block.final_norm()) is (LayerNorm if place in ("pre", "sandwich") else nn.Identity)
+    bare = _block(place, ffn=NoFeedForward)
+    assert_close(bare(x)[0], mixed(bare, x))
+    assert not any("ffn" in name for name, _ in bare.named_parameters())
 
 
 def test_parallel_branches() -> None:
@@ -61,17 +70,9 @@ def test_parallel_branches() -> None:
     block, x = _block("pre", parallel=True), torch.randn(2, 5, 8, dtype=torch.float64)
     entered = block.mixer_norm(x)
     assert_close(block(x)[0], x + block.mixer(entered)[0] + block.ffn(entered))
-    assert not any(name.startswith("ffn_norm") for name, _ in block.named_parameters())
+    assert _norms(block) == {"mixer_norm"}
     with pytest.raises(ValueError, match='norm_place "pre" or "none", got "post"'):
         _block("post", parallel=True)
-
-
-@pytest.mark.parametrize("norm_place", ["pre", "post"])
-def test_no_feed_forward(norm_place: str) -> None:
-    block, x = _block(norm_place, ffn=NoFeedForward), torch.randn(2, 5, 8, dtype=torch.float64)
-    pre = x + block.mixer(block.mixer_norm(x))[0]
-    assert_close(block(x)[0], pre if norm_place == "pre" else block.mixer_norm(x + block.mixer(x)[0]))
-    assert not any("ffn" in name for name, _ in block.named_parameters())
 
 
 def test_residuals() -> None:

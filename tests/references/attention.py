@@ -1,16 +1,15 @@
-"""Softmax attention as its papers write it, one query at a time, in float64."""
+"""Softmax attention as its papers write it, one query at a time."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from references.naive import Weights, in_rows, linear, rms_norm, sigmoid, softmax
 from references.positions import NaiveEncoding
-
-Weights = Mapping[str, Tensor]
 
 
 def causal(t: int, j: int) -> bool:
@@ -37,95 +36,73 @@ def softmax_attention(
     weights for them: queries and keys are normed, a sink takes a share of the softmax, the output is gated.
 
     Args:
-        weights: `{q,k,v,out}_proj.weight` and, where there are any, `.bias`, and those of the parts.
-        x: (B, T, D) float64.
-        real: (B, T) bool; what is not real is neither attended to nor computed.
         encoding: rotates queries and keys, biases scores, and adds to values.
         change: what becomes of the scores of one query in one head.
-
-    Returns:
-        (B, T, D), zeros at pads.
     """
-    y = torch.zeros_like(x)
-    logit = _part(weights, "logit")
-    for row in range(len(x)):
-        vectors = x[row, real[row]]
-        length = len(vectors)
+    logit, gate = _part(weights, "logit"), _part(weights, "gate_proj.weight")
+
+    def row(vectors: list[Tensor]) -> list[Tensor]:
         q, k, v = (
-            _linear(weights, name, vectors).chunk(heads, dim=-1)
-            for name, heads in (("q_proj", num_heads), ("k_proj", num_kv_heads), ("v_proj", num_kv_heads))
+            linear(weights, f"{name}_proj", torch.stack(vectors)).chunk(heads, dim=-1)
+            for name, heads in (("q", num_heads), ("k", num_kv_heads), ("v", num_kv_heads))
         )
         q, k = _normed(weights, "q_norm", q), _normed(weights, "k_norm", k)
-        queries = [[encoding.query(q_t, t) for t, q_t in enumerate(head)] for head in q]
-        turned = [torch.stack([encoding.key(k_t, t) for t, k_t in enumerate(head)]) for head in k]
+        keys = [_turned(encoding, k_h) for k_h in k]
         outputs = []
-        for t in range(length):
-            seen = [j for j in range(length) if sees(t, j)]
-            heads = []
+        for t, x_t in enumerate(vectors):
+            seen, heads = [j for j in range(len(vectors)) if sees(t, j)], []
             for head in range(num_heads):
                 kv_head = head // (num_heads // num_kv_heads)
-                query, keys = queries[head][t], turned[kv_head][seen]
+                query = encoding.query(q[head][t], t)
                 query = query * (1 / math.sqrt(len(query)) if scale is None else scale)
-                scores = keys @ query
-                scores = scores + encoding.bias(head, num_heads, query, keys, [*seen, t], encoding_weights)
-                exp = torch.exp(change(scores))
+                of_seen = keys[kv_head][seen]
+                bias = encoding.bias(head, num_heads, query, of_seen, [*seen, t], encoding_weights)
+                exp = torch.exp(change(of_seen @ query + bias))
                 sink = torch.exp(logit[head]) if logit is not None else 0.0
                 values = v[kv_head][seen] + encoding.value(t, seen, encoding_weights)
-                heads.append((exp / (exp.sum() + sink)) @ values)
-            outputs.append(torch.cat(heads))
-        heads_of_all = torch.stack(outputs)
-        gate = _part(weights, "gate_proj.weight")
-        if gate is not None:
-            heads_of_all = heads_of_all / (1 + torch.exp(-(vectors @ gate.T)))
-        places = (torch.tensor(row), real[row].nonzero()[:, 0])
-        y = y.index_put(places, _linear(weights, "out_proj", heads_of_all))
-    return y
+                heads.append(exp / (exp.sum() + sink) @ values)
+            mixed = torch.cat(heads) if gate is None else sigmoid(gate @ x_t) * torch.cat(heads)
+            outputs.append(linear(weights, "out_proj", mixed))
+        return outputs
+
+    return in_rows(row, x, real)
 
 
 def cross_attention(
     weights: Weights,
     x: Tensor,
     real: Tensor,
-    encoding: NaiveEncoding,
-    encoding_weights: Weights,
-    *,
+    *_: object,
     num_heads: int,
     num_kv_heads: int,
     memory: Tensor,
     memory_mask: Tensor,
 ) -> Tensor:
     """Vaswani et al. 2017, section 3.2.3: queries from x (B, T, D), keys and values from the memory (S, D), of which
-    `memory_mask` (S,) is real. Zeros at pads."""
-    read = memory[memory_mask]
-    keys, values = (_linear(weights, name, read).chunk(num_kv_heads, dim=-1) for name in ("k_proj", "v_proj"))
-    y = torch.zeros_like(x)
-    for row, t in real.nonzero().tolist():
-        heads = []
-        for head, query in enumerate(_linear(weights, "q_proj", x[row, t]).chunk(num_heads)):
-            kv_head = head // (num_heads // num_kv_heads)
-            exp = torch.exp(keys[kv_head] @ query / math.sqrt(len(query)))
-            heads.append(exp / exp.sum() @ values[kv_head])
-        output = _linear(weights, "out_proj", torch.cat(heads))
-        y = y.index_put((torch.tensor(row), torch.tensor(t)), output)
-    return y
+    `memory_mask` (S,) is real."""
+    read, group = memory[memory_mask], num_heads // num_kv_heads
+    keys, values = (linear(weights, name, read).chunk(num_kv_heads, dim=-1) for name in ("k_proj", "v_proj"))
+
+    def mixed(x_t: Tensor) -> Tensor:
+        heads = [
+            softmax(keys[head // group] @ query / math.sqrt(len(query))) @ values[head // group]
+            for head, query in enumerate(linear(weights, "q_proj", x_t).chunk(num_heads))
+        ]
+        return linear(weights, "out_proj", torch.cat(heads))
+
+    return in_rows(lambda vectors: [mixed(x_t) for x_t in vectors], x, real)
 
 
 def latent_attention(
-    weights: Weights,
-    x: Tensor,
-    real: Tensor,
-    encoding: NaiveEncoding,
-    encoding_weights: Weights,
-    *,
-    num_heads: int,
+    weights: Weights, x: Tensor, real: Tensor, encoding: NaiveEncoding, encoding_weights: Weights, *, num_heads: int
 ) -> Tensor:
-    """DeepSeek-V2, equations 9 to 19, with the numbers of its equations; norms on c^Q and c^KV. Zeros at pads."""
-    y = torch.zeros_like(x)
+    """DeepSeek-V2, equations 9 to 19, with the numbers of its equations; norms on c^Q and c^KV."""
     rank = len(weights["kv_norm.weight"])
     w_dkv, w_kr = weights["kv_down_proj.weight"][:rank], weights["kv_down_proj.weight"][rank:]
     head_dim, rope_dim = len(weights["k_proj.weight"]) // num_heads, len(w_kr)
-    for row in range(len(x)):
-        h = x[row, real[row]]
+
+    def row(vectors: list[Tensor]) -> list[Tensor]:
+        h = torch.stack(vectors)
         c_kv = _rms_normed(h @ w_dkv.T, weights["kv_norm.weight"])  # (9)
         k_c = (c_kv @ weights["k_proj.weight"].T).chunk(num_heads, dim=-1)  # (10)
         v_c = (c_kv @ weights["v_proj.weight"].T).chunk(num_heads, dim=-1)  # (11)
@@ -133,20 +110,20 @@ def latent_attention(
         if "q_norm.weight" in weights:
             c_q = _rms_normed(h @ weights["q_down_proj.weight"].T, weights["q_norm.weight"])  # (12)
         q = (c_q @ weights["q_proj.weight"].T).chunk(num_heads, dim=-1)  # (13) and (14) of each head
-        k_r = torch.stack([encoding.key(w_kr @ h[t], t) for t in range(len(h))])  # (15)
+        k_r = _turned(encoding, h @ w_kr.T)  # (15)
         k = [torch.cat((k_ci, k_r), dim=-1) for k_ci in k_c]  # (17)
-        for place, t in zip(real[row].nonzero()[:, 0], range(len(h)), strict=True):
+        outputs = []
+        for t in range(len(h)):
             o = []
             for i in range(num_heads):
                 q_ti = torch.cat((q[i][t][:head_dim], encoding.query(q[i][t][head_dim:], t)))  # (16)
-                k_i = k[i][: t + 1]
-                q_ti = q_ti / math.sqrt(head_dim + rope_dim)
-                scores = k_i @ q_ti
-                scores = scores + encoding.bias(i, num_heads, q_ti, k_i, [*range(t + 1), t], encoding_weights)
-                exp = torch.exp(scores)
-                o.append(exp / exp.sum() @ v_c[i][: t + 1])  # (18)
-            y = y.index_put((torch.tensor(row), place), weights["out_proj.weight"] @ torch.cat(o))  # (19)
-    return y
+                q_ti, k_i = q_ti / math.sqrt(head_dim + rope_dim), k[i][: t + 1]
+                bias = encoding.bias(i, num_heads, q_ti, k_i, [*range(t + 1), t], encoding_weights)
+                o.append(softmax(k_i @ q_ti + bias) @ v_c[i][: t + 1])  # (18)
+            outputs.append(weights["out_proj.weight"] @ torch.cat(o))  # (19)
+        return outputs
+
+    return in_rows(row, x, real)
 
 
 def differential_attention(
@@ -160,36 +137,34 @@ def differential_attention(
     num_kv_heads: int,
     layer: int,
 ) -> Tensor:
-    """Ye et al. 2024, equations 1 to 3; both maps of a head are heads of their own to the encoding. Zeros at pads."""
+    """Ye et al. 2024, equations 1 to 3; both maps of a head are heads of their own to the encoding."""
     lambda_init = 0.8 - 0.6 * math.exp(-0.3 * ((layer + 1) - 1))  # l = 1, 2, ... in the paper
     first, second = (torch.exp(weights[f"lambda_q{i}"] @ weights[f"lambda_k{i}"]) for i in (1, 2))
     lambda_ = first - second + lambda_init
-    y = torch.zeros_like(x)
-    for row in range(len(x)):
-        vectors = x[row, real[row]]
+
+    def row(vectors: list[Tensor]) -> list[Tensor]:
+        h = torch.stack(vectors)
         # All Q1 stand before all Q2, all K1 before all K2.
-        q = [(vectors @ half.T).chunk(num_heads, dim=-1) for half in weights["q_proj.weight"].chunk(2)]
-        k = [(vectors @ half.T).chunk(num_kv_heads, dim=-1) for half in weights["k_proj.weight"].chunk(2)]
-        v = (vectors @ weights["v_proj.weight"].T).chunk(num_kv_heads, dim=-1)
-        queries = [[[encoding.query(q_t, t) for t, q_t in enumerate(head)] for head in heads] for heads in q]
-        turned = [[torch.stack([encoding.key(k_t, t) for t, k_t in enumerate(head)]) for head in heads] for heads in k]
-        for place, t in zip(real[row].nonzero()[:, 0], range(len(vectors)), strict=True):
+        q = [(h @ half.T).chunk(num_heads, dim=-1) for half in weights["q_proj.weight"].chunk(2)]
+        k = [(h @ half.T).chunk(num_kv_heads, dim=-1) for half in weights["k_proj.weight"].chunk(2)]
+        v = (h @ weights["v_proj.weight"].T).chunk(num_kv_heads, dim=-1)
+        turned = [[_turned(encoding, k_h) for k_h in heads] for heads in k]
+        outputs = []
+        for t in range(len(h)):
             heads = []
             for head in range(num_heads):
-                kv_head = head // (num_heads // num_kv_heads)
-                maps = []
+                kv_head, maps = head // (num_heads // num_kv_heads), []
                 for half in range(2):
-                    query = queries[half][head][t]
-                    query = query / math.sqrt(len(query))
-                    keys = turned[half][kv_head][: t + 1]
-                    scores = keys @ query
-                    scores = scores + encoding.bias(head, num_heads, query, keys, [*range(t + 1), t], encoding_weights)
-                    maps.append(torch.exp(scores) / torch.exp(scores).sum())
+                    query = encoding.query(q[half][head][t], t)
+                    query, keys = query / math.sqrt(len(query)), turned[half][kv_head][: t + 1]
+                    bias = encoding.bias(head, num_heads, query, keys, [*range(t + 1), t], encoding_weights)
+                    maps.append(softmax(keys @ query + bias))
                 mixed = (maps[0] - lambda_ * maps[1]) @ v[kv_head][: t + 1]
-                normed = mixed / (mixed.pow(2).mean() + 1e-5).sqrt() * weights["head_norm.weight"]
-                heads.append((1 - lambda_init) * normed)
-            y = y.index_put((torch.tensor(row), place), weights["out_proj.weight"] @ torch.cat(heads))
-    return y
+                heads.append((1 - lambda_init) * rms_norm(mixed, 1e-5) * weights["head_norm.weight"])
+            outputs.append(weights["out_proj.weight"] @ torch.cat(heads))
+        return outputs
+
+    return in_rows(row, x, real)
 
 
 def soft_capped(cap: float) -> Callable[[Tensor], Tensor]:
@@ -207,9 +182,8 @@ def top_k(k: int) -> Callable[[Tensor], Tensor]:
     return change
 
 
-def _linear(weights: Weights, name: str, x: Tensor) -> Tensor:
-    y = x @ weights[f"{name}.weight"].T
-    return y + weights[f"{name}.bias"] if f"{name}.bias" in weights else y
+def _turned(encoding: NaiveEncoding, keys: Tensor) -> Tensor:
+    return torch.stack([encoding.key(k_t, t) for t, k_t in enumerate(keys)])
 
 
 def _part(weights: Weights, name: str) -> Tensor | None:
@@ -219,10 +193,8 @@ def _part(weights: Weights, name: str) -> Tensor | None:
 
 def _normed(weights: Weights, name: str, heads: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     gain = _part(weights, f"{name}.weight")
-    if gain is None:
-        return heads
-    return tuple(_rms_normed(head, gain) for head in heads)
+    return heads if gain is None else tuple(_rms_normed(head, gain) for head in heads)
 
 
 def _rms_normed(x: Tensor, gain: Tensor) -> Tensor:
-    return x / (x.pow(2).mean(dim=-1, keepdim=True) + 1e-6).sqrt() * gain
+    return rms_norm(x, 1e-6) * gain

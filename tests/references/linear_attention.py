@@ -1,17 +1,31 @@
-"""Linear attention in all its forms as the papers' recurrences, one row, one head and one step at a time, in float64.
-
-A pad is the identity. Every reference is called with the mixer's parameters, x (B, T, D), which tokens are real
-(B, T), and the naive encoding, and returns (B, T, D), zeros at pads.
-"""
+"""Linear attention in all its forms as the papers' recurrences, one head and one step at a time."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from references.naive import Weights, group_norm, in_rows, linear, sigmoid, swish
+from references.naive import (
+    Weights,
+    group_norm,
+    in_rows,
+    in_steps,
+    linear,
+    rms_norm,
+    short_conv,
+    sigmoid,
+    softmax,
+    swish,
+    unrolled,
+)
+
+QKV = list[tuple[Tensor, ...]]
+"""Queries, keys and values of one position, each of all heads."""
+Found = tuple[object, Tensor]
+"""The next state of a head, and its output."""
 
 
 def linear_attention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int, feature_map: str) -> Tensor:
@@ -20,22 +34,13 @@ def linear_attention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_
     def phi(y: Tensor) -> Tensor:
         if feature_map == "elu":
             return torch.where(y > 0, y + 1, torch.exp(y))
-        return torch.clamp(y, min=0) if feature_map == "relu" else torch.exp(y) / torch.exp(y).sum()
+        return torch.clamp(y, min=0) if feature_map == "relu" else softmax(y)
 
-    def row(vectors: list[Tensor]) -> list[Tensor]:
-        outputs = []
-        states: dict[int, tuple[Tensor, Tensor]] = {}
-        for q, k, v in _queries_keys_values(weights, vectors, num_heads):
-            y = []
-            for h in range(num_heads):
-                s, z = states.get(h, (torch.zeros(len(k[h]), len(v[h]), dtype=x.dtype), torch.zeros_like(k[h])))
-                s, z = s + torch.outer(phi(k[h]), v[h]), z + phi(k[h])
-                states[h] = s, z
-                y.append(phi(q[h]) @ s / (phi(q[h]) @ z + 1e-6))
-            outputs.append(linear(weights, "out_proj", torch.cat(y)))
-        return outputs
+    def head(h: int, q: Tensor, k: Tensor, v: Tensor, state: tuple[Tensor, Tensor], x_t: Tensor) -> Found:
+        s, z = state[0] + torch.outer(phi(k), v), state[1] + phi(k)
+        return (s, z), phi(q) @ s / (phi(q) @ z + 1e-6)
 
-    return in_rows(row, x, real)
+    return _by_head(weights, x, real, num_heads, (0.0, 0.0), head)
 
 
 def retention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int) -> Tensor:
@@ -52,8 +57,7 @@ def retention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: 
                 d = gamma ** torch.arange(t, -1, -1)  # the parallel form: (Q K^T * D) V with D_ti = gamma^(t - i)
                 o = d * (k[h][: t + 1] @ q[h]) / math.sqrt(len(q[h])) @ v[h][: t + 1]
                 heads.append(group_norm(weights, o, h, 1e-5))
-            gate = swish(linear(weights, "gate_proj", x_t))
-            outputs.append(linear(weights, "out_proj", gate * torch.cat(heads)))
+            outputs.append(linear(weights, "out_proj", swish(linear(weights, "gate_proj", x_t)) * torch.cat(heads)))
         return outputs
 
     return in_rows(row, x, real)
@@ -62,20 +66,13 @@ def retention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: 
 def gated_linear_attention(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int) -> Tensor:
     """Yang et al. 2023, equation 3 and section 4.4, temperature 16."""
 
-    def row(vectors: list[Tensor]) -> list[Tensor]:
-        outputs, states = [], [torch.zeros(1, 1, dtype=x.dtype)] * num_heads
-        for x_t, (q, k, v) in zip(vectors, _queries_keys_values(weights, vectors, num_heads), strict=True):
-            gates = linear(weights, "decay_up", linear(weights, "decay_down", x_t))
-            alpha = heads_of(sigmoid(gates) ** (1 / 16), num_heads)
-            heads = []
-            for h in range(num_heads):
-                states[h] = torch.diag(alpha[h]) @ states[h].expand(len(k[h]), len(v[h])) + torch.outer(k[h], v[h])
-                heads.append(_rms_norm(states[h].T @ q[h] / math.sqrt(len(k[h])), 1e-5) * weights["head_norm.weight"])
-            gate = swish(linear(weights, "gate_proj", x_t))
-            outputs.append(linear(weights, "out_proj", gate * torch.cat(heads)))
-        return outputs
+    def head(h: int, q: Tensor, k: Tensor, v: Tensor, s: Tensor, x_t: Tensor) -> Found:
+        gates = linear(weights, "decay_up", linear(weights, "decay_down", x_t))
+        alpha = (sigmoid(gates) ** (1 / 16)).chunk(num_heads)[h]
+        s = alpha[:, None] * s + torch.outer(k, v)  # Diag(alpha) S + k v^T
+        return s, rms_norm(s.T @ q / math.sqrt(len(k)), 1e-5) * weights["head_norm.weight"]
 
-    return in_rows(row, x, real)
+    return _by_head(weights, x, real, num_heads, 0.0, head, swish)
 
 
 def delta_net(
@@ -91,101 +88,129 @@ def delta_net(
     Gated (equation 10 of "Gated Delta Networks"): S_t = S_{t-1} (alpha_t (I - beta_t k_t k_t^T)) + beta_t v_t k_t^T.
     """
 
-    def row(vectors: list[Tensor]) -> list[Tensor]:
-        outputs, states = [], [torch.zeros(1, 1, dtype=x.dtype)] * num_heads
-        for x_t, (q, k, v) in zip(vectors, _queries_keys_values(weights, vectors, num_heads), strict=True):
-            beta = sigmoid(linear(weights, "beta_proj", x_t)) * (2 if negative_eigenvalues else 1)
-            heads = []
-            for h in range(num_heads):
-                q_h, k_h = (y / torch.sqrt(y @ y + 1e-6) for y in (q[h], k[h]))
-                alpha = _selective_decay(weights, linear(weights, "decay_proj", x_t), h)[1] if gated else 1.0
-                turn = alpha * (torch.eye(len(k_h), dtype=x.dtype) - beta[h] * torch.outer(k_h, k_h))
-                states[h] = states[h].expand(len(v[h]), len(k_h)) @ turn + beta[h] * torch.outer(v[h], k_h)
-                o = states[h] @ q_h / math.sqrt(len(k_h))
-                heads.append(_rms_norm(o, 1e-5) * weights["head_norm.weight"])
-            y = torch.cat(heads)
-            if gated:
-                y = y * swish(linear(weights, "gate_proj", x_t))
-            outputs.append(linear(weights, "out_proj", y))
-        return outputs
+    def head(h: int, q: Tensor, k: Tensor, v: Tensor, s: Tensor, x_t: Tensor) -> Found:
+        beta = sigmoid(linear(weights, "beta_proj", x_t))[h] * (2 if negative_eigenvalues else 1)
+        q, k = (y / torch.sqrt(y @ y + 1e-6) for y in (q, k))
+        alpha = _selective_decay(weights, linear(weights, "decay_proj", x_t), h)[1] if gated else 1.0
+        turn = alpha * (torch.eye(len(k), dtype=x.dtype) - beta * torch.outer(k, k))
+        s = s.expand(len(v), len(k)) @ turn + beta * torch.outer(v, k)
+        return s, rms_norm(s @ q / math.sqrt(len(k)), 1e-5) * weights["head_norm.weight"]
 
-    return in_rows(row, x, real)
+    start = torch.zeros(1, 1, dtype=x.dtype)
+    return _by_head(weights, x, real, num_heads, start, head, swish if gated else None)
+
+
+def mlstm(weights: Weights, x: Tensor, real: Tensor, *_: object, num_heads: int) -> Tensor:
+    """Beck et al. 2024 (xLSTM), equations 19-27, not stabilised, C being V x K; then the norm of each head, the output
+    gate, and the projection."""
+
+    def head(h: int, q: Tensor, k: Tensor, v: Tensor, state: tuple[Tensor, Tensor], x_t: Tensor) -> Found:
+        i = torch.exp(linear(weights, "in_gate_proj", x_t) + weights["in_gate_bias"])[h]
+        f = sigmoid(linear(weights, "forget_gate_proj", x_t) + weights["forget_gate_bias"])[h]
+        k = k / math.sqrt(len(k))
+        c, n = f * state[0] + i * torch.outer(v, k), f * state[1] + i * k
+        return (c, n), group_norm(weights, c @ q / torch.clamp((n @ q).abs(), min=1), h, 1e-5)
+
+    return _by_head(weights, x, real, num_heads, (0.0, 0.0), head, sigmoid)
+
+
+def rwkv7(weights: Weights, x: Tensor, real: Tensor, *_: object, head_dim: int) -> Tensor:
+    """Peng et al. 2025, equations 3-22 without the mix of values across layers, wkv being V x K."""
+    num_heads = x.shape[-1] // head_dim
+
+    def step(state: tuple[list[Tensor], Tensor], x_t: Tensor) -> tuple[tuple[list[Tensor], Tensor], Tensor]:
+        wkv, before = state
+        x_r, x_w, x_k, x_v, x_a, x_g = ((1 - mu) * x_t + mu * before for mu in weights["shift_mix"])
+        r, k, v = linear(weights, "r_proj", x_r), linear(weights, "k_proj", x_k), linear(weights, "v_proj", x_v)
+        d = weights["decay_bias"] + linear(weights, "decay_up", torch.tanh(linear(weights, "decay_down", x_w)))
+        w = torch.exp(-math.exp(-0.5) * sigmoid(d))
+        a = sigmoid(weights["rate_bias"] + linear(weights, "rate_up", linear(weights, "rate_down", x_a)))
+        g = linear(weights, "gate_up", sigmoid(linear(weights, "gate_down", x_g)))
+        kappa = k * weights["removal_scale"]
+        k = k * ((1 - weights["rate_scale"]) + weights["rate_scale"] * a)
+        later, heads = [], []
+        for h in range(num_heads):
+            r_h, w_h, k_h, v_h, a_h, kappa_h = (y.split(head_dim)[h] for y in (r, w, k, v, a, kappa))
+            kappa_h = kappa_h / torch.sqrt(kappa_h @ kappa_h)
+            s = wkv[h] @ (torch.diag(w_h) - torch.outer(kappa_h, a_h * kappa_h)) + torch.outer(v_h, k_h)
+            bonus = (r_h @ (weights["bonus"][h] * k_h)) * v_h
+            heads.append(group_norm(weights, s @ r_h, h, 1e-5 * head_dim) + bonus)
+            later.append(s)
+        return (later, x_t), linear(weights, "out_proj", g * torch.cat(heads))
+
+    zeros = torch.zeros(head_dim, head_dim, dtype=x.dtype)
+    return in_steps(step, ([zeros] * num_heads, torch.zeros_like(x[0, 0])), x, real)
 
 
 def mamba2(
-    weights: Weights,
-    x: Tensor,
-    real: Tensor,
-    *_: object,
-    d_state: int,
-    head_dim: int,
-    expand: int,
-    num_groups: int,
+    weights: Weights, x: Tensor, real: Tensor, *_: object, d_state: int, head_dim: int, expand: int, num_groups: int
 ) -> Tensor:
     """Dao & Gu 2024, listing 1 and figure 6: h_t = exp(dt A) h_{t-1} + dt B_t x_t^T, y_t = C_t^T h_t + D x_t."""
-    inner = expand * x.shape[-1]
+    inner, of_group = expand * x.shape[-1], num_groups * d_state
     num_heads = inner // head_dim
 
     def row(vectors: list[Tensor]) -> list[Tensor]:
-        projected = [
-            linear(weights, "in_proj", x_t).split([inner, inner + 2 * num_groups * d_state, num_heads])
-            for x_t in vectors
-        ]
-        convolved = _short_conv(weights, [conv_input for _, conv_input, _ in projected])
+        projected = [linear(weights, "in_proj", x_t).split([inner, inner + 2 * of_group, num_heads]) for x_t in vectors]
+        convolved = short_conv(weights, [conv_input for _, conv_input, _ in projected])
         outputs, states = [], [torch.zeros(d_state, head_dim, dtype=x.dtype)] * num_heads
-        for t in range(len(vectors)):
-            z, _, dt = projected[t]
-            u = swish(convolved[t])
+        for (z, _, dt), u in zip(projected, map(swish, convolved), strict=True):
+            values, b, c = u.split([inner, of_group, of_group])
             heads = []
-            for h in range(num_heads):
-                u_h = u[h * head_dim : (h + 1) * head_dim]
+            for h, u_h in enumerate(values.split(head_dim)):
                 group = h // (num_heads // num_groups)
-                b = u[inner + group * d_state :][:d_state]
-                c = u[inner + (num_groups + group) * d_state :][:d_state]
                 step, decay = _selective_decay(weights, dt, h)
-                states[h] = decay * states[h] + step * torch.outer(b, u_h)
-                heads.append(c @ states[h] + weights["skip"][h] * u_h)
+                states[h] = decay * states[h] + step * torch.outer(b.split(d_state)[group], u_h)
+                heads.append(c.split(d_state)[group] @ states[h] + weights["skip"][h] * u_h)
             gated = torch.cat(heads) * swish(z)
-            normed = torch.cat([_rms_norm(group, 1e-5) for group in gated.chunk(num_groups)])
+            normed = torch.cat([rms_norm(part, 1e-5) for part in gated.chunk(num_groups)])
             outputs.append(linear(weights, "out_proj", normed * weights["norm_weight"]))
         return outputs
 
     return in_rows(row, x, real)
 
 
-def _queries_keys_values(weights: Weights, vectors: list[Tensor], num_heads: int) -> list[list[list[Tensor]]]:
-    """Queries, keys and values of each position and head, after a convolution and swish where there is one."""
+def _by_head(
+    weights: Weights,
+    x: Tensor,
+    real: Tensor,
+    num_heads: int,
+    start: object,
+    head: Callable[..., Found],
+    gate: Callable[[Tensor], Tensor] | None = None,
+) -> Tensor:
+    """Every head by itself from the state `start`, a gate where there is one, and the projection.
+
+    Args:
+        head: (its number, its q, k and v, its state, x_t) to the next state and its output.
+        gate: of `gate_proj` of x_t; the heads are multiplied by it.
+    """
+
+    def row(vectors: list[Tensor]) -> list[Tensor]:
+        def step(states: list[object], read: tuple[Tensor, QKV]) -> tuple[list[object], Tensor]:
+            x_t, (q, k, v) = read
+            found = [head(h, q[h], k[h], v[h], states[h], x_t) for h in range(num_heads)]
+            y = torch.cat([o for _, o in found])
+            if gate is not None:
+                y = gate(linear(weights, "gate_proj", x_t)) * y
+            return [state for state, _ in found], linear(weights, "out_proj", y)
+
+        projected = _queries_keys_values(weights, vectors, num_heads)
+        return unrolled(step, [start] * num_heads, zip(vectors, projected, strict=True))
+
+    return in_rows(row, x, real)
+
+
+def _queries_keys_values(weights: Weights, vectors: list[Tensor], num_heads: int) -> list[QKV]:
+    """Of each position, after a convolution and swish where there is one."""
     names = ("q_proj", "k_proj", "v_proj")
     projected = [torch.cat([linear(weights, name, x_t) for name in names]) for x_t in vectors]
     if "conv.conv.weight" in weights:
-        projected = [swish(y) for y in _short_conv(weights, projected)]
+        projected = [swish(y) for y in short_conv(weights, projected)]
     widths = [len(weights[f"{name}.weight"]) for name in names]
-    return [[heads_of(part, num_heads) for part in y.split(widths)] for y in projected]
+    return [[part.chunk(num_heads) for part in y.split(widths)] for y in projected]
 
 
 def _selective_decay(weights: Weights, raw: Tensor, head: int) -> tuple[Tensor, Tensor]:
     """The step softplus(raw + bias), and exp(-exp(a) step)."""
     step = torch.log1p(torch.exp(raw[head] + weights["dt_bias"][head]))
     return step, torch.exp(-torch.exp(weights["a_log"][head]) * step)
-
-
-def _short_conv(weights: Weights, inputs: list[Tensor]) -> list[Tensor]:
-    """y_t = sum_w weight_w x_{t - W + 1 + w} + bias, channel by channel, zeros before the start."""
-    kernel = weights["conv.conv.weight"][:, 0]
-    width = kernel.shape[1]
-    outputs = []
-    for t in range(len(inputs)):
-        y = torch.zeros_like(inputs[0])
-        for w in range(width):
-            if t - width + 1 + w >= 0:
-                y = y + kernel[:, w] * inputs[t - width + 1 + w]
-        outputs.append(y + weights["conv.conv.bias"] if "conv.conv.bias" in weights else y)
-    return outputs
-
-
-def heads_of(x: Tensor, num_heads: int) -> list[Tensor]:
-    return list(x.chunk(num_heads))
-
-
-def _rms_norm(x: Tensor, eps: float) -> Tensor:
-    return x / torch.sqrt((x * x).mean() + eps)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import cmath
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-Weights = Mapping[str, Tensor]
+from references.naive import Weights, sigmoid
 
 
 class NaiveEncoding:
@@ -41,11 +42,11 @@ class NaiveEncoding:
         return 0.0
 
 
+@dataclass
 class NaiveEmbedded(NaiveEncoding, ABC):
     """x + code(p), or the matrix P times (x, code(p)) where that is concatenated."""
 
-    def __init__(self, combine: str = "add") -> None:
-        self.combine = combine
+    combine: str = "add"
 
     @abstractmethod
     def code(self, position: int, d_model: int, weights: Weights) -> Tensor:
@@ -58,23 +59,21 @@ class NaiveEmbedded(NaiveEncoding, ABC):
         return weights["projection"] @ torch.cat((x, code))
 
 
+@dataclass
 class NaiveInteger(NaiveEmbedded):
     """p, or p / longest."""
 
-    def __init__(self, combine: str = "add", longest: int = 1) -> None:
-        super().__init__(combine)
-        self.longest = longest
+    longest: int = 1
 
     def code(self, position: int, d_model: int, weights: Weights) -> Tensor:
         return torch.tensor([position / self.longest], dtype=torch.float64)
 
 
+@dataclass
 class NaiveBinary(NaiveEmbedded):
     """The digits of p to the base 2 read from the right, as many as all positions below `longest` have."""
 
-    def __init__(self, combine: str = "add", longest: int = 256) -> None:
-        super().__init__(combine)
-        self.longest = longest
+    longest: int = 256
 
     def code(self, position: int, d_model: int, weights: Weights) -> Tensor:
         width = d_model if self.combine == "add" else len(f"{self.longest - 1:b}")
@@ -99,6 +98,7 @@ class NaiveLearned(NaiveEmbedded):
         return weights["table.weight"][position]
 
 
+@dataclass
 class NaiveRoPE(NaiveEncoding):
     """Su et al. 2021, section 3.2.2: a pair of channels is a complex number times e^(j m theta_i), with
     theta_i = 10000^(-2i/d). The paper pairs (2i, 2i + 1), the library (i, i + d/2): the channels are permuted.
@@ -109,15 +109,9 @@ class NaiveRoPE(NaiveEncoding):
         temperature: what the rotated channels are multiplied by.
     """
 
-    def __init__(
-        self,
-        theta: Callable[[int, int], float] = lambda i, d: 10000 ** (-2 * i / d),
-        parts: float = 1.0,
-        temperature: float = 1.0,
-    ) -> None:
-        self.theta = theta
-        self.parts = parts
-        self.temperature = temperature
+    theta: Callable[[int, int], float] = lambda i, d: 10000 ** (-2 * i / d)
+    parts: float = 1.0
+    temperature: float = 1.0
 
     def query(self, x: Tensor, position: int) -> Tensor:
         half = int(len(x) * self.parts) // 2
@@ -157,13 +151,13 @@ def yarn_theta(length: int, s: float, beta: float = 32, alpha: float = 1) -> Cal
     return theta
 
 
+@dataclass
 class NaiveXPos(NaiveEncoding):
     """Sun et al. 2022, algorithm 1: q_n = q zeta^n e^(i n theta) and k_m = k zeta^-m e^(i m theta), with
     zeta_i = (2i/d + 0.4) / 1.4 and n and m counted in units of 512, here from `middle`.
     """
 
-    def __init__(self, middle: int) -> None:
-        self.middle = middle
+    middle: int
 
     def query(self, x: Tensor, position: int) -> Tensor:
         return self.turned(x, position, 1)
@@ -182,11 +176,11 @@ class NaiveXPos(NaiveEncoding):
         return torch.cat((turned.real, turned.imag))
 
 
+@dataclass
 class NaiveRandomized(NaiveEncoding):
     """Ruoss et al. 2023, section 3.1: position i becomes the i-th smallest of those that were drawn."""
 
-    def __init__(self, encoding: NaiveEncoding) -> None:
-        self.encoding = encoding
+    encoding: NaiveEncoding
 
     def embed(self, x: Tensor, position: int, weights: Weights) -> Tensor:
         drawn = sorted(weights["draw"].tolist())[position]
@@ -215,13 +209,13 @@ class NaiveALiBi(NaiveEncoding):
         return float((2 ** (-8 / above)) ** (2 * (head - below) + 1))
 
 
+@dataclass
 class NaiveT5(NaiveEncoding):
     """Raffel et al. 2020, section 2.1, as the authors' code (mesh_tensorflow, `_relative_position_bucket`) has it."""
 
-    def __init__(self, num_buckets: int = 32, max_distance: int = 128, bidirectional: bool = False) -> None:
-        self.num_buckets = num_buckets
-        self.max_distance = max_distance
-        self.bidirectional = bidirectional
+    num_buckets: int = 32
+    max_distance: int = 128
+    bidirectional: bool = False
 
     def bias(self, head: int, num_heads: int, query: Tensor, keys: Tensor, at: list[int], weights: Weights) -> Tensor:
         *k_positions, q_position = at
@@ -242,13 +236,13 @@ class NaiveT5(NaiveEncoding):
         return first + min(max_exact + int(part * (num_buckets - max_exact) + 1e-9), num_buckets - 1)
 
 
+@dataclass
 class NaiveShaw(NaiveEncoding):
     """Shaw et al. 2018, equations 3 and 4: e_ij = x_i W^Q (x_j W^K + a^K_ij)^T / sqrt(d_z), and
     z_i = sum_j alpha_ij (x_j W^V + a^V_ij), with a_ij = w_clip(j - i, k).
     """
 
-    def __init__(self, clip: int = 16) -> None:
-        self.clip = clip
+    clip: int = 16
 
     def row(self, q_position: int, k_position: int) -> int:
         return max(-self.clip, min(self.clip, k_position - q_position)) + self.clip
@@ -270,7 +264,7 @@ class NaiveCoPE(NaiveEncoding):
 
     def bias(self, head: int, num_heads: int, query: Tensor, keys: Tensor, at: list[int], weights: Weights) -> Tensor:
         *k_positions, q_position = at
-        gates, length = 1 / (1 + torch.exp(-(keys @ query))), len(weights["table"])
+        gates, length = sigmoid(keys @ query), len(weights["table"])
         p = torch.tensor(k_positions)
         first, last = p.clamp(max=q_position)[:, None], p.clamp(min=q_position)[:, None]
         between = (first <= p) & (p <= last)  # (S, S)

@@ -1,0 +1,119 @@
+"""Parameter counts that others published, on the meta device."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from seqlab.attention import Attention, Bidirectional
+from seqlab.config.configs import build, config_path, load_short_yaml
+from seqlab.models import Classifier, DecoderLM, Encoder
+from seqlab.nn import GELU, Block, LayerNorm, RMSNorm, SwiGLU
+from seqlab.positions import Learned, NoPositions
+from seqlab.recurrence import GRU, LSTM, RNN
+
+
+def count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def built(name: str, **told: int) -> Any:
+    """The model of a packaged config, at its own length if no other is told."""
+    config = load_short_yaml(config_path(name).read_text(encoding="utf-8"))
+    with torch.device("meta"):
+        task, _ = build(config, {"seq_len": config["data"]["init_args"].get("seq_len")} | told)
+    return task.model
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gpt2", 124_439_808),
+        ("gpt2-medium", 354_823_168),
+        ("gpt2-large", 774_030_080),
+        ("gpt2-xl", 1_557_611_200),
+        ("gpt3", 174_604_259_328),
+    ],
+)
+def test_gpt(name: str, expected: int) -> None:
+    """Radford et al. 2019; Brown et al. 2020."""
+    assert count(built(f"presets/{name}", vocab_size=50_257)) == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), [("base", 63_082_496), ("big", 214_245_376)])
+def test_transformer(name: str, expected: int) -> None:
+    """At a joint vocabulary of 37,000 tokens; the paper rounds to 65M and 213M (Vaswani et al. 2017, table 3)."""
+    told = {"vocab_size": 37_000, "target_vocab_size": 37_000, "seq_len": 256}
+    assert count(built(f"presets/transformer-{name}", **told)) == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), [("base", 109_482_240), ("large", 335_141_888)])
+def test_bert(name: str, expected: int) -> None:
+    encoder = built(f"presets/bert-{name}", vocab_size=30_521, seq_len=512).encoder
+    with torch.device("meta"):
+        classifier = Classifier(8, 2, 8, encoder=lambda vocab_size, seq_len: encoder, pool="first", pooler=True)
+    assert count(classifier.encoder) + count(classifier.pooler) == expected
+
+
+def test_vit_b_16() -> None:
+    """86,567,656 parameters at 224 x 224 pixels and 1,000 classes (torchvision's and timm's ViT-B/16)."""
+    encoder = partial(
+        Encoder,
+        embed=nn.Linear,
+        d_model=768,
+        num_layers=12,
+        mixer=partial(Attention, num_heads=12, pattern=Bidirectional),
+        positions=Learned,
+        block=partial(Block, ffn=partial(GELU, d_ff=3072, exact=True)),
+    )
+    with torch.device("meta"):
+        assert count(Classifier(16 * 16 * 3, 1000, 14 * 14, encoder=encoder, pool="class")) == 86_567_656
+
+
+@pytest.mark.parametrize(
+    ("num_layers", "d_model", "seq_len", "expected", "less_positions"),
+    [(4, 128, 64, 804_096, 795_904), (6, 384, 256, 10_745_088, 10_646_784)],
+    ids=["cpu", "gpu"],
+)
+def test_nanogpt_on_shakespeare(
+    num_layers: int, d_model: int, seq_len: int, expected: int, less_positions: int
+) -> None:
+    """karpathy/nanoGPT, train_shakespeare_char: no bias anywhere, 65 characters."""
+    block = partial(Block, norm=partial(LayerNorm, bias=False), ffn=partial(GELU, bias=False))
+    options: dict[str, Any] = {"mixer": partial(Attention, bias=False), "positions": Learned, "block": block}
+    with torch.device("meta"):
+        model = DecoderLM(65, seq_len, d_model=d_model, num_layers=num_layers, **options)
+    assert count(model) == expected
+    assert count(model) - count(model.positions) == less_positions
+
+
+@pytest.mark.parametrize(("mixer", "gates"), [(RNN, 1), (GRU, 3), (LSTM, 4)])
+def test_recurrences(mixer: Any, gates: int) -> None:
+    """PyTorch's two biases: gates * (h (i + h) + 2 h), with i = h."""
+    h = 48
+    assert count(mixer(h)) == gates * (h * (h + h) + 2 * h)
+
+
+def test_grouped_queries_and_swiglu() -> None:
+    """Llama's block: queries and output d^2 each, keys and values d^2 / group each, three feed-forward matrices."""
+    d, layers = 64, 3
+    model = DecoderLM(
+        100,
+        16,
+        d_model=d,
+        num_layers=layers,
+        mixer=partial(Attention, num_heads=8, num_kv_heads=2, bias=False),
+        positions=NoPositions,
+        block=partial(Block, norm=RMSNorm, ffn=partial(SwiGLU, d_ff=160)),
+        tie_embeddings=False,
+    )
+    assert count(model) == 2 * 100 * d + layers * (2 * d * d + 2 * d * d // 4 + 3 * d * 160 + 2 * d) + d
+
+
+def test_the_quickstarts_models_are_of_one_size() -> None:
+    counts = [count(built(name, vocab_size=107)) for name in ("lm/gru", "lm/attention-nope", "lm/attention-rope")]
+    assert max(counts) <= 1.05 * min(counts)
