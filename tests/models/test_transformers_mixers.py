@@ -118,8 +118,7 @@ def _mlstm() -> Made:
 
 
 @pytest.mark.parametrize(
-    ("build", "length"),
-    [(_mamba, 150), (_recurrent_gemma, 150), (_mamba2, 83), (_gated_delta_net, 83), (_mlstm, 83)],
+    ("build", "length"), [(_mamba, 150), (_recurrent_gemma, 150), (_mamba2, 83), (_gated_delta_net, 83), (_mlstm, 83)]
 )
 def test_outputs_steps_and_gradients(build: Callable[[], Made], length: int) -> None:
     """More tokens than a chunk."""

@@ -10,9 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from seqlab.mixer import Mixer
-from tolerances import TOLERANCE, assert_close
-
 os.environ["HF_HUB_OFFLINE"] = "1"
 transformers: Any = pytest.importorskip("transformers")
 
