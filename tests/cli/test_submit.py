@@ -117,6 +117,7 @@ def test_bad_input_is_refused_before_anything_is_printed(
 
 WRONG = {
     "timeout": ("-5", "--timeout must be above 0 seconds, got -5"),
+    "trainer.max_steps": ("-2", "trainer.max_steps must be at least -1, got -2"),
     "trainer.max_time": ("soon", "--trainer.max_time soon is no time; accepted: DD:HH:MM:SS"),
     "ema": ("2", "--ema must be above 0 and below 1, got 2"),
     "tokens_per_step": ("0", "tokens_per_step"),
@@ -143,7 +144,7 @@ def _options(wrong: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Options of which nothing is wrong, that a fit is given."""
     options = wrong.clone()
     for name in WRONG:
-        options[name] = 500 if name == "checkpoint_every" else None
+        options[name] = {"checkpoint_every": 500, "trainer.max_steps": -1}.get(name)
     monkeypatch.setattr(parsed_fit, "ParsedFit", lambda *_: SimpleNamespace(config={"fit": options}))
     return options
 

@@ -6,6 +6,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -26,15 +27,11 @@ SWEEP = ["sweep", "--config", "lm/gru", "--sampler", "grid", "--name", "tiny"]
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[None]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "cache"))
     write_text(tmp_path)
-
-
-@pytest.fixture
-def _server() -> Iterator[None]:
-    with server_of_this_process():
+    with server_of_this_process() if request.node.get_closest_marker("slow") else nullcontext():
         yield
 
 
@@ -49,7 +46,6 @@ def test_an_objective_that_nothing_logs_is_refused_before_a_fit(capsys: pytest.C
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("_server")
 def test_two_seeds_of_two_learning_rates(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*SWEEP, "--vary", "model.lr=0.01,1e30", "--seeds", "2", "--", *FIT]) == 0
     said = capsys.readouterr().out
@@ -89,7 +85,6 @@ def test_two_seeds_of_two_learning_rates(capsys: pytest.CaptureFixture[str]) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("_server")
 def test_mixers_of_one_budget(capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ["--match=params", "--to=5500", "--match_by=ffn.d_ff", "--trainer.max_steps=1"]
     assert main([*SWEEP, "--vary", "model.model.mixer=GRU,MinGRU", "--", *FIT, *sizes]) == 0
@@ -134,19 +129,18 @@ def test_what_cannot_be_swept(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("_server")
 def test_a_worker_needs_a_sweep_and_its_settings(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("seqlab.cli.sweep.JOINING", 0.0)
     monkeypatch.setattr("seqlab.cli.sweep._check_fits", lambda plan: None)
-    assert main([*SWEEP, "--vary", "model.lr=1,2", "--worker"]) == 2
+    varied, refused = [*SWEEP, *LR.split()], ["--", "--nothing=1"]
+    assert main([*varied, "--worker"]) == 2
     assert "there is no sweep tiny to work on" in capsys.readouterr().err
-    refused = ["--", "--nothing=1"]
-    assert main([*SWEEP, "--vary", "model.lr=1,2", *refused]) == 1
+    assert main([*varied, *refused]) == 1
     assert "Failed: trials 0, 1: nothing is not an option" in capsys.readouterr().out
     assert [run.status for run in search(Store())] == ["FAILED"]
-    assert main([*SWEEP, "--vary", "model.lr=1,2", "--worker", *refused]) == 0
+    assert main([*varied, "--worker", *refused]) == 0
     capsys.readouterr()
     assert main([*SWEEP, "--vary", "model.lr=1,3", *refused]) == 2
     assert "was begun with vary {'model.lr': '1,2'}, not {'model.lr': '1,3'}" in capsys.readouterr().err
