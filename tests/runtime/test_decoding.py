@@ -153,7 +153,7 @@ def test_a_batch_has_the_logits_of_python(runtime: Runtime, bundle: Bundle) -> N
     tokens, pad_mask = dice.integers(3, V, size=(3, 6)), np.arange(6) < np.array([[6], [1], [4]])
     asked = batch_of(tokens, pad_mask)
     runner, classifier = BundleRunner(bundle("gru"), threads=1), Bundles(bundle("classifier"), threads=1)
-    others = ({}, {"tokens": [4]}, {"tokens": [V] * 18})
+    others: list[Asked] = [{}, {"tokens": [4]}, {"tokens": [V] * 18}]
     found, *wrong = runtime.ask(bundle("gru"), [{"batch": asked | other} for other in others])
     expected = runner.read("model", tokens, pad_mask, runner.init_state(3))[0]
     runtime.check(array(found)[pad_mask], expected[pad_mask])

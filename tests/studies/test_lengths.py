@@ -129,21 +129,21 @@ def judged(study: Study, module: Any, changed: Mapping[str, int]) -> dict[str, V
         ({"ALiBi": -1}, {"train-short": Verdict.INVALID}),
         ({"GRU": 0}, {"recurrence": R}),
         ({"Learned": 0}, {"combined": Verdict.DEPENDS}),
-        ({"Learned, concatenated": 2 - longer.TRAINED}, {"combined": Verdict.INVALID}),
+        ({"Learned, concatenated": 2 - copying.TRAINED}, {"combined": Verdict.INVALID}),
     ],
 )
 def test_models_that_end_near_the_trained_length(changed: dict[str, int], found: dict[str, Verdict]) -> None:
     """One that stops there is refuted, and one that has not learnt it is invalid."""
-    ends = {name: longer.TRAINED + more for name, more in changed.items()}
+    ends = {name: copying.TRAINED + more for name, more in changed.items()}
     said = judged(Longer(), longer, ends)
     assert found.items() <= said.items()
     assert changed or set(said.values()) == {S}
 
 
 def test_longer_compared_by_hand() -> None:
-    shares = {name: to(longer.TRAINED + 3) for name in names(Longer())}
-    shares |= {longer.OF_ANOTHER: to(0), longer.ORACLE: to(LONGEST)}
-    shares["Learned, concatenated"] = [1.0, 0.7, *to(longer.TRAINED)[2:]]
+    shares = {name: to(copying.TRAINED + 3) for name in names(Longer())}
+    shares |= {copying.OF_ANOTHER: to(0), copying.ORACLE: to(LONGEST)}
+    shares["Learned, concatenated"] = [1.0, 0.7, *to(copying.TRAINED)[2:]]
     values = longer.compared(shares)
     assert values["Learned, added against concatenated"] == pytest.approx(0.5)
     assert values["Learned, concatenated learnt"] == 0.7

@@ -23,7 +23,7 @@ def test_a_prompt_is_continued_as_a_text(bundle: Bundle) -> None:
     *found, empty = answers(
         bundle("gru"), [*(asked | {"seed": str(of)} for of in seeds), asked | {"write": "", "seed": 1}]
     )
-    write = partial(open_text_model(bundle("gru")).write, repetition_penalty=1.2, no_repeat_ngram=2, **options)
+    write: Any = partial(open_text_model(bundle("gru")).write, repetition_penalty=1.2, no_repeat_ngram=2, **options)
     for seed, one in zip(seeds, found, strict=True):
         assert one["text"] == write("fed ", seed=seed) == "".join(one["pieces"])
     assert empty["text"] == write("", seed=1)
