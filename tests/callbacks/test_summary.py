@@ -1,9 +1,11 @@
-"""The table of the model and the last line of a fit."""
+"""Words of a fit: the table of the model, the last line, and nothing of Lightning's."""
 
 from __future__ import annotations
 
 import io
 import shlex
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -98,3 +100,24 @@ def test_the_line_names_the_run_or_else_the_checkpoint(tmp_path: Path, monkeypat
     named = ["seqlab", "export", "my run; $HOME", "--trust", "mine", "--trust", "data"]
     assert shlex.split(command) == [*named, "--out", "bundles/my run; $HOME"]
     assert how_to_go_on(logger, tmp_path, 3, ["mine"]).endswith("next: seqlab resume 1f2e3d4c --trust mine")
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from callbacks.tiny_fit import TinyData, TinyTask, fit
+fit(Path(sys.argv[1]), max_epochs=1)
+fit(Path(sys.argv[1]), max_epochs=2)
+"""
+
+
+@pytest.mark.slow
+def test_a_fit_and_its_resumption_say_nothing_by_themselves(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "run")],
+        env={"PYTHONPATH": ":".join(sys.path), "OMP_NUM_THREADS": "1", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("", "")

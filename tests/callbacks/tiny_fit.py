@@ -198,9 +198,7 @@ class Diary(Logger):
 class Losses(Callback):
     """Writes the loss of each micro-batch to the diary."""
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         if isinstance(trainer.logger, Diary):
             trainer.logger.write(f"batch {batch_idx}", trainer.current_epoch, outputs["loss"].item())
 

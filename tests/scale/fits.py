@@ -38,9 +38,7 @@ class Notes(Callback):
         self.losses: list[float] = []
         self.rows: list[int] = []
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
+    def on_train_batch_end(self, trainer: L.Trainer, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         self.losses.append(trainer.callback_metrics["train/loss"].item())
         if trainer.current_epoch == 0 and batch.rows is not None:
             self.rows += [row for row in batch.rows.tolist() if row >= 0]

@@ -26,9 +26,7 @@ class Windows(Callback):
     def __init__(self, folder: Path, step: int, signum: int) -> None:
         self.folder, self.step, self.signum = folder, step, signum
 
-    def on_train_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, batch: TokenBatch, batch_idx: int
-    ) -> None:
+    def on_train_batch_start(self, trainer: L.Trainer, pl_module: Any, batch: TokenBatch, batch_idx: int) -> None:
         if trainer.global_step == self.step and (self.signum == signal.SIGKILL or trainer.is_global_zero):
             os.kill(os.getpid(), self.signum)
         self._write(trainer, [trainer.current_epoch, batch.tokens.tolist()])

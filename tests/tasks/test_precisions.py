@@ -11,8 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from callbacks.tiny_fit import TinyTask, fit
 from scale.kinds import KINDS, of_kind
 from seqlab.batch import LabelledBatch
+from seqlab.config.options import check_precision
 from seqlab.half_precision import HalfInputs
 
 ON_CPU = {"bf16-mixed": torch.float32, "bf16-true": torch.bfloat16, "16-true": torch.float16, "64-true": torch.float64}
@@ -68,3 +70,22 @@ def test_targets_keep_their_digits_where_inputs_are_rounded() -> None:
     read = HalfInputs("bf16-true").convert_input(batch)
     assert read.inputs.dtype == torch.bfloat16
     assert read.targets.dtype == torch.float32 and read.targets.item() == batch.targets.item()
+
+
+@pytest.mark.filterwarnings("ignore:You passed")
+@pytest.mark.parametrize("precision", [None, 32, "32", "32-true", "bf16-mixed", "64-true", "16-mixed"])
+def test_a_precision_that_is_not_kept_is_refused(precision: Any) -> None:
+    trainer = L.Trainer(precision=precision, accelerator="cpu", logger=False)
+    if precision != "16-mixed":
+        check_precision(trainer, precision)
+    else:
+        with pytest.raises(ValueError, match="16-mixed, which a CPU does not have; give bf16-mixed or 32-true"):
+            check_precision(trainer, precision)
+
+
+def test_bf16_mixed_computes_in_bf16_and_keeps_float32_weights(tmp_path: Path) -> None:
+    dtypes, task = set(), TinyTask()
+    task.model[0].register_forward_hook(lambda module, x, y: dtypes.add(y.dtype))
+    fit(tmp_path, task=task, max_epochs=1, limit_val_batches=0, precision="bf16-mixed")
+    assert dtypes == {torch.bfloat16}
+    assert {weight.dtype for weight in task.parameters()} == {torch.float32}
