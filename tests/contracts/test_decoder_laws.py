@@ -142,12 +142,6 @@ def test_max_seq_len_is_how_far_the_positions_reach(positions: Any, limit: int |
             model(draw(1, limit + 1))
 
 
-@pytest.mark.parametrize("positions", [RoPE, ALiBi])
-def test_a_recurrence_refuses_positions_it_cannot_use(positions: Any) -> None:
-    with pytest.raises(ValueError, match=f"{positions.__name__}.*LSTM"):
-        decoder_subject([Attention, LSTM], positions)
-
-
 def test_an_encoding_is_built_once_and_its_parameters_are_the_models() -> None:
     model, *_ = decoder_subject(Attention, Learned, num_layers=3)
     assert all(block.mixer.scoring.positions is model.positions for block in model.stack.blocks)

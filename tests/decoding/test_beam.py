@@ -62,20 +62,12 @@ def search_alone(model: Any, prompt: list[int], beams: int, count: int, penalty:
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
 @pytest.mark.parametrize("beams", [1, 2, 5])
 def test_each_prompt_is_searched_as_if_alone_without_a_cache(model: Any, beams: int, penalty: float) -> None:
-    found = beam_search(
-        TorchDecoder(model), PROMPTS, beams=beams, max_new_tokens=6, stop_ids=STOPS, length_penalty=penalty
-    )
+    options: Any = {"beams": beams, "max_new_tokens": 6, "stop_ids": STOPS, "length_penalty": penalty}
+    found = beam_search(TorchDecoder(model), PROMPTS, **options)
     for hypotheses, prompt in zip(found, PROMPTS, strict=True):
         expected = search_alone(model, prompt, beams, 6, penalty)
         assert [h.tokens for h in hypotheses] == [h.tokens for h in expected]
         assert [h.score for h in hypotheses] == pytest.approx([h.score for h in expected], abs=1e-9)
-
-
-def test_one_beam_is_greedy(model: Any) -> None:
-    decoder = TorchDecoder(model)
-    greedy = generate(decoder, PROMPTS, max_new_tokens=9, stop_ids=STOPS)
-    beam = beam_search(decoder, PROMPTS, beams=1, max_new_tokens=9, stop_ids=STOPS)
-    assert [best.tokens for [best] in beam] == greedy
 
 
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0])
@@ -162,14 +154,14 @@ def test_a_prompt_that_is_done_is_read_no_further(model: Any) -> None:
 @pytest.mark.parametrize("name", PAIR_MODELS)
 def test_one_beam_is_greedy_over_every_model_with_a_source(name: str) -> None:
     model, source, mask, _ = built(name)
-    decoder = TorchDecoder(model, model.begin(source, mask))
-    greedy = generate(decoder, [[1]] * 3, max_new_tokens=6, stop_ids=STOPS)
-    beam = beam_search(decoder, [[1]] * 3, beams=1, max_new_tokens=6, stop_ids=STOPS)
-    assert [best.tokens for [best] in beam] == greedy
-    several = beam_search(decoder, [[1]] * 3, beams=4, max_new_tokens=6, stop_ids=STOPS)
+    decoder, prompts = TorchDecoder(model, model.begin(source, mask)), [[1]] * 3
+    options: Any = {"max_new_tokens": 6, "stop_ids": STOPS}
+    best = beam_search(decoder, prompts, beams=1, **options)
+    assert [found.tokens for [found] in best] == generate(decoder, prompts, **options)
+    several = beam_search(decoder, prompts, beams=4, **options)
     for row in range(3):
         start = model.begin(source[row : row + 1, : int(mask[row].sum())])
-        [alone] = beam_search(TorchDecoder(model, start), [[1]], beams=4, max_new_tokens=6, stop_ids=STOPS)
+        [alone] = beam_search(TorchDecoder(model, start), [[1]], beams=4, **options)
         assert [h.tokens for h in alone] == [h.tokens for h in several[row]]
 
 

@@ -93,13 +93,11 @@ def test_tied_embeddings_are_one_parameter() -> None:
 def test_a_copy_shares_nothing_with_its_original() -> None:
     model = DecoderLM(11, 16, d_model=16, mixer=[Attention, GRU], positions=Learned)
     tokens = torch.randint(11, (1, 5))
-    before = model(tokens)[0].detach()
-    other = copy.deepcopy(model)
+    before, other = model(tokens)[0].detach(), copy.deepcopy(model)
     assert other.stack.blocks[0].mixer.scoring.positions is other.positions
     assert torch.equal(other(tokens)[0], before)
-    with torch.no_grad():
-        for parameter in other.parameters():
-            parameter.zero_()
+    for parameter in other.parameters():
+        torch.nn.init.zeros_(parameter)
     assert torch.equal(model(tokens)[0], before)
 
 
@@ -108,7 +106,7 @@ def test_a_copy_shares_nothing_with_its_original() -> None:
     [
         ({"mixer": partial(Attention, num_heads=3)}, "num_heads must divide d_model, got num_heads 3 and d_model 16"),
         ({"mixer": partial(Attention, num_kv_heads=3)}, "num_kv_heads must divide num_heads"),
-        ({"mixer": partial(Attention, pattern=Bidirectional)}, "layer 0 is Attention"),
+        ({"mixer": [GRU, partial(Attention, pattern=Bidirectional)]}, "layer 1 is Attention, which is not causal"),
         ({"mixer": [GRU, GRU, GRU]}, "num_layers is 2, but the list of mixers has 3"),
         ({"mixer": []}, "has 0 entries"),
         ({"num_layers": 0}, "num_layers is 0"),

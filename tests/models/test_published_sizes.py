@@ -12,9 +12,8 @@ from torch import nn
 from seqlab.attention import Attention, Bidirectional
 from seqlab.config.configs import build, config_path, load_short_yaml
 from seqlab.models import Classifier, DecoderLM, Encoder
-from seqlab.nn import GELU, Block, LayerNorm, RMSNorm, SwiGLU
-from seqlab.positions import Learned, NoPositions
-from seqlab.recurrence import GRU, LSTM, RNN
+from seqlab.nn import GELU, Block, LayerNorm
+from seqlab.positions import Learned
 
 
 def count(module: nn.Module) -> int:
@@ -89,29 +88,6 @@ def test_nanogpt_on_shakespeare(
         model = DecoderLM(65, seq_len, d_model=d_model, num_layers=num_layers, **options)
     assert count(model) == expected
     assert count(model) - count(model.positions) == less_positions
-
-
-@pytest.mark.parametrize(("mixer", "gates"), [(RNN, 1), (GRU, 3), (LSTM, 4)])
-def test_recurrences(mixer: Any, gates: int) -> None:
-    """PyTorch's two biases: gates * (h (i + h) + 2 h), with i = h."""
-    h = 48
-    assert count(mixer(h)) == gates * (h * (h + h) + 2 * h)
-
-
-def test_grouped_queries_and_swiglu() -> None:
-    """Llama's block: queries and output d^2 each, keys and values d^2 / group each, three feed-forward matrices."""
-    d, layers = 64, 3
-    model = DecoderLM(
-        100,
-        16,
-        d_model=d,
-        num_layers=layers,
-        mixer=partial(Attention, num_heads=8, num_kv_heads=2, bias=False),
-        positions=NoPositions,
-        block=partial(Block, norm=RMSNorm, ffn=partial(SwiGLU, d_ff=160)),
-        tie_embeddings=False,
-    )
-    assert count(model) == 2 * 100 * d + layers * (2 * d * d + 2 * d * d // 4 + 3 * d * 160 + 2 * d) + d
 
 
 def test_the_quickstarts_models_are_of_one_size() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from contracts.subjects import randomized
 from seqlab.attention import (
@@ -20,7 +21,9 @@ from seqlab.attention import (
     Dot,
     MultiplicativeAttention,
 )
+from seqlab.batch import PairBatch
 from seqlab.decoding import Sampling, choose, generate
+from seqlab.decoding.prefixes import forced_nats, free_nats
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models import Encoder, EncoderDecoder, RNNSeq2Seq
 from seqlab.nn import Block, ReLU
@@ -175,3 +178,20 @@ def test_bad_input_names_both_sides() -> None:
         model(tokens, model.begin(source[:2], mask[:2]))
     with pytest.raises(ValueError, match="Learned positions reach 24"):
         randomized(MODELS["transformer-learned"]()).begin(torch.zeros(1, 25, dtype=torch.int64))
+
+
+def test_own_words_are_a_prefix_like_any_other() -> None:
+    """Loss per word after true and own prefixes."""
+    model = RNNSeq2Seq(9, 9, 8, d_model=16).eval()
+    source, targets = torch.randint(3, 9, (2, 4, 6))
+    tokens = F.pad(targets[:, :-1], (1, 0), value=1)
+    batch = PairBatch(source, torch.ones_like(source, dtype=torch.bool), tokens, targets, torch.arange(4))
+    with torch.no_grad():
+        logits, _ = model(batch.tokens, model.begin(batch.source, batch.source_mask))
+    expected = F.cross_entropy(logits.transpose(1, 2), targets, reduction="none").double()
+    torch.testing.assert_close(forced_nats(model, batch), expected)
+
+    nats, written = free_nats(model, batch)
+    own = F.pad(written[:, :-1], (1, 0), value=1)
+    torch.testing.assert_close(nats, forced_nats(model, batch, own))
+    assert not torch.allclose(nats, expected)

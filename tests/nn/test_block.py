@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from seqlab.attention import Attention, Bidirectional
+from seqlab.attention import Attention
 from seqlab.nn import Block, LayerNorm, LayerScale, NoFeedForward, NoResidual, RMSNorm, Stack, Sum
 from seqlab.nn.stack import layers_of
-from seqlab.positions import NoPositions, RoPE
+from seqlab.positions import NoPositions
 from seqlab.recurrence import GRU
 from tolerances import assert_close
 
@@ -28,27 +27,20 @@ def _norms(block: Block) -> set[str]:
     return {name.partition(".")[0] for name, _ in block.named_parameters() if "norm" in name}
 
 
+BOTH = {"mixer_norm", "ffn_norm"}
+
+
 @pytest.mark.parametrize(
     ("place", "names", "mixed", "out"),
     [
         # Xiong et al. 2020: the residual stream is never normalised inside a block; a norm ends the stack.
-        (
-            "pre",
-            {"mixer_norm", "ffn_norm"},
-            lambda b, x: x + b.mixer(b.mixer_norm(x))[0],
-            lambda b, m: m + b.ffn(b.ffn_norm(m)),
-        ),
+        ("pre", BOTH, lambda b, x: x + b.mixer(b.mixer_norm(x))[0], lambda b, m: m + b.ffn(b.ffn_norm(m))),
         # Vaswani et al. 2017: every residual sum is normalised; nothing is left for the end of the stack.
-        (
-            "post",
-            {"mixer_norm", "ffn_norm"},
-            lambda b, x: b.mixer_norm(x + b.mixer(x)[0]),
-            lambda b, m: b.ffn_norm(m + b.ffn(m)),
-        ),
+        ("post", BOTH, lambda b, x: b.mixer_norm(x + b.mixer(x)[0]), lambda b, m: b.ffn_norm(m + b.ffn(m))),
         # Ding et al. 2021: a norm before and after each branch, none on the stream.
         (
             "sandwich",
-            {"mixer_norm", "mixer_out_norm", "ffn_norm", "ffn_out_norm"},
+            BOTH | {"mixer_out_norm", "ffn_out_norm"},
             lambda b, x: x + b.mixer_out_norm(b.mixer(b.mixer_norm(x))[0]),
             lambda b, m: m + b.ffn_out_norm(b.ffn(b.ffn_norm(m))),
         ),
@@ -63,6 +55,7 @@ def test_norms_by_place(place: str, names: set[str], mixed: Any, out: Any) -> No
     bare = _block(place, ffn=NoFeedForward)
     assert_close(bare(x)[0], mixed(bare, x))
     assert not any("ffn" in name for name, _ in bare.named_parameters())
+    assert isinstance(_block("pre", norm=RMSNorm).final_norm(), RMSNorm)
 
 
 def test_parallel_branches() -> None:
@@ -100,9 +93,9 @@ def test_stochastic_depth_drops_whole_rows_and_keeps_the_mean() -> None:
         _block("pre", stochastic_depth=1.0)
 
 
-def _stack(mixer: Any, num_layers: int, *, causal: bool = True) -> Stack:
+def _stack(mixer: Any, num_layers: int) -> Stack:
     mixers = [make(8, k) for k, make in enumerate(layers_of(mixer, num_layers))]
-    return Stack(mixers, positions=NoPositions(8, 8), block=Block, causal=causal)
+    return Stack(mixers, positions=NoPositions(8, 8), block=Block, causal=True)
 
 
 def test_a_list_of_mixers_is_repeated() -> None:
@@ -110,26 +103,3 @@ def test_a_list_of_mixers_is_repeated() -> None:
     assert [type(mixer) for mixer in mixers] == [GRU, Attention, GRU, Attention, GRU]
     assert [mixer.layer for mixer in mixers] == [0, 1, 2, 3, 4]
     assert len({id(mixer) for mixer in mixers}) == 5
-
-
-def test_the_state_holds_every_layer() -> None:
-    stack = _stack([GRU, Attention], 3)
-    _, state = stack(torch.randn(2, 5, 8))
-    assert list(state) == ["position", "key_mask", "0_h", "1_k", "1_v", "2_h"]
-    assert stack.state_size(5) == 8 + 2 * 5 * 8 + 8
-
-
-def test_only_a_causal_stack_refuses_mixers_that_are_not() -> None:
-    both_ways = partial(Attention, pattern=Bidirectional)
-    with pytest.raises(ValueError, match=r"layer 1 is Attention, which is not causal"):
-        _stack([GRU, both_ways], 2)
-    y, state = _stack(both_ways, 2, causal=False)(torch.randn(2, 5, 8))
-    assert y.shape == (2, 5, 8)
-    assert state == {}
-
-
-def test_positions_reach_every_mixer() -> None:
-    rope = RoPE(8, 8)
-    stack = Stack([Attention(8, k) for k in range(3)], positions=rope, block=partial(Block, norm=RMSNorm), causal=True)
-    assert all(block.mixer.scoring.positions is rope for block in stack.blocks)
-    assert isinstance(stack.norm, RMSNorm)

@@ -1,4 +1,4 @@
-"""The options of RNN, LSTM and GRU: how they begin, what they refuse, and the loop that equals the fused kernels."""
+"""The options of RNN, LSTM and GRU: how they begin and what they refuse."""
 
 from __future__ import annotations
 
@@ -36,22 +36,6 @@ def test_forget_bias_is_the_sum_of_both_biases() -> None:
 
 
 @cells
-def test_the_loop_is_the_fused_kernel(build: Any) -> None:
-    fused = build(D_MODEL, num_layers=2).double()
-    looped = build(D_MODEL, num_layers=2, looped=True).double()
-    looped.load_state_dict(fused.state_dict())
-    x = torch.randn(3, 9, D_MODEL, dtype=torch.float64)
-    pad_mask = torch.ones(3, 9, dtype=torch.bool)
-    pad_mask[0, :4], pad_mask[1, 5:], pad_mask[2] = False, False, False
-    state = {name: torch.randn_like(entry) for name, entry in fused.init_state(3).items()}
-    (y, new), (expected, expected_new) = looped(x, state, pad_mask=pad_mask), fused(x, state, pad_mask=pad_mask)
-    assert_close(y[pad_mask], expected[pad_mask])
-    for name, entry in expected_new.items():
-        assert_close(new[name], entry)
-        assert torch.equal(new[name][2], state[name][2])
-
-
-@cells
 @pytest.mark.parametrize("looped", [False, True])
 def test_dropout_acts_between_layers_in_training_only(build: Any, looped: bool) -> None:
     mixer, x = build(64, num_layers=2, dropout=0.5, looped=looped), torch.randn(4, 3, 64)
@@ -64,14 +48,14 @@ def test_dropout_acts_between_layers_in_training_only(build: Any, looped: bool) 
 
 @cells
 def test_what_is_refused(build: Any) -> None:
-    with pytest.raises(ValueError, match="num_layers must be at least 1, got 0"):
-        build(D_MODEL, num_layers=0)
-    with pytest.raises(ValueError, match="dropout acts between layers"):
-        build(D_MODEL, dropout=0.1)
-    with pytest.raises(ValueError, match="even d_model, half for each direction, got 5"):
-        build(5, bidirectional=True)
-    with pytest.raises(ValueError, match="leave out looped or bidirectional"):
-        build(D_MODEL, bidirectional=True, looped=True)
+    for width, options, message in (
+        (D_MODEL, {"num_layers": 0}, "num_layers must be at least 1, got 0"),
+        (D_MODEL, {"dropout": 0.1}, "dropout acts between layers"),
+        (5, {"bidirectional": True}, "even d_model, half for each direction, got 5"),
+        (D_MODEL, {"bidirectional": True, "looped": True}, "leave out looped or bidirectional"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            build(width, **options)
     both_ways = build(D_MODEL, bidirectional=True)
     with pytest.raises(ValueError, match="no state and no step"):
         both_ways(torch.randn(1, 2, D_MODEL), build(D_MODEL).init_state(1))

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from seqlab.recurrence import GRU, LSTM, RNN
 from seqlab.recurrence.gates import activations, saturated
+from tolerances import assert_close
 
 WIDTH, LENGTH = 6, 5
 
@@ -18,70 +19,60 @@ def given(dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(2, LENGTH, WIDTH, dtype=dtype)
 
 
-def states(mixer: Any, x: Tensor) -> list[dict[str, Tensor]]:
-    """The mixer's state before each token and after the last, by PyTorch's own layer."""
-    found = [mixer.init_state(len(x))]
-    for t in range(x.shape[1]):
-        found.append(mixer(x[:, : t + 1])[1])
-    return found
+def entries(mixer: Any, x: Tensor, name: str) -> Tensor:
+    """(B, T + 1, L, D): one entry of the state before each token and after the last, by PyTorch's own layer."""
+    states = [mixer.init_state(len(x)), *(mixer(x[:, : t + 1])[1] for t in range(x.shape[1]))]
+    return torch.stack([state[name] for state in states], dim=1)
+
+
+def sides(mixer: Any, layer: int, x: Tensor, h: Tensor, num_gates: int) -> list[tuple[Tensor, Tensor]]:
+    """Of each gate W x + b and U h + c."""
+    weights = mixer.cell.get_parameter
+    given = [
+        (y @ weights(f"weight_{side}_l{layer}").T + weights(f"bias_{side}_l{layer}")).chunk(num_gates, dim=-1)
+        for side, y in (("ih", x), ("hh", h))
+    ]
+    return list(zip(*given, strict=True))
 
 
 @pytest.mark.parametrize("layer", [0, 1])
 def test_of_an_lstm(layer: int) -> None:
-    """Each gate by itself: W_i x + b_i + U_i h + c_i, which is the first quarter, and so on."""
-    mixer = LSTM(WIDTH, num_layers=2).double()
-    x, cell = given(), mixer.cell
-    before = states(mixer, x)
-    below = x if layer == 0 else torch.stack([state["h"][:, 0] for state in before[1:]], dim=1)
+    mixer, x = LSTM(WIDTH, num_layers=2).double(), given()
+    h = entries(mixer, x, "h")
     found = activations(mixer, x)[layer]
-    for place, (name, squash) in enumerate(
-        [("input", torch.sigmoid), ("forget", torch.sigmoid), ("candidate", torch.tanh), ("output", torch.sigmoid)]
-    ):
-        quarter = slice(place * WIDTH, (place + 1) * WIDTH)
-        w, u, b, c = (getattr(cell, f"{kind}_l{layer}")[quarter] for kind in WEIGHTS)
-        for t in range(LENGTH):
-            by_hand = squash(below[:, t] @ w.T + b + before[t]["h"][:, layer] @ u.T + c)
-            torch.testing.assert_close(found[name][:, t], by_hand)
-    after = torch.stack([state["c"][:, layer] for state in before[1:]], dim=1)
-    torch.testing.assert_close(found["cell"], after.tanh())
-
-
-WEIGHTS = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+    below = x if layer == 0 else h[:, 1:, 0]
+    i, f, g, o = (from_x + from_h for from_x, from_h in sides(mixer, layer, below, h[:, :-1, layer], 4))
+    by_hand = {"input": i.sigmoid(), "forget": f.sigmoid(), "candidate": g.tanh(), "output": o.sigmoid()}
+    for name, expected in by_hand.items():
+        assert_close(found[name], expected, name)
+    assert_close(found["cell"], entries(mixer, x, "c")[:, 1:, layer].tanh())
 
 
 def test_of_a_gru() -> None:
-    mixer = GRU(WIDTH).double()
-    x, before = given(), None
-    before = states(mixer, x)
+    mixer, x = GRU(WIDTH).double(), given()
+    h = entries(mixer, x, "h")[:, :, 0]
     (found,) = activations(mixer, x)
-    (w_r, w_z, w_n), (u_r, u_z, u_n), (b_r, b_z, b_n), (c_r, c_z, c_n) = (
-        getattr(mixer.cell, f"{kind}_l0").chunk(3) for kind in WEIGHTS
-    )
-    for t in range(LENGTH):
-        h = before[t]["h"][:, 0]
-        r = torch.sigmoid(x[:, t] @ w_r.T + b_r + h @ u_r.T + c_r)
-        z = torch.sigmoid(x[:, t] @ w_z.T + b_z + h @ u_z.T + c_z)
-        n = torch.tanh(x[:, t] @ w_n.T + b_n + r * (h @ u_n.T + c_n))
-        for name, by_hand in (("reset", r), ("update", z), ("candidate", n)):
-            torch.testing.assert_close(found[name][:, t], by_hand)
-        torch.testing.assert_close(before[t + 1]["h"][:, 0], z * h + (1 - z) * n)
+    (r_x, r_h), (z_x, z_h), (n_x, n_h) = sides(mixer, 0, x, h[:, :-1], 3)
+    r, z = (r_x + r_h).sigmoid(), (z_x + z_h).sigmoid()
+    n = (n_x + r * n_h).tanh()
+    for name, by_hand in (("reset", r), ("update", z), ("candidate", n)):
+        assert_close(found[name], by_hand, name)
+    assert_close(h[:, 1:], z * h[:, :-1] + (1 - z) * n)
 
 
 @pytest.mark.parametrize("both_ways", [False, True])
 def test_of_an_rnn_they_are_its_outputs_whatever_is_padded(both_ways: bool) -> None:
-    mixer = RNN(WIDTH, bidirectional=both_ways).double()
+    mixer, x = RNN(WIDTH, bidirectional=both_ways).double(), given()
     mask = torch.tensor([[True] * LENGTH, [False] * 2 + [True] * 3])
-    x = given()
-    y = mixer(x, pad_mask=mask)[0]
     found = torch.cat([layer["hidden"] for layer in activations(mixer, x, pad_mask=mask)], dim=-1)
-    torch.testing.assert_close(found[mask], y[mask])
+    assert_close(found[mask], mixer(x, pad_mask=mask)[0][mask])
 
 
 def test_they_go_on_from_a_state() -> None:
     mixer, x = LSTM(WIDTH).double(), given()
     _, state = mixer(x[:, :3])
     (whole,), (rest,) = activations(mixer, x), activations(mixer, x[:, 3:], state)
-    torch.testing.assert_close(rest["forget"], whole["forget"][:, 3:])
+    assert_close(rest["forget"], whole["forget"][:, 3:])
 
 
 def test_shares_by_hand() -> None:
@@ -91,9 +82,6 @@ def test_shares_by_hand() -> None:
     assert saturated(layers) == {"gates": 0.5, "tanhs": 0.25}
     assert saturated(layers, torch.tensor([[True], [False]])) == {"gates": 0.5, "tanhs": 0.5}
     assert saturated([{}]) == {}, "of a network of relu nothing saturates"
-
-
-def test_a_gate_that_is_held_open_is_a_third_of_an_lstms() -> None:
-    mixer = LSTM(WIDTH, forget_bias=20.0)
-    assert saturated(activations(mixer, given(torch.float32)))["gates"] == pytest.approx(1 / 3)
     assert saturated(activations(RNN(WIDTH, nonlinearity="relu"), given(torch.float32))) == {}
+    open_gate = activations(LSTM(WIDTH, forget_bias=20.0), given(torch.float32))
+    assert saturated(open_gate)["gates"] == pytest.approx(1 / 3), "one of an LSTM's three"
