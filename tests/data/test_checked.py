@@ -113,7 +113,7 @@ def test_a_folder_that_is_read_only_is_checked_whole(number: int, path: Path, mo
     for place, name in ((os, "utime"), (os, "replace"), (Path, "write_text"), (Path, "unlink")):
         monkeypatch.setattr(place, name, Mock(side_effect=OSError(number, "read-only")))
     assert opened(path).splits == first.splits
-    assert [file for file in train.parent.iterdir() if file.name.startswith(checked.NOTE)] == []
+    assert not [*train.parent.glob(f"{checked.NOTE}*")]
     assert len([*module(path).val_dataloader()]) == 1
 
 

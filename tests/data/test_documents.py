@@ -1,8 +1,11 @@
-"""Documents that a path names, their order, and the refusal of bad text."""
+"""Documents that a path names, their order, the refusal of bad text, and the bar of a long one."""
 
 from __future__ import annotations
 
+import io
 import os
+import sys
+import time
 from pathlib import Path
 from pydoc_data.topics import topics
 
@@ -14,6 +17,7 @@ from data.helpers import refused, write
 from seqlab_data import reading
 from seqlab_data.documents import content_digest, find_documents, source_name
 from seqlab_data.measured import measure
+from seqlab_data.progress import CharsRead
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +115,24 @@ def test_the_digest_depends_on_content_order_and_boundaries_not_on_names(tmp_pat
 
     assert digest("ab", "c") == digest("ab", "c", prefix="other")
     assert len({digest("ab", "c"), digest("c", "ab"), digest("a", "bc"), digest("abc")}) == 4
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("stderr, shown", [(Terminal(), True), (io.StringIO(), False)])
+def test_a_bar_is_shown_on_a_terminal_after_a_second(
+    stderr: io.StringIO, shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", stderr)
+    monkeypatch.setenv("TERM", "xterm")
+    clock = iter([0.0, 0.5, *[2.0] * 9])
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    with CharsRead("encoding text", 40_000_000) as bar:
+        bar.add(10_000_000)
+        assert stderr.getvalue() == ""
+        bar.add(10_000_000)
+        assert ("encoding text" in stderr.getvalue() and "20 of 40" in stderr.getvalue()) == shown
+    assert bool(stderr.getvalue()) == shown

@@ -145,16 +145,17 @@ def test_a_name_and_its_config_are_looked_up(monkeypatch: pytest.MonkeyPatch) ->
     assert set(asked) == {("who/what", "config"), ("who/what", None)}
 
 
-@pytest.mark.parametrize("module", [LabelledTextDataModule, TaggedTextDataModule, ParallelTextDataModule])
-def test_each_split_is_read_once(folder: str, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    columns: dict[Any, dict[str, Any]] = {
-        LabelledTextDataModule: {"text": "sentence"},
-        TaggedTextDataModule: {"columns": ("words", "ner")},
-        ParallelTextDataModule: {"columns": ("sentence", "translation.en"), "source_tokenizer": WordTokenizer},
-    }
-    load = Mock(wraps=datasets.load_from_disk)
-    monkeypatch.setattr(datasets, "load_from_disk", load)
-    data = module(**paths(folder), **columns[module])
+COLUMNS: dict[Any, dict[str, Any]] = {
+    LabelledTextDataModule: {"text": "sentence"},
+    TaggedTextDataModule: {"columns": ("words", "ner")},
+    ParallelTextDataModule: {"columns": ("sentence", "translation.en"), "source_tokenizer": WordTokenizer},
+}
+
+
+@pytest.mark.parametrize(("module", "columns"), COLUMNS.items())
+def test_each_split_is_read_once(folder: str, module: Any, columns: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets, "load_from_disk", load := Mock(wraps=datasets.load_from_disk))
+    data = module(**paths(folder), **columns)
     data.setup("fit")
     assert data.describe() and data.state_dict() and load.call_count == 3
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from data.helpers import refused, write
 from seqlab.trained.word_vectors import _is_number
 from seqlab_data.arrays import read_images, read_table
 from seqlab_data.documents import find_documents
@@ -21,40 +22,37 @@ POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\ns
 SENTENCE = "the DT\ndog NN\n\n"
 
 
-def tags(path: Path) -> list[tuple[str, ...]]:
-    return [one.tags for one in read_tagged(str(path), ("tokens", "tags"))[0]]
+def tags(path: str) -> list[tuple[str, ...]]:
+    return [one.tags for one in read_tagged(path, ("tokens", "tags"))[0]]
 
 
-def pairs(path: Path) -> list[str]:
-    return [pair.target for pair in pairs_in(read_sides(str(path), ("source", "target")))]
+def pairs(path: str) -> list[str]:
+    return [pair.target for pair in pairs_in(read_sides(path, ("source", "target")))]
 
 
-def labelled(path: Path) -> object:
-    return read_examples(str(path), text="text", label="label")
+def labelled(path: str) -> object:
+    return read_examples(path, text="text", label="label")
 
 
-def documents(path: Path) -> object:
-    return find_documents(str(path))[0].read()
+def documents(path: str) -> object:
+    return find_documents(path)[0].read()
 
 
 @pytest.mark.parametrize("read", [tags, pairs, labelled, documents])
-def test_a_pointer_of_git_lfs(read: Callable[[Path], object], tmp_path: Path) -> None:
-    (path := tmp_path / "data.txt").write_text(POINTER)
-    with pytest.raises(ValueError, match=r"data\.txt is a pointer of Git LFS \(`git lfs pull` fetches its file\)"):
-        read(path)
+def test_a_pointer_of_git_lfs(read: Callable[[str], object], tmp_path: Path) -> None:
+    with refused(r"data\.txt is a pointer of Git LFS \(`git lfs pull` fetches its file\)"):
+        read(write(tmp_path, "data.txt", POINTER))
 
 
 @pytest.mark.parametrize("comment", ["# newdoc", "#newdoc 1", "# id"])
 def test_a_comment_with_as_many_columns_as_a_word(comment: str, tmp_path: Path) -> None:
-    (path := tmp_path / "tags.txt").write_text(SENTENCE + f"{comment}\n" + SENTENCE)
-    with pytest.raises(ValueError, match=r"line 4 begins with '#.*, as no word has: leave comments out"):
-        tags(path)
+    with refused(r"line 4 begins with '#.*, as no word has: leave comments out"):
+        tags(write(tmp_path, "tags.txt", SENTENCE + f"{comment}\n" + SENTENCE))
 
 
 @pytest.mark.parametrize("text", ["# SYM\n", "#nlp ht\n\nsee NN\n#nlp ht\n"])
 def test_a_word_may_begin_with_a_hash(text: str, tmp_path: Path) -> None:
-    (path := tmp_path / "tags.txt").write_text(SENTENCE + text)
-    assert len(tags(path)) == 1 + text.count("\n\n") + 1
+    assert len(tags(write(tmp_path, "tags.txt", SENTENCE + text))) == 1 + text.count("\n\n") + 1
 
 
 LONG = "come here at once\tkomm sofort her"
@@ -69,9 +67,8 @@ LONG = "come here at once\tkomm sofort her"
     ],
 )
 def test_columns_that_are_no_texts(lines: list[str], said: str, tmp_path: Path) -> None:
-    (path := tmp_path / "pairs.tsv").write_text("\n".join(lines) + "\n")
-    with pytest.raises(ValueError, match=rf"pairs\.tsv.* {said}"):
-        pairs(path)
+    with refused(rf"pairs\.tsv.* {said}"):
+        pairs(write(tmp_path, "pairs.tsv", "\n".join(lines) + "\n"))
 
 
 @pytest.mark.parametrize(
@@ -84,18 +81,16 @@ def test_columns_that_are_no_texts(lines: list[str], said: str, tmp_path: Path) 
     ],
 )
 def test_texts_that_look_a_little_like_it(lines: list[str], tmp_path: Path) -> None:
-    (path := tmp_path / "pairs.tsv").write_text("\n".join(lines) + "\n")
-    assert pairs(path) == [line.split("\t")[1] for line in lines]
+    assert pairs(write(tmp_path, "pairs.tsv", "\n".join(lines) + "\n")) == [line.split("\t")[1] for line in lines]
 
 
-@pytest.mark.parametrize(("label", "is_read"), [("a", True), ("a\0", False)])
-def test_a_class_that_numpy_would_cut(label: str, is_read: bool, tmp_path: Path) -> None:
-    parquet.write_table(pa.table({"x": [[1.0], [2.0]], "y": ["b", label]}), path := tmp_path / "rows.parquet")
-    if is_read:
-        assert len(read_table(str(path), features=["x"], target="y")) == 2
-        return
-    with pytest.raises(ValueError, match=r"rows\.parquet .*it has 'a\\x00' in y, with a NUL character at its end"):
-        read_table(str(path), features=["x"], target="y")
+def test_a_class_that_numpy_would_cut(tmp_path: Path) -> None:
+    path = str(tmp_path / "rows.parquet")
+    parquet.write_table(pa.table({"x": [[1.0], [2.0]], "y": ["b", "a"]}), path)
+    assert len(read_table(path, features=["x"], target="y")) == 2
+    parquet.write_table(pa.table({"x": [[1.0], [2.0]], "y": ["b", "a\0"]}), path)
+    with refused(r"rows\.parquet .*it has 'a\\x00' in y, with a NUL character at its end"):
+        read_table(path, features=["x"], target="y")
 
 
 @pytest.mark.parametrize(
@@ -105,11 +100,10 @@ def test_a_number_of_a_vector(text: str, is_one: bool) -> None:
     assert _is_number(text) == is_one
 
 
-@pytest.mark.parametrize(("pixel", "is_read"), [(3e38, True), (4e38, False)])
-def test_a_pixel_that_float32_cannot_hold(pixel: float, is_read: bool, tmp_path: Path) -> None:
-    np.savez(tmp_path / "images.npz", images=np.array([[[0.0]], [[pixel]]]), labels=[0, 1])
-    if is_read:
-        assert len(read_images(str(tmp_path / "images.npz")).images) == 2
-        return
-    with pytest.raises(ValueError, match=r"images\.npz, image 1 has a pixel that is not a finite number"):
-        read_images(str(tmp_path / "images.npz"))
+def test_a_pixel_that_float32_cannot_hold(tmp_path: Path) -> None:
+    path = str(tmp_path / "images.npz")
+    np.savez(path, images=np.array([[[0.0]], [[3e38]]]), labels=[0, 1])
+    assert len(read_images(path).images) == 2
+    np.savez(path, images=np.array([[[0.0]], [[4e38]]]), labels=[0, 1])
+    with refused(r"images\.npz, image 1 has a pixel that is not a finite number"):
+        read_images(path)

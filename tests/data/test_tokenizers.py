@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import numpy as np
@@ -183,18 +182,12 @@ def test_of_a_long_text_each_word_is_encoded_once(subword: SubwordTokenizer, mon
     assert sorted(encode.call_args.args[0]) == ["\n", "  cat", " the", " thethe", "saw", "the"]
 
 
-@pytest.fixture(scope="module")
-def processor(subword: SubwordTokenizer, tmp_path_factory: pytest.TempPathFactory) -> SentencePieceProcessor:
-    subword.save(folder := tmp_path_factory.mktemp("saved"))
-    return SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
-
-
 @settings(max_examples=200)
 @given(text=texts.map(lambda text: text.replace("\u2581", "")))
 @example(text=CORPUS)
-def test_the_saved_model_is_sentencepieces_own(
-    subword: SubwordTokenizer, processor: SentencePieceProcessor, text: str
-) -> None:
+def test_the_saved_model_is_sentencepieces_own(subword: SubwordTokenizer, text: str) -> None:
+    model = base64.b64decode(subword.to_dict()["assets"]["tokenizer.model"])
+    processor = SentencePieceProcessor(model_proto=model)
     assert processor.encode(text, out_type=int) == subword.encode(text)
     assert processor.decode(subword.encode(text)) == text
 
@@ -213,6 +206,7 @@ def test_damage_is_noticed(subword: SubwordTokenizer, tmp_path: Path) -> None:
     subword.save(tmp_path)
     model = tmp_path / "tokenizer.model"
     content = bytearray(model.read_bytes())
+    assert base64.b64encode(content).decode() == subword.to_dict()["assets"]["tokenizer.model"]
     content[100] ^= 1
     model.write_bytes(content)
     with refused(r"tokenizer\.model is damaged"):
@@ -222,15 +216,9 @@ def test_damage_is_noticed(subword: SubwordTokenizer, tmp_path: Path) -> None:
         load_tokenizer(tmp_path)
 
 
-PRETRAINED = {
-    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": []},
-    "pre_tokenizer": {"type": "ByteLevel"},
-    "added_tokens": [],
-}
-
-
 def pretrained(vocab: object, vocab_size: object) -> dict[str, object]:
-    content = json.dumps(PRETRAINED | {"model": {"type": "BPE", "vocab": vocab, "merges": []}})
+    model = {"type": "BPE", "vocab": vocab, "merges": []}
+    content = json.dumps({"model": model, "pre_tokenizer": {"type": "ByteLevel"}, "added_tokens": []})
     assets = {"pretrained.json": base64.b64encode(content.encode()).decode()}
     return {"class": "PretrainedTokenizer", "vocab_size": vocab_size, "assets": assets}
 
@@ -257,19 +245,13 @@ def test_a_description_that_cannot_be_is_refused(tmp_path: Path) -> None:
         for load in (tokenizer_from_dict, lambda _: load_tokenizer(tmp_path)):
             with pytest.raises((ValueError, FileNotFoundError)):
                 load(content)
-
-
-@pytest.mark.parametrize(
-    ("described", "message"),
-    [
+    for described, message in (
         ({"class": "MorseTokenizer"}, r"'MorseTokenizer', known are .*ByteTokenizer, CharTokenizer"),
         ({"class": "CharTokenizer"}, "lacks 'alphabet'"),
         ({"class": "ByteTokenizer", "vocab_size": 9}, "has 259 tokens, its description says 9"),
-    ],
-)
-def test_a_wrong_description_is_refused_by_name(described: dict[str, Any], message: str) -> None:
-    with refused(message):
-        tokenizer_from_dict({**described, "assets": {}})
+    ):
+        with refused(message):
+            tokenizer_from_dict({**described, "assets": {}})
 
 
 def test_importing_them_loads_neither_torch_nor_lightning_nor_sentencepiece() -> None:
@@ -295,6 +277,8 @@ def test_words_by_hand() -> None:
     assert words.decode([3, 4]) == "<unk> the"
     stream = words.stream_decoder()
     assert [stream.push(i) for i in (1, 4, 0, 5)] == ["", "the", "", " dog"]
+    of_unknown = WordTokenizer("<unk> a <unk>")
+    assert (of_unknown.words, of_unknown.encode("a <unk>")) == (("a",), [4, 3])
 
 
 def test_a_newline_is_a_token_on_request(tmp_path: Path) -> None:
@@ -304,11 +288,6 @@ def test_a_newline_is_a_token_on_request(tmp_path: Path) -> None:
     assert tokenizer.decode([5, 6, 4, 4, 7]) == "the cat\n\n dog"
     tokenizer.save(tmp_path)
     assert load_tokenizer(tmp_path).encode("a\n") == [3, 4]
-
-
-def test_the_word_unk_in_a_text_is_the_unknown_word() -> None:
-    tokenizer = WordTokenizer("<unk> a <unk>")
-    assert (tokenizer.words, tokenizer.encode("a <unk>")) == (("a",), [4, 3])
 
 
 def test_the_vocabulary_is_limited_by_count_and_size() -> None:

@@ -23,11 +23,9 @@ TOKEN_BYTES = [b"x" * int(size) for size in np.random.default_rng(0).integers(0,
 
 def make_windows(folder: Path, num_tokens: int, seq_len: int) -> tuple[Windows, np.ndarray]:
     stream = np.random.default_rng(num_tokens).integers(0, 300, size=num_tokens)
-    path = folder / "stream.bin"
-    stream.astype("<u2").tofile(path)
-    return Windows(
-        TokenFile("train", str(path), "<u2", num_tokens, 0, "x.txt, byte 0"), seq_len, TextCounts(TOKEN_BYTES)
-    ), stream
+    stream.astype("<u2").tofile(path := folder / "stream.bin")
+    file = TokenFile("train", str(path), "<u2", num_tokens, 0, "x.txt, byte 0")
+    return Windows(file, seq_len, TextCounts(TOKEN_BYTES)), stream
 
 
 @pytest.fixture(scope="module")
@@ -63,16 +61,15 @@ def test_an_ignored_target_still_has_its_tokens_as_context(tmp_path: Path) -> No
     assert targets[0].tolist() == [IGNORE] * 5 + stream[9:12].tolist()
 
 
-def test_a_batch_is_its_windows_stacked(tmp_path: Path) -> None:
-    windows, _ = make_windows(tmp_path, 100, 7)
+def test_a_batch_is_its_windows_stacked_and_a_pickle_holds_no_tokens(tmp_path: Path) -> None:
+    windows, _ = make_windows(tmp_path, 50_000, 7)
     indices = np.array([14, 0, 3, 3])
-    batch = windows.read(indices)
+    batch, pickled = windows.read(indices), pickle.dumps(windows)
+    assert len(pickled) < 10_000
     for row, i in enumerate(indices):
-        for stacked, alone in zip(batch, windows.read(np.array([i])), strict=True):
-            assert stacked is not None and alone is not None
-            assert torch.equal(stacked[row : row + 1], alone)
-            assert stacked.dtype == torch.int64
-            assert stacked.is_contiguous()
+        for stacked, alone in zip(batch, pickle.loads(pickled).read(np.array([i])), strict=True):
+            assert stacked is not None and alone is not None and torch.equal(stacked[row : row + 1], alone)
+            assert stacked.dtype == torch.int64 and stacked.is_contiguous()
 
 
 def test_a_stream_shorter_than_a_window_is_refused(tmp_path: Path) -> None:
@@ -80,14 +77,6 @@ def test_a_stream_shorter_than_a_window_is_refused(tmp_path: Path) -> None:
         with refused(rf"train split begins at x\.txt, byte 0 and has {num_tokens} tokens.* takes 9"):
             make_windows(tmp_path, num_tokens, 8)
     make_windows(tmp_path, 9, 8)
-
-
-def test_a_pickle_holds_no_tokens(tmp_path: Path) -> None:
-    windows, _ = make_windows(tmp_path, 50_000, 7)
-    first = windows.read(np.arange(5))
-    pickled = pickle.dumps(windows)
-    assert len(pickled) < 10_000
-    assert torch.equal(pickle.loads(pickled).read(np.arange(5)).tokens, first.tokens)
 
 
 TEXT = "The cat  sat.\n\n\tOn the äöü mat,\r\nnaïvely 猫 \u2581x\n" * 8
