@@ -12,6 +12,7 @@ from seqlab.sweeps.plan import make_plan, read_file
 from seqlab.sweeps.space import grid, read_space
 
 GIVEN = {"config": "lm/gru", "vary": {"model.lr": "1e-4..1e-2:log"}, "trials": 3}
+MORE = ["--model.warmup_steps=2"]
 
 
 @pytest.mark.parametrize(
@@ -67,19 +68,10 @@ def test_a_file_says_what_the_options_say(tmp_path: Path) -> None:
         "config: lm/gru\nvary:\n  model.lr: 1e-4..1e-2:log\n  model.model.mixer: [GRU, LSTM]\n"
         "trials: 4\nfit: {trainer.max_steps: 9, data.path: 'a b.txt', data.train: 2026-01-31}\n"
     )
-    plan = make_plan(read_file(file), ["--model.warmup_steps=2"])
-    assert plan.flags({"model.lr": 0.5}, 1) == [
-        "--config=lm/gru",
-        "--trainer.max_steps=9",
-        "--data.path=a b.txt",
-        "--data.train=2026-01-31",
-        "--model.warmup_steps=2",
-        "--model.lr=0.5",
-        "--seed_everything=1",
-    ]
-    assert (
-        plan.name == make_plan(read_file(file), ["--model.warmup_steps=2"]).name != make_plan(read_file(file), []).name
-    )
+    plan, again, other = (make_plan(read_file(file), more) for more in (MORE, MORE, []))
+    of_file = ["--config=lm/gru", "--trainer.max_steps=9", "--data.path=a b.txt", "--data.train=2026-01-31"]
+    assert plan.flags({"model.lr": 0.5}, 1) == [*of_file, *MORE, "--model.lr=0.5", "--seed_everything=1"]
+    assert plan.name == again.name != other.name
 
 
 @pytest.mark.parametrize(

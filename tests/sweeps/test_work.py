@@ -46,9 +46,19 @@ def queue_of(plan: Plan, **more: Any) -> Queue:
 def work(plan: Plan, queue: Queue, jobs: int = 1) -> list[str]:
     """The messages of a worker."""
     told: list[str] = []
-    places, running = [Place()] * jobs, lambda: False
-    Worker(plan, queue, "parent", Path("fits"), places, running, told.append, lambda: None).run(to_the_end=True)
+    places = [Place()] * jobs
+    Worker(plan, queue, "parent", Path("fits"), places, lambda: False, told.append, lambda: None).run(to_the_end=True)
     return told
+
+
+def states(queue: Queue) -> list[str]:
+    return [trial.state.name for trial in queue.study.trials]
+
+
+def claim(queue: Queue) -> tuple[optuna.Trial, Any]:
+    claimed = queue.claim()
+    assert claimed is not None
+    return claimed
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, plan: Plan, fit: str, metrics: dict[str, list[float]]) -> None:
@@ -71,7 +81,7 @@ def test_what_does_badly_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, plan, 'case "$*" in *lr=1\\ *) sleep 0.3;; *) exec sleep 60;; esac', {"val/loss": [1.0]})
     queue = queue_of(plan)
     told = work(plan, queue)
-    assert [trial.state.name for trial in queue.study.trials] == ["COMPLETE", "PRUNED", "PRUNED"]
+    assert states(queue) == ["COMPLETE", "PRUNED", "PRUNED"]
     assert told[1:] == ["trial 1 pruned after 1 validations", "trial 2 pruned after 1 validations"]
     assert best_trials(queue.study)[0].params == {"model.lr": "1"}
     assert queue.study.trials[2].intermediate_values == {1: 9.0}
@@ -84,7 +94,7 @@ def test_a_fit_that_is_killed_ends_its_trial_only(monkeypatch: pytest.MonkeyPatc
     )
     queue = queue_of(plan)
     told = work(plan, queue, jobs=2)
-    assert [trial.state.name for trial in queue.study.trials] == ["COMPLETE", "FAIL", "COMPLETE"]
+    assert states(queue) == ["COMPLETE", "FAIL", "COMPLETE"]
     assert "trial 1 failed: killed by SIGKILL" in told
     assert queue.study.trials[2].values == [6.0] and queue.study.trials[2].user_attrs["seeds"] == [[6.0], [6.0]]
     assert list(importance(plan, queue.study)["val/loss"]) == ["model.lr"]
@@ -108,20 +118,15 @@ def test_a_signal_while_a_fit_begins_stops_that_fit_too(monkeypatch: pytest.Monk
     with pytest.raises(StoppedError, match="SIGTERM"):
         _work(plan, queue, "parent", Path(), [Place()], to_the_end=True)
     assert psutil.Process().children() == before
-    assert [trial.state.name for trial in queue.study.trials] == ["WAITING"] * 2
+    assert states(queue) == ["WAITING"] * 2
 
 
 def test_of_two_objectives_all_that_none_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    plan = plan_of("1", "2", "-1", objective="val/loss,val/accuracy")
-    pretend(monkeypatch, plan, "", {"val/loss": [1.0], "val/accuracy": [1.0]})
-    queue = queue_of(plan)
-    work(plan, queue)
-    assert {trial.params["model.lr"] for trial in best_trials(queue.study)} == {"1", "2", "-1"}
-    pretend(monkeypatch, plan, "", {"val/loss": [-1.0], "val/accuracy": [1.0]})
-    other = plan_of("1", "2", "-1", objective="val/loss,val/accuracy", name="other")
-    queue = queue_of(other)
-    work(other, queue)
-    assert [trial.params["model.lr"] for trial in best_trials(queue.study)] == ["2"]
+    for loss, best in ((1.0, ["-1", "1", "2"]), (-1.0, ["2"])):
+        plan = plan_of("1", "2", "-1", objective="val/loss,val/accuracy", name=f"by-{len(best)}")
+        pretend(monkeypatch, plan, "", {"val/loss": [loss], "val/accuracy": [1.0]})
+        work(plan, queue := queue_of(plan))
+        assert sorted(trial.params["model.lr"] for trial in best_trials(queue.study)) == best
 
 
 def test_of_one_setting_no_option_matters() -> None:
@@ -134,20 +139,19 @@ def test_of_one_setting_no_option_matters() -> None:
 def test_a_table_fits_its_terminal() -> None:
     queue = queue_of(plan := plan_of("[Mamba, Mamba, {class_path: Attention, pattern: SlidingWindow}]", *"12345"))
     for number in range(5):
-        claimed = queue.claim()
-        assert claimed is not None
+        trial, _ = claim(queue)
         if number < 4:
-            claimed[0].set_user_attr("seeds", [[1.0]])
-            queue.study.tell(claimed[0], [float(-number)])
+            trial.set_user_attr("seeds", [[1.0]])
+            queue.study.tell(trial, [float(-number)])
     shown = table(plan, queue.study, 3)
     cells = [[str(cell) for cell in column.cells] for column in shown.columns]
     assert cells[0] == ["3", "2", "4"] and cells[-1] == ["COMPLETE", "COMPLETE", "RUNNING"]
     assert shown.caption == "2 more have ended · 1 wait"
-    console = Console(width=60, file=io.StringIO())
+    console = Console(width=60, file=(said := io.StringIO()))
     console.print(table(plan, queue.study, 5))
-    assert console.file.getvalue().count("\n") == 8, "the head, a line each, and what waits"  # type: ignore[attr-defined]
+    assert said.getvalue().count("\n") == 8, "the head, a line each, and what waits"
     console.print(table(plan, queue.study))
-    assert "SlidingWindow" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "SlidingWindow" in said.getvalue()
 
 
 def test_two_workers_take_no_trial_twice() -> None:
@@ -155,34 +159,31 @@ def test_two_workers_take_no_trial_twice() -> None:
     first = queue_of(plan)
     first.study.set_user_attr("parent", "a run")
     second = queue_of(plan, join=0.0)
-    claimed = [queue.claim() for queue in (first, second, first, second)]
-    assert [one and one[0].number for one in claimed] == [0, 1, 2, None]
-    assert claimed[0] is not None and claimed[1] is not None
+    claimed = [claim(queue) for queue in (first, second, first)]
+    assert [trial.number for trial, _ in claimed] == [0, 1, 2] and second.claim() is None
     assert first.put_back_lost() == []  # their process is this one
     elsewhere = process_tags() | {"host.id": "another"}
-    claimed[0][0].set_user_attr("worker", elsewhere | {"beat": "0"})
-    claimed[1][0].set_user_attr("worker", elsewhere | {"beat": "9e9"})
+    for (trial, _), beat in zip(claimed, ("0", "9e9"), strict=False):
+        trial.set_user_attr("worker", elsewhere | {"beat": beat})
     assert second.put_back_lost() == [0]
-    again = second.claim()
-    assert again is not None and again[0].number == 0 and again[1] == claimed[0][1]
+    again, settings = claim(second)
+    assert (again.number, settings) == (0, claimed[0][1])
 
 
 def test_a_storage_on_a_full_disk_is_told_and_is_whole() -> None:
     queue = queue_of(plan_of("1", "2"))
-    claimed = queue.claim()
-    assert claimed is not None
+    trial, _ = claim(queue)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (Path("sweeps.db").stat().st_size, before[1]))
     try:
         refused = pytest.raises(OSError, match=r"--storage sqlite:///.*db: \(sqlite3.OperationalError\) .* goes on$")
         with refused, told("sqlite:///sweeps.db"):
             for number in range(500):
-                claimed[0].set_user_attr(f"attribute {number}", "long" * 500)
+                trial.set_user_attr(f"attribute {number}", "long" * 500)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    queue.put_back(claimed[0])
-    again = queue.claim()
-    assert again is not None and again[0].number == 0
+    queue.put_back(trial)
+    assert claim(queue)[0].number == 0
 
 
 def test_a_config_that_has_changed_is_another_sweep() -> None:

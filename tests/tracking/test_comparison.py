@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import math
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,69 +34,61 @@ def names(comparison: Comparison) -> list[str]:
     return [run.name for run in comparison.runs]
 
 
-@pytest.fixture
-def runs(store: Store) -> dict[str, str]:
+GRU = {
+    "val/loss": [(9, 2.0), (19, 1.5)],
+    "val/bits_per_char": [(9, 2.9), (19, 2.2)],
+    "val/accuracy": [(19, 0.5)],
+    "num_params": [(0, 271360)],
+    "state_size": [(0, 256)],
+    "num_flops": [(0, 2402304.0)],
+    "perf/tokens_per_s": [(9, 1.0), (19, SPEED)],
+}
+ATTENTION = {
+    "val/loss": [(9, 1.25), (19, 3.0)],
+    "val/bits_per_char": [(9, 1.8), (19, 4.3)],
+    "val/accuracy": [(19, 0.4)],
+    "perf/tokens_per_s": [(19, 2 * SPEED)],
+    "num_devices": [(0, 4)],
+}
+
+
+@pytest.fixture(scope="module")
+def filled(shared: Store) -> Store:
     """Three runs: the second overfits, the third has not been validated."""
-    return {
-        "gru": make_run(
-            store,
-            "gru",
-            {
-                "val/loss": [(9, 2.0), (19, 1.5)],
-                "val/bits_per_char": [(9, 2.9), (19, 2.2)],
-                "val/accuracy": [(19, 0.5)],
-                "num_params": [(0, 271360)],
-                "state_size": [(0, 256)],
-                "num_flops": [(0, 2402304.0)],
-                "perf/tokens_per_s": [(9, 1.0), (19, SPEED)],
-            },
-        ),
-        "attention": make_run(
-            store,
-            "attention",
-            {
-                "val/loss": [(9, 1.25), (19, 3.0)],
-                "val/bits_per_char": [(9, 1.8), (19, 4.3)],
-                "val/accuracy": [(19, 0.4)],
-                "perf/tokens_per_s": [(19, 2 * SPEED)],
-                "num_devices": [(0, 4)],
-            },
-            status="KILLED",
-        ),
-        "unborn": make_run(store, "unborn", {"train/loss": [(3, 1.0)]}, status="FAILED", experiment="others"),
-    }
+    make_run(shared, "gru", GRU)  # type: ignore[arg-type]
+    make_run(shared, "attention", ATTENTION, status="KILLED")
+    make_run(shared, "unborn", {"train/loss": [(3, 1.0)]}, status="FAILED", experiment="others")
+    return shared
 
 
-def test_the_least_is_the_best_and_who_has_no_value_comes_last(store: Store, runs: dict[str, str]) -> None:
-    comparison = compare(store=store)
-    assert names(comparison) == ["attention", "gru", "unborn"]
-    attention, gru, unborn = comparison.rows
+def test_the_least_is_the_best_and_who_has_no_value_comes_last(filled: Store) -> None:
+    attention, gru, unborn = compare(store=filled).rows
+    assert [row.run.name for row in (attention, gru, unborn)] == ["attention", "gru", "unborn"]
     assert (attention.value, attention.bits_per_char) == (1.25, 1.8), "of its best validation"
     assert (gru.value, gru.bits_per_char, gru.num_params, gru.state_size) == (1.5, 2.2, 271360, 256)
-    assert gru.num_flops == 2402304
-    assert gru.tokens_per_s == SPEED
+    assert (gru.num_flops, gru.tokens_per_s) == (2402304, SPEED)
     assert (unborn.value, unborn.num_params, unborn.tokens_per_s) == (None, None, None)
 
 
-def test_more_is_better_where_the_name_says_so(store: Store, runs: dict[str, str]) -> None:
-    assert names(compare(store=store, metric="val/accuracy")) == ["gru", "attention", "unborn"]
-    assert [more_is_better(name) for name in ("test/bleu", "val/exact_match", "perf/tokens_per_s")] == [True] * 3
-    assert more_is_better("perf/mfu") and not more_is_better("val/loss_per_sequence")
-    assert [more_is_better(name) for name in ("val/loss", "val/perplexity", "val/bits_per_char", "lr")] == [False] * 4
+def test_more_is_better_where_the_name_says_so(filled: Store) -> None:
+    assert names(compare(store=filled, metric="val/accuracy")) == ["gru", "attention", "unborn"]
+    more = ("test/bleu", "val/exact_match", "perf/tokens_per_s", "perf/mfu")
+    less = ("val/loss", "val/perplexity", "val/bits_per_char", "lr", "val/loss_per_sequence")
+    assert [more_is_better(name) for name in (*more, *less)] == [True] * 4 + [False] * 5
 
 
 def test_scores_of_other_data_are_told_and_the_last_counts(store: Store) -> None:
     """`seqlab test` writes at the step of the checkpoint, however often."""
     task = of("LanguageModeling", "text 1")
     make_run(store, "a", {"test/loss": [(9, 1.0)], "val/loss": [(9, 1.0)]}, **task)
-    run = make_run(store, "b", {"test/loss": [(9, 3.0)], "val/loss": [(9, 1.0)]}, **task)
-    Journal(store, run).write({"op": "tags", "tags": {"test.data": "other 1, data.seq_len 8"}})
-    Journal(store, run).write({"op": "scores", "points": [("test/loss", 0.5, now(), 9)]})
+    journal = Journal(store, make_run(store, "b", {"test/loss": [(9, 3.0)], "val/loss": [(9, 1.0)]}, **task))
+    journal.write({"op": "tags", "tags": {"test.data": "other 1, data.seq_len 8"}})
+    journal.write({"op": "scores", "points": [("test/loss", 0.5, now(), 9)]})
     comparison = compare(metric="test/loss", store=store)
     assert [row.value for row in comparison.rows] == [0.5, 1.0]
     assert comparison.warnings == ["Evaluated on other data than its own: b on other 1, data.seq_len 8."]
     assert compare(store=store).warnings == []
-    Journal(store, run).write({"op": "scores", "points": [("test/loss", math.nan, now() + 1, 9)]})
+    journal.write({"op": "scores", "points": [("test/loss", math.nan, now() + 1, 9)]})
     assert [row.value for row in compare(metric="test/loss", store=store).rows] == [1.0, None]
 
 
@@ -180,8 +174,10 @@ def test_sizes_and_machines_that_differ_are_told(store: Store) -> None:
     assert all(line in report.page(comparison) for line in comparison.warnings)
 
 
-def test_runs_are_chosen_by_name_and_by_experiment(store: Store, runs: dict[str, str]) -> None:
-    assert names(compare(["gru", runs["attention"][:12], runs["gru"]], store=store)) == ["attention", "gru"]
+def test_runs_are_chosen_by_name_and_by_experiment(filled: Store, tmp_path: Path) -> None:
+    store = Store(shutil.copytree(filled.root, tmp_path / "mlruns"))
+    ids = {run.name: run.id for run in compare(store=store).runs}
+    assert names(compare(["gru", ids["attention"][:12], ids["gru"]], store=store)) == ["attention", "gru"]
     assert names(compare(experiment="others", metric="train/loss", store=store)) == ["unborn"]
     make_run(store, "gru", {"val/loss": [(0, 1.0)]}, experiment="others")
     (other,) = compare(["gru"], experiment="others", store=store).runs
@@ -190,45 +186,33 @@ def test_runs_are_chosen_by_name_and_by_experiment(store: Store, runs: dict[str,
         compare(["attention"], experiment="others", store=store)
 
 
-def test_days_and_cost_follow_from_the_measured_speed(store: Store, runs: dict[str, str]) -> None:
-    attention, gru, unborn = compare(store=store, tokens=43.2e9, price=2.5).rows
-    assert gru.days == 10  # 43.2e9 / 50,000 = 864,000 s
-    assert gru.cost == 600  # 240 h at 2.5
-    assert attention.days == 5
-    assert attention.cost == 1200  # 120 h on 4 devices at 2.5
+def test_days_and_cost_follow_from_the_measured_speed(filled: Store) -> None:
+    attention, gru, unborn = compare(store=filled, tokens=43.2e9, price=2.5).rows
+    assert (gru.days, gru.cost) == (10, 600)  # 43.2e9 / 50,000 = 864,000 s; 240 h at 2.5
+    assert (attention.days, attention.cost) == (5, 1200)  # 120 h on 4 devices at 2.5
     assert (unborn.days, unborn.cost) == (None, None)
-
-
-def test_days_alone(store: Store, runs: dict[str, str]) -> None:
-    comparison = compare(store=store, tokens=43.2e9)
+    comparison = compare(store=filled, tokens=43.2e9)
     assert [row.cost for row in comparison.rows] == [None] * 3
     assert not any("cost" in title for title in comparison.header)
     assert any("days" in title for title in comparison.header)
 
 
-def test_the_table_fits_into_80_columns_and_cuts_nothing(store: Store, runs: dict[str, str]) -> None:
-    for comparison in (compare(store=store), compare(store=store, tokens=100e9, price=2.5)):
+def test_the_table_fits_into_80_columns_and_cuts_nothing(filled: Store) -> None:
+    for comparison in (compare(store=filled), compare(store=filled, tokens=100e9, price=2.5)):
         shown = text(comparison)
         assert "…" not in shown
-        for run in comparison.runs:
-            assert run.id[:8] in shown
-            assert run.status in shown
-        for cell in ("1.2500", "1.8000", "271.4k", "256", "50k"):
-            assert cell in shown
-    for cell in ("days", "100B", "cost", "2.5/h", "2.4M", "11.57", "2,778", "23.15", "1,389"):
-        assert cell in shown
+        cells = [cell for run in comparison.runs for cell in (run.id[:8], run.status)]
+        assert all(cell in shown for cell in (*cells, "1.2500", "1.8000", "271.4k", "256", "50k"))
+    priced = ("days", "100B", "cost", "2.5/h", "2.4M", "11.57", "2,778", "23.15", "1,389")
+    assert all(cell in shown for cell in priced)
 
 
-def test_a_name_is_no_markup(store: Store) -> None:
-    make_run(store, "[red]x[/red]", {"val/loss": [(0, 1.0)]})
-    assert "[red]x[/red]" in text(compare(store=store), width=120)
-
-
-def test_a_nan_is_not_the_best(store: Store) -> None:
+def test_a_nan_is_not_the_best_and_a_name_is_no_markup(store: Store) -> None:
     make_run(store, "nan", {"val/loss": [(0, math.nan)]})
-    make_run(store, "recovered", {"val/loss": [(0, math.nan), (1, 3.0)]})
+    make_run(store, "[red]x[/red]", {"val/loss": [(0, math.nan), (1, 3.0)]})
     comparison = compare(store=store)
-    assert [(row.run.name, row.value) for row in comparison.rows] == [("recovered", 3.0), ("nan", None)]
+    assert [(row.run.name, row.value) for row in comparison.rows] == [("[red]x[/red]", 3.0), ("nan", None)]
+    assert "[red]x[/red]" in text(comparison, width=120)
 
 
 @pytest.mark.parametrize(
@@ -244,11 +228,9 @@ def test_a_nan_is_not_the_best(store: Store) -> None:
         ({"runs": []}, "no runs to compare"),
     ],
 )
-def test_what_makes_no_sense_is_refused(
-    store: Store, runs: dict[str, str], arguments: dict[str, object], message: str
-) -> None:
+def test_what_makes_no_sense_is_refused(filled: Store, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        compare(store=store, **arguments)  # type: ignore[arg-type]
+        compare(store=filled, **arguments)
 
 
 def test_short_numbers() -> None:

@@ -33,12 +33,17 @@ def test_a_job_is_named_or_has_an_id(monkeypatch: pytest.MonkeyPatch, store: Sto
     assert job_of(None) == "torchrun a b" and job_of("books") == "books"
 
 
+def found(name: str | None, config: str, store: Store) -> str | None:
+    """The id of the run of a job."""
+    run = run_of_job(name, "tests", config, store)
+    return run and run.id
+
+
 def test_a_named_job_is_one_run_whatever_its_config(store: Store) -> None:
-    assert run_of_job("it's", "tests", "now", store) is None
+    assert found("it's", "now", store) is None
     first = make_run(store, "it's", status="FAILED", tags={JOB_TAG: "it's", "config_hash": "then"})
     make_run(store, "it's", experiment="another", tags={JOB_TAG: "it's"})
-    found = run_of_job("it's", "tests", "now", store)
-    assert found is not None and found.id == first
+    assert found("it's", "now", store) == first
     make_run(store, "it's", tags={JOB_TAG: "it's"})
     with pytest.raises(ValueError, match=r"more than one run: .* give another --run_name"):
         run_of_job("it's", "tests", "now", store)
@@ -49,12 +54,9 @@ def test_a_named_job_is_one_run_whatever_its_config(store: Store) -> None:
 def test_a_job_with_an_id_may_be_several_fits(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "12")
     runs = {hash: make_run(store, hash, tags={JOB_TAG: "slurm 12", "config_hash": hash}) for hash in ("one", "two")}
-    for hash, run in runs.items():
-        found = run_of_job(None, "tests", hash, store)
-        assert found is not None and found.id == run
-    assert run_of_job(None, "tests", "three", store) is None
+    assert {hash: found(None, hash, store) for hash in (*runs, "three")} == runs | {"three": None}
     monkeypatch.setenv("SLURM_JOB_ID", "13")
-    assert run_of_job(None, "tests", "one", store) is None
+    assert found(None, "one", store) is None
 
 
 def test_a_run_that_is_trained_is_left_alone_and_one_whose_process_is_gone_is_not(store: Store) -> None:
@@ -63,8 +65,7 @@ def test_a_run_that_is_trained_is_left_alone_and_one_whose_process_is_gone_is_no
         run_of_job("alive", "tests", "hash", store)
     for name, tags in {"gone": GONE, "elsewhere": process_tags() | {"host.id": "another"}}.items():
         run = make_run(store, name, status="RUNNING", tags={JOB_TAG: name, **tags})
-        found = run_of_job(name, "tests", "hash", store)
-        assert found is not None and found.id == run
+        assert found(name, "hash", store) == run
 
 
 def test_a_life_that_ended_before_its_run_was_created_is_found_by_all_ranks() -> None:
@@ -75,5 +76,4 @@ def test_a_life_that_ended_before_its_run_was_created_is_found_by_all_ranks() ->
     lock = FileLock(begun.pending.with_suffix(".lock"), thread_local=False)  # another rank sends it
     lock.acquire()
     Timer(0.2, lock.release).start()
-    found = run_of_job("early", "tests", "hash", store)
-    assert found is not None and found.id == begun.run_id
+    assert found("early", "hash", store) == begun.run_id

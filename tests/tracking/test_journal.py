@@ -2,23 +2,23 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
 from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.tracking.journal import Journal, replay_all
 from seqlab.tracking.logger import RunLogger
-from seqlab.tracking.runs import TrackedRun, find_run, search, settle
+from seqlab.tracking.runs import find_run, search, settle
 from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import Store, UnreachableError
 from seqlab.tracking.writes import Sender
+from servers import free_port
 from tracking.tiny import fit
 
 if TYPE_CHECKING:
@@ -51,6 +51,12 @@ def outage(monkeypatch: pytest.MonkeyPatch) -> Outage:
     return Outage(monkeypatch)
 
 
+def created(store: Store) -> Journal:
+    journal = Journal(store)
+    journal.create("tests", "one", {})
+    return journal
+
+
 def point(step: int) -> dict[str, Any]:
     return {"op": "points", "points": [["x", step, 0, step]]}
 
@@ -62,8 +68,7 @@ def steps(store: Store, run_id: str) -> list[int]:
 def test_what_an_outage_kept_is_sent_in_order_when_the_store_is_back(
     store: Store, outage: Outage, caplog: pytest.LogCaptureFixture
 ) -> None:
-    journal = Journal(store)
-    journal.create("tests", "cut", {})
+    journal = created(store)
     journal.write(point(0))
     outage.down = True
     for step in (1, 2, 3):
@@ -80,27 +85,24 @@ def test_what_an_outage_kept_is_sent_in_order_when_the_store_is_back(
 
 
 def test_attempts_grow_rarer_while_the_store_is_down(store: Store, outage: Outage) -> None:
-    journal = Journal(store)
-    journal.create("tests", "long", {})
-    outage.down = True
-    outage.attempts = 0
-    for step in range(3600):
-        outage.now += 1
+    journal = created(store)
+    outage.down, outage.attempts = True, 0
+    for step in range(360):
+        outage.now += 10
         journal.write(point(step))
     assert outage.attempts <= 3600 / 600 + 6
-    assert len(journal.pending.read_text().splitlines()) == 3600
+    assert len(journal.pending.read_text().splitlines()) == 360
 
 
 def test_the_next_command_sends_what_a_process_that_is_gone_kept(store: Store, outage: Outage) -> None:
-    journal = Journal(store)
-    journal.create("tests", "left", {})
+    journal = created(store)
     outage.down = True
     journal.write(point(7))
     journal.write({"op": "tags", "tags": {"a": "b"}})
     journal.write({"op": "status", "status": "FAILED", "time": 5})
     outage.down = False
     settle(store)
-    run = find_run("left", store)
+    run = find_run(journal.run_id, store)
     assert (run.status, run.metrics, run.tags["a"]) == ("FAILED", {"x": 7}, "b")
     assert not journal.pending.exists()
 
@@ -108,8 +110,7 @@ def test_the_next_command_sends_what_a_process_that_is_gone_kept(store: Store, o
 def test_a_replay_that_is_cut_off_goes_on_and_repeats_nothing(
     store: Store, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = Journal(store)
-    journal.create("tests", "twice", {})
+    journal = created(store)
     outage.down = True
     for step in range(6):
         journal.write(point(step))
@@ -132,8 +133,7 @@ def test_a_replay_that_is_cut_off_goes_on_and_repeats_nothing(
 
 
 def test_a_refusal_is_a_warning_and_holds_nothing_up(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    journal = Journal(store)
-    journal.create("tests", "refused", {})
+    journal = created(store)
     journal.write({"op": "tags", "tags": {"": "no name"}})
     journal.write(point(1))
     assert steps(store, journal.run_id) == [1]
@@ -143,14 +143,9 @@ def test_a_refusal_is_a_warning_and_holds_nothing_up(store: Store, caplog: pytes
 def test_a_disk_that_is_full_is_a_warning_too(
     store: Store, outage: Outage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    journal = Journal(store)
-    journal.create("tests", "full", {})
+    journal = created(store)
     outage.down = True
-
-    def full(*args: Any, **kwargs: Any) -> None:
-        raise OSError("no space left")
-
-    monkeypatch.setattr(Path, "open", full)
+    monkeypatch.setattr(Path, "open", Mock(side_effect=OSError("no space left")))
     journal.write(point(1))
     assert f"points of run {journal.run_id} is lost: no space left" in caplog.text
 
@@ -158,48 +153,33 @@ def test_a_disk_that_is_full_is_a_warning_too(
 @pytest.fixture
 def dead_server(monkeypatch: pytest.MonkeyPatch) -> str:
     """A port of this machine on which nothing listens."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        uri = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    uri = f"http://127.0.0.1:{free_port()}"
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     return uri
 
 
 def test_a_dead_server_neither_stops_a_fit_nor_loses_any_of_it(
-    dead_server: str, tmp_path: Path, template: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    dead_server: str, root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    with pytest.raises(UnreachableError, match=f"MLflow at {dead_server} does not answer"):
+        search(Store())
     logger = RunLogger("remote", name="offline")
     with caplog.at_level(logging.WARNING, "seqlab"):
         fit(logger, [RunTracker({"lr": 0.1})])
-    assert [
-        record.message for record in caplog.records if dead_server in record.message and "is kept" in record.message
-    ]
-    assert len([record for record in caplog.records if record.name == "seqlab"]) == 1
-
-    assert logger.checkpoint_dir == tmp_path / "mlruns" / str(logger.run_id) / "artifacts" / "checkpoints"
+    [said] = [record.message for record in caplog.records if record.name == "seqlab"]
+    assert dead_server in said and "is kept" in said
+    assert logger.checkpoint_dir == root / str(logger.run_id) / "artifacts" / "checkpoints"
     assert sorted(path.name for path in logger.checkpoint_dir.iterdir()) == ["best.ckpt", "last.ckpt"]
 
     # A write does not say where to, but is kept for one store: by hand it makes the same run of another.
     kept = unsent(logger.store) / f"{logger.run_id}.jsonl"
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    shutil.copy(template, tmp_path / "mlruns" / "mlflow.db")
     assert search(Store()) == [] and replay_all(Store()) and kept.exists()
     unsent(Store()).mkdir(parents=True)
     kept.rename(unsent(Store()) / kept.name)
     settle(Store())
     run = find_run("offline")
-    check_whole(run)
-    assert find_run(str(logger.run_id)).id == run.id, "a checkpoint knows the run by its first id"
-
-
-def check_whole(run: TrackedRun) -> None:
-    assert (run.experiment, run.status) == ("remote", "FINISHED")
-    assert run.params == {"lr": "0.1"}
-    assert run.config == {"lr": 0.1}
+    assert (run.experiment, run.status, run.params, run.config) == ("remote", "FINISHED", {"lr": "0.1"}, {"lr": 0.1})
     assert [step for step, _ in run.history("train/loss")] == list(range(1, 16, 2))
     assert run.best_checkpoint is not None and run.best_checkpoint.name == "best.ckpt"
-
-
-def test_a_dead_server_is_one_clear_error_to_who_asks_it(dead_server: str) -> None:
-    with pytest.raises(UnreachableError, match=f"MLflow at {dead_server} does not answer"):
-        search(Store())
+    assert find_run(str(logger.run_id)).id == run.id, "a checkpoint knows the run by its first id"

@@ -10,6 +10,7 @@ from seqlab.cli import main
 from seqlab.tracking.journal import Journal
 from seqlab.tracking.runs import find_run
 from seqlab.tracking.store import Store
+from seqlab.tracking.writes import Write
 from tracking.tiny import make_run
 
 LINES = {
@@ -28,30 +29,32 @@ PROMOTE = ["promote", "one"]
 """A command that sends what was kept, and then has nothing to promote."""
 
 
-@pytest.mark.parametrize("what", LINES)
-def test_the_command_goes_on(
-    what: str, store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("SEQLAB_STATE", str(store.root / "state"))
-    run = make_run(store, "one", {"val/loss": [(0, 1.0)]})
-    journal = Journal(store, run)
+@pytest.fixture
+def journal(store: Store) -> Journal:
+    """One of a run that is there."""
+    return Journal(store, make_run(store, "one", {"val/loss": [(0, 1.0)]}))
+
+
+def test_the_command_goes_on(journal: Journal, store: Store, caplog: pytest.LogCaptureFixture) -> None:
     journal.keep({"op": "tags", "tags": {"first": "1"}})
-    with journal.pending.open("ab") as file:
-        file.write(LINES[what])
-    journal.keep({"op": "tags", "tags": {"second": "2"}})
+    for number, line in enumerate(LINES.values(), start=2):
+        with journal.pending.open("ab") as file:
+            file.write(line)
+        journal.keep({"op": "tags", "tags": {str(number): "2"}})
     assert main(PROMOTE) == 2
-    [told] = [record.getMessage() for record in caplog.records if "is no write of a run" in record.getMessage()]
-    assert told.startswith(f"{journal.pending}, line 2 is no write of a run, set aside in ")
-    assert journal.pending.with_suffix(".refused").read_bytes() == LINES[what]
+    told = [record.getMessage() for record in caplog.records if "is no write of a run" in record.getMessage()]
+    for number, said in zip(range(2, 2 * len(LINES) + 1, 2), told, strict=True):
+        assert said.startswith(f"{journal.pending}, line {number} is no write of a run, set aside in ")
+    assert journal.pending.with_suffix(".refused").read_bytes() == b"".join(LINES.values())
     assert not journal.pending.exists()
-    assert {"first", "second"} <= find_run("one", store).tags.keys()
+    assert {"first", *map(str, range(2, 2 + len(LINES)))} <= find_run("one", store).tags.keys()
 
 
-@pytest.mark.parametrize("write", [{"op": "points"}, {"op": "points", "points": 7}, {"op": "tags", "tags": [1]}])
-def test_an_object_that_is_no_write_is_set_aside(write: dict[str, object], store: Store) -> None:
-    run = make_run(store, "one", {"val/loss": [(0, 1.0)]})
-    journal = Journal(store, run)
-    journal.keep(write)
+def test_an_object_that_is_no_write_is_set_aside(journal: Journal) -> None:
+    writes: list[Write] = [{"op": "points"}, {"op": "points", "points": 7}, {"op": "tags", "tags": [1]}]
+    for write in writes:
+        journal.keep(write)
     assert main(PROMOTE) == 2
-    assert json.loads(journal.pending.with_suffix(".refused").read_text()) == write
+    aside = journal.pending.with_suffix(".refused").read_text().splitlines()
+    assert [json.loads(line) for line in aside] == writes
     assert not journal.pending.exists()

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from lightning.pytorch.utilities import rank_zero_only
@@ -64,8 +66,7 @@ def test_a_run_that_is_continued_logs_no_step_twice_and_misses_none(root: Path) 
         second.log_metrics({"train/loss": -1 if step < 60 else step, "val/loss": step}, step)
     second.finalize("success")
     run = stored(second)
-    assert run.id == first.run_id
-    assert run.name == "cut off"
+    assert (run.id, run.name) == (first.run_id, "cut off")
     assert run.history("train/loss") == [(step, step) for step in range(100)]
     assert run.history("val/loss") == [(step, step) for step in range(40, 100)]
     assert run.history("lr") == [(step, 1) for step in range(60)]
@@ -93,31 +94,29 @@ def test_a_changed_parameter_keeps_its_first_value_and_becomes_a_tag(root: Path)
     assert run.tags["seqlab.changed_params"] == "trainer.max_steps: 10 -> 20"
 
 
-def test_parameters_of_any_length_and_number_are_stored(root: Path) -> None:
+def test_values_of_any_name_length_and_number_are_stored(root: Path) -> None:
     logger = RunLogger()
-    params = {f"p{i}": "v" for i in range(250)} | {"long": "x" * 5999, "longer": "y" * 9999}
-    logger.log_hyperparams(params)
-    stored_params = stored(logger).params
-    assert len(stored_params) == 252
-    assert stored_params["long"] == "x" * 5999
-    assert stored_params["longer"].endswith("[cut from 9999 characters, see config.yaml]")
+    logger.log_hyperparams({f"p{i}": "v" for i in range(250)} | {"long": "x" * 5999, "longer": "y" * 9999})
+    logger.log_metrics({"a(b)": 1.0, "nan": float("nan"), "inf": float("inf"), "ok/x_y.z-1": 2})
+    logger.finalize("success")
+    run = stored(logger)
+    assert len(run.params) == 252 and run.params["long"] == "x" * 5999
+    assert run.params["longer"].endswith("[cut from 9999 characters, see config.yaml]")
+    assert run.metrics == {"a_b_": 1, "nan": pytest.approx(math.nan, nan_ok=True), "inf": math.inf, "ok/x_y.z-1": 2}
 
 
-def test_a_run_that_is_not_there_cannot_be_continued(root: Path) -> None:
-    with pytest.raises(ValueError, match="run 0123456789abcdef0123456789abcdef cannot be continued"):
-        _ = RunLogger(run_id="0123456789abcdef0123456789abcdef").run_id
-
-
-def test_a_deleted_experiment_is_refused(root: Path) -> None:
-    with Store().calls() as client:
+def test_what_cannot_be_logged_to_is_refused(store: Store) -> None:
+    with store.calls() as client:
         client.delete_experiment(client.create_experiment("gone"))
+    with pytest.raises(ValueError, match=f"run {'0123456789abcdef' * 2} cannot be continued"):
+        _ = RunLogger(run_id="0123456789abcdef" * 2).run_id
     with pytest.raises(ValueError, match="experiment 'gone' is deleted"):
         _ = RunLogger("gone").run_id
-
-
-def test_what_mlflow_refuses_is_one_clear_error(root: Path) -> None:
     with pytest.raises(ValueError, match="MLflow refuses the run"):
-        Journal(Store()).create("x" * 501, None, {})
+        Journal(store).create("x" * 501, None, {})
+    for name in ("", "x" * 501):
+        with pytest.raises(ValueError, match=f"experiment has {len(name)} characters; .* has 1 to 500"):
+            RunLogger(name)
 
 
 def test_a_fit_that_is_gone_before_its_first_step_left_its_run(root: Path) -> None:
@@ -138,17 +137,13 @@ def test_a_fit_that_is_gone_before_its_first_step_left_its_run(root: Path) -> No
 def test_a_run_that_cannot_be_created_is_kept_for_the_next_command(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logger = RunLogger(name="kept")
     with monkeypatch.context() as patch:
-        patch.setattr(Sender, "send", raise_full)
+        patch.setattr(Sender, "send", Mock(side_effect=OSError("no space left")))
         with pytest.raises(OSError, match="no space left"):
             logger.begin()
         logger.log_metrics({"x": 2}, 4)
         logger.finalize("failed")
     assert stored(logger).status == "FAILED"
     assert stored(logger).history("x") == [(4, 2)]
-
-
-def raise_full(*args: object) -> None:
-    raise OSError("no space left")
 
 
 def test_mlflows_client_is_there_when_it_is_used(root: Path) -> None:
@@ -159,13 +154,10 @@ def test_mlflows_client_is_there_when_it_is_used(root: Path) -> None:
     assert stored(logger).tags["a"] == "b"
 
 
-@pytest.mark.parametrize("name", ["", "x" * 501])
-def test_an_experiment_needs_a_name(name: str) -> None:
-    with pytest.raises(ValueError, match=f"experiment has {len(name)} characters; .* has 1 to 500"):
-        RunLogger(name)
-
-
-def test_other_ranks_make_no_run_and_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_ranks_and_loggers_of_nothing_make_no_run_and_no_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    RunLogger().finalize("success")
     monkeypatch.setattr(rank_zero_only, "rank", 1)
     logger = RunLogger()
     logger.log_metrics({"x": 1}, 0)
@@ -173,22 +165,6 @@ def test_other_ranks_make_no_run_and_no_store(tmp_path: Path, monkeypatch: pytes
     logger.log_text("text", "file.txt")
     logger.finalize("success")
     assert {logger.run_id, logger.artifacts, logger.checkpoint_dir, logger.save_dir} == {None}
-    assert not (tmp_path / "mlruns").exists()
-
-
-def test_metrics_of_any_name_and_value_are_stored(root: Path) -> None:
-    logger = RunLogger()
-    logger.log_metrics({"a(b)": 1.0, "nan": float("nan"), "inf": float("inf"), "ok/x_y.z-1": 2})
-    logger.finalize("success")
-    metrics = stored(logger).metrics
-    assert metrics["a_b_"] == 1
-    assert metrics["nan"] != metrics["nan"]
-    assert metrics["inf"] > 1e300
-    assert metrics["ok/x_y.z-1"] == 2
-
-
-def test_a_logger_that_nothing_was_logged_to_leaves_nothing(tmp_path: Path) -> None:
-    RunLogger().finalize("success")
     assert not (tmp_path / "mlruns").exists()
 
 

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
-import pytest
 import yaml
 from mlflow.utils.validation import _validate_param_name
 
@@ -17,7 +17,7 @@ from seqlab.tracking.params import (
     to_yaml,
 )
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "model": {"class_path": "Task", "init_args": {"lr": 1e-3, "betas": (0.9, 0.99), "mixers": [{"heads": 4}, None]}},
     "compile": False,
     "callbacks": [],
@@ -63,18 +63,13 @@ def test_flat_parameters_are_the_leaves_by_dotted_path() -> None:
     }
 
 
-def test_a_value_is_cut_only_where_mlflow_would_refuse_it_and_says_so() -> None:
+def test_values_and_keys_are_cut_only_where_mlflow_would_refuse_them() -> None:
     longest = "x" * MAX_VALUE_LENGTH
     assert flatten({"a": longest}) == {"a": longest}
     cut = flatten({"a": longest + "y"})["a"]
-    assert len(cut) == MAX_VALUE_LENGTH
-    assert cut.endswith("[cut from 6001 characters, see config.yaml]")
-
-
-def test_keys_are_ones_that_mlflow_takes() -> None:
+    assert len(cut) == MAX_VALUE_LENGTH and cut.endswith("[cut from 6001 characters, see config.yaml]")
     (key,) = flatten({"a$b?": {"k" * 300: 1}})
-    assert key.startswith("a_b_.kkk")
-    assert len(key) == MAX_KEY_LENGTH
+    assert len(key) == MAX_KEY_LENGTH and key.startswith("a_b_.kkk")
 
 
 def test_every_name_becomes_one_that_mlflow_takes_and_none_is_lost() -> None:
@@ -94,18 +89,12 @@ def test_yaml_gives_the_configuration_back() -> None:
     assert to_yaml(config).startswith("b:")
 
 
-def test_the_hash_is_of_the_configuration_alone() -> None:
+def test_the_hash_is_of_the_configuration_alone_and_of_all_of_it() -> None:
+    """Tuples come back from YAML as lists."""
     same = {**CONFIG, "ckpt_path": "x.ckpt", "run_name": "a", "experiment": "b", "trainer": {"logger": {"run_id": "1"}}}
     assert config_hash(same) == config_hash({"trainer": {"logger": {"run_id": "2"}}, **dict(reversed(CONFIG.items()))})
-    assert config_hash(CONFIG) == config_hash(yaml.safe_load(to_yaml({**CONFIG, "model": _listed(CONFIG["model"])})))
-
-
-@pytest.mark.parametrize("key", ["compile", "callbacks"])
-def test_the_hash_is_of_all_of_it(key: str) -> None:
-    assert config_hash(CONFIG) != config_hash({**CONFIG, key: "changed"})
-
-
-def _listed(model: object) -> object:
-    """Tuples come back from YAML as lists."""
-    assert isinstance(model, dict)
-    return {**model, "init_args": {**model["init_args"], "betas": [0.9, 0.99]}}
+    init_args = {**CONFIG["model"]["init_args"], "betas": [0.9, 0.99]}
+    listed = {**CONFIG, "model": {**CONFIG["model"], "init_args": init_args}}
+    assert config_hash(CONFIG) == config_hash(yaml.safe_load(to_yaml(listed)))
+    for key in ("compile", "callbacks"):
+        assert config_hash(CONFIG) != config_hash({**CONFIG, key: "changed"})

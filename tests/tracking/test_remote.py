@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
-import subprocess
+import shutil
 import sys
-import time
-import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
-import lightning as L
 import pytest
-from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.callbacks import Callback, LambdaCallback
 
 from seqlab.callbacks.run_tracker import RunTracker
 from seqlab.tracking.logger import RunLogger
@@ -22,6 +19,7 @@ from seqlab.tracking.runs import find_run, settle
 from seqlab.tracking.server import UI_ENVIRONMENT
 from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import Store
+from servers import free_port, running
 from tracking.tiny import fit, make_run
 
 pytestmark = pytest.mark.slow
@@ -31,15 +29,9 @@ CONFIG = {"lr": 0.1}
 class Server:
     """An MLflow server of this machine that can be stopped and started again."""
 
-    def __init__(self, folder: Path, template: Path) -> None:
-        folder.mkdir()
-        (folder / "mlflow.db").write_bytes(template.read_bytes())
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            self.port = listener.getsockname()[1]
+    def __init__(self, folder: Path) -> None:
+        self.port, self.folder, self.running = free_port(), folder, ExitStack()
         self.uri = f"http://127.0.0.1:{self.port}"
-        self.folder = folder
-        self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         command = [
@@ -47,42 +39,26 @@ class Server:
             *("--backend-store-uri", f"sqlite:///{self.folder}/mlflow.db", "--workers", "1"),
             *("--artifacts-destination", str(self.folder / "artifacts")),
         ]
-        with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, env={**os.environ, **UI_ENVIRONMENT}, stdout=log, stderr=log)
-        for _ in range(600):
-            try:
-                with urllib.request.urlopen(f"{self.uri}/health"):
-                    return
-            except OSError:
-                time.sleep(0.2)
-        raise TimeoutError((self.folder / "log").read_text())
+        environment = {**os.environ, **UI_ENVIRONMENT}
+        self.running.enter_context(running(command, environment, f"{self.uri}/health", self.folder))
 
     def stop(self) -> None:
-        if self.process is not None:
-            self.process.terminate()
-            self.process.wait()
-            self.process = None
+        self.running.close()
 
 
 @pytest.fixture
 def server(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    server = Server(tmp_path / "server", template)
+    (folder := tmp_path / "server").mkdir()
+    shutil.copy(template, folder / "mlflow.db")
+    server = Server(folder)
     server.start()
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server.uri)
     yield server
     server.stop()
 
 
-class At(Callback):
-    """Does something after the first epoch."""
-
-    def __init__(self, action: object) -> None:
-        self.action = action
-
-    def on_train_epoch_end(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        if trainer.current_epoch == 0:
-            assert callable(self.action)
-            self.action()
+def after_first_epoch(action: Callable[[], None]) -> Callback:
+    return LambdaCallback(on_train_epoch_end=lambda trainer, _: action() if trainer.current_epoch == 0 else None)
 
 
 def check(run_name: str, root: str = "mlruns") -> None:
@@ -124,7 +100,7 @@ def test_a_version_is_uploaded_and_promoted(server: Server, tmp_path: Path) -> N
 
 
 def test_a_server_that_goes_away_gets_the_rest_when_it_is_back(server: Server, tmp_path: Path) -> None:
-    fit(RunLogger("remote", name="cut"), [RunTracker(CONFIG), At(server.stop)])
+    fit(RunLogger("remote", name="cut"), [RunTracker(CONFIG), after_first_epoch(server.stop)])
     assert list(unsent(Store()).glob("*.jsonl"))
     server.start()
     assert find_run("cut").status == "RUNNING", "to find a run sends nothing"
@@ -138,7 +114,7 @@ def test_a_fit_may_begin_before_its_server(server: Server, tmp_path: Path, monke
     server.stop()
     monkeypatch.setattr("seqlab.tracking.journal.FIRST_WAIT", 0.0)
     logger = RunLogger("remote", name="early")
-    fit(logger, [RunTracker(CONFIG), At(server.start)])
+    fit(logger, [RunTracker(CONFIG), after_first_epoch(server.start)])
     check("early")
     check("early", root="another machine")
     run = find_run(str(logger.run_id))

@@ -4,6 +4,7 @@ import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from unittest.mock import Mock
 from xml.etree import ElementTree
 
 import pytest
@@ -21,6 +22,7 @@ from seqlab.tracking.store import Store
 from tracking.tiny import make_run
 
 EVIL = "<script>alert('x')</script> $\\frac{1}{0}$ --> &amp;"
+LOSSES = {"val/a b": (1.0, 0.5), "val/loss": (3.0, 2.0)}
 LOADING = {"src", "href", "action", "data", "poster", "srcset"}
 
 
@@ -44,53 +46,35 @@ class Page(HTMLParser):
         self.text += data
 
 
-@pytest.fixture
-def evil_store(store: Store) -> Store:
+def page_of(store: Store) -> Page:
+    return Page(report.page(compare(store=store)))
+
+
+@pytest.fixture(scope="module")
+def evil(shared: Store) -> Comparison:
     for number, name in enumerate((EVIL, "plain")):
-        make_run(
-            store,
-            name,
-            {
-                EVIL_METRIC: [(0, 1.0 + number), (9, 0.5 + number)],
-                "val/loss": [(0, 3.0 + number), (9, 2.0 + number)],
-                "train/loss": [(step, 4.0 - step / 9) for step in range(10)],
-                "num_tokens": [(step, 100.0 * (step + 1)) for step in range(10)],
-                "perf/tokens_per_s": [(9, 1000.0 * (number + 1))],
-            },
-            experiment=EVIL,
-            params={"same": "1", "model.name": f"{EVIL}{number}"},
-            tags={"git.commit": EVIL, "dataset": EVIL, "hardware.cpu": EVIL},
-        )
-    return store
+        points = {metric: [(0, first + number), (9, last + number)] for metric, (first, last) in LOSSES.items()}
+        points["train/loss"] = [(step, 4.0 - step / 9) for step in range(10)]
+        points["num_tokens"] = [(step, 100.0 * (step + 1)) for step in range(10)]
+        points["perf/tokens_per_s"] = [(9, 1000.0 * (number + 1))]
+        params = {"same": "1", "model.name": f"{EVIL}{number}"}
+        tags = {"git.commit": EVIL, "dataset": EVIL, "hardware.cpu": EVIL}
+        make_run(shared, name, points, experiment=EVIL, params=params, tags=tags)
+    return compare(store=shared, tokens=1e9, price=2)
 
 
-EVIL_METRIC = "val/a b"
-
-
-def test_the_page_escapes_what_users_name(evil_store: Store) -> None:
-    text = report.page(compare(store=evil_store))
-    page = Page(text)
-    assert "script" not in page.tags
-    assert page.text.count("<script>alert('x')</script> $\\frac{1}{0}$ --> &amp;") >= 6
-    assert page.tags.count("figure") == 3  # the losses, and the speed
+def test_the_page_escapes_what_users_name_and_loads_nothing(evil: Comparison) -> None:
+    page = Page(text := report.page(evil))
+    assert page.text.count(EVIL) >= 6
+    assert page.tags.count("figure") == 4  # the losses, the speed and the cost
     assert page.tags.count("html") == page.tags.count("body") == 1
-
-
-def test_the_page_loads_nothing(evil_store: Store) -> None:
-    text = report.page(compare(store=evil_store, tokens=1e9, price=1))
-    page = Page(text)
     assert page.loads == []
     assert not {"script", "link", "iframe", "img", "object"} & set(page.tags)
     assert not re.search(r"@import|url\((?!#)", text)
 
-
-def test_the_page_says_what_differs_and_what_is_best(evil_store: Store) -> None:
-    page = Page(report.page(compare(store=evil_store, tokens=1e9, price=2)))
-    assert "name" in page.text and "model.name" not in page.text
-    assert "same" not in page.text
-    assert "2 runs by val/loss" in page.text
-    for number in ("2.0000", "3.0000", "11.57", "556"):
-        assert number in page.text
+    assert "name" in page.text and "model.name" not in page.text and "same" not in page.text, "only what differs"
+    for best in ("2 runs by val/loss", "2.0000", "3.0000", "11.57", "556"):
+        assert best in page.text
 
 
 def test_the_page_says_how_to_repeat_each_run(store: Store) -> None:
@@ -98,7 +82,7 @@ def test_the_page_says_how_to_repeat_each_run(store: Store) -> None:
     resumed = find_run(make_run(store, "resumed", {"val/loss": [(0, 2.0)]}), store)
     resumed.artifacts.mkdir(parents=True)
     (resumed.artifacts / "config.yaml").write_text("run_name: resumed\nresume: auto\nckpt_path: x.ckpt\n")
-    text = Page(report.page(compare(store=store))).text
+    text = page_of(store).text
     assert "seqlab fit --config lm/gru --data.path 'a b'" in text
     config = f"mlruns/tests/{resumed.id}/artifacts/config.yaml"
     assert f"seqlab fit --config {config} --run_name resumed-again --ckpt_path=null --resume=null" in text
@@ -129,21 +113,20 @@ def test_a_difference_has_the_shortest_name_that_no_other_has(store: Store) -> N
     assert "0.02084" in page.text and "0.020838320204682157" not in page.text, "which its tooltip has"
 
 
-def trial(store: Store, number: int, loss: float, **params: str) -> None:
-    points = {"val/loss": [(0, loss)]} if math.isfinite(loss) else {}
-    make_run(store, f"sweep-{number}", points, params=params, tags={"sweep": "sweep"})
-
-
 def test_a_sweep_is_drawn_by_what_varies(store: Store) -> None:
-    trial(store, 0, 2.0, lr="0.001", mixer="GRU", layers="2", of_gru="1", same="7")
-    trial(store, 1, 1.0, lr="0.1", mixer="LSTM", layers="2", same="7")
-    trial(store, 2, 3.0, lr="0.01", mixer="RNN", layers="4", same="7")
-    trial(store, 3, math.nan, lr="9", mixer="Failed", layers="9", same="7")
+    def trial(number: int, loss: float | None, **params: str) -> None:
+        points = {} if loss is None else {"val/loss": [(0, loss)]}
+        make_run(store, f"sweep-{number}", points, params=params, tags={"sweep": "sweep"})
+
+    trial(0, 2.0, lr="0.001", mixer="GRU", layers="2", of_gru="1", same="7")
+    trial(1, 1.0, lr="0.1", mixer="LSTM", layers="2", same="7")
+    trial(2, 3.0, lr="0.01", mixer="RNN", layers="4", same="7")
+    trial(3, None, lr="9", mixer="Failed", layers="9", same="7")
     (svg,) = settings(compare(store=store)).values()
-    written = re.findall(r">([^<>]+)</text>", svg)
     axes = {"layers": ["2", "4"], "lr": ["0.001", "0.01", "0.1"], "mixer": ["GRU", "LSTM", "RNN"]}
-    values = {"val/loss": ["1", "2", "3"]}
-    assert sorted(written) == sorted(text for name, of in (axes | values).items() for text in (name, *of))
+    axes["val/loss"] = ["1", "2", "3"]
+    written = re.findall(r">([^<>]+)</text>", svg)
+    assert sorted(written) == sorted(text for name, of in axes.items() for text in (name, *of))
     lines = re.findall(r'<path d="(M [^"]*)" clip-path.*?stroke: (#\w+).*?stroke-width: (\S+)[;"]', svg)
     lines = [line for line in lines if line[0].count("L") == 3]
     assert [line[2] for line in lines] == ["1.2", "1.2", "2.6"], "the best above the others"
@@ -152,67 +135,60 @@ def test_a_sweep_is_drawn_by_what_varies(store: Store) -> None:
     brightness = [sum(bytes.fromhex(line[1][1:])) for line in lines]
     assert brightness == sorted(brightness, reverse=True), "in grey too"
 
-    trial(store, 4, 1.5, same="7")
+    trial(4, 1.5, same="7")
     (alone,) = compare(["sweep-4"], store=store).rows
     assert settings(Comparison([alone], "val/loss")) == {}, "of one setting nothing varies"
 
 
 def test_nothing_of_the_training_loss_is_cut_off(store: Store) -> None:
     losses = [9.0, 5.0, 2.5, 2.0]
-    points = {"train/loss": list(enumerate(losses)), "val/loss": [(0, 2.1), (3, 2.0)]}
-    make_run(store, "run", points)
-    svg = learning_curves(compare(store=store), "train/loss")
-    assert svg is not None
-    (clip,) = {
-        (float(y), float(y) + float(h))
-        for y, h in re.findall(r'<rect x="\S+" y="(\S+)" width="\S+" height="(\S+)"', svg)
-    }
-    path = next(
-        found for found in re.findall(r'<path d="([^"]*)" clip-path', svg) if len(found.split("L")) == len(losses)
-    )
+    make_run(store, "run", {"train/loss": list(enumerate(losses)), "val/loss": [(0, 2.1), (3, 2.0)]})
+    svg = learning_curves(compare(store=store), "train/loss") or ""
+    boxes = set(re.findall(r'<rect x="\S+" y="(\S+)" width="\S+" height="(\S+)"', svg))
+    ((top, height),) = [(float(y), float(h)) for y, h in boxes]
+    paths = re.findall(r'<path d="([^"]*)" clip-path', svg)
+    path = next(found for found in paths if len(found.split("L")) == len(losses))
     heights = [float(number) for number in re.findall(r"[ML] \S+ (\S+)", path)]
-    assert clip[0] < min(heights) < max(heights) < clip[1]
+    assert top < min(heights) < max(heights) < top + height
 
 
-def test_the_report_is_whole_or_absent(evil_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_is_whole_or_absent(evil: Comparison, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "report.html"
-    comparison = compare(store=evil_store)
-    report.write_report(comparison, path)
+    report.write_report(evil, path)
     assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
     path.write_text("old")
-
-    def fails(*args: object) -> None:
-        raise OSError("no space left")
-
-    monkeypatch.setattr("seqlab.whole_file.os.replace", fails)
+    monkeypatch.setattr(report, "page", lambda _: "new")
+    with pytest.raises(OSError, match="nowhere"):
+        report.write_report(evil, tmp_path / "nowhere" / "report.html")
+    monkeypatch.setattr("seqlab.whole_file.os.replace", Mock(side_effect=OSError("no space left")))
     with pytest.raises(OSError, match="no space left"):
-        report.write_report(comparison, path)
+        report.write_report(evil, path)
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir() if "report" in entry.name] == ["report.html"]
 
 
-def test_a_folder_that_is_not_there_is_refused(evil_store: Store, tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="nowhere"):
-        report.write_report(compare(store=evil_store), tmp_path / "nowhere" / "report.html")
-
-
-def test_figures_are_the_same_each_time(evil_store: Store) -> None:
-    comparison = compare(store=evil_store)
-    assert learning_curves(comparison) == learning_curves(comparison)
-    assert quality_against_costs(comparison) == quality_against_costs(comparison)
+def test_figures_are_the_same_each_time(evil: Comparison) -> None:
+    assert learning_curves(evil) == learning_curves(evil)
+    assert quality_against_costs(evil) == quality_against_costs(evil)
 
 
 def test_runs_without_speed_or_tokens_have_a_page(store: Store) -> None:
     make_run(store, "bare", {"val/loss": [(0, 1.0)]})
     make_run(store, "nothing")
-    page = Page(report.page(compare(store=store)))
+    page = page_of(store)
     assert page.tags.count("figure") == 1
     assert "bare" in page.text
 
 
-def test_long_runs_are_thinned_to_means(store: Store) -> None:
+def test_long_and_many_runs_have_a_page(store: Store) -> None:
+    """The points of long runs are thinned to means."""
     make_run(store, "long", {"val/loss": [(step, float(step % 2)) for step in range(5000)]})
     assert len(learning_curves(compare(store=store)) or "") < 300_000
+    for number in range(1, 20):
+        make_run(store, f"run {number}", {"val/loss": [(0, 1.0 + number)], "perf/tokens_per_s": [(0, 10.0 + number)]})
+    page = page_of(store)
+    assert "20 runs by val/loss" in page.text
+    assert page.tags.count("figure") == 2
 
 
 def test_no_other_point_beats_those_of_the_front() -> None:
@@ -298,18 +274,10 @@ def test_single_lengths_beyond_those_of_training(store: Store) -> None:
     assert set(re.findall(r">(\d+)</text>", length_curves(found))) == set(found.buckets[::4])
 
 
-@pytest.mark.parametrize("name", ["$\\frac{$", "--> <!-- ]]>", "名前", "x" * 200])
-def test_a_name_is_neither_formula_nor_markup_in_figures(store: Store, name: str) -> None:
-    make_run(store, name, {"val/loss": [(0, 1.0), (1, 0.5)], "perf/tokens_per_s": [(0, 10.0)]})
-    comparison = compare(store=store)
-    for figure in (learning_curves(comparison), *quality_against_costs(comparison)):
-        assert figure is not None
-        ElementTree.fromstring(figure)
-
-
-def test_many_runs_have_a_page(store: Store) -> None:
-    for number in range(20):
-        make_run(store, f"run {number}", {"val/loss": [(0, 1.0 + number)], "perf/tokens_per_s": [(0, 10.0 + number)]})
-    page = Page(report.page(compare(store=store)))
-    assert "20 runs by val/loss" in page.text
-    assert page.tags.count("figure") == 2
+def test_a_name_is_neither_formula_nor_markup_in_figures(store: Store) -> None:
+    for name in ("$\\frac{$", "--> <!-- ]]>", "名前", "x" * 200):
+        run = make_run(store, name, {"val/loss": [(0, 1.0), (1, 0.5)], "perf/tokens_per_s": [(0, 10.0)]})
+        comparison = compare([run], store=store)
+        for figure in (learning_curves(comparison), *quality_against_costs(comparison)):
+            assert figure is not None
+            ElementTree.fromstring(figure)

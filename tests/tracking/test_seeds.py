@@ -1,9 +1,14 @@
-"""Runs that differ in nothing but their seeds are one row, with an interval."""
+"""Runs that differ in nothing but their seeds are one row, with an interval, which other examples widen."""
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from scipy import stats
 
@@ -11,11 +16,12 @@ from seqlab.cli import main
 from seqlab.comparison import report
 from seqlab.comparison.comparison import Comparison, compare
 from seqlab.comparison.curves import learning_curves
+from seqlab.comparison.examples import kept_predictions
 from seqlab.comparison.seeds import by_seed, runs_named, shared_name
 from seqlab.tracking.journal import Journal, now
-from seqlab.tracking.runs import search
+from seqlab.tracking.runs import find_run, search
 from seqlab.tracking.store import Store
-from tracking.test_comparison import text
+from tracking.test_comparison import of, text
 from tracking.tiny import make_run
 
 TASK = "seqlab.tasks.LanguageModeling"
@@ -43,13 +49,13 @@ def rows(comparison: Comparison) -> list[tuple[int, str, int]]:
     return [(rank, row.name, len(row.runs)) for rank, row in zip(comparison.ranks, comparison.rows, strict=True)]
 
 
-@pytest.fixture
-def three_models(store: Store) -> Store:
+@pytest.fixture(scope="module")
+def three_models(shared: Store) -> Store:
     """A and B overlap, C is worse."""
     for mixer, losses in {"GRU": (1.0, 1.1, 1.2), "LSTM": (1.15, 1.25, 1.05), "RNN": (2.0, 2.1, 2.05)}.items():
         for seed, loss in enumerate(losses):
-            make(store, f"{mixer.lower()}-s{seed}", loss, seed, mixer)
-    return store
+            make(shared, f"{mixer.lower()}-s{seed}", loss, seed, mixer)
+    return shared
 
 
 def test_seeds_are_a_row_with_students_interval_and_what_overlaps_shares_a_rank(three_models: Store) -> None:
@@ -60,12 +66,12 @@ def test_seeds_are_a_row_with_students_interval_and_what_overlaps_shares_a_rank(
     assert [gru.value, gru.deviation] == pytest.approx([1.1, 0.1])
     assert gru.half_width == pytest.approx(stats.t.ppf(0.975, 2) * stats.sem(losses))
     assert gru.run.name == "gru-s0", "the best"
-    shown = text(comparison)
+    shown, page = text(comparison), report.page(comparison)
     assert all(row.run.id[:8] in shown for row in comparison.rows), "in 80 columns"
     assert re.search(r"^1 gru +1\.1000 +0\.1000 +0\.2484 +3 ", shown, flags=re.MULTILINE)
     assert [line.split()[0] for line in shown.splitlines()[-3:]] == ["1", "1", "3"]
-    assert "0.2484" in report.page(comparison) and "9 runs by val/loss" in report.page(comparison)
-    assert "the band from the least to the greatest" in report.page(comparison)
+    for words in ("0.2484", "9 runs by val/loss", "the band from the least to the greatest"):
+        assert words in page
     band = learning_curves(comparison) or ""
     assert band.count('id="FillBetweenPolyCollection') == 3 and len(set(re.findall(r"stroke-dasharray: \S+", band))) > 1
 
@@ -114,7 +120,7 @@ def test_single_runs_have_no_columns_of_seeds(store: Store) -> None:
     assert "95%" not in "".join(comparison.header) and comparison.ranks == [1, 2] and comparison.warnings == []
 
 
-def test_what_is_unequal_is_said_above_the_table(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_unequal_is_said_above_the_table(store: Store) -> None:
     for seed in range(2):
         for lr in ("0.001", "0.01"):
             make(store, f"gru-{seed}", 1.0 + seed / 10, seed, **{"model.init_args.lr": lr})
@@ -132,7 +138,6 @@ def test_what_is_unequal_is_said_above_the_table(store: Store, monkeypatch: pyte
     (gru, *_) = (row.run.id for row in comparison.rows if row.name == "gru")
     best = compare([gru, "lstm"], store=store)
     assert "Learning rates tried differ: 2 of gru-0; 1 of lstm." in best.warnings, "of those that were not chosen too"
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", store.uri)
     shown = text(comparison, 120)
     assert shown.index("Tokens read differ") < shown.index("Learning rates") < shown.index("run id")
 
@@ -152,16 +157,16 @@ def test_by_other_tokens_models_are_ranked_by_bytes(store: Store) -> None:
 
 
 def test_runs_are_named_by_row_or_with_commas(
-    three_models: Store, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    three_models: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = search(three_models, "")
-    assert {run.name for run in runs_named("gru", found, three_models)} == {"gru-s0", "gru-s1", "gru-s2"}
-    assert [run.name for run in runs_named("rnn-s1,gru-s2", found, three_models)] == ["rnn-s1", "gru-s2"]
-    assert [run.name for run in runs_named("rnn-s1", found, three_models)] == ["rnn-s1"]
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", three_models.uri)
+    store = Store(shutil.copytree(three_models.root, tmp_path / "mlruns"))
+    found = search(store)
+    assert {run.name for run in runs_named("gru", found, store)} == {"gru-s0", "gru-s1", "gru-s2"}
+    assert [run.name for run in runs_named("rnn-s1,gru-s2", found, store)] == ["rnn-s1", "gru-s2"]
+    assert [run.name for run in runs_named("rnn-s1", found, store)] == ["rnn-s1"]
     assert main(["compare", "rnn", "gru-s2,gru-s1", "--quiet"]) == 0
     assert len(capsys.readouterr().out.split()) == 5
-    make(three_models, "gru", 1.0, 0, "another")
+    make(store, "gru", 1.0, 0, "another")
     assert main(["compare", "gru"]) == 2
     assert "'gru' names more than one row: gru-s2 (" in capsys.readouterr().err
     assert main(["compare", "gru", "rnn", "--paired", "--metric", "test/loss"]) == 2
@@ -182,3 +187,56 @@ def test_runs_are_named_by_row_or_with_commas(
 )
 def test_the_name_of_a_row(names: list[str], shared: str) -> None:
     assert shared_name(names) == shared
+
+
+@pytest.fixture
+def nats() -> Any:
+    return np.random.default_rng(3).normal(2, 1, (50, 4))
+
+
+def make_tested(store: Store, name: str, nats: Any, seed: int = 0, **params: str) -> None:
+    """A run that was tested, and has the predictions of it."""
+    kind = of("LanguageModeling", "text 1")
+    kind["params"] |= {"seed_everything": str(seed), **params}
+    points = {"val/loss": [(9, nats.mean())], "test/loss": [(9, nats.mean())], "test/accuracy": [(9, nats.mean())]}
+    run = find_run(make_run(store, name, points, **kind), store)
+    kept_predictions(run).mkdir(parents=True)
+    lines = [json.dumps({"row": row, "nats": its.tolist()}) + "\n" for row, its in enumerate(nats)]
+    (kept_predictions(run) / "test.jsonl").write_text("".join(lines))
+
+
+def test_a_run_alone_has_the_interval_of_its_examples(store: Store, nats: Any) -> None:
+    make_tested(store, "one", nats)
+    make_tested(store, "two", nats + 0.1, lr="2")
+    comparison = compare(metric="test/loss", store=store)
+    low, high = stats.t.interval(0.95, 49, nats.mean(), stats.sem(nats.mean(axis=1)))
+    assert comparison.rows[0].half_width == pytest.approx((high - low) / 2, rel=0.05)
+    assert comparison.ranks == [1, 1] and f"{comparison.rows[0].half_width:.4f}" in text(comparison)
+    assert comparison.warnings == ["Of one seed, with the interval of other test examples: one, two."]
+    for metric in ("val/loss", "test/accuracy"):  # of which the predictions are not
+        assert not compare(metric=metric, store=store).has_intervals
+
+
+def test_other_seeds_and_other_examples_add_up(store: Store, nats: Any) -> None:
+    for seed, more in enumerate((0.0, 0.1, 0.2)):
+        make_tested(store, f"a-{seed}", nats + more, seed)
+    (row,) = compare(metric="test/loss", store=store).rows
+    assert row.spread is not None and row.of_examples is not None
+    assert row.of_examples.value == pytest.approx(row.value) == row.spread.value
+    assert row.half_width == pytest.approx(np.hypot(row.spread.half_width, row.of_examples.half_width))
+
+
+def test_seeds_that_were_tested_on_other_rows_have_no_interval_of_examples(store: Store, nats: Any) -> None:
+    make_tested(store, "a-0", nats)
+    make_tested(store, "a-1", nats[:-1], seed=1)
+    (row,) = compare(metric="test/loss", store=store).rows
+    assert row.of_examples is None and row.spread is not None
+
+
+def test_predictions_of_something_else_give_no_interval(store: Store, nats: Any) -> None:
+    make_tested(store, "moved", nats)
+    (file,) = kept_predictions(find_run("moved", store)).iterdir()
+    for lines in (file.read_text().replace("2.", "3."), "{not json"):
+        file.write_text(lines)
+        comparison = compare(metric="test/loss", store=store)
+        assert comparison.rows[0].half_width == 0 and "95%" not in "".join(comparison.header)

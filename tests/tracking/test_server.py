@@ -46,30 +46,27 @@ def test_sweeps_have_a_page_by_time_on_which_mlflow_nests_their_fits(store: Stor
     assert json.loads(tags["mlflow.sharedViewState.seqlab-sweeps"])["orderByKey"] == "attributes.start_time"
 
 
-def test_without_runs_there_is_nothing_to_show(tmp_path: Path) -> None:
+def test_without_runs_there_is_nothing_to_show_and_a_server_has_its_own_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ValueError, match="there are no runs yet"):
         ui(5000)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_server_has_its_own_pages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://tracking:5000")
     with pytest.raises(ValueError, match="open http://tracking:5000 in a browser"):
         ui(5000)
 
 
-@pytest.mark.parametrize("port", ["-1", "0", "65536", "99999"])
-def test_a_port_that_is_none_is_refused(port: str, store: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["ui", "--port", port]) == 2
-    assert capsys.readouterr().err == f"seqlab: --port must be from 1 to 65535, got {port}\n"
-
-
-def test_a_port_that_is_taken_is_refused(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("store")
+def test_a_port_that_is_none_or_taken_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for port in ("-1", "0", "65536", "99999"):
+        assert main(["ui", "--port", port]) == 2
+        assert capsys.readouterr().err == f"seqlab: --port must be from 1 to 65535, got {port}\n"
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
+        taken = listener.getsockname()[1]
         listener.listen()
-        assert main(["ui", "--port", str(port)]) == 2
-    said = f"seqlab: --port {port} cannot be served on here: Address already in use; give another\n"
+        assert main(["ui", "--port", str(taken)]) == 2
+    said = f"seqlab: --port {taken} cannot be served on here: Address already in use; give another\n"
     assert capsys.readouterr().err == said
-    check_port(port)
+    check_port(taken)
