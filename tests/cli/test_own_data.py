@@ -3,6 +3,7 @@ imported again only on trust, and stored as they are."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from copy import deepcopy
 from importlib import import_module
@@ -13,7 +14,7 @@ import pytest
 import yaml
 from jsonargparse import ArgumentParser
 
-from cli.conftest import TINY, Seqlab, command, write_text
+from cli.conftest import TINY, Seqlab, write_text
 from data.order import check_order
 from seqlab.config.stored_config import check_reads_back
 
@@ -96,7 +97,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice on a loa
 
 @pytest.fixture(name="seqlab")
 def _seqlab(tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch) -> Seqlab:
-    """A command beside the module."""
+    """A command beside the module, which is not imported yet."""
+    sys.modules.pop("theirs", None)
     (tmp_path / "theirs.py").write_text(MODULE, encoding="utf-8")
     write_text(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -161,17 +163,19 @@ def test_the_example_is_fitted_and_tested_and_resumes_exactly(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("seqlab")
-def test_a_plug_in_is_imported_again_only_on_trust(tmp_path: Path) -> None:
-    typed = command(tmp_path)
-    said = typed("fit", "--config", "lm/gru", *TINY, "--model.model.mixer=theirs.Mine", "--run_name=mine").stdout
+def test_a_plug_in_is_imported_again_only_on_trust(
+    tmp_path: Path, seqlab: Seqlab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = seqlab("fit", "--config", "lm/gru", *TINY, "--model.model.mixer=theirs.Mine", "--run_name=mine").stdout
     assert "next: seqlab export mine --trust theirs --out bundles/mine\n" in said
     (tmp_path / "imported").unlink()
+    monkeypatch.delitem(sys.modules, "theirs")
     for verb in (["generate", "mine", "--prompt=a", "--max-new-tokens=3"], ["export", "mine", "--out=bundle"]):
-        refused = typed(*verb, code=2).stderr
+        refused = seqlab(*verb, code=2).stderr
         assert "theirs.Mine" in refused and "--trust theirs" in refused
         assert not (tmp_path / "imported").exists() and not (tmp_path / "bundle").exists()
-    assert typed("generate", "mine", "--max-new-tokens=3", "--trust", "theirs").stdout
+    assert seqlab("generate", "mine", "--max-new-tokens=3", "--trust", "theirs").stdout
+    assert (tmp_path / "imported").exists()
 
 
 @pytest.mark.parametrize(
