@@ -53,7 +53,7 @@ def test_only_what_bfloat16_holds_is_stored_in_it_and_outputs_stay_as_they_are()
     kinds = {tensor.name: tensor.data_type for tensor in proto.graph.initializer}
     assert kinds == {"table": TensorProto.BFLOAT16, "odd": TensorProto.FLOAT, "small": TensorProto.FLOAT}
     assert [node.op_type for node in proto.graph.node].count("Cast") == 1
-    feed = {"tokens": draw.integers(16, size=5), "c": np.array(True)}
+    feed: dict[str, Any] = {"tokens": draw.integers(16, size=5), "c": np.array(True)}
     for ours, theirs in zip(results(stored, **feed), results(plain, **feed), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 

@@ -108,7 +108,7 @@ def test_a_short_reach_is_proven_and_the_model_stays_as_it_was(tmp_path: Path) -
     ],
 )
 def test_what_is_refused(options: dict[str, Any], message: str, tmp_path: Path) -> None:
-    given = {"model": toy(GRU, NoPositions, 1), "tokenizer": TOKENIZER} | options
+    given: dict[str, Any] = {"model": toy(GRU, NoPositions, 1), "tokenizer": TOKENIZER} | options
     with pytest.raises(ValueError, match=message):
         export_bundle(out=tmp_path / "bundle", seq_len=32, **given)
     assert not list(tmp_path.iterdir())
