@@ -13,59 +13,35 @@ import yaml
 
 CANARY = "canary"
 COMMAND = f"touch {CANARY}"
-TARGETS: dict[str, dict[str, Any]] = {
-    "torch.os.system": {"command": COMMAND},
-    "torch.nn.modules.module.torch.os.system": {"command": COMMAND},
-    "torch.nn.functional.torch.os.system": {"command": COMMAND},
-    "torch.load": {"f": "evil.pt", "weights_only": False},
-    "torch.serialization.load": {"f": "evil.pt", "weights_only": False},
-    "torch.hub.load": {"repo_or_dir": ".", "model": "evil", "source": "local"},
-    "torch.utils.cpp_extension.load": {"name": "evil", "sources": ["evil.cpp"]},
-    "torch.package.PackageImporter": {"file_or_buffer": "evil.pt"},
-    "torch.jit.load": {"f": "evil.pt"},
-    "torch.fx.GraphModule": {},
-    "torch.nn.Module.load_state_dict": {},
-    "torch.nn.Embedding.from_pretrained": {},
-    "torch._dynamo.config": {},
-    "lightning.pytorch.os.system": {"command": COMMAND},
-    "lightning.pytorch.trainer.Trainer": {},
-    "lightning.pytorch.cli.LightningCLI": {"args": ["fit", "--config", "evil.yaml"]},
-    "lightning.pytorch.loggers.CSVLogger": {"save_dir": CANARY},
-    "lightning.pytorch.demos.boring_classes.BoringModel": {},
-    "numpy.os.system": {"command": COMMAND},
-    "numpy.load": {"file": "evil.pt", "allow_pickle": True},
-    "builtins.eval": {"source": f"open('{CANARY}', 'w')"},
-    "builtins.exec": {"source": f"open('{CANARY}', 'w')"},
-    "builtins.open": {"file": CANARY, "mode": "w"},
-    "builtins.__import__": {"name": "evil"},
-    "os.system": {"command": COMMAND},
-    "posix.system": {"command": COMMAND},
-    "subprocess.run": {"args": ["touch", CANARY]},
-    "subprocess.Popen": {"args": ["touch", CANARY]},
-    "pickle.loads": {"data": "cos\nsystem\n"},
-    "pickle.Unpickler": {"file": "evil.pt"},
-    "importlib.import_module": {"name": "evil"},
-    "runpy.run_path": {"path_name": "evil.py"},
-    "runpy.run_module": {"mod_name": "evil"},
-    "functools.partial": {"func": "os.system"},
-    "operator.methodcaller": {"name": "system"},
-    "pathlib.Path": {},
-    "shutil.copy": {"src": "evil.py", "dst": CANARY},
-    "ctypes.CDLL": {"name": "evil.so"},
-    "yaml.unsafe_load": {"stream": "!!python/object/apply:os.system ['touch canary']"},
-    "jsonargparse.set_parsing_settings": {"import_path_allowlist": ["os"]},
-    "seqlab.config.configs.importlib.import_module": {"name": "evil"},
-    "seqlab.cli.lightning_cli.SeqlabCLI": {"verb": "fit", "args": ["--config", "evil.yaml"]},
-    "seqlab.cli.fit.lightning": {"name": "fit", "args": []},
-    "seqlab.nn.block.torch.os.system": {"command": COMMAND},
-    "seqlab.tracking.logger.RunLogger": {"experiment": CANARY},
-    "seqlab_data.TextDataModule.load_from_checkpoint": {"checkpoint_path": "evil.pt"},
-    "seqlab_data.cache.os.replace": {"src": "evil.py", "dst": CANARY},
-    "evil.Evil": {},
-    "evil.run": {"command": COMMAND},
-    "evil": {},
-    "evil_package.inner.Evil": {},
-}
+HARMFUL: list[tuple[dict[str, Any], str]] = [
+    (
+        {"command": COMMAND},
+        "torch.os.system torch.nn.modules.module.torch.os.system torch.nn.functional.torch.os.system numpy.os.system "
+        "lightning.pytorch.os.system os.system posix.system evil.run seqlab.nn.block.torch.os.system",
+    ),
+    ({"f": "evil.pt", "weights_only": False}, "torch.load torch.serialization.load"),
+    ({"repo_or_dir": ".", "model": "evil", "source": "local"}, "torch.hub.load"),
+    ({"args": ["fit", "--config", "evil.yaml"]}, "lightning.pytorch.cli.LightningCLI"),
+    ({"save_dir": CANARY}, "lightning.pytorch.loggers.CSVLogger"),
+    ({"file": "evil.pt", "allow_pickle": True}, "numpy.load"),
+    ({"source": f"open('{CANARY}', 'w')"}, "builtins.eval builtins.exec"),
+    ({"file": CANARY, "mode": "w"}, "builtins.open"),
+    ({"name": "evil"}, "builtins.__import__ importlib.import_module seqlab.config.configs.importlib.import_module"),
+    ({"args": ["touch", CANARY]}, "subprocess.run subprocess.Popen"),
+    ({"path_name": "evil.py"}, "runpy.run_path"),
+    ({"mod_name": "evil"}, "runpy.run_module"),
+    ({"src": "evil.py", "dst": CANARY}, "shutil.copy seqlab_data.cache.os.replace"),
+    ({"stream": "!!python/object/apply:os.system ['touch canary']"}, "yaml.unsafe_load"),
+]
+REFUSED_TOO = """
+torch.utils.cpp_extension.load torch.package.PackageImporter torch.jit.load torch.fx.GraphModule torch._dynamo.config
+torch.nn.Module.load_state_dict torch.nn.Embedding.from_pretrained lightning.pytorch.trainer.Trainer evil evil.Evil
+lightning.pytorch.demos.boring_classes.BoringModel evil_package.inner.Evil pickle.loads pickle.Unpickler pathlib.Path
+functools.partial operator.methodcaller ctypes.CDLL jsonargparse.set_parsing_settings seqlab.cli.fit.lightning
+seqlab.cli.lightning_cli.SeqlabCLI seqlab.tracking.logger.RunLogger seqlab_data.TextDataModule.load_from_checkpoint
+"""
+TARGETS: dict[str, dict[str, Any]] = {name: options for options, names in HARMFUL for name in names.split()}
+TARGETS |= {name: {} for name in REFUSED_TOO.split()}
 MODEL = "model.init_args.model"
 CLASSES = (
     "model",

@@ -98,10 +98,9 @@ def _folder(fitted: tuple[Path, Seqlab], tmp_path_factory: pytest.TempPathFactor
     "verb", [verb for verb in VERBS if verb.arguments and verb.name != "fit"], ids=lambda v: v.name
 )
 def test_what_nobody_means_is_refused_in_one_sentence(
-    verb: Verb, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    verb: Verb, folder: Path, inside: Callable[[Path], Seqlab], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(folder)
-    monkeypatch.setenv("SEQLAB_CACHE", str(folder / "cache"))
+    inside(folder)
     before = sorted(folder.rglob("*"))
     wrong = []
     for argument in verb.arguments:

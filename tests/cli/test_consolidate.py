@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
-from pathlib import Path
 
 import mlflow  # noqa: F401  # once, before there are two processes
 import pytest
 import torch
 
-from cli.conftest import TINY, Seqlab, write_text
+from cli.conftest import TINY, Seqlab
 from scale.forked import forked
 from seqlab.checkpoint_io import read_checkpoint
 from seqlab.cli import (
@@ -27,9 +25,7 @@ ALONE = ["--trainer.strategy=auto", "--trainer.devices=1"]
 
 
 @pytest.mark.slow
-def test_a_run_of_two_processes(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
-    write_text(tmp_path)
-    seqlab = inside(tmp_path)
+def test_a_run_of_two_processes(quick: Seqlab) -> None:
     assert forked(2, lambda: _exits(*FIT, *SPREAD), timeout=240) == [0, 0]
     run = find_run("spread")
     best = run.best_checkpoint
@@ -39,21 +35,21 @@ def test_a_run_of_two_processes(tmp_path: Path, inside: Callable[[Path], Seqlab]
     for name in ("fsync", "replace"):
         assert _killed_in(name) == -signal.SIGKILL
         assert whole.with_name(f".{whole.name}.tmp").exists() and not whole.exists()
-    said = seqlab("consolidate", "spread").stdout
+    said = quick("consolidate", "spread").stdout
     assert said == f"Checkpoint {whole} · next: seqlab export {whole} --out bundles/best\n"
     stored, shards = torch.load(whole, weights_only=True), read_checkpoint(best)
     assert stored["state_dict"].keys() == shards["state_dict"].keys()
     assert all(torch.equal(weight, shards["state_dict"][name]) for name, weight in stored["state_dict"].items())
-    refused = seqlab("consolidate", str(whole), code=2).stderr
+    refused = quick("consolidate", str(whole), code=2).stderr
     assert refused == f"seqlab: checkpoint {whole} is in one file already; nothing is to be consolidated\n"
 
-    seqlab("export", "spread", "--out=bundle")
-    seqlab("verify", "bundle")
-    refused = seqlab("resume", "spread", "--trainer.max_steps=6", *ALONE, code=2).stderr
+    quick("export", "spread", "--out=bundle")
+    quick("verify", "bundle")
+    refused = quick("resume", "spread", "--trainer.max_steps=6", *ALONE, code=2).stderr
     assert "over 2 processes, and goes on exactly by that alone" in refused
     for file in best.parent.glob("best.ckpt.shards-*/__1_*"):
         file.unlink()
-    assert f"checkpoint {best} is not whole: " in seqlab("export", "spread", "--out=other", code=2).stderr
+    assert f"checkpoint {best} is not whole: " in quick("export", "spread", "--out=other", code=2).stderr
 
 
 def _killed_in(name: str) -> int:

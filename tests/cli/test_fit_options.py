@@ -1,7 +1,8 @@
-"""Options of a fit along a user's path: averages, rows and corpora, memory, finders, data that changed, long names."""
+"""Options of a fit along a user's path: averages, corpora, memory, finders, data that changed, images, long names."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -77,13 +78,6 @@ def test_activations_that_are_computed_again_change_no_bit(quick: Seqlab) -> Non
     quick(*fit, "--run_name=again", "--checkpoint_activations=true", "--trainer.max_steps=4")
     quick("resume", "again", "--trainer.max_steps=6")
     assert same_weights("plain", "again")
-
-
-def test_a_model_without_blocks_computes_no_activations_again(quick: Seqlab, tmp_path: Path) -> None:
-    (tmp_path / "pairs.tsv").write_text("one two\tdue uno\n" * 4, encoding="utf-8")
-    options = ("--data.train=pairs.tsv", "--data.val=pairs.tsv", "--checkpoint_activations=true")
-    said = quick("fit", "--config", "translate/rnn", *options, code=2).stderr.splitlines()[-1]
-    assert said == "seqlab: RNNSeq2Seq has no stack of blocks whose activations could be computed again"
 
 
 FIND = (
@@ -178,6 +172,24 @@ def test_a_vocabulary_that_changed_is_named(changed: dict[str, Any], said: str) 
     check_vocabulary({}, now(**changed))
     with pytest.raises(ValueError, match=said):
         check_vocabulary(STORED, now(**changed))
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_a_small_vit_learns_digits_and_its_checkpoint_scores_the_same(
+    quick: Seqlab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = ["--model.model.encoder.d_model=32", "--model.model.encoder.num_layers=1", "--data.patch_size=4"]
+    alone = ["--trainer.logger=false", "--trainer.default_root_dir=.", "--seed_everything=1"]
+    fit = [*small, "--model.lr=1e-2", "--trainer.max_epochs=4", *alone]
+    done = quick("fit", "--config", "image/vit", *fit)
+    (run,) = re.findall(r"Checkpoint (\S+) · next: seqlab test \1", done.stdout)
+    assert "class_token" in done.stderr
+    scores = quick("test", "--config", "image/vit", *small, f"--ckpt_path={run}").stdout
+    found = re.search(r"test/accuracy\W+([\d.]+)", scores)
+    assert found is not None and float(found[1]) > 0.7  # a tenth by chance
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"7\n")))
+    assert "classify reads texts" in quick("classify", run, code=2).stderr
 
 
 @pytest.mark.slow

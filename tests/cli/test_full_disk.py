@@ -6,11 +6,12 @@ import errno
 import os
 import resource
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import torch
 
 from cli.conftest import TINY, Seqlab, command, write_text
 from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
@@ -36,10 +37,9 @@ def half_written(folder: Path) -> list[Path]:
 @pytest.mark.slow
 @pytest.mark.parametrize("background", ["false", "true"])
 def test_a_fit_on_a_full_disk_ends_with_a_sentence_and_goes_on(
-    tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch, background: str
+    tmp_path: Path, quick: Seqlab, monkeypatch: pytest.MonkeyPatch, background: str
 ) -> None:
-    write_text(tmp_path)
-    quick, writes, sync = inside(tmp_path), [0], os.fsync
+    writes, sync = [0], os.fsync
 
     def full(descriptor: int) -> None:
         name = os.readlink(f"/proc/self/fd/{descriptor}")
@@ -63,10 +63,9 @@ def test_a_fit_on_a_full_disk_ends_with_a_sentence_and_goes_on(
     assert read_checkpoint(last)["global_step"] == 4
 
 
-def test_a_store_that_cannot_be_created_is_a_sentence(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
-    write_text(tmp_path)
+def test_a_store_that_cannot_be_created_is_a_sentence(tmp_path: Path, quick: Seqlab) -> None:
     with file_size_limit(100_000):
-        said = inside(tmp_path)(*FIT, code=2).stderr
+        said = quick(*FIT, code=2).stderr
     database = tmp_path / "mlruns" / "mlflow.db"
     assert said.splitlines()[-1] == (
         f"seqlab: files may have 100000 bytes at most here (ulimit -f) while writing {database}; nothing of it is left"
@@ -77,8 +76,6 @@ def test_a_store_that_cannot_be_created_is_a_sentence(tmp_path: Path, inside: Ca
 
 def test_a_checkpoint_over_the_limit_leaves_the_one_before(tmp_path: Path) -> None:
     """torch reports the end of a file that it could not write, not why."""
-    import torch
-
     path, files = tmp_path / "last.ckpt", AtomicCheckpointIO()
     files.save_checkpoint({"step": 1}, path)
     with file_size_limit(100_000), pytest.raises(OSError, match=r"files may have 100000 bytes at most .* is whole"):

@@ -13,11 +13,12 @@ import pytest
 import yaml
 
 from cli.conftest import Seqlab
-from cli.hostile import CANARY, MODEL, hostile_configs, with_value, write_traps
+from cli.hostile import CANARY, MODEL, TARGETS, hostile_configs, with_value, write_traps
 from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
-from seqlab.config.trust import check_trust
+from seqlab.config.trust import allowed, check_trust
 from seqlab.working_folder import WorkingFolder, add_working_folder
 
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 VERBS: tuple[Callable[[str], list[str]], ...] = (
     lambda run: ["generate", run, "--max-new-tokens=1"],
     lambda run: ["export", run, "--out=bundle"],
@@ -28,7 +29,6 @@ VERBS: tuple[Callable[[str], list[str]], ...] = (
     lambda run: ["test", run],
     lambda run: ["predict", run],
 )
-ONE_IN = 12
 FIT = ["fit", "--config", "lm/attention-rope", "--data.path=text.txt", "--data.seq_len=16", "--model.model.d_model=16"]
 
 
@@ -72,10 +72,10 @@ def _trapped(
         sys.modules.pop(name, None)
 
 
-@pytest.mark.slow
 def test_every_hostile_config_is_refused_before_anything_is_imported(trapped: Trapped) -> None:
     config = trapped.checkpoint["seqlab"]["config"]
     check_trust(config, [])
+    assert not TARGETS.keys() & allowed().keys()
     found = list(hostile_configs(config))
     assert len(found) >= 200
     for what, hostile in found:
@@ -86,30 +86,22 @@ def test_every_hostile_config_is_refused_before_anything_is_imported(trapped: Tr
         trapped.check()
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("one_in", [ONE_IN, pytest.param(1, marks=pytest.mark.slow)])
-def test_every_verb_refuses_it_in_one_sentence(one_in: int, trapped: Trapped) -> None:
-    found = list(hostile_configs(trapped.checkpoint["seqlab"]["config"]))
-    for number, (what, hostile) in enumerate(found[::one_in]):
+def test_every_hostile_config_is_refused_in_one_sentence(trapped: Trapped) -> None:
+    """By one verb after the other that opens checkpoints, and by `resume`."""
+    for number, (what, hostile) in enumerate(hostile_configs(trapped.checkpoint["seqlab"]["config"])):
         trapped.store(hostile)
-        commands = [verb("hostile.ckpt") for verb in VERBS]
-        commands = commands if one_in == 1 else [commands[number % len(VERBS)]]
-        for command in [*commands, ["resume", "first"]]:
+        for command in (VERBS[number % len(VERBS)]("hostile.ckpt"), ["resume", "first"]):
             lines = trapped.seqlab(*command, code=2).stderr.strip().splitlines()
             assert len(lines) == 1 and "the stored config " in lines[0], (what, command, lines)
             trapped.check()
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("one_in", [400, pytest.param(12, marks=pytest.mark.slow)])
-def test_weights_alone_are_taken_without_reading_what_the_config_names(one_in: int, trapped: Trapped) -> None:
+def test_weights_alone_are_taken_without_reading_what_the_config_names(trapped: Trapped) -> None:
     given = [*FIT[1:], "--model.model.num_layers=1"]
     once = [*given, "--data.batch_size=4", "--trainer.max_steps=1", "--trainer.logger=false"]
     (trapped.folder / "labelled.txt").write_text("".join(f"{number % 2} the fox {number}\n" for number in range(40)))
     classify = ["fit", "--config", "classify/transformer", "--data.train=labelled.txt", "--trainer.logger=false"]
-    for what, hostile in list(hostile_configs(trapped.checkpoint["seqlab"]["config"]))[::one_in]:
+    for what, hostile in list(hostile_configs(trapped.checkpoint["seqlab"]["config"]))[::20]:
         trapped.store(hostile)
         for command in (
             *([verb, *given, "--ckpt_path=hostile.ckpt"] for verb in ("validate", "test", "predict")),
@@ -140,8 +132,6 @@ HOSTILE_YAML = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 def test_a_stored_file_that_is_no_config_is_refused(trapped: Trapped) -> None:
     for what, text in HOSTILE_YAML.items():
         (trapped.artifacts / "config.yaml").write_text(text, encoding="utf-8")
@@ -150,8 +140,6 @@ def test_a_stored_file_that_is_no_config_is_refused(trapped: Trapped) -> None:
         trapped.check()
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 def test_what_lightning_looks_for_is_not_found_in_the_working_folder(
     trapped: Trapped, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,8 +152,6 @@ def test_what_lightning_looks_for_is_not_found_in_the_working_folder(
     assert "deepspeed" not in sys.modules and WorkingFolder in sys.meta_path
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 def test_trust_lets_in_that_module_and_nothing_else(trapped: Trapped) -> None:
     config = trapped.checkpoint["seqlab"]["config"]
     mixer = f"{MODEL}.init_args.mixer"

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from cli.conftest import Seqlab
 from cli.test_import_hf import save
 from runtime import programs
-from seqlab.cli import main
 from seqlab.models.pretrained import read_special_ids
 from seqlab_export.runner.manifest import load_manifest
 from web import programs as web
@@ -102,13 +103,10 @@ def test_eos_outside_the_vocabulary_ends_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("reads", ["text", "ids"])
-def test_every_runtime_stops_there(
-    reads: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_every_runtime_stops_there(reads: str, folder: Path, tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
+    seqlab = inside(tmp_path)
     tell(folder, config={}, generation={})
-    whole = written(folder)
-    ends = ends_of(whole)[::-1]
+    ends = ends_of(written(folder))[::-1]
     tell(folder, config={}, generation={"eos_token_id": ends})
     expected = written(folder)
     assert 1 < len(expected) < MOST
@@ -119,16 +117,14 @@ def test_every_runtime_stops_there(
         assert library.encode(prompt).ids == PROMPT
     else:
         (folder / "tokenizer.json").unlink()
-    assert main(["import-hf", str(folder), "--run_name", "small"]) == 0
-    assert main(["export", "small", "--out", "bundle"]) == 0
+    seqlab("import-hf", str(folder), "--run_name", "small")
+    seqlab("export", "small", "--out", "bundle")
     assert set(load_manifest(tmp_path / "bundle").stop_ids) == set(ends)
-    capsys.readouterr()
-    options = ["--max-new-tokens", str(MOST), "--temperature", "0"]
+    options = ["--prompt", prompt, "--max-new-tokens", str(MOST), "--temperature", "0"]
     for target in ("small", "bundle"):
-        assert main(["generate", target, "--prompt", prompt, *options]) == 0
-        assert capsys.readouterr().out.removesuffix("\n") == text
+        assert seqlab("generate", target, *options).stdout.removesuffix("\n") == text
     [answer] = web.answers(tmp_path / "bundle", [{"write": prompt, "max_new_tokens": MOST, **GREEDY}])
     assert answer["text"] == text
     if reads == "ids":  # The C++ runtime has no byte-level BPE.
-        done = programs.run("generate", tmp_path / "bundle", "--prompt", prompt, *options)
+        done = programs.run("generate", tmp_path / "bundle", *options)
         assert done.returncode == 0 and done.stdout.decode().removesuffix("\n") == text
