@@ -74,7 +74,7 @@ def test_nothing_is_written_there(way: str, run_id: str, own: Path, theirs: Stor
     if way == "link":
         own.rmdir()
         own.symlink_to(folder)
-    uris = {"file": f"file://{folder}", "path": folder, "link": own, "up": f"{own}/../../../../home/x/y"}
+    uris = {"file": f"file://{folder}", "path": str(folder), "link": str(own), "up": f"{own}/../../../../home/x/y"}
     say(theirs, uris[way])
     assert main(["compare"]) == 0, "the table does not need the files"
     for command in (["resume", run_id], ["generate", run_id], ["export", run_id, "--out", "bundle"]):

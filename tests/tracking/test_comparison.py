@@ -21,6 +21,7 @@ from seqlab.tracking.writes import SCORED_TAG
 from tracking.tiny import make_run
 
 SPEED = 50_000.0
+Points = dict[str, list[tuple[int, float]]]
 
 
 def text(comparison: Comparison, width: int = 80) -> str:
@@ -34,7 +35,7 @@ def names(comparison: Comparison) -> list[str]:
     return [run.name for run in comparison.runs]
 
 
-GRU = {
+GRU: Points = {
     "val/loss": [(9, 2.0), (19, 1.5)],
     "val/bits_per_char": [(9, 2.9), (19, 2.2)],
     "val/accuracy": [(19, 0.5)],
@@ -43,7 +44,7 @@ GRU = {
     "num_flops": [(0, 2402304.0)],
     "perf/tokens_per_s": [(9, 1.0), (19, SPEED)],
 }
-ATTENTION = {
+ATTENTION: Points = {
     "val/loss": [(9, 1.25), (19, 3.0)],
     "val/bits_per_char": [(9, 1.8), (19, 4.3)],
     "val/accuracy": [(19, 0.4)],
@@ -55,7 +56,7 @@ ATTENTION = {
 @pytest.fixture(scope="module")
 def filled(shared: Store) -> Store:
     """Three runs: the second overfits, the third has not been validated."""
-    make_run(shared, "gru", GRU)  # type: ignore[arg-type]
+    make_run(shared, "gru", GRU)
     make_run(shared, "attention", ATTENTION, status="KILLED")
     make_run(shared, "unborn", {"train/loss": [(3, 1.0)]}, status="FAILED", experiment="others")
     return shared

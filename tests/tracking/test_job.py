@@ -36,7 +36,7 @@ def test_a_job_is_named_or_has_an_id(monkeypatch: pytest.MonkeyPatch, store: Sto
 def found(name: str | None, config: str, store: Store) -> str | None:
     """The id of the run of a job."""
     run = run_of_job(name, "tests", config, store)
-    return run and run.id
+    return None if run is None else run.id
 
 
 def test_a_named_job_is_one_run_whatever_its_config(store: Store) -> None:

@@ -80,7 +80,8 @@ def test_the_speed_now_is_that_since_the_last_look(speed: Speed, clock: Clock) -
     speed.metrics()
     train(speed, clock, 2, seconds=0.5)
     metrics = speed.metrics()
-    assert (metrics["perf/tokens_per_s_now"], metrics["perf/tokens_per_s"]) == (20, pytest.approx(60 / 9))
+    assert metrics["perf/tokens_per_s_now"] == 20
+    assert metrics["perf/tokens_per_s"] == pytest.approx(60 / 9)
 
 
 def test_it_goes_on_where_a_checkpoint_was(speed: Speed, clock: Clock) -> None:
