@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from cli.conftest import TINY, Seqlab
+from cli.conftest import TINY, Seqlab, command, write_text
 from seqlab_export.page.html import LOOK_INSIDE, TEMPLATE, TRY_IT
 from servers import free_port, running
 
@@ -119,8 +119,9 @@ def test_each_verb_writes_a_page_that_knows_its_run(seqlab: Seqlab, tmp_path: Pa
     assert not (tmp_path / "none.html").exists()
 
 
-def test_a_config_is_measured_in_three_precisions_on_every_runtime(quick: Seqlab, tmp_path: Path) -> None:
-    quick("parity", "--models", "lm/gru", "--precisions", "fp32", "bf16", "int8", "--out", "found")
+def test_a_config_is_measured_in_three_precisions_on_every_runtime(tmp_path: Path) -> None:
+    seqlab = command(tmp_path)
+    seqlab("parity", "--models", "lm/gru", "--precisions", "fp32", "bf16", "int8", "--out", "found")
     cells = json.loads((tmp_path / "found" / "parity.json").read_text())
     measured = {(cell["precision"], cell["runtime"]) for cell in cells if "missing" not in cell}
     python = "onnxruntime CPU, Python"
@@ -128,14 +129,16 @@ def test_a_config_is_measured_in_three_precisions_on_every_runtime(quick: Seqlab
     assert of_torch | {("fp32", python), ("bf16", python), ("int8", python)} <= measured
     assert all(cell["ok"] for cell in cells if "missing" not in cell)
     assert "| lm/gru | fp32 | PyTorch eager |" in (tmp_path / "found" / "parity.md").read_text()
-    refused = quick("parity", "--models", "lm/gru", "--precisions", "fp32", "int2", code=2)
+    refused = seqlab("parity", "--models", "lm/gru", "--precisions", "fp32", "int2", code=2)
     assert "precision must be one of fp32, fp16, bf16, int8, int4, got 'int2'" in refused.stderr
 
 
-def test_a_runs_bundle_scores_what_its_test_says(quick: Seqlab, tmp_path: Path) -> None:
-    quick("fit", "--config", "lm/gru", *TINY, "--run_name=run")
-    told = re.search(r"test/loss\W+([\d.]+)", quick("test", "run").stdout)
-    quick("parity", "--models", "run", "--precisions", "fp32", "--out", "found")
+def test_a_runs_bundle_scores_what_its_test_says(tmp_path: Path) -> None:
+    seqlab = command(tmp_path)
+    write_text(tmp_path)
+    seqlab("fit", "--config", "lm/gru", *TINY, "--run_name=run")
+    told = re.search(r"test/loss\W+([\d.]+)", seqlab("test", "run").stdout)
+    seqlab("parity", "--models", "run", "--precisions", "fp32", "--out", "found")
     cells = json.loads((tmp_path / "found" / "parity.json").read_text())
     scores = {cell["runtime"]: cell["scores"]["loss"] for cell in cells if cell.get("scores")}
     assert told and set(scores) == {"PyTorch eager", "onnxruntime CPU, Python"}

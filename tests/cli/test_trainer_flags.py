@@ -41,10 +41,9 @@ def test_one_batch_is_not_all_of_them(quick: Seqlab, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # of torch's compiler
-def test_a_compiled_run_generates(quick: Seqlab) -> None:
-    quick("fit", "--config", "lm/attention-rope", *TINY, "--compile=true", "--run_name=compiled")
-    assert quick("generate", "compiled", "--max-new-tokens", "3").stdout
+def test_a_compiled_run_generates(seqlab: Seqlab) -> None:
+    seqlab("fit", "--config", "lm/attention-rope", *TINY, "--compile=true", "--run_name=compiled")
+    assert seqlab("generate", "compiled", "--max-new-tokens", "3").stdout
 
 
 @pytest.mark.slow

@@ -1,0 +1,181 @@
+"""A verb that reads calls nobody: whatever address a store, a checkpoint or a bundle holds, no connection is made."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import onnx
+import pytest
+
+from cli.conftest import Seqlab, command
+from export.planted import reseal
+from export.toys import shared_toy
+from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.cli import main
+from seqlab_export.runner.manifest import load_manifest
+
+
+@pytest.fixture(name="listener")
+def _listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An address of this machine that is called by nobody: not by Python, and not by a library of its own."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        called: list[Any] = []
+        connect = socket.socket.connect
+
+        def noted(self: socket.socket, address: Any) -> None:
+            if self.family in (socket.AF_INET, socket.AF_INET6):
+                called.append(address)
+            connect(self, address)
+
+        monkeypatch.setattr(socket.socket, "connect", noted)
+        yield f"http://127.0.0.1:{server.getsockname()[1]}"
+        server.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            server.accept()
+        assert called == []
+
+
+@pytest.fixture(name="theirs")
+def _theirs(fitted: tuple[Path, Seqlab], tmp_path: Path) -> Path:
+    """A folder with a copy of the run `first`."""
+    home, _ = fitted
+    shutil.copytree(home / "mlruns", tmp_path / "theirs" / "mlruns")
+    shutil.copy(home / "text.txt", tmp_path / "theirs")
+    return tmp_path / "theirs"
+
+
+def plant_in_store(folder: Path, address: str, *, files: bool) -> None:
+    """Wherever a store can hold an address."""
+    with closing(sqlite3.connect(folder / "mlruns" / "mlflow.db")) as database, database:
+        [run_id] = database.execute("SELECT run_uuid FROM runs WHERE name = 'first'").fetchone()
+        named = ["mlflow.source.git.repoURL", "mlflow.source.name", "mlflow.artifactUri", "mlflow.trackingUri", "job"]
+        named += ["mlflow.databricks.workspaceURL", "seqlab.offline_id", "mlflow.parentRunId", "dataset", "test.data"]
+        for name in named:
+            database.execute("INSERT OR REPLACE INTO tags VALUES (?, ?, ?)", (name, f"{address}/{name}", run_id))
+        database.execute("UPDATE params SET value = ? WHERE key LIKE 'data%'", (f"{address}/params",))
+        database.execute("UPDATE datasets SET dataset_source = ?", (json.dumps({"uri": f"{address}/data"}),))
+        database.execute("UPDATE experiments SET artifact_location = ?", (f"{address}/experiment",))
+        database.execute("INSERT INTO registered_models (name) VALUES ('tiny')")
+        database.execute(
+            "INSERT INTO model_versions (name, version, source, run_id, current_stage, storage_location) "
+            "VALUES ('tiny', 1, ?, ?, 'None', ?)",
+            (f"{address}/source", run_id, f"{address}/storage"),
+        )
+        if files:
+            database.execute("UPDATE runs SET artifact_uri = ?", (f"{address}/a/b/c",))
+            database.execute("UPDATE tags SET value = ? WHERE key LIKE 'checkpoint.%'", (f"{address}/best.ckpt",))
+
+
+def plant_in_checkpoint(folder: Path, address: str) -> None:
+    """Wherever a stored config takes a text that may be one."""
+    for path in folder.glob("mlruns/tiny/*/artifacts/checkpoints/*.ckpt"):
+        checkpoint = read_checkpoint(path)
+        config = checkpoint["seqlab"]["config"]
+        config["data"]["init_args"] |= {"path": f"{address}/text.txt", "cache_dir": f"{address}/cache"}
+        for name in ("init_from", "encoder_from", "word_vectors", "ckpt_path", "run_name", "experiment"):
+            config[name] = f"{address}/{name}"
+        AtomicCheckpointIO().save_checkpoint(checkpoint, path)
+    for path in folder.glob("mlruns/tiny/*/artifacts/config.yaml"):
+        path.write_text(path.read_text().replace("text.txt", f"{address}/text.txt"))
+
+
+READING: tuple[tuple[str, ...], ...] = (
+    ("compare", "--out=report.html"),
+    ("generate", "first", "--max-new-tokens=2"),
+    ("predict", "first"),
+    ("predict", "--config=lm/attention-rope", "--ckpt_path=first", "--data.path=text.txt"),
+    ("export", "first", "--out=bundle"),
+    ("inspect", "first", "--out=inside.html"),
+    ("parity", "--models=first", "--precisions=int8"),
+    ("consolidate", "first"),
+    ("resume", "first"),
+    ("test", "first"),
+)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of torch's exporter
+@pytest.mark.parametrize("where", ["files", "store", "checkpoint"])
+def test_no_address_of_a_store_or_a_checkpoint_is_called(
+    where: str, theirs: Path, listener: str, inside: Callable[[Path], Seqlab]
+) -> None:
+    inside(theirs)
+    plant_in_store(theirs, listener, files=where == "files")
+    if where == "checkpoint":
+        plant_in_checkpoint(theirs, listener)
+    codes = {command[0]: main(list(command)) for command in READING if where == "files" or command[0] != "parity"}
+    assert codes["generate"] == codes["export"] == (2 if where == "files" else 0), codes
+
+
+@pytest.mark.slow
+def test_a_dataset_that_a_stored_config_names_is_not_fetched_unasked(
+    theirs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes, as Hugging Face's libraries read the environment when they are imported."""
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)  # a verb in this process sets it
+    for path in theirs.glob("mlruns/tiny/*/artifacts/checkpoints/*.ckpt"):
+        checkpoint = read_checkpoint(path)
+        checkpoint["seqlab"]["config"]["data"]["init_args"]["path"] = "hf:stranger/texts@train"
+        AtomicCheckpointIO().save_checkpoint(checkpoint, path)
+    asked: list[str] = []
+
+    class Hub(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            self.send_error(404)
+
+        do_HEAD = do_GET  # noqa: N815
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
+        Thread(target=hub.serve_forever, daemon=True).start()
+        seqlab = command(theirs)
+        there = {"HF_ENDPOINT": f"http://127.0.0.1:{hub.server_address[1]}", "HF_HOME": str(theirs / "hub")}
+        said = seqlab("test", "first", code=2, **there).stderr
+        assert (
+            "hf:stranger/texts@train cannot be read: it is not on this machine, and HF_HUB_OFFLINE=0 fetches it" in said
+            and not asked
+        )
+        seqlab("test", "first", code=2, **there, HF_HUB_OFFLINE="0")
+        hub.shutdown()
+    assert any("stranger/texts" in path for path in asked)
+
+
+@pytest.mark.parametrize("place", ["provenance", "weights", "tokenizer"])
+def test_no_address_of_a_bundle_is_called(
+    place: str,
+    theirs: Path,
+    listener: str,
+    inside: Callable[[Path], Seqlab],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    inside(theirs)
+    bundle = theirs / "bundle"
+    shutil.copytree(shared_toy("gru", tmp_path_factory).folder, bundle)
+    if place == "provenance":
+        manifest = load_manifest(bundle)
+        told = replace(manifest.provenance, run_id=f"{listener}/run", commit=f"{listener}/commit")
+        replace(manifest, provenance=told).save(bundle)
+    elif place == "weights":
+        graph = onnx.load(bundle / "model.onnx", load_external_data=False)
+        for entry in [one for tensor in graph.graph.initializer for one in tensor.external_data]:
+            entry.value = f"{listener}/weights.bin" if entry.key == "location" else entry.value
+        onnx.save(graph, bundle / "model.onnx")
+    else:
+        (bundle / "tokenizer" / "tokenizer.json").write_text(json.dumps({"class": f"{listener}/a", "url": listener}))
+    reseal(bundle)
+    for args in (["verify", "bundle"], ["generate", "bundle"], ["page", "bundle", "--out=page.html"]):
+        main(args)
+    assert main(["promote", "bundle"]) != 0
