@@ -1,4 +1,4 @@
-"""The decoding loop over a real model: the cache, the batch and the padding change nothing."""
+"""The decoding loop over a real model: the cache, the batch and the padding change nothing; and text in and out."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ import torch
 from contracts.cases import D_MODEL, MIXERS, MixerCase
 from contracts.subjects import VOCAB_SIZE, decoder_subject
 from seqlab.attention import Attention
-from seqlab.decoding import GREEDY, Sampling, beam_search, choose, generate, padded_right
+from seqlab.decoding import GREEDY, Sampling, TextCodec, beam_search, choose, generate, padded_right
+from seqlab.decoding.text_model import Generator
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models import DecoderLM
 from seqlab.positions import Learned, NoPositions, RoPE
 from seqlab.recurrence import GRU
+from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, Tokenizer
 
 MODELS = {"attention": (Attention, RoPE), "learned": (Attention, Learned), "gru": (GRU, NoPositions)}
 PROMPTS = [[1, 2, 3], [4], [5, 6, 7, 8, 9, 1, 2], [3, 3]]
@@ -143,3 +145,41 @@ def test_rows_are_padded_on_the_right(rows: list[list[int]]) -> None:
 def test_decoding_needs_no_torch() -> None:
     program = "import sys, seqlab.decoding; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.fixture(params=["byte", "char"], name="tokenizer")
+def _tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return ByteTokenizer() if request.param == "byte" else CharTokenizer("abc é\n")
+
+
+def text_decoder(tokenizer: Tokenizer) -> TorchDecoder:
+    return TorchDecoder(DecoderLM(tokenizer.vocab_size, 64, d_model=16, mixer=Attention))
+
+
+def write(model: TorchDecoder, tokenizer: Tokenizer, prompt: str, **options: Any) -> str:
+    return Generator("a model", TextCodec("prompts", tokenizer), model).write(prompt, **options)
+
+
+def test_text_is_the_decoded_tokens_and_streams(tokenizer: Tokenizer) -> None:
+    model = text_decoder(tokenizer)
+    pieces: list[str] = []
+    text = write(model, tokenizer, "abé", on_text=pieces.append, max_new_tokens=30, seed=3)
+    options: dict[str, Any] = {"max_new_tokens": 30, "sampling": Sampling(seed=3)}
+    [tokens] = generate(model, [tokenizer.encode("abé")], stop_ids=(tokenizer.eos_id, tokenizer.bos_id), **options)
+    assert text == tokenizer.decode(tokens) == "".join(pieces)
+    assert len(text) > 5 and all(pieces)
+
+
+def test_an_empty_prompt_starts_a_document(tokenizer: Tokenizer) -> None:
+    model = text_decoder(tokenizer)
+    [tokens] = generate(model, [[tokenizer.bos_id]], max_new_tokens=8, stop_ids=(tokenizer.eos_id, tokenizer.bos_id))
+    assert write(model, tokenizer, "", max_new_tokens=8, temperature=0) == tokenizer.decode(tokens)
+
+
+def test_a_document_ends_where_the_next_begins() -> None:
+    tokenizer = CharTokenizer("abc é\n")
+    model = text_decoder(tokenizer)
+    [whole] = generate(model, [tokenizer.encode("a")], max_new_tokens=60, sampling=Sampling(seed=1))
+    document = whole[: whole.index(tokenizer.bos_id)]
+    assert document and tokenizer.eos_id not in document
+    assert write(model, tokenizer, "a", max_new_tokens=60, seed=1) == tokenizer.decode(document)

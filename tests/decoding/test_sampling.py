@@ -1,4 +1,4 @@
-"""The rule for choosing a token: hand values, its edges, its distribution, and the generator by Random123's vectors."""
+"""The rule for choosing a token: by hand, at its edges, its distribution, against repetition; and its generator."""
 
 from __future__ import annotations
 
@@ -6,10 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers.generation.logits_process import NoRepeatNGramLogitsProcessor, RepetitionPenaltyLogitsProcessor
 
-from seqlab.decoding import GREEDY, Sampling, choose
+from contracts.subjects import decoder_subject
+from seqlab.attention import Attention
+from seqlab.decoding import FREE, GREEDY, Repetition, Sampling, beam_search, choose, generate
 from seqlab.decoding import sampling as module
 from seqlab.decoding.philox import Words, philox4x32, uniform
+from seqlab.decoding.torch_model import TorchDecoder
+from seqlab.positions import RoPE
 
 LOGITS = np.array([1.0, 3.0, 2.0, 3.0, -1.0])
 # Descending: tokens 1, 3, 2, 0, 4 with weights exp(0), exp(0), exp(-1), exp(-2), exp(-4).
@@ -128,3 +136,52 @@ def test_uniform_is_uniform() -> None:
     counts, _ = np.histogram(draws, bins=20, range=(0, 1))
     assert len(set(draws)) == draws.size
     assert ((counts - 200) ** 2 / 200).sum() < 43.8  # chi-square, 19 degrees of freedom, 0.1%
+
+
+SCORES = np.array([1.0, -2.0, 3.0, 0.5, -0.25])
+
+
+def test_repetition_by_hand() -> None:
+    assert FREE.apply(SCORES, [0, 1, 0]) is SCORES
+    assert Repetition(penalty=2).apply(SCORES, [0, 1, 0]).tolist() == [0.5, -4.0, 3.0, 0.5, -0.25]
+    assert Repetition(ngram=2).apply(SCORES, [2, 3, 1, 2, 4, 2]).tolist() == [1.0, -2.0, 3.0, -np.inf, -np.inf]
+    assert Repetition(ngram=1).apply(SCORES, [4, 2]).tolist() == [1.0, -2.0, -np.inf, 0.5, -np.inf]
+    assert Repetition(ngram=3).apply(SCORES, [2, 3]).tolist() == SCORES.tolist()
+    assert Repetition(ngram=1).apply(SCORES, [0, 1, 2, 3, 4]).tolist() == SCORES.tolist()
+
+
+@given(st.lists(st.integers(0, 7), min_size=1, max_size=30), st.integers(1, 3), st.integers(0, 99))
+@settings(max_examples=60)
+def test_as_transformers_does(text: list[int], ngram: int, seed: int) -> None:
+    logits = np.random.default_rng(seed).normal(size=9)
+    read = torch.tensor([text])
+    expected = RepetitionPenaltyLogitsProcessor(1.7)(read, torch.tensor(logits)[None])
+    expected = NoRepeatNGramLogitsProcessor(ngram)(read, expected)
+    found = Repetition(penalty=1.7, ngram=ngram).apply(logits, text)
+    np.testing.assert_allclose(found, expected[0].numpy(), rtol=1e-15)
+
+
+def ngrams(text: list[int], n: int) -> list[tuple[int, ...]]:
+    return [tuple(text[start : start + n]) for start in range(len(text) - n + 1)]
+
+
+def test_texts_have_no_sequence_twice_with_one_beam_or_many() -> None:
+    decoder = TorchDecoder(decoder_subject(Attention, RoPE).module)
+    prompts = [[1, 2, 3, 1], [4]]
+    (free, _), blocking = generate(decoder, prompts, max_new_tokens=25), Repetition(ngram=2)
+    assert len(set(ngrams([*prompts[0], *free], 2))) < len(ngrams([*prompts[0], *free], 2))
+    greedy = generate(decoder, prompts, max_new_tokens=25, repetition=blocking)
+    alone = [generate(decoder, [prompt], max_new_tokens=25, repetition=blocking)[0] for prompt in prompts]
+    one, many = (beam_search(decoder, prompts, beams=beams, max_new_tokens=25, repetition=blocking) for beams in (1, 4))
+    assert greedy == alone == [best.tokens for [best] in one]
+    for found in (greedy, [best.tokens for best, *_ in many]):
+        for prompt, tokens in zip(prompts, found, strict=True):
+            pairs = ngrams([*prompt, *tokens], 2)
+            assert len(set(pairs)) == len(pairs)
+
+
+def test_bad_rules_against_repetition() -> None:
+    with pytest.raises(ValueError, match="penalty must be above 0 and finite, got 0"):
+        Repetition(penalty=0)
+    with pytest.raises(ValueError, match="n-grams must be at least 1, got 0"):
+        Repetition(ngram=0)

@@ -34,7 +34,7 @@ def _gradients(module: nn.Module, x: Tensor, y: Tensor) -> dict[str, Tensor]:
 
 
 def _attention_weights(theirs: nn.MultiheadAttention) -> dict[str, Tensor]:
-    """By our names."""
+    """Their weights by our names."""
     weights: dict[str, Tensor] = {f"out_proj.{name}": p for name, p in theirs.out_proj.named_parameters()}
     for part in ("weight", "bias"):
         stacked = getattr(theirs, f"in_proj_{part}").chunk(3)
@@ -52,7 +52,7 @@ def _copy(theirs: nn.Module, places: dict[str, Any]) -> None:
 
 
 def _layers_of(block: Any) -> dict[str, Any]:
-    """Those of a block, by the names in PyTorch's encoder layer."""
+    """The layers of a block, by the names in PyTorch's encoder layer."""
     feed_forward = {"linear1": block.ffn.up_proj, "linear2": block.ffn.down_proj}
     return {"self_attn": block.mixer, "norm1": block.mixer_norm, "norm2": block.ffn_norm, **feed_forward}
 

@@ -201,7 +201,7 @@ def _by_head(
 
 
 def _queries_keys_values(weights: Weights, vectors: list[Tensor], num_heads: int) -> list[QKV]:
-    """Of each position, after a convolution and swish where there is one."""
+    """Each position's, after a convolution and swish where there is one."""
     names = ("q_proj", "k_proj", "v_proj")
     projected = [torch.cat([linear(weights, name, x_t) for name in names]) for x_t in vectors]
     if "conv.conv.weight" in weights:

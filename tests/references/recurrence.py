@@ -53,7 +53,7 @@ def _lstm(weights: Weights, cell: str, x: Tensor, carry: Carry) -> Carry:
 
 
 def _sides(weights: Weights, cell: str, x: Tensor, h: Tensor, num_gates: int) -> list[tuple[Tensor, Tensor]]:
-    """Of each gate W x + b and U h + c. `cell` has a place for the side: "cell.{}_l0"."""
+    """Each gate's W x + b and U h + c. `cell` has a place for the side: "cell.{}_l0"."""
     sides = (
         (weights[cell.format(f"weight_{side}")] @ y + weights[cell.format(f"bias_{side}")]).chunk(num_gates)
         for side, y in (("ih", x), ("hh", h))
