@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from seqlab.regular_file import check_regular
@@ -39,3 +40,16 @@ def check_tables(opened: sqlite3.Connection) -> None:
     kinds = "type = 'view' OR (type = 'trigger' AND tbl_name != 'secrets') OR sql LIKE 'CREATE VIRTUAL%'"
     if (found := opened.execute(f"SELECT type, name FROM sqlite_master WHERE {kinds}").fetchone()) is not None:
         raise ValueError(f"it has the {found[0]} {found[1]!r}, which is none of MLflow's or Optuna's")
+
+
+def check_tables_to_write(file: Path) -> list[str]:
+    """Runs `check_tables` on a database that is to be written, and returns its tables' names.
+
+    A process that was killed while it wrote leaves a journal, which SQLite rolls back in a connection that may write.
+
+    Raises:
+        ValueError, sqlite3.Error: as `check_tables`.
+    """
+    with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True)) as opened:
+        check_tables(opened)
+        return [name for (name,) in opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]

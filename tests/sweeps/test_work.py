@@ -6,6 +6,8 @@ import io
 import os
 import resource
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from subprocess import Popen
 from types import SimpleNamespace
@@ -184,6 +186,25 @@ def test_a_storage_on_a_full_disk_is_told_and_is_whole() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     queue.put_back(trial)
     assert claim(queue)[0].number == 0
+
+
+KILLED = """
+import os, sqlite3
+database = sqlite3.connect("sweeps.db", isolation_level=None)
+database.execute("PRAGMA cache_size = 1")
+database.execute("BEGIN IMMEDIATE")
+database.execute("CREATE TABLE half (text)")
+database.executemany("INSERT INTO half VALUES (?)", [("x" * 1000,)] * 999)
+os._exit(9)
+"""
+"""Ends a process in the middle of a write."""
+
+
+def test_a_storage_goes_on_after_a_process_was_killed_while_it_wrote() -> None:
+    claim(queue_of(plan_of("1", "2")))
+    assert subprocess.run([sys.executable, "-c", KILLED]).returncode == 9
+    assert Path("sweeps.db-journal").stat().st_size > 0
+    assert claim(queue_of(plan_of("1", "2")))[0].number == 1
 
 
 def test_a_config_that_has_changed_is_another_sweep() -> None:

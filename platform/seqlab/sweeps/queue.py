@@ -10,7 +10,7 @@ import sqlite3
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from seqlab.comparison.rows import more_is_better
-from seqlab.plain_tables import SQLITE, check_files, check_tables
+from seqlab.plain_tables import SQLITE, check_files, check_tables_to_write
 from seqlab.sweeps.plan import Plan
 from seqlab.sweeps.space import grid
 from seqlab.tracking.provenance import host_id, is_gone, process_tags
@@ -168,9 +168,7 @@ def _check_file(file: Path) -> None:
     if not file.exists():
         return
     try:
-        with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as opened:
-            check_tables(opened)
-            names = {name for (name,) in opened.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        names = check_tables_to_write(file)
     except (sqlite3.Error, ValueError) as error:
         raise ValueError(f"--storage {file} cannot be opened: {error}") from error
     if names and ("studies" not in names or "experiments" in names):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from seqlab.plain_tables import SQLITE, check_files, check_tables
+from seqlab.plain_tables import SQLITE, check_files, check_tables, check_tables_to_write
 from seqlab.tracking.artifact_place import are_names, check_address, check_folder
 from seqlab.tracking.aside import aside, prepare_mlflow
 from seqlab.whole_file import why_not_written, writing
@@ -148,8 +148,7 @@ class Store:
                     with writing(self._database):
                         _create_database(self._database)
                 self._database.open("rb").close()  # MLflow would try for 100 s
-                with closing(sqlite3.connect(f"{self._database.as_uri()}?mode=ro", uri=True)) as database:
-                    check_tables(database)
+                check_tables_to_write(self._database)
             return MlflowClient(self.uri)
 
     @cached_property
