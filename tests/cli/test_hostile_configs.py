@@ -87,7 +87,7 @@ def test_every_hostile_config_is_refused_before_anything_is_imported(trapped: Tr
 
 
 def test_every_hostile_config_is_refused_in_one_sentence(trapped: Trapped) -> None:
-    """By one verb after the other that opens checkpoints, and by `resume`."""
+    """Each is opened by one of the verbs in turn, and by `resume`."""
     for number, (what, hostile) in enumerate(hostile_configs(trapped.checkpoint["seqlab"]["config"])):
         trapped.store(hostile)
         for command in (VERBS[number % len(VERBS)]("hostile.ckpt"), ["resume", "first"]):

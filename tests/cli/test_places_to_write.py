@@ -112,7 +112,7 @@ def test_a_file_is_known_by_its_head(tmp_path: Path) -> None:
 def test_a_store_is_known_by_its_database_or_by_the_name_that_the_user_gives_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Who works in its folder may write beside it."""
+    """A user who works in its folder may write beside it."""
     for name in ("theirs", "mine"):
         (tmp_path / name).mkdir()
     (tmp_path / "theirs" / "mlflow.db").touch()

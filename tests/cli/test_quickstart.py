@@ -24,7 +24,7 @@ def stub(path: Path, script: str) -> None:
 
 
 def quickstart(folder: Path, programs: Path, **env: str) -> str:
-    """What it prints, with the programs of this folder first."""
+    """Output of the script, with the programs of this folder first on the path."""
     path = f"{programs}:{os.environ['PATH']}"
     command = ["bash", str(ROOT / "scripts" / "quickstart.sh")]
     env = {**os.environ, "PATH": path, **env}

@@ -39,7 +39,7 @@ def _parse(monkeypatch: pytest.MonkeyPatch) -> Parse:
         return 0
 
     def parse(verb: Verb, *args: str) -> argparse.Namespace:
-        """What a verb is given of its command line."""
+        """Arguments that a verb receives from a command line."""
         monkeypatch.setattr("seqlab.cli.VERBS", (verb._replace(run=run),))
         assert main([verb.name, *args]) == 0
         return parsed.pop()

@@ -1,4 +1,4 @@
-"""What a fit imports, and its flags: limits, a precision up to the proven bundle, compilation."""
+"""Imports of a fit, and its flags: limits, a precision up to the proven bundle, compilation."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ WORDS = ["red", "green", "blue", "cat", "dog", "sky", "sea"]
 
 
 def weights(run: str) -> dict[str, torch.Tensor]:
-    """Of a run's encoder, by name."""
+    """Weights of a run's encoder, by name."""
     prefix = "model.encoder."
     return {name.removeprefix(prefix): value for name, value in last_weights(run).items() if name.startswith(prefix)}
 

@@ -45,7 +45,7 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(name="typed")
 def _typed(folder: Path, monkeypatch: pytest.MonkeyPatch, inside: Callable[[Path], Seqlab]) -> Callable[..., str]:
-    """What a command prints that is given lines; where it is refused, what it says."""
+    """Output of a command for these lines; its error where it is refused."""
     seqlab = inside(folder)
 
     def typed(*args: str, lines: str | bytes = "", code: int = 0) -> str:

@@ -54,7 +54,7 @@ def test_training_is_shuffled_by_the_seed_and_evaluation_keeps_its_order(name: s
     ("name", "option", "values"), [("labelled", "max_tokens", (20, 60)), ("documents", "batch_size", (3, 6))]
 )
 def test_batches_follow_their_size(name: str, option: str, values: tuple[int, int], tmp_path: Path) -> None:
-    """As between epochs, or by Lightning's BatchSizeFinder."""
+    """Changed between epochs, or by Lightning's BatchSizeFinder."""
     data = MODULES[name](tmp_path)
     for value in values:
         setattr(data, option, value)

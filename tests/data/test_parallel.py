@@ -150,6 +150,13 @@ def test_files_that_do_not_fit_together_are_refused(make: Any, tmp_path: Path) -
         make(test=[source, empty]).setup("fit")
 
 
+def test_nothing_is_said_where_nothing_is_dropped(make: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    data = make(on_long="drop")
+    data.setup("fit")
+    assert data.dropped == {}
+    assert capsys.readouterr() == ("", "")
+
+
 def test_a_split_without_rows_is_refused(tmp_path: Path) -> None:
     with refused(r"train\.tsv: the train split has no row left, train: over 1 tokens, dropped: 2"):
         parallel(tmp_path, "a b\tx\nb\tx y\n", VAL, max_len=2, on_long="drop").setup("fit")

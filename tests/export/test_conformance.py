@@ -147,7 +147,7 @@ def test_a_broken_step_shows_in_the_graph() -> None:
 
 def test_a_broken_forward_is_a_failure_and_not_unsupported() -> None:
     broken = changed(lambda y, state: (y.new_zeros(1) @ y.new_zeros(2), {}))
-    assert all(str(cell).startswith("failed: ") for cell in measure_mixer(broken, NoPositions).values())
+    assert all(str(cell).startswith("failed: ") for cell in measured(broken, NoPositions).cells.values())
 
 
 def test_only_float16_may_overflow() -> None:

@@ -34,6 +34,7 @@ from seqlab.recurrence import GRU, LSTM, RNN
 from seqlab_data.tokenizers import CharTokenizer
 from seqlab_export.bundle import ParityError, export_bundle
 from seqlab_export.capture import graph_forms
+from seqlab_export.capture.graph_forms import longest_input
 from seqlab_export.runner.graph_runner import Bundle, BundleRunner
 from seqlab_export.runner.report import Report
 from seqlab_export.runner.text_model import load_codec, open_text_model
@@ -189,6 +190,10 @@ def test_it_runs_where_only_numpy_and_onnxruntime_are(served: Callable[[str], Pa
     program = "from seqlab_export import open_bundle\nprint(open_bundle(sys.argv[1]).probabilities([4, 5]).tolist())\n"
     expected = Bundle(served("classifier")).probabilities([4, 5]).tolist()
     assert run_bare(program, served("classifier"), cwd=tmp_path) == f"{expected}\n"
+
+
+def test_an_rnn_reads_sources_of_any_length() -> None:
+    assert longest_input(WRITING["rnn"]()) is None and longest_input(WRITING["transformer"]()) == SEQ_LEN
 
 
 @slow

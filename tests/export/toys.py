@@ -42,7 +42,7 @@ Export = Callable[..., Exported]
 Shared = Callable[[str], Exported]
 """Called with a name of `TOYS`."""
 
-TOYS = {"attention": (Attention, RoPE, 2), "gru": (GRU, NoPositions, 5), "mamba": (Mamba, NoPositions, 0)}
+TOYS = {"attention": (Attention, RoPE, 0), "gru": (GRU, NoPositions, 5), "mamba": (Mamba, NoPositions, 0)}
 """Mixers, encodings and seeds of decoders of one layer, which write something greedily."""
 
 
@@ -79,7 +79,7 @@ def graph(inputs: str, outputs: str, body: str, **weights: Any) -> ir.Model:
 
 
 def results(model: ir.Model, optimized: Path | None = None, **inputs: Any) -> list[Any]:
-    """What onnxruntime computes; `optimized` is a file for the graph that it runs."""
+    """Outputs of onnxruntime; `optimized` is a file for the graph that it runs."""
     settings = ort.SessionOptions()
     if optimized is not None:
         settings.optimized_model_filepath = str(optimized)
@@ -102,7 +102,7 @@ sys.meta_path.insert(0, Blocker())
 
 
 def run_bare(program: str, *arguments: str | Path, cwd: Path, present: tuple[str, ...] = ()) -> str:
-    """What a program prints in a Python that has none of PyTorch, Lightning, ONNX and so on, but for these."""
+    """Output of a program in a Python without PyTorch, Lightning, ONNX and so on, but for these."""
     without = BARE + "".join(f"Blocker.ABSENT -= {{{name!r}}}\n" for name in present)
     warnings = [] if present else ["-W", "error"]
     command = [sys.executable, *warnings, "-c", without + program, *arguments]

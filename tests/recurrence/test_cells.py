@@ -38,6 +38,22 @@ def test_forget_bias_is_the_sum_of_both_biases() -> None:
 
 
 @cells
+def test_the_loop_is_the_fused_kernel(build: Any) -> None:
+    fused = build(D_MODEL, num_layers=2).double()
+    looped = build(D_MODEL, num_layers=2, looped=True).double()
+    looped.load_state_dict(fused.state_dict())
+    x = torch.randn(3, 9, D_MODEL, dtype=torch.float64)
+    pad_mask = torch.ones(3, 9, dtype=torch.bool)
+    pad_mask[0, :4], pad_mask[1, 5:], pad_mask[2] = False, False, False
+    state = {name: torch.randn_like(entry) for name, entry in fused.init_state(3).items()}
+    (y, new), (expected, expected_new) = looped(x, state, pad_mask=pad_mask), fused(x, state, pad_mask=pad_mask)
+    assert_close(y[pad_mask], expected[pad_mask])
+    for name, entry in expected_new.items():
+        assert_close(new[name], entry)
+        assert torch.equal(new[name][2], state[name][2])
+
+
+@cells
 @pytest.mark.parametrize("looped", [False, True])
 def test_dropout_acts_between_layers_in_training_only(build: Any, looped: bool) -> None:
     mixer, x = build(64, num_layers=2, dropout=0.5, looped=looped), torch.randn(4, 3, 64)

@@ -47,7 +47,7 @@ def forked(num_ranks: int, do: Callable[[], None], timeout: float = 600) -> list
 
 
 def on_ranks(num_ranks: int, do: Callable[[], Any]) -> Any:
-    """What the first rank returns when each of them calls it."""
+    """Result of the first rank when each of them calls it."""
     with tempfile.TemporaryDirectory() as folder:
         kept = Path(folder) / "found"
 

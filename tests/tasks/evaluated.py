@@ -1,4 +1,4 @@
-"""What a task says of batches."""
+"""Evaluations of a task over batches."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def _batch(batch_size: int = 3, length: int = SEQ_LEN) -> TokenBatch:
 
 
 def _nats(task: LanguageModeling, batch: TokenBatch) -> Tensor:
-    """What each target costs, 0 where it is not counted."""
+    """Nats of each target, 0 where it is not counted."""
     log_probs = task.model(batch.tokens)[0].detach().double().log_softmax(-1)
     nats = -log_probs.gather(2, batch.targets.clamp(min=0)[..., None])[..., 0]
     return nats.where(batch.targets != IGNORE, 0)

@@ -45,8 +45,8 @@ def _case(request: pytest.FixtureRequest) -> tuple[Any, Any, PairBatch]:
 
 
 def test_what_is_read_at_both_ends_of_the_ratio(case: Any) -> None:
-    """Of all true tokens nothing else; in sequence of none what the model would write; in parallel what it would write
-    after true tokens."""
+    """All true tokens give nothing else; none give the model's own text in sequence, and in parallel its
+    choices after true tokens."""
     model, state, batch = case
     sampling = ScheduledSampling(last=0.0)
     assert torch.equal(sampling.tokens(model, batch, state, 0.0), batch.tokens)

@@ -175,7 +175,7 @@ def test_who_is_marked_killed_by_a_command_that_writes_and_by_any_fit(store: Sto
     settle(store)
 
     def killed() -> set[str]:
-        """As the store has them."""
+        """Names of the runs that the store says were killed."""
         return {run.name for run in search(store) if run.entity.info.status == "KILLED"}
 
     assert killed() == {"its number, given again", "no such number"}
