@@ -17,7 +17,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from once import once
+from once import SEED, once
 from seqlab.tracking import store
 
 if TYPE_CHECKING:
@@ -32,8 +32,6 @@ os.environ["OMP_NUM_THREADS"] = THREADS  # for the processes that tests start
 
 settings.register_profile("seqlab", derandomize=True, database=None, deadline=None)
 settings.load_profile("seqlab")
-
-SEED = int(os.environ.get("SEQLAB_TEST_SEED", "0"))
 
 
 @pytest.fixture(autouse=True)

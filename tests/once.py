@@ -10,18 +10,24 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+import torch
 from filelock import FileLock
 
 Made = TypeVar("Made")
+SEED = int(os.environ.get("SEQLAB_TEST_SEED", "0"))
 
 
 def once(name: str, make: Callable[[Path], Made], factory: pytest.TempPathFactory) -> Made:
-    """The result of `make` for a new folder that it fills: the first worker calls it, the others read the result."""
+    """The result of `make` for a new folder that it fills: the first worker calls it, the others read the result.
+    Its draws are the same whichever test comes first."""
     base = factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     made = base / f"{name}.pickle"
     with FileLock(f"{made}.lock"):
         if not made.exists():
-            made.write_bytes(pickle.dumps(make(Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base)))))
+            with torch.random.fork_rng():
+                torch.manual_seed(SEED)
+                value = make(Path(tempfile.mkdtemp(prefix=f"{name}-", dir=base)))
+            made.write_bytes(pickle.dumps(value))
     found: Any = pickle.loads(made.read_bytes())
     return found

@@ -19,7 +19,7 @@ from seqlab.cli.lightning_cli import SeqlabCLI, ShortParser
 from seqlab.config import signatures
 from seqlab.config.configs import BLOCK_MODULES, import_blocks
 from seqlab.config.options import options
-from seqlab.config.short_help import TRAINER
+from seqlab.config.short_help import TRAINER, _class_of
 from seqlab.mixer import Mixer
 
 EVERY_CLASS = signatures._public()
@@ -126,3 +126,15 @@ def test_the_mixers_are_those_that_can_be_made() -> None:
         if not inspect.isabstract(kind) and kind.__module__.startswith(("seqlab.attention", "seqlab.recurrence")):
             concrete.add(kind.__name__)
     assert set(signatures.choices("Callable[[int, int], Mixer]")) == concrete
+
+
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ([{"class_path": "a.B", "init_args": {"c": 1}}, "a.D"], ("B", {"c": 1})),
+        (["a.B"], ("B", {})),
+        ([], ("None", {})),
+    ],
+)
+def test_a_list_of_classes_shows_the_first(value: Any, found: tuple[str, dict[str, Any]]) -> None:
+    assert _class_of(value) == found

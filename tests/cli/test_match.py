@@ -84,7 +84,7 @@ def test_a_budget_between_two_sizes_is_refused_before_there_is_a_run(quick: Seql
     [
         ({"to": None}, "--match needs --to, and --to needs --match: a budget and how much of it"),
         ({"match": None}, "--match needs --to, and --to needs --match: a budget and how much of it"),
-        ({"to": -1.0}, "--to must be above 0, got -1"),
+        *(({"to": to}, f"--to must be above 0, got {to:g}") for to in (-1.0, 0.0)),
         ({"match_by": "width"}, "the model has no such number"),
         ({"match_by": "tie_embeddings"}, "is True; a whole number of the model"),
         ({"match": "seconds", "resume": "auto"}, "find it first, and then give d_model"),

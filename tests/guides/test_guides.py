@@ -43,7 +43,7 @@ ELSEWHERE = {
     "--trainer.accelerator gpu": "a GPU: scripts/gpu_check.sh",
     "torchrun ": "processes of another launcher: tests/scale",
     "seqlab resume spread ": "whole epochs: tests/scale/test_resumed.py",
-    "--trainer.logger wandb": "the package wandb: tests/cli/test_lightning_loggers.py",
+    "--trainer.logger wandb": "the package wandb: tests/cli/test_lightning_cases.py",
     "presets/gpt2 --data.path": "a large text: tests/data/test_large_text.py",
     "hf:": "a dataset of Hugging Face: tests/data/test_hub.py",
     "--trials 30": "ninety fits: tests/sweeps",
