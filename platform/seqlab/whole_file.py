@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
-
 SQLITE_REFUSED = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN)
 
 
@@ -117,6 +115,10 @@ def _device(file: Path) -> str:
     folder = _existing(file)
     while not folder.is_mount() and folder != folder.parent:
         folder = folder.parent
+    try:
+        import psutil
+    except ImportError:  # on a machine that only runs bundles
+        return str(folder)
     names = [part.device for part in psutil.disk_partitions(all=True) if part.mountpoint == str(folder)]
     return f"{names[-1]} ({folder})" if names else str(folder)
 

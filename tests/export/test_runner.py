@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -132,3 +133,8 @@ def test_onnxruntime_alone_writes_the_same(
     import_module("onnxruntime_loop").main(folder, prompt)
     assert capsys.readouterr().out == expected
     assert len(expected) > 1
+
+
+def test_the_command_verifies_without_pytorch(shared: Shared, tmp_path: Path) -> None:
+    program = "import sys; from seqlab.cli import main; sys.exit(main(sys.argv[1:]))"
+    assert json.loads(run_bare(program, "verify", shared("attention").folder, "--json", cwd=tmp_path))["ok"]

@@ -90,6 +90,7 @@ import sys
 
 class Blocker:
     ABSENT = {"torch", "lightning", "mlflow", "onnx", "onnxscript", "rich", "sentencepiece", "torchmetrics", "yaml"}
+    ABSENT |= {"psutil"}
 
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in self.ABSENT:

@@ -59,21 +59,33 @@ class _PlainLines:
 def shown_for_people() -> Iterator[None]:
     """Has stdout and stderr, and what Rich prints, show control characters; a character that the encoding lacks is
     written as a backslash and its number."""
-    from rich import control, file_proxy
-
-    # The characters that Rich drops of a text, and what it makes of a line that is printed beside its bars.
-    dropped, decoder = control._CONTROL_STRIP_TRANSLATE.copy(), vars(file_proxy)["AnsiDecoder"]
-    cast(dict[int, str], control._CONTROL_STRIP_TRANSLATE).update(SHOWN)
-    vars(file_proxy)["AnsiDecoder"] = _PlainLines
     streams = sys.stdout, sys.stderr
     for stream in streams:
         if isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
             stream.reconfigure(errors="backslashreplace")
     sys.stdout, sys.stderr = map(_shown_stream, streams)
     try:
-        yield
+        with _rich_for_people():
+            yield
     finally:
         sys.stdout, sys.stderr = streams
+
+
+@contextmanager
+def _rich_for_people() -> Iterator[None]:
+    """Has Rich show the control characters of its texts, if it is installed: a machine that runs bundles needs none."""
+    try:
+        from rich import control, file_proxy
+    except ImportError:
+        yield
+        return
+    # The characters that Rich drops of a text, and what it makes of a line that is printed beside its bars.
+    dropped, decoder = control._CONTROL_STRIP_TRANSLATE.copy(), vars(file_proxy)["AnsiDecoder"]
+    cast(dict[int, str], control._CONTROL_STRIP_TRANSLATE).update(SHOWN)
+    vars(file_proxy)["AnsiDecoder"] = _PlainLines
+    try:
+        yield
+    finally:
         control._CONTROL_STRIP_TRANSLATE.clear()
         control._CONTROL_STRIP_TRANSLATE.update(dropped)
         vars(file_proxy)["AnsiDecoder"] = decoder
