@@ -156,7 +156,11 @@ class Hangs(Callback):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("how", "strategy", "more"),
-    [("sleep", "ddp", ()), ("stop in saving", "fsdp2", ("--checkpoint_async=true",))],
+    [
+        ("sleep", "ddp", ()),
+        ("stop in saving", "fsdp2", ()),
+        ("sleep in saving", "fsdp2", ("--checkpoint_async=true",)),
+    ],
 )
 def test_a_fit_of_which_a_rank_hangs_fails_and_is_resumed(
     how: str, strategy: str, more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

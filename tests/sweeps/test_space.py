@@ -113,3 +113,8 @@ def test_a_file_that_is_none(text: str, told: str, tmp_path: Path) -> None:
 def test_a_plan_that_is_none(changed: dict[str, Any], told: str) -> None:
     with pytest.raises(ValueError, match=told):
         make_plan(GIVEN | changed, [])
+
+
+def test_a_file_that_is_missing_may_be_an_option_without_its_dashes() -> None:
+    with pytest.raises(ValueError, match=r"there is no file trainer\.max_steps=3 of a sweep; .* begins with --"):
+        read_file(Path("trainer.max_steps=3"))

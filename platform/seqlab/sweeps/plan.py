@@ -142,6 +142,8 @@ def read_file(path: Path) -> dict[str, Any]:
         ValueError: it is no such file.
     """
     check_regular(path, "the sweep's file")
+    if not path.is_file():
+        raise ValueError(f"there is no file {path} of a sweep; an option of the fits begins with --")
     try:
         # A date is text, as everywhere in a config.
         found = json.loads(json.dumps(read_yaml(path.read_text(encoding="utf-8")), default=str))
