@@ -34,7 +34,7 @@ def test_a_resumed_fit_sees_the_same_batches(name: str, tmp_path: Path) -> None:
     n = len(make(tmp_path).train_dataloader())
     assert n > 3
     whole = fit(make(tmp_path), None, SaveAfter(path, "on_train_batch_end", n + 3))
-    assert len(whole) == 3 * n
+    assert len(whole) == 3 * n and [batch for _, batch in whole[:n]] != [batch for _, batch in whole[n : 2 * n]]
     assert fit(make(tmp_path, num_workers=2 * (name == "parallel")), path) == whole[n + 3 :]
 
 
@@ -138,13 +138,16 @@ OTHERS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
+def within(folder: Path, options: dict[str, Any]) -> dict[str, Any]:
+    return {key: some.format(folder=folder) if isinstance(some, str) else some for key, some in options.items()}
+
+
 @pytest.mark.parametrize(("name", "options", "message"), OTHERS)
 def test_a_checkpoint_of_other_data_is_refused(
     name: str, options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     state = {**MODULES[name](tmp_path).state_dict(), "batch": 1}
-    given = {key: some.format(folder=tmp_path) if isinstance(some, str) else some for key, some in options.items()}
-    other = MODULES[name](tmp_path, **given)
+    other = MODULES[name](tmp_path, **within(tmp_path, options))
     with refused(f"the checkpoint was trained with {message}"):
         other.load_state_dict(state)
 
@@ -158,6 +161,8 @@ IN_TESTS: list[tuple[str, dict[str, Any], dict[str, Any], str | None]] = [
     ("table", {}, {"max_tokens": 30}, None),
     ("images", {"patch_size": 2}, {"patch_size": 1}, "patch_size 2"),
     ("images", {"patch_size": 2}, {"split_seed": 3}, "scale"),
+    ("text", {"tokenizer": ByteTokenizer}, {"path": "{folder}/text/1.txt"}, None),
+    ("text", {}, {"path": "{folder}/text/1.txt"}, "tokenizer"),
 ]
 
 
@@ -166,7 +171,7 @@ def test_a_test_is_held_to_what_the_model_reads_and_answers(
     name: str, options: dict[str, Any], change: dict[str, Any], message: str | None, tmp_path: Path
 ) -> None:
     state = MODULES[name](tmp_path, **options).state_dict()
-    data = MODULES[name](tmp_path, **{**options, **change})
+    data = MODULES[name](tmp_path, **{**options, **within(tmp_path, change)})
     data.trainer = SimpleNamespace(state=SimpleNamespace(fn="test"), distributed_sampler_kwargs=None)
     with refused(f"trained with {message}") if message else nullcontext():
         data.load_state_dict(state)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -79,16 +78,6 @@ def fit(data: Any, ckpt_path: Path | None = None, *callbacks: L.Callback, **opti
     options = {"max_epochs": 3, "use_distributed_sampler": False, "callbacks": list(callbacks), **options}
     quiet_trainer(Path(), **options).fit(model, data, ckpt_path=ckpt_path, weights_only=True)
     return model.seen
-
-
-def test_an_uninterrupted_fit_shuffles_each_epoch_anew_with_any_workers(text_file: str) -> None:
-    whole = fit(text_file)
-    assert fit(text_file, num_workers=2) == whole
-    seen = [digest for _, digest in whole]
-    assert len(seen) == 3 * NUM_BATCHES
-    epochs = [seen[i : i + NUM_BATCHES] for i in range(0, len(seen), NUM_BATCHES)]
-    assert all(one != other for one, other in pairwise(epochs))
-    assert len(set(seen)) == len(seen)
 
 
 class RestoresLate(SingleDeviceStrategy):

@@ -7,19 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import lightning as L
 import pytest
 import torch
 from jsonargparse import ArgumentParser
-from torch import Tensor
 
 from data.helpers import QUIET, refused
 from data.modules import TEXTS, text
-from data.order import same
-from seqlab.batch import IGNORE, TokenBatch
+from data.test_resume import fit
+from seqlab.batch import IGNORE
 from seqlab_data import TextDataModule
-from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, SubwordTokenizer, Tokenizer
-from trainers import quiet_trainer
+from seqlab_data.tokenizers import ByteTokenizer, SubwordTokenizer
 
 pytestmark = QUIET
 Make = Callable[..., TextDataModule]
@@ -42,7 +39,7 @@ def test_the_predicted_tokens_are_the_whole_text_and_its_characters(make: Make, 
     data.setup("fit")
     read, num_chars, described = "", 0, data.describe()
     # Without shuffling: the order of an overfitting trainer.
-    loaders = data._loader(data._batches("train")), data.val_dataloader(), data.test_dataloader()
+    loaders = data._loader(data._batches("train")), data.val_dataloader(), data.predict_dataloader()
     for name, loader in zip(("train", "val", "test"), loaders, strict=True):
         batches = list(loader)
         predicted = torch.cat([batch.targets[batch.targets != IGNORE] for batch in batches]).tolist()
@@ -74,105 +71,22 @@ def test_a_split_shorter_than_a_window_is_refused_with_file_and_line(make: Make)
     assert line == TEXT[: round(0.8 * len(TEXT))].count("\n") - "".join(TEXTS[:2]).count("\n") + 1 > 1
 
 
-@pytest.mark.slow
-def test_spawned_workers_read_the_same(make: Make) -> None:
-    data = make(num_workers=1)
-    data.setup("fit")
-    loader = data.val_dataloader()
-    loader.multiprocessing_context = "spawn"
-    alone = list(make().val_dataloader())
-    for batch, expected in zip(loader, alone, strict=True):
-        assert isinstance(batch, TokenBatch)
-        assert same(batch, expected)
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ([], CharTokenizer),
-        (["--data.tokenizer=ByteTokenizer"], ByteTokenizer),
-        (["--data.tokenizer=SubwordTokenizer", "--data.tokenizer.vocab_size=300"], SubwordTokenizer),
-    ],
-)
-def test_it_is_built_from_a_config(make: Make, folder: Path, options: list[str], expected: type[Tokenizer]) -> None:
+def test_it_is_built_from_a_config(make: Make, folder: Path) -> None:
     make()  # writes the texts
     parser = ArgumentParser()
     parser.add_class_arguments(TextDataModule, "data")
-    paths = [f"--data.path=['{folder}/0.txt', '{folder}/[12].txt']", f"--data.cache_dir={folder.parent}"]
-    data = parser.instantiate(parser.parse_args([*paths, *options])).data
-    assert type(data.tokenizer) is expected
+    given = [f"--data.path=['{folder}/0.txt', '{folder}/[12].txt']", f"--data.cache_dir={folder.parent}"]
+    given += ["--data.tokenizer=SubwordTokenizer", "--data.tokenizer.vocab_size=300"]
+    data = parser.instantiate(parser.parse_args(given)).data
+    assert type(data.tokenizer) is SubwordTokenizer and data.vocab_size == 300
     assert sum(split["chars"] for split in data.describe()["splits"].values()) == len(TEXT)
 
 
-class Counter(L.LightningModule):
-    """Notes every window that it is given."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(()))
-        self.windows: list[tuple[int, ...]] = []
-        self.evaluated: list[tuple[int, ...]] = []
-
-    def training_step(self, batch: TokenBatch, batch_idx: int) -> Tensor:
-        self.windows += [tuple(row) for row in batch.tokens.tolist()]
-        return self.weight * 1.0
-
-    def validation_step(self, batch: TokenBatch, batch_idx: int) -> Tensor:
-        self.evaluated += [tuple(row) for row in batch.tokens.tolist()]
-        return batch.tokens
-
-    test_step = predict_step = validation_step
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.SGD(self.parameters(), lr=0.01)
-
-
-trainer = partial(quiet_trainer, Path(), use_distributed_sampler=False)
-
-
-@pytest.mark.parametrize("verb, split", [("validate", "val"), ("test", "test"), ("predict", "test")])
-def test_evaluation_goes_over_a_split_in_order(make: Make, verb: str, split: str) -> None:
-    data, model = make(), Counter()
-    getattr(trainer(), verb)(model, data)
-    batches = data._loader(data._batches(split))
-    assert model.evaluated == [tuple(row) for batch in batches for row in batch.tokens.tolist()]
-
-
 def test_overfitting_repeats_the_same_batches_and_an_epoch_cut_short_goes_on_in_the_next(make: Make) -> None:
-    model, cut, whole = Counter(), Counter(), Counter()
-    trainer(overfit_batches=2, max_epochs=3).fit(model, make())
-    assert len(model.windows) == 24
-    assert model.windows[:8] == model.windows[8:16] == model.windows[16:]
-    trainer(limit_train_batches=3, max_epochs=4, limit_val_batches=0).fit(cut, make())
-    trainer(max_epochs=2, limit_val_batches=0).fit(whole, make())
-    assert cut.windows == whole.windows[: len(cut.windows)]
-
-
-def test_its_state_is_plain_and_places_the_next_batch(make: Make) -> None:
-    data = make()
-    n = len(data.train_dataloader())
-    state = data.state_dict()
-    assert (state["epoch"], state["batch"]) == data.position == (0, 0)
-    assert all(isinstance(value, int | str) for value in state.values())
-    resumed = make()
-    resumed.load_state_dict({**state, "epoch": 1, "batch": 2})
-    assert resumed.position == (1, 2)
-    batches = data._batches("train", shuffle=True)
-    whole = [batches[number].tokens for number in range(n + 2, 2 * n + 2)]
-    assert all(torch.equal(batch.tokens, other) for batch, other in zip(resumed.train_dataloader(), whole, strict=True))
-
-
-def test_other_text_may_be_evaluated_with_the_same_tokenizer(make: Make, folder: Path, tmp_path: Path) -> None:
-    path = tmp_path / "some.ckpt"
-    fitted = trainer(max_steps=2, limit_val_batches=0)
-    fitted.fit(Counter(), make(tokenizer=ByteTokenizer))
-    fitted.save_checkpoint(path)
-    other = str(folder / "1.txt")
-    trainer().test(Counter(), make(other, tokenizer=ByteTokenizer), ckpt_path=path, weights_only=True)
-    with refused("trained with tokenizer"):
-        trainer().test(Counter(), make(other), ckpt_path=path, weights_only=True)
-    with refused("trained with data"):
-        trainer(max_steps=4).fit(Counter(), make(other, tokenizer=ByteTokenizer), ckpt_path=path, weights_only=True)
+    seen = [batch for _, batch in fit(make(), overfit_batches=2)]
+    assert len(seen) == 6 and seen[:2] == seen[2:4] == seen[4:]
+    cut = fit(make(), limit_train_batches=3, max_epochs=4)
+    assert len(cut) == 12 and cut == fit(make(), max_epochs=2)[:12]
 
 
 def test_splits_may_have_files_of_their_own(folder: Path, make: Make) -> None:
