@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -54,16 +55,20 @@ def write_text(folder: Path) -> None:
     (folder / "text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def send(monkeypatch: pytest.MonkeyPatch, signum: int, step: int) -> None:
-    """Sends a signal to a fit of a language model before this step."""
+def before_steps(monkeypatch: pytest.MonkeyPatch, do: Callable[[LanguageModeling, int], None]) -> None:
+    """From now on it is called with a language model and the batch's number before each training step."""
     train = LanguageModeling.training_step
 
-    def sends(self: LanguageModeling, batch: Any, batch_idx: int) -> Any:
-        if batch_idx == step:
-            os.kill(os.getpid(), signum)
+    def does(self: LanguageModeling, batch: Any, batch_idx: int) -> Any:
+        do(self, batch_idx)
         return train(self, batch, batch_idx)
 
-    monkeypatch.setattr(LanguageModeling, "training_step", sends)
+    monkeypatch.setattr(LanguageModeling, "training_step", does)
+
+
+def send(monkeypatch: pytest.MonkeyPatch, signum: int, step: int) -> None:
+    """Sends a signal to a fit of a language model before this step."""
+    before_steps(monkeypatch, lambda task, batch_idx: os.kill(os.getpid(), signum) if batch_idx == step else None)
 
 
 def last_weights(run: str) -> dict[str, torch.Tensor]:
@@ -72,6 +77,12 @@ def last_weights(run: str) -> dict[str, torch.Tensor]:
     assert checkpoint is not None
     found: dict[str, torch.Tensor] = read_checkpoint(checkpoint)["state_dict"]
     return found
+
+
+def same_weights(one: str, other: str) -> bool:
+    """Bit for bit, and of the same names."""
+    ones, others = last_weights(one), last_weights(other)
+    return list(ones) == list(others) and all(torch.equal(weight, others[name]) for name, weight in ones.items())
 
 
 @pytest.fixture
@@ -113,7 +124,7 @@ def quick(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> Seqlab:
 
 
 @pytest.fixture(scope="session")
-def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Seqlab]:
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with one finished run named `first`, an attention model with RoPE."""
     folder = tmp_path_factory.mktemp("fitted")
     write_text(folder)
@@ -123,4 +134,18 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Seqlab]:
         patch.setenv("SEQLAB_CACHE", str(folder / "cache"))
         patch.setattr(sys, "argv", ["seqlab", *args])
         assert main(args) == 0
-    return folder, command(folder)
+    return folder
+
+
+@pytest.fixture
+def beside_first(fitted: Path, inside: Callable[[Path], Seqlab]) -> Seqlab:
+    """The command in this process, in the folder of the run `first`."""
+    return inside(fitted)
+
+
+@pytest.fixture
+def theirs(fitted: Path, tmp_path: Path) -> Path:
+    """A folder with a copy of the run `first`."""
+    shutil.copytree(fitted / "mlruns", tmp_path / "theirs" / "mlruns")
+    shutil.copy(fitted / "text.txt", tmp_path / "theirs")
+    return tmp_path / "theirs"

@@ -85,10 +85,10 @@ MEANT: dict[tuple[str, str], Collection[str]] = {
 
 
 @pytest.fixture(scope="module", name="folder")
-def _folder(fitted: tuple[Path, Seqlab], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _folder(fitted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With a finished run."""
     folder = tmp_path_factory.mktemp("odd") / "copy"
-    shutil.copytree(fitted[0], folder)
+    shutil.copytree(fitted, folder)
     (folder / "folder").mkdir()
     return folder
 
@@ -167,10 +167,6 @@ OWN: dict[str, tuple[str, ...]] = {
     "nothing": ("1",),
 }
 WRONG = {f"trainer.{name}": values for name, values in TRAINER.items()} | OWN
-READERS = (
-    *("generate", "export", "verify", "translate", "classify", "promote"),
-    *("resume", "validate", "test", "predict", "import-hf"),
-)
 TARGETS = ("nobody", "folder", "text.txt", "binary.yaml", "deep.yaml", "bundle", "")
 
 
@@ -209,16 +205,6 @@ def test_a_fit_refuses_each_value(name: str, refused: Callable[..., None]) -> No
     path = [] if name == "data.path" else ["--data.path=text.txt"]
     for number, value in enumerate(WRONG[name]):
         refused("fit", *config, *path, *([f"--{name}", value] if number % 2 else [f"--{name}={value}"]))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # Lightning's
-@pytest.mark.parametrize("verb", READERS)
-def test_a_verb_refuses_what_is_no_run(verb: str, refused: Callable[..., None]) -> None:
-    options = [arg for arg in BASES[verb] if arg.startswith("-")]
-    for target in TARGETS:
-        refused(verb, target, *options)
-    refused(verb, "nobody", *options, "--nothing")
 
 
 def test_what_is_no_verb_is_refused(refused: Callable[..., None]) -> None:

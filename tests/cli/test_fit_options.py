@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import re
 import signal
@@ -12,9 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
-from cli.conftest import TINY, Seqlab, last_weights, send
+from cli.conftest import TINY, Seqlab, before_steps, same_weights
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tracking.runs import find_run
 from seqlab.trained.same_vocabulary import check_vocabulary
@@ -22,12 +19,6 @@ from seqlab_data.tokenizers import CharTokenizer
 
 GRU = ("fit", "--config", "lm/gru", *TINY)
 FIT = (*GRU, "--trainer.max_steps=6", "--trainer.val_check_interval=9")
-
-
-def same_weights(one: str, other: str) -> bool:
-    """Bit for bit, and of the same names."""
-    ones, others = last_weights(one), last_weights(other)
-    return list(ones) == list(others) and all(torch.equal(weight, others[name]) for name, weight in ones.items())
 
 
 @pytest.mark.slow
@@ -40,44 +31,6 @@ def test_the_average_is_what_is_kept(quick: Seqlab) -> None:
     assert len(losses) == 4 and found and float(found[1]) == pytest.approx(min(losses), rel=1e-5)
     quick("export", "run", "--out=bundle")
     quick("verify", "bundle")
-
-
-TEXTS = {
-    "documents": ("--data.path=books.jsonl", "--data.packing=documents"),
-    "mixture": ("--data.path={web: web.jsonl, books: books.jsonl}", "--data.mixture={web: 0.7, books: 0.3}"),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("of", TEXTS)
-def test_a_corpus_is_fitted_stopped_gone_on_with_tested_exported_and_verified(
-    of: str, tmp_path: Path, quick: Seqlab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, word in (("books", "page "), ("web", "link ")):
-        lines = (json.dumps({"text": f"{word * (1 + i % 9)}{i}"}) + "\n" for i in range(60))
-        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
-    fit = (*GRU, *TEXTS[of], "--trainer.max_steps=6")
-    quick(*fit, "--run_name=whole")
-    with monkeypatch.context() as patch:
-        send(patch, signal.SIGINT, 3)
-        quick(*fit, "--run_name=stopped", code=128 + signal.SIGINT)
-    quick("resume", "stopped")
-    assert same_weights("stopped", "whole")
-    for split in ("train", "val"):
-        assert find_run("stopped").history(f"{split}/loss") == find_run("whole").history(f"{split}/loss")
-    assert "test/loss" in quick("test", "stopped").stdout
-    quick("export", "stopped", "--out", "bundle")
-    assert "greedy" in quick("verify", "bundle").stdout
-
-
-@pytest.mark.slow
-def test_activations_that_are_computed_again_change_no_bit(quick: Seqlab) -> None:
-    """Nor the names of the weights; a resumed fit goes on with the option."""
-    fit = (*FIT, "--model.model.block.dropout=0.1")
-    quick(*fit, "--run_name=plain")
-    quick(*fit, "--run_name=again", "--checkpoint_activations=true", "--trainer.max_steps=4")
-    quick("resume", "again", "--trainer.max_steps=6")
-    assert same_weights("plain", "again")
 
 
 FIND = (
@@ -102,14 +55,12 @@ def test_a_fit_with_finders_is_the_one_that_was_given_what_they_found(
     quick(*FIT, f"--model.lr={lr}", f"--data.batch_size={size}", "--run_name=given")
     assert same_weights("found", "given")
     with monkeypatch.context() as patch:
-        train = LanguageModeling.training_step
 
-        def sends(self: LanguageModeling, batch: Any, batch_idx: int) -> Any:
-            if batch_idx == 3 and self.logger is not None:  # not in the search
+        def stop(task: LanguageModeling, batch_idx: int) -> None:
+            if batch_idx == 3 and task.logger is not None:  # not in the search
                 os.kill(os.getpid(), signal.SIGTERM)
-            return train(self, batch, batch_idx)
 
-        patch.setattr(LanguageModeling, "training_step", sends)
+        before_steps(patch, stop)
         again = (*FIT, f"--data.batch_size={size}", *FIND[:2], "--run_name=again", "--resume=auto")
         stopped = quick(*again, "--trainer.callbacks.max_lr=1", code=143)
     assert "LearningRateFinder: lr" in stopped.stderr
@@ -172,24 +123,6 @@ def test_a_vocabulary_that_changed_is_named(changed: dict[str, Any], said: str) 
     check_vocabulary({}, now(**changed))
     with pytest.raises(ValueError, match=said):
         check_vocabulary(STORED, now(**changed))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_a_small_vit_learns_digits_and_its_checkpoint_scores_the_same(
-    quick: Seqlab, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    small = ["--model.model.encoder.d_model=32", "--model.model.encoder.num_layers=1", "--data.patch_size=4"]
-    alone = ["--trainer.logger=false", "--trainer.default_root_dir=.", "--seed_everything=1"]
-    fit = [*small, "--model.lr=1e-2", "--trainer.max_epochs=4", *alone]
-    done = quick("fit", "--config", "image/vit", *fit)
-    (run,) = re.findall(r"Checkpoint (\S+) · next: seqlab test \1", done.stdout)
-    assert "class_token" in done.stderr
-    scores = quick("test", "--config", "image/vit", *small, f"--ckpt_path={run}").stdout
-    found = re.search(r"test/accuracy\W+([\d.]+)", scores)
-    assert found is not None and float(found[1]) > 0.7  # a tenth by chance
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"7\n")))
-    assert "classify reads texts" in quick("classify", run, code=2).stderr
 
 
 @pytest.mark.slow

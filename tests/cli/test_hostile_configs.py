@@ -53,18 +53,17 @@ class Trapped(NamedTuple):
 
 @pytest.fixture(name="trapped")
 def _trapped(
-    fitted: tuple[Path, Seqlab],
+    fitted: Path,
     tmp_path: Path,
     inside: Callable[[Path], Seqlab],
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Trapped]:
-    home, _ = fitted
-    config = next(home.glob("mlruns/tiny/*/artifacts/config.yaml"))
+    config = next(fitted.glob("mlruns/tiny/*/artifacts/config.yaml"))
     kept = config.read_text(encoding="utf-8")
     write_traps(tmp_path)
-    (tmp_path / "text.txt").write_bytes((home / "text.txt").read_bytes())
+    (tmp_path / "text.txt").write_bytes((fitted / "text.txt").read_bytes())
     seqlab = inside(tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlruns/mlflow.db")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{fitted}/mlruns/mlflow.db")
     checkpoint = read_checkpoint(config.parent / "checkpoints" / "last.ckpt")
     yield Trapped(tmp_path, seqlab, config.parent, checkpoint)
     config.write_text(kept, encoding="utf-8")

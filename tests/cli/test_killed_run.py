@@ -32,7 +32,7 @@ WRITERS = {
 
 def started(folder: Path, *args: str) -> subprocess.Popen[bytes]:
     command = [str(Path(sys.executable).with_name("seqlab")), *args]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "SEQLAB_CACHE": str(folder / "cache")}
+    environment = {**os.environ, "SEQLAB_CACHE": str(folder / "cache")}
     return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
@@ -79,10 +79,10 @@ def test_a_killed_fit_is_marked_and_continued_by_its_name_and_as_the_last(quick:
 
 
 @pytest.fixture(scope="module", name="folder")
-def _folder(fitted: tuple[Path, Seqlab], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def _folder(fitted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With a run and its bundle."""
     folder = tmp_path_factory.mktemp("killed") / "copy"
-    shutil.copytree(fitted[0], folder)
+    shutil.copytree(fitted, folder)
     finish(folder, "export", "first", "--out=bundle")
     return folder
 

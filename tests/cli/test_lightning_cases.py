@@ -71,17 +71,6 @@ def test_classes_of_the_user_may_log_anything() -> None:
 
 
 @pytest.mark.slow
-def test_the_closing_line_is_of_the_run_whatever_checkpoints_there_are(quick: Seqlab) -> None:
-    theirs = [*CHECKPOINT, "--trainer.callbacks.monitor=val/loss", "--trainer.callbacks.save_top_k=2"]
-    said = quick(*FIT, "--trainer.max_epochs=2", *theirs).stdout
-    assert re.fullmatch(r"Run base \(\w{8}\) · best checkpoint \S+/checkpoints/best.ckpt · next: .+", said.strip())
-    run = find_run("base")
-    assert run.checkpoint is not None and run.checkpoint.name == "best.ckpt"
-    assert sorted(path.name for path in (run.artifacts / "checkpoints").iterdir()) == ["best.ckpt", "last.ckpt"]
-    assert list((run.artifacts / "callbacks").glob("epoch=*.ckpt"))
-
-
-@pytest.mark.slow
 def test_folders_are_in_the_run_and_an_evaluation_writes_in_none(quick: Seqlab, tmp_path: Path) -> None:
     theirs = [*CHECKPOINT, "--trainer.callbacks.dirpath=kept", "--trainer.callbacks.save_last=true"]
     failing = ["--trainer.callbacks+=OnExceptionCheckpoint", "--trainer.callbacks.dirpath=kept"]

@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,22 +16,14 @@ import yaml
 from cli.conftest import TINY, Seqlab
 from seqlab.tracking.runs import find_run
 
-Inside = Callable[[Path], Seqlab]
 
-
-@pytest.fixture(name="first")
-def _first(fitted: tuple[Path, Seqlab], inside: Inside) -> tuple[Path, Seqlab]:
-    """The folder of the run `first`, and the command there."""
-    return fitted[0], inside(fitted[0])
-
-
-def test_compare_reads_the_run_back_from_the_store(first: tuple[Path, Seqlab]) -> None:
-    folder, seqlab = first
+def test_compare_reads_the_run_back_from_the_store(beside_first: Seqlab) -> None:
+    seqlab = beside_first
     (run_id,) = seqlab("compare", "--experiment", "tiny", "--quiet").stdout.split()
     assert re.fullmatch("[0-9a-f]{32}", run_id)
     table = seqlab("compare", "--tokens", "1e9", "--price", "2.5", "--out", "report.html", COLUMNS="160").stdout
     assert all(said in table for said in ("first", "days", "cost")) and "FINISHED" not in table
-    page = (folder / "report.html").read_text(encoding="utf-8")
+    page = Path("report.html").read_text(encoding="utf-8")
     assert "first" in page and "<svg" in page and "http-equiv" not in page
 
 
@@ -45,8 +36,8 @@ def test_a_reader_that_stops_early_is_no_error() -> None:
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
-def test_export_verify_and_generate_agree(first: tuple[Path, Seqlab]) -> None:
-    folder, seqlab = first
+def test_export_verify_and_generate_agree(beside_first: Seqlab) -> None:
+    seqlab = beside_first
     done = seqlab("export", "first", "--out", "bundle")
     assert "prefill" in done.stdout and "ok" in done.stdout
     assert done.stdout.splitlines()[-1] == 'Bundle bundle · next: seqlab generate bundle --prompt "..."'
@@ -65,15 +56,15 @@ def test_export_verify_and_generate_agree(first: tuple[Path, Seqlab]) -> None:
     for options in (seeded, ("--temperature", "0")):
         assert written("first", *options) == written("bundle", *options)
 
-    weights = folder / "bundle" / "weights.bin"
+    weights = Path("bundle/weights.bin")
     spoiled = bytearray(weights.read_bytes())
     spoiled[100] ^= 1
     weights.write_bytes(spoiled)
     assert "weights.bin" in seqlab("verify", "bundle", code=1).stdout
 
 
-def test_a_run_is_named_by_id_prefix_name_or_checkpoint(first: tuple[Path, Seqlab]) -> None:
-    _, seqlab = first
+def test_a_run_is_named_by_id_prefix_name_or_checkpoint(beside_first: Seqlab) -> None:
+    seqlab = beside_first
     run = find_run("first")
     texts = {
         seqlab("generate", name, "--prompt", "a", "--max-new-tokens", "5").stdout
@@ -83,12 +74,12 @@ def test_a_run_is_named_by_id_prefix_name_or_checkpoint(first: tuple[Path, Seqla
     assert "no run" in seqlab("generate", "nobody", code=2).stderr
 
 
-def test_a_run_is_evaluated_as_it_was_configured_and_keeps_the_scores(first: tuple[Path, Seqlab]) -> None:
-    folder, seqlab = first
+def test_a_run_is_evaluated_as_it_was_configured_and_keeps_the_scores(beside_first: Seqlab) -> None:
+    seqlab = beside_first
     run = find_run("first")
-    text = (folder / "text.txt").read_text(encoding="utf-8")
+    text = Path("text.txt").read_text(encoding="utf-8")
     # Fewer characters, and one that the run has never seen.
-    (folder / "other.txt").write_text(text[: len(text) // 2].replace("a", "").replace("e", "\u00e9"), encoding="utf-8")
+    Path("other.txt").write_text(text[: len(text) // 2].replace("a", "").replace("e", "\u00e9"), encoding="utf-8")
     before, evaluated = run.history("val/loss"), len(run.history("validate/loss"))
     assert "test/loss" in seqlab("test", "first", "--data.batch_size=2").stdout
     seqlab("test", str(run.best_checkpoint), "--data.seq_len=8")
@@ -102,11 +93,11 @@ def test_a_run_is_evaluated_as_it_was_configured_and_keeps_the_scores(first: tup
     assert "no run" in seqlab("test", "nobody", code=2).stderr
 
 
-def test_predict_writes_a_file_of_the_surprise_of_each_target(first: tuple[Path, Seqlab]) -> None:
-    folder, seqlab = first
+def test_predict_writes_a_file_of_the_surprise_of_each_target(beside_first: Seqlab) -> None:
+    seqlab = beside_first
     options = ["--config", "lm/attention-rope", *TINY[:5], "--ckpt_path", "first"]
     seqlab("predict", *options, "--out", "surprise.jsonl")
-    rows = [json.loads(line) for line in (folder / "surprise.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in Path("surprise.jsonl").read_text().splitlines()]
     assert [row["row"] for row in rows] == list(range(len(rows)))
     nats = [nat for row in rows for nat in row["nats"]]
     assert {len(row["nats"]) for row in rows[:-1]} == {16}
@@ -115,7 +106,7 @@ def test_predict_writes_a_file_of_the_surprise_of_each_target(first: tuple[Path,
     assert float(loss) == pytest.approx(sum(nats) / len(nats), rel=1e-5)
     assert "bits_per_char" in tested and "bits_per_char" in seqlab("validate", *options).stdout
     seqlab("predict", "first", "--out=stored.jsonl")
-    assert (folder / "stored.jsonl").read_text() == (folder / "surprise.jsonl").read_text()
+    assert Path("stored.jsonl").read_text() == Path("surprise.jsonl").read_text()
     refused = seqlab("predict", *options, "--out", "nowhere/surprise.jsonl", code=2).stderr
     assert "there is no folder nowhere" in refused
 

@@ -8,11 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 import seqlab.callbacks.step_seconds as timing
 import seqlab.cli.matched as matching
-from cli.conftest import TINY, Seqlab, last_weights
+from cli.conftest import TINY, Seqlab, same_weights
 from seqlab.budgets.match import Cost
 from seqlab.callbacks.step_seconds import step_seconds
 from seqlab.config.configs import config_path, load_short_yaml
@@ -36,8 +35,7 @@ def test_a_fit_is_the_one_that_was_given_the_width(quick: Seqlab) -> None:
     assert f"{4 * run.metrics['state_size']:,.0f} bytes of state" in line
 
     quick(*GRU, f"--model.model.d_model={width}", "--run_name=given")
-    given = last_weights("given")
-    assert all(torch.equal(weight, given[name]) for name, weight in last_weights("matched").items())
+    assert same_weights("matched", "given")
 
     assert "matched" not in quick("resume", "matched", "--trainer.max_steps=3").stderr
     assert find_run("matched").metrics["num_params"] == run.metrics["num_params"]

@@ -75,21 +75,3 @@ def test_numbers_are_compared_by_their_squared_errors(quick: Seqlab) -> None:
     (found,) = re.findall(r"^long - short +(-\d+\.\d+) ± .* 1 seed +32$", done, flags=re.MULTILINE)
     losses = [find_run(name).metrics["test/loss"] for name in ("long", "short")]
     assert float(found) == pytest.approx(losses[0] - losses[1], abs=0.01)
-
-
-def test_a_run_is_fitted_on_words_in_one_order_and_tested_in_the_other(quick: Seqlab) -> None:
-    fit = ("fit", "--config", "lm/gru", *TINY, "--data.word_order")
-    quick(*fit, "shuffled", "--run_name=shuffled")
-    quick(*fit, "natural", "--run_name=natural")
-    said = quick(*fit, "sorted", code=2).stderr.splitlines()[-1]
-    assert said.startswith("seqlab: ") and "data.word_order" in said and "sorted" in said
-    losses, tags = {}, {}
-    for order in ("natural", "shuffled"):
-        quick("test", "natural", f"--data.word_order={order}")
-        run = find_run("natural")
-        losses[order], tags[order] = run.metrics["test/loss"], run.tags["test.data"]
-    assert losses["natural"] != losses["shuffled"]
-    assert tags["natural"] == run.tags["dataset"] and tags["shuffled"].endswith(", data.word_order shuffled")
-    assert "Not ranked with these, but below: 1 of other data." in quick("compare").stdout
-    said = quick("resume", "natural", "--data.word_order=shuffled", code=2).stderr.splitlines()[-1]
-    assert "the checkpoint was trained with data " in said

@@ -6,7 +6,6 @@ import gzip
 import json
 import os
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -50,11 +49,8 @@ def test_every_verb_with_a_place_to_write_is_here() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
-def test_no_verb_writes_over_what_is_anothers(
-    command: str, fitted: tuple[Path, Seqlab], tmp_path: Path, inside: Callable[[Path], Seqlab]
-) -> None:
-    home, _ = fitted
-    seqlab, folder = inside(home), tmp_path / "mine"
+def test_no_verb_writes_over_what_is_anothers(command: str, fitted: Path, tmp_path: Path, beside_first: Seqlab) -> None:
+    home, folder = fitted, tmp_path / "mine"
     bundle, run = folder / "bundle", folder / "runs" / f"{0:032x}"
     for one in (bundle, run / "artifacts", folder / "mlruns"):
         one.mkdir(parents=True)
@@ -76,20 +72,18 @@ def test_no_verb_writes_over_what_is_anothers(
         places["."] = "--out . is a folder"
     before = content(folder), content(home)
     for out, said in [*places.items()][: 4 if command.startswith("predict") else None]:  # each reads the checkpoint
-        told = seqlab(*command.split(), f"--out={out}", code=2).stderr.splitlines()[-1]
+        told = beside_first(*command.split(), f"--out={out}", code=2).stderr.splitlines()[-1]
         assert said in told and told.startswith("seqlab: ") and "nobody" not in told, told
     assert before == (content(folder), content(home))
 
 
 @pytest.mark.slow
-def test_what_a_verb_has_written_is_replaced(fitted: tuple[Path, Seqlab], inside: Callable[[Path], Seqlab]) -> None:
-    home, _ = fitted
-    seqlab = inside(home)
+def test_what_a_verb_has_written_is_replaced(beside_first: Seqlab) -> None:
     for _ in range(2):
-        seqlab("compare", "--out=again.html")
-        seqlab("predict", "first", "--out=again.jsonl")
-    (home / "again.html").write_text((home / "again.html").read_text().replace(made_by("compare"), made_by("study")))
-    assert "nothing that this command has written" in seqlab("compare", "--out=again.html", code=2).stderr
+        beside_first("compare", "--out=again.html")
+        beside_first("predict", "first", "--out=again.jsonl")
+    (page := Path("again.html")).write_text(page.read_text().replace(made_by("compare"), made_by("study")))
+    assert "nothing that this command has written" in beside_first("compare", "--out=again.html", code=2).stderr
 
 
 def test_a_file_is_known_by_its_head(tmp_path: Path) -> None:

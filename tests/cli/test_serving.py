@@ -9,23 +9,18 @@ import shlex
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cli.conftest import TINY, Seqlab, command, write_text
+from cli.conftest import Seqlab, command
 from seqlab_export.page.html import LOOK_INSIDE, TEMPLATE, TRY_IT
 from servers import free_port, running
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # of torch's exporter
-
-
-@pytest.fixture(name="seqlab")
-def _seqlab(fitted: tuple[Path, Seqlab], inside: Callable[[Path], Seqlab]) -> Seqlab:
-    return inside(fitted[0])
 
 
 @contextmanager
@@ -50,7 +45,8 @@ def ask(address: str, request: dict[str, Any]) -> Any:
         return json.load(answer)["predictions"]
 
 
-def test_the_champion_answers_text_with_text(fitted: tuple[Path, Seqlab], seqlab: Seqlab, tmp_path: Path) -> None:
+def test_the_champion_answers_text_with_text(beside_first: Seqlab, tmp_path: Path) -> None:
+    seqlab = beside_first
     seqlab("export", "first", "--out", str(tmp_path / "bundle"))
     command = seqlab("promote", str(tmp_path / "bundle")).stdout.strip().partition(" · next: ")[2]
     options = {"max_new_tokens": 20, "temperature": 0.8, "seed": 7}
@@ -71,19 +67,20 @@ def test_the_champion_answers_text_with_text(fitted: tuple[Path, Seqlab], seqlab
 
 @pytest.mark.parametrize("store", ["http://127.0.0.1:1", "sqlite:///elsewhere/mlflow.db"])
 def test_a_checkpoint_is_exported_whatever_the_store(
-    store: str, fitted: tuple[Path, Seqlab], seqlab: Seqlab, tmp_path: Path
+    store: str, fitted: Path, beside_first: Seqlab, tmp_path: Path
 ) -> None:
-    folder, _ = fitted
-    (checkpoint,) = folder.glob("mlruns/*/*/artifacts/checkpoints/best.ckpt")
+    seqlab = beside_first
+    (checkpoint,) = fitted.glob("mlruns/*/*/artifacts/checkpoints/best.ckpt")
     done = seqlab("export", str(checkpoint), "--out", str(tmp_path / "bundle"), MLFLOW_TRACKING_URI=store)
     assert "next: seqlab generate" in done.stdout and not done.stderr
-    assert not (folder / "elsewhere").exists()
+    assert not (fitted / "elsewhere").exists()
     seqlab("verify", str(tmp_path / "bundle"))
     said = seqlab("promote", str(tmp_path / "bundle"), code=2).stderr
     assert "does not answer" in said or "there are no runs yet" in said
 
 
-def test_a_model_repository_is_written_whole_and_where_nothing_is(seqlab: Seqlab, tmp_path: Path) -> None:
+def test_a_model_repository_is_written_whole_and_where_nothing_is(beside_first: Seqlab, tmp_path: Path) -> None:
+    seqlab = beside_first
     models = tmp_path / "new" / "models"
     export = ("export", "first", "--format", "triton", "--out", str(models))
     done = seqlab(*export, "--precision", "int8", "--target", "ort")
@@ -96,7 +93,8 @@ def test_a_model_repository_is_written_whole_and_where_nothing_is(seqlab: Seqlab
 
 
 @pytest.mark.skipif(not TEMPLATE.is_file(), reason="needs the page's template: make web")
-def test_each_verb_writes_a_page_that_knows_its_run(seqlab: Seqlab, tmp_path: Path) -> None:
+def test_each_verb_writes_a_page_that_knows_its_run(beside_first: Seqlab, tmp_path: Path) -> None:
+    seqlab = beside_first
     of_run, of_bundle, within = (tmp_path / f"{name}.html" for name in ("run", "bundle", "inside"))
     bundle = str(tmp_path / "bundle")
     seqlab("export", "first", "--format", "html", "--out", str(of_run))
@@ -131,15 +129,3 @@ def test_a_config_is_measured_in_three_precisions_on_every_runtime(tmp_path: Pat
     assert "| lm/gru | fp32 | PyTorch eager |" in (tmp_path / "found" / "parity.md").read_text()
     refused = seqlab("parity", "--models", "lm/gru", "--precisions", "fp32", "int2", code=2)
     assert "precision must be one of fp32, fp16, bf16, int8, int4, got 'int2'" in refused.stderr
-
-
-def test_a_runs_bundle_scores_what_its_test_says(tmp_path: Path) -> None:
-    seqlab = command(tmp_path)
-    write_text(tmp_path)
-    seqlab("fit", "--config", "lm/gru", *TINY, "--run_name=run")
-    told = re.search(r"test/loss\W+([\d.]+)", seqlab("test", "run").stdout)
-    seqlab("parity", "--models", "run", "--precisions", "fp32", "--out", "found")
-    cells = json.loads((tmp_path / "found" / "parity.json").read_text())
-    scores = {cell["runtime"]: cell["scores"]["loss"] for cell in cells if cell.get("scores")}
-    assert told and set(scores) == {"PyTorch eager", "onnxruntime CPU, Python"}
-    assert list(scores.values()) == pytest.approx([float(told[1])] * 2, rel=1e-4)

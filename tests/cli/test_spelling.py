@@ -133,11 +133,11 @@ def test_a_verb_without_a_config_asks_for_one(verb: str, capsys: pytest.CaptureF
     assert "no data and model: --config NAME|PATH gives them" in capsys.readouterr().err
 
 
-def test_a_score_of_an_untrained_model_says_so(inside: Any, fitted: tuple[Path, Seqlab]) -> None:
-    seqlab, said = inside(fitted[0]), "seqlab validate: the model is untrained; give a RUN or --ckpt_path\n"
+def test_a_score_of_an_untrained_model_says_so(beside_first: Seqlab) -> None:
+    said = "seqlab validate: the model is untrained; give a RUN or --ckpt_path\n"
     small = [flag for flag in TINY if flag.startswith(("--data", "--model"))]
-    assert said in seqlab("validate", "--config", "lm/gru", *small, "--trainer.limit_val_batches=1").stderr
-    assert said not in seqlab("validate", "first", "--trainer.limit_val_batches=1").stderr
+    assert said in beside_first("validate", "--config", "lm/gru", *small, "--trainer.limit_val_batches=1").stderr
+    assert said not in beside_first("validate", "first", "--trainer.limit_val_batches=1").stderr
 
 
 MODULE = """

@@ -14,9 +14,8 @@ from typing import Any
 import lightning as L
 import psutil
 import pytest
-import torch
 
-from cli.conftest import TINY, Seqlab, last_weights, send, write_text
+from cli.conftest import TINY, Seqlab, before_steps, same_weights, send, write_text
 from seqlab.callbacks.one_start import OneStart
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tracking.runs import find_run
@@ -39,8 +38,7 @@ def test_a_stopped_fit_says_how_to_go_on_and_does(quick: Seqlab, monkeypatch: py
     quick(*command[1].split())
     quick(*TO_STOP, "--run_name=whole")
     assert find_run("stopped").status == "FINISHED"
-    resumed, whole = last_weights("stopped"), last_weights("whole")
-    assert all(torch.equal(resumed[name], value) for name, value in whole.items())
+    assert same_weights("stopped", "whole")
     assert find_run("stopped").history("train/loss") == find_run("whole").history("train/loss")
     assert [step for step, _ in find_run("whole").history("val/loss")] == [5], "shorter than its interval"
 
@@ -49,17 +47,14 @@ def test_a_stopped_fit_says_how_to_go_on_and_does(quick: Seqlab, monkeypatch: py
 def test_a_signal_to_all_processes_of_a_job_leaves_the_workers_to_the_fit(
     quick: Seqlab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    train = LanguageModeling.training_step
-
-    def sends(self: LanguageModeling, batch: Any, batch_idx: int) -> Any:
+    def send_to_all(task: LanguageModeling, batch_idx: int) -> None:
         if batch_idx == 1:
             workers = [child for child in psutil.Process().children() if child.name() != "resource_tracker"]
             assert len(workers) >= 2
             for process in (*workers, psutil.Process()):
                 process.send_signal(signal.SIGUSR1)
-        return train(self, batch, batch_idx)
 
-    monkeypatch.setattr(LanguageModeling, "training_step", sends)
+    before_steps(monkeypatch, send_to_all)
     workers = ("--data.num_workers=2", "--trainer.num_sanity_val_steps=1", "--trainer.val_check_interval=2")
     stopped = quick(*TO_STOP, *workers, "--run_name=stopped", code=128 + signal.SIGUSR1)
     assert stopped.stdout.startswith("Stopped by SIGUSR1 at step 2 of 6")
@@ -69,16 +64,9 @@ def test_a_signal_to_all_processes_of_a_job_leaves_the_workers_to_the_fit(
 
 @pytest.mark.slow
 def test_an_early_stop_says_so_and_why(quick: Seqlab) -> None:
-    early = (
-        "--trainer.callbacks",
-        "EarlyStopping",
-        "--trainer.callbacks.monitor=val/loss",
-        "--trainer.callbacks.stopping_threshold=99",
-    )
-    said = quick(
-        *TO_STOP, "--trainer.max_steps=50", "--trainer.val_check_interval=2", "--trainer.callbacks", *early
-    ).stdout
-    first, second = said.splitlines()
+    early = ("--trainer.callbacks+=EarlyStopping", "--trainer.callbacks.monitor=val/loss")
+    limits = ("--trainer.max_steps=50", "--trainer.val_check_interval=2", "--trainer.callbacks.stopping_threshold=99")
+    first, second = quick(*TO_STOP, *early, *limits).stdout.splitlines()
     assert first.startswith("Stopped early at step 2 of 50: Stopping threshold reached: val/loss = ")
     assert "Signaling" not in first and second.startswith("Run ")
 
@@ -90,14 +78,13 @@ FIT += ("--trainer.val_check_interval=9", "--checkpoint_every=2")
 
 def dying(monkeypatch: pytest.MonkeyPatch, *steps: int) -> None:
     """The first life dies in the first of these steps, the second in the second."""
-    train, left = LanguageModeling.training_step, list(steps)
+    left = list(steps)
 
-    def dies(self: LanguageModeling, batch: Any, batch_idx: int) -> Any:
+    def die(task: LanguageModeling, batch_idx: int) -> None:
         if left and batch_idx == left[0]:
             raise RuntimeError(f"dies in step {left.pop(0)}")
-        return train(self, batch, batch_idx)
 
-    monkeypatch.setattr(LanguageModeling, "training_step", dies)
+    before_steps(monkeypatch, die)
 
 
 @pytest.mark.slow
@@ -113,8 +100,7 @@ def test_a_job_is_begun_continued_and_finished_once(quick: Seqlab, monkeypatch: 
     quick(*job)
     run, whole = find_run("job"), find_run("whole")  # no other has that name
     assert run.status == "FINISHED" and run.history("train/loss") == whole.history("train/loss")
-    ends, wholes = last_weights("job"), last_weights("whole")
-    assert all(torch.equal(ends[name], value) for name, value in wholes.items())
+    assert same_weights("job", "whole")
 
     said = quick(*job, "--trainer.max_steps=99").stdout
     assert said.startswith(f"Run job ({run.id[:8]}) is FINISHED and is not trained again")
@@ -205,5 +191,4 @@ def test_torchrun_starts_killed_ranks_again_in_one_run(
     killed, whole = find_run("killed"), find_run("whole")  # no other has that name
     losses = whole.history("train/loss")
     assert len(losses) == 8 and (killed.status, killed.history("train/loss")) == ("FINISHED", losses)
-    ends, wholes = last_weights("killed"), last_weights("whole")
-    assert all(torch.equal(ends[name], value) for name, value in wholes.items())
+    assert same_weights("killed", "whole")

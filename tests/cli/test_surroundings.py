@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -82,11 +81,9 @@ def test_only_a_closed_output_is_told(closed: str, config: str, code: int, said:
     assert (done.returncode, done.stderr, "GRU" in done.stdout) == (code, said, code == 0)
 
 
-def test_a_closed_input_is_told(
-    fitted: tuple[Path, Seqlab], inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_closed_input_is_told(beside_first: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    said = inside(fitted[0])("generate", "first", "--prompt=-", code=2).stderr
+    said = beside_first("generate", "first", "--prompt=-", code=2).stderr
     assert said.splitlines()[-1] == "seqlab: standard input is closed; texts are read there"
 
 

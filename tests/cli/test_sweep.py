@@ -10,7 +10,6 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-import yaml
 
 from cli.conftest import TINY, write_text
 from forks import server_of_this_process
@@ -82,22 +81,6 @@ def test_two_seeds_of_two_learning_rates(capsys: pytest.CaptureFixture[str]) -> 
     assert main(["fit", "--config", best[1], "--run_name=again", "--seed_everything=1"]) == 0
     again = next(run for run in search(Store()) if run.name == "again")
     assert min(value for _, value in again.history("val/loss")) == losses[1]
-
-
-@pytest.mark.slow
-def test_mixers_of_one_budget(capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = ["--match=params", "--to=5500", "--match_by=ffn.d_ff", "--trainer.max_steps=1"]
-    assert main([*SWEEP, "--vary", "model.model.mixer=GRU,MinGRU", "--", *FIT, *sizes]) == 0
-    said = capsys.readouterr().out
-    runs = {run.name: run for run in search(Store(), experiment="tiny")}
-    parent, fits = runs["tiny"], [runs["tiny-0-s0"], runs["tiny-1-s0"]]
-    assert all(run.metrics["num_params"] == pytest.approx(5500, rel=0.02) for run in fits)
-    solved = [run.tags["matched.costs"].partition(";")[0] for run in fits]
-    assert solved[0] != solved[1] and all(f" · {one}\n" in said for one in solved)
-    best = next(run for run in fits if run.tags["matched.costs"] == parent.tags["matched.costs"])
-    assert parent.tags["matched"] == "params 5500"
-    stored = yaml.safe_load((parent.artifacts / "best.yaml").read_text())
-    assert stored["model"] == best.config["model"] and f" {best.name.split('-')[1]} · next: " in said
 
 
 LR = "--vary model.lr=1,2"

@@ -84,14 +84,13 @@ def tampered(checkpoint: Checkpoint, wrong: dict[str, tuple[Any, ...]]) -> Itera
 
 @pytest.fixture
 def copied(
-    fitted: tuple[Path, Seqlab], tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch
+    fitted: Path, tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Path, Seqlab]]:
     """The last checkpoint of the run `first`, to be written over, and a command in another folder."""
-    home, _ = fitted
-    (last,) = home.glob("mlruns/tiny/*/artifacts/checkpoints/last.ckpt")
+    (last,) = fitted.glob("mlruns/tiny/*/artifacts/checkpoints/last.ckpt")
     kept = last.read_bytes()
-    shutil.copy(home / "text.txt", tmp_path)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{home}/mlruns/mlflow.db")
+    shutil.copy(fitted / "text.txt", tmp_path)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{fitted}/mlruns/mlflow.db")
     yield last, inside(tmp_path)
     last.write_bytes(kept)
 

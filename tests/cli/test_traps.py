@@ -112,7 +112,7 @@ def test_every_verb(tmp_path: Path) -> None:
     (folder / "pairs.tsv").write_text("the fox\til gatto\n" * 40, encoding="utf-8")
     save("gpt2", folder / "imported")
     assert TEMPLATE.exists(), "`make web` makes what `page` and `inspect` need"
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "SEQLAB_CACHE": str(folder / "cache")}
+    env = {**os.environ, "SEQLAB_CACHE": str(folder / "cache")}
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(tmp_path / "site"), os.environ.get("PYTHONPATH")]))
     python = [sys.executable, "-P"]
     typed = [*python, "-c", TYPES_THEM, json.dumps(VERBS)]

@@ -40,16 +40,3 @@ def test_what_ranks_cannot_share_is_refused(
     monkeypatch.chdir(tmp_path)
     assert main([*FIT, "--trainer.devices=2", *flags]) == 2
     assert said in capsys.readouterr().err.splitlines()[-1]
-
-
-@pytest.mark.slow
-def test_the_middle_of_an_epoch_goes_on_in_its_own_layout_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_text(tmp_path)
-    monkeypatch.chdir(tmp_path)
-    assert main(["fit", "--config", "lm/attention-rope", *TINY, "--run_name=half"]) == 0
-    capsys.readouterr()
-    assert main(["resume", "half", "--trainer.strategy=ddp", "--trainer.devices=2", "--trainer.max_steps=6"]) == 2
-    said = capsys.readouterr().err.splitlines()[-1]
-    assert "it was written in the middle of an epoch by" in said and "not by ddp over 2 processes" in said

@@ -7,13 +7,10 @@ import hashlib
 import io
 import os
 import pickle
-import random
 import shutil
 import signal
-import threading
 import zipfile
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -150,25 +147,6 @@ def test_killed_while_saving(path: Path, moment: str) -> None:
     assert forked(2, lambda: save(path, 3)) == [0, 0]
     check(path, 3)
     assert len(folders(path)) == 1 and sorted(os.listdir(path.parent)) == ["last.ckpt", folders(path)[0].name]
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_of_saving(path: Path) -> None:
-    """Within a fifth of a second after three more saves."""
-
-    def save_for_ever(first: int, delay: float) -> None:
-        for step in range(first, first + 100_000):
-            if step == first + 3:
-                threading.Timer(delay, killed).start()
-            save(path, step)
-
-    last = 1
-    for _ in range(30):
-        assert -signal.SIGKILL in forked(2, partial(save_for_ever, last, random.uniform(0, 0.2)))
-        step = load_sealed(path)["epoch"]
-        assert step >= last + 2
-        check(path, step)
-        last = step
 
 
 def test_a_full_disk_on_one_rank_is_the_same_sentence_on_all(path: Path) -> None:
