@@ -30,12 +30,8 @@ Layout = tuple[str, int | None]
 ONE, DDP, FSDP2, TP, BOTH = ("auto", None), ("ddp", None), ("fsdp2", None), ("tp", None), ("fsdp2+tp", 2)
 
 
-def go_on(files: Path, folder: Path, layout: Layout, epochs: int, rows: int = 10, kill_at: int = -1) -> dict[str, Any]:
-    """Fits until so many epochs are done, from the folder's last checkpoint if it is there.
-
-    Args:
-        rows: of a batch of all ranks.
-        kill_at: number of the micro-batch before which the fit ends.
+def go_on(files: Path, folder: Path, layout: Layout, epochs: int, kill_at: int = -1) -> dict[str, Any]:
+    """Fits to the end of this epoch, from the folder's last checkpoint if it is there, or ends before a micro-batch.
 
     Returns:
         "losses" of the steps, averaged "weights" by name and "moments"; nothing of a fit that was killed.
@@ -46,7 +42,7 @@ def go_on(files: Path, folder: Path, layout: Layout, epochs: int, rows: int = 10
     copies = ranks // (ranks if word == "tp" else tp or 1)
     data: Any
     data, make = kinds(files)["regression"]
-    data.batch_size = rows // copies
+    data.batch_size = 10 // copies
     task = make(**told(data), warmup_steps=2, lr=1e-2, optimizer=partial(AdamW, eps=1e-3), schedule=Constant)
     callbacks: list[Callback] = [notes := Notes(), AveragedWeights(0.9), EndBefore(kill_at)]
     options: dict[str, Any] = {"limit_val_batches": 0, "max_epochs": epochs, "strategy": word, "devices": ranks}
@@ -67,16 +63,11 @@ def go_on(files: Path, folder: Path, layout: Layout, epochs: int, rows: int = 10
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("turns", "rows"),
-    [([(FSDP2, 2), (DDP, 2), (TP, 2)], 10), ([(FSDP2, 2), (ONE, 1), (BOTH, 4), (TP, 2)], 8)],
-)
-def test_epochs_in_different_layouts_train_what_one_process_does(
-    turns: list[tuple[Layout, int]], rows: int, files: Path, tmp_path: Path
-) -> None:
-    alone = go_on(files, tmp_path / "alone", ONE, len(turns), rows)
+def test_epochs_in_different_layouts_train_what_one_process_does(files: Path, tmp_path: Path) -> None:
+    turns = ((FSDP2, 2), (ONE, 1), (BOTH, 4), (DDP, 2), (TP, 2))
+    alone = go_on(files, tmp_path / "alone", ONE, len(turns))
     found = [
-        on_ranks(ranks, partial(go_on, files, tmp_path / "turns", layout, epoch, rows))
+        on_ranks(ranks, partial(go_on, files, tmp_path / "turns", layout, epoch))
         for epoch, (layout, ranks) in enumerate(turns, start=1)
     ]
     losses, last = [loss for part in found for loss in part["losses"]], found[-1]
@@ -87,22 +78,15 @@ def test_epochs_in_different_layouts_train_what_one_process_does(
         assert weight == pytest.approx(alone["weights"][name], rel=1e-5, abs=1e-5), name
 
 
-@pytest.mark.parametrize(
-    ("layout", "other", "said"),
-    [
-        (FSDP2, DDP, "in the middle of an epoch by fsdp2 over 2 processes, .*, not by ddp over 2 processes"),
-        pytest.param(TP, FSDP2, "trained with batch_size 10, this data has batch_size 5", marks=pytest.mark.slow),
-    ],
-)
-def test_a_fit_killed_within_an_epoch_goes_on_exactly_in_its_own_layout_alone(
-    layout: Layout, other: Layout, said: str, files: Path, tmp_path: Path
-) -> None:
+def test_a_fit_killed_within_an_epoch_goes_on_exactly_in_its_own_layout_alone(files: Path, tmp_path: Path) -> None:
+    said = "in the middle of an epoch by fsdp2 over 2 processes, .*, not by ddp over 2 processes"
+
     def killed_and_resumed() -> Any:
-        whole = go_on(files, tmp_path / "whole", layout, 2)
-        assert go_on(files, tmp_path / "killed", layout, 2, kill_at=5) == {}
+        whole = go_on(files, tmp_path / "whole", FSDP2, 2)
+        assert go_on(files, tmp_path / "killed", FSDP2, 2, kill_at=5) == {}
         with pytest.raises(ValueError, match=said):
-            go_on(files, tmp_path / "killed", other, 2)
-        return whole, go_on(files, tmp_path / "killed", layout, 2)
+            go_on(files, tmp_path / "killed", DDP, 2)
+        return whole, go_on(files, tmp_path / "killed", FSDP2, 2)
 
     whole, resumed = on_ranks(2, killed_and_resumed)
     losses = resumed.pop("losses")
