@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from data.helpers import refused
 from seqlab.batch import IGNORE, LabelledBatch
-from seqlab_data.batches import Batches, FromNext, batch_indices, epoch_order, group_by_length, pad, pad_mask
+from seqlab_data.batches import Batches, epoch_order, group_by_length
 from seqlab_data.token_cache import TokenFile
 from seqlab_data.windows import TextCounts, Windows
 
@@ -37,20 +37,6 @@ def test_an_order_is_a_permutation_of_its_own_without_a_preferred_place() -> Non
     assert abs(counts - 800).max() < 5 * np.sqrt(4000 * 0.2 * 0.8)
 
 
-@given(num_windows=st.integers(1, 60), batch_size=st.integers(1, 5), world=st.integers(1, 8))
-def test_the_ranks_see_each_window_once_and_share_evenly(num_windows: int, batch_size: int, world: int) -> None:
-    order = epoch_order(num_windows, 3, 4)
-    num_batches = -(-num_windows // (batch_size * world))
-    seen: list[int] = []
-    for batch in range(num_batches):
-        shares = [batch_indices(order, batch, batch_size=batch_size, rank=r, world=world) for r in range(world)]
-        sizes = [len(share) for share in shares]
-        assert max(sizes) - min(sizes) <= 1 and max(sizes) <= batch_size
-        assert batch == num_batches - 1 or sizes == [batch_size] * world
-        seen += np.concatenate(shares).tolist()
-    assert seen == order.tolist()
-
-
 class Numbers:
     """Rows that are their own indices, with one target each."""
 
@@ -63,13 +49,6 @@ class Numbers:
     def read(self, indices: NDArray[np.int64], /) -> LabelledBatch:
         rows = torch.tensor(indices)
         return LabelledBatch(rows, rows >= 0, rows.clone(), rows)
-
-
-def test_the_sampler_asks_at_each_pass_where_to_begin() -> None:
-    done = iter([0, 5, 9])
-    sampler = FromNext(lambda: next(done), 4)
-    assert [list(sampler) for _ in range(3)] == [[0, 1, 2, 3], [5, 6, 7, 8], [9, 10, 11, 12]]
-    assert len(sampler) == 4
 
 
 def random_lengths(size: int) -> NDArray[np.int64]:
@@ -132,9 +111,12 @@ def test_the_ranks_see_each_row_once_an_epoch_in_as_many_batches(
     ranks = [make(size, grouped, seed=seed, rank=rank, world=world) for rank in range(world)]
     assert len({len(batches) for batches in ranks}) == 1
     for epoch in range(3):
-        steps = zip(*(rows_of(batches, epoch) for batches in ranks), strict=True)
+        steps = [*zip(*(rows_of(batches, epoch) for batches in ranks), strict=True)]
         seen = [row for step in steps for rows in step for row in rows]
         assert sorted(seen) == list(range(size))
+        for step in () if grouped else steps:
+            sizes = [*map(len, step)]
+            assert max(sizes) - min(sizes) <= 1 and (step is steps[-1] or sizes == [3] * world)
         assert grouped or seen == epoch_order(size, seed, epoch).tolist()
 
 
@@ -156,10 +138,3 @@ def test_a_batch_of_windows_that_counts_for_nothing(tmp_path: Path) -> None:
     kept = [int((batch.targets != IGNORE).all(dim=1).sum()) for batch in last]
     assert kept == [int(batch.num_chars.sum()) // 2 for batch in last] == [1, 0, 0]
     assert [batch.tokens.shape for batch in last] == [(1, 2)] * 3
-
-
-def test_padding_by_hand() -> None:
-    rows = [np.array([5, 6, 7], dtype=np.int32), np.array([8], dtype=np.int32)]
-    assert torch.equal(pad(rows, 0), torch.tensor([[5, 6, 7], [8, 0, 0]]))
-    assert torch.equal(pad(rows, -100), torch.tensor([[5, 6, 7], [8, -100, -100]]))
-    assert torch.equal(pad_mask(rows), torch.tensor([[True, True, True], [True, False, False]]))

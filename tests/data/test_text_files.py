@@ -88,11 +88,6 @@ def test_kinds_may_stand_side_by_side(tmp_path: Path) -> None:
     assert [file.read() for file in documents] == [*TEXTS[:2], "ein Satz\nnoch einer\n"]
 
 
-def test_rows_of_ones_own_say_what_they_are() -> None:
-    with pytest.raises(TypeError, match=r"abstract class Lines .*rows"):
-        type("Lines", (text_rows.TextRows,), {})("x", None)
-
-
 GOOD = b'{"text": "a"}\n'
 REFUSED = {
     "x.jsonl": {

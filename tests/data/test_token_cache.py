@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from time import sleep
 from typing import Any
+from unittest.mock import DEFAULT, Mock
 
 import numpy as np
 import pytest
@@ -185,28 +186,12 @@ def test_large_vocabularies_take_four_bytes(paths: list[str], root: Path) -> Non
     assert stream(opened(paths, root, Large), "train") == [1, *(2**16 + 3 + byte for byte in b"abcdefgh")]
 
 
-PROCESS = """
-import json, sys
-from seqlab_data.documents import find_documents
-from seqlab_data import token_cache
-from seqlab_data.checked import NOTE
-from seqlab_data.corpus import Corpus
-make, made = token_cache._make, []
-token_cache._make = lambda *args: (made.append(1), make(*args))
-from seqlab_data.tokenizers import SubwordTokenizer
-cache = token_cache.open_token_cache(find_documents(None), (0.9, 0.05, 0.05), SubwordTokenizer, sys.argv[1])
-print(json.dumps([len(made), cache.splits["train"].num_tokens]))
-"""
-
-
-@pytest.mark.slow
-def test_many_processes_at_once_make_it_once(root: Path) -> None:
-    command = [sys.executable, "-c", PROCESS, str(root)]
-    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
-    results = [json.loads(process.communicate()[0]) for process in processes]
-    assert [process.returncode for process in processes] == [0] * 4
-    assert sum(made for made, _ in results) == 1
-    assert len({num_tokens for _, num_tokens in results}) == 1
+def test_of_many_at_once_one_makes_it(paths: list[str], root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Mock(wraps=token_cache._make, side_effect=lambda *args: sleep(0.1) or DEFAULT)
+    monkeypatch.setattr(token_cache, "_make", make)
+    with ThreadPoolExecutor(4) as pool:
+        found = [future.result() for future in [pool.submit(opened, paths, root) for _ in range(4)]]
+    assert make.call_count == 1 and all(cache.splits == found[0].splits for cache in found)
 
 
 def test_the_default_folder(paths: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

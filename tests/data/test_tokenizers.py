@@ -7,8 +7,6 @@ import io
 import json
 import pickle
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import partial
 from itertools import chain
@@ -252,15 +250,6 @@ def test_a_description_that_cannot_be_is_refused(tmp_path: Path) -> None:
     ):
         with refused(message):
             tokenizer_from_dict({**described, "assets": {}})
-
-
-def test_importing_them_loads_neither_torch_nor_lightning_nor_sentencepiece() -> None:
-    code = (
-        "import sys, seqlab_data.tokenizers as t; t.CharTokenizer('a').encode('a'); "
-        "print(sorted({'torch', 'lightning', 'sentencepiece', 'filelock'} & set(sys.modules)))"
-    )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "[]"
 
 
 def test_words_by_hand() -> None:

@@ -14,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from data.helpers import QUIET
-from data.modules import MANY, SHARES, labelled, mixture, parallel
+from data.modules import MANY, labelled, parallel
 from seqlab_data import TextDataModule, reading, token_cache
-from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, SubwordTokenizer, WordTokenizer
+from seqlab_data.tokenizers import CharTokenizer, SubwordTokenizer, WordTokenizer
 from seqlab_data.word_order import shuffled_lines, shuffled_words
 
 pytestmark = QUIET
@@ -100,11 +100,3 @@ def test_lines_of_a_text_are_shuffled_after_it_is_cut(
     monkeypatch.setattr(reading, "CHUNK", 7)
     monkeypatch.setattr(token_cache, "BLOCK", 30)
     assert text(word_order="shuffled", num_workers=2, cache_dir=str(tmp_path / "other"))[1] == after
-
-
-def test_corpora_in_given_shares_are_shuffled_too(tmp_path: Path) -> None:
-    for name in SHARES:
-        (tmp_path / f"{name}.txt").write_text(f"{name} has some words of its own\n" * 50)
-    modules = (mixture(tmp_path, word_order=order, tokenizer=ByteTokenizer) for order in ("natural", "shuffled"))
-    natural, shuffled = (data.rows("train").read(np.arange(20)).tokens for data in modules)
-    assert not torch.equal(natural, shuffled)
