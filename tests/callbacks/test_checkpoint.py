@@ -9,7 +9,6 @@ from typing import Any
 
 import lightning as L
 import pytest
-import torch
 from torch import Tensor
 
 from callbacks.tiny_fit import BATCHES_AN_EPOCH, Diary, TinyData, TinyTask, tiny_trainer
@@ -163,21 +162,3 @@ def test_validation_does_not_touch_the_logger(tmp_path: Path, monkeypatch: pytes
     monkeypatch.delattr(trainer.logger, "checkpoint_dir")
     monkeypatch.setattr(Diary, "checkpoint_dir", asked, raising=False)
     trainer.validate(TinyTask(), datamodule=TinyData(), verbose=False)
-
-
-def test_the_whole_checkpoint_is_plain(tmp_path: Path) -> None:
-    """Tensors, numbers, strings, lists and dicts alone."""
-
-    def check(value: Any, where: str) -> None:
-        if isinstance(value, dict):
-            for key, inner in value.items():
-                assert isinstance(key, str | int), where
-                check(inner, f"{where}.{key}")
-        elif isinstance(value, list | tuple):
-            for inner in value:
-                check(inner, where)
-        else:
-            assert value is None or type(value) in (str, int, float, bool, torch.Tensor), where
-
-    tiny_trainer(tmp_path, max_epochs=1, precision="bf16-mixed").fit(TinyTask(), datamodule=TinyData())
-    check(read_checkpoint(last_of(tmp_path)), "checkpoint")

@@ -113,23 +113,16 @@ def own_task() -> TinyTask:
     return task
 
 
-def test_the_time_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    task = own_task()
+def test_the_time_is_said_and_the_checkpoint_loads_uncompiled(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task, plain = own_task(), own_task()
     task.model.compile(backend="eager")
-    tiny_trainer(tmp_path, [CompileTime()], max_epochs=2).fit(task, datamodule=TinyData())
+    tiny_trainer(tmp_path, [CompileTime()], max_epochs=1).fit(task, datamodule=TinyData())
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("compiled for ")]
     assert any(line.startswith("compiled for step 1: ") and line.endswith(" s") for line in said)
     assert len(said) <= 3, "only what is new is compiled"
-
-
-@pytest.mark.slow
-def test_a_checkpoint_of_a_compiled_fit_loads_uncompiled(tmp_path: Path) -> None:
-    compiled = own_task()
-    compiled.model.compile()
-    tiny_trainer(tmp_path, max_epochs=1).fit(compiled, datamodule=TinyData())
-    assert compiled.model._compiled_call_impl is not None
     path = tmp_path / "checkpoints" / "last.ckpt"
-    plain = own_task()
     assert list(read_checkpoint(path)["state_dict"]) == list(plain.state_dict())
     tiny_trainer(tmp_path, max_epochs=2).fit(plain, datamodule=TinyData(), ckpt_path=str(path))
     assert plain.trainer.global_step == 14

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +20,6 @@ from lightning.pytorch.callbacks import LambdaCallback
 from callbacks.tiny_fit import (
     BATCHES_AN_EPOCH,
     FLAGS,
-    QUICK,
     EndBefore,
     KilledError,
     TinyData,
@@ -41,15 +40,15 @@ def kill(fit: Callable[..., str], at: int) -> None:
         fit([EndBefore(at)])
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_kills_around_an_epochs_end(tmp_path: Path, name: str) -> None:
-    check_goes_on(tmp_path, kill, (1, BATCHES_AN_EPOCH, BATCHES_AN_EPOCH + 1, 10), **FLAGS[name])
+def kill_at_each(fit: Callable[..., str], places: Iterable[int]) -> None:
+    """Each life goes on from where the last was killed."""
+    for at in places:
+        kill(fit, at)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", FLAGS)
 def test_kills_before_every_micro_batch(tmp_path: Path, name: str) -> None:
-    check_goes_on(tmp_path, kill, range(1, 12), **FLAGS[name])
+    check_goes_on(tmp_path, kill_at_each, [range(1, 12)], **FLAGS[name])
 
 
 def test_kills_with_workers(tmp_path: Path) -> None:
@@ -111,8 +110,7 @@ def test_each_micro_batch_has_its_own_numbers() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("fit", "name", "num_workers"),
-    [(fit, "accumulation", 2), (fit, "steps, validation across epochs", 0), (fit_text, "accumulation", 2)],
+    ("fit", "name", "num_workers"), [(fit, "steps, validation across epochs", 0), (fit_text, "accumulation", 2)]
 )
 def test_sigkill_at_any_moment(tmp_path: Path, fit: Callable[..., str], name: str, num_workers: int) -> None:
     """Processes that are killed without a word, also while they save or validate.

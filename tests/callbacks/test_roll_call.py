@@ -87,29 +87,27 @@ def said_by(folder: Path, rank: int) -> str:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Lightning's, of short fits; Python's of a fork
-@pytest.mark.parametrize(("rank", "how"), [(1, "sleep"), (0, "stop")])
-def test_the_other_rank_says_who_is_missing_and_where_and_ends(rank: int, how: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("rank", "how", "saving", "where"),
+    [
+        (1, "sleep", "", r"what follows step 1, test_roll_call.py:\d+ in hang"),
+        (0, "stop", "", ".*"),
+        (1, "sleep", "in the background", "the saving of a checkpoint, .*"),
+    ],
+)
+def test_the_other_rank_says_who_is_missing_and_where_and_ends(
+    rank: int, how: str, saving: str, where: str, tmp_path: Path
+) -> None:
+    """Ranks meet in a group of their own in the saving of a checkpoint."""
     other = 1 - rank
-    codes = fit_two(tmp_path, rank, how)
+    codes = fit_two(tmp_path, rank, how, saving)
     assert (codes[rank], codes[other]) == (-signal.SIGKILL, 1)
-    waited = f"seqlab: rank {other} has waited 4 s in the backward pass of step 2 for another one: rank {rank} is in "
-    where = r"what follows step 1, test_roll_call.py:\d+ in hang" if how == "sleep" else r".*"
+    place = "the saving of a checkpoint" if saving else "the backward pass of step 2"
+    waited = f"seqlab: rank {other} has waited 4 s in {place} for another one: rank {rank} is in "
     silent = r"(, has said nothing for \d+ s)" + ("" if how == "stop" else "?")  # a machine may be busy
-    assert re.fullmatch(
-        re.escape(waited) + where + silent + rf"; stacks are in {tmp_path}/ranks", said_by(tmp_path, other)
-    )
+    stacks = rf"; stacks are in {tmp_path}/ranks"
+    assert re.fullmatch(re.escape(waited) + where + silent + stacks, said_by(tmp_path, other))
     assert "time.sleep(60)" in (tmp_path / "ranks" / "rank-1.txt").read_text() or how == "stop"
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("saving", ["while the fit waits", "in the background"])
-def test_so_it_does_in_the_saving_of_a_checkpoint(saving: str, tmp_path: Path) -> None:
-    """Ranks meet in a group of their own there."""
-    assert fit_two(tmp_path, 1, "sleep", saving) == [1, -signal.SIGKILL]
-    waited = "seqlab: rank 0 has waited 4 s in the saving of a checkpoint for another one: rank 1 is in "
-    assert said_by(tmp_path, 0).startswith(waited + "the saving of a checkpoint, ")
-    assert "time.sleep(60)" in (tmp_path / "ranks" / "rank-1.txt").read_text()
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -133,48 +131,28 @@ def test_who_is_missing(tmp_path: Path) -> None:
 
 
 HANGS = """
-import os, signal, time
+import os, signal
 from lightning.pytorch.callbacks import Callback
 from seqlab import shard_storage
 
-def hang(*args):
-    if "stop" in os.environ["HANGS"]:
-        os.kill(os.getpid(), signal.SIGSTOP)
-    time.sleep(1000)
-
 class Hangs(Callback):
-    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
-        how = os.environ.get("HANGS")
-        if trainer.global_rank == 1 and trainer.global_step == 3 and how is not None:
-            if "saving" in how:
-                shard_storage.sync_folder = hang
-            else:
-                hang()
+    def on_train_batch_start(self, trainer, *args):
+        if trainer.global_rank == 1 and trainer.global_step == 3 and "HANGS" in os.environ:
+            shard_storage.sync_folder = lambda folder: os.kill(os.getpid(), signal.SIGSTOP)
 """
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("how", "strategy", "more"),
-    [
-        ("sleep", "ddp", ()),
-        ("stop in saving", "fsdp2", ()),
-        ("sleep in saving", "fsdp2", ("--checkpoint_async=true",)),
-    ],
-)
-def test_a_fit_of_which_a_rank_hangs_fails_and_is_resumed(
-    how: str, strategy: str, more: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_fit_of_which_a_rank_hangs_fails_and_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_text(tmp_path)
     (tmp_path / "hangs.py").write_text(HANGS)
     seqlab = command(tmp_path)
     fit = ["fit", "--config", "lm/gru", *TINY, "--trainer.max_steps=8", "--trainer.val_check_interval=9"]
     fit += ["--checkpoint_every=2", "--trainer.devices=2", "--trainer.accelerator=cpu"]
-    fit += ["--trainer.callbacks=hangs.Hangs", f"--trainer.strategy={strategy}", *more]
+    fit += ["--trainer.callbacks=hangs.Hangs", "--trainer.strategy=fsdp2"]
     seqlab(*fit, "--run_name=whole")
-    said = seqlab(*fit, "--run_name=hung", "--timeout=30", code=1, HANGS=how).stderr
-    where = "the saving of a checkpoint" if "saving" in how else r"[\w ]+ step 3"
-    assert re.search(rf"seqlab: rank 0 has waited 30 s in {where} for another one: rank 1 is in ", said), said
+    said = seqlab(*fit, "--run_name=hung", "--timeout=30", code=1, HANGS="yes").stderr
+    assert "seqlab: rank 0 has waited 30 s in the saving of a checkpoint for another one: rank 1 is in " in said
     assert said.count("seqlab: ") == 1
     monkeypatch.chdir(tmp_path)
     run = find_run("hung")

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lightning.pytorch.callbacks import Callback
+from torch import Tensor
 
 from callbacks.test_checkpoint import fitted, recorder
-from callbacks.tiny_fit import BATCHES_AN_EPOCH, FLAGS, QUICK, TinyData, TinyTask, check_goes_on, fit_text
+from callbacks.tiny_fit import BATCHES_AN_EPOCH, FLAGS, QUICK, TinyData, TinyTask, check_goes_on, fit, fit_text
 from seqlab.callbacks.checkpoint import Checkpoints, ValidateOnce
+from seqlab.callbacks.max_time import MaxTime
 from seqlab.callbacks.stopping import SIGNALS, StoppedError, exit_code
 
 
@@ -56,17 +59,21 @@ def stop(fit: Callable[..., str], where: tuple[int, int, str]) -> None:
     assert exit_code(stopped.value) == 128 + signum
 
 
+def stop_often(fit: Callable[..., str], signals: list[int]) -> None:
+    """Each life goes on from where the last was stopped, in its first micro-batch or its second."""
+    for life, signum in enumerate(signals):
+        stop(fit, (life % 2, signum, "train"))
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_stops_in_many_micro_batches(tmp_path: Path, name: str) -> None:
+    check_goes_on(tmp_path, stop_often, [[*SIGNALS, *SIGNALS, signal.SIGTERM]], **FLAGS[name])
+
+
 @pytest.mark.parametrize("name", QUICK)
 def test_stops_around_an_epochs_end_and_in_validations(tmp_path: Path, name: str) -> None:
-    at = zip((0, 5, BATCHES_AN_EPOCH - 1, BATCHES_AN_EPOCH, 9), [*SIGNALS, *SIGNALS], strict=False)
-    stops = [*((batch, signum, "train") for batch, signum in at), (1, signal.SIGINT, "validation")]
-    check_goes_on(tmp_path, stop, stops, **FLAGS[name])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", FLAGS)
-def test_stops_at_every_micro_batch(tmp_path: Path, name: str) -> None:
-    check_goes_on(tmp_path, stop, [(batch, signal.SIGTERM, "train") for batch in range(10)], **FLAGS[name])
+    stops = [(batch, signal.SIGTERM, "train") for batch in (5, BATCHES_AN_EPOCH - 1, BATCHES_AN_EPOCH)]
+    check_goes_on(tmp_path, stop, [*stops, (1, signal.SIGINT, "validation")], **FLAGS[name])
 
 
 def test_a_stop_with_seqlabs_own_model_and_data(tmp_path: Path) -> None:
@@ -135,3 +142,28 @@ ACROSS: dict[str, Any] = {"max_steps": 9, "max_epochs": -1, "check_val_every_n_e
 def test_a_short_fit_validates_once_at_its_end(tmp_path: Path, flags: dict[str, Any], steps: list[int]) -> None:
     trainer = fitted(tmp_path, ValidateOnce(), scores=[5.0 - k for k in range(5)], **flags)
     assert [step for name, step in trainer.writes if name == "best"] == steps
+
+
+class Slow(TinyTask):
+    """A step takes 10 s, a validation 30 s."""
+
+    now = 0.0
+
+    def training_step(self, batch: Tensor, batch_idx: int) -> Tensor:
+        self.now += 10
+        return super().training_step(batch, batch_idx)
+
+    def validation_step(self, batch: Tensor, batch_idx: int) -> None:
+        self.now += 30
+
+
+@pytest.mark.parametrize(("minutes", "steps", "seconds"), [(2, 6, 120), (3, 9, 180)])
+def test_the_closing_validation_is_counted(
+    minutes: int, steps: int, seconds: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A validation after every 4 steps: 4 steps and a validation are 70 s."""
+    task = Slow()
+    monkeypatch.setattr(time, "monotonic", lambda: task.now)
+    flags: dict[str, Any] = {"check_val_every_n_epoch": None, "val_check_interval": 4, "limit_val_batches": 1}
+    fit(tmp_path, [MaxTime(f"00:00:0{minutes}:00")], task=task, num_sanity_val_steps=0, **flags)
+    assert (task.trainer.global_step, task.now) == (steps, seconds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from contextlib import nullcontext
-from http.server import BaseHTTPRequestHandler
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,10 @@ from seqlab.cli import main
 from seqlab.tracking.artifact_place import ALLOWED, check_address
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.registry import register
-from seqlab.tracking.runs import find_run, search
-from seqlab.tracking.store import Store, UnreachableError
+from seqlab.tracking.runs import find_run
+from seqlab.tracking.store import Store
 from seqlab.tracking.writes import Sender
-from tracking.fake_server import FakeServer, reply, serving
+from tracking.fake_server import FakeServer
 from tracking.tiny import edit, make_run
 
 
@@ -193,17 +192,3 @@ def test_a_server_that_changes_its_answer_gets_and_gives_nothing_elsewhere(
     monkeypatch.setattr(server, "answer", with_its_run)
     assert find_run(server.run_id).config == {"a": 1}
     assert [file.name for file in folder.iterdir()] == ["config.yaml"]
-
-
-def test_a_redirect_to_another_server_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def redirect(request: BaseHTTPRequestHandler, _: bytes) -> None:
-        asked.append(request.path)
-        reply(request, 302, b"", Location=f"{other}{request.path}")
-
-    with serving(redirect) as other:
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", other)
-        with pytest.raises(UnreachableError, match="302"):
-            search(Store())
-    assert len(asked) == 1

@@ -7,8 +7,10 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,11 +117,14 @@ def test_a_store_of_another_version_is_refused_and_not_upgraded(
     assert content(theirs.root) == before
 
 
-@pytest.mark.parametrize("wrong", [b"", b"my diary, which is not a database" * 10])
-def test_a_file_that_is_no_store_is_refused_and_kept(wrong: bytes, root: Path) -> None:
+DIARY = b"my diary, which is not a database" * 10
+
+
+@pytest.mark.parametrize(("wrong", "ask"), [(b"", search), (DIARY, search), (DIARY, lambda store: store.client)])
+def test_a_file_that_is_no_store_is_refused_and_kept(wrong: bytes, ask: Callable[[Store], Any], root: Path) -> None:
     (root / "mlflow.db").write_bytes(wrong)
     with pytest.raises(ValueError, match="cannot be opened"):
-        search(Store(root))
+        ask(Store(root))
     assert content(root) == {str(root / "mlflow.db"): wrong}
 
 
@@ -137,12 +142,6 @@ def test_a_run_of_this_host_whose_process_is_gone_is_shown_as_killed_and_marked_
     assert content(store.root) == before and run.entity.info.status == "RUNNING"
     settle(store)
     assert find_run(run_id, store).entity.info.status == "KILLED"
-
-
-@pytest.mark.parametrize("wrong", ["none", "", "-1"])
-def test_tags_that_name_no_process_tell_nothing(wrong: str, store: Store) -> None:
-    make_run(store, "odd", tags=process_tags() | {"process.id": wrong}, status="RUNNING")
-    assert find_run("odd", store).status == "RUNNING"
 
 
 def test_a_command_that_reads_sends_nothing_and_says_so(store: Store, caplog: pytest.LogCaptureFixture) -> None:

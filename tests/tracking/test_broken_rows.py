@@ -13,7 +13,6 @@ from seqlab.cli import main
 from seqlab.comparison.comparison import compare
 from seqlab.comparison.report import page
 from seqlab.tracking.logger import RunLogger
-from seqlab.tracking.provenance import host_id
 from seqlab.tracking.runs import find_run, search, search_all
 from seqlab.tracking.server import run_pages
 from seqlab.tracking.store import Store
@@ -34,12 +33,6 @@ def of_run(column: str, value: str) -> list[str]:
 
 def of_metric(value: str, *tables: str) -> list[str]:
     return [f"UPDATE {table} SET {value} WHERE run_uuid = {BAD}" for table in tables]
-
-
-def running(**tags: str) -> list[str]:
-    host = {"host.id": host_id(), **{name.replace("_", "."): text for name, text in tags.items()}}
-    added = ", ".join(f"('{name}', '{text}', {BAD})" for name, text in host.items())
-    return [*of_run("status", "'RUNNING'"), f"INSERT INTO tags VALUES {added}"]
 
 
 BOTH = "metrics", "latest_metrics"
@@ -67,10 +60,6 @@ STANDING = {
     "no artifact_uri": of_run("artifact_uri", "NULL"),
     "an artifact_uri of one part": of_run("artifact_uri", "'x'"),
     "an artifact_uri that is empty": of_run("artifact_uri", "''"),
-    "running, no process": running(),
-    "running, a process of text": running(process_id="x"),
-    "running, a process of no start": running(process_id="1"),
-    "running, a process too large": running(process_id="9" * 30, process_start="0"),
     "points of text": of_metric("value = 'much'", "metrics"),
     "steps of text": of_metric("step = 's'", *BOTH),
     "NaN": of_metric("is_nan = 1", *BOTH),

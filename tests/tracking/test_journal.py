@@ -12,14 +12,15 @@ from unittest.mock import Mock
 import pytest
 
 from seqlab.callbacks.run_tracker import RunTracker
+from seqlab.cli import main
 from seqlab.tracking.journal import Journal, replay_all
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.runs import find_run, search, settle
 from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import Store, UnreachableError
-from seqlab.tracking.writes import Sender
+from seqlab.tracking.writes import Sender, Write
 from servers import free_port
-from tracking.tiny import fit
+from tracking.tiny import fit, make_run
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
@@ -92,19 +93,6 @@ def test_attempts_grow_rarer_while_the_store_is_down(store: Store, outage: Outag
         journal.write(point(step))
     assert outage.attempts <= 3600 / 600 + 6
     assert len(journal.pending.read_text().splitlines()) == 360
-
-
-def test_the_next_command_sends_what_a_process_that_is_gone_kept(store: Store, outage: Outage) -> None:
-    journal = created(store)
-    outage.down = True
-    journal.write(point(7))
-    journal.write({"op": "tags", "tags": {"a": "b"}})
-    journal.write({"op": "status", "status": "FAILED", "time": 5})
-    outage.down = False
-    settle(store)
-    run = find_run(journal.run_id, store)
-    assert (run.status, run.metrics, run.tags["a"]) == ("FAILED", {"x": 7}, "b")
-    assert not journal.pending.exists()
 
 
 def test_a_replay_that_is_cut_off_goes_on_and_repeats_nothing(
@@ -183,3 +171,52 @@ def test_a_dead_server_neither_stops_a_fit_nor_loses_any_of_it(
     assert [step for step, _ in run.history("train/loss")] == list(range(1, 16, 2))
     assert run.best_checkpoint is not None and run.best_checkpoint.name == "best.ckpt"
     assert find_run(str(logger.run_id)).id == run.id, "a checkpoint knows the run by its first id"
+
+
+LINES = {
+    "no object": b"[1, 2]\n",
+    "a number": b"7\n",
+    "no JSON": b"{not json\n",
+    "nothing": b"\n",
+    "no op": b"{}\n",
+    "an op that is none": b'{"op": 3}\n',
+    "too deep": b"[" * 100_000 + b"\n",
+    "no UTF-8": b'{"op": "tags", "tags": {"a": "\xff"}}\n',
+    "a number too long": b"9" * 10_000 + b"\n",
+}
+
+PROMOTE = ["promote", "one"]
+"""A command that sends what was kept, and then has nothing to promote."""
+
+
+@pytest.fixture(name="journal")
+def _journal(store: Store) -> Journal:
+    """One of a run that is there."""
+    return Journal(store, make_run(store, "one", {"val/loss": [(0, 1.0)]}))
+
+
+def test_lines_that_are_no_writes_are_told_and_set_aside_and_the_others_sent(
+    journal: Journal, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal.keep({"op": "tags", "tags": {"first": "1"}})
+    for number, line in enumerate(LINES.values(), start=2):
+        with journal.pending.open("ab") as file:
+            file.write(line)
+        journal.keep({"op": "tags", "tags": {str(number): "2"}})
+    assert main(PROMOTE) == 2
+    told = [record.getMessage() for record in caplog.records if "is no write of a run" in record.getMessage()]
+    for number, said in zip(range(2, 2 * len(LINES) + 1, 2), told, strict=True):
+        assert said.startswith(f"{journal.pending}, line {number} is no write of a run, set aside in ")
+    assert journal.pending.with_suffix(".refused").read_bytes() == b"".join(LINES.values())
+    assert not journal.pending.exists()
+    assert {"first", *map(str, range(2, 2 + len(LINES)))} <= find_run("one", store).tags.keys()
+
+
+def test_an_object_that_is_no_write_is_set_aside(journal: Journal) -> None:
+    writes: list[Write] = [{"op": "points"}, {"op": "points", "points": 7}, {"op": "tags", "tags": [1]}]
+    for write in writes:
+        journal.keep(write)
+    assert main(PROMOTE) == 2
+    aside = journal.pending.with_suffix(".refused").read_text().splitlines()
+    assert [json.loads(line) for line in aside] == writes
+    assert not journal.pending.exists()

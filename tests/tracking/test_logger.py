@@ -166,11 +166,3 @@ def test_other_ranks_and_loggers_of_nothing_make_no_run_and_no_store(
     logger.finalize("success")
     assert {logger.run_id, logger.artifacts, logger.checkpoint_dir, logger.save_dir} == {None}
     assert not (tmp_path / "mlruns").exists()
-
-
-def test_runs_of_other_experiments_do_not_mix(root: Path) -> None:
-    for experiment in ("a", "b", "a"):
-        RunLogger(experiment, name=experiment).finalize("success")
-        RunLogger(experiment, name=experiment).begin()
-    assert sorted(run.name for run in search(Store())) == ["a", "a", "b"]
-    assert [run.name for run in search(Store(), experiment="b")] == ["b"]

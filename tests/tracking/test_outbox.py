@@ -40,10 +40,8 @@ def steps(server: FakeServer) -> list[int]:
 @pytest.mark.parametrize(
     ("status", "renew"),
     [
-        (400, "MLFLOW_TRACKING_URI is the address"),
-        (401, "MLFLOW_TRACKING_TOKEN"),
-        (403, "MLFLOW_TRACKING_TOKEN"),
-        (404, "MLFLOW_TRACKING_URI is the address"),
+        *((status, "MLFLOW_TRACKING_URI is the address") for status in (400, 404)),
+        *((status, "MLFLOW_TRACKING_TOKEN") for status in (401, 403)),
     ],
 )
 def test_what_is_turned_away_is_kept_and_the_message_says_what_to_renew(
@@ -54,8 +52,9 @@ def test_what_is_turned_away_is_kept_and_the_message_says_what_to_renew(
     for step in range(2):
         logger.log_metrics({"train/loss": step}, step)
         logger.flush()
+    logger.log_text("a: 1", "config.yaml")
     logger.finalize("success")
-    assert server.points == {}
+    assert server.points == {} and server.uploaded == []
     (said,) = [record.message for record in caplog.records if record.name == "seqlab"]
     assert all(words in said for words in ("turns us away", f"is kept in {pending(server)}", renew))
 
@@ -63,16 +62,7 @@ def test_what_is_turned_away_is_kept_and_the_message_says_what_to_renew(
     assert replay_all(Store())
     assert not pending(server).exists() and not pending(server, "refused").exists()
     assert (server.points, server.run_status) == ({"train/loss": [(0, 0.0), (1, 1.0)]}, "FINISHED")
-
-
-def test_a_fit_that_is_turned_away_is_sent_whole_later(server: FakeServer) -> None:
-    server.status = 401
-    fit(RunLogger("remote"), [RunTracker({"lr": 0.1})])
-    assert server.points == {} and server.uploaded == []
-    server.status = 200
-    assert replay_all(Store())
-    assert (steps(server), server.run_status, server.params) == (EVERY_OTHER, "FINISHED", {"lr": "0.1"})
-    assert {"config.yaml", "best.ckpt", "last.ckpt"} <= set(server.uploaded)
+    assert server.uploaded == ["config.yaml"]
 
 
 def test_only_what_the_server_refuses_for_what_it_says_is_set_aside(
@@ -105,8 +95,8 @@ def test_a_slow_server_is_not_waited_for_while_training_and_changes_nothing(
     _, logged = fit(RunLogger("remote"), [RunTracker({"lr": 0.1}), End()])
     taken, kept = at_the_end
     assert taken == 0 and kept > 5
-    assert (steps(server), server.run_status) == (EVERY_OTHER, "FINISHED")
-    assert not pending(server).exists()
+    assert (steps(server), server.run_status, server.params) == (EVERY_OTHER, "FINISHED", {"lr": "0.1"})
+    assert {"config.yaml", "best.ckpt", "last.ckpt"} <= set(server.uploaded) and not pending(server).exists()
     _, unlogged = fit(False)
     assert_same(logged, unlogged)
 

@@ -71,19 +71,6 @@ def check(run_name: str, root: str = "mlruns") -> None:
         assert checkpoint.stat().st_size > 1000
 
 
-def test_checkpoints_stay_here_and_are_uploaded(server: Server, tmp_path: Path) -> None:
-    logger = RunLogger("remote", name="there")
-    fit(logger, [RunTracker(CONFIG)])
-    assert logger.checkpoint_dir == tmp_path / "mlruns" / str(logger.run_id) / "artifacts" / "checkpoints"
-    assert sorted(path.name for path in logger.checkpoint_dir.iterdir()) == ["best.ckpt", "last.ckpt"]
-    check("there")
-    check("there", root="another machine")
-    uploaded = sorted(path.name for path in (server.folder / "artifacts").rglob("*.ckpt"))
-    assert uploaded == ["best.ckpt", "last.ckpt"]
-    run = find_run("there", Store("a third"))
-    assert run.artifact("nothing.txt") is None
-
-
 def test_a_version_is_uploaded_and_promoted(server: Server, tmp_path: Path) -> None:
     def save(folder: Path) -> None:
         folder.mkdir()
@@ -108,6 +95,9 @@ def test_a_server_that_goes_away_gets_the_rest_when_it_is_back(server: Server, t
     check("cut")
     check("cut", root="another machine")
     assert not list(unsent(Store()).glob("*.jsonl"))
+    uploaded = sorted(path.name for path in (server.folder / "artifacts").rglob("*.ckpt"))
+    assert uploaded == ["best.ckpt", "last.ckpt"]
+    assert find_run("cut", Store("a third")).artifact("nothing.txt") is None
 
 
 def test_a_fit_may_begin_before_its_server(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,10 +235,15 @@ def test_a_name_that_is_no_files_is_refused_with_its_run(name: str, run: Tracked
         run.artifact(name)
 
 
-def test_a_redirect_is_no_file(run: TrackedRun, rude: Rude) -> None:
-    """It is followed nowhere, and its content is not kept in the place of the file's."""
-    rude.answers["a/artifacts/moved.txt"], rude.answers["/elsewhere"] = b"see there", b"stolen"
+def test_a_redirect_is_not_followed(run: TrackedRun, rude: Rude) -> None:
+    """Nor is its content kept in the place of a file's."""
+    followed: list[int] = []
+    rude.answers["a/artifacts/moved.txt"], rude.answers["/elsewhere"] = b"see there", followed.append
     with pytest.raises(UnreachableError, match=r"sends no whole moved\.txt: it is redirected \(302\)"):
         read(run, "moved.txt")
+    rude.redirects = "/search"
+    with pytest.raises(UnreachableError, match="does not answer"):
+        search(Store())
+    assert not followed
     rude.redirects = "none"
     assert read(run, "moved.txt") == b"see there"

@@ -24,16 +24,7 @@ from seqlab.tracking.runs import TrackedRun, find_run, search
 from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import Store
 from tracking.test_speed import Clock
-from tracking.tiny import (
-    BATCH_SIZE,
-    BATCHES,
-    IGNORED_A_WINDOW,
-    SEQ_LEN,
-    TinyTask,
-    assert_same,
-    fit,
-    make_run,
-)
+from tracking.tiny import BATCH_SIZE, BATCHES, IGNORED_A_WINDOW, SEQ_LEN, TinyTask, assert_same, fit, make_run
 
 CONFIG = {"model": {"lr": 0.1, "names": ["a", None]}, "trainer": {"max_epochs": 2}, "run_name": "tiny"}
 TOKENS = 2 * BATCHES * BATCH_SIZE * (SEQ_LEN - IGNORED_A_WINDOW)

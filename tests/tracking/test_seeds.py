@@ -113,13 +113,6 @@ def test_a_seed_that_read_less_is_told(store: Store) -> None:
     assert compare(store=store).warnings == ["Tokens read differ by 40%: 1k in a, 1.4k in a."]
 
 
-def test_single_runs_have_no_columns_of_seeds(store: Store) -> None:
-    for seed, mixer in enumerate(("GRU", "LSTM")):
-        make(store, mixer, 1.0 + seed, seed, mixer)
-    comparison = compare(store=store)
-    assert "95%" not in "".join(comparison.header) and comparison.ranks == [1, 2] and comparison.warnings == []
-
-
 def test_what_is_unequal_is_said_above_the_table(store: Store) -> None:
     for seed in range(2):
         for lr in ("0.001", "0.01"):
@@ -224,13 +217,9 @@ def test_other_seeds_and_other_examples_add_up(store: Store, nats: Any) -> None:
     assert row.spread is not None and row.of_examples is not None
     assert row.of_examples.value == pytest.approx(row.value) == row.spread.value
     assert row.half_width == pytest.approx(np.hypot(row.spread.half_width, row.of_examples.half_width))
-
-
-def test_seeds_that_were_tested_on_other_rows_have_no_interval_of_examples(store: Store, nats: Any) -> None:
-    make_tested(store, "a-0", nats)
-    make_tested(store, "a-1", nats[:-1], seed=1)
+    make_tested(store, "a-3", nats[:-1], seed=3)
     (row,) = compare(metric="test/loss", store=store).rows
-    assert row.of_examples is None and row.spread is not None
+    assert row.of_examples is None and row.spread is not None, "one was tested on other rows"
 
 
 def test_predictions_of_something_else_give_no_interval(store: Store, nats: Any) -> None:
