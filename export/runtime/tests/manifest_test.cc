@@ -1,8 +1,12 @@
 #include "manifest.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
 
 #include "error.h"
+#include "files.h"
 
 namespace seqlab {
 namespace {
@@ -129,6 +133,73 @@ TEST(Manifest, WhatIsNoJsonIsRefused) {
   EXPECT_EQ(Refused("{"), "it is not JSON, at byte 2");
   EXPECT_EQ(Refused("[]"), "it lacks \"format\": \"seqlab-bundle\"");
   EXPECT_NE(Refused(std::string(100000, '[')), "accepted");
+}
+
+// With a state of so many numbers.
+std::string WithState(int64_t numbers) {
+  std::string text = Whole();
+  const std::string eight = "[\"B\", 8]";
+  for (size_t at = text.find(eight); at != std::string::npos; at = text.find(eight)) {
+    text.replace(at, eight.size(), Join("[\"B\", ", numbers, "]"));
+  }
+  return text;
+}
+
+TEST(Manifest, ALimitAcceptsItsOwnValueAndRefusesTheNext) {
+  const int64_t largest = int64_t{1} << 40, numbers = int64_t{1} << 29;
+  const auto with_seq_len = [](int64_t length) { return Changed("seq_len\": 32", Join("seq_len\": ", length)); };
+  EXPECT_EQ(Refused(with_seq_len(largest)), "accepted");
+  EXPECT_EQ(Refused(with_seq_len(largest + 1)).rfind("the manifest.seq_len must be", 0), 0U);
+  EXPECT_EQ(Refused(WithState(numbers)), "accepted");
+  EXPECT_EQ(Refused(WithState(numbers + 1)).rfind("its state takes", 0), 0U);
+}
+
+// A bundle's folder whose files are holes, all damaged: what matters is what is said of them.
+class Sizes : public testing::Test {
+ protected:
+  void SetUp() override { std::filesystem::create_directories(home_ / "tokenizer"); }
+  void TearDown() override { std::filesystem::remove_all(home_); }
+
+  void Write(const std::string& name, uintmax_t size) const {
+    std::ofstream(home_ / name).close();
+    std::filesystem::resize_file(home_ / name, size);
+  }
+
+  std::map<std::string, std::string> Found() const {
+    std::ofstream(home_ / "manifest.json") << Whole();
+    std::ofstream(home_ / "manifest.sha256") << Sha256OfFile(home_ / "manifest.json");
+    return FindDamage(home_, ParseManifest(Whole()));
+  }
+
+  const std::filesystem::path home_ =
+      std::filesystem::temp_directory_path() / ("seqlab-sizes-" + std::to_string(getpid()));
+};
+
+TEST_F(Sizes, AGraphHas32MiBAtMost) {
+  const uintmax_t most = uintmax_t{1} << 25;
+  Write("model.onnx", most);
+  Write("step.onnx", most + 1);
+  auto found = Found();
+  EXPECT_EQ(found["model.onnx"], "its sha256 is not the manifest's");
+  EXPECT_EQ(found["step.onnx"], "it has 33554433 bytes, a graph has at most 33554432");
+}
+
+TEST_F(Sizes, AllFilesButTheWeightsHaveAGibibyteAtMost) {
+  for (const char* name : {"model.onnx", "step.onnx"}) Write(name, 0);
+  const uintmax_t most = uintmax_t{1} << 30;
+  Write("golden.npz", most + 1);
+  EXPECT_EQ(Found()["golden.npz"],
+            "all files but the weights have 1073741825 bytes, at most 1073741824 are accepted");
+}
+
+TEST_F(Sizes, AManifestHas32MiBAtMost) {
+  Write("manifest.json", (uintmax_t{1} << 25) + 1);
+  try {
+    LoadManifest(home_);
+    FAIL();
+  } catch (const Refusal& refusal) {
+    EXPECT_NE(std::string(refusal.what()).find("33554433 bytes, a manifest has at most 33554432"), std::string::npos);
+  }
 }
 
 TEST(Versions, AreComparedByTheirParts) {
