@@ -11,8 +11,8 @@ from torch import nn
 
 from seqlab.attention import Attention, Bidirectional
 from seqlab.config.configs import build, config_path, load_short_yaml
-from seqlab.models import Classifier, DecoderLM, Encoder
-from seqlab.nn import GELU, Block, LayerNorm
+from seqlab.models import Classifier, Encoder
+from seqlab.nn import GELU, Block
 from seqlab.positions import Learned
 
 
@@ -71,23 +71,6 @@ def test_vit_b_16() -> None:
     )
     with torch.device("meta"):
         assert count(Classifier(16 * 16 * 3, 1000, 14 * 14, encoder=encoder, pool="class")) == 86_567_656
-
-
-@pytest.mark.parametrize(
-    ("num_layers", "d_model", "seq_len", "expected", "less_positions"),
-    [(4, 128, 64, 804_096, 795_904), (6, 384, 256, 10_745_088, 10_646_784)],
-    ids=["cpu", "gpu"],
-)
-def test_nanogpt_on_shakespeare(
-    num_layers: int, d_model: int, seq_len: int, expected: int, less_positions: int
-) -> None:
-    """karpathy/nanoGPT, train_shakespeare_char: no bias anywhere, 65 characters."""
-    block = partial(Block, norm=partial(LayerNorm, bias=False), ffn=partial(GELU, bias=False))
-    options: dict[str, Any] = {"mixer": partial(Attention, bias=False), "positions": Learned, "block": block}
-    with torch.device("meta"):
-        model = DecoderLM(65, seq_len, d_model=d_model, num_layers=num_layers, **options)
-    assert count(model) == expected
-    assert count(model) - count(model.positions) == less_positions
 
 
 def test_the_quickstarts_models_are_of_one_size() -> None:

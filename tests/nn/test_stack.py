@@ -109,11 +109,6 @@ def test_only_training_computes_twice() -> None:
     assert len(calls) == 8
 
 
-def test_a_model_without_blocks_is_refused() -> None:
-    with pytest.raises(ValueError, match="RNNSeq2Seq has no stack of blocks"):
-        forget_activations(RNNSeq2Seq(11, 11, 8, d_model=8))
-
-
 LENGTH = 9
 
 
@@ -180,7 +175,9 @@ def test_gradients_of_a_model_by_hand() -> None:
     assert all(weight.grad is None for weight in model.parameters())
 
 
-def test_gradients_of_a_model_without_a_stack_are_refused() -> None:
+def test_a_model_without_a_stack_is_refused() -> None:
+    with pytest.raises(ValueError, match="RNNSeq2Seq has no stack of blocks"):
+        forget_activations(RNNSeq2Seq(11, 11, 8, d_model=8))
     with pytest.raises(ValueError, match="Linear has no stack of blocks"):
         gradients_of(nn.Linear(1, 1), lambda: None)
 
