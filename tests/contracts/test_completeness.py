@@ -50,11 +50,6 @@ def test_every_concrete_class_has_a_case(base: type, cases: list[Any], size: int
     assert len(tested) >= 3
 
 
-@pytest.mark.parametrize("cases", [MIXERS, POSITIONS])
-def test_names_of_cases_differ(cases: list[Any]) -> None:
-    assert len({case.name for case in cases}) == len(cases)
-
-
 def test_a_mixer_says_what_it_is() -> None:
     for case in MIXERS:
         mixer = case.factory(D_MODEL, 0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from contracts.cases import D_MODEL, DECODERS, MixerCase, PositionCase, pair_name
+from contracts.cases import DECODERS, MixerCase, PositionCase, pair_name
 from contracts.subjects import check_laws, decoder_subject
 from seqlab import nn
 from seqlab.attention import Attention, SlidingWindow
@@ -71,17 +71,6 @@ def test_variants(variant: str) -> None:
     assert set(numbers) == set(range(VARIANTS[variant].get("num_layers", 2)))
 
 
-def test_position_counts_real_tokens() -> None:
-    model, draw = decoder_subject([GRU, Attention], Learned)
-    pad_mask = torch.tensor([[False, True, True], [True, False, False], [False, False, False]])
-    _, state = model(draw(3, 3), pad_mask=pad_mask)
-    assert state["position"].tolist() == [2, 1, 0]
-    _, state = model(draw(3, 2), state)
-    assert state["position"].tolist() == [4, 3, 2]
-    _, state = model.step(draw(3, 1)[:, 0], state)
-    assert state["position"].tolist() == [5, 4, 3]
-
-
 def _grown(state: State, name: str, by: int) -> State:
     """`state` with the entry `name` longer in its last but one dimension."""
     entry = state[name]
@@ -140,10 +129,3 @@ def test_max_seq_len_is_how_far_the_positions_reach(positions: Any, limit: int |
             model.step(draw(1, 1)[:, 0], state)
         with pytest.raises(ValueError, match="256 tokens"):
             model(draw(1, limit + 1))
-
-
-def test_an_encoding_is_built_once_and_its_parameters_are_the_models() -> None:
-    model, *_ = decoder_subject(Attention, Learned, num_layers=3)
-    assert all(block.mixer.scoring.positions is model.positions for block in model.stack.blocks)
-    assert [name for name, _ in model.named_parameters() if "table" in name] == ["positions.table.weight"]
-    assert model.positions.table.weight.shape == (256, D_MODEL)

@@ -71,26 +71,6 @@ def test_alibi_slopes_of_the_paper() -> None:
     assert slopes == pytest.approx([2 ** (-i / 2) for i in range(1, 17)])
 
 
-@encodings
-def test_an_encoding_tells_positions_apart(case: PositionCase) -> None:
-    encoding = case.factory(D_MODEL, MAX_SEQ_LEN)
-    encoding.attach(2, D_MODEL // 2)
-    randomized(encoding)
-    x = torch.ones(1, 1, D_MODEL, dtype=torch.float64)
-    q = x.view(1, 2, 1, D_MODEL // 2)
-    here, there = torch.tensor([[3]]), torch.tensor([[4]])
-    keys, allowed = torch.tensor([[0, 1, 2, 3]]), torch.ones(1, 1, 1, 4, dtype=torch.bool)
-    bias = encoding.bias(q, torch.ones(1, 2, 4, D_MODEL // 2, dtype=torch.float64), here, keys, allowed)
-    moved = (
-        not torch.equal(encoding.embed(x, here), encoding.embed(x, there)),
-        not torch.equal(encoding.rotate(q, q, here)[0], encoding.rotate(q, q, there)[0]),
-        bias is not None and not torch.equal(bias[..., 2], bias[..., 3]),
-    )
-    places = ("embeddings", "queries and keys", "attention scores")
-    assert encoding.acts_on == case.acts_on
-    assert moved == tuple(case.name != "none" and place == case.acts_on for place in places)
-
-
 @pytest.mark.parametrize("mixer", MIXERS, ids=lambda mixer: mixer.name)
 def test_a_mixer_takes_what_fits_and_refuses_the_rest(mixer: MixerCase) -> None:
     for case in [case for case in POSITIONS if case.every_mixer or mixer.name == "attention-grouped"]:

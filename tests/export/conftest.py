@@ -13,7 +13,10 @@ from contracts.subjects import randomized
 from export.test_encoder_bundles import OF_TEXT, WRITING, exported
 from export.toys import Export, Exported, Shared, export_toy, shared_toy, toy
 from once import once
+from runtime.conftest import _bundle, _copy
 from seqlab_data.tokenizers import CharTokenizer
+
+__all__ = ["_bundle", "_copy"]
 
 
 @pytest.fixture(scope="session", name="export")

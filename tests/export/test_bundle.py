@@ -41,13 +41,12 @@ def check_secrets(folder: Path, *more: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {},
         {"precision": "int8"},
         {"precision": "int4"},
         {"precision": "bf16", "taps": ["attention", "state"]},
         {"target": "ort", "taps": ["attention", "state"]},
     ],
-    ids=["plain", "int8", "int4", "bf16 and taps", "ort and taps"],
+    ids=["int8", "int4", "bf16 and taps", "ort and taps"],
 )
 def test_two_exports_are_equal_in_every_byte_and_tell_nothing_of_the_machine(options: Any, tmp_path: Path) -> None:
     model = toy(partial(Attention, num_heads=2), NoPositions, 1)
@@ -160,9 +159,3 @@ def test_a_mixer_that_a_bundle_cannot_hold_is_refused(mixer: Any, message: str, 
     with pytest.raises(ValueError, match=message):
         export_toy(toy(mixer, NoPositions, 1), tmp_path / "bundle")
     assert not list(tmp_path.iterdir())
-
-
-@slow
-def test_a_state_may_start_at_any_constant(tmp_path: Path) -> None:
-    folder = export_toy(toy(Plain, NoPositions, 1), tmp_path / "bundle").folder
-    assert load_manifest(folder).state[1].initial == 1.0

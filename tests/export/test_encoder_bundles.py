@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from contracts.subjects import randomized
-from export.toys import TOKENIZER, run_bare
+from export.toys import TOKENIZER
 from seqlab.attention import (
     Additive,
     AdditiveAttention,
@@ -184,12 +184,6 @@ def test_the_beams_of_a_source_read_one_row(target: Any, tmp_path: Path) -> None
         np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE[torch.float32])
         assert {len(state[f"state_{name}"]) for name in of_source} == {num_sources}
         states = [state for _, state in steps]
-
-
-def test_it_runs_where_only_numpy_and_onnxruntime_are(served: Callable[[str], Path], tmp_path: Path) -> None:
-    program = "from seqlab_export import open_bundle\nprint(open_bundle(sys.argv[1]).probabilities([4, 5]).tolist())\n"
-    expected = Bundle(served("classifier")).probabilities([4, 5]).tolist()
-    assert run_bare(program, served("classifier"), cwd=tmp_path) == f"{expected}\n"
 
 
 def test_an_rnn_reads_sources_of_any_length() -> None:

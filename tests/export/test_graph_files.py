@@ -11,8 +11,8 @@ from onnx import ModelProto, helper
 
 import web.programs
 from cli.conftest import command
-from export.planted import Edit, copy_of, edit_graph, nodes_of, reseal, writing
-from export.toys import Shared
+from export.planted import Edit, edit_graph, nodes_of, reseal, writing
+from runtime.conftest import Copy
 from runtime.programs import refusal, run
 from seqlab_export.runner.graph_file import DEEPEST, check_graph, end_of_weights
 from seqlab_export.runner.manifest import BundleError, find_damage, load_manifest
@@ -23,9 +23,8 @@ COUNT = 300_000
 
 
 @pytest.fixture(name="folder")
-def _folder(shared: Shared, tmp_path: Path) -> Path:
-    """A good bundle that a test may spoil."""
-    return copy_of(shared("attention").folder, tmp_path)
+def _folder(copy: Copy) -> Path:
+    return copy("attention")
 
 
 def add(text: str) -> Edit:

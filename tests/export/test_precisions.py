@@ -1,41 +1,41 @@
 """Bundles in fp16, bf16, int8 and int4: the arithmetic that their errors are judged by is the runtime's, and the proof
-of them can fail."""
+of them can fail. Of weights stored as bfloat16, half the bytes, not one bit of an output is another."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 import torch
 import torch.nn.functional as F
+from numpy.typing import NDArray
 from onnx import numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnxscript import ir
 
+from contracts.subjects import randomized
 from export.planted import reseal
+from export.test_encoder_bundles import WRITING, exported
 from export.toys import TOKENIZER, graph, results, toy
-from seqlab.attention import Attention, DeltaNet
+from seqlab.attention import Attention
 from seqlab.models import BagOfWords, DecoderLM
-from seqlab.nn.operation import lowered
 from seqlab.positions import NoPositions, RoPE
-from seqlab.recurrence import GRU, LSTM
+from seqlab.recurrence import GRU
 from seqlab_export.bundle import export_bundle
-from seqlab_export.capture.graph_forms import SequenceForm
-from seqlab_export.capture.precision import in_dtype
+from seqlab_export.capture.precision import Precision, in_dtype
 from seqlab_export.capture.weights import check_weights
-from seqlab_export.graphs import capture, export_graphs
-from seqlab_export.lowering import STANDARD
+from seqlab_export.graphs import export_graphs
 from seqlab_export.passes import quantize as passes
 from seqlab_export.passes.int8_products import multiply_as_int8
-from seqlab_export.passes.quantize import Quantized, quantize, split_gemms
+from seqlab_export.passes.quantize import Quantized, quantize, split_gemms, store_as_bfloat16
 from seqlab_export.proof.fake_quantized import FakeQuantized, dynamic_uint8, int4_blocks, int7_rows
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.runner.verify import verify_bundle
-
-MODELS = {"attention": (Attention, RoPE), "lstm": (LSTM, NoPositions), "gru": (GRU, NoPositions)}
 
 
 def linear(weight: torch.Tensor, precision: Quantized, op_type: str = "MatMul") -> ir.Model:
@@ -102,16 +102,6 @@ def test_a_table_in_bf16_may_be_too_small_for_the_file_of_weights(rows: int, tmp
     model.embedding = torch.nn.Embedding(rows, 4)
     model = in_dtype(model, "bf16")
     check_weights(model, export_graphs(model, tmp_path, "bf16").named)
-
-
-@pytest.mark.slow
-def test_a_model_is_captured_in_one_precision_after_another() -> None:
-    """Dynamo, which captures a Scan, remembers the code that it saw, and with what types."""
-    model = toy(DeltaNet, NoPositions, num_layers=1)
-    for precision in ("fp32", "fp16", "bf16"):
-        form = SequenceForm(in_dtype(model, precision))
-        with lowered(STANDARD):
-            capture(form, form.info())
 
 
 def test_int4_weights_are_multiplied_as_int8_where_whole_sequences_are_read(tmp_path: Path) -> None:
@@ -194,18 +184,14 @@ def test_inputs_are_quantised_as_onnx_says() -> None:
     assert dynamic_uint8(torch.zeros(3)).tolist() == [0, 0, 0]
 
 
+STORED = {"fp16": "FLOAT16", "bf16": "BFLOAT16", "int8": "INT8", "int4": "UINT4"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "precision"),
-    [
-        *(("attention", precision) for precision in ("fp16", "bf16", "int8", "int4")),
-        *(("gru", precision) for precision in ("bf16", "int8", "int4")),
-        *(("lstm", precision) for precision in ("fp16", "int8")),
-    ],
-)
-def test_a_bundle_is_proven_in_its_precision(name: str, precision: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("precision", STORED)
+def test_a_bundle_is_proven_in_its_precision(precision: Any, tmp_path: Path) -> None:
     folder = tmp_path / "bundle"
-    report = export_bundle(toy(*MODELS[name], 1), TOKENIZER, folder, seq_len=32, precision=precision)
+    report = export_bundle(toy(Attention, RoPE, 1), TOKENIZER, folder, seq_len=32, precision=precision)
     assert report.ok and load_manifest(folder).precision == precision
     worst = max(check.error for check in report.checks if check.error is not None)
     assert worst > 1e-4  # it is no fp32 model
@@ -215,13 +201,11 @@ def test_a_bundle_is_proven_in_its_precision(name: str, precision: Any, tmp_path
         for tensor in onnx.load(folder / file).graph.initializer
         if len(tensor.dims) == 2 and int(np.prod(tensor.dims)) > TOKENIZER.vocab_size * 16
     }
-    kinds = onnx.TensorProto
-    of_precision = {"fp16": kinds.FLOAT16, "bf16": kinds.BFLOAT16, "int8": kinds.INT8, "int4": kinds.UINT4}
-    assert stored == {of_precision[precision]}
+    assert stored == {onnx.TensorProto.DataType.Value(STORED[precision])}
     if precision == "int4":
         assert products(folder / "model.onnx") == {"MatMulInteger"}
         assert products(folder / "step.onnx") == {"MatMulNBits"}
-    if (name, precision) == ("attention", "int8"):
+    if precision == "int8":
         _check_that_a_wrong_scale_is_found(folder)
     if precision == "bf16":
         _check_that_coarser_weights_are_found(folder)
@@ -245,3 +229,69 @@ def _check_that_coarser_weights_are_found(folder: Path) -> None:
     (weights & 0xFFF8).tofile(folder / "weights.bin")
     reseal(folder)
     assert {check.kind for check in verify_bundle(folder).failures} == {"weights"}
+
+
+def in_bfloat16(array: NDArray[np.float32]) -> NDArray[np.float32]:
+    return array.astype(ml_dtypes.bfloat16).astype(np.float32)
+
+
+def test_only_what_bfloat16_holds_is_stored_in_it_and_outputs_stay_as_they_are() -> None:
+    """A weight that several nodes read, one of them in a graph inside, has one Cast."""
+    body = """
+        x = Gather (table, tokens) turned = Transpose (table)
+        h = If (c) <
+            then_branch = g1 () => (float[B, 16] h1) { h1 = MatMul (x, turned) },
+            else_branch = g2 () => (float[B, 16] h2) { h2 = MatMul (x, table) }
+        >
+        y = Add (h, small) z = MatMul (x, odd)
+    """
+    draw = np.random.default_rng(0)
+    odd = draw.standard_normal((16, 16), dtype=np.float32)
+    weights = {"table": in_bfloat16(odd), "odd": odd, "small": in_bfloat16(odd[0])}
+    plain, stored = (graph("int64[B] tokens, bool c", "float[B, 16] y, float[B, 16] z", body, **weights) for _ in "ab")
+    store_as_bfloat16(stored)
+    proto = ir.to_proto(stored)
+    onnx.checker.check_model(proto, full_check=True)
+    kinds = {tensor.name: tensor.data_type for tensor in proto.graph.initializer}
+    assert kinds == {"table": onnx.TensorProto.BFLOAT16, "odd": onnx.TensorProto.FLOAT, "small": onnx.TensorProto.FLOAT}
+    assert [node.op_type for node in proto.graph.node].count("Cast") == 1
+    feed: dict[str, Any] = {"tokens": draw.integers(16, size=5), "c": np.array(True)}
+    for ours, theirs in zip(results(stored, **feed), results(plain, **feed), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("mixer", "positions"), [(Attention, RoPE), (GRU, NoPositions)])
+def test_the_file_has_half_the_bytes_and_what_is_computed_is_the_rounded_model(
+    mixer: Any, positions: Any, tmp_path: Path
+) -> None:
+    """The table is the output layer too; it is stored once."""
+    model = DecoderLM(300, 32, d_model=64, num_layers=1, mixer=mixer, positions=positions)
+    model = in_dtype(randomized(model).float().eval(), "bf16")
+    stored: dict[str, Precision] = {"bf16": "bf16", "rounded": "fp32"}
+    for name, precision in stored.items():
+        (tmp_path / name).mkdir()
+        export_graphs(model, tmp_path / name, precision)
+    size, full = ((tmp_path / name / "weights.bin").stat().st_size for name in stored)
+    assert 0.49 * full < size < 0.51 * full
+    tensors = onnx.load(tmp_path / "bf16" / "step.onnx").graph.initializer
+    weights = {tensor.name.removeprefix("model."): numpy_helper.to_array(tensor) for tensor in tensors}
+    held, parameters = {n for n, a in weights.items() if a.dtype == ml_dtypes.bfloat16}, dict(model.named_parameters())
+    assert {name for name, parameter in parameters.items() if parameter.numel() >= 256} <= held
+    for name in held & parameters.keys():
+        np.testing.assert_array_equal(weights[name], parameters[name].detach().float().numpy())
+    feed: dict[str, Any] = {"tokens": np.random.default_rng(0).integers(300, size=(3, 7))}
+    feed |= {"pad_mask": np.ones((3, 7), dtype=np.bool_)}
+    feed |= {f"state_{name}": entry.float().numpy() for name, entry in model.init_state(3).items()}
+    feed |= {name: feed[name].astype(np.int64) for name in feed if name.endswith("position")}
+    feed |= {name: feed[name].astype(np.bool_) for name in feed if name.endswith("mask")}
+    sessions = [ort.InferenceSession(tmp_path / name / "model.onnx") for name in stored]
+    found, expected = (session.run(["logits"], feed)[0] for session in sessions)
+    np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # of torch's exporter
+@pytest.mark.parametrize("kind", ["transformer", "rnn"])
+def test_a_translator_is_proven_in_bf16(kind: str, tmp_path: Path) -> None:
+    assert exported(randomized(WRITING[kind]()).float().eval(), tmp_path / "bundle", precision="bf16").ok

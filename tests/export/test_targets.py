@@ -151,36 +151,27 @@ def test_a_linear_recurrence_is_one_node_of_a_layer(bundle: Export) -> None:
 
 @slow
 @pytest.mark.parametrize(
-    ("mixers", "positions"),
-    [([WIDE_HEADS], ALiBi), ([Attention, LatentAttention], RoPE)],
-    ids=["alibi", "narrow heads and latent"],
-)
-def test_what_has_no_node_is_exported_all_the_same(mixers: Any, positions: Any, bundle: Export) -> None:
-    assert FUSED not in bundle("ort", mixers, positions, len(mixers)).nodes()
-
-
-@slow
-@pytest.mark.parametrize(
     ("mixer", "positions", "options", "rotates"),
     [
-        (WIDE_HEADS, partial(RoPE, fraction=0.5), {}, 0),
-        (partial(WIDE_HEADS, head_dim=32), partial(RoPE, fraction=0.5), {}, 1),
-        (WIDE_HEADS, partial(RoPE, scaling=YaRN), {}, 1),
-        (WIDE_HEADS, XPos, {}, 0),
-        (partial(WIDE_HEADS, parts=[QueryKeyNorm, OutputGate]), RoPE, {}, 0),
-        (partial(WIDE_HEADS, num_kv_heads=1, bias=False), NoPositions, {"precision": "fp16"}, 0),
-        (partial(WIDE_HEADS, num_kv_heads=1), RoPE, {"precision": "int4"}, 1),
+        (WIDE_HEADS, ALiBi, {}, []),
+        ([Attention, LatentAttention], RoPE, {"num_layers": 2}, []),
+        (WIDE_HEADS, partial(RoPE, fraction=0.5), {}, [0]),  # of 8 channels
+        (partial(WIDE_HEADS, head_dim=32), partial(RoPE, fraction=0.5), {}, [1]),
+        (WIDE_HEADS, partial(RoPE, scaling=YaRN), {}, [1]),
+        (WIDE_HEADS, XPos, {}, [0]),
+        (partial(WIDE_HEADS, parts=[QueryKeyNorm, OutputGate]), RoPE, {}, [0]),
+        (partial(WIDE_HEADS, num_kv_heads=1, bias=False), NoPositions, {"precision": "fp16"}, [0]),
+        (partial(WIDE_HEADS, num_kv_heads=1), RoPE, {"precision": "int4"}, [1]),
     ],
-    ids=["8 channels rotated", "16 of 32 channels rotated", "yarn", "xpos", "parts", "no biases in fp16", "int4"],
 )
-def test_fused_attention_rotates_where_the_node_knows_how(
-    mixer: Any, positions: Any, options: dict[str, Any], rotates: int, bundle: Export
+def test_attention_is_fused_and_rotated_where_the_node_knows_how(
+    mixer: Any, positions: Any, options: dict[str, Any], rotates: list[int], bundle: Export
 ) -> None:
-    written = bundle("ort", mixer, positions, **options)
-    [node] = [
-        node for node in onnx.load(written.folder / "step.onnx").graph.node if node.op_type == "GroupQueryAttention"
-    ]
-    assert [attribute.i for attribute in node.attribute if attribute.name == "do_rotary"] == [rotates]
+    """No node has a bias of distances, narrow heads or latent keys."""
+    nodes = onnx.load(bundle("ort", mixer, positions, **options).folder / "step.onnx").graph.node
+    fused = [node.attribute for node in nodes if node.op_type == "GroupQueryAttention"]
+    assert [one.i for attributes in fused for one in attributes if one.name == "do_rotary"] == rotates
+    assert len(fused) == len(rotates)
 
 
 @slow
