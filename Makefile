@@ -3,8 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 # What docs/reliability.md tells of.
-FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,command_lines configs full_disk hostile_configs killed_run \
-	pipes places_to_write reading_verbs serving shared_values stopped_fit tampered_checkpoints terminal traps)) \
+FAULTS := $(addprefix tests/cli/test_,$(addsuffix .py,command_lines configs full_disk hostile_configs \
+	pipes places_to_write reading_verbs serving stopped_fit tampered_checkpoints terminal traps)) \
 	$(addprefix tests/export/test_,$(addsuffix .py,correct_models defects graph_files page_json reach statements)) \
 	$(addprefix tests/runtime/test_,$(addsuffix .py,mutated_bundles refusals shown)) tests/data/test_deep_json.py \
 	tests/data/test_oddities.py tests/data/test_read_as_something_else.py tests/callbacks/test_exact_resume.py tests/callbacks/test_stopping.py tests/tracking

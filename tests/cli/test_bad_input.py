@@ -18,6 +18,7 @@ from seqlab.cli import _correct_environment, main
 from seqlab.cli.fit import COUNTS
 from seqlab.config.errors import sentence
 
+TEXT = ("--data.path=text.txt", "--data.seq_len=16")
 CASES = [
     (["--model.model.num_layer=3"], ["model.model.num_layer", "num_layers"]),
     (["--model.modle.d_model=3"], ["model.modle.d_model", "did you mean model?"]),
@@ -33,7 +34,13 @@ CASES = [
     (["--model.model.d_model=abc"], ["model.model.d_model: Expected an int", "abc"]),
     (["--model.model.block.norm_place=middle"], ["norm_place", "pre", "post", "middle"]),
     (["--data.path=missing.txt"], ["missing.txt"]),
-    (["--trainer.precision=16-mixed", "--data.path=text.txt", "--data.seq_len=16"], ["16-mixed"]),
+    (["--trainer.precision=16-mixed"], ["16-mixed, which a CPU does not have; give bf16-mixed or 32-true"]),
+    (
+        ["--trainer.precision=transformer-engine"],
+        ["package transformer_engine, which is not installed", "pip install"],
+    ),
+    (["--trainer.logger=wandb"], ["wandb", "pip install"]),
+    (["--trainer.logger+=TensorBoardLogger", "--trainer.logger.save_dir=tb"], ["tensorboard", "pip install"]),
     (["--trainer.val_check_interval=0.5"], ["val_check_interval", "check_val_every_n_epoch"]),
     (["--trainer.accelerator=cuda"], ["accelerator", "cpu"]),
     (["--ckpt_path=nowhere"], ["no runs yet"]),
@@ -47,7 +54,7 @@ CASES = [
 def test_fit_says_in_one_sentence_what_is_wrong(
     args: list[str], said: list[str], quick: Seqlab, tmp_path: Path
 ) -> None:
-    (line,) = quick("fit", "--config", "lm/gru", *args, code=2).stderr.strip().splitlines()
+    (line,) = quick("fit", "--config", "lm/gru", *TEXT, *args, code=2).stderr.strip().splitlines()
     assert line.startswith("seqlab: ") and len(line) < 500
     assert "Union" not in line and all(text in line for text in said)
     assert ("did you mean" in line) + ("accepted: " in line) < 2
@@ -62,9 +69,20 @@ def test_as_typed_there_is_one_sentence_and_the_traceback_only_for_debugging(seq
     assert "Traceback" in seqlab(*args, code=1, SEQLAB_DEBUG="1").stderr
 
 
+MISSPELT = (
+    "{data: {class_path: TextDataModule, seq_len: 8}, "
+    "model: {class_path: LanguageModeling, model: {class_path: DecoderLM, mixer: GRUU}}}"
+)
+ESTIMATE = ["estimate", "--config=presets/gpt2", "--tokens=1e9"]
+
+
 @pytest.mark.parametrize(
     ("args", "said"),
     [
+        ([*ESTIMATE, "--device=H300"], "--device H300 is not known; accepted: H100"),
+        ([*ESTIMATE, "--mfu=2"], "--mfu in 0 to 1"),
+        ([*ESTIMATE, "--price=-1"], "--price must be at least 0, got -1"),
+        ([*ESTIMATE, f"--config={MISSPELT}"], "model.model.mixer: there is no class GRUU; did you mean GRU?"),
         (["fit", "--config", "lm/gruu"], "did you mean lm/gru?"),
         (["configs", "lm/gruu"], "did you mean lm/gru?"),
         (["configs", ""], "neither a file nor a packaged config"),

@@ -23,11 +23,6 @@ from seqlab.callbacks.step_seconds import step_seconds
 from seqlab.config.configs import config_path, load_short_yaml
 from seqlab.tracking.runs import find_run
 
-MISSPELT = (
-    "{data: {class_path: TextDataModule, seq_len: 8}, "
-    "model: {class_path: LanguageModeling, model: {class_path: DecoderLM, mixer: GRUU}}}"
-)
-
 
 def test_gpt2_by_hand(quick: Seqlab) -> None:
     """Every token passes 12 layers of 7,077,888 weights in matrices, the output layer of 50,257 x 768, and attention to
@@ -45,19 +40,6 @@ def test_gpt2_by_hand(quick: Seqlab) -> None:
     assert again.startswith(f"{2 * 7_077_888 / 1e9:.3g} GB and 0.0")
     assert said[4].startswith("ddp: 2.0 GB of 141 a device, fits, with 3")
     assert said[5].startswith("fsdp2: 0.2 GB")
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("--device=H300", "--device H300 is not known; accepted: H100"),
-        ("--mfu=2", "--mfu in 0 to 1"),
-        ("--price=-1", "--price must be at least 0, got -1"),
-        (f"--config={MISSPELT}", "model.model.mixer: there is no class GRUU; did you mean GRU?"),
-    ],
-)
-def test_what_makes_no_sense(given: str, said: str, quick: Seqlab) -> None:
-    assert said in quick("estimate", "--config=presets/gpt2", "--tokens=1e9", given, code=2).stderr
 
 
 @pytest.mark.parametrize("text", ["model: [", "- 1", "data: x", "model: 3\ndata: {class_path: x, seq_len: 8}"])

@@ -1,12 +1,16 @@
-"""Files that cannot be written: one sentence that says which, why and what is whole, and nothing half-written."""
+"""Files that cannot be written, and verbs that are killed: one sentence, and what is there is whole."""
 
 from __future__ import annotations
 
 import errno
 import os
 import resource
+import shutil
 import sqlite3
-from collections.abc import Iterator
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -36,9 +40,8 @@ def half_written(folder: Path) -> list[Path]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("background", ["false", "true"])
 def test_a_fit_on_a_full_disk_ends_with_a_sentence_and_goes_on(
-    tmp_path: Path, quick: Seqlab, monkeypatch: pytest.MonkeyPatch, background: str
+    tmp_path: Path, quick: Seqlab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes, sync = [0], os.fsync
 
@@ -51,7 +54,7 @@ def test_a_fit_on_a_full_disk_ends_with_a_sentence_and_goes_on(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        said = quick(*FIT, f"--checkpoint_async={background}", code=2)
+        said = quick(*FIT, "--checkpoint_async=true", code=2)
     assert find_run("full").status == "FAILED"
     (last,) = tmp_path.rglob("last.ckpt")
     lines = [line for line in said.stderr.splitlines() if line.startswith("seqlab: ")]
@@ -109,3 +112,59 @@ def test_what_the_system_refuses_is_told(
         partial.touch()
         raise error
     assert os.listdir(tmp_path) == []
+
+
+SHARE = 0.85
+"""The moment of the kill, as a share of the verb's time; before the half it imports."""
+WRITERS = {
+    "export": (["export", "first", "--out=new bundle"], "new bundle"),
+    "page": (["page", "bundle", "--out=page.html"], "page.html"),
+    "compare": (["compare", "--out=report.html"], "report.html"),
+    "promote": (["promote", "bundle"], None),
+    "sweep": (["sweep", "--config=lm/gru", *TINY, "--vary=model.lr=0.1,0.2", "--sampler=grid", "--name=swept"], None),
+}
+
+
+def started(folder: Path, *args: str) -> subprocess.Popen[bytes]:
+    command = [str(Path(sys.executable).with_name("seqlab")), *args]
+    environment = {**os.environ, "SEQLAB_CACHE": str(folder / "cache")}
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+@pytest.fixture(scope="module", name="folder")
+def _folder(fitted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a run and its bundle."""
+    folder = tmp_path_factory.mktemp("killed") / "copy"
+    shutil.copytree(fitted, folder)
+    finish(folder, "export", "first", "--out=bundle")
+    return folder
+
+
+def finish(folder: Path, *args: str) -> None:
+    process = started(folder, *args)
+    said, _ = process.communicate()
+    assert process.returncode == 0, said.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", WRITERS)
+def test_what_is_written_is_whole_or_not_there(
+    verb: str, folder: Path, tmp_path: Path, inside: Callable[[Path], Seqlab]
+) -> None:
+    args, out = WRITERS[verb]
+    whole = shutil.copytree(folder, tmp_path / "whole")
+    begun = time.monotonic()
+    finish(whole, *args)
+    seconds = time.monotonic() - begun
+    killed = shutil.copytree(folder, tmp_path / "killed")
+    with started(killed, *args) as process:
+        time.sleep(SHARE * seconds)
+        process.kill()
+    seqlab = inside(killed)
+    if out == "new bundle" and (killed / out).exists():
+        seqlab("verify", out)
+    elif out is not None and (killed / out).exists():
+        assert (killed / out).read_text(encoding="utf-8").rstrip().endswith("</html>")
+    if out is None or not (killed / out).exists():
+        seqlab(*args)
+    assert "first" in seqlab("compare", COLUMNS="160").stdout

@@ -87,8 +87,8 @@ def test_every_hostile_config_is_refused_before_anything_is_imported(trapped: Tr
 
 
 def test_every_hostile_config_is_refused_in_one_sentence(trapped: Trapped) -> None:
-    """Each is opened by one of the verbs in turn, and by `resume`."""
-    for number, (what, hostile) in enumerate(hostile_configs(trapped.checkpoint["seqlab"]["config"])):
+    """A fifth of them, each opened by one of the verbs in turn, and by `resume`."""
+    for number, (what, hostile) in enumerate(list(hostile_configs(trapped.checkpoint["seqlab"]["config"]))[::5]):
         trapped.store(hostile)
         for command in (VERBS[number % len(VERBS)]("hostile.ckpt"), ["resume", "first"]):
             lines = trapped.seqlab(*command, code=2).stderr.strip().splitlines()

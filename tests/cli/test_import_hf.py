@@ -1,4 +1,5 @@
-"""A checkpoint of `transformers` becomes a run: made here, with random weights and a tokenizer of a few words."""
+"""A checkpoint of `transformers` becomes a run: made here, with random weights and a tokenizer of a few words; its
+texts end where the `generate` of transformers ends them, in every runtime."""
 
 from __future__ import annotations
 
@@ -13,16 +14,15 @@ import pytest
 import torch
 
 from cli.conftest import TINY, Seqlab
-from seqlab.decoding import generate
-from seqlab.decoding.torch_model import TorchDecoder
-from seqlab.models.pretrained import Pretrained, read_pretrained
+from runtime import programs
+from seqlab.models.pretrained import Pretrained, read_pretrained, read_special_ids
 from seqlab.trained import import_hf
 from seqlab.trained.load import load_run
 from seqlab.trained.text_model import open_text_model
 from seqlab_data.tokenizers import PretrainedTokenizer, tokenizer_from_dict
-from seqlab_export.runner.graph_runner import BundleRunner
 from seqlab_export.runner.manifest import load_manifest
 from seqlab_export.serving.mlflow_model import _load_pyfunc
+from web import programs as web
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 transformers = pytest.importorskip("transformers")
@@ -77,31 +77,6 @@ def _refused(gpt2: Path, tmp_path: Path, inside: Callable[[Path], Seqlab]) -> Ca
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["gpt2", "llama"])
-def test_an_imported_model_is_a_run_with_the_same_logits(
-    kind: str, tmp_path: Path, inside: Callable[[Path], Seqlab]
-) -> None:
-    seqlab = inside(tmp_path)
-    theirs = save(kind, tmp_path / "small")
-    seqlab("import-hf", "small")
-    run = load_run("small")
-    text = "the quick fox, naïve 日本 <|endoftext|>\n"
-    ids = run.tokenizer.encode(text)
-    assert run.tokenizer.decode(ids) == text
-    tokens = torch.tensor([ids[:32]])
-    with torch.inference_mode():
-        assert (run.model(tokens)[0] - theirs(tokens).logits).abs().max() < 1e-4
-    seqlab("export", "small", "--out", "bundle", "--target", "ort", "--taps", "attention,state")
-    manifest = load_manifest(tmp_path / "bundle")
-    assert (manifest.target, manifest.in_place) == ("ort", ("0_k", "0_v", "1_k", "1_v"))
-    assert manifest.taps is not None and len(manifest.taps.outputs) == 4
-    of_run, of_bundle = (
-        seqlab("generate", target, "--prompt", "the", "--max-new-tokens", "20").stdout for target in ("small", "bundle")
-    )
-    assert of_run == of_bundle
-
-
-@pytest.mark.slow
 def test_a_fit_begins_with_its_weights_and_its_tokenizer(quick: Seqlab, tmp_path: Path) -> None:
     save("llama", tmp_path / "small", eos_token_id=[0, 5])
     said = quick("import-hf", "small", "--run_name=base").stdout
@@ -121,12 +96,8 @@ def test_a_fit_begins_with_its_weights_and_its_tokenizer(quick: Seqlab, tmp_path
     quick("resume", "tuned", "--trainer.max_steps=8")
     refused = quick("fit", "--config", str(config), *flags, code=2).stderr
     assert "StoredTokenizer has no path; give that of a run's tokenizer.json, or --init_from" in refused
-    base, tuned = (
-        torch.load(next(tmp_path.glob(f"mlruns/{name}/*/artifacts/checkpoints/best.ckpt")), weights_only=True)
-        for name in ("imported", "tiny")
-    )
-    for name, weight in base["state_dict"].items():
-        torch.testing.assert_close(tuned["state_dict"][name], weight, rtol=0, atol=1e-7)
+    for name, weight in load_run("base").model.state_dict().items():
+        torch.testing.assert_close(tuned.model.state_dict()[name], weight, rtol=0, atol=1e-7)
     refused = quick("fit", "--config", "lm/gru", *TINY, "--init_from=base", code=2).stderr
     assert "--init_from base" in refused and "not this one" in refused
 
@@ -172,27 +143,6 @@ def test_what_transformers_computes_otherwise_is_refused(
     refused("differ from those that transformers computes by")
 
 
-@pytest.mark.slow
-def test_a_model_of_ids_whose_head_is_not_its_embedding(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
-    seqlab = inside(tmp_path)
-    theirs = save("gpt2", tmp_path / "ids", tie_word_embeddings=False, eos_token_id=None)
-    (tmp_path / "ids" / "tokenizer.json").unlink()
-    said = seqlab("import-hf", "ids").stdout
-    assert "Run ids of ids, as the folder has no tokenizer.json, its logits within " in said
-    run = load_run("ids")
-    assert run.tokenizer is None and run.datamodule is None
-    tokens = torch.arange(32)[None]
-    with torch.inference_mode():
-        assert (run.model(tokens)[0] - theirs(tokens).logits).abs().max() < 1e-4
-    seqlab("export", "ids", "--out", "bundle")
-    bundle = BundleRunner(tmp_path / "bundle")
-    prompts = [[5, 6, 7], [8]]
-    assert generate(bundle, prompts, max_new_tokens=9) == generate(TorchDecoder(run.model), prompts, max_new_tokens=9)
-    refused = seqlab("generate", "bundle", "--prompt", "5 six", code=2).stderr
-    assert refused.endswith('a prompt is ids, such as "5 6 7"; got "six"\n')
-    assert _load_pyfunc(str(tmp_path / "bundle")).predict(tokens.numpy()).shape == (1, 32, run.model.vocab_size)
-
-
 def test_the_tokenizer_encodes_as_the_library_does(gpt2: Path) -> None:
     file = str(gpt2 / "tokenizer.json")
     ours, theirs = PretrainedTokenizer(file=file), tokenizers.Tokenizer.from_file(file)
@@ -206,3 +156,117 @@ def test_the_tokenizer_encodes_as_the_library_does(gpt2: Path) -> None:
     assert (again.bos_id, again.eos_ids, again.decode([0])) == (0, (0, 7), "")
     with pytest.raises(ValueError, match="eos_id is 1000; accepted: the ids of this tokenizer, 0 to 288"):
         PretrainedTokenizer(file=file, eos_id=1000)
+
+
+PROMPT = [5, 6, 7]
+MOST = 20
+GREEDY = {"temperature": 0, "top_k": None, "top_p": 1, "min_p": 0, "seed": 0, "penalty": 1, "ngram": None}
+
+
+def written(folder: Path) -> list[int]:
+    """Tokens that transformers writes after the prompt, by the folder's settings."""
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
+    with torch.inference_mode():
+        tokens = model.generate(torch.tensor([PROMPT]), max_new_tokens=MOST, do_sample=False)
+    ids: list[int] = tokens[0, len(PROMPT) :].tolist()
+    return ids
+
+
+def tell(folder: Path, *, config: dict[str, Any], generation: dict[str, Any] | None) -> None:
+    """Writes the eos settings of the two files; the second may be missing."""
+    stated = json.loads((folder / "config.json").read_text())
+    stated.pop("eos_token_id", None)
+    (folder / "config.json").write_text(json.dumps(stated | config))
+    path = folder / "generation_config.json"
+    path.unlink(missing_ok=True)
+    if generation is not None:
+        path.write_text(json.dumps({"transformers_version": "5.0.0"} | generation))
+
+
+def ends_of(text: list[int]) -> list[int]:
+    """Two tokens that occur late in a text for the first time."""
+    first = [place for place, token in enumerate(text) if place > 1 and text.index(token) == place]
+    assert len(first) > 1
+    return [text[first[0]], text[first[-1]]]
+
+
+@pytest.fixture(scope="module", name="folder")
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model whose greedy text has many different tokens."""
+    torch.manual_seed(1)
+    folder = tmp_path_factory.mktemp("imported") / "small"
+    model = save("gpt2", folder, tie_word_embeddings=False)
+    torch.nn.init.normal_(model.transformer.wpe.weight, std=3.0)  # each position has something else to say
+    model.save_pretrained(folder)
+    return folder
+
+
+def test_eos_is_read_where_transformers_reads_it(folder: Path) -> None:
+    tell(folder, config={}, generation={})
+    whole = written(folder)
+    assert len(whole) == MOST
+    early, late = ends_of(whole)
+    ends = {token: whole[: whole.index(token) + 1] for token in (early, late)}
+    told: list[tuple[dict[str, Any], dict[str, Any] | None, list[int]]] = [
+        ({"eos_token_id": late}, {"eos_token_id": early}, ends[early]),
+        ({"eos_token_id": early}, {"eos_token_id": late}, ends[late]),
+        ({"eos_token_id": late}, {"eos_token_id": [late, early]}, ends[early]),
+        ({"eos_token_id": early}, {}, whole),
+        ({"eos_token_id": early}, {"eos_token_id": None}, whole),
+        ({"eos_token_id": early}, None, ends[early]),
+        ({"eos_token_id": [late, early]}, None, ends[early]),
+        ({"eos_token_id": None}, None, whole),
+        ({}, None, whole),
+    ]
+    for config, generation, expected in told:
+        tell(folder, config=config, generation=generation)
+        assert written(folder) == expected, (config, generation)
+        eos = read_special_ids(folder, 300).eos
+        ours = next((whole[: place + 1] for place, token in enumerate(whole) if token in eos), whole)
+        assert ours == expected, (config, generation, eos)
+
+
+@pytest.mark.parametrize("eos", ["2", 1.5, True, [1, "2"], {"id": 1}])
+def test_eos_that_is_no_id_is_refused(eos: Any, tmp_path: Path) -> None:
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": eos}))
+    with pytest.raises(ValueError, match=r"generation_config\.json has eos_token_id .*; accepted: a whole number, a"):
+        read_special_ids(tmp_path, 300)
+
+
+def test_eos_outside_the_vocabulary_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"eos_token_id": [-1, 300, 299]}))
+    assert read_special_ids(tmp_path, 300).eos == (299,)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reads", ["text", "ids"])
+def test_every_runtime_stops_there(reads: str, folder: Path, tmp_path: Path, inside: Callable[[Path], Seqlab]) -> None:
+    seqlab = inside(tmp_path)
+    tell(folder, config={}, generation={})
+    ends = ends_of(written(folder))[::-1]
+    tell(folder, config={}, generation={"eos_token_id": ends})
+    expected = written(folder)
+    assert 1 < len(expected) < MOST
+    prompt, text = "5 6 7", " ".join(map(str, expected))
+    if reads == "text":
+        library = pytest.importorskip("tokenizers").Tokenizer.from_file(str(folder / "tokenizer.json"))
+        prompt, text = library.decode(PROMPT), library.decode(expected)
+        assert library.encode(prompt).ids == PROMPT
+    else:
+        (folder / "tokenizer.json").unlink()
+    said = seqlab("import-hf", str(folder), "--run_name", "small").stdout
+    without = "Run small of ids, as the folder has no tokenizer.json, its logits within "
+    assert (without in said) == (reads == "ids")
+    seqlab("export", "small", "--out", "bundle")
+    assert set(load_manifest(tmp_path / "bundle").stop_ids) == set(ends)
+    options = ["--prompt", prompt, "--max-new-tokens", str(MOST), "--temperature", "0"]
+    for target in ("small", "bundle"):
+        assert seqlab("generate", target, *options).stdout.removesuffix("\n") == text
+    [answer] = web.answers(tmp_path / "bundle", [{"write": prompt, "max_new_tokens": MOST, **GREEDY}])
+    assert answer["text"] == text
+    if reads == "ids":  # The C++ runtime has no byte-level BPE.
+        done = programs.run("generate", tmp_path / "bundle", *options)
+        assert done.returncode == 0 and done.stdout.decode().removesuffix("\n") == text
+        refused = seqlab("generate", "bundle", "--prompt", "5 six", code=2).stderr
+        assert refused.endswith('a prompt is ids, such as "5 6 7"; got "six"\n')
+        assert _load_pyfunc(str(tmp_path / "bundle")).predict([PROMPT]).shape[:2] == (1, 3)

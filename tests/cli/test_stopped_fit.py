@@ -18,7 +18,8 @@ import pytest
 from cli.conftest import TINY, Seqlab, before_steps, same_weights, send, write_text
 from seqlab.callbacks.one_start import OneStart
 from seqlab.tasks.language_modeling import LanguageModeling
-from seqlab.tracking.runs import find_run
+from seqlab.tracking.runs import find_run, search
+from seqlab.tracking.store import Store
 from servers import free_port
 
 TO_STOP = ("fit", "--config", "lm/gru", *TINY, "--trainer.max_steps=6", "--trainer.val_check_interval=9")
@@ -28,7 +29,8 @@ TO_STOP = ("fit", "--config", "lm/gru", *TINY, "--trainer.max_steps=6", "--train
 def test_a_stopped_fit_says_how_to_go_on_and_does(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         send(patch, signal.SIGINT, 3)
-        stopped = quick(*TO_STOP, "--run_name=stopped", code=130)
+        theirs = ("--trainer.callbacks+=ModelCheckpoint", "--trainer.callbacks.every_n_train_steps=100000")
+        stopped = quick(*TO_STOP, *theirs, "--run_name=stopped", code=130)
     (line,) = stopped.stdout.splitlines()
     assert line.startswith("Stopped by SIGINT at step 4 of 6 · last checkpoint mlruns/tiny/")
     run = find_run("stopped")
@@ -41,6 +43,23 @@ def test_a_stopped_fit_says_how_to_go_on_and_does(quick: Seqlab, monkeypatch: py
     assert same_weights("stopped", "whole")
     assert find_run("stopped").history("train/loss") == find_run("whole").history("train/loss")
     assert [step for step, _ in find_run("whole").history("val/loss")] == [5], "shorter than its interval"
+
+
+@pytest.mark.slow
+def test_the_unfinished_fit_of_a_config_goes_on_as_the_last(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop() -> None:
+        with monkeypatch.context() as patch:
+            send(patch, signal.SIGTERM, 3)
+            quick(*TO_STOP, code=143)
+
+    stop()
+    assert "there is none" in quick(*TO_STOP, "--model.lr=0.5", "--ckpt_path=last", code=2).stderr
+    stop()
+    refused = quick(*TO_STOP, "--ckpt_path=last", code=2).stderr
+    assert "there are 2" in refused and refused.count("KILLED") == 2
+    quick("resume", search(Store())[0].id[:8])
+    quick(*TO_STOP, "--ckpt_path=last")
+    assert [run.status for run in search(Store())] == ["FINISHED"] * 2
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ from rich.table import Table
 from rich.text import Text
 from tqdm import tqdm
 
-from cli.conftest import TINY, Seqlab
 from seqlab import cli
 from seqlab.cli import main
 from seqlab.cli.terminal import for_programs, shown, shown_for_people
@@ -103,29 +102,6 @@ def test_what_a_model_wrote_goes_to_a_program_as_it_is(monkeypatch: pytest.Monke
         with shown_for_people():
             print(HOSTILE, end="", file=for_programs())
         assert stream.getvalue() == written
-
-
-NAME = "run\x1b[2J\u202e"
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_the_verbs_of_a_run_show_its_name(quick: Seqlab) -> None:
-    for args, code, names in (
-        (["fit", "--config=lm/gru", *TINY, f"--experiment={NAME}", f"--run_name={NAME}"], 0, True),
-        (["compare"], 0, True),
-        (["generate", NAME, "--prompt=the", "--max-new-tokens=2"], 0, False),
-        (["validate", NAME], 0, False),
-        (["export", NAME, "--out", "bundle"], 0, False),
-        (["promote", "bundle"], 0, True),
-        (["verify", "bundle"], 0, False),
-        (["compare", NAME, f"no{NAME}"], 2, True),
-        (["verify", f"no{NAME}"], 2, False),
-        (["fit", f"--config=no{NAME}"], 2, True),
-    ):
-        said = quick(*args, code=code)
-        assert not steers(said.stdout + said.stderr), args
-        assert not names or shown(NAME) in said.stdout + said.stderr, args
 
 
 def test_outside_of_the_command_rich_is_as_it_was() -> None:

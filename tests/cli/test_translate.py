@@ -1,14 +1,17 @@
-"""A model with a source, and a classifier, from the command line: fit, score, use, and be refused elsewhere."""
+"""Models of pairs, classes, tags and numbers from the command line: fit, score, use, and be refused elsewhere."""
 
 from __future__ import annotations
 
 import io
 import json
+import re
 import shlex
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from cli.conftest import Seqlab
 from seqlab.cli import main
@@ -147,3 +150,58 @@ def test_it_learns_to_translate_word_for_word(typed: Typed, folder: Path) -> Non
     assert "next: seqlab translate learnt" in typed("fit", *learnt)
     sources, targets = zip(*(line.split("\t") for line in (folder / "pairs.tsv").read_text().splitlines()), strict=True)
     assert typed("translate", "learnt", lines="\n".join(sources) + "\n").splitlines() == list(targets)
+
+
+ALONE = ["--trainer.logger=false", "--trainer.default_root_dir=."]
+NAMES, PLACES, OTHERS = ("Ada", "Kurt", "Emmy"), ("Rome", "Oslo"), ("goes", "to", "from", "and")
+
+
+@pytest.fixture(name="seqlab")
+def _seqlab(tmp_path: Path, inside: Callable[[Path], Seqlab]) -> Seqlab:
+    return inside(tmp_path)
+
+
+def write_tags(folder: Path) -> None:
+    """A first name begins a person of two words; places are alone, and follow each of the names."""
+    lines = []
+    for i in range(120):
+        words = [OTHERS[i % 4], NAMES[i % 3], PLACES[i % 2], OTHERS[(i // 2) % 4], PLACES[(i // 3) % 2]]
+        tags = ["O", "B-PER", "I-PER", "O", "B-LOC"]
+        shown = list(zip(words, tags, strict=True))[i % 2 : 5 - i % 5 // 4]
+        lines.append("\n".join(f"{word}\t{tag}" for word, tag in shown) + "\n")
+    (folder / "tagged.conll").write_text("\n".join(lines), encoding="utf-8")
+
+
+def test_a_tagger_learns_and_tags_lines_as_the_file_does(
+    tmp_path: Path, seqlab: Seqlab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tags(tmp_path)
+    data = ["--data.train=tagged.conll", "--data.val=tagged.conll", "--data.max_len=16", "--data.max_tokens=100"]
+    small = ["--model.model.encoder.d_model=32", "--model.lr=1e-2", "--trainer.max_epochs=8"]
+    done = seqlab("fit", "--config", "tag/bigru", *data, *small, *ALONE)
+    (run,) = re.findall(r"Checkpoint (\S+) · next: seqlab classify \1 < FILE", done.stdout)
+    scores = seqlab("validate", "--config", "tag/bigru", *data, *small[:1], f"--ckpt_path={run}").stdout
+    assert float(re.findall(r"val/f1\W+([\d.]+)", scores)[0]) > 0.95
+    # Other sentences are read by the words of the run, "bald" being none of them.
+    (tmp_path / "few.conll").write_text("Ada\tB-PER\nOslo\tI-PER\nbald\tO\n\nto\tO\nRome\tB-LOC\n", encoding="utf-8")
+    few = [f"--data.{split}=few.conll" for split in ("train", "val", "test")]
+    assert "val/f1" in seqlab("validate", run, *few).stdout
+    # Rome is part of a name after Emmy and a place elsewhere: what is before a word decides.
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"goes Emmy Rome to Rome\nAda Oslo and Oslo\n")))
+    tagged = "goes\tO\nEmmy\tB-PER\nRome\tI-PER\nto\tO\nRome\tB-LOC\n\nAda\tB-PER\nOslo\tI-PER\nand\tO\nOslo\tB-LOC\n\n"
+    assert seqlab("classify", run).stdout == tagged
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"Ada\n \n")))
+    assert "line 2 of the standard input is empty" in seqlab("classify", run, code=2).stderr
+
+
+def test_whole_numbers_are_numbers_to_a_regression(tmp_path: Path, seqlab: Seqlab) -> None:
+    values = [[float((row * row + 3 * frame) % 101 + frame) for frame in range(5)] for row in range(60)]
+    counts = [int(sum(frames)) for frames in values]
+    parquet.write_table(pa.table({"values": values, "count": counts}), tmp_path / "counts.parquet")
+    data = ["--data.train=counts.parquet", "--data.features=values", "--data.target=count"]
+    fit = ["fit", "--config", "frames/bigru", *data, "--model=Regression", "--model.model=Classifier", *ALONE]
+    fit += ["--trainer.fast_dev_run=true"]
+    seqlab(*fit)
+    said = seqlab(*fit, "--data.whole_numbers=classes", code=2).stderr
+    assert "counts.parquet, row 7 has the label '285', which the train split lacks" in said
+    assert said.endswith("or give data.whole_numbers numbers where it is a number to predict\n")
