@@ -21,16 +21,9 @@ from seqlab.trained.foreign_logits import LIMIT
 
 VOCAB_SIZE, SEQ_LEN = 61, 32
 GPT2 = {"vocab_size": VOCAB_SIZE, "n_positions": SEQ_LEN, "n_embd": 16, "n_layer": 2, "n_head": 4, **NO_TOKENS}
-LLAMA = {
-    "vocab_size": VOCAB_SIZE,
-    "max_position_embeddings": SEQ_LEN,
-    "hidden_size": 16,
-    "intermediate_size": 20,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    **NO_TOKENS,
-}
+LLAMA: dict[str, Any] = {"vocab_size": VOCAB_SIZE, "hidden_size": 16, "intermediate_size": 20, **NO_TOKENS}
+LLAMA |= {"max_position_embeddings": SEQ_LEN, "num_hidden_layers": 2}
+LLAMA |= {"num_attention_heads": 4, "num_key_value_heads": 2}
 FAMILIES: dict[str, dict[str, Any]] = {
     "gpt2": GPT2,
     "llama": LLAMA | {"attention_bias": True},

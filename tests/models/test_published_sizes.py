@@ -60,15 +60,9 @@ def test_bert(name: str, expected: int) -> None:
 
 def test_vit_b_16() -> None:
     """86,567,656 parameters at 224 x 224 pixels and 1,000 classes (torchvision's and timm's ViT-B/16)."""
-    encoder = partial(
-        Encoder,
-        embed=nn.Linear,
-        d_model=768,
-        num_layers=12,
-        mixer=partial(Attention, num_heads=12, pattern=Bidirectional),
-        positions=Learned,
-        block=partial(Block, ffn=partial(GELU, d_ff=3072, exact=True)),
-    )
+    block = partial(Block, ffn=partial(GELU, d_ff=3072, exact=True))
+    options: dict[str, Any] = {"mixer": partial(Attention, num_heads=12, pattern=Bidirectional), "block": block}
+    encoder = partial(Encoder, embed=nn.Linear, d_model=768, num_layers=12, positions=Learned, **options)
     with torch.device("meta"):
         assert count(Classifier(16 * 16 * 3, 1000, 14 * 14, encoder=encoder, pool="class")) == 86_567_656
 

@@ -54,19 +54,10 @@ dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 
 def _like_llama(name: str, mixer: Any, *, eps: float = 1e-6, heads: int = 4, kv_heads: int = 4, **options: Any) -> Pair:
     """`options` are those of their config."""
-    config = getattr(transformers, f"{name}Config")(
-        vocab_size=VOCAB_SIZE,
-        max_position_embeddings=SEQ_LEN,
-        hidden_size=D_MODEL,
-        intermediate_size=D_FF,
-        num_hidden_layers=NUM_LAYERS,
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        rms_norm_eps=eps,
-        tie_word_embeddings=False,
-        **options,
-        **NO_TOKENS,
-    )
+    width = {"vocab_size": VOCAB_SIZE, "hidden_size": D_MODEL, "intermediate_size": D_FF, "rms_norm_eps": eps}
+    length = {"max_position_embeddings": SEQ_LEN, "num_hidden_layers": NUM_LAYERS, "tie_word_embeddings": False}
+    options |= {"num_attention_heads": heads, "num_key_value_heads": kv_heads, **NO_TOKENS}
+    config = getattr(transformers, f"{name}Config")(**width, **length, **options)
     block = partial(Block, norm=partial(RMSNorm, eps=eps), ffn=partial(SwiGLU, d_ff=D_FF))
     sizes: dict[str, Any] = {"d_model": D_MODEL, "num_layers": NUM_LAYERS}
     ours = DecoderLM(VOCAB_SIZE, SEQ_LEN, **sizes, mixer=mixer, positions=RoPE, block=block, tie_embeddings=False)
@@ -110,16 +101,9 @@ HEADS, HEAD_DIM, KV_RANK, ROPE_HEAD_DIM = 4, 6, 10, 4
 def _deepseek() -> Pair:
     """DeepSeek-V3 whose every layer is dense."""
     latent = partial(LatentAttention, num_heads=HEADS, head_dim=HEAD_DIM, kv_rank=KV_RANK, q_rank=14)
-    return _like_llama(
-        "DeepseekV3",
-        partial(latent, rope_head_dim=ROPE_HEAD_DIM),
-        first_k_dense_replace=NUM_LAYERS,
-        q_lora_rank=14,
-        kv_lora_rank=KV_RANK,
-        qk_nope_head_dim=HEAD_DIM,
-        qk_rope_head_dim=ROPE_HEAD_DIM,
-        v_head_dim=HEAD_DIM,
-    )
+    ranks: dict[str, Any] = {"first_k_dense_replace": NUM_LAYERS, "q_lora_rank": 14, "kv_lora_rank": KV_RANK}
+    ranks |= {"qk_nope_head_dim": HEAD_DIM, "qk_rope_head_dim": ROPE_HEAD_DIM, "v_head_dim": HEAD_DIM}
+    return _like_llama("DeepseekV3", partial(latent, rope_head_dim=ROPE_HEAD_DIM), **ranks)
 
 
 def _deepseek_weights(theirs: nn.Module, folder: Path) -> dict[str, Tensor]:

@@ -58,16 +58,8 @@ def _recurrent_gemma() -> Made:
 def _mamba2() -> Made:
     from transformers.models.mamba2.modeling_mamba2 import Mamba2Mixer
 
-    config = transformers.Mamba2Config(
-        hidden_size=D_MODEL,
-        num_heads=6,
-        head_dim=8,
-        state_size=5,
-        n_groups=2,
-        chunk_size=16,
-        num_hidden_layers=1,
-        layer_norm_epsilon=1e-5,
-    )
+    sizes = {"hidden_size": D_MODEL, "num_heads": 6, "head_dim": 8, "state_size": 5, "n_groups": 2}
+    config = transformers.Mamba2Config(**sizes, chunk_size=16, num_hidden_layers=1, layer_norm_epsilon=1e-5)
     names = {"A_log": "a_log", "D": "skip", "norm.weight": "norm_weight"} | CONV
     return _with_the_weights(Mamba2Mixer(config, 0), Mamba2(D_MODEL, d_state=5, head_dim=8, num_groups=2), names)
 
@@ -75,16 +67,9 @@ def _mamba2() -> Made:
 def _gated_delta_net() -> Made:
     from transformers.models.olmo_hybrid.modeling_olmo_hybrid import OlmoHybridGatedDeltaNet
 
-    config = transformers.OlmoHybridConfig(
-        hidden_size=D_MODEL,
-        linear_num_key_heads=2,
-        linear_num_value_heads=2,
-        linear_key_head_dim=6,
-        linear_value_head_dim=12,
-        linear_allow_neg_eigval=True,
-        num_hidden_layers=4,
-        num_attention_heads=2,
-    )
+    heads = {f"linear_num_{part}_heads": 2 for part in ("key", "value")}
+    sizes = {"hidden_size": D_MODEL, "linear_key_head_dim": 6, "linear_value_head_dim": 12, "num_attention_heads": 2}
+    config = transformers.OlmoHybridConfig(**sizes, **heads, num_hidden_layers=4, linear_allow_neg_eigval=True)
     names = {"A_log": "a_log", "o_norm.weight": "head_norm.weight"} | CONV
     for theirs, ours in {"a": "decay", "b": "beta", "g": "gate", "o": "out"}.items():
         names[f"{theirs}_proj.weight"] = f"{ours}_proj.weight"
@@ -97,19 +82,9 @@ def _mlstm() -> Made:
 
     if modeling_xlstm.external_xlstm:
         pytest.skip("the installed xlstm package has other layers")
-    config = transformers.xLSTMConfig(
-        hidden_size=D_MODEL,
-        num_heads=3,
-        num_blocks=1,
-        qk_dim_factor=1.0,
-        v_dim_factor=1.0,
-        gate_soft_cap=1e4,  # far from any gate
-        eps=0.0,
-        norm_eps=1e-5,
-        mode="inference",
-        return_last_states=True,
-        chunk_size=16,
-    )
+    sizes = {"hidden_size": D_MODEL, "num_heads": 3, "num_blocks": 1, "qk_dim_factor": 1.0, "v_dim_factor": 1.0}
+    exact = {"gate_soft_cap": 1e4, "eps": 0.0, "norm_eps": 1e-5}  # a cap far from any gate
+    config = transformers.xLSTMConfig(**sizes, **exact, mode="inference", return_last_states=True, chunk_size=16)
     names = {f"{name}.weight": f"{name}_proj.weight" for name in ("q", "k", "v")}
     names |= {"ogate_preact.weight": "gate_proj.weight", "multihead_norm.weight": "head_norm.weight"}
     for theirs_at, ours_at in (("igate_preact", "in_gate"), ("fgate_preact", "forget_gate")):

@@ -33,16 +33,9 @@ def test_buckets_are_t5s(num_buckets: int, max_distance: int, both_ways: bool) -
 
 @pytest.mark.parametrize("decoder", [True, False])
 def test_t5_attention(decoder: bool) -> None:
-    config = transformers.T5Config(
-        d_model=D_MODEL,
-        d_kv=HEAD_DIM,
-        num_heads=NUM_HEADS,
-        relative_attention_num_buckets=8,
-        relative_attention_max_distance=20,
-        is_decoder=decoder,
-        dropout_rate=0.0,
-        attn_implementation="eager",
-    )
+    sizes = {"d_model": D_MODEL, "d_kv": HEAD_DIM, "num_heads": NUM_HEADS, "is_decoder": decoder, "dropout_rate": 0.0}
+    table = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 20}
+    config = transformers.T5Config(**sizes, **table, attn_implementation="eager")
     theirs = randomly(t5.T5Attention(config, has_relative_attention_bias=True, layer_idx=0), torch.float64)
     pattern: Any = Causal if decoder else Bidirectional
     ours = Attention(D_MODEL, num_heads=NUM_HEADS, head_dim=HEAD_DIM, scale=1.0, bias=False, pattern=pattern)
@@ -69,33 +62,26 @@ def _rope(scaling: Any, positions: torch.Tensor, fraction: float = 1.0, base: fl
 QUERIES = torch.randn(2, 3, LENGTH, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
+SIZES = {"hidden_size": 96, "num_attention_heads": 3}
+
+
 def _llama(**parameters: Any) -> Any:
-    config = transformers.LlamaConfig(
-        hidden_size=96,
-        num_attention_heads=3,
-        head_dim=32,
-        max_position_embeddings=256,
-        rope_parameters={"rope_theta": 10000.0, **parameters},
-    )
+    told = {"rope_parameters": {"rope_theta": 10000.0, **parameters}}
+    config = transformers.LlamaConfig(**SIZES, head_dim=32, max_position_embeddings=256, **told)
     return llama.LlamaRotaryEmbedding(config)
+
+
+def _yarn(length: int, factor: float, **told: float) -> dict[str, Any]:
+    return {"rope_type": "yarn", "original_max_position_embeddings": length, "factor": factor, **told}
 
 
 SCALINGS: dict[str, tuple[Any, dict[str, Any]]] = {
     "none": (NoScaling, {"rope_type": "default"}),
     "linear": (partial(LinearScaling, factor=3.0), {"rope_type": "linear", "factor": 3.0}),
-    "yarn": (
-        partial(YaRN, 64, factor=4.0),
-        {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64},
-    ),
+    "yarn": (partial(YaRN, 64, factor=4.0), _yarn(64, 4.0)),
     "yarn-of-long-contexts": (
         partial(YaRN, 4096, factor=16.0, fast=24.0, slow=2.0),
-        {
-            "rope_type": "yarn",
-            "factor": 16.0,
-            "original_max_position_embeddings": 4096,
-            "beta_fast": 24.0,
-            "beta_slow": 2.0,
-        },
+        _yarn(4096, 16.0, beta_fast=24.0, beta_slow=2.0),
     ),
 }
 
@@ -125,11 +111,8 @@ def test_ntk_is_the_dynamic_form_at_one_length() -> None:
 
 
 def test_partial_rotation_is_gpt_neoxs() -> None:
-    config = transformers.GPTNeoXConfig(
-        hidden_size=96,
-        num_attention_heads=3,
-        rope_parameters={"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.25},
-    )
+    told = {"rope_type": "default", "rope_theta": 5000.0, "partial_rotary_factor": 0.25}
+    config = transformers.GPTNeoXConfig(**SIZES, rope_parameters=told)
     positions = torch.arange(LENGTH)[None]
     cos, sin = gpt_neox.GPTNeoXRotaryEmbedding(config)(QUERIES, positions)
     assert cos.shape[-1] == 8

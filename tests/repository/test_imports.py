@@ -19,28 +19,13 @@ import pytest
 import seqlab
 import seqlab_data
 import seqlab_export
-from repository.source_tree import (
-    PACKAGES,
-    all_imports,
-    arrows_of_files,
-    imports_when_loaded,
-    python_files,
-    within,
-)
+from repository.source_tree import PACKAGES, all_imports, arrows_of_files, imports_when_loaded, python_files, within
 
 SEQLAB, DATA, EXPORT = PACKAGES.values()
 LAYERS = ("mixer.py", "batch.py", "attention", "positions", "recurrence", "nn", "models")
 HEAVY = (
-    "torchmetrics",
-    "torch",
-    "numpy",
-    "lightning",
-    "mlflow",
-    "onnx",
-    "onnxruntime",
-    "matplotlib",
-    "jsonargparse",
-    "rich",
+    *("torchmetrics", "torch", "numpy", "lightning", "mlflow", "onnx", "onnxruntime", "matplotlib"),
+    *("jsonargparse", "rich"),
 )
 
 

@@ -84,11 +84,6 @@ def _run(rude: Rude) -> TrackedRun:
     return find_run("one")
 
 
-def test_a_good_answer_is_taken(run: TrackedRun) -> None:
-    assert [found.name for found in search(Store())] == ["one"]
-    assert run.history("val/loss") == [(1, 1.5)]
-
-
 OTHER_TYPES = [
     {"runs": 7},
     {"runs": [7]},

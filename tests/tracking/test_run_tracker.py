@@ -61,13 +61,8 @@ def test_a_fit_stores_all_of_itself(root: Path) -> None:
     fit(RunLogger("quickstart", name="tiny"), [RunTracker(CONFIG)])
     run = find_run("tiny")
     assert (run.status, run.experiment, run.config) == ("FINISHED", "quickstart", CONFIG)
-    assert run.params == {
-        "model.lr": "0.1",
-        "model.names.0": "a",
-        "model.names.1": "null",
-        "trainer.max_epochs": "2",
-        "run_name": "tiny",
-    }
+    lists = {"model.names.0": "a", "model.names.1": "null"}
+    assert run.params == {"model.lr": "0.1", **lists, "trainer.max_epochs": "2", "run_name": "tiny"}
     tags = {"config_hash": config_hash(CONFIG), "git.commit": head, "git.dirty": "false"}
     tags |= {"package.torch": torch.__version__, "hardware.cores": str(os.cpu_count()), "dataset": "tiny dddddddddddd"}
     assert tags.items() <= run.tags.items()
@@ -99,15 +94,6 @@ def test_a_fit_stores_all_of_itself(root: Path) -> None:
     assert '"tokens": 128' in data.dataset.profile and '"digest": "' + "d" * 64 in data.dataset.profile
 
 
-def test_the_use_of_the_machine_is_sampled(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqlab.tracking.system.SECONDS", 0.0)
-    fit(RunLogger(name="sampled"), [RunTracker()])
-    run = find_run("sampled")
-    assert 0 <= run.metrics["system/cpu_utilization_percentage"] <= 100
-    assert 0 < run.metrics["system/system_memory_usage_percentage"] < 100
-    assert steps(run, "system/disk_usage_megabytes") == list(range(1, 16, 2))
-
-
 def test_creating_the_run_is_not_timed_as_training(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = Clock()
     monkeypatch.setattr("seqlab.callbacks.speed.time", clock)
@@ -123,11 +109,17 @@ def test_creating_the_run_is_not_timed_as_training(root: Path, monkeypatch: pyte
     assert find_run("slow").metrics["perf/train_seconds"] == 0
 
 
-def test_a_logged_fit_equals_an_unlogged_one_bit_by_bit(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_logged_fit_that_samples_the_use_of_the_machine_equals_an_unlogged_one_bit_by_bit(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("seqlab.tracking.system.SECONDS", 0.0)
-    _, logged = fit(RunLogger(), [RunTracker(CONFIG)])
+    _, logged = fit(RunLogger(name="sampled"), [RunTracker(CONFIG)])
     _, unlogged = fit(False)
     assert_same(logged, unlogged)
+    run = find_run("sampled")
+    assert 0 <= run.metrics["system/cpu_utilization_percentage"] <= 100
+    assert 0 < run.metrics["system/system_memory_usage_percentage"] < 100
+    assert steps(run, "system/disk_usage_megabytes") == list(range(1, 16, 2))
 
 
 def raise_(error: BaseException) -> float:

@@ -55,19 +55,6 @@ def test_of_several_runs_of_a_name_the_one_that_is_meant(store: Store) -> None:
     assert [str(error.value).count(status) for status in ("FINISHED", "FAILED", "KILLED")] == [3, 2, 1]
 
 
-def test_a_beginning_that_is_not_unique_is_refused_with_the_candidates(store: Store) -> None:
-    beginnings: dict[str, str] = {}
-    for number in range(17):  # of which two begin with the same of 16 digits
-        run_id = make_run(store, f"run {number}")
-        if first := beginnings.get(run_id[0]):
-            break
-        beginnings[run_id[0]] = run_id
-    assert first is not None
-    with several(run_id[0]) as error:
-        find_run(run_id[0], store)
-    assert first[:8] in str(error.value) and run_id[:8] in str(error.value)
-
-
 def test_what_names_no_run_is_refused(store: Store) -> None:
     make_run(store, "somebody")
     for text in ("nobody", "0" * 32, "%", "_", "f_", "'", "\"'", "' OR 1=1 --", "no/such.ckpt", ""):
