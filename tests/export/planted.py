@@ -53,6 +53,28 @@ def edit_graph(folder: Path, file: str, edit: Edit) -> None:
     reseal(folder)
 
 
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def start_elsewhere(folder: Path) -> None:
+    """Begins from another hidden state than the model."""
+    manifest = load_manifest(folder)
+    position, hidden, *others = manifest.state
+    replace(manifest, state=(position, replace(hidden, initial=0.5), *others)).save(folder)
+
+
+def prove_less(folder: Path) -> None:
+    """Takes one length from the golden file."""
+    with np.load(folder / "golden.npz") as file:
+        arrays: dict[str, Any] = {name: file[name] for name in file if not name.startswith("length 17/")}
+        assert len(arrays) < len(file.files)
+    np.savez(folder / "golden.npz", allow_pickle=False, **arrays)
+    reseal(folder)
+
+
 def with_tokenizer(**content: object) -> Callable[[Path], None]:
     def spoil(folder: Path) -> None:
         path = folder / "tokenizer" / "tokenizer.json"

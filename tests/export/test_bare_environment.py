@@ -60,9 +60,7 @@ def test_it_runs_every_kind_of_bundle_alike(python: Path, served: Callable[[str]
     assert answers == [open_text_model(folder).answer(TEXTS) for folder in folders]
 
 
-def test_the_command_proves_a_bundle_and_names_the_module_that_more_needs(
-    python: Path, served: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_the_command_names_a_module_that_it_needs(python: Path, served: Callable[[str], Path], tmp_path: Path) -> None:
     command: list[str | Path] = [python.with_name("seqlab"), "verify", served("generator")]
     done = subprocess.run([*command, "--json"], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0 and json.loads(done.stdout)["ok"]

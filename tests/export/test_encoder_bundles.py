@@ -15,16 +15,8 @@ from torch import Tensor, nn
 
 from contracts.subjects import randomized
 from export.toys import TOKENIZER
-from seqlab.attention import (
-    Additive,
-    AdditiveAttention,
-    Attention,
-    Bidirectional,
-    CrossAttention,
-    Dot,
-    GatedLinearAttention,
-    MultiplicativeAttention,
-)
+from seqlab import attention as att
+from seqlab.attention import Attention
 from seqlab.decoding import TextCodec
 from seqlab.decoding.text_model import Translator
 from seqlab.decoding.torch_model import TorchDecoder
@@ -37,7 +29,7 @@ from seqlab_export.capture import graph_forms
 from seqlab_export.capture.graph_forms import longest_input
 from seqlab_export.runner.graph_runner import Bundle, BundleRunner
 from seqlab_export.runner.report import Report
-from seqlab_export.runner.text_model import load_codec, open_text_model
+from seqlab_export.runner.text_model import load_codec
 from tolerances import TOLERANCE
 
 V, C, D_MODEL, SEQ_LEN = TOKENIZER.vocab_size, 3, 8, 40
@@ -48,7 +40,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
 
 
 def encoder(mixer: Any = None, positions: Any = Sinusoidal, **options: Any) -> Any:
-    mixer = mixer or partial(Attention, num_heads=2, pattern=Bidirectional)
+    mixer = mixer or partial(Attention, num_heads=2, pattern=att.Bidirectional)
     return partial(Encoder, d_model=D_MODEL, num_layers=1, mixer=mixer, positions=positions, **options)
 
 
@@ -74,10 +66,10 @@ WRITING = {
     "rnn": lambda: RNNSeq2Seq(V, V, SEQ_LEN, d_model=D_MODEL, feed_context=True),
     "lstm": lambda: RNNSeq2Seq(V, V, SEQ_LEN, d_model=D_MODEL, recurrence=LSTM),
     "transformer": to_target(partial(Attention, num_heads=2), encoder(), Sinusoidal),
-    "additive": to_target(AdditiveAttention),
-    "dot": to_target(partial(MultiplicativeAttention, score=Dot, recurrence=GRU)),
-    "local and fed": to_target(partial(MultiplicativeAttention, score=Additive, window=2, input_feeding=True)),
-    "linear": to_target(GatedLinearAttention, encoder(GatedLinearAttention, NoPositions)),
+    "additive": to_target(att.AdditiveAttention),
+    "dot": to_target(partial(att.MultiplicativeAttention, score=att.Dot, recurrence=GRU)),
+    "local and fed": to_target(partial(att.MultiplicativeAttention, score=att.Additive, window=2, input_feeding=True)),
+    "linear": to_target(att.GatedLinearAttention, encoder(att.GatedLinearAttention, NoPositions)),
 }
 
 
@@ -123,18 +115,6 @@ def test_an_encoder_of_text_says_what_its_model_says(name: str, tmp_path: Path) 
 
 
 @slow
-def test_a_classifier_of_patches_reads_features(tmp_path: Path) -> None:
-    patches = encoder(positions=Learned, embed=nn.Linear)
-    model = randomized(Classifier(6, C, 9, encoder=patches, pool="class")).float().eval()
-    assert exported(model, tmp_path / "bundle", tokenizer=None).ok
-    bundle, images = Bundle(tmp_path / "bundle"), torch.randn(5, 9, 6)
-    found = bundle.encode(images.numpy(), np.ones((5, 9), dtype=np.bool_))["logits"]
-    np.testing.assert_allclose(found, model(images).detach().numpy(), rtol=0, atol=TOLERANCE[torch.float32])
-    with pytest.raises(ValueError, match="is not of texts: it has no tokenizer"):
-        open_text_model(tmp_path / "bundle")
-
-
-@slow
 @pytest.mark.parametrize("name", WRITING)
 def test_a_bundle_writes_of_a_source_what_its_model_writes(name: str, tmp_path: Path) -> None:
     model = randomized(WRITING[name]()).float().eval()
@@ -152,19 +132,15 @@ def test_a_bundle_writes_of_a_source_what_its_model_writes(name: str, tmp_path: 
     for beams in (1, 3):
         assert found.translate(texts, beams=beams) == expected.translate(texts, beams=beams)
     assert found.run(nothing) == expected.run(nothing)
-    sources, column = np.array([[3, 4, 5], [6, 7, 5]]), np.full((2, 1), TOKENIZER.bos_id)
-    of_model, of_bundle = (begin(sources, sources > 0).prefill(column, column > 0)[0] for begin in begins)
-    np.testing.assert_allclose(of_bundle, of_model, rtol=0, atol=TOLERANCE[torch.float32])
-    assert np.abs(of_model[0] - of_model[1]).max() > 100 * TOLERANCE[torch.float32], "the sources matter"
     with pytest.raises(ValueError, match="writes what a source says"):
-        runner.prefill(column, column > 0)
+        runner.prefill(np.array([[TOKENIZER.bos_id]]), np.array([[True]]))
 
 
 @slow
 @pytest.mark.parametrize("target", ["portable", "ort"])
 def test_the_beams_of_a_source_read_one_row(target: Any, tmp_path: Path) -> None:
     """Matches PyTorch, where each row has its own source: once repeated, reordered, repeated unevenly, left alone."""
-    cross = partial(CrossAttention, num_heads=4, num_kv_heads=2)
+    cross = partial(att.CrossAttention, num_heads=4, num_kv_heads=2)
     writer = partial(EncoderDecoder, mixer=partial(Attention, num_heads=1), cross=cross, positions=Sinusoidal)
     model = randomized(writer(V, V, SEQ_LEN, encoder=encoder(), num_layers=2)).float().eval()
     exported(model, tmp_path / "bundle", source_tokenizer=SOURCE, target=target)

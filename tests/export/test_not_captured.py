@@ -63,10 +63,6 @@ def branched(x: Tensor, h: Tensor) -> Tensor:
     return 2 * x if x.sum() > 0 else x
 
 
-def numbered(x: Tensor, h: Tensor) -> Tensor:
-    return x * float(x.max())
-
-
 def instead(x: Tensor, h: Tensor) -> Tensor:
     """The code that the refusal of `sliced` suggests."""
     return x + torch.cat((h[:, None], x), dim=1)[:, : x.shape[1]]
@@ -79,7 +75,6 @@ REFUSED = [
     (cummax, ["torch.cummax", "ONNX", "scan_over_time"]),
     (median, ["torch.nanmedian", "ONNX"]),
     (branched, ["by a tensor's value", "test_not_captured.py", "if x.sum() > 0", "torch.where"]),
-    (numbered, ["by a tensor's value", "float(x.max())"]),
 ]
 
 

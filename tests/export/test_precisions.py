@@ -262,9 +262,7 @@ def test_only_what_bfloat16_holds_is_stored_in_it_and_outputs_stay_as_they_are()
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("mixer", "positions"), [(Attention, RoPE), (GRU, NoPositions)])
-def test_the_file_has_half_the_bytes_and_what_is_computed_is_the_rounded_model(
-    mixer: Any, positions: Any, tmp_path: Path
-) -> None:
+def test_the_file_has_half_the_bytes_and_computes_the_rounded_model(mixer: Any, positions: Any, tmp_path: Path) -> None:
     """The table is the output layer too; it is stored once."""
     model = DecoderLM(300, 32, d_model=64, num_layers=1, mixer=mixer, positions=positions)
     model = in_dtype(randomized(model).float().eval(), "bf16")

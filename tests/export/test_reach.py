@@ -12,23 +12,8 @@ import torch
 from onnx import ModelProto
 
 from contracts.subjects import randomized
-from export.planted import (
-    Edit,
-    clamp_positions_at_300,
-    copy_of,
-    edit_graph,
-    failed,
-    pads_as_real,
-    proven,
-    rename,
-    scale_rows_past_the_fifth,
-    shift_positions_from_64,
-    stale_cache_past_300,
-    with_channel_times,
-    with_logits_times_where,
-    with_output_times,
-    with_window,
-)
+from export import planted
+from export.planted import Edit, copy_of, edit_graph, failed, proven
 from export.test_encoder_bundles import SOURCE, WRITING, exported
 from export.toys import TOKENIZER, Export, Shared, export_toy, toy
 from once import once
@@ -78,40 +63,40 @@ def _copy(made: Copy, tmp_path: Path) -> Copy:
 
 def forget_the_sources_mask(model: ModelProto) -> None:
     [mask] = [value.name for value in model.graph.input if value.name.endswith("memory_mask")]
-    pads_as_real(mask)(model)
+    planted.pads_as_real(mask)(model)
 
 
 def swap_states(model: ModelProto) -> None:
     first, second, *_ = [output.name for output in model.graph.output if output.name.startswith("state.")]
-    rename(model, {first: second, second: first})
+    planted.rename(model, {first: second, second: first})
 
 
 WRONG_SIZES = [
-    ("model.onnx", with_logits_times_where(1, "Equal", 65), {"long"}),
-    ("model.onnx", with_logits_times_where(1, "Greater", 300), {"long"}),
-    ("model.onnx", with_logits_times_where(1, "Equal", 1024), {"long"}),
-    ("model.onnx", with_logits_times_where(0, "Equal", 3), {"prefill", "chunks"}),
-    ("model.onnx", with_logits_times_where(0, "Equal", 10), {"prefill", "chunks"}),
-    ("model.onnx", with_logits_times_where(0, "Equal", 33), {"prefill", "chunks"}),
-    ("step.onnx", with_logits_times_where(0, "Equal", 4), {"step"}),
+    ("model.onnx", planted.with_logits_times_where(1, "Equal", 65), {"long"}),
+    ("model.onnx", planted.with_logits_times_where(1, "Greater", 300), {"long"}),
+    ("model.onnx", planted.with_logits_times_where(1, "Equal", 1024), {"long"}),
+    ("model.onnx", planted.with_logits_times_where(0, "Equal", 3), {"prefill", "chunks"}),
+    ("model.onnx", planted.with_logits_times_where(0, "Equal", 10), {"prefill", "chunks"}),
+    ("model.onnx", planted.with_logits_times_where(0, "Equal", 33), {"prefill", "chunks"}),
+    ("step.onnx", planted.with_logits_times_where(0, "Equal", 4), {"step"}),
 ]
 FAR = [
-    ("model.onnx", shift_positions_from_64),
-    ("step.onnx", clamp_positions_at_300),
-    ("model.onnx", stale_cache_past_300),
-    ("step.onnx", stale_cache_past_300),
-    *((file, with_window(size)) for size in (127, 2**20) for file in ("model.onnx", "step.onnx")),
+    ("model.onnx", planted.shift_positions_from_64),
+    ("step.onnx", planted.clamp_positions_at_300),
+    ("model.onnx", planted.stale_cache_past_300),
+    ("step.onnx", planted.stale_cache_past_300),
+    *((file, planted.with_window(size)) for size in (127, 2**20) for file in ("model.onnx", "step.onnx")),
 ]
 FOUND: list[tuple[str, str, Edit, set[str]]] = [
     *(("far", file, edit, {"long"}) for file, edit in FAR),
     *(("gru", *defect) for defect in WRONG_SIZES),
-    ("far", "model.onnx", scale_rows_past_the_fifth, {"prefill", "chunks"}),
+    ("far", "model.onnx", planted.scale_rows_past_the_fifth, {"prefill", "chunks"}),
     ("of a source", "step.onnx", forget_the_sources_mask, {"step", "long"}),
-    ("of a source", "step.onnx", with_output_times(1.0005), {"step", "long"}),
+    ("of a source", "step.onnx", planted.with_output_times(1.0005), {"step", "long"}),
     ("of a source", "taps.onnx", swap_states, {"twin"}),
     # docs/bundle.md says in its table which lengths and batches are not read.
-    ("gru", "model.onnx", with_logits_times_where(1, "Equal", 100), set()),
-    ("gru", "model.onnx", with_logits_times_where(0, "Equal", 7), set()),
+    ("gru", "model.onnx", planted.with_logits_times_where(1, "Equal", 100), set()),
+    ("gru", "model.onnx", planted.with_logits_times_where(0, "Equal", 7), set()),
 ]
 
 
@@ -120,9 +105,7 @@ FOUND: list[tuple[str, str, Edit, set[str]]] = [
     [pytest.param(*case, marks=slow if case[-1] else []) for case in FOUND],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_a_defect_is_found_by_the_cases_that_reach_it(
-    name: str, file: str, edit: Edit, expected: set[str], copy: Copy
-) -> None:
+def test_a_reached_defect_is_found(name: str, file: str, edit: Edit, expected: set[str], copy: Copy) -> None:
     edit_graph(folder := copy(name), file, edit)
     assert failed(folder) == expected
 
@@ -132,16 +115,14 @@ def test_a_defect_is_found_by_the_cases_that_reach_it(
     ("name", "file", "edit", "least", "most"),
     [
         # Keeps the limit from being loosened tenfold. The errors of a good bundle are under 5e-7.
-        ("attention", "model.onnx", with_output_times(1 + 1.5e-6), {"prefill", "chunks", "long"}, 5),
-        ("gru", "step.onnx", with_output_times(1 + 1.5e-6), {"step"}, 5),
+        ("attention", "model.onnx", planted.with_output_times(1 + 1.5e-6), {"prefill", "chunks", "long"}, 5),
+        ("gru", "step.onnx", planted.with_output_times(1 + 1.5e-6), {"step"}, 5),
         # Each is about twice what may pass.
-        ("wide", "model.onnx", with_output_times(1 + 2.5e-6), {"prefill", "chunks"}, np.inf),
-        ("wide", "model.onnx", with_channel_times(1 + 6e-5, 512), {"prefill", "chunks"}, np.inf),
+        ("wide", "model.onnx", planted.with_output_times(1 + 2.5e-6), {"prefill", "chunks"}, np.inf),
+        ("wide", "model.onnx", planted.with_channel_times(1 + 6e-5, 512), {"prefill", "chunks"}, np.inf),
     ],
 )
-def test_an_error_just_above_the_limit_is_found(
-    name: str, file: str, edit: Edit, least: set[str], most: float, copy: Copy
-) -> None:
+def test_just_above_the_limit(name: str, file: str, edit: Edit, least: set[str], most: float, copy: Copy) -> None:
     edit_graph(folder := copy(name), file, edit)
     failures = proven(folder).failures
     assert {check.kind for check in failures} >= least

@@ -80,16 +80,6 @@ def test_a_provider_that_is_not_there_is_refused(shared: Shared, monkeypatch: py
                 run(folder, provider="cuda")
 
 
-def test_the_state_starts_as_the_manifest_says(shared: Shared) -> None:
-    model, folder, _ = shared("attention")
-    state = BundleRunner(folder).init_state(3)
-    expected = model.init_state(3)
-    assert list(state) == [f"state_{name}" for name in expected]
-    for name, entry in expected.items():
-        assert np.array_equal(state[f"state_{name}"], entry.numpy())
-        assert state[f"state_{name}"].dtype == entry.numpy().dtype
-
-
 def test_a_bundle_without_taps_says_how_to_have_some(shared: Shared) -> None:
     with pytest.raises(ValueError, match="has no taps; export it with --taps attention,state"):
         Bundle(shared("gru").folder).tap(tokens=np.zeros((1, 1)), pad_mask=np.ones((1, 1)))

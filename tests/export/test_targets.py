@@ -18,17 +18,8 @@ from contracts.subjects import VOCAB_SIZE, randomized
 from export.planted import copy_of, edit_graph, failed
 from export.test_defects import start_one_later, with_attribute
 from export.toys import TOKENIZER, Shared, graph, toy
-from seqlab.attention import (
-    Attention,
-    DeltaNet,
-    GatedDeltaNet,
-    LatentAttention,
-    LinearAttention,
-    Mamba2,
-    OutputGate,
-    QueryKeyNorm,
-    Retention,
-)
+from seqlab import attention as att
+from seqlab.attention import Attention, GatedDeltaNet, LatentAttention
 from seqlab.decoding import generate
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models import DecoderLM
@@ -141,7 +132,7 @@ def test_a_defect_of_fused_attention_is_found(defect: Any, fused: Bundle, tmp_pa
 
 @slow
 def test_a_linear_recurrence_is_one_node_of_a_layer(bundle: Export) -> None:
-    mixers = [LinearAttention, GatedDeltaNet, Retention, DeltaNet, partial(Mamba2, head_dim=8), MLSTM]
+    mixers = [att.LinearAttention, GatedDeltaNet, att.Retention, att.DeltaNet, partial(att.Mamba2, head_dim=8), MLSTM]
     written = bundle("ort", mixers, num_layers=len(mixers))
     # The stabiliser of mLSTM is a running maximum, which ONNX has no operator for.
     for file, num_scans in (("model.onnx", 1), ("step.onnx", 0)):
@@ -159,7 +150,7 @@ def test_a_linear_recurrence_is_one_node_of_a_layer(bundle: Export) -> None:
         (partial(WIDE_HEADS, head_dim=32), partial(RoPE, fraction=0.5), {}, [1]),
         (WIDE_HEADS, partial(RoPE, scaling=YaRN), {}, [1]),
         (WIDE_HEADS, XPos, {}, [0]),
-        (partial(WIDE_HEADS, parts=[QueryKeyNorm, OutputGate]), RoPE, {}, [0]),
+        (partial(WIDE_HEADS, parts=[att.QueryKeyNorm, att.OutputGate]), RoPE, {}, [0]),
         (partial(WIDE_HEADS, num_kv_heads=1, bias=False), NoPositions, {"precision": "fp16"}, [0]),
         (partial(WIDE_HEADS, num_kv_heads=1), RoPE, {"precision": "int4"}, [1]),
     ],
@@ -209,10 +200,7 @@ def test_a_state_that_grows_is_refused_for_cuda_graphs_in_a_sentence(tmp_path: P
 
 
 @slow
-@pytest.mark.parametrize(
-    ("target", "mixer"),
-    [("portable", Attention), ("ort", WIDE_HEADS), ("cuda-graph", Attention)],
-)
+@pytest.mark.parametrize(("target", "mixer"), [("portable", Attention), ("ort", WIDE_HEADS), ("cuda-graph", Attention)])
 def test_a_pad_is_no_position_of_a_full_row(target: Any, mixer: Any, tmp_path: Path) -> None:
     """One row is full and gets pads, the other goes on: as if it stood alone."""
     model = randomized(DecoderLM(VOCAB_SIZE, 8, d_model=32, num_layers=1, mixer=mixer, positions=Learned)).float()

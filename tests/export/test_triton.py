@@ -43,11 +43,7 @@ def _schema() -> Any:
     client = importlib.util.find_spec("tritonclient")
     assert client is not None and client.submodule_search_locations is not None
     path = Path(client.submodule_search_locations[0]) / "grpc" / "model_config_pb2.py"
-    message = load_module("model_config_pb2", path).ModelConfig
-    for wrong in ('name: "a" max_batchsize: 0', "input { data_type: TYPE_TEXT }"):
-        with pytest.raises(text_format.ParseError):
-            text_format.Parse(wrong, message())
-    return message
+    return load_module("model_config_pb2", path).ModelConfig
 
 
 class Tensor:

@@ -30,9 +30,15 @@ def succeed(*command: str | Path, folder: Path = ROOT, **environment: str) -> st
 
 @pytest.fixture(scope="module", name="installed")
 def _installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    prefix = tmp_path_factory.mktemp("installed")
-    succeed("cmake", "--install", build("seqlab-run").parent, "--prefix", prefix)
-    return prefix
+    """The archive, unpacked in another place."""
+    folder, unpacked = build("seqlab-run").parent, tmp_path_factory.mktemp("installed")
+    packed = tmp_path_factory.mktemp("packed")
+    succeed("cpack", "--config", folder / "CPackConfig.cmake", "-B", packed)
+    [archive] = packed.glob("*.tar.gz")
+    assert archive.name.startswith(f"seqlab_runtime-{seqlab.__version__}-")
+    succeed("tar", "-xzf", archive, "-C", unpacked, "--strip-components=1")
+    shutil.rmtree(packed)
+    return unpacked
 
 
 def compile_on(installed: Path, source: Path, to: Path) -> None:
@@ -61,36 +67,6 @@ def test_the_examples_are_built_on_the_installed_library(installed: Path, bundle
     command: Command = [tmp_path / "worker", bundle("gru"), "2"]
     done = subprocess.run(command, input=b"fed\n", capture_output=True, env=ENVIRONMENT)
     assert done.stdout.startswith(b"1\t"), done.stderr
-
-
-TWO_LINES = """
-#include <seqlab/runtime.h>
-int main(int count, char** words) { return seqlab::Model::Open(words[count - 1]).ok() ? 0 : 1; }
-"""
-
-
-@pytest.mark.slow
-def test_a_program_is_built_on_the_unpacked_archive(bundle: Bundle, tmp_path: Path) -> None:
-    """Wherever it is unpacked."""
-    folder = build("seqlab-run").parent
-    succeed("cpack", "--config", folder / "CPackConfig.cmake", "-B", tmp_path / "packed")
-    [archive] = (tmp_path / "packed").glob("*.tar.gz")
-    assert archive.name.startswith(f"seqlab_runtime-{seqlab.__version__}-")
-    unpacked = tmp_path / "elsewhere"
-    unpacked.mkdir()
-    succeed("tar", "-xzf", archive, "-C", unpacked, "--strip-components=1")
-    shutil.rmtree(tmp_path / "packed")
-    assert str(ROOT) not in succeed("ldd", unpacked / "bin/seqlab-run")
-    succeed(unpacked / "bin/seqlab-run", "verify", bundle("gru"))
-    (tmp_path / "two.cc").write_text(TWO_LINES)
-    (tmp_path / "CMakeLists.txt").write_text(
-        f"{PROJECT}find_package(seqlab_runtime {seqlab.__version__} REQUIRED)\nadd_executable(two two.cc)\n"
-        "target_link_libraries(two PRIVATE seqlab::seqlab_runtime)\n"
-    )
-    compile_on(unpacked, tmp_path, tmp_path / "build")
-    succeed(tmp_path / "build" / "two", bundle("gru"))
-    done = subprocess.run([tmp_path / "build" / "two", tmp_path], env=ENVIRONMENT)
-    assert done.returncode == 1
 
 
 def test_nothing_is_linked_that_must_be_found_at_run_time() -> None:
@@ -184,6 +160,7 @@ def test_the_programs_in_the_page_run(installed: Path, bundle: Bundle, tmp_path:
     for target, program in zip(targets, programs, strict=True):
         (tmp_path / f"{target}.cc").write_text(program)
     made = "".join(f"add_executable({target} {target}.cc)\n" for target in targets)
+    made += f"find_package(seqlab_runtime {seqlab.__version__} REQUIRED)\n"
     (tmp_path / "CMakeLists.txt").write_text(PROJECT + made + lines)
     compile_on(installed, tmp_path, tmp_path / "build")
     (tmp_path / "bundles").mkdir()
@@ -193,16 +170,14 @@ def test_the_programs_in_the_page_run(installed: Path, bundle: Bundle, tmp_path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["attention", "translator", "classifier"])
-def test_every_command_is_clean_under_sanitizers(name: str, bundle: Bundle) -> None:
-    program = build("seqlab-run", SANITIZERS)
-    verbs = {
+def test_every_command_is_clean_under_sanitizers(bundle: Bundle) -> None:
+    for name, verbs in {
         "attention": [["generate", "--prompt", "abc", "--seed", "1"], ["bench", "--new-tokens", "5"], ["info"]],
         "translator": [["translate", "u", "zyx", "--beams", "3"]],
         "classifier": [["classify", "abc"]],
-    }[name]
-    for verb, *options in [*verbs, ["verify"]]:
-        succeed(program, verb, bundle(name), *options)
+    }.items():
+        for verb, *options in [*verbs, ["verify"]]:
+            succeed(build("seqlab-run", SANITIZERS), verb, bundle(name), *options)
 
 
 @pytest.mark.slow

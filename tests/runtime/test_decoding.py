@@ -115,9 +115,9 @@ DECODED = ("gru", "attention", "fused", "translator", "attentive translator", "f
 @pytest.mark.parametrize(
     ("name", "runtime", "provider", "number"),
     [
-        *((name, CPP, "cpu", 300) for name in (*DECODED, "fp16", "int8")),
-        *(pytest.param(name, CPP, "cuda", 300, marks=pytest.mark.cuda) for name in (*DECODED, "fp16", "int8")),
-        *((name, WEB, "cpu", 60) for name in (*DECODED, "mamba")),
+        *((name, CPP, "cpu", 150) for name in (*DECODED, "fp16", "int8")),
+        *(pytest.param(name, CPP, "cuda", 150, marks=pytest.mark.cuda) for name in (*DECODED, "fp16", "int8")),
+        *((name, WEB, "cpu", 40) for name in (*DECODED, "mamba")),
     ],
 )
 def test_the_same_tokens(name: str, runtime: Runtime, provider: Any, number: int, bundle: Bundle) -> None:

@@ -187,9 +187,7 @@ def test_drawings_follow_the_colours_and_old_ones_are_let_go_of(opened: Opened, 
     assert opened.logs() == ([], [])
 
 
-def test_a_fitted_vit_shows_what_its_class_token_looks_at(
-    tmp_path: Path, inside: Callable[[Path], Seqlab], opened: Opened
-) -> None:
+def test_a_vit_shows_what_its_class_looks_at(tmp_path: Path, inside: Callable[[Path], Seqlab], opened: Opened) -> None:
     seqlab = inside(tmp_path)
     seqlab("fit", "--config", "image/vit", "--run_name", "vit", "--trainer.max_steps", "2")
     seqlab("inspect", "vit", "--out", "inside.html")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from contracts.subjects import randomized
-from export.planted import asking, edit_graph
+from export.planted import asking, edit_graph, flip
 from export.toys import Shared
 from runtime.conftest import Bundle, Copy
 from seqlab.cli import main
@@ -18,7 +18,7 @@ from seqlab.positions import NoPositions
 from seqlab.recurrence import GRU
 from seqlab_export import open_text_model
 from seqlab_export.bundle import export_bundle
-from seqlab_export.page.html import LOOK_INSIDE, Shown, write_page
+from seqlab_export.page.html import Shown, write_page
 from seqlab_export.page.parts import parts_of
 from web.browser import Opened, needs_browser
 from web.test_tokens import tokenizer_of
@@ -54,7 +54,7 @@ def check_proven(opened: Opened) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["attention", "gru", "int8"])
+@pytest.mark.parametrize("name", ["attention", "int8"])
 def test_it_writes_what_python_writes_and_is_proven(name: str, opened: Opened, page: Page, bundle: Bundle) -> None:
     model = open_text_model(bundle(name))
     opened.open(page(name, text="abc "))
@@ -111,24 +111,10 @@ def test_hostile_texts_stay_texts(text: str, opened: Opened, page: Page) -> None
     assert not said and not asked
 
 
-@pytest.mark.slow
-def test_a_page_may_begin_inside_the_model(opened: Opened, page: Page) -> None:
-    opened.open(page("gru", tab=LOOK_INSIDE, text="fed"))
-    opened.until("return document.querySelectorAll('#inside .chart circle').length > 0")
-    (selected,) = opened.all("[role=tab][aria-selected=true]")
-    assert selected.text == LOOK_INSIDE
-
-
 @pytest.mark.parametrize("name", ["attention", "gru"])
 def test_its_parts_have_all_parameters_of_the_model(name: str, shared: Shared) -> None:
     exported = shared(name)
     assert sum(count for _, count in parts_of(exported.folder)) == sum(p.numel() for p in exported.model.parameters())
-
-
-def flip_a_bit(folder: Path) -> None:
-    content = bytearray((folder / "weights.bin").read_bytes())
-    content[1000] ^= 1
-    (folder / "weights.bin").write_bytes(content)
 
 
 def ask_for_memory(folder: Path) -> None:
@@ -136,7 +122,11 @@ def ask_for_memory(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "said"), [(flip_a_bit, "weights.bin: its sha256 is not the manifest's"), (ask_for_memory, "")]
+    ("spoil", "said"),
+    [
+        (lambda folder: flip(folder / "weights.bin"), "weights.bin: its sha256 is not the manifest's"),
+        (ask_for_memory, ""),
+    ],
 )
 def test_a_spoilt_bundle_has_no_page(
     spoil: Callable[[Path], None], said: str, copy: Copy, tmp_path: Path, capsys: pytest.CaptureFixture[str]

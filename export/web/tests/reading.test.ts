@@ -1,4 +1,4 @@
-// The page reads a text as the command line reads standard input (tests/runtime/test_standard_input.py).
+// The page reads a text as the command line reads standard input (tests/runtime/test_commands.py).
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
