@@ -1,4 +1,4 @@
-"""FLOPs by formula are those that PyTorch counts where it runs what the formula is of."""
+"""FLOPs by formula are those that PyTorch counts, and activations counted without memory those that autograd keeps."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -16,10 +17,12 @@ from contracts.cases import MIXERS, PAIRS, POSITIONS, MixerCase, PositionCase, f
 from seqlab.attention import Attention, Bidirectional, LatentAttention
 from seqlab.batch import PairBatch
 from seqlab.budgets import decoding_flops, forward_flops, training_flops
+from seqlab.budgets.activations import Activations, Kept, activations
 from seqlab.mixer import Mixer, Spec, State
 from seqlab.models import Classifier, DecoderLM, Encoder, EncoderDecoder, MaskedLM, RNNSeq2Seq, Tagger
 from seqlab.positions import NoPositions
-from seqlab.recurrence import GRU, CausalConv
+from seqlab.recurrence import GRU, CausalConv, Mamba
+from seqlab.tasks.large_vocabulary import AT_ONCE
 
 # Of an option that is not used.
 pytestmark = pytest.mark.filterwarnings("ignore:TF32 acceleration on top of oneDNN")
@@ -160,3 +163,59 @@ def test_a_mixer_from_elsewhere_is_counted() -> None:
         assert count(own, 64) - count(known, 64) == 2 * 2 * length * D_MODEL**2
     with pytest.raises(ValueError, match="FLOPs of Undone are unknown"):
         forward_flops(DecoderLM(VOCAB_SIZE, LONGEST, d_model=D_MODEL, mixer=Undone, positions=NoPositions), 64)
+
+
+LENGTH = 24
+
+
+def model(layers: int, mixer: Any) -> DecoderLM:
+    return DecoderLM(64, LENGTH, d_model=D_MODEL, num_layers=layers, mixer=mixer, positions=NoPositions)
+
+
+def kept_by(model: DecoderLM, batch: int) -> int:
+    """Bytes that autograd keeps of a forward pass, besides the weights."""
+    kept: dict[int, torch.UntypedStorage] = {}
+
+    def keep(saved: Tensor) -> Tensor:
+        kept[saved.untyped_storage().data_ptr()] = saved.untyped_storage()
+        return saved
+
+    tokens = torch.zeros(batch, LENGTH, dtype=torch.int64)
+    with saved_tensors_hooks(keep, lambda saved: saved), torch.autocast("cpu", torch.bfloat16):
+        model(tokens, features=True)
+    own = {weight.data_ptr() for weight in model.parameters()}
+    return sum(storage.nbytes() for place, storage in kept.items() if place not in own)
+
+
+def test_what_autograd_keeps() -> None:
+    """Within 3%: the embedding, and what leaves the last block, are by formula."""
+    mixers = [GRU, Attention, Mamba]
+    found = activations(lambda: model(3, mixers), LENGTH)
+    assert found.kept.fixed + 16 * found.kept.each == pytest.approx(kept_by(model(3, mixers), 16), rel=0.03)
+
+
+def test_what_is_kept_to_compute_again() -> None:
+    """Activations of one block, once, and the inputs of each block and of the last norm, in float32."""
+    one, four = activations(lambda: model(1, Attention), LENGTH), activations(lambda: model(4, Attention), LENGTH)
+    block = (four.kept.each - one.kept.each) // 3
+    assert four.forgotten.each == block + (4 * D_MODEL * LENGTH) * (4 + 2)
+    assert four.forgotten.fixed == one.kept.fixed == four.kept.fixed // 4 > 0
+
+
+def test_what_is_not_known() -> None:
+    with pytest.raises(ValueError, match="the activations of Undone are unknown: it does not run without memory"):
+        activations(lambda: model(1, Undone), LENGTH)
+    with pytest.raises(ValueError, match="the activations of Linear are unknown: it has no vocabulary"):
+        activations(lambda: torch.nn.Linear(1, 1), LENGTH)
+
+
+def test_the_largest_batch() -> None:
+    """Logits never exceed the number that a task computes at once."""
+    few = Activations(Kept(1000, 100), Kept(100, 10), 10)
+    assert few.largest_batch(1000 + 220 * 7, forget=False) == 7
+    assert few.largest_batch(100 + 130 * 7 - 1, forget=True) == 6
+    assert few.largest_batch(0, forget=False) == 0
+    many = Activations(Kept(0, 100), Kept(0, 10), AT_ONCE // 2)
+    assert many.largest_batch(12 * AT_ONCE + 100 * 9, forget=False) == 9
+    assert many.largest_batch(6 * AT_ONCE + 100, forget=False) == 1
+    assert Activations(Kept(0, 100), Kept(0, 10), 2 * AT_ONCE).largest_batch(12 * AT_ONCE + 100, forget=False) == 1

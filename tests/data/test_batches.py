@@ -26,15 +26,11 @@ def test_the_order_is_frozen() -> None:
     assert epoch_order(10, 0, 0).tolist() == [3, 2, 1, 8, 6, 0, 7, 4, 5, 9]
 
 
-def test_an_order_is_a_permutation_of_its_own_without_a_preferred_place() -> None:
-    """Counts the places of 5 windows over 4,000 epochs: 800 times at each, give or take 5 standard deviations."""
+def test_an_order_is_a_permutation_of_its_own() -> None:
     orders = [epoch_order(1000, seed, epoch) for seed in range(3) for epoch in range(3)]
     assert all(sorted(order.tolist()) == list(range(1000)) for order in orders)
     assert len({tuple(order) for order in orders}) == 9
     assert epoch_order(1000, None, 5).tolist() == list(range(1000))
-    small = np.array([epoch_order(5, 1, epoch) for epoch in range(4000)])
-    counts = np.array([[(small[:, place] == window).sum() for place in range(5)] for window in range(5)])
-    assert abs(counts - 800).max() < 5 * np.sqrt(4000 * 0.2 * 0.8)
 
 
 class Numbers:
@@ -68,12 +64,6 @@ def test_groups_hold_every_row_once_of_similar_length_and_are_full(rows: list[in
     assert all((len(group) + 1) * lengths[group].max() > max_tokens for group in by_length[1:])
 
 
-def test_little_is_padded() -> None:
-    lengths = random_lengths(500)
-    padded = sum(len(group) * lengths[group].max() for group in group_by_length(lengths, 120))
-    assert lengths.sum() <= padded < 1.1 * lengths.sum()
-
-
 def test_groups_by_hand() -> None:
     # From the longest on: 5 and 5 are two of 10; 4 and 3 as well; 2 and 1 are left.
     groups = group_by_length(np.array([2, 5, 5, 1, 4, 3]), 10)
@@ -105,9 +95,7 @@ def rows_of(batches: Batches[LabelledBatch], epoch: int) -> list[tuple[int, ...]
 
 @pytest.mark.parametrize("grouped", [False, True])
 @given(size=st.integers(1, 101), world=st.integers(1, 4), seed=st.none() | st.integers(0, 5))
-def test_the_ranks_see_each_row_once_an_epoch_in_as_many_batches(
-    grouped: bool, size: int, world: int, seed: int | None
-) -> None:
+def test_the_ranks_see_each_row_once_an_epoch(grouped: bool, size: int, world: int, seed: int | None) -> None:
     ranks = [make(size, grouped, seed=seed, rank=rank, world=world) for rank in range(world)]
     assert len({len(batches) for batches in ranks}) == 1
     for epoch in range(3):

@@ -68,9 +68,7 @@ def test_a_later_start_reads_neither_text_nor_tokens(path: Path, reads: dict[str
         assert reads["measure"].call_count == 1 and names_read(reads) == SMALL
 
 
-def test_a_text_that_was_touched_is_read_again(
-    path: Path, reads: dict[str, Mock], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_touched_text_is_read_again(path: Path, reads: dict[str, Mock], monkeypatch: pytest.MonkeyPatch) -> None:
     before = opened(path).digest
     path.write_text("x" + "bcdefgha"[:7] + "abcdefgh" * 99)
     os.utime(path, ns=(LONG_AGO, LONG_AGO))
@@ -126,9 +124,7 @@ def flip_in_silence(file: Path, place: int) -> None:
 
 
 @pytest.mark.parametrize("packing", ["stream", "documents"])
-def test_a_bit_that_was_flipped_in_silence_is_found_where_it_is_read(
-    packing: str, path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_silently_flipped_bit_is_found(packing: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checked, "BLOCK_BITS", 6)
     monkeypatch.setattr(checked, "BLOCK", 64)
     monkeypatch.setattr("seqlab_data.token_stream.CHECKED", 16)

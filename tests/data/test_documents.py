@@ -39,16 +39,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["sub/*.txt", "a.md"], ["sub/c.txt", "a.md"]),
     ],
 )
-def test_files_folders_and_globs_are_read_sorted_and_a_list_in_its_order(
-    folder: Path, paths: list[str], found: list[str]
-) -> None:
+def test_files_folders_and_globs_are_read_sorted(folder: Path, paths: list[str], found: list[str]) -> None:
     documents = find_documents([str(folder / path) for path in paths])
     assert [os.path.relpath(document.name, folder) for document in documents] == found
 
 
-def test_a_name_that_looks_like_a_glob_is_a_file_if_there_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_looks_like_a_glob_may_be_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "[x].txt", "brackets")
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
@@ -123,9 +119,7 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize("stderr, shown", [(Terminal(), True), (io.StringIO(), False)])
-def test_a_bar_is_shown_on_a_terminal_after_a_second(
-    stderr: io.StringIO, shown: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_bar_is_shown_after_a_second(stderr: io.StringIO, shown: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stderr)
     monkeypatch.setenv("TERM", "xterm")
     clock = iter([0.0, 0.5, *[2.0] * 9])

@@ -64,9 +64,7 @@ def test_batches_follow_their_size(name: str, option: str, values: tuple[int, in
 
 @pytest.mark.parametrize("on_long", ["drop", "cut"])
 @pytest.mark.parametrize("name", ["labelled", "tagged", "table"])
-def test_what_is_long_is_dropped_or_cut_and_counted(
-    name: str, on_long: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_long_rows_dropped_or_cut(name: str, on_long: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options: dict[str, Any] = {"targets": [[[k % 2, 0] for k in range(1 + i % 5)] for i in range(60)]}
     options = options if name == "table" else {"val": [("w0x0", "a")] if name == "labelled" else "w0x0 O\n"}
     whole = MODULES[name](tmp_path, **options)._rows["train"]
@@ -143,9 +141,7 @@ def within(folder: Path, options: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("name", "options", "message"), OTHERS)
-def test_a_checkpoint_of_other_data_is_refused(
-    name: str, options: dict[str, Any], message: str, tmp_path: Path
-) -> None:
+def test_other_data_is_refused(name: str, options: dict[str, Any], message: str, tmp_path: Path) -> None:
     state = {**MODULES[name](tmp_path).state_dict(), "batch": 1}
     other = MODULES[name](tmp_path, **within(tmp_path, options))
     with refused(f"the checkpoint was trained with {message}"):
@@ -180,9 +176,7 @@ def test_a_test_is_held_to_what_the_model_reads_and_answers(
 @pytest.mark.parametrize(
     ("name", "option", "value", "batches"), [("text", "batch_size", 9, 3), ("parallel", "max_tokens", 50, 1)]
 )
-def test_between_epochs_the_batches_may_change(
-    name: str, option: str, value: int, batches: int, tmp_path: Path
-) -> None:
+def test_batches_may_change_by_epoch(name: str, option: str, value: int, batches: int, tmp_path: Path) -> None:
     state, n = MODULES[name](tmp_path).state_dict(), len(MODULES[name](tmp_path).train_dataloader())
     data = MODULES[name](tmp_path, **{option: value})
     data.load_state_dict({**state, "epoch": batches, "batch": 0, "batches": batches * n})

@@ -73,9 +73,7 @@ def small(monkeypatch: pytest.MonkeyPatch, chunk: int, block: int) -> None:
 
 @pytest.mark.parametrize("processes", [0, 2])
 @pytest.mark.parametrize("name", FACTORIES)
-def test_the_tokens_are_those_of_the_whole_text(
-    name: str, processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tokens_are_the_whole_texts(name: str, processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = write(tmp_path / "text", [1, 300, 3, 1, 700, 40, 5])
     for chunk, block in ((5, 30), (333, 100), (1 << 20, 1 << 20))[:: 3 if processes else 1]:
         small(monkeypatch, chunk, block)
@@ -109,26 +107,16 @@ def test_a_text_may_be_cut_where_its_tokenizer_says(tokenizer: Tokenizer, text: 
     assert tokenizer.cut("ab  c d") >= 4, "a text without lines is not held whole"
 
 
-def test_a_tokenizer_of_ones_own_is_given_whole_documents_and_the_whole_train_split(tmp_path: Path) -> None:
-    seen: list[str] = []
+def test_one_of_ones_own_is_given_whole_documents_and_the_whole_train_split() -> None:
+    """Also where it inherits its way to encode."""
 
-    class Own(CharTokenizer):
+    class Direct(CharTokenizer):
         def __init__(self, text: str) -> None:
-            seen.append(text)
             super().__init__(text)
 
         def encode_array(self, text: str) -> Any:
-            seen.append(text)
             return super().encode_array(text)
 
-    texts = write(tmp_path / "text", [4000, 6000])
-    open_token_cache(find_documents(str(tmp_path / "text")), FRACTIONS, Own, tmp_path / "cache")
-    text, first = "".join(texts), len(texts[0])
-    cuts = [round(len(text) * share) for share in (0.6, 0.9)]
-    assert seen == [text[: cuts[0]], texts[0], text[first : cuts[0]], text[cuts[0] : cuts[1]], text[cuts[1] :]]
-
-
-def test_one_that_encodes_in_a_way_it_inherits_is_given_whole_documents() -> None:
     class Lower:
         def __init__(self, text: str) -> None:
             super().__init__(text)  # type: ignore[call-arg]
@@ -138,7 +126,8 @@ def test_one_that_encodes_in_a_way_it_inherits_is_given_whole_documents() -> Non
 
     class Own(Lower, CharTokenizer): ...
 
-    assert Own("ab").cut("ab") == 0 and Own.learn.__func__ is Tokenizer.learn.__func__  # type: ignore[attr-defined]
+    for own in (Direct, Own):
+        assert own("ab").cut("ab") == 0 and own.learn.__func__ is Tokenizer.learn.__func__  # type: ignore[attr-defined]
 
 
 def test_what_has_no_place_to_be_cut_is_not_held_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,9 +212,7 @@ def test_after_a_kill_it_goes_on_with_what_is_whole(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize("changed", ["storage", "tokenizer"])
-def test_what_is_left_of_other_blocks_or_another_tokenizer_is_not_gone_on_with(
-    changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_left_of_others_is_not_used(changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [text] = write(tmp_path / "text", [1700])
     (tmp_path / "rows.jsonl").write_text(json.dumps({"text": text}))
     small(monkeypatch, 40, 50)

@@ -105,9 +105,7 @@ def test_a_corpus_that_is_too_short_is_named(make: Make, tmp_path: Path) -> None
         make().setup("fit")
 
 
-def test_a_tokenizer_of_text_that_changed_while_it_learnt_is_not_kept(
-    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_tokenizer_of_changed_text_is_not_kept(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make()  # writes the corpora
     before, learn = (tmp_path / "web.txt").read_text(), CharTokenizer.learn
 

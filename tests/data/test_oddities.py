@@ -258,9 +258,7 @@ edits = st.tuples(
 @pytest.mark.parametrize("name", READERS)
 @settings(max_examples=60)
 @given(edits=st.lists(edits, min_size=1, max_size=3))
-def test_a_damaged_text_is_read_or_refused_in_one_sentence(
-    name: str, root: Path, edits: list[tuple[int, int, bytes]]
-) -> None:
+def test_a_damaged_text_is_read_or_refused(name: str, root: Path, edits: list[tuple[int, int, bytes]]) -> None:
     content = bytearray(READERS[name].plain.encode())
     for place, length, new in edits:
         place %= len(content)

@@ -97,9 +97,7 @@ def test_the_tokenizers_learn_from_train_alone_jointly_or_apart(make: Any) -> No
 
 
 @pytest.mark.parametrize("on_long, rows", [("drop", [0, 2]), ("cut", [0, 1, 2])])
-def test_long_pairs_are_dropped_or_cut_and_counted(
-    make: Any, capsys: pytest.CaptureFixture[str], on_long: str, rows: list[int]
-) -> None:
+def test_long_pairs_are_counted(make: Any, capsys: pytest.CaptureFixture[str], on_long: str, rows: list[int]) -> None:
     data = make(max_len=4, on_long=on_long)  # "y z z z" is 5 with eos, "a b c" just fits
     data.setup("fit")
     reason = f"train: over 3 tokens, {'dropped' if on_long == 'drop' else 'cut'}"

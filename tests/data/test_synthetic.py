@@ -52,36 +52,27 @@ tasks = pytest.mark.parametrize("name", DIGESTS)
 
 def right_answer(task: SyntheticTask, question: list[int], asked: list[int]) -> list[int]:
     """Worked out from the tokens, as a reader would; for recall, `asked` is what stands before each answer."""
-    given, last = [token - FIRST for token in question], task.vocab_size - 1
-    match type(task).__name__:
+    given, last, name = [token - FIRST for token in question], task.vocab_size - 1, type(task).__name__
+    plain: dict[str, Callable[[], list[int]]] = {
+        "AssociativeRecall": lambda: [question[question.index(key) + 1] for key in asked],
+        "Copy": lambda: question,
+        "CycleNavigation": lambda: [FIRST + sum(step - 1 for step in given) % 5],
+        "Delay": lambda: question[:10],
+        "EvenPairs": lambda: [FIRST + sum(a != b for a, b in pairwise(given)) % 2],
+        "InductionHeads": lambda: [question[question.index(SEP) + 1]],
+        "ListOps": lambda: [FIRST + list_ops_value(given)],
+        "NeedleInHaystack": lambda: [question[question.index(last) + 1]],
+        "Parity": lambda: [FIRST + given.count(1) % 2],
+        "Reverse": lambda: question[::-1],
+        "SelectiveCopy": lambda: [token for token in question if token != last],
+        "Sort": lambda: sorted(question),
+    }
+    if name in plain:
+        return plain[name]()
+    match name:
         case "Addition":
             first, second = "".join(str(digit) if digit < 10 else "+" for digit in given).split("+")
             return [FIRST + int(digit) for digit in f"{int(first) + int(second):0{len(first) + 1}}"]
-        case "Reverse":
-            return question[::-1]
-        case "Sort":
-            return sorted(question)
-        case "Copy":
-            return question
-        case "SelectiveCopy":
-            return [token for token in question if token != last]
-        case "AssociativeRecall":
-            return [question[question.index(key) + 1] for key in asked]
-        case "InductionHeads":
-            return [question[question.index(SEP) + 1]]
-        case "Parity":
-            return [FIRST + given.count(1) % 2]
-        case "EvenPairs":
-            return [FIRST + sum(a != b for a, b in pairwise(given)) % 2]
-        case "CycleNavigation":
-            place = 0
-            for step in given:
-                place = {0: (place - 1) % 5, 1: place, 2: (place + 1) % 5}[step]
-            return [FIRST + place]
-        case "Delay":
-            return question[:10]
-        case "NeedleInHaystack":
-            return [question[question.index(last) + 1]]
         case "Dyck":
             text = "".join("([)]"[symbol] for symbol in given)
             while (shorter := text.replace("()", "").replace("[]", "")) != text:
@@ -92,10 +83,8 @@ def right_answer(task: SyntheticTask, question: list[int], asked: list[int]) -> 
             for symbol in given:
                 stack = stack[:-1] if symbol == 4 else [*stack, symbol % 2]
             return [FIRST + symbol for symbol in reversed(stack)] + [last]
-        case "ListOps":
-            return [FIRST + list_ops_value(given)]
-    assert type(task).__name__ == "ModularArithmetic"
-    text = "".join(str(token) if token < 5 else "+-*"[token - 5] for token in given)
+    assert name == "ModularArithmetic"
+    text = "".join("01234+-*"[symbol] for symbol in given)
     value = int(text[0])
     for operator, number in zip(text[1::2], text[2::2], strict=True):
         value = eval(f"({value}) {operator} {number}")

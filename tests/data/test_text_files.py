@@ -56,9 +56,7 @@ def make(path: str | list[str], folder: Path, **options: Any) -> TextDataModule:
 
 @pytest.mark.parametrize("packing", PACKED)
 @pytest.mark.parametrize("kind", [".txt", ".jsonl", ".parquet"])
-def test_the_same_documents_are_the_same_data(
-    kind: str, packing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_same_documents_same_data(kind: str, packing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = make(write(tmp_path / "plain", ".txt", TEXTS), tmp_path)
     monkeypatch.setattr(reading, "CHUNK", 7)
     path = write(tmp_path / "other", kind, TEXTS, packing)
@@ -123,9 +121,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_damaged_is_refused_by_file_and_place(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_damaged_is_refused_by_place(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_rows, "LONGEST_LINE", 200_000)
     monkeypatch.setattr(reading, "CHUNK", 1000)
     for content, message in REFUSED[name].items():

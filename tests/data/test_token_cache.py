@@ -1,8 +1,9 @@
-"""The token cache: what is in it, that nothing leaks between splits, and that it is whole or made again."""
+"""Caches of tokens, of a text and of separate texts: what is in them, made once, whole or made again."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -17,13 +18,22 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from data.helpers import left_in, refused, stream, write
+from data.modules import labelled, parallel
 from seqlab_data import token_cache
+from seqlab_data.cache import EncodedTexts, encode_texts
 from seqlab_data.checked import NOTE
 from seqlab_data.corpus import Corpus
 from seqlab_data.documents import find_documents
 from seqlab_data.splits import SPLITS
 from seqlab_data.token_cache import TokenCache, open_token_cache
-from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, StoredTokenizer, SubwordTokenizer, Tokenizer
+from seqlab_data.tokenizers import (
+    ByteTokenizer,
+    CharTokenizer,
+    StoredTokenizer,
+    SubwordTokenizer,
+    Tokenizer,
+    WordTokenizer,
+)
 
 FRACTIONS = (0.5, 0.25, 0.25)
 
@@ -34,7 +44,8 @@ def paths(tmp_path: Path) -> list[str]:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
 
 
@@ -203,3 +214,67 @@ def test_the_default_folder(paths: list[str], tmp_path: Path, monkeypatch: pytes
     assert folder_of(opened(paths, None)).parent == tmp_path / "xdg" / "seqlab"
     monkeypatch.setenv("SEQLAB_CACHE", str(tmp_path / "own"))
     assert folder_of(opened(paths, None)).parent == tmp_path / "own"
+
+
+SETS = {"train": ["a dog, a cat", "the cat"], "val": ["", "a d\u00f6g\nor two"], "none": []}
+FACTORIES: list[Callable[[str], Tokenizer]] = [
+    WordTokenizer,
+    CharTokenizer,
+    partial(SubwordTokenizer, vocab_size=275),
+    lambda text: WordTokenizer(text, min_count=2),
+]
+
+
+def encoded(factory: Callable[[str], Tokenizer], **texts: list[str]) -> EncodedTexts:
+    given = SETS | texts
+    return encode_texts(given, given["train"], factory)
+
+
+def shown(found: EncodedTexts) -> Any:
+    return found.tokenizer.to_dict(), {name: [ids.tolist() for ids in some] for name, some in found.ids.items()}
+
+
+def folders(root: Path) -> list[Path]:
+    return [path for path in root.iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("factory", FACTORIES)
+def test_the_tokens_are_the_tokenizers_and_made_once(
+    root: Path, factory: Callable[[str], Tokenizer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = factory("\n".join(SETS["train"]))
+    expected = {name: [tokenizer.encode(text) for text in some] for name, some in SETS.items()}
+    assert shown(encoded(factory)) == (tokenizer.to_dict(), expected)
+    [folder] = folders(root)
+    monkeypatch.setattr(type(tokenizer), "encode_array", None)
+    assert shown(encoded(factory)) == (tokenizer.to_dict(), expected)
+    assert folders(root) == [folder]
+
+
+def test_other_texts_or_settings_have_another_cache(root: Path) -> None:
+    for val in (SETS["val"], [*SETS["val"], "a"], ["a d\u00f6g", "or two"], SETS["val"][::-1]):
+        encoded(WordTokenizer, val=val)
+    encoded(WordTokenizer, train=[*SETS["train"], "dog"])
+    for factory in (CharTokenizer, partial(WordTokenizer, min_count=2), partial(WordTokenizer, min_count=3)):
+        encoded(factory)
+    assert len(folders(root)) == 8
+
+
+def test_a_function_of_ones_own_is_called(root: Path) -> None:
+    def own(cls: type[WordTokenizer], text: str) -> Tokenizer:
+        return cls(text.upper())
+
+    tokenizer = encoded(partial(own, WordTokenizer)).tokenizer
+    assert tokenizer.to_dict() == WordTokenizer("\n".join(SETS["train"]).upper()).to_dict()
+
+
+def test_data_modules_read_the_same_from_it(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def batches() -> list[Any]:
+        pairs = (parallel(tmp_path / "pairs", target_tokenizer=target) for target in (None, WordTokenizer))
+        modules = (labelled(tmp_path), *pairs)
+        return [[[part.tolist() for part in batch] for batch in data.val_dataloader()] for data in modules]
+
+    before = batches()
+    assert len(folders(root)) == 4
+    monkeypatch.setattr(WordTokenizer, "encode_array", None)
+    assert batches() == before

@@ -258,9 +258,7 @@ def test_words_by_hand() -> None:
     assert words.words == ("the", "dog", ".", "cat", "ran", "saw", "é")
     assert words.vocab_size == 11
     assert words.encode(" the cat\n\nran ") == [4, 7, 8]
-    assert words.decode([1, 4, 7, 8, 2, 0]) == "the cat ran"
-    assert words.encode("") == words.encode(" \n") == []
-    assert words.decode([]) == ""
+
     assert words.encode("the Cat thedog") == [4, 3, 3]
     assert words.decode([4, 3, 5]) == "the <unk> dog"
     assert words.decode([3, 4]) == "<unk> the"

@@ -1,9 +1,10 @@
-"""Windows against a naive walk along the stream: every token after the first is predicted once; and how much text they
-stand for, against the text itself."""
+"""Windows against a naive walk along the stream, how much text they stand for, and documents in rows of their own."""
 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from data.helpers import refused
+from data.modules import documents
+from seqlab.attention import Attention, Bidirectional
 from seqlab.batch import IGNORE
+from seqlab.models import Encoder, MaskedLM
+from seqlab.tasks import MaskedLanguageModeling
+from seqlab_data import TextDataModule, token_stream
 from seqlab_data.token_cache import TokenFile
 from seqlab_data.tokenizers import ByteTokenizer, CharTokenizer, SubwordTokenizer, Tokenizer, WordTokenizer
 from seqlab_data.windows import TextCounts, Windows
@@ -34,9 +40,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @given(seq_len=st.integers(1, 16), extra=st.integers(1, 40))
-def test_every_token_after_the_first_is_predicted_once_from_the_one_before(
-    folder: Path, seq_len: int, extra: int
-) -> None:
+def test_every_token_after_the_first_is_predicted_once(folder: Path, seq_len: int, extra: int) -> None:
     windows, stream = make_windows(folder, seq_len + extra, seq_len)
     pairs: list[tuple[int, int]] = []
     words = 0
@@ -103,3 +107,68 @@ def test_words_begin_by_token_and_anew_after_bos() -> None:
     counts = TextCounts(ByteTokenizer("").token_bytes)
     a, bos = (np.array([[i]]) for i in (ByteTokenizer("").encode("a")[0], Tokenizer.bos_id))
     assert [counts.of(before, a)[2].item() for before in (a, bos)] == [0, 1]
+
+
+Make = Callable[..., TextDataModule]
+SEQ_LEN = 16
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    return partial(documents, tmp_path)
+
+
+def rows_of(data: TextDataModule, split: str) -> list[tuple[list[int], list[int]]]:
+    """Tokens and targets of each row, without pads."""
+    rows = []
+    for batch in data._loader(data._batches(split)):
+        assert batch.tokens.numel() <= 3 * SEQ_LEN
+        for tokens, targets, real in zip(batch.tokens, batch.targets, batch.pad_mask, strict=True):
+            assert not tokens[~real].any() and (targets[~real] == IGNORE).all() and (targets[real] != IGNORE).all()
+            rows.append((tokens[real].tolist(), targets[real].tolist()))
+    return rows
+
+
+@pytest.mark.parametrize("split", ["train", "val", "test"])
+def test_each_token_is_predicted_in_its_document(make: Make, split: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_stream, "SCANNED", 7)
+    data, bos = make(), ByteTokenizer.bos_id
+    rows = rows_of(data, split)
+    stream = np.fromfile(data._caches[0].splits[split].path, "<u2").tolist()
+    begins = [i for i, token in enumerate(stream) if token == bos]
+    documents = [stream[i:j] for i, j in zip(begins, [*begins[1:], len(stream)], strict=True)]
+    expected = []
+    for document, after in zip(documents, [[bos]] * (len(documents) - 1) + [[]], strict=True):
+        whole = document + after
+        for i in range(0, len(whole) - 1, SEQ_LEN):
+            expected.append((whole[i : i + SEQ_LEN][: len(whole) - 1 - i], whole[i + 1 : i + 1 + SEQ_LEN]))
+    assert sorted(rows) == sorted(expected)
+    windows = make(packing="stream")
+    for amount in ("num_chars", "num_bytes", "num_words"):
+        totals = [
+            sum(int(getattr(batch, amount).sum()) for batch in some._loader(some._batches(split)))
+            for some in (data, windows)
+        ]
+        assert totals[0] == totals[1]
+
+
+def test_a_masked_model_does_not_read_pads(make: Make) -> None:
+    data = make()
+
+    def make_model(vocab_size: int, seq_len: int) -> MaskedLM:
+        mixer = partial(Attention, num_heads=2, pattern=Bidirectional)
+        return MaskedLM(vocab_size, seq_len, encoder=partial(Encoder, mixer=mixer, d_model=8, num_layers=1))
+
+    task = MaskedLanguageModeling(data.vocab_size, SEQ_LEN, model=make_model)
+    task.double()
+    batch = next(batch for batch in data.val_dataloader() if not batch.pad_mask.all())
+    found = []
+    for pads in (0, 5):
+        torch.manual_seed(0)
+        found.append(task.loss(batch._replace(tokens=torch.where(batch.pad_mask, batch.tokens, pads)))[0])
+    torch.testing.assert_close(*found)
+
+
+def test_an_empty_split_is_refused(make: Make, tmp_path: Path) -> None:
+    with refused(r"the (val|test) split begins at .*00\.txt, line \d+ and has no text"):
+        make(f"{tmp_path}/documents/00.txt", split=(0.98, 0.01, 0.01)).setup("fit")

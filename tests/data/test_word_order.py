@@ -71,9 +71,7 @@ def test_sources_are_shuffled_and_targets_are_not(source: Any, target: Any, tmp_
 
 
 @pytest.mark.parametrize("tokenizer", [CharTokenizer, WordTokenizer, SUBWORD])
-def test_lines_of_a_text_are_shuffled_after_it_is_cut(
-    tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_are_shuffled_after_a_cut(tokenizer: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [f"line {number} has some words of its own" for number in range(60)]
     (tmp_path / "x.txt").write_text("\n".join(lines))
 

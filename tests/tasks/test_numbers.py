@@ -102,11 +102,6 @@ def test_pads_of_frames_teach_nothing_and_are_not_predicted() -> None:
     assert whole["row"] == 7 and torch.tensor(whole["probabilities"]).shape == (2, 2)
 
 
-def test_data_without_labels_is_refused() -> None:
-    with pytest.raises(ValueError, match="multi-label classification needs data that tells its num_labels"):
-        MultilabelClassification(2, None, 20, model=Echo)  # type: ignore[arg-type]
-
-
 def regression() -> Regression:
     return Regression(2, 20, model=partial(Echo, by_frame=False))
 
