@@ -214,8 +214,8 @@ def fitted(folder: Path, batches: int, accumulated: int) -> L.Trainer:
 
 def test_the_noise_scale_is_the_trace_over_the_squared_norm(tmp_path: Path) -> None:
     """Rows, each one token: DEVIATION^2 WIDTH / (MEAN^2 WIDTH) = 16. An epoch's last step has 1 of 8 micro-batches."""
-    found = fitted(tmp_path, batches=161, accumulated=8).callback_metrics["train/noise_scale"].item()
-    assert found == pytest.approx(16, rel=0.1)
+    found = fitted(tmp_path, batches=801, accumulated=8).callback_metrics["train/noise_scale"].item()
+    assert found == pytest.approx(16, rel=0.05)
 
 
 def test_a_noise_scale_of_one_micro_batch_is_refused(tmp_path: Path) -> None:

@@ -99,8 +99,8 @@ def fit(
     """Two epochs of 8 steps with a checkpoint after each validation, points logged every other step."""
     L.seed_everything(seed, verbose=False)
     task = task or TinyTask()
-    options = {"max_epochs": 2, "log_every_n_steps": 2, "num_sanity_val_steps": 0, "accelerator": "cpu"} | trainer
-    options |= {"enable_progress_bar": False, "enable_model_summary": False}
+    options: dict[str, Any] = {"max_epochs": 2, "log_every_n_steps": 2, "num_sanity_val_steps": 0, "accelerator": "cpu"}
+    options |= {"enable_progress_bar": False, "enable_model_summary": False, **trainer}
     checkpoints = ModelCheckpoint(monitor="val/loss", filename="best", save_last=True, enable_version_counter=False)
     fitter = L.Trainer(logger=logger, callbacks=[*callbacks, checkpoints], **options)
     fitter.fit(task, datamodule=TinyData(), ckpt_path=ckpt_path)
