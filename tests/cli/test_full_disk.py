@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cli.conftest import TINY, Seqlab
+from cli.conftest import TINY, Seqlab, command
 from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from seqlab.tracking.runs import find_run
 from seqlab.whole_file import CannotWriteError, replacing
@@ -126,9 +126,9 @@ WRITERS = {
 
 
 def started(folder: Path, *args: str) -> subprocess.Popen[bytes]:
-    command = [str(Path(sys.executable).with_name("seqlab")), *args]
+    typed = [str(Path(sys.executable).with_name("seqlab")), *args]
     environment = {**os.environ, "SEQLAB_CACHE": str(folder / "cache")}
-    return subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return subprocess.Popen(typed, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
 
 
 @pytest.fixture(scope="module", name="folder")
@@ -136,14 +136,8 @@ def _folder(fitted: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """With a run and its bundle."""
     folder = tmp_path_factory.mktemp("killed") / "copy"
     shutil.copytree(fitted, folder)
-    finish(folder, "export", "first", "--out=bundle")
+    command(folder)("export", "first", "--out=bundle")
     return folder
-
-
-def finish(folder: Path, *args: str) -> None:
-    process = started(folder, *args)
-    said, _ = process.communicate()
-    assert process.returncode == 0, said.decode()
 
 
 @pytest.mark.slow
@@ -154,7 +148,7 @@ def test_what_is_written_is_whole_or_not_there(
     args, out = WRITERS[verb]
     whole = shutil.copytree(folder, tmp_path / "whole")
     begun = time.monotonic()
-    finish(whole, *args)
+    command(whole)(*args)
     seconds = time.monotonic() - begun
     killed = shutil.copytree(folder, tmp_path / "killed")
     with started(killed, *args) as process:
