@@ -198,7 +198,11 @@ def test_large_vocabularies_take_four_bytes(paths: list[str], root: Path) -> Non
 
 
 def test_of_many_at_once_one_makes_it(paths: list[str], root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make = Mock(wraps=token_cache._make, side_effect=lambda *args: sleep(0.1) or DEFAULT)
+    def after_a_while(*args: Any) -> Any:
+        sleep(0.1)
+        return DEFAULT
+
+    make = Mock(wraps=token_cache._make, side_effect=after_a_while)
     monkeypatch.setattr(token_cache, "_make", make)
     with ThreadPoolExecutor(4) as pool:
         found = [future.result() for future in [pool.submit(opened, paths, root) for _ in range(4)]]

@@ -86,23 +86,23 @@ def own(*sizes: int, **more: int) -> nn.Module:
     return nn.Linear(1, 1)
 
 
-REFUSED: list[tuple[Any, str]] = [
-    (lambda: LanguageModeling(7, 8, model=own, lr=0.0), "got 0.0"),
-    (lambda: LanguageModeling(7, 8, model=own, warmup_steps=-1), "-1"),
-    (lambda: LanguageModeling(7, 8, model=own, min_lr_ratio=1.5), "1.5"),
-    (lambda: LanguageModeling(7, 8, model=own, z_loss=-1), "z_loss must be at least 0, got -1"),
-    (lambda: MaskedLanguageModeling(7, 8, model=own, share=0), "share must be above 0 and at most 1, got 0"),
-    (lambda: Classification(3, 1, model=own), "needs data that tells its vocab_size or its num_features"),
-    (lambda: MultilabelClassification(2, None, 20, model=own), "multi-label .* needs data that tells its num_labels"),
-    (lambda: ScheduledSampling(first=1.5), "from 0 to 1, got 1.5 and 0.75"),
-    (lambda: ScheduledSampling(passes="both"), "sequential or parallel, got both"),
+REFUSED: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
+    (LanguageModeling, (7, 8), {"model": own, "lr": 0.0}, "got 0.0"),
+    (LanguageModeling, (7, 8), {"model": own, "warmup_steps": -1}, "-1"),
+    (LanguageModeling, (7, 8), {"model": own, "min_lr_ratio": 1.5}, "1.5"),
+    (LanguageModeling, (7, 8), {"model": own, "z_loss": -1}, "z_loss must be at least 0, got -1"),
+    (MaskedLanguageModeling, (7, 8), {"model": own, "share": 0}, "share must be above 0 and at most 1, got 0"),
+    (Classification, (3, 1), {"model": own}, "needs data that tells its vocab_size or its num_features"),
+    (MultilabelClassification, (2, None, 20), {"model": own}, "classification needs data that tells its num_labels"),
+    (ScheduledSampling, (), {"first": 1.5}, "from 0 to 1, got 1.5 and 0.75"),
+    (ScheduledSampling, (), {"passes": "both"}, "sequential or parallel, got both"),
 ]
 
 
-@pytest.mark.parametrize(("make", "said"), REFUSED, ids=[said for _, said in REFUSED])
-def test_what_no_task_can_be_is_refused(make: Any, said: str) -> None:
+@pytest.mark.parametrize(("make", "sizes", "options", "said"), REFUSED)
+def test_what_no_task_can_be_is_refused(make: Any, sizes: Any, options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        make()
+        make(*sizes, **options)
 
 
 def test_a_roll_call_can_be_sent() -> None:
