@@ -67,13 +67,12 @@ WRITING = {
     "lstm": lambda: RNNSeq2Seq(V, V, SEQ_LEN, d_model=D_MODEL, recurrence=LSTM),
     "transformer": to_target(partial(Attention, num_heads=2), encoder(), Sinusoidal),
     "additive": to_target(att.AdditiveAttention),
-    "dot": to_target(partial(att.MultiplicativeAttention, score=att.Dot, recurrence=GRU)),
     "local and fed": to_target(partial(att.MultiplicativeAttention, score=att.Additive, window=2, input_feeding=True)),
     "linear": to_target(att.GatedLinearAttention, encoder(att.GatedLinearAttention, NoPositions)),
 }
 
 
-SCANS = {"transformer": 0, "additive": 1, "dot": 0, "local and fed": 1}
+SCANS = {"transformer": 0, "additive": 1, "local and fed": 1}
 """Loops over time in the graph of whole sequences."""
 
 

@@ -14,7 +14,7 @@ from torch import nn
 
 from contracts.subjects import randomized
 from export.planted import copy_of, edit_graph, failed, with_output_times, writing
-from export.test_encoder_bundles import D_MODEL, OF_TEXT, SEQ_LEN, WRITING, C, encoder, exported
+from export.test_encoder_bundles import D_MODEL, SEQ_LEN, WRITING, C, encoder, exported
 from export.test_targets import Bundle
 from export.toys import TOKENIZER, toy
 from repository.source_tree import python_blocks
@@ -91,10 +91,9 @@ def of_features(longest: int = SEQ_LEN) -> Classifier:
         (WRITING["transformer"], ["attention", "state"]),
         (WRITING["additive"], ["attention"]),
         (WRITING["rnn"], ["state"]),
-        (OF_TEXT["classifier"], ["attention", "state"]),
         (partial(of_features, 100), ["attention", "state"]),
     ],
-    ids=["transformer", "additive", "rnn", "classifier", "class token"],
+    ids=["transformer", "additive", "rnn", "class token"],
 )
 def test_taps_of_every_kind_of_model(model: Callable[[], Any], taps: list[str], tmp_path: Path) -> None:
     made = model()

@@ -34,7 +34,8 @@ TEXTS = ["abc", "fed a cab", "b"]
 def test_a_prompt_is_continued_whatever_the_others_are(served: Served) -> None:
     """(The C++ and the web runtime, which choose tokens in code of their own, write the same.)"""
     model = open_text_model(served("generator"))
-    options = {"temperature": 0.7, "top_k": 5, "seed": 3, "max_new_tokens": 12, "repetition_penalty": 1.2}
+    sampling: dict[str, Any] = {"temperature": 0.7, "top_k": 5, "seed": 3}
+    options = {**sampling, "max_new_tokens": 12, "repetition_penalty": 1.2}
     expected = [model.write(text, **options) for text in TEXTS]
     assert [answer["text"] for answer in model.answer(TEXTS, options)] == expected
     assert model.answer(TEXTS, options | {"seed": 4}) != model.answer(TEXTS, options)

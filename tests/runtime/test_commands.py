@@ -31,7 +31,7 @@ GENERATE = [
     ["--prompt", "fed a cab", "--temperature=0.7", "--top-k=5", "--top-p=0.9", "--min-p=0.01", "--seed=3"],
     ["--prompt", "a", "--repetition-penalty=1.5", "--no-repeat-ngram=2", "--max-new-tokens=30"],
 ]
-PRECISIONS = [pytest.param(name, marks=pytest.mark.slow) for name in ("fp16", "bf16", "int8", "int4", "fused")]
+PRECISIONS = [pytest.param(name, marks=pytest.mark.slow) for name in ("fp16", "bf16", "fused")]
 TRANSLATE = [[], ["--beams", "4", "--n-best", "3", "--length-penalty", "0.5"], ["--beams", "3", "--prefix", "ab"]]
 
 

@@ -115,8 +115,8 @@ DECODED = ("gru", "attention", "fused", "translator", "attentive translator", "f
 @pytest.mark.parametrize(
     ("name", "runtime", "provider", "number"),
     [
-        *((name, CPP, "cpu", 150) for name in (*DECODED, "fp16", "int8")),
-        *(pytest.param(name, CPP, "cuda", 150, marks=pytest.mark.cuda) for name in (*DECODED, "fp16", "int8")),
+        *((name, CPP, "cpu", 100) for name in (*DECODED, "fp16", "int8")),
+        *(pytest.param(name, CPP, "cuda", 100, marks=pytest.mark.cuda) for name in (*DECODED, "fp16", "int8")),
         *((name, WEB, "cpu", 40) for name in (*DECODED, "mamba")),
     ],
 )
