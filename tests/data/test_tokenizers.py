@@ -230,6 +230,9 @@ def wrong_descriptions() -> Iterator[dict[str, object]]:
             needless = key in ("pad_id", "bos_id", "eos_id", "unk_id")
             yield from () if needless else (others,)
             yield from (others | {key: value} for value in (() if key == "unk_id" else (None, "x", [3], {"x": 3}, -1)))
+        ids = {"vocab_size", "pad_id", "bos_id", "eos_id"} & right.keys()
+        yield from (right | {key: float(right[key])} for key in sorted(ids))
+        yield right | {"bos_id": True}  # the integer 1, to Python
     yield from (words.to_dict() | {"class": name} for name in ("StoredTokenizer", "Tokenizer", "os.system", ["x"]))
     yield {"class": "SubwordTokenizer", "vocab_size": 3, "assets": {"tokenizer.model": "AAAA"}}
     # What would take the memory that a number names.

@@ -36,6 +36,7 @@ DAMAGED_BUNDLE = 3
         ("greedy/logits", lambda logits: logits[:1], "has shape (1, 12, 11), which should begin with (2, 12, 11)"),
         ("whole/inputs", lambda tokens: tokens[:0], "has shape (0, 32), which should begin with (any, any)"),
         ("whole/logits", lambda logits: logits[0, 0, 0], "has shape (), which should begin with (10)"),
+        ("length 16/torch/state", lambda _: np.array("text"), "is text, and should be numbers"),
     ],
 )
 def test_a_golden_file_of_other_shapes(name: str, change_array: Callable[[Any], Any], said: str, copy: Copy) -> None:

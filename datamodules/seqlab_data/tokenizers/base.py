@@ -276,16 +276,18 @@ def _restore(content: dict[str, Any], assets: dict[str, bytes]) -> Tokenizer:
         raise ValueError(f"the description of this {name} lacks {error}") from error
     except (AttributeError, IndexError, RuntimeError, TypeError) as error:  # sentencepiece's is a RuntimeError
         raise ValueError(f"the description of this {name} is not one: {error}") from error
-    if tokenizer.vocab_size != content.get("vocab_size"):
-        raise ValueError(
-            f"this {name} has {tokenizer.vocab_size} tokens, its description says {content.get('vocab_size')}"
-        )
+    if not _is_id(stated := content.get("vocab_size"), tokenizer.vocab_size):
+        raise ValueError(f"this {name} has {tokenizer.vocab_size} tokens, its description says {stated}")
     for special in ("pad_id", "bos_id", "eos_id"):
-        if (stated := content.get(special, getattr(tokenizer, special))) != getattr(tokenizer, special):
-            raise ValueError(
-                f"the {special} of this {name} is {getattr(tokenizer, special)}, its description says {stated}"
-            )
+        own = getattr(tokenizer, special)
+        if not _is_id(stated := content.get(special, own), own):
+            raise ValueError(f"the {special} of this {name} is {own}, its description says {stated}")
     return tokenizer
+
+
+def _is_id(stated: object, own: int) -> bool:
+    """True for the same integer: 1.0 and True equal 1, and are no ids."""
+    return type(stated) is int and stated == own
 
 
 def _subclasses(base: Any) -> Iterator[type[Tokenizer]]:

@@ -170,7 +170,10 @@ class Proof {
 
   Check JudgedOf(const std::string& kind, const std::string& subject, const std::string& name, const Group& group,
                  const std::vector<double>& errors) {
-    const double torch_error = golden_.At(name + "/torch/" + group.name).values.at(0);
+    const std::string own = name + "/torch/" + group.name;
+    const std::vector<double>& numbers = golden_.At(own).values;
+    if (numbers.empty()) Refuse(own, " of the golden file is text, and should be numbers");
+    const double torch_error = numbers[0];
     const double limit = group.name == "counters" ? 0.0 : Limit(torch_error, bundle_.manifest.precision);
     return Judged(kind, subject + ", " + group.name, errors, torch_error, limit);
   }

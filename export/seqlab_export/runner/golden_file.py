@@ -36,14 +36,16 @@ def read_golden(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def array_of(golden: Mapping[str, NDArray[Any]], name: str, *shape: int | None) -> NDArray[Any]:
-    """An array whose shape begins with this one; None = any but 0.
+    """Numbers whose shape begins with this one; None = any but 0.
 
     Raises:
-        BundleError: there is none.
+        BundleError: there are none.
     """
     if name not in golden:
         raise BundleError(f"the golden file does not have {name}")
     array = golden[name]
+    if array.dtype.kind == "U":
+        raise BundleError(f"{name} of the golden file is text, and should be numbers")
     fits = [size > 0 if wanted is None else size == wanted for size, wanted in zip(array.shape, shape, strict=False)]
     if not all(fits) or len(fits) < len(shape):
         dims = ", ".join("any" if wanted is None else str(wanted) for wanted in shape)

@@ -207,7 +207,7 @@ class Proof:
                     if theirs.shape != actual[name].shape:
                         raise BundleError(f"{case}/{name} of the golden file ends before its length {length}")
                     errors.append((actual[name].astype(np.float64) - theirs) / (rms(expected[name]) or 1.0))
-                torch_error = self._array(f"{case}/torch/{group}").item()
+                torch_error = self._torch_error(case, group)
                 most = 0.0 if group == "counters" else limit(torch_error, self.manifest.precision)
                 yield judged(kind, f"{subject}, {group}", np.concatenate(errors), torch_error, most)
 
@@ -258,7 +258,7 @@ class Proof:
         """The decoder that has read these rows of the source of a case, where it reads one."""
         if not self.masks:
             return self.runtime
-        source = str(self._array(f"{case}/source"))
+        source = str(self.golden.get(f"{case}/source"))
         if source not in self.masks:
             raise BundleError(f"the golden file names a source {source!r}, which is no case")
         mask = self.masks[source]
@@ -266,6 +266,10 @@ class Proof:
 
     def _array(self, name: str, *shape: int | None) -> NDArray[Any]:
         return array_of(self.golden, name, *shape)
+
+    def _torch_error(self, case: str, group: str) -> float:
+        numbers = self._array(f"{case}/torch/{group}").ravel()
+        return float(numbers[0]) if numbers.size else float("nan")
 
     def _check(
         self, kind: str, subject: str, found: Sequence[Arrays], case: str, group: str, names: list[str]
@@ -276,7 +280,7 @@ class Proof:
         if any(ours != theirs for ours, theirs in shapes):
             note = f"the shapes and what they should be: {shapes}"
             return Check(kind=kind, subject=subject, ok=False, note=note)
-        torch_error = self._array(f"{case}/torch/{group}").item()
+        torch_error = self._torch_error(case, group)
         most = 0.0 if group == "counters" else limit(torch_error, self.manifest.precision)
         errors = np.concatenate([relative_errors(actual, expected, names) for actual in found])
         return judged(kind, subject, errors, torch_error, most)
