@@ -105,7 +105,9 @@ def test_the_line_names_the_run_or_else_the_checkpoint(tmp_path: Path, monkeypat
 SCRIPT = """
 import sys
 from pathlib import Path
-from callbacks.tiny_fit import TinyData, TinyTask, fit
+from callbacks.tiny_fit import fit
+from seqlab.config.quiet import quiet
+quiet()
 fit(Path(sys.argv[1]), max_epochs=1)
 fit(Path(sys.argv[1]), max_epochs=2)
 """
