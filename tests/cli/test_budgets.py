@@ -1,4 +1,4 @@
-"""What a model costs: `estimate` against sums by hand, sizes that `--match` solves, and the parts of `profile`."""
+"""Costs of a model: `estimate` against sums by hand, sizes that `--match` solves, and the parts of `profile`."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def wide() -> DecoderLM:
 @slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_wrong_number_of_a_table_output_layer_or_bias_is_found_at_export(precision: Any, tmp_path: Path) -> None:
-    """Of the bias, a bit: it is stored in float32."""
+    """One bit of the bias, which is stored in float32."""
     model = in_dtype(wide(), precision)
     exported = export_graphs(model, tmp_path, precision)
     weights.check_weights(model, exported.named)
