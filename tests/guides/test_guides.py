@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -59,7 +60,7 @@ ELSEWHERE = {
 SHORT = "--trainer.max_steps=3 --trainer.limit_val_batches=2 --trainer.limit_test_batches=2"
 SEQLAB = f"""#!/bin/bash
 case $1 in fit|sweep) set -- "$@" {SHORT} ;; esac
-exec {Path(sys.executable).with_name("seqlab")} "$@"
+exec {sys.executable} -IS {ROOT}/tests/warm.py ask "$WARM" "$@"
 """
 MAKE = f"""#!/bin/bash
 case $* in
@@ -115,9 +116,24 @@ def test_what_is_not_run_is_in_a_page() -> None:
     assert [path for path in tried if not (ROOT / path).exists()] == []
 
 
+@pytest.fixture(scope="module", name="warm")
+def _warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The socket of a process that has imported seqlab."""
+    path = tmp_path_factory.mktemp("warm") / "socket"
+    command = [sys.executable, ROOT / "tests/warm.py", "serve", path]
+    files = dict.fromkeys(
+        ("stdin", "stdout", "stderr"), subprocess.PIPE
+    )  # none that Python could take for one to seek in
+    with subprocess.Popen(command, env=ENVIRONMENT | {"PYTHONSAFEPATH": "1"}, **files) as server:
+        while not path.exists() and server.poll() is None:
+            time.sleep(0.1)
+        yield path
+        server.kill()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_the_commands_of_a_page_run_one_after_the_other(page: str, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_run_one_after_the_other(page: str, warm: Path, tmp_path: Path) -> None:
     run = [Command(typed, "") for typed in BEFORE.get(page, ())]
     run += [command for _, block in blocks(page) for command in block if is_run(command.typed)]
     if any(re.search(r"make web|seqlab page|seqlab inspect", typed) for typed, _ in run) and not TEMPLATE.is_file():
@@ -129,6 +145,7 @@ def test_the_commands_of_a_page_run_one_after_the_other(page: str, tmp_path: Pat
         (bin_folder / name).write_text(script)
         (bin_folder / name).chmod(0o755)
     environment = ENVIRONMENT | {"PATH": f"{bin_folder}:{os.environ['PATH']}", "SEQLAB_CACHE": str(tmp_path / "cache")}
+    environment["WARM"] = str(warm)
     if any(typed.startswith("make cpp") for typed, _ in run):
         environment |= {"SEQLAB_RUN": str(build("seqlab-run"))}
     for typed, printed in run:
