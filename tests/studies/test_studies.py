@@ -13,10 +13,11 @@ from pathlib import Path
 import altair as alt
 import pytest
 
+from repository.source_tree import ROOT
 from seqlab.cli import main
 from seqlab.studies import book, conduct
 from seqlab.studies.conduct import latest
-from seqlab.studies.rules import Claim, Control, Rule, Verdict
+from seqlab.studies.rules import Claim, Control, Rule, Verdict, judge
 from seqlab.studies.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun, search
 from seqlab.tracking.store import Store
@@ -207,6 +208,18 @@ def test_each_study_of_the_book_at_smoke_scale_and_listed(capsys: pytest.Capture
         assert not {judged[key].verdict for key in exact} & {Verdict.INVALID, Verdict.INCONCLUSIVE}
         assert each.arms("smoke") or Verdict.INVALID not in {found.verdict for found in judged.values()}
         assert all(each.figure(claim, result.points).to_dict() for claim in each.claims)
+
+
+@pytest.mark.parametrize("name", ["price", "worked-numbers"])
+def test_sums_come_out_as_the_book_has_them(name: str) -> None:
+    """Their verdicts and points, which no seed or machine changes."""
+    found = book.STUDIES[name].measure("cpu", 0, {})
+    stored = json.loads((ROOT / f"docs/studies/{name}.json").read_text(encoding="utf-8"))["scales"]["cpu"]
+    measured = {case: [value] for case, value in found.values.items()}
+    judged = {claim.key: judge(claim, measured) for claim in book.STUDIES[name].claims}
+    assert {key: [one.verdict.value, one.reason] for key, one in judged.items()} == stored["verdicts"]
+    points = [{key: value for key, value in point.items() if key != "seed"} for point in stored["points"]]
+    assert [{key: pytest.approx(value) for key, value in point.items()} for point in found.points] == points
 
 
 @pytest.mark.parametrize(
