@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 import torch
+from lightning.pytorch.callbacks import Timer
 from rich.console import Console
 from torch import nn
 
 from callbacks.tiny_fit import fit
 from seqlab.attention import Attention
 from seqlab.callbacks.summary import ModelTable, model_table
-from seqlab.callbacks.where_next import WhereNext, how_to_go_on, where_next
+from seqlab.callbacks.where_next import WhereNext, _why_early, how_to_go_on, where_next
 from seqlab.models import DecoderLM
 from seqlab.nn.block import Block
 from seqlab.nn.feed_forward import SwiGLU
@@ -123,3 +124,9 @@ def test_a_fit_and_its_resumption_say_nothing_by_themselves(tmp_path: Path) -> N
         check=True,
     )
     assert (done.stdout, done.stderr) == ("", "")
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0, "the time of --trainer.max_time is over"), (60, "")])
+def test_a_fit_ends_early_where_its_time_is_over(seconds: int, said: str) -> None:
+    trainer: Any = SimpleNamespace(should_stop=True, callbacks=[Timer({"seconds": seconds})])
+    assert _why_early(trainer) == said
