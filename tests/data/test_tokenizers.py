@@ -284,6 +284,7 @@ def test_the_vocabulary_is_limited_by_count_and_size() -> None:
     assert WordTokenizer(TEXT, min_count=2).words == ("the", "dog")
     assert WordTokenizer(TEXT, max_size=7).words == ("the", "dog", ".")
     assert WordTokenizer(TEXT, min_count=3, max_size=7).vocab_size == 5
+    assert WordTokenizer(TEXT, max_size=5).words == ("the",)
     assert WordTokenizer(TEXT, max_size=100).vocab_size == 11
     assert WordTokenizer("").encode("the") == [3]
     with refused("min_count must be at least 1, got 0"):
