@@ -7,6 +7,7 @@ import json
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,9 @@ from seqlab.decoding import Sampling, generate
 from seqlab.decoding.torch_model import TorchDecoder
 from seqlab_export.runner.graph_runner import Bundle, BundleRunner
 from seqlab_export.runner.manifest import load_manifest
+from seqlab_export.runner.prove import Proof
 from seqlab_export.runner.text_model import open_text_model
-from seqlab_export.runner.verify import verify_bundle
+from seqlab_export.runner.verify import load_golden, verify_bundle
 
 PROGRAM = """
 from seqlab_export import open_text_model, verify_bundle
@@ -42,6 +44,17 @@ def test_it_runs_where_only_numpy_and_onnxruntime_are(shared: Shared, tmp_path: 
     text, pieces, ok = run_bare(PROGRAM, folder, cwd=tmp_path).split("|")
     assert text == pieces == open_text_model(folder).write("abc", max_new_tokens=20, seed=5)
     assert text and ok == "True"
+
+
+def test_a_runtime_that_fails_proves_nothing(shared: Shared) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no kernel")
+
+    folder = shared("gru").folder
+    runtime: Any = SimpleNamespace(init_state=lambda _: {}, read=fail)
+    checks = [*Proof(runtime, load_manifest(folder), load_golden(folder)).values()]
+    assert checks and not any(check.ok for check in checks)
+    assert {check.note for check in checks} == {"the runtime failed: no kernel"}
 
 
 @pytest.mark.parametrize("name", ["attention", "gru"])
