@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import sys
+from typing import NoReturn
 
 
 def ask(path: str, arguments: list[str]) -> int:
@@ -22,7 +23,7 @@ def ask(path: str, arguments: list[str]) -> int:
         return server.recv(1)[0]
 
 
-def serve(path: str) -> None:
+def serve(path: str) -> NoReturn:
     import seqlab.cli.preloaded  # noqa: F401
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
@@ -40,13 +41,13 @@ def answer(client: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     child = os.fork()
     if child == 0:
-        os._exit(ran(*json.loads(asked), files))
+        os._exit(ran(files, *json.loads(asked)))
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     client.send(bytes([code % 256]))
     os._exit(0)
 
 
-def ran(arguments: list[str], folder: str, environment: dict[str, str], files: list[int]) -> int:
+def ran(files: list[int], arguments: list[str], folder: str, environment: dict[str, str]) -> int:
     import atexit
     from runpy import run_module
 

@@ -120,11 +120,10 @@ def test_what_is_not_run_is_in_a_page() -> None:
 def _warm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The socket of a process that has imported seqlab."""
     path = tmp_path_factory.mktemp("warm") / "socket"
-    command = [sys.executable, ROOT / "tests/warm.py", "serve", path]
-    files = dict.fromkeys(
-        ("stdin", "stdout", "stderr"), subprocess.PIPE
-    )  # none that Python could take for one to seek in
-    with subprocess.Popen(command, env=ENVIRONMENT | {"PYTHONSAFEPATH": "1"}, **files) as server:
+    command = [sys.executable, str(ROOT / "tests/warm.py"), "serve", str(path)]
+    # Pipes: in a file Python would seek.
+    pipe, environment = subprocess.PIPE, ENVIRONMENT | {"PYTHONSAFEPATH": "1"}
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as server:
         while not path.exists() and server.poll() is None:
             time.sleep(0.1)
         yield path
