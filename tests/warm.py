@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import array
 import json
 import os
 import signal
@@ -19,7 +18,7 @@ def ask(path: str, arguments: list[str]) -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
         server.connect(path)
         asked = json.dumps([arguments, os.getcwd(), dict(os.environ)]).encode()
-        server.sendmsg([asked], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (0, 1, 2)))])
+        socket.send_fds(server, [asked], [0, 1, 2])
         return server.recv(1)[0]
 
 
@@ -27,8 +26,9 @@ def serve(path: str) -> NoReturn:
     import seqlab.cli.preloaded  # noqa: F401
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
-        server.bind(path)
+        server.bind(f"{path}.new")
         server.listen()
+        os.rename(f"{path}.new", path)  # who finds it is heard
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
         while True:
             with server.accept()[0] as client:

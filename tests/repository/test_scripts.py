@@ -63,10 +63,10 @@ def test_of_each_model_the_rate_that_is_best_in_validation_is_taken(
 
 @pytest.mark.slow
 @pytest.mark.skipif(not TEMPLATE.is_file(), reason="needs the page's template: make web")
-def test_each_model_of_the_gallery_has_a_page_and_the_index_leads_to_it(
+def test_models_of_the_gallery_have_a_page_and_the_index_leads_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Small ones; tests/cli/test_configs.py exports the others' configs."""
+    """Small ones that write; tests/cli/test_configs.py exports the others."""
     monkeypatch.chdir(tmp_path)
     gallery = runpy.run_path(str(ROOT / "scripts/gallery.py"))
     assert {model.config for model in gallery["MODELS"].values()} < {*config_names()}
