@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from cli.conftest import TINY, Seqlab, command
+from cli.conftest import TINY, Seqlab, command, write_text
 from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
 from seqlab.tracking.runs import find_run
 from seqlab.whole_file import CannotWriteError, replacing
@@ -86,6 +86,30 @@ def test_a_checkpoint_over_the_limit_leaves_the_one_before(tmp_path: Path) -> No
         files.save_checkpoint({"weights": torch.zeros(100_000)}, path)
     assert read_checkpoint(path) == {"step": 1}
     assert os.listdir(tmp_path) == ["last.ckpt"]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A folder of 2 MB; a file system of its own."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "seqlab", folder], capture_output=True).returncode:
+        pytest.skip("not run: mount is not allowed here")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.slow
+def test_on_a_disk_that_is_full(small: Path) -> None:
+    write_text(small)
+    seqlab = command(small)
+    cache = {"SEQLAB_CACHE": str(small.parent / "cache")}
+    said = seqlab(*FIT, "--model.model.d_model=128", code=2, **cache).stderr
+    assert f"seqlab: no space left on seqlab ({small}) while writing {small}" in said
+    assert "Traceback" not in said and half_written(small) == []
+    subprocess.run(["mount", "-o", "remount,ro", small], check=True)
+    said = seqlab(*FIT, code=2, **cache).stderr
+    assert "is read-only while writing" in said and "Traceback" not in said
 
 
 def of_sqlite(code: int) -> sqlite3.Error:

@@ -21,6 +21,7 @@ from seqlab.config.stored_config import check_reads_back
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
 MODULE = '''
 from collections.abc import Callable
+from pathlib import Path
 
 import lightning as L
 import torch
@@ -32,15 +33,15 @@ from seqlab.mixer import Mixer
 from seqlab.recurrence import GRU
 from seqlab.tasks import LanguageModeling
 
+Path("imported").touch()
 
-class Telling(L.LightningDataModule):
-    """Every sequence counts on from a number, modulo 7; tells what it is told to."""
 
-    def __init__(self, tells: dict):
+class Counting(L.LightningDataModule):
+    """Every sequence counts on from a number, modulo `base`."""
+
+    def __init__(self, base: int = 7):
         super().__init__()
-        self.vocab_size, self.seq_len = 7, 12
-        for name, value in tells.items():
-            setattr(self, name, value)
+        self.vocab_size, self.seq_len = base, 12
 
     def train_dataloader(self):
         counted = (torch.arange(64)[:, None] + torch.arange(13)) % self.vocab_size
@@ -52,9 +53,32 @@ class Telling(L.LightningDataModule):
     val_dataloader = test_dataloader = train_dataloader
 
 
+class Telling(Counting):
+    """Tells what it is told to."""
+
+    def __init__(self, tells: dict):
+        super().__init__()
+        for name, value in tells.items():
+            setattr(self, name, value)
+
+
+class Bigram(nn.Module):
+    def __init__(self, vocab_size: int, seq_len: int, scale: float = 1.0):
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, vocab_size)
+        self.scale = scale
+
+    def forward(self, tokens):
+        return self.scale * self.table(tokens), {}
+
+
 class Loud(LanguageModeling):
     def on_fit_end(self):
         print("fitted loudly")
+
+
+class Mine(GRU):
+    """A mixer."""
 
 
 class AnInstance(GRU):
@@ -81,6 +105,19 @@ def _seqlab(tmp_path: Path, inside: Callable[[Path], Seqlab], monkeypatch: pytes
     return inside(tmp_path)
 
 
+@pytest.mark.slow
+def test_they_are_fitted_by_their_class_paths(seqlab: Seqlab) -> None:
+    own = ["--data=theirs.Counting", "--model=theirs.Loud", "--model.model=theirs.Bigram"]
+    options = ["--data.base=5", "--model.model.scale=2", "--model.lr=0.5", "--model.warmup_steps=1"]
+    limits = ["--trainer.max_epochs=15", "--run_name=own"]
+    assert "fitted loudly" in seqlab("fit", *own, *options, *limits).stdout
+    tested = seqlab("test", *own, *options, "--ckpt_path=own").stdout
+    (accuracy,) = [line.split("│")[2].strip() for line in tested.splitlines() if "test/accuracy" in line]
+    assert float(accuracy) == 1.0
+    refused = seqlab("fit", *own, "--data.bass=5", code=2).stderr
+    assert "data.bass" in refused and "base" in refused
+
+
 TOLD = {
     "vocab_size: null": "needs data that tells its vocab_size, this tells none",
     "seq_len: null": "needs data that tells its seq_len, this tells none",
@@ -95,7 +132,7 @@ def test_what_it_must_tell_is_checked_by_name_and_without_a_tokenizer_its_bundle
     tmp_path: Path, seqlab: Seqlab
 ) -> None:
     model = ("d_model=8", "num_layers=1", "mixer=GRU", "positions=NoPositions")
-    fit = ["fit", "--model=theirs.Loud", *(f"--model.model.{one}" for one in model), "--trainer.max_epochs=1"]
+    fit = ["fit", "--model=LanguageModeling", *(f"--model.model.{one}" for one in model), "--trainer.max_epochs=1"]
     fit += ["--run_name=ids", "--data=theirs.Telling"]
     for tells, message in TOLD.items():
         (refused,) = seqlab(*fit, f"--data.tells={{{tells}}}", code=2).stderr.splitlines()
@@ -103,7 +140,7 @@ def test_what_it_must_tell_is_checked_by_name_and_without_a_tokenizer_its_bundle
     assert not list(tmp_path.glob("mlruns/*/*/artifacts")), "a refused fit leaves no run"
 
     said = seqlab(*fit, "--data.tells={tokenizer: null}").stdout
-    assert "fitted loudly" in said and "next: seqlab export ids --trust theirs --out bundles/ids\n" in said
+    assert "next: seqlab export ids --trust theirs --out bundles/ids\n" in said
     said = seqlab("export", "ids", "--trust", "theirs", "--out", "bundles/ids").stdout
     assert 'next: seqlab generate bundles/ids --prompt "1 2 3"\n' in said
     options = ("--prompt", "1 2 3", "--max-new-tokens", "4", "--seed", "1")
@@ -123,6 +160,22 @@ def test_the_example_is_fitted_and_tested_and_resumes_exactly(
     tested = seqlab("test", "waves", "--trust", "own_data").stdout
     (accuracy,) = [line.split("│")[2] for line in tested.splitlines() if "test/accuracy" in line]
     assert float(accuracy) > 0.4  # one of 16 by chance
+
+
+@pytest.mark.slow
+def test_a_plug_in_is_imported_again_only_on_trust(
+    tmp_path: Path, seqlab: Seqlab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = seqlab("fit", "--config", "lm/gru", *TINY, "--model.model.mixer=theirs.Mine", "--run_name=mine").stdout
+    assert "next: seqlab export mine --trust theirs --out bundles/mine\n" in said
+    (tmp_path / "imported").unlink()
+    monkeypatch.delitem(sys.modules, "theirs")
+    for verb in (["generate", "mine", "--prompt=a", "--max-new-tokens=3"], ["export", "mine", "--out=bundle"]):
+        refused = seqlab(*verb, code=2).stderr
+        assert "theirs.Mine" in refused and "--trust theirs" in refused
+        assert not (tmp_path / "imported").exists() and not (tmp_path / "bundle").exists()
+    assert seqlab("generate", "mine", "--max-new-tokens=3", "--trust", "theirs").stdout
+    assert (tmp_path / "imported").exists()
 
 
 @pytest.mark.parametrize(

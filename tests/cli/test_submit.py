@@ -10,13 +10,14 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-from cli.conftest import TINY, Seqlab, before_steps, write_text
+from cli.conftest import TINY, Seqlab, before_steps, last_weights, write_text
 from seqlab.cli import main, parsed_fit
 from seqlab.cli.parsed_fit import ParsedFit, check_fit
 from seqlab.cli.submit import sbatch_script
 from seqlab.config.configs import resolve_names
-from seqlab.tracking.runs import search
+from seqlab.tracking.runs import find_run, search
 from seqlab.tracking.store import Store
 
 JOB = ("submit", "--config", "lm/gru", "--nodes", "4", "--gpus", "8", "--time", "8:00:00", "--run_name", "it's it")
@@ -170,6 +171,50 @@ def test_a_fit_is_checked_with_no_callback_one_or_a_list(options: Any) -> None:
 @pytest.mark.parametrize("time", ["3", "90", "90:59", "2:01", "0:03:00", "99:59:59", "1-0", "1-23:59:59"])
 def test_times_as_slurm_writes_them(time: str) -> None:
     assert f"#SBATCH --time={time}\n" in sbatch_script(["lm/gru"], [], 1, 1, time)
+
+
+SRUN = """
+shift
+export SLURM_NTASKS=2 SLURM_NTASKS_PER_NODE=2 SLURM_NNODES=1 SLURM_NODEID=0
+SLURM_PROCID=0 SLURM_LOCALID=0 "$@" & first=$!
+SLURM_PROCID=1 SLURM_LOCALID=1 "$@"
+wait $first
+"""
+STOPS = """
+import os, signal
+from lightning.pytorch.callbacks import Callback
+
+class Stops(Callback):
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx):
+        cluster = trainer._accelerator_connector.cluster_environment
+        assert type(cluster).__name__ == "SLURMEnvironment" and not cluster.auto_requeue
+        if trainer.global_step in (2, 5) and trainer.fit_loop.epoch_loop.batch_progress.current.completed:
+            if not os.path.exists(f"stopped at {trainer.global_step}") and trainer.global_rank == 0:
+                open(f"stopped at {trainer.global_step}", "w").close()
+                os.kill(os.getpid(), signal.SIGUSR1)
+"""
+
+
+@pytest.mark.slow
+def test_a_job_of_two_tasks_is_queued_again_until_it_is_done(tmp_path: Path, bin: Path) -> None:
+    write_text(tmp_path)
+    (tmp_path / "stops.py").write_text(STOPS)
+    fake(bin, "srun", SRUN)
+    fake(bin, "scontrol")
+    cpu = [*TINY, "--trainer.max_steps=8", "--trainer.val_check_interval=9", "--trainer.accelerator=cpu"]
+    env = {"SLURM_JOB_ID": "7", "SLURM_JOB_NAME": "seqlab-gru", "SEQLAB_CACHE": str(tmp_path / "cache")}
+    whole = sbatch_script(["lm/gru"], [*cpu, "--run_name=whole"], 1, 2, "1:00:00")
+    assert (first := run(whole, **env)).returncode == 0, first.stderr
+    script = sbatch_script(["lm/gru"], [*cpu, "--trainer.callbacks=stops.Stops"], 1, 2, "1:00:00")
+    codes: list[int] = []
+    while not codes or codes[-1] == 138:
+        codes.append((done := run(script, **env)).returncode)
+    assert codes == [138, 138, 0], done.stderr
+    assert Path("called").read_text().count("scontrol requeue 7") == 2
+    (name,) = re.findall(r"^Run (\S+) ", done.stdout, flags=re.MULTILINE)
+    found, (ends, wholes) = find_run(name), map(last_weights, (name, "whole"))
+    assert (found.status, found.tags["job"]) == ("FINISHED", "slurm 7")
+    assert all(torch.equal(ends[name], value) for name, value in wholes.items())
 
 
 def test_a_task_of_slurm_is_queued_again_by_the_script_alone(quick: Seqlab, monkeypatch: pytest.MonkeyPatch) -> None:
