@@ -203,8 +203,8 @@ def _to_onnx(form: Form | TapsForm, info: GraphInfo, *, fold_weights: bool, fuse
 
 def _may_fold(node: ir.Node) -> bool | None:
     """False where a weight would be rewritten (transposed, say): both graphs share it as the model has it."""
-    constants = [value.const_value for value in node.inputs if value is not None]
-    return False if any(tensor is not None and tensor.nbytes >= SMALLEST_BYTES for tensor in constants) else None
+    constants = [value.const_value for value in node.inputs if value is not None and value.const_value is not None]
+    return False if any(tensor.nbytes >= SMALLEST_BYTES for tensor in constants) else None
 
 
 def _must_fold(node: ir.Node) -> bool | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -126,6 +127,8 @@ def test_a_place_is_made_when_it_is_written_and_refused_before(tmp_path: Path) -
     assert not os.listdir(tmp_path)
     make_folder(tmp_path / "a" / "b")
     write_whole(tmp_path / "a" / "b" / "file", "text")
+    with pytest.raises(ValueError, match=re.escape(f"{tmp_path / 'a' / 'b' / 'file'} is a file; name a folder")):
+        files_to_write(str(tmp_path / "a" / "b" / "file" / "c"), {})
     for refuses in (file_to_write, lambda out: files_to_write(out, {}), folder_to_write):
         with pytest.raises(CannotWriteError, match="while writing /proc/new"):  # root may not either
             refuses("/proc/new")

@@ -249,3 +249,10 @@ def test_no_address_of_a_bundle_is_called(
     for args in (["verify", "bundle"], ["generate", "bundle"], ["page", "bundle", "--out=page.html"]):
         main(args)
     assert main(["promote", "bundle"]) != 0
+
+
+@pytest.mark.usefixtures("beside_first")
+def test_a_stored_config_has_a_place_for_what_the_data_tell() -> None:
+    """Without it a job of an earlier version would be another one."""
+    options = find_run("first").config["model"]["init_args"]
+    assert {name: options[name] for name in ("vocab_size", "seq_len")} == {"vocab_size": None, "seq_len": None}

@@ -214,7 +214,8 @@ def test_after_a_kill_it_goes_on_with_what_is_whole(tmp_path: Path, monkeypatch:
 @pytest.mark.parametrize("changed", ["storage", "tokenizer"])
 def test_what_is_left_of_others_is_not_used(changed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [text] = write(tmp_path / "text", [1700])
-    (tmp_path / "rows.jsonl").write_text(json.dumps({"text": text}))
+    same = (tmp_path / "text" / "0.txt").read_bytes().decode()
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"text": same}))
     small(monkeypatch, 40, 50)
     monkeypatch.setattr(begun, "EVERY", 1)
     add = begun.BegunFiles.add
@@ -230,8 +231,10 @@ def test_what_is_left_of_others_is_not_used(changed: str, tmp_path: Path, monkey
         if changed == "tokenizer":  # as of another version of the library that learns
             patch.setattr(CharTokenizer, "learn", classmethod(lambda cls, texts: cls("".join(texts) + "\0")))
         open_token_cache(find_documents(str(path)), FRACTIONS, CharTokenizer, tmp_path / "cache")
+    assert len([*(tmp_path / "cache").glob("*.begun")]) == 1
     cache = open_token_cache(find_documents(str(tmp_path / "text")), FRACTIONS, CharTokenizer, tmp_path / "cache")
     assert {split: stream(cache, split) for split in SPLITS} == expected([text], CharTokenizer)
+    assert not [*(tmp_path / "cache").glob("*.begun")], "both have one cache"
 
 
 BOUNDED = """

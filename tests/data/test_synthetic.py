@@ -218,6 +218,14 @@ def test_adding_has_as_its_target_the_sum_of_the_two_marked_numbers() -> None:
     assert float((targets - 1).square().mean()) == pytest.approx(1 / 6, abs=0.03)
 
 
+def test_one_example_is_enough() -> None:
+    data = AddingDataModule(num_train=1, num_eval=1)
+    assert [len(data.examples[split]) for split in ("train", "val", "test")] == [1, 1, 1]
+    for name in ("num_train", "num_eval"):
+        with refused(f"{name} must be at least 1, got 0"):
+            AddingDataModule(**{name: 0})
+
+
 def test_splits_of_adding_differ_and_a_seed_makes_the_same_examples() -> None:
     def read(split: str, seed: int) -> torch.Tensor:
         return AddingDataModule(seed=seed, test_lengths=(300, 300)).examples[split].read(np.arange(4)).inputs

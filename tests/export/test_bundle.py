@@ -14,6 +14,8 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 import torch
 from jsonschema import Draft202012Validator
@@ -69,6 +71,16 @@ def test_its_files_tell_nothing_of_the_machine_and_hold_weights_once(shared: Sha
     check_secrets(folder, type(model).__name__, *([user] if len(user) > 4 else []))
     assert len(files_of(folder)) == 7
     assert (folder / "weights.bin").stat().st_size <= sum(parameter.numel() * 4 for parameter in model.parameters())
+
+
+def test_both_graphs_have_each_weight_as_the_model_has_it(shared: Shared) -> None:
+    model, folder, _ = shared("attention")
+    weights = {name: value for name, value in model.state_dict().items() if value.dim() == 2 and value.nbytes >= 1024}
+    assert len(weights) > 4
+    for file in ("model.onnx", "step.onnx"):
+        found = {one.name: onnx.numpy_helper.to_array(one) for one in onnx.load(folder / file).graph.initializer}
+        for name, value in weights.items():
+            np.testing.assert_array_equal(found[f"model.{name}"], value.float().numpy())
 
 
 def test_what_exists_is_not_overwritten(shared: Shared, tmp_path: Path) -> None:

@@ -102,6 +102,13 @@ def later(self: Mixer, x_t: Tensor, state: State) -> tuple[Tensor, State]:
     raise NotImplementedError("later")
 
 
+def begins_late(self: GRU, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> Any:
+    """Wrong for a row whose first call holds pads alone."""
+    y, new = GRU.forward(self, x, state, pad_mask=pad_mask)
+    late = torch.zeros(len(x), dtype=torch.bool) if state or pad_mask is None else ~pad_mask.any(1)
+    return y, {"h": new["h"] + late.view(-1, *[1] * (new["h"].dim() - 1))}
+
+
 FORGETFUL_STEP = spoilt(step=lambda self, x_t, state: GRU.step(self, x_t, {"h": torch.zeros_like(state["h"])}))
 
 
@@ -112,10 +119,11 @@ FORGETFUL_STEP = spoilt(step=lambda self, x_t, state: GRU.step(self, x_t, {"h": 
             spoilt(forward=lambda self, x, state=None, **given: GRU.forward(self, x, state)),
             "broken: padding changes nothing, padding changes nothing in chunks",
         ),
+        (spoilt(forward=begins_late), "broken: padding changes nothing in chunks"),
         (FORGETFUL_STEP, "forward is the unrolled step"),
         (spoilt(step=later), "later"),
     ],
-    ids=["unpadded", "forgetful step", "unwritten"],
+    ids=["unpadded", "begins late", "forgetful step", "unwritten"],
 )
 def test_each_broken_law_is_named(mixer: type[Mixer], said: str) -> None:
     assert said in str(measure_mixer(mixer, NoPositions)["laws"].failed)

@@ -36,6 +36,11 @@ def _no_runner(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SEQLAB_RUN", raising=False)
 
 
+@pytest.mark.parametrize(("letters", "kept"), [(199, 199), (200, 200), (201, 200)])
+def test_an_error_in_a_cell_is_one_line_of_200_letters(letters: int, kept: int) -> None:
+    assert parity._sentence(ValueError("a\n  b" + "c" * (letters - 3))) == "a b" + "c" * (kept - 3)
+
+
 @pytest.mark.usefixtures("no_runner")
 def test_a_bundle_without_its_run_is_measured_by_onnxruntime_alone(shared: Shared) -> None:
     cells = {cell.runtime: cell for cell in parity_of_bundle("a name", shared("gru").folder, None)}

@@ -17,8 +17,9 @@ from torch.export import Dim
 from export.toys import graph, results
 from seqlab.positions.constant import Angles, geometric
 from seqlab_export.graphs import _quiet
-from seqlab_export.passes.cache import slice_cache
+from seqlab_export.passes.cache import fuse_cache_concat, slice_cache
 from seqlab_export.passes.keep_time_axis import keep_time_axis
+from seqlab_export.passes.share_source_keys import share_source_keys
 
 BODY = """
     embedded = Gather (table, token)
@@ -98,6 +99,60 @@ def test_attention_reads_what_is_written_of_a_cache(taken: list[int]) -> None:
     for before, after in zip(results(whole, **inputs), results(written, **inputs), strict=True):
         np.testing.assert_allclose(before, after, rtol=1e-6, atol=1e-6)
     assert [node.op_type for node in written.graph].count("Slice") == 3
+
+
+@pytest.mark.parametrize(
+    ("join", "appends"),
+    [
+        ("Concat <axis = -2> (past, new)", True),
+        ("Concat <axis = -2> (past, new, new)", False),
+        ("Concat <axis = -1> (past, new)", False),
+        ("Concat <axis = -2> (new, past)", False),
+        ("Add (past, given)", False),
+    ],
+)
+def test_attention_appends_to_a_cache_that_one_join_makes_longer(join: str, appends: bool) -> None:
+    fused = graph(
+        "float[B, 2, 1, K] query, float[B, 2, 1, 4] given, float[B, 2, P, 4] past, bool[B, 1, 1, S] mask",
+        "float[B, 2, 1, K] y, float[B, 2, S, K] new_keys, float[B, 2, S, K] new_values",
+        f"""
+        new = Neg (given)
+        new_keys = {join}
+        new_values = {join}
+        y = Attention (query, new_keys, new_values, mask)
+        """,
+    )
+    before = [node.op_type for node in fused.graph]
+    fuse_cache_concat(fused)
+    assert [node.op_type for node in fused.graph] == (["Neg", "Attention"] if appends else before)
+
+
+@pytest.mark.parametrize("read", [{"keys", "values", "mask"}, {"keys", "mask"}, set()], ids=len)
+def test_beams_read_one_row_of_what_was_read_of_a_source(read: set[str]) -> None:
+    """Two beams of each of three sources give what each gives with a row of its own."""
+    weights: dict[str, Any] = {"axes": np.array([1, 2]), "shape": np.ones(4, dtype=np.int64)}
+    shared, whole = (
+        graph(
+            "int64[B, 1] tokens, float[B, 2, 1, 4] query, float[N, 2, 5, 4] keys, float[N, 2, 5, 4] values, "
+            "bool[N, 5] mask",
+            "float[B, 2, 1, 4] y",
+            """
+            unsqueezed = Unsqueeze (mask, axes)
+            every = Expand (unsqueezed, shape)
+            y = Attention (query, keys, values, every)
+            """,
+            **weights,
+        )
+        for _ in range(2)
+    )
+    assert share_source_keys(shared, read) == (read if len(read) == 3 else set())
+    draw, rows = np.random.default_rng(0).standard_normal, 6 if len(read) == 3 else 3
+    inputs: dict[str, Any] = {"query": draw((rows, 2, 1, 4)).astype(np.float32)}
+    inputs |= {name: draw((3, 2, 5, 4)).astype(np.float32) for name in ("keys", "values")}
+    inputs["mask"] = np.arange(5) < np.array([[5], [2], [3]])
+    each = {name: array if name == "query" else np.repeat(array, rows // 3, axis=0) for name, array in inputs.items()}
+    inputs["tokens"] = each["tokens"] = np.zeros((rows, 1), dtype=np.int64)
+    np.testing.assert_allclose(results(shared, **inputs)[0], results(whole, **each)[0], rtol=1e-6, atol=1e-6)
 
 
 class Rotation(nn.Module):

@@ -164,6 +164,14 @@ def packed(path: Path) -> None:
         np.savez_compressed(path, **{**arrays, "zeros": np.zeros(10**7)})
 
 
+def test_a_compressed_golden_file_is_refused_however_short_its_content(tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).integers(256, size=10**5, dtype=np.uint8)
+    np.savez_compressed(tmp_path / "golden.npz", noise=noise)
+    assert (tmp_path / "golden.npz").stat().st_size > noise.nbytes + 200
+    with pytest.raises(BundleError, match="it is compressed"):
+        read_golden(tmp_path / "golden.npz")
+
+
 def said_to_be_longer(path: Path) -> None:
     """The header of an array says that it has 10^10 numbers."""
     with zipfile.ZipFile(path) as file:

@@ -14,7 +14,7 @@ from sacrebleu.metrics import BLEU  # type: ignore[attr-defined]
 from sacrebleu.significance import PairedTest
 from scipy import stats
 
-from seqlab.comparison.paired import Model, Pair, compare_pairs
+from seqlab.comparison.paired import Model, Pair, _numbers, compare_pairs
 from seqlab.comparison.scores import bleu_of, bleu_parts, read_scores
 from seqlab.comparison.statistics import resampled, seeds_needed
 
@@ -178,3 +178,18 @@ def test_what_cannot_be_compared_is_refused(tmp_path: Path, draw: np.random.Gene
         model(tmp_path, "a", [[{"nats": [1.0]}, {"nats": [2.0, float("nan")]}]])
     with pytest.raises(ValueError, match="a has predictions of 1 rows"):
         model(tmp_path, "a", [[{"nats": [1]}]])
+
+
+@pytest.mark.parametrize(
+    ("value", "half_width", "said"),
+    [
+        (1234.5, 120.0, "1234 ± 120"),
+        (123.4, 25.3, "123 ± 25"),
+        (12.34, 9.96, "12.3 ± 10.0"),
+        (1.2345, 0.0123, "1.234 ± 0.012"),
+        (0.5, 1.1e-6, "0.5000000 ± 0.0000011"),
+        (0.5, 1e-6, "0.5000 ± 0.0000"),
+    ],
+)
+def test_a_half_width_has_two_digits(value: float, half_width: float, said: str) -> None:
+    assert _numbers(value, half_width) == said
