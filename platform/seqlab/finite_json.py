@@ -11,9 +11,14 @@ def dumps(value: Any, indent: int | None = None) -> str:
     return json.dumps(finite(value), allow_nan=False, indent=indent)
 
 
+def compact(value: Any) -> str:
+    """JSON without spaces."""
+    return json.dumps(finite(value), allow_nan=False, separators=(",", ":"))
+
+
 def in_page(value: Any) -> str:
     """JSON for a script element of a page: nothing in it looks like the element's end."""
-    return dumps(value).replace("<", "\\u003c")
+    return compact(value).replace("<", "\\u003c")
 
 
 def finite(value: Any) -> Any:

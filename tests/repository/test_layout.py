@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 from repository.source_tree import PACKAGES, ROOT, python_files
 
-SOURCES = ("platform", "datamodules", "export")
+SOURCES = ("platform", "datamodules", "export", "studies")
 LONGEST_FILE = 320
 
 

@@ -12,18 +12,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from seqlab.studies import length as copying
-from seqlab.studies import long_dates, longer, parity, sums
-from seqlab.studies.length import LONGEST, apart, distances
-from seqlab.studies.lengths import by_length, reach
-from seqlab.studies.long_dates import BEYOND, SHORTEST, LongDates
-from seqlab.studies.longer import AGAINST, LEARNT, TWICE, Longer
-from seqlab.studies.parity import COUNTED, LAST, LENGTHS, ONE, Parity
-from seqlab.studies.rules import Verdict, judge
-from seqlab.studies.study import Study
-from seqlab.studies.sums import ANY, ENCODINGS, RECURRENCES, Sums
+from seqlab.study.rules import Verdict, judge
+from seqlab.study.study import Study
 from seqlab.tracking.runs import TrackedRun
 from seqlab_data.synthetic import Addition, Copy, Reverse
+from seqlab_studies import length as copying
+from seqlab_studies import long_dates, longer, parity, sums
+from seqlab_studies.length import apart, distances
+from seqlab_studies.lib.lengths import LONGEST, by_length, reach
+from seqlab_studies.long_dates import BEYOND, SHORTEST, LongDates
+from seqlab_studies.longer import AGAINST, LEARNT, TWICE, Longer
+from seqlab_studies.parity import COUNTED, LAST, LENGTHS, ONE, Parity
+from seqlab_studies.sums import ANY, ENCODINGS, RECURRENCES, Sums
 
 RUN: TrackedRun = SimpleNamespace(id="any")  # type: ignore[assignment]
 S, R, I = Verdict.SUPPORTED, Verdict.REFUTED, Verdict.INCONCLUSIVE  # noqa: E741
