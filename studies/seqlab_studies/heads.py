@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from seqlab_studies.lib.windows import WINDOWS, validation
 from torch import Tensor
 
-from seqlab.attention.ablation import Head, heads_of, left_out
-from seqlab.attention.recorded import recorded_weights
+from seqlab.probes.ablation import Head, heads_of, left_out
+from seqlab.probes.attention_weights import recorded_weights
 from seqlab.study.arms import Arm
 from seqlab.study.charts import styled
 from seqlab.study.rules import Claim, Control, Rule

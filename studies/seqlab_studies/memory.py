@@ -25,9 +25,9 @@ from seqlab_studies.lib.recurrences import AFTER, BEFORE, first_weights, gates_d
 from torch import Tensor
 
 from seqlab.attention import Attention
-from seqlab.nn.through_time import gradients_back
+from seqlab.probes.through_time import gradients_back
 from seqlab.recurrence import GRU, LSTM, RNN, S4D
-from seqlab.recurrence.gates import activations
+from seqlab.probes.gates import activations
 from seqlab.study.arms import Arm
 from seqlab.study.charts import edge, styled
 from seqlab.study.rules import Claim, Control, Rule

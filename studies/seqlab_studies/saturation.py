@@ -22,10 +22,10 @@ from seqlab_studies.lib.gradients import (
 )
 from torch import Tensor
 
-from seqlab.nn.through_time import gradients_back
+from seqlab.probes.through_time import gradients_back
 from seqlab.recurrence import LSTM, RNN
 from seqlab.recurrence.fused import FusedRecurrence
-from seqlab.recurrence.gates import Activations, activations, saturated
+from seqlab.probes.gates import Activations, activations, saturated
 from seqlab.study.rules import Claim, Control, Rule
 from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun

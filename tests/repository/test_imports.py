@@ -42,11 +42,21 @@ SERVED = [path for folder in (EXPORT, DATA / "tokenizers", SEQLAB / "decoding") 
         (python_files(SEQLAB) + python_files(DATA) + python_files(EXPORT), all_imports, ("seqlab_studies",), ""),
         (python_files(DATA), all_imports, ("seqlab", "seqlab_export"), "seqlab.batch"),
         (python_files(EXPORT), imports_when_loaded, ("seqlab_data",), "seqlab_data.tokenizers"),
+        (python_files(SEQLAB / "callbacks"), all_imports, ("seqlab_export",), ""),
         (LAYER_FILES, all_imports, ("lightning", "pytorch_lightning", "torchmetrics", "mlflow"), ""),
         (python_files(EXPORT / "runner"), all_imports, ("torch", "lightning", "mlflow", "onnx", "onnxscript"), ""),
         (SERVED, all_imports, PICKLES, ""),
     ],
-    ids=["seqlab", "studies", "seqlab_data", "seqlab_export", "layers", "what runs a bundle", "what reads a bundle"],
+    ids=[
+        "seqlab",
+        "studies",
+        "seqlab_data",
+        "seqlab_export",
+        "callbacks",
+        "layers",
+        "what runs a bundle",
+        "what reads a bundle",
+    ],
 )
 def test_imports_that_are_not_allowed(
     paths: list[Path], found: Callable[[Path], set[str]], forbidden: tuple[str, ...], but: str

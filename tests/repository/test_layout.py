@@ -31,6 +31,10 @@ def test_source_roots_and_tests_are_no_packages_and_every_folder_of_code_is_one(
     assert not [path for path in (ROOT / "tests").rglob("platform") if path.is_dir()]
 
 
+def test_beside_the_rooms_stand_the_contract_and_the_batches_alone() -> None:
+    assert {path.name for path in PACKAGES["seqlab"].glob("[!_]*.py")} == {"mixer.py", "batch.py"}
+
+
 def test_files_are_short() -> None:
     suffixes = {".py", ".yaml", ".cc", ".h", ".cmake"}
     files = [path for root in SOURCES for path in (ROOT / root).rglob("*") if path.suffix in suffixes]

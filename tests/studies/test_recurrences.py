@@ -15,8 +15,8 @@ from seqlab.cli import main
 from seqlab.models import Classifier, Encoder
 from seqlab.nn import Block, NoFeedForward
 from seqlab.nn.residual import NoResidual
-from seqlab.nn.through_time import gradients_back
 from seqlab.positions import NoPositions
+from seqlab.probes.through_time import gradients_back
 from seqlab.recurrence import GRU, LSTM, RNN
 from seqlab.recurrence.fused import FusedRecurrence
 from seqlab.tracking.runs import TrackedRun

@@ -7,8 +7,8 @@ import os
 import sys
 
 from seqlab.cli.verb import argument, verb, whole
-from seqlab.html_page import made_by
-from seqlab.place_to_write import files_to_write
+from seqlab.files.html_page import made_by
+from seqlab.files.place_to_write import files_to_write
 
 SCALES = ("smoke", "cpu", "gpu")
 SCRIPT = "figures.js"
@@ -87,10 +87,10 @@ def _run(options: argparse.Namespace) -> int:
 
 def _page(name: str | None, out: str) -> int:
     """The page of one study, or of all that were run here, and the index of these."""
+    from seqlab.files.atomic import make_folder, write_whole
     from seqlab.study.conduct import latest
     from seqlab.study.find import find_study, packaged
     from seqlab.study.page import RECORD_MARK, SCRIPT_MARK, figure_script, index, page, record
-    from seqlab.whole_file import make_folder, write_whole
 
     wanted = None if name is None else find_study(name)
     studies = {study.name: study for study in (*packaged().values(), *([wanted] if wanted else []))}
@@ -115,9 +115,9 @@ def _page(name: str | None, out: str) -> int:
 
 def _notebook(name: str | None, out: str) -> int:
     """The notebook of one study or the worksheet, or all."""
+    from seqlab.files.atomic import make_folder, write_whole
     from seqlab.study.find import find_study, packaged
     from seqlab.study.notebook import WORKSHEET, notebook
-    from seqlab.whole_file import make_folder, write_whole
 
     studies = [
         None if one == WORKSHEET else find_study(one) for one in ([*packaged(), WORKSHEET] if name is None else [name])

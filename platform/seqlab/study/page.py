@@ -7,8 +7,8 @@ from functools import cache
 from html import escape
 from typing import Any
 
-from seqlab.finite_json import compact, in_page
-from seqlab.html_page import html_page
+from seqlab.files.finite_json import compact, in_page
+from seqlab.files.html_page import html_page
 from seqlab.study.conduct import FIXED_TAG, SCALE_TAG, Result
 from seqlab.study.rules import LECTURE, LECTURES, Claim, Control
 from seqlab.study.study import Study
@@ -53,7 +53,7 @@ for (const [key, spec] of Object.entries(figures.specs)) {
 }
 const choose = (key, seed) => {
   for (const name of figures.specs[key].datasets)
-    views[key].data(name, figures.rows[name].filter(({seed: of}) => seed === "" || of === undefined || String(of) === seed));
+    views[key].data(name, figures.rows[name].filter(row => seed === "" || String(row.seed ?? seed) === seed));
   views[key].runAsync();
 };
 for (const one of document.querySelectorAll(".seed select"))

@@ -8,8 +8,8 @@ import torch
 from seqlab_studies.lib.gradients import lifted
 from torch import Tensor
 
-from seqlab.nn.through_time import gradients_back, gradients_of
-from seqlab.recurrence.gates import Activations, activations, saturated
+from seqlab.probes.through_time import gradients_back, gradients_of
+from seqlab.probes.gates import Activations, activations, saturated
 from seqlab.study.charts import styled
 from seqlab.study.study import Points
 from seqlab.trained.load import LoadedRun

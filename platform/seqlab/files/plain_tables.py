@@ -6,7 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from seqlab.regular_file import check_regular
+from seqlab.files.regular_file import check_regular
 
 SQLITE = "sqlite:///"
 BESIDE = ("-journal", "-wal", "-shm")

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from seqlab.plain_tables import SQLITE
-from seqlab.whole_file import writing
+from seqlab.files.atomic import writing
+from seqlab.files.plain_tables import SQLITE
 
 HEAD = 4096
 """Bytes of a file in which its mark is."""

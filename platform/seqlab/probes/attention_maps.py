@@ -14,9 +14,9 @@ import torch
 from lightning.pytorch.callbacks import Callback
 from torch import Tensor
 
-from seqlab.attention.recorded import recorded_weights
 from seqlab.batch import IGNORE, PairBatch, TokenBatch
 from seqlab.models.reading import read
+from seqlab.probes.attention_weights import recorded_weights
 from seqlab.tasks.drawings import AttentionMap, attention_maps
 
 

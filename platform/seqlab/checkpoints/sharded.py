@@ -22,8 +22,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from seqlab.sealed_file import save_sealed
-from seqlab.whole_file import writing
+from seqlab.checkpoints.checksummed_file import save_sealed
+from seqlab.files.atomic import writing
 
 SHARDS = "shards"
 
@@ -35,7 +35,7 @@ def save_shards(checkpoint: dict[str, Any], path: Path, group: dist.ProcessGroup
         CannotWriteError: a rank could not write; the older checkpoint is untouched. All ranks raise the same.
         ValueError: the checkpoint holds something that would not load again; as above.
     """
-    from seqlab.shard_storage import write
+    from seqlab.checkpoints.shard_storage import write
 
     name = [f"{path.name}.{SHARDS}-{secrets.token_hex(4)}"]
     dist.broadcast_object_list(name, group=group, group_src=0)
@@ -232,7 +232,7 @@ def _overlap(boxes: list[list[tuple[int, int]]]) -> bool:
 def _read(
     tensors: Mapping[str, Tensor], outline: dict[str, Any], path: Path, group: dist.ProcessGroup | None = None
 ) -> None:
-    from seqlab.shard_storage import read
+    from seqlab.checkpoints.shard_storage import read
 
     try:
         read(tensors, _folder(outline, path), outline[SHARDS], group)

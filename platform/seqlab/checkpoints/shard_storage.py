@@ -32,9 +32,9 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
-from seqlab.plain_values import check_pickle
-from seqlab.sealed_file import Hashing, check_parts, pickle_of, sync_folder
-from seqlab.whole_file import writing
+from seqlab.checkpoints.checksummed_file import Hashing, check_parts, pickle_of, sync_folder
+from seqlab.files.atomic import writing
+from seqlab.files.plain_values import check_pickle
 
 
 def write(
@@ -47,7 +47,7 @@ def write(
     """Has each rank write its shards, and the first then seal the index of them. Every rank must call it.
 
     Args:
-        whole: as in `seqlab.whole_file.writing`.
+        whole: as in `seqlab.files.atomic.writing`.
 
     Raises:
         CannotWriteError: a rank could not write. All raise the same.

@@ -8,9 +8,9 @@ from typing import Any
 
 from torch import nn
 
-from seqlab.callbacks.probe import Probe
 from seqlab.models.reading import read
-from seqlab.nn.through_time import gradients_of, last_stack
+from seqlab.probes.probe import Probe
+from seqlab.probes.through_time import gradients_of, last_stack
 
 
 class GradientProbe(Probe):

@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import nn
 
-from seqlab.callbacks.probe import Probe
 from seqlab.mixer import Mixer
 from seqlab.models.reading import read
+from seqlab.probes.gates import activations, saturated
+from seqlab.probes.probe import Probe
 from seqlab.recurrence.fused import FusedRecurrence
-from seqlab.recurrence.gates import activations, saturated
 
 
 class StateProbe(Probe):

@@ -11,8 +11,8 @@ from typing import IO, Any
 
 import torch
 
-from seqlab.plain_values import check_pickle
-from seqlab.regular_file import check_regular
+from seqlab.files.plain_values import check_pickle
+from seqlab.files.regular_file import check_regular
 
 MARK = b"seqlab sha256="
 SEAL_SIZE = len(MARK) + 64

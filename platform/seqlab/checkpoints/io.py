@@ -16,9 +16,9 @@ from torch import nn
 from torch.distributed import distributed_c10d
 from torch.optim import Optimizer
 
-from seqlab.sealed_file import load_sealed, save_sealed
-from seqlab.sharded_checkpoint import SHARDS, in_memory, load_shards, remove_shards, save_shards
-from seqlab.whole_file import writing
+from seqlab.checkpoints.checksummed_file import load_sealed, save_sealed
+from seqlab.checkpoints.sharded import SHARDS, in_memory, load_shards, remove_shards, save_shards
+from seqlab.files.atomic import writing
 
 
 class AtomicCheckpointIO(CheckpointIO):
