@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from seqlab.attention import Attention
-from seqlab.checkpoint_io import AtomicCheckpointIO
+from seqlab.checkpoints.io import AtomicCheckpointIO
 from seqlab.models import DecoderLM
 
 ROUNDS, STEPS, EVERY = 7, 12, 100

@@ -1,4 +1,4 @@
-"""The rooms of the three packages and what imports what, read off their files: `docs/architecture.md`.
+"""The rooms of the packages and what imports what, read off their files: `docs/architecture.md`.
 
 Run as a program it prints the page.
 """
@@ -20,7 +20,7 @@ Arrows = Mapping[str, set[str]]
 PAGE = """# The rooms
 
 Made by `python scripts/architecture.py` from the imports themselves; a test keeps this page so, and the drawing without
-a circle. A room is a folder of one of the three packages, or the files beside its folders.
+a circle. A room is a folder of one of the packages, or the files beside its folders.
 
 An arrow is an import: what stands above knows what stands below it. Arrows that follow from others are left out. A
 dotted one is taken only when a function runs: so a command loads what it needs, and nothing else.

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from seqlab.html_page import html_page
+from seqlab.files.html_page import html_page
 
 OUT = Path("build/gallery")
 

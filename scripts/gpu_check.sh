@@ -12,7 +12,7 @@ wheels=${1:+$(realpath "$1")}
 cd "$(dirname "$0")/.."
 out=$PWD/build/gpu-check
 mkdir -p "$out"
-export PYTHONPATH="$out/site:$PWD/platform:$PWD/datamodules:$PWD/export${PYTHONPATH:+:$PYTHONPATH}"
+export PYTHONPATH="$out/site:$PWD/platform:$PWD/datamodules:$PWD/export:$PWD/studies${PYTHONPATH:+:$PYTHONPATH}"
 failed=()
 not_run=0
 

@@ -25,7 +25,7 @@ from coverage import CoverageData
 
 ROOT = Path(__file__).parent.parent
 COPIES = ROOT / "build" / "mutants"
-SOURCES = ("platform", "datamodules", "export")
+SOURCES = ("platform", "datamodules", "export", "studies")
 TESTS_EACH = 80
 SECONDS_EACH = 600
 

@@ -16,9 +16,9 @@ import torch
 import seqlab
 from seqlab.decoding.text import default_stop_ids
 from seqlab.mixer import fix_capacity
-from seqlab.models import DecoderLM
+from seqlab.models import DECODERS, ENCODERS, DecoderLM
 from seqlab_data.tokenizers import Tokenizer
-from seqlab_export.capture.graph_forms import DECODERS, ENCODERS, longest_input
+from seqlab_export.capture.graph_forms import longest_input
 from seqlab_export.capture.precision import Precision, check_precision, in_dtype
 from seqlab_export.capture.target import Target, capacity_of, check_capacity
 from seqlab_export.capture.weights import check_weights, precision_of
@@ -70,7 +70,7 @@ def export_bundle(
     It is written to a temporary folder beside `out`, verified there with `provider`, and then renamed.
 
     Args:
-        model: one of `graph_forms.DECODERS` and `graph_forms.ENCODERS`; is copied, not changed.
+        model: one of `seqlab.models.DECODERS` and `seqlab.models.ENCODERS`; is copied, not changed.
         tokenizer: of what the model reads, or of two the target's; None where it reads features, or ids that stand for
             no text.
         source_tokenizer: the source's, where it is another.

@@ -18,9 +18,9 @@ from seqlab.attention import (
     LatentAttention,
     MultiplicativeAttention,
 )
-from seqlab.attention.ablation import heads_of, left_out
 from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions, RoPE
+from seqlab.probes.ablation import heads_of, left_out
 from tolerances import assert_close
 
 

@@ -12,9 +12,9 @@ import pytest
 import torch
 
 from seqlab.attention import AdditiveAttention, Attention, Bidirectional
-from seqlab.callbacks.attention_maps import AttentionMaps
 from seqlab.models import Classifier, DecoderLM, Encoder, EncoderDecoder
 from seqlab.positions import NoPositions
+from seqlab.probes.attention_maps import AttentionMaps
 from seqlab.recurrence import GRU
 from seqlab.tasks import Classification, LanguageModeling, Translation
 from seqlab_data import LabelledTextDataModule, ParallelTextDataModule, TextDataModule

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from callbacks.tiny_fit import KilledError, TinyData, TinyTask, Weights, fit, tiny_trainer, vector
 from seqlab.callbacks.averaged_weights import AveragedWeights
-from seqlab.checkpoint_io import read_checkpoint
+from seqlab.checkpoints.io import read_checkpoint
 from trainers import quiet_trainer
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from callbacks.tiny_fit import BATCHES_AN_EPOCH, Diary, TinyData, TinyTask, tiny_trainer
 from seqlab.callbacks.checkpoint import Checkpoints
-from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
 
 
 class Scored(TinyTask):

@@ -18,9 +18,9 @@ import pytest
 import torch
 
 from callbacks.tiny_fit import Diary, EndBefore, KilledError, diary, fit
-from seqlab import sealed_file
-from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
-from seqlab.sealed_file import SEAL_SIZE, Hashing
+from seqlab.checkpoints import checksummed_file
+from seqlab.checkpoints.checksummed_file import SEAL_SIZE, Hashing
+from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
 
 IO = AtomicCheckpointIO()
 CHECKPOINT: dict[str, Any] = {
@@ -74,7 +74,7 @@ def test_what_would_not_load_is_not_saved(path: Path, harmful: object) -> None:
 
 
 def test_an_object_is_not_loaded_whatever_the_seal_says(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seqlab.sealed_file._refuse_objects", lambda file, path: None)
+    monkeypatch.setattr("seqlab.checkpoints.checksummed_file._refuse_objects", lambda file, path: None)
     IO.save_checkpoint({"state_dict": Path("x")}, path)
     with pytest.raises(ValueError, match=r"last\.ckpt holds an object"):
         read_checkpoint(path)
@@ -178,8 +178,8 @@ class Held:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go, self.at_once, self.most = threading.Event(), 0, 0
-        self._save = sealed_file.save_sealed
-        monkeypatch.setattr("seqlab.checkpoint_io.save_sealed", self.save)
+        self._save = checksummed_file.save_sealed
+        monkeypatch.setattr("seqlab.checkpoints.io.save_sealed", self.save)
 
     def save(self, checkpoint: dict[str, Any], path: Path) -> None:
         self.at_once += 1
@@ -246,10 +246,10 @@ def test_what_went_wrong_is_raised_once_by_what_comes_next(
 def test_a_fit_that_writes_in_the_background_resumes_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def slowly(checkpoint: dict[str, Any], path: Path) -> None:
         time.sleep(0.05)
-        sealed_file.save_sealed(checkpoint, path)
+        checksummed_file.save_sealed(checkpoint, path)
 
     whole = fit(tmp_path / "whole")
-    monkeypatch.setattr("seqlab.checkpoint_io.save_sealed", slowly)
+    monkeypatch.setattr("seqlab.checkpoints.io.save_sealed", slowly)
     monkeypatch.setattr("callbacks.tiny_fit.AtomicCheckpointIO", lambda: AtomicCheckpointIO(in_background=True))
     last, at_the_end = tmp_path / "resumed" / "checkpoints" / "last.ckpt", []
     end = lambda *_: at_the_end.append(read_checkpoint(last)["global_step"])  # noqa: E731

@@ -15,7 +15,7 @@ from callbacks.tiny_fit import TinyData, TinyTask, tiny_trainer
 from contracts.cases import MIXERS, MixerCase
 from seqlab.attention import Attention, Bidirectional, CrossAttention
 from seqlab.callbacks.compile_time import CompileTime
-from seqlab.checkpoint_io import read_checkpoint
+from seqlab.checkpoints.io import read_checkpoint
 from seqlab.models import DecoderLM, Encoder, EncoderDecoder, Tagger
 from seqlab.positions import NoPositions, RoPE
 

@@ -17,14 +17,14 @@ from torch import Tensor, nn
 from callbacks.tiny_fit import text_data, vector
 from seqlab.attention import Attention, Bidirectional
 from seqlab.batch import LabelledBatch
-from seqlab.callbacks.gradient_probe import GradientProbe
 from seqlab.callbacks.noise_scale import GradientNoiseScale
-from seqlab.callbacks.probe import Probe
-from seqlab.callbacks.state_probe import StateProbe
 from seqlab.models import Classifier, DecoderLM, Encoder, EncoderDecoder, MaskedLM, RNNSeq2Seq
 from seqlab.models.classifier import BagOfWords
 from seqlab.parallel import SpreadStrategy
 from seqlab.positions import NoPositions
+from seqlab.probes.gradient_probe import GradientProbe
+from seqlab.probes.probe import Probe
+from seqlab.probes.state_probe import StateProbe
 from seqlab.recurrence import GRU, LSTM, RNN, Mamba
 from seqlab.tasks import Classification, LanguageModeling, MaskedLanguageModeling, Regression, Translation
 from seqlab.tasks.task import Task

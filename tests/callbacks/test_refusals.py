@@ -9,10 +9,10 @@ import pytest
 from seqlab.callbacks.averaged_weights import AveragedWeights
 from seqlab.callbacks.checkpoint import Checkpoints
 from seqlab.callbacks.exact_resume import ExactResume
-from seqlab.callbacks.gradient_probe import GradientProbe
 from seqlab.callbacks.roll_call import RollCall
 from seqlab.callbacks.skip_spikes import SkipSpikes
 from seqlab.callbacks.tokens_per_step import TokensPerStep
+from seqlab.probes.gradient_probe import GradientProbe
 
 NAN = float("nan")
 

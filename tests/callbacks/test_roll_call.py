@@ -19,10 +19,10 @@ from lightning.pytorch.loggers.logger import DummyLogger
 from callbacks.tiny_fit import TinyData, TinyTask
 from cli.conftest import TINY, command, last_weights, write_text
 from scale.forked import forked
-from seqlab import shard_storage
 from seqlab.callbacks.last_words import last_words
 from seqlab.callbacks.roll_call import RollCall
-from seqlab.checkpoint_io import AtomicCheckpointIO
+from seqlab.checkpoints import shard_storage
+from seqlab.checkpoints.io import AtomicCheckpointIO
 from seqlab.parallel import SpreadStrategy
 from seqlab.tracking.runs import find_run
 from trainers import quiet_trainer
@@ -133,7 +133,7 @@ def test_who_is_missing(tmp_path: Path) -> None:
 HANGS = """
 import os, signal
 from lightning.pytorch.callbacks import Callback
-from seqlab import shard_storage
+from seqlab.checkpoints import shard_storage
 
 class Hangs(Callback):
     def on_train_batch_start(self, trainer, *args):

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler
 
 from seqlab.callbacks.checkpoint import Checkpoints
 from seqlab.callbacks.exact_resume import ExactResume
-from seqlab.checkpoint_io import AtomicCheckpointIO
+from seqlab.checkpoints.io import AtomicCheckpointIO
 from seqlab.config.quiet import quiet
 from seqlab.models import DecoderLM
 from seqlab.tasks.language_modeling import LanguageModeling

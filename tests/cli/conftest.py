@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from seqlab.checkpoint_io import read_checkpoint
+from seqlab.checkpoints.io import read_checkpoint
 from seqlab.cli import main
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tracking.runs import find_run

@@ -8,12 +8,12 @@ import torch
 
 from cli.conftest import TINY, Seqlab
 from scale.forked import forked
-from seqlab.checkpoint_io import read_checkpoint
+from seqlab.checkpoints.checksummed_file import load_sealed
+from seqlab.checkpoints.io import read_checkpoint
 from seqlab.cli import (
     lightning_cli,  # noqa: F401  # as mlflow
     main,
 )
-from seqlab.sealed_file import load_sealed
 from seqlab.tracking.runs import find_run
 
 FIT = ["fit", "--config=lm/gru", *TINY, "--run_name=spread", "--trainer.accelerator=cpu", "--checkpoint_async=true"]

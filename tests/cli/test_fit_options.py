@@ -17,7 +17,7 @@ import torch
 import yaml
 
 from cli.conftest import TINY, Seqlab, before_steps, last_weights, same_weights, send, write_text
-from seqlab.half_precision import HalfInputs
+from seqlab.config.half_precision import HalfInputs
 from seqlab.tasks.language_modeling import LanguageModeling
 from seqlab.tracking.runs import find_run
 from seqlab.trained.load import load_run

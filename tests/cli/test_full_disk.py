@@ -18,9 +18,9 @@ import pytest
 import torch
 
 from cli.conftest import TINY, Seqlab, command, write_text
-from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
+from seqlab.files.atomic import CannotWriteError, replacing
 from seqlab.tracking.runs import find_run
-from seqlab.whole_file import CannotWriteError, replacing
 
 FIT = ("fit", "--config", "lm/gru", *TINY, "--checkpoint_every=1", "--run_name=full")
 

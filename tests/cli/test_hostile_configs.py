@@ -15,9 +15,9 @@ import yaml
 
 from cli.conftest import TINY, Seqlab
 from cli.hostile import CANARY, MODEL, TARGETS, hostile_configs, with_value, write_traps
-from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
 from seqlab.config.trust import allowed, check_trust
-from seqlab.working_folder import WorkingFolder, add_working_folder
+from seqlab.files.working_folder import WorkingFolder, add_working_folder
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 VERBS: tuple[Callable[[str], list[str]], ...] = (

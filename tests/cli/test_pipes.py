@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from seqlab.checkpoints.checksummed_file import load_sealed
 from seqlab.cli import main
-from seqlab.regular_file import check_regular
-from seqlab.sealed_file import load_sealed
+from seqlab.files.regular_file import check_regular
 from seqlab.tracking.runs import find_run
 from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import Store

@@ -16,11 +16,11 @@ from cli.conftest import Seqlab
 from seqlab.cli import VERBS
 from seqlab.cli.fit import LIGHTNING
 from seqlab.cli.sweep import _check_storage
-from seqlab.html_page import made_by
-from seqlab.place_to_write import file_to_write, files_to_write, folder_to_write
+from seqlab.files.atomic import CannotWriteError, make_folder, write_whole
+from seqlab.files.html_page import made_by
+from seqlab.files.place_to_write import file_to_write, files_to_write, folder_to_write
 from seqlab.sweeps.queue import _check_file
 from seqlab.tracking.store import Store
-from seqlab.whole_file import CannotWriteError, make_folder, write_whole
 
 COMMANDS = {
     "compare": "",

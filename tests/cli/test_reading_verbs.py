@@ -22,7 +22,7 @@ from cli.conftest import TINY, Seqlab, command
 from export.planted import reseal
 from export.toys import shared_toy
 from seqlab import load_run
-from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
 from seqlab.cli import main
 from seqlab.tracking.provenance import host_id
 from seqlab.tracking.runs import find_run

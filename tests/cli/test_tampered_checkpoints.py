@@ -21,11 +21,11 @@ import torch
 import yaml
 
 from cli.conftest import Seqlab
-from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.checkpoints.checksummed_file import Hashing, load_sealed, save_sealed
+from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
 from seqlab.config.configs import load_short_yaml, read_config
 from seqlab.config.trust import check_trust
-from seqlab.plain_values import MOST_VALUES, check_count, read_yaml
-from seqlab.sealed_file import Hashing, load_sealed, save_sealed
+from seqlab.files.plain_values import MOST_VALUES, check_count, read_yaml
 
 Checkpoint = dict[str, Any]
 MODEL = "seqlab.config.model.init_args.model"

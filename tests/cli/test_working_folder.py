@@ -18,7 +18,7 @@ import pytest
 from jsonargparse._util import import_object
 
 from cli.conftest import TINY, Seqlab
-from seqlab.working_folder import NAMED, WorkingFolder, add_working_folder
+from seqlab.files.working_folder import NAMED, WorkingFolder, add_working_folder
 
 FILES = {
     "one_file.py": "import neighbour\nclass Mine: ...\ndef later():\n    import late\n    return late.VALUE\n",

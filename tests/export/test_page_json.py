@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from export.toys import Shared
-from seqlab.finite_json import dumps, in_page
+from seqlab.files.finite_json import dumps, in_page
 from seqlab_export.page import html
 from seqlab_export.runner.report import Check, Report
 

@@ -19,9 +19,9 @@ from export.test_targets import Bundle
 from export.toys import TOKENIZER, toy
 from repository.source_tree import python_blocks
 from seqlab.attention import Attention
-from seqlab.attention.recorded import recorded_weights
 from seqlab.models import Classifier
 from seqlab.positions import RoPE
+from seqlab.probes.attention_weights import recorded_weights
 from seqlab_export.bundle import export_bundle
 from seqlab_export.proof.taps import check_taps
 from seqlab_export.runner.graph_runner import Bundle as Opened

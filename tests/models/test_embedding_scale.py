@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from functools import partial
+from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,12 +15,12 @@ from torch import nn
 
 from contracts.test_completeness import concrete_subclasses
 from seqlab.attention import Attention, Bidirectional
-from seqlab.callbacks.attention_maps import AttentionMaps
 from seqlab.cli import fit
-from seqlab.config.configs import build
+from seqlab.config.configs import MOVED, build, load_short_yaml
 from seqlab.models import DecoderLM, Encoder, EncoderDecoder
 from seqlab.nn import ScaledEmbedding, TypedEmbedding
 from seqlab.positions import Learned, NoPositions, PositionalEncoding, RoPE, Sinusoidal
+from seqlab.probes.attention_maps import AttentionMaps
 
 SIZE, LENGTH = 50, 64
 encoder = partial(Encoder, d_model=128, num_layers=1, mixer=partial(Attention, pattern=Bidirectional))
@@ -85,6 +86,14 @@ def stored(positions: str, **embed: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.parametrize(("former", "now"), MOVED.items())
+def test_a_former_class_path_is_read(former: str, now: str) -> None:
+    callbacks = load_short_yaml(json.dumps({"callbacks": [{"class_path": former, "rows": 4}]}))["callbacks"]
+    assert callbacks == [{"class_path": now, "init_args": {"rows": 4}}]
+    module, _, name = now.rpartition(".")
+    assert hasattr(import_module(module), name)
+
+
 def test_a_run_from_before_there_was_a_choice_is_as_it_was_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"vocab_size": 9, "seq_len": 8}
     assert type(build(stored("Sinusoidal"), told)[0].model.embedding) is nn.Embedding
@@ -99,7 +108,7 @@ def test_a_run_from_before_there_was_a_choice_is_as_it_was_trained(monkeypatch: 
         monkeypatch.setattr(f"seqlab.trained.load.{name}", lambda *args: None)
     monkeypatch.setattr("seqlab.tracking.runs.find_run", lambda target, store: run)
     monkeypatch.setattr(
-        "seqlab.checkpoint_io.read_checkpoint", lambda path, **_: {"seqlab": {"config": {}, "told": {}}}
+        "seqlab.checkpoints.io.read_checkpoint", lambda path, **_: {"seqlab": {"config": {}, "told": {}}}
     )
     monkeypatch.setattr(fit, "lightning", lambda verb, args, **_: given.extend(args))
     fit.resume.run(argparse.Namespace(target="1", trust=[], overrides=[]))

@@ -17,8 +17,8 @@ from seqlab.models import Classifier, DecoderLM, Encoder, EncoderDecoder, RNNSeq
 from seqlab.nn import Block, NoFeedForward, Stack
 from seqlab.nn.residual import NoResidual
 from seqlab.nn.stack import forget_activations
-from seqlab.nn.through_time import gradients_back, gradients_of
 from seqlab.positions import NoPositions
+from seqlab.probes.through_time import gradients_back, gradients_of
 from seqlab.recurrence import RNN
 
 Making = Callable[[], tuple[nn.Module, Callable[[Any], Tensor]]]

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from seqlab.probes.gates import activations, saturated
 from seqlab.recurrence import GRU, LSTM, RNN
-from seqlab.recurrence.gates import activations, saturated
 from tolerances import assert_close
 
 D_MODEL = 6

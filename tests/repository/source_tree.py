@@ -12,6 +12,7 @@ PACKAGES = {
     "seqlab": ROOT / "platform" / "seqlab",
     "seqlab_data": ROOT / "datamodules" / "seqlab_data",
     "seqlab_export": ROOT / "export" / "seqlab_export",
+    "seqlab_studies": ROOT / "studies" / "seqlab_studies",
 }
 
 
@@ -41,7 +42,7 @@ def imports_at_run_time(path: Path) -> set[str]:
 
 
 def arrows_of_files() -> dict[str, set[str]]:
-    """The modules of the three packages, and those of them that each imports at run time. A package's `__init__.py`
+    """The modules of the packages, and those of them that each imports at run time. A package's `__init__.py`
     stands for the package: whoever imports a name from it imports it."""
     modules = {_module(path, package): path for package in PACKAGES.values() for path in python_files(package)}
     return {name: _known(imports_at_run_time(path), modules) - {name} for name, path in modules.items()}

@@ -21,7 +21,7 @@ import seqlab_data
 import seqlab_export
 from repository.source_tree import PACKAGES, all_imports, arrows_of_files, imports_when_loaded, python_files, within
 
-SEQLAB, DATA, EXPORT = PACKAGES.values()
+SEQLAB, DATA, EXPORT, STUDIES = PACKAGES.values()
 LAYERS = ("mixer.py", "batch.py", "attention", "positions", "recurrence", "nn", "models")
 HEAVY = (
     *("torchmetrics", "torch", "numpy", "lightning", "mlflow", "onnx", "onnxruntime", "matplotlib"),
@@ -39,13 +39,24 @@ SERVED = [path for folder in (EXPORT, DATA / "tokenizers", SEQLAB / "decoding") 
     ("paths", "found", "forbidden", "but"),
     [
         (python_files(SEQLAB), imports_when_loaded, ("seqlab_data", "seqlab_export"), ""),
+        (python_files(SEQLAB) + python_files(DATA) + python_files(EXPORT), all_imports, ("seqlab_studies",), ""),
         (python_files(DATA), all_imports, ("seqlab", "seqlab_export"), "seqlab.batch"),
         (python_files(EXPORT), imports_when_loaded, ("seqlab_data",), "seqlab_data.tokenizers"),
+        (python_files(SEQLAB / "callbacks"), all_imports, ("seqlab_export",), ""),
         (LAYER_FILES, all_imports, ("lightning", "pytorch_lightning", "torchmetrics", "mlflow"), ""),
         (python_files(EXPORT / "runner"), all_imports, ("torch", "lightning", "mlflow", "onnx", "onnxscript"), ""),
         (SERVED, all_imports, PICKLES, ""),
     ],
-    ids=["seqlab", "seqlab_data", "seqlab_export", "layers", "what runs a bundle", "what reads a bundle"],
+    ids=[
+        "seqlab",
+        "studies",
+        "seqlab_data",
+        "seqlab_export",
+        "callbacks",
+        "layers",
+        "what runs a bundle",
+        "what reads a bundle",
+    ],
 )
 def test_imports_that_are_not_allowed(
     paths: list[Path], found: Callable[[Path], set[str]], forbidden: tuple[str, ...], but: str

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 
 from repository.source_tree import PACKAGES, ROOT, python_files
 
-SOURCES = ("platform", "datamodules", "export")
+SOURCES = ("platform", "datamodules", "export", "studies")
 LONGEST_FILE = 320
 
 
@@ -29,6 +29,10 @@ def test_source_roots_and_tests_are_no_packages_and_every_folder_of_code_is_one(
     assert {*PACKAGES.values()} <= folders and not [path for path in folders if not (path / "__init__.py").is_file()]
     assert not list((ROOT / "tests").rglob("__init__.py"))
     assert not [path for path in (ROOT / "tests").rglob("platform") if path.is_dir()]
+
+
+def test_beside_the_rooms_stand_the_contract_and_the_batches_alone() -> None:
+    assert {path.name for path in PACKAGES["seqlab"].glob("[!_]*.py")} == {"mixer.py", "batch.py"}
 
 
 def test_files_are_short() -> None:

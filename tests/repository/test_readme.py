@@ -19,7 +19,7 @@ from seqlab.cli.parsed_fit import check_fit
 from seqlab.config.quiet import quiet
 from seqlab.mixer import Mixer
 from seqlab.positions import PositionalEncoding
-from seqlab.studies.book import STUDIES
+from seqlab_studies.book import STUDIES
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

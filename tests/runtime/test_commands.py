@@ -18,7 +18,7 @@ import pytest
 
 from runtime.conftest import SEQ_LEN, Both, Bundle, Seqlab
 from runtime.programs import ENVIRONMENT, LIBRARY, Command, build, run
-from seqlab import text_options
+from seqlab.config import text_options
 from seqlab.decoding import beam_search
 from seqlab_export.runner.graph_runner import BundleRunner
 from seqlab_export.runner.verify import verify_bundle

@@ -19,7 +19,7 @@ from seqlab.callbacks.averaged_weights import AveragedWeights
 from seqlab.callbacks.evaluation import PredictionFile
 from seqlab.callbacks.exact_resume import ExactResume
 from seqlab.callbacks.run_tracker import RunTracker
-from seqlab.checkpoint_io import AtomicCheckpointIO
+from seqlab.checkpoints.io import AtomicCheckpointIO
 from seqlab.models import DecoderLM, Encoder, EncoderDecoder
 from seqlab.optim import AdamW, Constant
 from seqlab.parallel import set_tensor_parallel

@@ -16,7 +16,7 @@ from scale.fits import Notes, whole_weight
 from scale.forked import on_ranks
 from scale.kinds import kinds, told
 from seqlab.callbacks.averaged_weights import AveragedWeights
-from seqlab.checkpoint_io import read_checkpoint
+from seqlab.checkpoints.io import read_checkpoint
 from seqlab.optim import AdamW, Constant
 from seqlab.parallel import set_tensor_parallel
 from seqlab.tasks.task import of_all_ranks

@@ -22,9 +22,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 from scale.forked import forked
-from seqlab import sealed_file, shard_storage, sharded_checkpoint
-from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
-from seqlab.sealed_file import load_sealed, save_sealed
+from seqlab.checkpoints import checksummed_file, shard_storage, sharded
+from seqlab.checkpoints.checksummed_file import load_sealed, save_sealed
+from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
 
 WEIGHT = torch.arange(35.0).view(7, 5)
 
@@ -127,10 +127,10 @@ def killed() -> None:
 
 MOMENTS: dict[str, tuple[Any, str, int]] = {
     "before its shards": (shard_storage._Writer, "write_data", 1),
-    "after its shards": (sharded_checkpoint, "save_sealed", 1),
+    "after its shards": (sharded, "save_sealed", 1),
     "before the rename": (os, "replace", 1),
-    "after the rename": (sealed_file, "sync_folder", 2),
-    "before the old shards are removed": (sharded_checkpoint, "remove_shards", 2),
+    "after the rename": (checksummed_file, "sync_folder", 2),
+    "before the old shards are removed": (sharded, "remove_shards", 2),
 }
 
 

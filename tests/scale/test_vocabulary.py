@@ -19,7 +19,7 @@ from scale.fits import whole_weight
 from scale.forked import forked
 from seqlab.attention import Attention, Bidirectional
 from seqlab.batch import IGNORE
-from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
 from seqlab.models import DecoderLM, Encoder, MaskedLM
 from seqlab.nn.embedding import TypedEmbedding
 from seqlab.parallel.cut import cut

@@ -15,12 +15,12 @@ from altair import TopLevelMixin
 from forks import server_of_this_process
 from seqlab.callbacks.stopping import StoppedError
 from seqlab.cli import main
-from seqlab.studies import book
-from seqlab.studies.arms import Arm, fit_arms
-from seqlab.studies.rules import Claim, Control, Rule
-from seqlab.studies.study import Measured, Points, Scale, Study
+from seqlab.study.arms import Arm, fit_arms
+from seqlab.study.rules import Claim, Control, Rule
+from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import PARENT_TAG, TrackedRun, search
 from seqlab.tracking.store import Store
+from seqlab_studies import book
 
 TINY = (
     *("--config=synthetic/recall", "--data.num_train=64", "--data.batch_size=16", "--model.model.d_model=16"),

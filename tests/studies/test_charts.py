@@ -11,9 +11,9 @@ import altair as alt
 import pytest
 import vl_convert
 
-from seqlab.studies.book import study_named
-from seqlab.studies.charts import edge, styled, with_slider
-from seqlab.studies.rules import Verdict
+from seqlab.study.charts import edge, styled, with_slider
+from seqlab.study.find import find_study
+from seqlab.study.rules import Verdict
 
 STORED = sorted((Path(__file__).parents[2] / "docs" / "studies").glob("*.json"))
 PLACES = (64, 256, 4096)
@@ -75,7 +75,7 @@ def test_axes_write_powers_of_ten_and_leave_words_alone() -> None:
 @pytest.mark.parametrize("file", STORED, ids=lambda file: file.stem)
 def test_what_a_study_has_stored_can_be_seen(file: Path) -> None:
     stored = json.loads(file.read_text(encoding="utf-8"))
-    study = study_named(stored["study"])
+    study = find_study(stored["study"])
     for of_scale in stored["scales"].values():
         for claim in study.claims:
             if of_scale["verdicts"][claim.key][0] != Verdict.NOT_TESTABLE:

@@ -12,18 +12,18 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from seqlab.studies import length as copying
-from seqlab.studies import long_dates, longer, parity, sums
-from seqlab.studies.length import LONGEST, apart, distances
-from seqlab.studies.lengths import by_length, reach
-from seqlab.studies.long_dates import BEYOND, SHORTEST, LongDates
-from seqlab.studies.longer import AGAINST, LEARNT, TWICE, Longer
-from seqlab.studies.parity import COUNTED, LAST, LENGTHS, ONE, Parity
-from seqlab.studies.rules import Verdict, judge
-from seqlab.studies.study import Study
-from seqlab.studies.sums import ANY, ENCODINGS, RECURRENCES, Sums
+from seqlab.study.rules import Verdict, judge
+from seqlab.study.study import Study
 from seqlab.tracking.runs import TrackedRun
 from seqlab_data.synthetic import Addition, Copy, Reverse
+from seqlab_studies import long_dates, longer, parity, sums
+from seqlab_studies.length import apart, distances
+from seqlab_studies.lib import lengths
+from seqlab_studies.lib.lengths import LONGEST, by_length, reach
+from seqlab_studies.long_dates import BEYOND, SHORTEST, LongDates
+from seqlab_studies.longer import AGAINST, LEARNT, TWICE, Longer
+from seqlab_studies.parity import COUNTED, LAST, LENGTHS, ONE, Parity
+from seqlab_studies.sums import ANY, ENCODINGS, RECURRENCES, Sums
 
 RUN: TrackedRun = SimpleNamespace(id="any")  # type: ignore[assignment]
 S, R, I = Verdict.SUPPORTED, Verdict.REFUTED, Verdict.INCONCLUSIVE  # noqa: E741
@@ -49,12 +49,12 @@ def _load(monkeypatch: pytest.MonkeyPatch) -> Load:
     return load
 
 
-@pytest.mark.parametrize("limit", [copying.TRAINED - 1, copying.TRAINED, copying.TRAINED + 1, LONGEST])
+@pytest.mark.parametrize("limit", [lengths.TRAINED - 1, lengths.TRAINED, lengths.TRAINED + 1, LONGEST])
 def test_the_reach_of_one_that_copies_to_a_length(limit: int, load: Load) -> None:
     load(lambda question: question if len(question) <= limit else [], Copy(8))
     share = by_length(RUN, 0, LONGEST)
     assert share == [float(length <= limit) for length in range(1, LONGEST + 1)]
-    assert reach(share, copying.TRAINED) == limit / copying.TRAINED
+    assert reach(share, lengths.TRAINED) == limit / lengths.TRAINED
     assert max(by_length(RUN, 0, LONGEST, of_another=True)[2:]) < 0.1, "another string is not copied by chance"
 
 
@@ -129,21 +129,21 @@ def judged(study: Study, module: Any, changed: Mapping[str, int]) -> dict[str, V
         ({"ALiBi": -1}, {"train-short": Verdict.INVALID}),
         ({"GRU": 0}, {"recurrence": R}),
         ({"Learned": 0}, {"combined": Verdict.DEPENDS}),
-        ({"Learned, concatenated": 2 - copying.TRAINED}, {"combined": Verdict.INVALID}),
+        ({"Learned, concatenated": 2 - lengths.TRAINED}, {"combined": Verdict.INVALID}),
     ],
 )
 def test_models_that_end_near_the_trained_length(changed: dict[str, int], found: dict[str, Verdict]) -> None:
     """One that stops there is refuted, and one that has not learnt it is invalid."""
-    ends = {name: copying.TRAINED + more for name, more in changed.items()}
+    ends = {name: lengths.TRAINED + more for name, more in changed.items()}
     said = judged(Longer(), longer, ends)
     assert found.items() <= said.items()
     assert changed or set(said.values()) == {S}
 
 
 def test_longer_compared_by_hand() -> None:
-    shares = {name: to(copying.TRAINED + 3) for name in names(Longer())}
-    shares |= {copying.OF_ANOTHER: to(0), copying.ORACLE: to(LONGEST)}
-    shares["Learned, concatenated"] = [1.0, 0.7, *to(copying.TRAINED)[2:]]
+    shares = {name: to(lengths.TRAINED + 3) for name in names(Longer())}
+    shares |= {lengths.OF_ANOTHER: to(0), lengths.ORACLE: to(LONGEST)}
+    shares["Learned, concatenated"] = [1.0, 0.7, *to(lengths.TRAINED)[2:]]
     values = longer.compared(shares)
     assert values["Learned, added against concatenated"] == pytest.approx(0.5)
     assert values["Learned, concatenated learnt"] == 0.7

@@ -13,11 +13,11 @@ import pytest
 from nbclient import NotebookClient
 
 from seqlab.cli import main
-from seqlab.studies.book import STUDIES
-from seqlab.studies.exercises import EXERCISES, check
-from seqlab.studies.notebook import notebook
-from seqlab.studies.rules import Verdict
-from seqlab.studies.study import Measured
+from seqlab.study.notebook import notebook
+from seqlab.study.rules import Verdict
+from seqlab.study.study import Measured
+from seqlab_studies.book import STUDIES
+from seqlab_studies.exercises import EXERCISES, check
 
 
 def weights(*looked_at: int) -> list[list[float]]:
@@ -67,7 +67,7 @@ def test_an_answer_is_right_or_not(name: str, capsys: pytest.CaptureFixture[str]
 
 
 def test_every_exercise_is_on_the_worksheet() -> None:
-    text = (Path(__file__).parents[2] / "platform/seqlab/studies/worksheet.md").read_text()
+    text = (Path(__file__).parents[2] / "studies/seqlab_studies/worksheet.md").read_text()
     assert re.findall(r'check\("([^"]+)"', text) == list(EXERCISES) == list(ANSWERS)
     with pytest.raises(ValueError, match="there is no exercise 'sums'; accepted: dependency"):
         check("sums", 1)
@@ -88,7 +88,7 @@ def test_the_notebook_of_a_study_runs_and_its_break_is_found(
     """One without fits and one with them: others differ in what test_studies.py runs of each."""
     monkeypatch.chdir(tmp_path)
     assert main(["study", "notebook", name]) == 0
-    said = executed(Path(f"studies/{name}.ipynb"))
+    said = executed(Path(f"study-pages/{name}.ipynb"))
     for claim in STUDIES[name].claims:
         assert f"\n{claim.key}: invalid: " in f"\n{said}"
 

@@ -17,10 +17,10 @@ from seqlab import positions
 from seqlab.attention import Attention
 from seqlab.attention.patterns import Bidirectional
 from seqlab.models import DecoderLM, Encoder, MaskedLM
-from seqlab.studies import objective
-from seqlab.studies.objective import CONTEXT, MANY, NAMES, TESTED
-from seqlab.studies.order import BLIND, SEES, Order
-from seqlab.studies.order_effects import VOCAB, Model, at_last, of_trained
+from seqlab_studies import objective
+from seqlab_studies.lib.order_effects import VOCAB, Model, at_last, of_trained
+from seqlab_studies.objective import CONTEXT, MANY, NAMES, TESTED
+from seqlab_studies.order import BLIND, SEES, Order
 
 SIZE, MASK = 7, 7
 WINDOWS = torch.arange(40).unsqueeze(1).add(torch.arange(CONTEXT)).remainder(SIZE)
@@ -109,7 +109,7 @@ def test_trained_models_are_measured_alike_and_in_float64(monkeypatch: pytest.Mo
             torch.nn.init.normal_(weight, std=0.5)
         model.eval()
     loaded = lambda name: SimpleNamespace(model=models[name], tokenizer=SimpleNamespace(vocab_size=20))  # noqa: E731
-    monkeypatch.setattr("seqlab.studies.order_effects.load_run", loaded)
+    monkeypatch.setattr("seqlab_studies.lib.order_effects.load_run", loaded)
     runs: Any = {name: SimpleNamespace(id=name) for name in models}
     with torch.no_grad():
         found = dict(of_trained(runs))

@@ -13,12 +13,14 @@ from seqlab.decoding.torch_model import TorchDecoder
 from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions
 from seqlab.recurrence import GRU, LSTM, RNN
-from seqlab.studies import speed, timing
-from seqlab.studies.decoders import ATTENTION, ATTENTIONS, PYTORCH, RECURRENCES, decoders_of
-from seqlab.studies.pace import AGAIN, AT, LENGTHS, PLACES, TWENTY, Pace, points_of, values_of
-from seqlab.studies.rules import Verdict, judge
-from seqlab.studies.speed import PARALLEL, RECURRENT, Speed, all_at_once, matched, ratio, size_of, timed, told_of
-from seqlab.studies.timing import ALL, BYTES, COLUMNS, LAST, PAIRS, READS, ROWS, WRITES, Line, Seconds, Sizes
+from seqlab.study.rules import Verdict, judge
+from seqlab_studies import speed
+from seqlab_studies.lib import timing
+from seqlab_studies.lib.decoders import ATTENTION, ATTENTIONS, PYTORCH, RECURRENCES, decoders_of
+from seqlab_studies.lib.sizes import matched, size_of
+from seqlab_studies.lib.timing import ALL, BYTES, COLUMNS, LAST, PAIRS, READS, ROWS, WRITES, Line, Seconds, Sizes, timed
+from seqlab_studies.pace import AGAIN, AT, LENGTHS, PLACES, TWENTY, Pace, points_of, values_of
+from seqlab_studies.speed import PARALLEL, RECURRENT, Speed, all_at_once, ratio, told_of
 
 
 class Clock:

@@ -18,14 +18,16 @@ from seqlab.nn import Block, NoFeedForward
 from seqlab.nn.residual import NoResidual
 from seqlab.positions import NoPositions
 from seqlab.recurrence import GRU, MLSTM, CausalConv
-from seqlab.studies import cost, masks, price, recall
-from seqlab.studies.cost import QUADRATIC, SHORT, counted, exponent
-from seqlab.studies.heads import FIRST, places, planted, repeated, roles, score
-from seqlab.studies.layers import DEPTH, Mean, Squash, spread, stack, through
-from seqlab.studies.price import FITS, preset, printed_and_ours
-from seqlab.studies.recall import PAIRS, SYMBOLS, state_size
-from seqlab.studies.rules import Interval, Rule, Verdict
-from seqlab.studies.scale_of_scores import BATCH, LENGTH, attend
+from seqlab.study.rules import Interval, Rule, Verdict
+from seqlab_studies import cost, masks, recall
+from seqlab_studies.cost import QUADRATIC, SHORT, counted
+from seqlab_studies.heads import FIRST, places, planted, repeated, roles, score
+from seqlab_studies.layers import DEPTH, Mean, Squash, spread, stack, through
+from seqlab_studies.lib.sizes import preset, size_of
+from seqlab_studies.lib.timing import exponent
+from seqlab_studies.price import FITS, printed_and_ours
+from seqlab_studies.recall import PAIRS, SYMBOLS, state_size
+from seqlab_studies.scale_of_scores import BATCH, LENGTH, attend
 
 TOKENS = torch.randint(0, 5, (6, 32), generator=torch.Generator().manual_seed(0))
 
@@ -186,7 +188,7 @@ def test_training_costs_what_the_papers_say() -> None:
     """GPT-3: 3.14e23 without attention's products (Brown et al. 2020, appendix D); the base Transformer: 3.3e18 of its
     hardware, of which it can have done a part only (Vaswani et al. 2017, table 2)."""
     tied, untied = preset("transformer-base", 37_000), preset("transformer-base", 37_000, tie_embeddings="none")
-    assert price.size_of(untied) - price.size_of(tied) == 2 * 37_000 * 512
+    assert size_of(untied) - size_of(tied) == 2 * 37_000 * 512
     found = printed_and_ours()
     _, years = found["years of GPT-3 at 28 TFLOP/s"]
     assert years * 365.25 * 86400 * 28e12 == pytest.approx(3.14e23, rel=0.05)

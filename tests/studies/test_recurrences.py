@@ -15,16 +15,17 @@ from seqlab.cli import main
 from seqlab.models import Classifier, Encoder
 from seqlab.nn import Block, NoFeedForward
 from seqlab.nn.residual import NoResidual
-from seqlab.nn.through_time import gradients_back
 from seqlab.positions import NoPositions
+from seqlab.probes.through_time import gradients_back
 from seqlab.recurrence import GRU, LSTM, RNN
 from seqlab.recurrence.fused import FusedRecurrence
-from seqlab.studies.memory import BATCH, LENGTH, errors, gradients
-from seqlab.studies.recurrences import first_weights, given, kept, through
-from seqlab.studies.saturation import WIDTH, lifted, orthogonal, share
 from seqlab.tracking.runs import TrackedRun
 from seqlab.trained.load import load_run
 from seqlab_data.adding import AddingDataModule
+from seqlab_studies.lib.gradients import BATCH, LENGTH, WIDTH, lifted, orthogonal
+from seqlab_studies.lib.recurrences import first_weights, given, kept, through
+from seqlab_studies.memory import errors, gradients
+from seqlab_studies.saturation import share
 
 BARE = partial(Block, norm_place="none", ffn=NoFeedForward, residual=NoResidual)
 
@@ -130,7 +131,7 @@ def test_the_gradient_of_a_product(a: float) -> None:
 def test_errors_of_a_model_that_says_the_first_number(monkeypatch: pytest.MonkeyPatch) -> None:
     data = AddingDataModule(train_lengths=(20, 20), test_lengths=(20, 20), num_train=32, num_eval=2000)
     loaded = SimpleNamespace(model=lambda inputs, pad_mask: inputs[:, :1, 0], datamodule=data)
-    monkeypatch.setattr("seqlab.studies.memory.load_run", lambda _: loaded)
+    monkeypatch.setattr("seqlab_studies.memory.load_run", lambda _: loaded)
     run: TrackedRun = SimpleNamespace(id="any")  # type: ignore[assignment]
     ours, one, exact = errors(run)
     assert exact < 1e-12 and one == pytest.approx(1 / 6, abs=0.02)

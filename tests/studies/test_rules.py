@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from seqlab.studies.rules import Claim, Control, Interval, Rule, Verdict, interval_of, judge
+from seqlab.study.rules import Claim, Control, Interval, Rule, Verdict, interval_of, judge
 
 PASS = Rule("one", low=0.5)
 KNOWN = (Control("one", PASS, True, ""), Control("nought", PASS, False, ""))

@@ -15,12 +15,13 @@ import pytest
 
 from repository.source_tree import ROOT
 from seqlab.cli import main
-from seqlab.studies import book, conduct
-from seqlab.studies.conduct import latest
-from seqlab.studies.rules import Claim, Control, Rule, Verdict, judge
-from seqlab.studies.study import Measured, Points, Scale, Study
+from seqlab.study import conduct
+from seqlab.study.conduct import latest
+from seqlab.study.rules import Claim, Control, Rule, Verdict, judge
+from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun, search
 from seqlab.tracking.store import Store
+from seqlab_studies import book
 
 GAIN = Rule("gain in </script><b>BLEU", low=1.0)
 
@@ -94,7 +95,7 @@ def test_another_declaration_takes_nothing_over(monkeypatch: pytest.MonkeyPatch)
     again = {
         said: 1,
         said.replace("two sides", "a side"): 1,  # what is told once it is known, how it is written, how it is drawn
-        f"from seqlab.studies.charts import styled\n{said}    def figure(self):\n        return styled(None)\n": 1,
+        f"from seqlab.study.charts import styled\n{said}    def figure(self):\n        return styled(None)\n": 1,
         said.replace("low = 1.0", "low  = 1.0  # at least"): 1,
         said.replace("low = 1.0", "low = 0.5"): 2,
         said.replace("why", "matched"): 3,
@@ -110,18 +111,20 @@ def test_another_declaration_takes_nothing_over(monkeypatch: pytest.MonkeyPatch)
 
 def test_what_it_measures_with_is_part_of_a_declaration(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Coin, "file", staticmethod(lambda: Path("coin.py")))
-    monkeypatch.setattr(conduct, "HERE", Path())
+    monkeypatch.setattr(conduct, "LIB", "lib_of_coin.")
+    monkeypatch.syspath_prepend(".")
+    Path("lib_of_coin").mkdir()
     texts = {
-        "coin.py": "from seqlab.studies.tosses import toss\nfrom seqlab.studies.rules import Rule\n",
-        "tosses.py": "from seqlab.studies.hands import hand\n",
-        "hands.py": "from seqlab.studies.tosses import toss\nhand = 1\n",
+        "coin.py": "from lib_of_coin.tosses import toss\nfrom seqlab.study.rules import Rule\n",
+        "lib_of_coin/tosses.py": "from lib_of_coin.hands import hand\n",
+        "lib_of_coin/hands.py": "from lib_of_coin.tosses import toss\nhand = 1\n",
     }
     for name, text in texts.items():
         Path(name).write_text(text)
     first = conduct.declared(Coin())
-    Path("hands.py").write_text(f'"""Two hands."""\n# two\n{texts["hands.py"]}')
+    Path("lib_of_coin/hands.py").write_text(f'"""Two hands."""\n# two\n{texts["lib_of_coin/hands.py"]}')
     assert conduct.declared(Coin()) == first
-    Path("hands.py").write_text(texts["hands.py"].replace("1", "2"))
+    Path("lib_of_coin/hands.py").write_text(texts["lib_of_coin/hands.py"].replace("1", "2"))
     assert conduct.declared(Coin()) != first
 
 
@@ -152,7 +155,7 @@ class Loads(HTMLParser):
 
 
 @pytest.mark.slow
-def test_pages_load_nothing_and_the_index_has_all_verdicts(
+def test_pages_share_a_script_and_the_index_has_all_verdicts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     study("run", "coin")
@@ -163,13 +166,13 @@ def test_pages_load_nothing_and_the_index_has_all_verdicts(
     assert "Next: seqlab study page worked-numbers" in said
     study("page", "--all", "--out", "pages")
     made = {f"{name}.{kind}" for name in ("coin", "worked-numbers") for kind in ("html", "json")}
-    assert {path.name for path in Path("pages").iterdir()} == {*made, "index.html"}
+    assert {path.name for path in Path("pages").iterdir()} == {*made, "index.html", "figures.js"}
     kept = json.loads(Path("pages/coin.json").read_text())["scales"]
     assert kept["smoke"]["verdicts"]["the gain"][0] == "depends" and len(kept["cpu"]["points"]) == 12
     page = Path("pages/coin.html").read_text()
     parser = Loads()
     parser.feed(page)
-    assert parser.loads == [] and "figure-the-gain" in parser.ids and " " not in "".join(parser.ids)
+    assert parser.loads == ["figures.js"] and "figure-the-gain" in parser.ids and " " not in "".join(parser.ids)
     assert "A gains &lt;i&gt;much&lt;/i&gt;." in page and "gain in &lt;/script&gt;" in page
     assert page.count("<h2>What was published</h2><p>Bernoulli 1713 &lt;proves&gt; it.</p>") == 1
     assert "What was published" not in Path("pages/worked-numbers.html").read_text()
@@ -177,8 +180,9 @@ def test_pages_load_nothing_and_the_index_has_all_verdicts(
     assert '<b>depends</b>: it is as the claim says in some cases, not in others, at <a href="#measured">smoke' in page
     specs = re.search(r"const figures = (.*);\n", page)
     assert specs is not None
-    figure = json.loads(specs[1])["the-gain"]
-    (rows,) = figure["datasets"].values()
+    figures = json.loads(specs[1])
+    assert figures["specs"]["the-gain"]["datasets"] == [*figures["rows"]]
+    (rows,) = figures["rows"].values()
     assert len(rows) == 4 * 3 and {row["seed"] for row in rows} == {0, 1, 2}
     assert '<select name="the-gain"><option value="">all</option><option>0</option><option>1</option>' in page
     assert "<nav>" not in page and "<dt>±</dt>" in page and "<dt>BLEU</dt>" in page and "<dt>nats</dt>" not in page
@@ -192,6 +196,9 @@ def test_pages_load_nothing_and_the_index_has_all_verdicts(
 
     study("page", "coin", "--out", "pages")
     assert Path("pages/index.html").read_text() == index
+    alone = Loads()
+    alone.feed(Path("pages/coin.html").read_text())
+    assert alone.loads == [] and Path("pages/figures.js").read_text() in Path("pages/coin.html").read_text()
 
 
 @pytest.mark.slow
@@ -220,6 +227,63 @@ def test_sums_come_out_as_the_book_has_them(name: str) -> None:
     assert {key: [one.verdict.value, one.reason] for key, one in judged.items()} == stored["verdicts"]
     points = [{key: value for key, value in point.items() if key != "seed"} for point in stored["points"]]
     assert [{key: pytest.approx(value) for key, value in point.items()} for point in found.points] == points
+
+
+OWN = """
+from seqlab.study.rules import Claim, Control, Rule
+from seqlab.study.study import Measured, Study
+from seqlab_studies.lib.lengths import reach
+
+class Dice(Study):
+    name, question, matched, why, change = "dice", "Do two dice sum to 7?", "Nothing.", "They have faces.", "More."
+    rule = Rule("sum", low=6, high=8, beyond=1)
+    controls = (Control("7", rule, True, "It is 7."), Control("2", rule, False, "It is 2."))
+    claims = (Claim("seven", "They sum to 7.", "L9", ("mean",), rule, controls, exact=True),)
+
+    def measure(self, scale, seed, runs):
+        return Measured({"mean": 7.0, "7": 7.0, "2": 2.0}, [{"sum": 7}])
+
+    def figure(self, claim, points):
+        import altair
+
+        return altair.Chart(altair.InlineData(values=points)).mark_point().encode(x="sum:Q")
+"""
+
+
+def test_a_study_of_ones_own_is_run_by_its_path(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("my_study.py").write_text(OWN)
+    study("run", "my_study.py")
+    assert "They sum to 7.\n  supported: mean = 7" in capsys.readouterr().out
+    study("page", "my_study.py", "--out", "pages")
+    assert capsys.readouterr().out == f"Wrote {Path('pages/dice.html')}\n"
+    assert {path.name for path in Path("pages").iterdir()} == {"dice.html", "dice.json", "index.html"}
+    assert "They sum to 7." in Path("pages/index.html").read_text()
+    study("notebook", "my_study.py", "--out", "pages")
+    assert str(Path("my_study.py").resolve()) in Path("pages/dice.ipynb").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "there is no file own.py"),
+        ("x = (", "own.py: '(' was never closed"),
+        ("import nowhere", "own.py: No module named 'nowhere'"),
+        ("x = 1", "own.py must declare one subclass of seqlab.study.study.Study, and declares 0"),
+        ("from seqlab.study.study import Study\nclass A(Study): ...", "own.py must declare one subclass"),
+        (
+            OWN + OWN.replace("Dice", "Coins"),
+            "own.py must declare one subclass of seqlab.study.study.Study, and declares 2",
+        ),
+        (OWN.replace('"dice"', '"order"'), "own.py: order is the name of a packaged study; give yours another"),
+    ],
+)
+def test_a_file_that_declares_no_study_is_refused(
+    content: str | None, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if content is not None:
+        Path("own.py").write_text(content)
+    study("run", "own.py", code=2)
+    assert said in capsys.readouterr().err and not Path("mlruns").exists()
 
 
 @pytest.mark.parametrize(

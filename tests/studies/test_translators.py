@@ -15,15 +15,16 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from seqlab.attention import AdditiveAttention
-from seqlab.studies import bottleneck, joined, shuffled
-from seqlab.studies.bottleneck import BEYOND, HALF, ONE_IN_FOUR, OTHERS, WITHIN, first_six, growths, one_in_four_lost
-from seqlab.studies.copying import bleu, sentences
-from seqlab.studies.exposure import WRONG, Planted, gap, planted_batch, spelt, thrown
-from seqlab.studies.joined import ENCODINGS, JOINED, OF_ANOTHER, ONE_BY_ONE, Joined, compared
-from seqlab.studies.look_up import drawn, not_convex, of_memory
-from seqlab.studies.rules import Verdict, judge
+from seqlab.study.rules import Verdict, judge
 from seqlab_data.generated import Draw
 from seqlab_data.tokenizers import WordTokenizer
+from seqlab_studies import bottleneck, joined, shuffled
+from seqlab_studies.bottleneck import BEYOND, HALF, ONE_IN_FOUR, OTHERS, WITHIN, first_six, growths, one_in_four_lost
+from seqlab_studies.exposure import WRONG, Planted, gap, planted_batch, spelt, thrown
+from seqlab_studies.joined import ENCODINGS, JOINED, OF_ANOTHER, ONE_BY_ONE, Joined, compared
+from seqlab_studies.lib.copying import bleu, sentences
+from seqlab_studies.lib.translations import translate
+from seqlab_studies.look_up import drawn, not_convex, of_memory
 
 LENGTHS = range(4, 13)
 
@@ -149,9 +150,9 @@ def test_a_text_is_read_whole_and_padded(monkeypatch: pytest.MonkeyPatch) -> Non
         assert mask.sum() < mask.numel()
         return [tokenizer.decode(row[seen][:-1].tolist()) for row, seen in zip(source, mask, strict=True)]
 
-    monkeypatch.setattr("seqlab.studies.joined.write", copy)
+    monkeypatch.setattr("seqlab_studies.lib.translations.write", copy)
     texts = [LINES[0], *lines(3)[:2], "a"]
-    assert joined.translate(loaded, texts) == texts
+    assert translate(loaded, texts) == texts
 
 
 REVIEWS = [

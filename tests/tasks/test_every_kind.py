@@ -16,8 +16,8 @@ import seqlab.tasks
 from scale.kinds import KINDS, kinds, of_kind
 from seqlab.batch import IGNORE, LabelledBatch
 from seqlab.callbacks.roll_call import RollCall
+from seqlab.config.half_precision import HalfInputs
 from seqlab.config.options import check_precision
-from seqlab.half_precision import HalfInputs
 from seqlab.tasks import (
     Classification,
     LanguageModeling,

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from seqlab.plain_tables import BESIDE
+from seqlab.files.plain_tables import BESIDE
 from seqlab.tracking.journal import Journal
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.provenance import process_tags

@@ -160,7 +160,7 @@ def test_the_report_is_whole_or_absent(evil: Comparison, tmp_path: Path, monkeyp
     monkeypatch.setattr(report, "page", lambda _: "new")
     with pytest.raises(OSError, match="nowhere"):
         report.write_report(evil, tmp_path / "nowhere" / "report.html")
-    monkeypatch.setattr("seqlab.whole_file.os.replace", Mock(side_effect=OSError("no space left")))
+    monkeypatch.setattr("seqlab.files.atomic.os.replace", Mock(side_effect=OSError("no space left")))
     with pytest.raises(OSError, match="no space left"):
         report.write_report(evil, path)
     assert path.read_text() == "old"

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from mlflow.entities import Run, RunData, RunInfo, RunTag
 
-from seqlab.checkpoint_io import AtomicCheckpointIO
+from seqlab.checkpoints.io import AtomicCheckpointIO
 from seqlab.tracking.logger import RunLogger
 from seqlab.tracking.provenance import process_tags
 from seqlab.tracking.runs import find_run, search, settle, unfinished_runs

@@ -11,11 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from seqlab.mixer import State, check_declared
-from seqlab.models import BagOfWords, Classifier, DecoderLM, EncoderDecoder, MaskedLM, RNNSeq2Seq, Tagger
+from seqlab.models import ENCODERS, BagOfWords, DecoderLM, EncoderDecoder, RNNSeq2Seq
 from seqlab_export.runner.manifest import GraphInfo, StateInfo, TensorInfo
-
-DECODERS = (DecoderLM, EncoderDecoder, RNNSeq2Seq)
-ENCODERS = (BagOfWords, Classifier, Tagger, MaskedLM)
 
 
 class SequenceForm(nn.Module):

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from onnxscript import ir
 
 from seqlab.mixer import Mixer
-from seqlab_export.capture.graph_forms import ENCODERS
+from seqlab.models import ENCODERS
 
 Target = Literal["portable", "ort", "cuda-graph"]
 

@@ -16,8 +16,8 @@ from seqlab.attention.softmax import Attention, project
 from seqlab.mixer import State
 from seqlab.nn import matrix_recurrence
 from seqlab.nn.heads import join_heads
-from seqlab.nn.matrix_recurrence import Updates
 from seqlab.nn.operation import Lowerings, plain
+from seqlab.nn.updates import Updates
 from seqlab_export.lowering.standard import STANDARD
 
 

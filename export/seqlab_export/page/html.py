@@ -8,8 +8,8 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqlab.finite_json import in_page
-from seqlab.whole_file import replacing
+from seqlab.files.atomic import replacing
+from seqlab.files.finite_json import in_page
 from seqlab_export.page.parts import parts_of
 from seqlab_export.runner.manifest import FILE_NAME, SEAL_NAME, BundleError, load_manifest
 from seqlab_export.runner.memory_wall import memory_wall

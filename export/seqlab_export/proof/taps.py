@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from seqlab.attention.recorded import recorded_weights
 from seqlab.mixer import Mixer, fix_capacity
 from seqlab.nn.block import Block
+from seqlab.probes.attention_weights import recorded_weights
 from seqlab_export.capture.graph_forms import example, forms_of, longest_input, num_tokens
 from seqlab_export.capture.precision import Precision, in_dtype
 from seqlab_export.proof.rounding import TermByTerm, draws_of

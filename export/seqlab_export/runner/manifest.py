@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from types import NoneType
 from typing import Any, NoReturn, get_args, get_origin, get_type_hints
 
-from seqlab.regular_file import check_regular
+from seqlab.files.regular_file import check_regular
 from seqlab_export.runner.files import leads_out, sha256_of
 from seqlab_export.runner.graph_file import BundleError as BundleError
 from seqlab_export.runner.sizes import MOST_GRAPH_BYTES, find_wrong_sizes

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from seqlab.finite_json import finite
+from seqlab.files.finite_json import finite
 
 if TYPE_CHECKING:
     from rich.table import Table

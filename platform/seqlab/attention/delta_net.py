@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from seqlab.attention.linear_family import LinearFamily, unit
 from seqlab.mixer import State
 from seqlab.nn.heads import check_heads
-from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
+from seqlab.nn.matrix_recurrence import matrix_recurrence
 from seqlab.nn.norm import RMSNorm
+from seqlab.nn.updates import Updates
 
 
 class DeltaNet(LinearFamily):

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 
 from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.init import log_uniform_steps, uniform_rates
-from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
+from seqlab.nn.matrix_recurrence import matrix_recurrence
 from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.short_conv import ShortConv
+from seqlab.nn.updates import Updates
 
 
 class Mamba2(RecurrentMixer):

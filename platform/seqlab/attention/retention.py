@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from seqlab.attention.linear_family import LinearFamily
 from seqlab.mixer import State
 from seqlab.nn.heads import check_heads
-from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
+from seqlab.nn.matrix_recurrence import matrix_recurrence
 from seqlab.nn.norm import HeadNorm
+from seqlab.nn.updates import Updates
 
 
 class Retention(LinearFamily):

@@ -9,14 +9,14 @@ from typing import Any
 import lightning as L
 from lightning.pytorch.callbacks import Callback
 
+from seqlab.files.atomic import write_whole
+from seqlab.files.place_to_write import file_to_write
 from seqlab.parallel import data_parallel
-from seqlab.place_to_write import file_to_write
 from seqlab.tracking.journal import Journal, now
 from seqlab.tracking.params import flatten, read_by
 from seqlab.tracking.runs import find_run, settle
 from seqlab.tracking.store import Store
 from seqlab.tracking.writes import EVALUATED_TAG, dataset_of, dataset_tag
-from seqlab.whole_file import write_whole
 
 
 def what_is_left(verb: str, config: dict[str, Any]) -> list[Callback]:

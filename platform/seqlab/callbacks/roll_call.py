@@ -21,8 +21,8 @@ from torch.distributed import distributed_c10d
 from torch.optim import Optimizer
 
 from seqlab.callbacks.last_words import say
-from seqlab.checkpoint_io import AtomicCheckpointIO
-from seqlab.whole_file import CannotWriteError, write_whole
+from seqlab.checkpoints.io import AtomicCheckpointIO
+from seqlab.files.atomic import CannotWriteError, write_whole
 
 TORCHS = 1800.0
 """Seconds that a rank waits for another one by torch's default."""

@@ -12,6 +12,7 @@ from lightning.pytorch.callbacks import Callback, EarlyStopping, Timer
 from lightning.pytorch.loggers import Logger
 
 from seqlab.callbacks.checkpoint import Checkpoints
+from seqlab.models import DECODERS, ENCODERS
 
 EXPORT = "seqlab export {run} --out {bundle}"
 TEST = "seqlab test {run}"
@@ -69,8 +70,6 @@ def _flags(trust: Sequence[str]) -> list[str]:
 
 def _has_bundle(task: L.LightningModule) -> bool:
     """True if a task's model is of a kind that can be exported."""
-    from seqlab_export.capture.graph_forms import DECODERS, ENCODERS
-
     return isinstance(getattr(task, "model", None), DECODERS + ENCODERS)
 
 

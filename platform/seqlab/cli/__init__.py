@@ -11,7 +11,7 @@ from typing import NoReturn
 from seqlab import __version__
 from seqlab.cli import bundle, env, estimate, fit, matrices, page, profile, runs, spelling, study, submit, sweep, text
 from seqlab.cli.terminal import shown_for_people
-from seqlab.working_folder import add_working_folder
+from seqlab.files.working_folder import add_working_folder
 
 VERBS = (
     *fit.VERBS,

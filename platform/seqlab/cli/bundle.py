@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from seqlab.cli.shown import shown
 from seqlab.cli.verb import PROVIDER, RUN, RUN_OR_BUNDLE, TRUST, argument, decimal, verb
-from seqlab.finite_json import dumps
-from seqlab.place_to_write import file_to_write, folder_to_write
+from seqlab.files.finite_json import dumps
+from seqlab.files.place_to_write import file_to_write, folder_to_write
 
 if TYPE_CHECKING:
     from seqlab.tracking.registry import Version

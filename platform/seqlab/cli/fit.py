@@ -53,7 +53,7 @@ def directly(name: str, args: list[str]) -> int | None:
 
 def lightning(name: str, args: list[str], *, run_id: str | None = None) -> int:
     from seqlab.config.configs import resolve_names
-    from seqlab.plain_values import check_text
+    from seqlab.files.plain_values import check_text
 
     for arg in args:
         check_text(arg, "an argument")
@@ -151,7 +151,7 @@ def _importing() -> Iterator[None]:
 
 @verb("continue a run where its last checkpoint is", RUN, TRUST)
 def resume(options: argparse.Namespace) -> int:
-    from seqlab.checkpoint_io import read_checkpoint
+    from seqlab.checkpoints.io import read_checkpoint
     from seqlab.config.trust import only_trusted
     from seqlab.tracking.runs import find_run, settle
     from seqlab.tracking.store import Store

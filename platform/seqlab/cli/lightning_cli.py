@@ -29,12 +29,13 @@ from seqlab.callbacks.progress import FitProgress
 from seqlab.callbacks.restored_state import RestoredState, saying_what_is_wrong
 from seqlab.callbacks.roll_call import RollCall
 from seqlab.callbacks.speed import Speed
-from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
 from seqlab.cli.continued import check_findable, only_unfinished, say_finished
 from seqlab.cli.fit_callbacks import fit_callbacks
 from seqlab.cli.lightning_parts import check_restores, kept
 from seqlab.cli.matched import matched
 from seqlab.config.configs import LINKS, as_list, import_blocks
+from seqlab.config.half_precision import HalfInputs
 from seqlab.config.nested_options import keep_nested_values
 from seqlab.config.options import (
     check_precision,
@@ -45,7 +46,6 @@ from seqlab.config.options import (
     tell_whole_numbers,
 )
 from seqlab.config.stored_config import check_opens, check_reads_back, without_watchers
-from seqlab.half_precision import HalfInputs
 from seqlab.nn.stack import forget_activations
 from seqlab.parallel import SpreadStrategy, meet_anew, set_tensor_parallel
 from seqlab.tasks.task import check_told

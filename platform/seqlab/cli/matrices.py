@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seqlab.cli.verb import TRUST, argument, verb
-from seqlab.finite_json import dumps
-from seqlab.place_to_write import files_to_write
-from seqlab.whole_file import make_folder, write_whole
+from seqlab.files.atomic import make_folder, write_whole
+from seqlab.files.finite_json import dumps
+from seqlab.files.place_to_write import files_to_write
 
 if TYPE_CHECKING:
     from seqlab_export.matrices.parity import Cell

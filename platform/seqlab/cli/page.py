@@ -9,7 +9,7 @@ from pathlib import Path
 from seqlab.cli.bundle import export_run
 from seqlab.cli.shown import shown
 from seqlab.cli.verb import RUN_OR_BUNDLE, TRUST, argument, verb
-from seqlab.place_to_write import file_to_write
+from seqlab.files.place_to_write import file_to_write
 
 OUT = argument("--out", required=True, metavar="FILE", help="an HTML file that is not there yet")
 

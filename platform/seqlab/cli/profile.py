@@ -17,7 +17,7 @@ TRACE = "trace.json.gz"
     argument("--steps", type=whole, default=5, metavar="N", help="to look at; default: 5"),
 )
 def profile(options: argparse.Namespace) -> int:
-    from seqlab.place_to_write import files_to_write
+    from seqlab.files.place_to_write import files_to_write
 
     if options.steps < 1:
         raise ValueError(f"--steps must be at least 1, got {options.steps}")

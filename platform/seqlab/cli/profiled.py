@@ -14,7 +14,7 @@ from seqlab.budgets.shares import Time, in_words, shares
 from seqlab.callbacks.step_profiler import StepProfiler
 from seqlab.cli.lightning_cli import SeqlabCLI
 from seqlab.config.configs import resolve_names
-from seqlab.whole_file import make_folder, replacing
+from seqlab.files.atomic import make_folder, replacing
 
 ALONE = (
     "--trainer.logger=false",

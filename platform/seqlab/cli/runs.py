@@ -51,8 +51,8 @@ def compare(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from seqlab.comparison.comparison import compare
-    from seqlab.html_page import made_by
-    from seqlab.place_to_write import file_to_write
+    from seqlab.files.html_page import made_by
+    from seqlab.files.place_to_write import file_to_write
 
     out = None if options.out is None else file_to_write(options.out, made_by("compare"))
     result = compare(
@@ -113,7 +113,7 @@ def import_hf(options: argparse.Namespace) -> int:
 
 @verb("write a checkpoint of many processes into one file", RUN)
 def consolidate(options: argparse.Namespace) -> int:
-    from seqlab.checkpoint_io import AtomicCheckpointIO, read_checkpoint
+    from seqlab.checkpoints.io import AtomicCheckpointIO, read_checkpoint
     from seqlab.trained.load import checkpoint_of
 
     path, _ = checkpoint_of(options.target)

@@ -7,16 +7,23 @@ import os
 import sys
 
 from seqlab.cli.verb import argument, verb, whole
-from seqlab.html_page import made_by
-from seqlab.place_to_write import files_to_write
+from seqlab.files.html_page import made_by
+from seqlab.files.place_to_write import files_to_write
 
 SCALES = ("smoke", "cpu", "gpu")
+SCRIPT = "figures.js"
+"""The script that the pages of `--all` share."""
 
 
 @verb(
     "put claims of the field to the test",
     argument("does", choices=["list", "run", "page", "notebook"], metavar="list|run|page|notebook", help="what to do"),
-    argument("name", nargs="?", metavar="NAME", help="of a study; the notebook `worksheet` has exercises"),
+    argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="study, or the path of a .py file that declares one; `worksheet` is a notebook with exercises",
+    ),
     argument("--scale", choices=SCALES, default="cpu", help="smoke shows that it runs; default: cpu"),
     argument("--seeds", type=whole, default=3, metavar="N", help="default: 3"),
     argument("--jobs", type=whole, metavar="N", help="fits at a time; default: one for each core"),
@@ -25,7 +32,9 @@ SCALES = ("smoke", "cpu", "gpu")
         action="store_true",
         help="the pages of all studies that were run here, with an index, or all notebooks",
     ),
-    argument("--out", default="studies", metavar="DIR", help="folder of the pages or notebooks; default: studies"),
+    argument(
+        "--out", default="study-pages", metavar="DIR", help="folder of the pages or notebooks; default: study-pages"
+    ),
 )
 def study(options: argparse.Namespace) -> int:
     if options.does == "list":
@@ -44,11 +53,11 @@ def _list() -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from seqlab.studies.book import STUDIES
-    from seqlab.studies.rules import LECTURES
+    from seqlab.study.find import packaged
+    from seqlab.study.rules import LECTURES
 
     table = Table("study", "claim", "who says it", box=None, pad_edge=False, caption=LECTURES, caption_justify="left")
-    for one in STUDIES.values():
+    for one in packaged().values():
         for place, claim in enumerate(one.claims):
             table.add_row(one.name if place == 0 else "", claim.says, claim.source)
     Console().print(table)
@@ -59,11 +68,11 @@ def _run(options: argparse.Namespace) -> int:
     from rich.console import Console
 
     from seqlab.callbacks.stopping import StoppedError
-    from seqlab.studies.book import study_named
-    from seqlab.studies.conduct import FIXED_TAG, conduct
+    from seqlab.study.conduct import FIXED_TAG, conduct
+    from seqlab.study.find import find_study
 
     try:
-        result = conduct(study_named(options.name), options.scale, options.seeds, options.jobs or os.cpu_count() or 1)
+        result = conduct(find_study(options.name), options.scale, options.seeds, options.jobs or os.cpu_count() or 1)
     except StoppedError as stopped:
         print(f"{stopped} · next: the same command", file=sys.stderr)
         raise
@@ -72,43 +81,49 @@ def _run(options: argparse.Namespace) -> int:
         found = result.judgements[claim.key]
         console.print(f"{claim.says}\n  {found.verdict}: {found.reason}\n  supported where {claim.rule}\n")
     print(f"The commit of these rules: {result.run.tags[FIXED_TAG]}")
-    print(f"Next: seqlab study page {options.name} --out studies")
+    print(f"Next: seqlab study page {options.name}")
     return 0
 
 
 def _page(name: str | None, out: str) -> int:
     """The page of one study, or of all that were run here, and the index of these."""
-    from seqlab.studies.book import STUDIES, study_named
-    from seqlab.studies.conduct import latest
-    from seqlab.studies.page import index, page, record
-    from seqlab.whole_file import make_folder, write_whole
+    from seqlab.files.atomic import make_folder, write_whole
+    from seqlab.study.conduct import latest
+    from seqlab.study.find import find_study, packaged
+    from seqlab.study.page import RECORD_MARK, SCRIPT_MARK, figure_script, index, page, record
 
-    named = STUDIES.values() if name is None else [study_named(name)]
-    results = {study.name: found for study in STUDIES.values() if (found := latest(study))}
-    shown = [results[study.name] for study in named if study.name in results]
+    wanted = None if name is None else find_study(name)
+    studies = {study.name: study for study in (*packaged().values(), *([wanted] if wanted else []))}
+    results = {study.name: found for study in studies.values() if (found := latest(study))}
+    shown = [found for of, found in results.items() if wanted is None or of == wanted.name]
     if not shown:
         raise ValueError(f"study {name} was not run here" if name else "no study was run here")
+    script = {SCRIPT: SCRIPT_MARK} if wanted is None else {}
     pages = {f"{found[0].study.name}.html": made_by("study") for found in shown}
-    records = {f"{found[0].study.name}.json": '{\n "study": "' for found in shown}
-    folder = files_to_write(out, {**pages, **records, "index.html": made_by("study")})
+    records = {f"{found[0].study.name}.json": RECORD_MARK for found in shown}
+    folder = files_to_write(out, {**pages, **records, **script, "index.html": made_by("study")})
     make_folder(folder)
+    if script:
+        write_whole(folder / SCRIPT, figure_script())
     for found in shown:
-        write_whole(folder / f"{found[0].study.name}.html", page(found))
+        write_whole(folder / f"{found[0].study.name}.html", page(found, *script))
         write_whole(folder / f"{found[0].study.name}.json", record(found))
     write_whole(folder / "index.html", index(list(results.values())))
-    print(f"Wrote {folder / ('index.html' if name is None else f'{name}.html')}")
+    print(f"Wrote {folder / (f'{wanted.name}.html' if wanted else 'index.html')}")
     return 0
 
 
 def _notebook(name: str | None, out: str) -> int:
     """The notebook of one study or the worksheet, or all."""
-    from seqlab.studies.book import STUDIES, study_named
-    from seqlab.studies.notebook import WORKSHEET, notebook
-    from seqlab.whole_file import make_folder, write_whole
+    from seqlab.files.atomic import make_folder, write_whole
+    from seqlab.study.find import find_study, packaged
+    from seqlab.study.notebook import WORKSHEET, notebook
 
-    names = [*STUDIES, WORKSHEET] if name is None else [name]
-    notebooks = {one: notebook(None if one == WORKSHEET else study_named(one)) for one in names}
-    folder = files_to_write(out, {f"{one}.ipynb": "" for one in names})  # who has one has written answers into it
+    studies = [
+        None if one == WORKSHEET else find_study(one) for one in ([*packaged(), WORKSHEET] if name is None else [name])
+    ]
+    notebooks = {WORKSHEET if study is None else study.name: notebook(study) for study in studies}
+    folder = files_to_write(out, {f"{one}.ipynb": "" for one in notebooks})  # who has one has written answers into it
     make_folder(folder)
     for one, content in notebooks.items():
         write_whole(folder / f"{one}.ipynb", content)

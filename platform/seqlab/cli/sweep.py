@@ -48,7 +48,7 @@ JOINING = 60.0
     argument("--worker", action="store_true", help="work on a sweep that the same command has begun without this"),
 )
 def sweep(options: argparse.Namespace) -> int:
-    from seqlab.plain_tables import SQLITE
+    from seqlab.files.plain_tables import SQLITE
     from seqlab.sweeps.plan import TYPES, make_plan, read_file
     from seqlab.sweeps.queue import Queue, told
     from seqlab.tracking.runs import find_run
@@ -83,8 +83,8 @@ def sweep(options: argparse.Namespace) -> int:
 
 def _check_storage(url: str, store: Store, *, is_given: bool) -> None:
     """Refuses a storage inside a bundle, a run or another store, and a default storage that is a link."""
-    from seqlab.place_to_write import check_around
-    from seqlab.plain_tables import SQLITE
+    from seqlab.files.place_to_write import check_around
+    from seqlab.files.plain_tables import SQLITE
 
     if not url.startswith(SQLITE):
         return

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from seqlab.cli.terminal import for_programs, shown
 from seqlab.cli.verb import PROVIDER, RUN_OR_BUNDLE, TRUST, argument, text_arguments, verb, whole
-from seqlab.text_options import GENERATE, TRANSLATE
+from seqlab.config.text_options import GENERATE, TRANSLATE
 
 if TYPE_CHECKING:
     from seqlab.decoding.text_model import TextModel

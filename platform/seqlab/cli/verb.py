@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from math import isfinite
 from typing import Any, NamedTuple
 
-from seqlab.text_options import Option
+from seqlab.config.text_options import Option
 
 
 class Argument(NamedTuple):

@@ -15,9 +15,9 @@ from seqlab.comparison.lengths import by_length, length_curves, length_surfaces
 from seqlab.comparison.repeat import command
 from seqlab.comparison.rows import short
 from seqlab.comparison.settings import settings
-from seqlab.html_page import html_page
+from seqlab.files.atomic import write_whole
+from seqlab.files.html_page import html_page
 from seqlab.tracking.runs import TrackedRun
-from seqlab.whole_file import write_whole
 
 STYLE = """
 body { padding: 2.5rem 2rem 3rem; max-width: 68rem; }

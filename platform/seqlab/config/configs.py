@@ -21,8 +21,8 @@ import yaml
 from jsonargparse import ArgumentParser, _paths, _typehints, get_loader, set_dumper, set_loader
 from jsonargparse.typing import register_type, timedelta_deserializer
 
-from seqlab.plain_values import read_yaml
-from seqlab.regular_file import check_regular
+from seqlab.files.plain_values import read_yaml
+from seqlab.files.regular_file import check_regular
 
 PACKAGED = Path(__file__).parent.parent / "configs"
 BLOCK_MODULES = (
@@ -33,9 +33,9 @@ BLOCK_MODULES = (
     "seqlab.positions",
     "seqlab.recurrence",
     "seqlab.tasks",
-    "seqlab.callbacks.attention_maps",
-    "seqlab.callbacks.gradient_probe",
-    "seqlab.callbacks.state_probe",
+    "seqlab.probes.attention_maps",
+    "seqlab.probes.gradient_probe",
+    "seqlab.probes.state_probe",
     "seqlab_data.adding",
     "seqlab_data.images",
     "seqlab_data.labelled",
@@ -48,8 +48,13 @@ BLOCK_MODULES = (
 )
 EMBEDDED_WITH = {"DecoderLM": "torch.nn.Embedding", "EncoderDecoder": "seqlab.nn.ScaledEmbedding"}
 """Defaults for models that once had no argument `embed`."""
-MOVED = {"seqlab.training.attention_maps.AttentionMaps": "seqlab.callbacks.attention_maps.AttentionMaps"}
-"""Class paths that older runs have stored, by their former place."""
+MOVED = {
+    "seqlab.callbacks.attention_maps.AttentionMaps": "seqlab.probes.attention_maps.AttentionMaps",
+    "seqlab.callbacks.gradient_probe.GradientProbe": "seqlab.probes.gradient_probe.GradientProbe",
+    "seqlab.callbacks.state_probe.StateProbe": "seqlab.probes.state_probe.StateProbe",
+    "seqlab.training.attention_maps.AttentionMaps": "seqlab.probes.attention_maps.AttentionMaps",
+}
+"""Class paths that older runs and configs have, by their former place."""
 LOGGER_OPTIONS = ("--trainer.logger", "--trainer.logger+")
 LOGGERS: dict[str, Any] = {
     "comet": {"class_path": "CometLogger"},
@@ -176,6 +181,7 @@ def _canonical(value: Any) -> Any:
     if not is_class_path(value.get("class_path")):
         return value
     kept = {key: value.pop(key) for key in ("class_path", "init_args", "dict_kwargs") if key in value}
+    kept["class_path"] = MOVED.get(kept["class_path"], kept["class_path"])
     return kept | ({"init_args": value | kept.get("init_args", {})} if value or "init_args" in kept else {})
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from jsonargparse import ArgumentParser
 
 from seqlab.config.configs import LINKS, instead
-from seqlab.whole_file import size_limit, why_not_written
+from seqlab.files.atomic import size_limit, why_not_written
 
 _NESTED = re.compile(
     r'\AParser key "([^"]+)":|^\s*(?:- )?(?:Does not validate against|Type .* expects a function or a callable)', re.M

@@ -29,7 +29,7 @@ from jsonargparse._common import parsing_settings  # there is no public way to t
 from seqlab.config.configs import BLOCK_MODULES, LINKS, import_blocks, is_class_path, load_short_yaml
 from seqlab.config.errors import sentence
 from seqlab.config.options import OPTIONS
-from seqlab.plain_values import check_count
+from seqlab.files.plain_values import check_count
 
 LIGHTNING = (
     "lightning.fabric.plugins.environments",

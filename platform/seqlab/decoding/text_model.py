@@ -14,12 +14,12 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from seqlab.config.text_options import GENERATE, TRANSLATE, Option, values
 from seqlab.decoding.beam import BeamDecoder, beam_search
 from seqlab.decoding.generate import Decoder, generate, padded_right
 from seqlab.decoding.repetition import Repetition
 from seqlab.decoding.sampling import Sampling
 from seqlab.decoding.text import Rows, TextCodec
-from seqlab.text_options import GENERATE, TRANSLATE, Option, values
 
 Answer = dict[str, str | float]
 Scores = dict[str, list[float]]
@@ -70,7 +70,7 @@ class TextModel(ABC):
 
         Args:
             on_text: called with each piece of new text as it is complete; the pieces join to what is returned.
-            options: of `seqlab.text_options.GENERATE`.
+            options: of `seqlab.config.text_options.GENERATE`.
 
         Raises:
             ValueError: as `generate`, or it continues no prompts.
@@ -81,7 +81,7 @@ class TextModel(ABC):
         """Targets of each text, the best first, at most as many as beams.
 
         Args:
-            options: of `seqlab.text_options.TRANSLATE`; one beam is greedy.
+            options: of `seqlab.config.text_options.TRANSLATE`; one beam is greedy.
 
         Raises:
             ValueError: as `beam_search`, a source is longer than it reads, the prefix is as long as a target, or it

@@ -8,4 +8,19 @@ from seqlab.models.masked_lm import MaskedLM
 from seqlab.models.rnn_seq2seq import RNNSeq2Seq
 from seqlab.models.tagger import Tagger
 
-__all__ = ["BagOfWords", "Classifier", "DecoderLM", "Encoder", "EncoderDecoder", "MaskedLM", "RNNSeq2Seq", "Tagger"]
+DECODERS = (DecoderLM, EncoderDecoder, RNNSeq2Seq)
+"""Models with a `step`, which write."""
+ENCODERS = (BagOfWords, Classifier, Tagger, MaskedLM)
+"""Models that read all of their input at once."""
+__all__ = [
+    "DECODERS",
+    "ENCODERS",
+    "BagOfWords",
+    "Classifier",
+    "DecoderLM",
+    "Encoder",
+    "EncoderDecoder",
+    "MaskedLM",
+    "RNNSeq2Seq",
+    "Tagger",
+]

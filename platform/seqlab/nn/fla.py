@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from seqlab.nn.matrix_recurrence import Updates
+from seqlab.nn.updates import Updates
 
 WIDEST_KEY = 256
 

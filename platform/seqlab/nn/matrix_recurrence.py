@@ -13,8 +13,6 @@ B batch, T length, H heads, K key width, V value width, N chunks, C chunk length
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -24,36 +22,11 @@ from seqlab.nn import fla
 from seqlab.nn.numerics import without_autocast
 from seqlab.nn.operation import operation
 from seqlab.nn.scan import Carry, scan_over_time
+from seqlab.nn.updates import Updates
 
 CHUNK = 64  # the longest; a power of two
 SHORTEST_CHUNK = 16
 SAFE_RANGE = 40.0  # exp(40) times a number leaves it well within float32
-
-
-class Updates(NamedTuple):
-    """The tokens' queries and updates of the matrix: (B, T, H, ...), or (B, H, ...) at one step.
-
-    Attributes:
-        q: (..., K) what is read out.
-        k: (..., K) where the value is written.
-        v: (..., V).
-        log_decay: (..., K) or (..., 1), at most 0.
-        beta: (..., 1) how much of the difference the delta rule writes.
-        read: (..., K) where the matrix is read before it is written.
-        erase: (..., K) where what was read is added; None = -k.
-    """
-
-    q: Tensor
-    k: Tensor
-    v: Tensor
-    log_decay: Tensor
-    beta: Tensor | None = None
-    read: Tensor | None = None
-    erase: Tensor | None = None
-
-    def each(self, function: Callable[[Tensor], Tensor]) -> Updates:
-        """The same with `function` of what is given."""
-        return self._replace(**{name: function(x) for name, x in self._asdict().items() if x is not None})
 
 
 def matrix_recurrence(

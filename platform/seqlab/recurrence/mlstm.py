@@ -10,12 +10,13 @@ from torch import Tensor, nn
 
 from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.heads import check_heads
-from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
+from seqlab.nn.matrix_recurrence import matrix_recurrence
 from seqlab.nn.norm import HeadNorm
 from seqlab.nn.numerics import logsigmoid
 from seqlab.nn.operation import operation
 from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.scan import Carry, scan_over_time
+from seqlab.nn.updates import Updates
 
 
 class MLSTM(RecurrentMixer):

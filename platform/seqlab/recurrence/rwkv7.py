@@ -12,9 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import Entry, Spec, State
-from seqlab.nn.matrix_recurrence import Updates, matrix_recurrence
+from seqlab.nn.matrix_recurrence import matrix_recurrence
 from seqlab.nn.norm import HeadNorm
 from seqlab.nn.recurrent_mixer import RecurrentMixer
+from seqlab.nn.updates import Updates
 
 LOWEST_LOG_DECAY = -math.exp(-0.5)
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import yaml
 
-from seqlab.plain_values import read_yaml
-from seqlab.regular_file import check_regular
+from seqlab.files.plain_values import read_yaml
+from seqlab.files.regular_file import check_regular
 from seqlab.sweeps.space import Space, grid, read_space
 from seqlab.tracking.logger import check_experiment
 

@@ -27,7 +27,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
 from seqlab.comparison.rows import more_is_better
-from seqlab.plain_tables import SQLITE, check_files, check_tables_to_write
+from seqlab.files.plain_tables import SQLITE, check_files, check_tables_to_write
 from seqlab.sweeps.plan import Plan
 from seqlab.sweeps.space import grid
 from seqlab.tracking.provenance import host_id, is_gone, process_tags

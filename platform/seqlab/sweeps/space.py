@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
-from seqlab.plain_values import read_yaml
+from seqlab.files.plain_values import read_yaml
 
 Space = dict[str, BaseDistribution]
 NUMBER = r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"

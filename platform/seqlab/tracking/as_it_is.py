@@ -15,7 +15,7 @@ from mlflow.tracking import MlflowClient
 from mlflow.tracking._tracking_service.utils import _tracking_store_registry
 from sqlalchemy import Engine, NullPool, create_engine
 
-from seqlab.plain_tables import SQLITE, check_tables
+from seqlab.files.plain_tables import SQLITE, check_tables
 
 SCHEME = "seqlab-as-it-is"
 WAL = b"\2\2"

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from seqlab.regular_file import check_regular
+from seqlab.files.atomic import write_whole
+from seqlab.files.regular_file import check_regular
 from seqlab.tracking.provenance import is_gone
 from seqlab.tracking.state_folder import unsent
 from seqlab.tracking.store import OFFLINE_TAG, Store, UnreachableError
 from seqlab.tracking.writes import Sender, Write
-from seqlab.whole_file import write_whole
 
 FIRST_WAIT, LONGEST_WAIT = 30.0, 600.0
 """Seconds of training between attempts to reach a store that did not answer: each wait is twice the last."""

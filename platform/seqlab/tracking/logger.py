@@ -13,7 +13,8 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 
-from seqlab.plain_values import check_text
+from seqlab.files.atomic import write_whole, writing
+from seqlab.files.plain_values import check_text
 from seqlab.tracking.artifact_place import check_folder
 from seqlab.tracking.job import JOB_TAG, job_of
 from seqlab.tracking.journal import Journal, now
@@ -23,7 +24,6 @@ from seqlab.tracking.provenance import description, given_tags, process_tags
 from seqlab.tracking.runs import settle
 from seqlab.tracking.store import DEFAULT_ROOT, Store, UnreachableError
 from seqlab.tracking.writes import DATASET_TAG, Write, dataset_of, dataset_tag
-from seqlab.whole_file import write_whole, writing
 
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient

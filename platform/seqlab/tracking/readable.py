@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from seqlab.plain_tables import SQLITE
+from seqlab.files.plain_tables import SQLITE
 from seqlab.tracking.store import Store, UnreachableError
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from seqlab.plain_values import read_yaml
-from seqlab.regular_file import check_regular
+from seqlab.files.plain_values import read_yaml
+from seqlab.files.regular_file import check_regular
 from seqlab.tracking.artifact_place import are_names, check_folder
 from seqlab.tracking.journal import replay_all, tell_kept
 from seqlab.tracking.provenance import host_id, is_gone
@@ -279,7 +279,7 @@ def _mark_killed(store: Store) -> None:
 
 
 def _run_of_checkpoint(path: Path, store: Store) -> TrackedRun:
-    from seqlab.checkpoint_io import read_checkpoint
+    from seqlab.checkpoints.io import read_checkpoint
 
     stored = read_checkpoint(path, weights=False).get("seqlab")
     run_id = stored.get("run_id") if isinstance(stored, dict) else None

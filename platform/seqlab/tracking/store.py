@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
-from seqlab.plain_tables import SQLITE, check_files, check_tables, check_tables_to_write
+from seqlab.files.atomic import why_not_written, writing
+from seqlab.files.plain_tables import SQLITE, check_files, check_tables, check_tables_to_write
 from seqlab.tracking.artifact_place import are_names, check_address, check_folder
 from seqlab.tracking.aside import aside, prepare_mlflow
-from seqlab.whole_file import why_not_written, writing
 
 if TYPE_CHECKING:
     from mlflow.entities import Run

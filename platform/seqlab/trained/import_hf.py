@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seqlab.checkpoint_io import AtomicCheckpointIO
+from seqlab.checkpoints.io import AtomicCheckpointIO
 from seqlab.config.configs import build
 from seqlab.models.pretrained import Pretrained, SpecialIds, read_pretrained, read_special_ids
 from seqlab.tracking.logger import RunLogger, check_experiment

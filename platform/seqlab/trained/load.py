@@ -13,11 +13,11 @@ from typing import Any
 
 import lightning as L
 
-from seqlab.checkpoint_io import read_checkpoint
+from seqlab.checkpoints.io import read_checkpoint
 from seqlab.config.configs import LINKS, as_trained, build
 from seqlab.config.errors import sentence
 from seqlab.config.trust import check_trust, only_trusted
-from seqlab.plain_values import check_count
+from seqlab.files.plain_values import check_count
 from seqlab.tracking.runs import find_run
 from seqlab.trained.same_vocabulary import give_path
 from seqlab.trained.stored_model import check_fits, weights_of

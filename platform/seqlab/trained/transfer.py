@@ -8,7 +8,7 @@ import lightning as L
 import torch
 from torch import Tensor
 
-from seqlab.checkpoint_io import read_checkpoint
+from seqlab.checkpoints.io import read_checkpoint
 from seqlab.tracking.runs import find_run
 from seqlab.trained.stored_model import check_same, weights_of
 

@@ -1,0 +1,175 @@
+"""Torch files that are whole or absent, carry their sha256, and load only harmless objects."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import zipfile
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from seqlab.files.plain_values import check_pickle
+from seqlab.files.regular_file import check_regular
+
+MARK = b"seqlab sha256="
+SEAL_SIZE = len(MARK) + 64
+_COMMENT_LENGTH_FIELD = 2
+
+
+class Hashing:
+    """A file that is written from its beginning to its end, and hashed on the way."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._digest, self._end = file, hashlib.sha256(), b""
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        self._digest.update(self._end)
+        self._digest.update(view[:-_COMMENT_LENGTH_FIELD])
+        self._end = bytes(view[-_COMMENT_LENGTH_FIELD:])
+        return self._file.write(view)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def hexdigest(self) -> str:
+        """The sha256 of everything written so far."""
+        whole = self._digest.copy()
+        whole.update(self._end)
+        return whole.hexdigest()
+
+    def seal(self) -> None:
+        """Ends a zip file, which has no comment yet, with the sha256 of all that precedes it as the comment."""
+        assert self._end == bytes(_COMMENT_LENGTH_FIELD), "torch.save is expected to write no zip comment"
+        self._end = SEAL_SIZE.to_bytes(_COMMENT_LENGTH_FIELD, "little") + MARK
+        self._file.seek(-_COMMENT_LENGTH_FIELD, os.SEEK_END)
+        self._file.write(self._end + self.hexdigest().encode())
+
+
+def save_sealed(checkpoint: dict[str, Any], path: Path) -> None:
+    """Writes beside the path, syncs, renames and syncs the folder: a killed process leaves the old file or the new.
+
+    Raises:
+        ValueError: the checkpoint holds something that would not load again.
+        OSError: it cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("w+b") as file:
+            hashing = Hashing(file)
+            torch.save(checkpoint, hashing)
+            _refuse_objects(file, path)
+            hashing.seal()
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def load_sealed(path: str | Path) -> dict[str, Any]:
+    """Loads a checkpoint written by `save_sealed`, on the CPU.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not a seqlab checkpoint, is cut short or damaged, or holds more than tensors, numbers,
+            strings, lists and dicts.
+    """
+    check_regular(path, "checkpoint")
+    with Path(path).open("rb") as file:
+        seal = _seal(file, path)
+        try:
+            check_parts(file)
+            _check_hash(file, seal)
+            check_pickle(pickle_of(file))
+            checkpoint: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError as error:
+            raise ValueError(
+                f"checkpoint {path} holds an object that is neither tensor, number, string, list nor dict, "
+                f"and is not loaded: {error}"
+            ) from error
+        except Exception as error:
+            raise ValueError(f"checkpoint {path} is damaged: {error}") from error
+    if not isinstance(checkpoint, dict):
+        raise ValueError(f"checkpoint {path} holds a {type(checkpoint).__name__}, not a dict")
+    return checkpoint
+
+
+def sync_folder(folder: Path) -> None:
+    """Makes a rename survive a power cut, where the system can sync a folder."""
+    if hasattr(os, "O_DIRECTORY"):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+PART_BYTES, DIRECTORY_BYTES = 2**12, 2**26
+"""Upper limits, in bytes, on what surrounds a part, its name included, and on the list of all parts."""
+
+
+def check_parts(file: IO[bytes]) -> None:
+    """Refuses a file whose size is not that of its parts, before it is read. In a larger one a hole of gigabytes takes
+    no room, but time to hash; a smaller one would take more memory than it has bytes. torch.save does not compress.
+    """
+    end = zipfile._EndRecData(file)  # type: ignore[attr-defined]  # `ZipFile` reads a list of any size
+    if end and end[zipfile._ECD_SIZE] > DIRECTORY_BYTES:  # type: ignore[attr-defined]
+        raise ValueError(f"the list of its parts has more than {DIRECTORY_BYTES} bytes")
+    with zipfile.ZipFile(file) as parts:
+        sizes = [part.file_size for part in parts.infolist()]
+    size = file.seek(0, os.SEEK_END)
+    if sum(sizes) > size:
+        raise ValueError("its parts are larger than the file")
+    if sum(sizes) + PART_BYTES * (len(sizes) + 1) < size:
+        raise ValueError(f"it has {size} bytes, its parts {sum(sizes)}")
+    file.seek(0)
+
+
+def pickle_of(file: IO[bytes]) -> bytes:
+    """The pickle that `torch.load` reads."""
+    if not torch.serialization._is_zipfile(file):  # as torch.load decides; it would read an older format
+        raise ValueError("it does not begin as a zip file")
+    content: bytes = torch._C.PyTorchFileReader(file).get_record("data.pkl")
+    file.seek(0)
+    return content
+
+
+def _refuse_objects(file: IO[bytes], path: Path) -> None:
+    place = file.tell()
+    file.seek(0)
+    if objects := torch.serialization.get_unsafe_globals_in_checkpoint(file):
+        raise ValueError(
+            f"checkpoint {path} would hold {', '.join(sorted(objects))}, and could not be loaded again; state and "
+            "hyper-parameters may hold tensors, numbers, strings, lists and dicts"
+        )
+    file.seek(place)
+
+
+def _seal(file: IO[bytes], path: str | Path) -> bytes:
+    """The hash that a file carries at its end."""
+    file.seek(max(0, file.seek(0, os.SEEK_END) - SEAL_SIZE))
+    seal = file.read()
+    if not seal.startswith(MARK):
+        raise ValueError(
+            f"{path} is not a whole seqlab checkpoint: it does not end with its sha256, so it was cut short, "
+            "damaged, or written by something else"
+        )
+    return seal.removeprefix(MARK)
+
+
+def _check_hash(file: IO[bytes], seal: bytes) -> None:
+    digest = hashlib.sha256()
+    remaining = file.seek(0, os.SEEK_END) - len(seal)
+    file.seek(0)
+    while chunk := file.read(min(remaining, 1 << 20)):
+        digest.update(chunk)
+        remaining -= len(chunk)
+    if digest.hexdigest().encode() != seal:
+        raise ValueError("it does not match the sha256 it carries; use another one")
+    file.seek(0)

@@ -1,0 +1,30 @@
+"""JSON as browsers read it, which has no number that is not finite: null stands for it."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+
+def dumps(value: Any, indent: int | None = None) -> str:
+    return json.dumps(finite(value), allow_nan=False, indent=indent)
+
+
+def compact(value: Any) -> str:
+    """JSON without spaces."""
+    return json.dumps(finite(value), allow_nan=False, separators=(",", ":"))
+
+
+def in_page(value: Any) -> str:
+    """JSON for a script element of a page: nothing in it looks like the element's end."""
+    return compact(value).replace("<", "\\u003c")
+
+
+def finite(value: Any) -> Any:
+    """Dicts and lists of plain values, with None for every number that is not finite."""
+    if isinstance(value, dict):
+        return {key: finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,62 @@
+"""Studies by name, or by the file that declares one."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from importlib import import_module
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+from seqlab.study.study import Study
+
+
+def packaged() -> dict[str, Study]:
+    """The studies of `seqlab_studies`, by name."""
+    studies: dict[str, Study] = import_module("seqlab_studies.book").STUDIES
+    return studies
+
+
+def find_study(name: str) -> Study:
+    """A packaged study, or the one that a Python file declares; the file is run.
+
+    Args:
+        name: of the study, or the path of the file.
+
+    Raises:
+        ValueError: there is no such study or file, or the file does not declare one study with a name of its own.
+    """
+    studies = packaged()
+    if name in studies:
+        return studies[name]
+    path = Path(name)
+    if path.suffix != ".py":
+        raise ValueError(f"there is no study {name}; accepted: {', '.join(studies)}, or a .py file that declares one")
+    if not path.is_file():
+        raise ValueError(f"there is no file {name}")
+    study = _declared_in(path)
+    if study.name in studies:
+        raise ValueError(f"{name}: {study.name} is the name of a packaged study; give yours another")
+    return study
+
+
+def _declared_in(path: Path) -> Study:
+    spec = spec_from_file_location(f"study_of_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module  # `Study.file` finds the file by it
+    try:
+        spec.loader.exec_module(module)
+    except (ImportError, SyntaxError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    declared = [
+        value
+        for value in vars(module).values()
+        if inspect.isclass(value) and issubclass(value, Study) and value.__module__ == spec.name
+    ]
+    if len(declared) != 1 or inspect.isabstract(declared[0]):
+        raise ValueError(
+            f"{path} must declare one study, a subclass of seqlab.study.Study, and declares {len(declared)}"
+        )
+    study: Study = declared[0]()
+    return study

@@ -1,0 +1,37 @@
+"""Words on the pages of studies that a class may not know."""
+
+from __future__ import annotations
+
+import re
+
+from seqlab.study.rules import Verdict
+
+MEANING = {
+    Verdict.SUPPORTED: "it is as the claim says",
+    Verdict.REFUTED: "it is not as the claim says",
+    Verdict.DEPENDS: "it is as the claim says in some cases, not in others",
+    Verdict.INCONCLUSIVE: "the numbers do not decide it in every case",
+    Verdict.INVALID: "a control came out wrong, so that the numbers tell nothing",
+    Verdict.NOT_TESTABLE: "something that it needs is missing",
+}
+"""Meanings of the verdicts."""
+WORDS = {
+    "nats": "of loss: the natural logarithm of 1 over the probability of what came. 0 is certain; less is better.",
+    "BLEU": "how near a translation is to the true one, from 0 to 100.",
+    "FLOPs": "additions and multiplications of numbers.",
+    "d_k": "how many numbers a query or a key of a head has.",
+    "NoPositions": "a model that is told no positions.",
+    "Sinusoidal": "positions as sines and cosines, which are added to the words' vectors.",
+    "Learned": "positions as vectors that are learned and added to the words' vectors.",
+    "RoPE": "queries and keys are turned by an angle that grows with their position.",
+    "ALiBi": "attention is lowered with the distance.",
+    "Seed": "a repetition with other first weights and another order of the data.",
+    "±": "half of the 95% interval of the mean, over all seeds.",
+    "cpu scale": "models so small that all seeds take at most 30 minutes on two cores.",
+    "controls": "cases whose outcome is known; where one comes out otherwise, the study tells nothing.",
+}
+
+
+def words_of(text: str) -> dict[str, str]:
+    """Words of the glossary that occur in a text, with their meanings."""
+    return {word: means for word, means in WORDS.items() if re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text)}
