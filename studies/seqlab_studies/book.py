@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from seqlab.study.study import Study
 from seqlab_studies.bottleneck import Bottleneck
 from seqlab_studies.cost import Cost
 from seqlab_studies.exposure import Exposure
@@ -26,8 +27,6 @@ from seqlab_studies.shuffled import Shuffled
 from seqlab_studies.speed import Speed
 from seqlab_studies.sums import Sums
 from seqlab_studies.worked_numbers import WorkedNumbers
-
-from seqlab.study.study import Study
 
 STUDIES: dict[str, Study] = {
     study.name: study

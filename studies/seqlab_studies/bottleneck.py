@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from seqlab_studies.lib.copying import HELD_OUT, Copying, bleu, sentences, slope, write
 
 from seqlab.study.arms import Arm
 from seqlab.study.charts import edge, styled, with_slider
@@ -15,6 +14,7 @@ from seqlab.study.rules import Claim, Control, Rule
 from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
 from seqlab.trained.load import load_run
+from seqlab_studies.lib.copying import HELD_OUT, Copying, bleu, sentences, slope, write
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

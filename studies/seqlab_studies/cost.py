@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from warnings import catch_warnings
 
 import torch
-from seqlab_studies.lib.sizes import preset
-from seqlab_studies.lib.timing import exponent
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
@@ -24,6 +22,8 @@ from seqlab.study.charts import styled, with_slider
 from seqlab.study.rules import Claim, Control, Rule
 from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
+from seqlab_studies.lib.sizes import preset
+from seqlab_studies.lib.timing import exponent
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

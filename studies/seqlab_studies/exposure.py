@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from seqlab_studies.lib.copying import HELD_OUT, WORDS, Copying, batch_of, bleu, sentences, slope, write
 from torch import Tensor
 
 from seqlab.batch import PairBatch
@@ -19,6 +18,7 @@ from seqlab.study.rules import Claim, Control, Rule
 from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
 from seqlab.trained.load import load_run
+from seqlab_studies.lib.copying import HELD_OUT, WORDS, Copying, batch_of, bleu, sentences, slope, write
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from seqlab_studies.lib.windows import WINDOWS, validation
 from torch import Tensor
 
 from seqlab.probes.ablation import Head, heads_of, left_out
@@ -17,6 +16,7 @@ from seqlab.study.charts import styled
 from seqlab.study.rules import Claim, Control, Rule
 from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
+from seqlab_studies.lib.windows import WINDOWS, validation
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

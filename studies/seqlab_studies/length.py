@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from seqlab_studies.lib.lengths import COPIED, EXAMPLES, LONGEST, OF_ANOTHER, ORACLE, TRAINED, of_all, reach
 from torch import Tensor
 
 from seqlab import positions
@@ -16,6 +15,7 @@ from seqlab.study.charts import edge, styled, with_slider
 from seqlab.study.rules import Claim, Control, Rule
 from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
+from seqlab_studies.lib.lengths import COPIED, EXAMPLES, LONGEST, OF_ANOTHER, ORACLE, TRAINED, of_all, reach
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

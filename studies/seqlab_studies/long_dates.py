@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seqlab_studies.lib.translations import translate
-
 from seqlab.study.arms import Arm
 from seqlab.study.charts import edge, styled, with_slider
 from seqlab.study.rules import Claim, Control, Rule
@@ -16,6 +14,7 @@ from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
 from seqlab.tracking.store import DEFAULT_ROOT
 from seqlab.trained.load import load_run
+from seqlab_studies.lib.translations import translate
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

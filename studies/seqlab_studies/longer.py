@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from seqlab_studies.lib.lengths import COPIED, EXAMPLES, LONGEST, OF_ANOTHER, ORACLE, TRAINED, of_all, reach
-
 from seqlab.study.arms import Arm
 from seqlab.study.charts import edge, styled, with_slider
 from seqlab.study.rules import Claim, Control, Rule
 from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
+from seqlab_studies.lib.lengths import COPIED, EXAMPLES, LONGEST, OF_ANOTHER, ORACLE, TRAINED, of_all, reach
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from seqlab_studies.lib.windows import validation
 from torch import Tensor
 
 from seqlab.attention import Attention
@@ -22,6 +21,7 @@ from seqlab.study.charts import styled
 from seqlab.study.rules import Claim, Control, Rule
 from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
+from seqlab_studies.lib.windows import validation
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

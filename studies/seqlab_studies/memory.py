@@ -7,6 +7,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
+
+from seqlab.attention import Attention
+from seqlab.probes.gates import activations
+from seqlab.probes.through_time import gradients_back
+from seqlab.recurrence import GRU, LSTM, RNN, S4D
+from seqlab.study.arms import Arm
+from seqlab.study.charts import edge, styled
+from seqlab.study.rules import Claim, Control, Rule
+from seqlab.study.study import Measured, Points, Scale, Study
+from seqlab.tracking.runs import TrackedRun
+from seqlab.trained.load import load_run
 from seqlab_studies.lib.gradients import (
     BACK,
     BATCH,
@@ -22,18 +34,6 @@ from seqlab_studies.lib.gradients import (
 )
 from seqlab_studies.lib.gradients import BIASES as SATURATED
 from seqlab_studies.lib.recurrences import AFTER, BEFORE, first_weights, gates_drawn, given, kept, through
-from torch import Tensor
-
-from seqlab.attention import Attention
-from seqlab.probes.through_time import gradients_back
-from seqlab.recurrence import GRU, LSTM, RNN, S4D
-from seqlab.probes.gates import activations
-from seqlab.study.arms import Arm
-from seqlab.study.charts import edge, styled
-from seqlab.study.rules import Claim, Control, Rule
-from seqlab.study.study import Measured, Points, Scale, Study
-from seqlab.tracking.runs import TrackedRun
-from seqlab.trained.load import load_run
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
-from seqlab_studies.lib.corpora import corpus, needed
 from torch import Tensor, nn
 
 from seqlab.models import DecoderLM, MaskedLM
@@ -18,6 +17,7 @@ from seqlab.study.charts import styled
 from seqlab.study.rules import Claim, Control, Rule
 from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
+from seqlab_studies.lib.corpora import corpus, needed
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

@@ -7,6 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
+
+from seqlab.study.arms import Arm
+from seqlab.study.charts import styled
+from seqlab.study.rules import Claim, Control, Rule
+from seqlab.study.study import Measured, Points, Scale, Study
+from seqlab.tracking.runs import TrackedRun
 from seqlab_studies.lib.order_effects import (
     BAG,
     DEPTHS,
@@ -19,12 +25,6 @@ from seqlab_studies.lib.order_effects import (
     effects,
     of_trained,
 )
-
-from seqlab.study.arms import Arm
-from seqlab.study.charts import styled
-from seqlab.study.rules import Claim, Control, Rule
-from seqlab.study.study import Measured, Points, Scale, Study
-from seqlab.tracking.runs import TrackedRun
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

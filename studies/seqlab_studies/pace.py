@@ -8,6 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
+
+from seqlab.study.charts import edge, styled, with_slider
+from seqlab.study.rules import Claim, Control, Rule
+from seqlab.study.study import Measured, Points, Scale, Study
+from seqlab.tracking.runs import TrackedRun
 from seqlab_studies.lib.decoders import ATTENTION, ATTENTIONS, BUNDLE, LAYERS, PYTORCH, RECURRENCES, decoders_of
 from seqlab_studies.lib.timing import (
     ALL,
@@ -33,11 +38,6 @@ from seqlab_studies.lib.timing import (
     taken,
     writing,
 )
-
-from seqlab.study.charts import edge, styled, with_slider
-from seqlab.study.rules import Claim, Control, Rule
-from seqlab.study.study import Measured, Points, Scale, Study
-from seqlab.tracking.runs import TrackedRun
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from seqlab_studies.lib.sizes import preset, size_of
-
 from seqlab.budgets import training_flops
 from seqlab.budgets.devices import DEVICES
 from seqlab.study.charts import styled
 from seqlab.study.rules import Claim, Control, Rule
 from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
+from seqlab_studies.lib.sizes import preset, size_of
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

@@ -6,12 +6,21 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
+from torch import Tensor
+
+from seqlab.probes.gates import Activations, activations, saturated
+from seqlab.probes.through_time import gradients_back
+from seqlab.recurrence import LSTM, RNN
+from seqlab.recurrence.fused import FusedRecurrence
+from seqlab.study.rules import Claim, Control, Rule
+from seqlab.study.study import Measured, Points, Scale, Study
+from seqlab.tracking.runs import TrackedRun
 from seqlab_studies.lib.gradients import (
-    NOTHING,
     BACK,
     BATCH,
     BIASES,
     LENGTH,
+    NOTHING,
     SAVED,
     WIDTH,
     gradient_lines,
@@ -20,15 +29,6 @@ from seqlab_studies.lib.gradients import (
     orthogonal,
     with_gradients,
 )
-from torch import Tensor
-
-from seqlab.probes.through_time import gradients_back
-from seqlab.recurrence import LSTM, RNN
-from seqlab.recurrence.fused import FusedRecurrence
-from seqlab.probes.gates import Activations, activations, saturated
-from seqlab.study.rules import Claim, Control, Rule
-from seqlab.study.study import Measured, Points, Scale, Study
-from seqlab.tracking.runs import TrackedRun
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

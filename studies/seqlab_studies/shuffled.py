@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from seqlab_studies.lib.corpora import PAIRS, corpus, needed
-from seqlab_studies.lib.translations import write
 from torch import Tensor, nn
 
 from seqlab.config.configs import build_data
@@ -22,6 +20,8 @@ from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tasks.text_scores import score_texts
 from seqlab.tracking.runs import TrackedRun
 from seqlab.trained.load import LoadedRun, load_run
+from seqlab_studies.lib.corpora import PAIRS, corpus, needed
+from seqlab_studies.lib.translations import write
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

@@ -9,8 +9,6 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import torch
-from seqlab_studies.lib.sizes import matched, size_of
-from seqlab_studies.lib.timing import Times, Work, on_gpu, timed
 from torch import Tensor
 
 from seqlab.attention import Attention, LinearAttention
@@ -21,6 +19,8 @@ from seqlab.study.charts import edge, styled, with_slider
 from seqlab.study.rules import Claim, Control, Rule
 from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
+from seqlab_studies.lib.sizes import matched, size_of
+from seqlab_studies.lib.timing import Times, Work, on_gpu, timed
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

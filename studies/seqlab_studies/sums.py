@@ -6,13 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from seqlab_studies.lib.lengths import EXAMPLES, of_all, reach
-
 from seqlab.study.arms import Arm
 from seqlab.study.charts import COLOURS, edge, styled, with_slider
 from seqlab.study.rules import Claim, Control, Rule
 from seqlab.study.study import Measured, Points, Scale, Study
 from seqlab.tracking.runs import TrackedRun
+from seqlab_studies.lib.lengths import EXAMPLES, of_all, reach
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

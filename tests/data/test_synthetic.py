@@ -223,7 +223,7 @@ def test_one_example_is_enough() -> None:
     assert [len(data.examples[split]) for split in ("train", "val", "test")] == [1, 1, 1]
     for name in ("num_train", "num_eval"):
         with refused(f"{name} must be at least 1, got 0"):
-            AddingDataModule(**{name: 0})
+            AddingDataModule(**{name: 0})  # type: ignore[arg-type]
 
 
 def test_splits_of_adding_differ_and_a_seed_makes_the_same_examples() -> None:

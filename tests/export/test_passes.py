@@ -150,7 +150,9 @@ def test_beams_read_one_row_of_what_was_read_of_a_source(read: set[str]) -> None
     inputs: dict[str, Any] = {"query": draw((rows, 2, 1, 4)).astype(np.float32)}
     inputs |= {name: draw((3, 2, 5, 4)).astype(np.float32) for name in ("keys", "values")}
     inputs["mask"] = np.arange(5) < np.array([[5], [2], [3]])
-    each = {name: array if name == "query" else np.repeat(array, rows // 3, axis=0) for name, array in inputs.items()}
+    each: dict[str, Any] = {
+        name: array if name == "query" else np.repeat(array, rows // 3, axis=0) for name, array in inputs.items()
+    }
     inputs["tokens"] = each["tokens"] = np.zeros((rows, 1), dtype=np.int64)
     np.testing.assert_allclose(results(shared, **inputs)[0], results(whole, **each)[0], rtol=1e-6, atol=1e-6)
 

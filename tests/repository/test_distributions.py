@@ -19,7 +19,7 @@ from repository.source_tree import PACKAGES, ROOT
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of both, built from a copy of the sources in which runs have left their traces."""
     copy = tmp_path_factory.mktemp("copy")
-    for name in ("platform", "datamodules", "export", "tests"):
+    for name in ("platform", "datamodules", "export", "studies", "tests"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "build", "mlruns"))
     for name in ("pyproject.toml", "README.md", "LICENSE", ".gitignore", "constraints.txt"):
         shutil.copy(ROOT / name, copy / name)
@@ -41,7 +41,7 @@ def test_the_wheel_holds_the_packages_their_configs_and_the_command(built: Path)
         files = [path for path in folder.rglob("*") if path.suffix in kept and "build" not in path.parts]
         expected = {f"{package}/{path.relative_to(folder)}" for path in files}
         assert f"{package}/__init__.py" in expected and expected <= names
-    assert {"seqlab/configs/lm/gru.yaml", "seqlab/configs/presets/gpt2.yaml"} <= names
+    assert {"seqlab/configs/lm/gru.yaml", "seqlab/configs/presets/gpt2.yaml", "seqlab_studies/worksheet.md"} <= names
     tops = {name.partition("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == set(PACKAGES)
     (entry_points,) = [name for name in names if name.endswith("entry_points.txt")]

@@ -89,7 +89,10 @@ def test_pages_of_studies_pages_named_by_their_paths_and_bars_in_tables(site: Pa
     assert ("make gallery" in text("index")) != (site / "live/gru.html").exists()
 
 
-BESIDE = ["platform", "datamodules", "export", "examples", "scripts", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+BESIDE = [
+    *("platform", "datamodules", "export", "studies", "examples", "scripts"),
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md"),
+]
 
 
 @pytest.fixture(name="copy")

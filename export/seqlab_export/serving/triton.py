@@ -32,7 +32,10 @@ MODEL = '''"""What the server loads of this step; the bundle is beside it."""
 from seqlab_export.serving.{module} import {step} as TritonPythonModel
 '''
 TEXT_CODE = {
-    "seqlab": ("__init__.py", "decoding", "regular_file.py", "text_options.py"),
+    "seqlab": (
+        *("__init__.py", "decoding", "files/__init__.py", "files/regular_file.py"),
+        *("config/__init__.py", "config/text_options.py"),
+    ),
     "seqlab_data": ("__init__.py", "tokenizers"),
     "seqlab_export": (
         "__init__.py",

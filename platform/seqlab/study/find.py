@@ -53,10 +53,9 @@ def _declared_in(path: Path) -> Study:
         value
         for value in vars(module).values()
         if inspect.isclass(value) and issubclass(value, Study) and value.__module__ == spec.name
+        if not inspect.isabstract(value)
     ]
-    if len(declared) != 1 or inspect.isabstract(declared[0]):
-        raise ValueError(
-            f"{path} must declare one study, a subclass of seqlab.study.Study, and declares {len(declared)}"
-        )
+    if len(declared) != 1:
+        raise ValueError(f"{path} must declare one subclass of seqlab.study.study.Study, and declares {len(declared)}")
     study: Study = declared[0]()
     return study

@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import torch
-from seqlab_studies.lib.sizes import matched, size_of
 
 from seqlab.attention import Attention, GatedDeltaNet
 from seqlab.decoding.torch_model import TorchDecoder
@@ -17,6 +16,7 @@ from seqlab.mixer import Mixer
 from seqlab.models import DecoderLM
 from seqlab.positions import NoPositions
 from seqlab.recurrence import GRU, LSTM, Mamba
+from seqlab_studies.lib.sizes import matched, size_of
 
 VOCAB, LAYERS, USUAL = 64, 2, 1024
 """USUAL is the training length given to a bundle; neither runtime has a limit."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from seqlab_studies.lib.gradients import lifted
 from torch import Tensor
 
-from seqlab.probes.through_time import gradients_back, gradients_of
 from seqlab.probes.gates import Activations, activations, saturated
+from seqlab.probes.through_time import gradients_back, gradients_of
 from seqlab.study.charts import styled
 from seqlab.study.study import Points
 from seqlab.trained.load import LoadedRun
+from seqlab_studies.lib.gradients import lifted
 
 if TYPE_CHECKING:
     from altair import TopLevelMixin

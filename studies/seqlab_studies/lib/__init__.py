@@ -1,0 +1,1 @@
+"""Parts of studies that several of them measure with."""

@@ -1,0 +1,42 @@
+"""Numbers of parameters: of packaged presets, and the width at which two layers have as many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import nn
+
+from seqlab.config.configs import build_task, read_config
+
+
+def size_of(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def preset(name: str, vocab_size: int = 50_257, seq_len: int = 2048, **options: Any) -> Any:
+    """The model of a packaged preset, without memory.
+
+    Args:
+        options: of the model, others than the preset has.
+    """
+    stored = read_config(f"presets/{name}")
+    stored["model"]["init_args"]["model"]["init_args"] |= options
+    told = {"vocab_size": vocab_size, "seq_len": seq_len}
+    with torch.device("meta"):
+        return build_task(stored, told | ({"target_vocab_size": vocab_size} if "transformer" in name else {})).model
+
+
+def matched(make: Callable[[int], nn.Module], to: int) -> int:
+    """The width whose number of parameters is nearest."""
+    sizes: dict[int, int] = {}
+    with torch.device("meta"):
+        low, high = 4, 4
+        while not sizes or max(sizes.values()) < to:
+            low, high = high, 2 * high
+            for width in range(low, high + 1, max(1, low // 32)):
+                with suppress(ValueError):  # heads do not divide it
+                    sizes[width] = size_of(make(width))
+    return min(sizes, key=lambda width: abs(sizes[width] - to))
