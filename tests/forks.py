@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -39,6 +40,7 @@ def server_of_this_process(at_exit: Callable[[], None] = lambda: None) -> Iterat
 def _fork(path: str, args: list[str], passfds: list[int]) -> int:
     if (child := os.fork()) == 0:
         try:
+            gc.freeze()  # a tensor in shared memory, freed once its file is closed below, would abort the process
             ends = [0, 1, 2, *sorted(passfds), os.sysconf("SC_OPEN_MAX")]
             for before, after in pairwise(ends):
                 os.closerange(before + 1, after)  # as those of a process that is not forked are

@@ -152,9 +152,9 @@ def plant_in_store(folder: Path, address: str, *, files: bool) -> None:
         database.execute("UPDATE params SET value = ? WHERE key LIKE 'data%'", (f"{address}/params",))
         database.execute("UPDATE datasets SET dataset_source = ?", (json.dumps({"uri": f"{address}/data"}),))
         database.execute("UPDATE experiments SET artifact_location = ?", (f"{address}/experiment",))
-        database.execute("INSERT INTO registered_models (name) VALUES ('tiny')")
+        database.execute("INSERT OR REPLACE INTO registered_models (name) VALUES ('tiny')")
         database.execute(
-            "INSERT INTO model_versions (name, version, source, run_id, current_stage, storage_location) "
+            "INSERT OR REPLACE INTO model_versions (name, version, source, run_id, current_stage, storage_location) "
             "VALUES ('tiny', 1, ?, ?, 'None', ?)",
             (f"{address}/source", run_id, f"{address}/storage"),
         )
