@@ -69,7 +69,7 @@ def _migrations_once(tmp_path_factory: pytest.TempPathFactory) -> None:
     store._create_database = created
 
 
-SLOW_SHARES = 40
+SLOW_SHARES = 4
 """CI runs one of so many shares of the slow tests, another every day."""
 
 
