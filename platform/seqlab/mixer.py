@@ -141,6 +141,20 @@ class Mixer(nn.Module, ABC):
             ValueError: they cannot share it evenly, or something in it that heads have is not in the plan.
         """
 
+    def flops(self, new: int, seen: int) -> int | None:
+        """FLOPs of one sequence, two for each multiply-add, besides those of the mixer's linear, convolutional and
+        recurrent layers. Elementwise work is not counted, as by PyTorch's `FlopCounterMode`: norms, activations, gates,
+        rotations, scans, products with one vector.
+
+        Args:
+            new: tokens read at once; 1 = a decode step.
+            seen: tokens read by then, including the new ones; an encoder's memory is taken to be as long.
+
+        Returns:
+            None = not declared: `seqlab.budgets` measures it.
+        """
+        return None
+
     def attach_positions(self, positions: PositionalEncoding) -> None:
         """Takes the model's positional encoding, or refuses it.
 

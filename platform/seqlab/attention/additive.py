@@ -45,6 +45,10 @@ class AdditiveAttention(MemoryMixer):
     def carried(self) -> Spec:
         return (Entry("h", (self.d_model,)),)
 
+    def flops(self, new: int, seen: int) -> int:
+        contexts = 2 * new * seen * self.d_model
+        return contexts + self.score.flops(new, seen, self.d_model)
+
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """All positions at once, one step after the other: x (B, T, D) to (B, T, D), and the new state.
 

@@ -23,6 +23,10 @@ class AlignmentScore(nn.Module, ABC):
     def read(self, memory: Tensor) -> Tensor:
         """Reads a memory (B, S, D) once for all decoder states: (B, S, D)."""
 
+    def flops(self, new: int, seen: int, d_model: int) -> int:
+        """FLOPs of the scores of one sequence, as of `Mixer.flops`; here those of an inner product."""
+        return 2 * new * seen * d_model
+
     @abstractmethod
     def forward(self, h: Tensor, read: Tensor) -> Tensor:
         """Scores (B, T, S) of decoder states h (B, T, D) with the output of `read`."""
@@ -41,6 +45,9 @@ class Additive(AlignmentScore):
     def read(self, memory: Tensor) -> Tensor:
         keys: Tensor = self.k_proj(memory)
         return keys
+
+    def flops(self, new: int, seen: int, d_model: int) -> int:
+        return 0  # a product with one vector
 
     def forward(self, h: Tensor, read: Tensor) -> Tensor:
         return torch.tanh(self.q_proj(h).unsqueeze(2) + read.unsqueeze(1)) @ self.v

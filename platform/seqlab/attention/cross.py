@@ -63,6 +63,9 @@ class CrossAttention(MemoryMixer):
     def read(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         return split_heads(self.k_proj(memory), self.head_dim), split_heads(self.v_proj(memory), self.head_dim)
 
+    def flops(self, new: int, seen: int) -> int:
+        return 4 * new * seen * self.num_heads * self.head_dim
+
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """All positions at once: x (B, T, D) to (B, T, D), and the state as it was.
 

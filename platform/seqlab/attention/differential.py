@@ -78,6 +78,9 @@ class DifferentialAttention(SelfAttention):
         positions.attach(self.num_heads, self.head_dim)
         self.scoring = self.scoring._replace(positions=positions)
 
+    def flops(self, new: int, seen: int) -> int:
+        return 2 * self.flops_of_heads(new, seen, self.num_heads, self.head_dim, 2 * self.head_dim)
+
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         q, keys = self._project(x, state, pad_mask)
         first, second = (self.attend(q_half, k_half, keys.entries["v"], keys) for q_half, k_half in _halves(q, keys))

@@ -13,7 +13,7 @@ from seqlab.attention.linear_family import LinearFamily, unit
 from seqlab.mixer import State
 from seqlab.nn.heads import check_heads
 from seqlab.nn.init import log_uniform_steps, uniform_rates
-from seqlab.nn.matrix_recurrence import matrix_recurrence
+from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.norm import RMSNorm
 from seqlab.nn.updates import Updates
 
@@ -63,6 +63,9 @@ class GatedDeltaNet(LinearFamily):
         self.gate_proj = nn.Linear(d_model, value_width, bias=False)
         self.head_norm = RMSNorm(self.value_dim, eps=1e-5)
         self.out_proj = nn.Linear(value_width, d_model, bias=False)
+
+    def flops(self, new: int, seen: int) -> int:
+        return self.num_heads * recurrence_flops(new, self.head_dim, self.columns, writers=1)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         q, k, v, conv_state = self.project(x, state, real)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seqlab.attention.linear_family import LinearFamily
 from seqlab.mixer import State
 from seqlab.nn.heads import check_heads
-from seqlab.nn.matrix_recurrence import matrix_recurrence
+from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.norm import RMSNorm
 from seqlab.nn.numerics import logsigmoid
 from seqlab.nn.updates import Updates
@@ -58,6 +58,9 @@ class GatedLinearAttention(LinearFamily):
         self.gate_proj = nn.Linear(d_model, d_model, bias=False)
         self.head_norm = RMSNorm(self.value_dim, eps=1e-5)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
+
+    def flops(self, new: int, seen: int) -> int:
+        return self.num_heads * recurrence_flops(new, self.head_dim, self.columns, triangular=True)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         q, k, v, conv_state = self.project(x, state, real)

@@ -84,6 +84,13 @@ class LatentAttention(SelfAttention):
         positions.attach(self.num_heads, self.rope_head_dim if rotary else self.head_dim + self.rope_head_dim)
         self.scoring = self.scoring._replace(positions=positions)
 
+    def flops(self, new: int, seen: int) -> int:
+        if new == 1:  # what is cached is attended to as it is
+            widths = self.kv_rank + self.rope_head_dim, self.kv_rank
+        else:
+            widths = self.head_dim + self.rope_head_dim, self.head_dim
+        return self.flops_of_heads(new, seen, self.num_heads, *widths)
+
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         q, keys = self._project(x, state, pad_mask)
         k, v = self._expanded(keys)

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import Entry, Spec, State
+from seqlab.nn.matrix_recurrence import recurrence_flops
 from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.short_conv import ShortConv
 
@@ -57,6 +58,9 @@ class LinearFamily(RecurrentMixer):
             parts = list(torch.split(F.silu(convolved), self.widths, dim=-1))
         q, k, v = (torch.unflatten(part, -1, (self.num_heads, -1)) for part in parts)  # (B, T, H, ...) each
         return q, k, v, conv_state
+
+    def flops(self, new: int, seen: int) -> int:
+        return self.num_heads * recurrence_flops(new, self.head_dim, self.columns)
 
     def state_spec(self) -> Spec:
         s = Entry("s", (self.num_heads, self.head_dim, self.columns))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.init import log_uniform_steps, uniform_rates
-from seqlab.nn.matrix_recurrence import matrix_recurrence
+from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.short_conv import ShortConv
 from seqlab.nn.updates import Updates
@@ -72,6 +72,9 @@ class Mamba2(RecurrentMixer):
         self.skip = nn.Parameter(torch.ones(self.num_heads))
         self.norm_weight = nn.Parameter(torch.ones(self.inner_width))
         self.out_proj = nn.Linear(self.inner_width, d_model, bias=False)
+
+    def flops(self, new: int, seen: int) -> int:
+        return self.num_heads * recurrence_flops(new, self.d_state, self.head_dim)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         keys_width = self.num_groups * self.d_state

@@ -70,6 +70,10 @@ class MultiplicativeAttention(MemoryMixer):
         recurrent = self.recurrence.state_spec()
         return recurrent if self.in_proj is None else (*recurrent, Entry("fed", (self.d_model,)))
 
+    def flops(self, new: int, seen: int) -> int:
+        contexts = 2 * new * seen * self.d_model
+        return contexts + self.score.flops(new, seen, self.d_model)
+
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         """All positions at once: x (B, T, D) to (B, T, D), and the new state.
 

@@ -44,6 +44,14 @@ class SelfAttention(Mixer):
     def state_spec(self) -> Spec:
         return cache_spec(self.rows, self.scoring.pattern.window, self.capacity) if self.causal else ()
 
+    def flops_of_heads(self, new: int, seen: int, num_heads: int, key_width: int, value_width: int) -> int:
+        """FLOPs of all pairs, including masked ones, which some kernels skip."""
+        pattern, positions, _ = self.scoring
+        if new == 1 and pattern.window is not None:
+            seen = min(seen, pattern.window)
+        pairs = 2 * new * seen * num_heads * (key_width + value_width)
+        return pairs + positions.flops(new, seen, num_heads, key_width)
+
     def append(self, x: Tensor, new: dict[str, Tensor], state: State | None, pad_mask: Tensor | None) -> Keys:
         """The keys of a state and those of x (B, T, D), whose entries are `new` (B, ..., T, K)."""
         if state is None and self.capacity is not None and self.causal:

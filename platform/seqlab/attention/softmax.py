@@ -88,6 +88,9 @@ class Attention(SelfAttention):
         self.num_kv_heads = part_of(self.num_kv_heads, ranks, "num_kv_heads")
         self.rows = dict.fromkeys(("k", "v"), (self.num_kv_heads, self.head_dim))
 
+    def flops(self, new: int, seen: int) -> int:
+        return self.flops_of_heads(new, seen, self.num_heads, self.head_dim, self.head_dim)
+
     def forward(self, x: Tensor, state: State | None = None, *, pad_mask: Tensor | None = None) -> tuple[Tensor, State]:
         if state is not None:
             self.check_causal()

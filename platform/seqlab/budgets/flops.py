@@ -1,4 +1,4 @@
-"""The FLOPs of a model by its formulae: two for each multiply-add."""
+"""FLOPs of a model: those that its mixers declare, and of its layers two for each multiply-add."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from seqlab.budgets.formulae import products
 from seqlab.mixer import Mixer
-from seqlab.models import BagOfWords, Classifier, DecoderLM, EncoderDecoder, RNNSeq2Seq
+from seqlab.models import BagOfWords, Classifier, DecoderLM, EncoderDecoder, MaskedLM, RNNSeq2Seq
 
 ONCE = {Classifier: ("head", "pooler"), BagOfWords: ("head",), RNNSeq2Seq: ("context_proj",)}
 """Layers that read one vector of a sequence."""
@@ -22,15 +21,15 @@ OF_TWO = (EncoderDecoder, RNNSeq2Seq)
 def forward_flops(model: nn.Module, seq_len: int) -> int:
     """FLOPs of the forward pass over one sequence of `seq_len` tokens; of two sequences, each is as long.
 
-    A mixer from elsewhere is counted by `FlopCounterMode`, without memory; of another part from elsewhere, its linear
-    and convolutional layers are.
+    A mixer that declares no FLOPs is measured by `FlopCounterMode`, without memory; of another part from elsewhere, its
+    linear and convolutional layers are counted.
 
     Raises:
         ValueError: the model is from elsewhere, or such a mixer cannot be run without memory.
     """
     if not _is_ours(model):
         raise ValueError(f"the FLOPs of {type(model).__name__} are unknown: seqlab has no such model")
-    return 2 * _total(model, seq_len, seq_len)
+    return _total(model, seq_len, seq_len)
 
 
 def training_flops(model: nn.Module, seq_len: int) -> float:
@@ -52,17 +51,33 @@ def decoding_flops(model: DecoderLM, seq_len: int) -> int:
     Raises:
         ValueError: as of `forward_flops`.
     """
-    return 2 * _total(model, 1, seq_len)
+    return _total(model, 1, seq_len)
 
 
 def _total(part: nn.Module, new: int, seen: int) -> int:
-    if isinstance(part, Mixer) and not _is_ours(part):
+    if isinstance(part, Mixer) and _own(part, new, seen) is None:
         return _measured(part, new, seen)
     if isinstance(part, Classifier) and part.class_token is not None:
         new, seen = new + 1, seen + 1
     once = next((names for kind, names in ONCE.items() if isinstance(part, kind)), ())
     inner = (_total(child, 1 if name in once else new, seen) for name, child in part.named_children())
-    return products(part, new, seen) + sum(inner)
+    return (_own(part, new, seen) or 0) + sum(inner)
+
+
+def _own(part: nn.Module, new: int, seen: int) -> int | None:
+    """FLOPs of a part besides those of its submodules; None for a mixer that does not declare them."""
+    match part:
+        case Mixer():  # a subclass from elsewhere may compute otherwise than what it inherits from
+            return part.flops(new, seen) if _is_ours(part) or "flops" in vars(type(part)) else None
+        case nn.Linear() | nn.Conv1d():
+            return 2 * new * part.weight.numel()
+        case nn.RNNBase() | nn.RNNCellBase():
+            return 2 * new * sum(weight.numel() for weight in part.parameters() if weight.dim() == 2)
+        case DecoderLM() | EncoderDecoder() | RNNSeq2Seq() if part.head is None:
+            return 2 * new * part.embedding.weight.numel()
+        case MaskedLM():
+            return 2 * new * part.vocab_size * part.transform.out_features
+    return 0
 
 
 def _is_ours(part: nn.Module) -> bool:
@@ -70,7 +85,7 @@ def _is_ours(part: nn.Module) -> bool:
 
 
 def _measured(mixer: Mixer, new: int, seen: int) -> int:
-    """Multiply-adds of a mixer that has no formula, as it stands."""
+    """FLOPs of a mixer that declares none, measured as it stands."""
     counter = FlopCounterMode(display=False)
     try:
         mixer = deepcopy(mixer).to("meta").eval()
@@ -86,4 +101,4 @@ def _measured(mixer: Mixer, new: int, seen: int) -> int:
     except (NotImplementedError, RuntimeError) as error:
         name = type(mixer).__name__
         raise ValueError(f"the FLOPs of {name} are unknown: it does not run without memory ({error})") from error
-    return counter.get_total_flops() // 2
+    return counter.get_total_flops()

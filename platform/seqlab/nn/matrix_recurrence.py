@@ -213,3 +213,25 @@ def _products(x: Tensor, y: Tensor) -> Tensor:
     """(..., C, X, K) and (..., C, Y, K) to (..., C, X, C, Y): the product of each pair."""
     flat = x.flatten(-3, -2) @ y.flatten(-3, -2).mT  # (..., C X, C Y)
     return torch.unflatten(torch.unflatten(flat, -1, y.shape[-3:-1]), -3, x.shape[-3:-1])
+
+
+def recurrence_flops(new: int, keys: int, values: int, *, triangular: bool = False, writers: int = 0) -> int:
+    """FLOPs of one head over `new` tokens in chunks, without solving the triangular system.
+
+    Args:
+        keys, values: widths K and V.
+        triangular: scores of a decay a channel are computed below the diagonal only.
+        writers: vectors that write into the matrix where it is read first; 0 = it is not.
+    """
+    if new == 1:  # written and read out; and found, and erased
+        return 2 * keys * values * (2 + writers)
+    size = SHORTEST_CHUNK
+    while size < min(new, CHUNK):
+        size *= 2
+    pairs = size * (size + 1) // 2 if triangular else size * size
+    if not writers:
+        chunk = pairs * keys + size * size * values + 2 * size * keys * values
+    else:
+        chunk = 2 * writers * pairs * keys + size * size * (3 * values + keys)
+        chunk += size * keys * (3 * values + keys) + keys * keys * values
+    return 2 * -(-new // size) * chunk

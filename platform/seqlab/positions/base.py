@@ -78,6 +78,10 @@ class PositionalEncoding(nn.Module, ABC):
         """Term to add to the heads' outputs (B, H, T, K) for attention weights (B, H, T, S); or None."""
         return None
 
+    def flops(self, new: int, seen: int, num_heads: int, head_dim: int) -> int:
+        """FLOPs that `bias` and `values` add to the attention of one sequence, as of `Mixer.flops`."""
+        return 0
+
     def check_length(self, positions: Tensor) -> None:
         """Checks that positions (B or 1, T) are within `max_seq_len`.
 

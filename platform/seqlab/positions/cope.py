@@ -45,6 +45,9 @@ class CoPE(PositionalEncoding):
                 f"of head_dim {head_dim}; give all layers one head_dim"
             )
 
+    def flops(self, new: int, seen: int, num_heads: int, head_dim: int) -> int:
+        return 2 * new * num_heads * (seen + self.num_positions) * head_dim
+
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
         assert self.table is not None, "not attached"
         position = self._count(q, k, q_positions, k_positions, allowed).clamp(max=self.num_positions - 1)

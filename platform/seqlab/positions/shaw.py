@@ -48,6 +48,10 @@ class Shaw(PositionalEncoding):
                 f"attention of head_dim {head_dim}; give all layers one head_dim"
             )
 
+    def flops(self, new: int, seen: int, num_heads: int, head_dim: int) -> int:
+        tables = 2 if self.weighs_values else 1
+        return 2 * tables * new * num_heads * (2 * self.max_distance + 1) * head_dim
+
     def bias(self, q: Tensor, k: Tensor, q_positions: Tensor, k_positions: Tensor, allowed: Tensor) -> Tensor:
         assert self.key_table is not None, "not attached"
         scores = q @ self.key_table.t()

@@ -74,6 +74,9 @@ class FusedRecurrence(AlignedMixer):
     def cell_step(self, x_t: Tensor, carry: Carry, weights: Weights) -> Carry:
         """One layer's state entries (B, D) after x_t (B, D): the equations of one step. The first is the output."""
 
+    def flops(self, new: int, seen: int) -> int:
+        return 0
+
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         if state:
             self.check_causal()

@@ -55,6 +55,9 @@ class LRU(AlignedMixer):
         nn.init.normal_(self.in_proj.weight, std=(2 * d_model) ** -0.5)
         nn.init.normal_(self.out_proj.weight, std=self.d_state**-0.5)
 
+    def flops(self, new: int, seen: int) -> int:
+        return 0
+
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         b = self._inputs(x, state)
         a = tuple(part.expand_as(b[0]) for part in self._decay())

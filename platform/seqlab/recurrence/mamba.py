@@ -66,6 +66,9 @@ class Mamba(AlignedMixer):
         self.skip = nn.Parameter(torch.ones(self.d_inner))
         self.out_proj = nn.Linear(self.d_inner, d_model, bias=False)
 
+    def flops(self, new: int, seen: int) -> int:
+        return 2 * new * (self.dt_weight.numel() + self.d_inner * self.d_state)
+
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         u, z = self.in_proj(x).chunk(2, dim=-1)
         u, conv = self.conv(u, state["conv"], length)

@@ -39,6 +39,9 @@ class MinimalRNN(AlignedMixer):
     def coefficients(self, projected: Tensor) -> tuple[Tensor, Tensor]:
         """Factors and inputs (..., N) from the projected input (..., num_projections N)."""
 
+    def flops(self, new: int, seen: int) -> int:
+        return 0
+
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         start = state["h"]
         a, b = identity_at_pads(*self.coefficients(self.in_proj(x).to(start.dtype)), length)

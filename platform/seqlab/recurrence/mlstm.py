@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from seqlab.mixer import Entry, Spec, State
 from seqlab.nn.heads import check_heads
-from seqlab.nn.matrix_recurrence import matrix_recurrence
+from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.norm import HeadNorm
 from seqlab.nn.numerics import logsigmoid
 from seqlab.nn.operation import operation
@@ -54,6 +54,9 @@ class MLSTM(RecurrentMixer):
         self.gate_proj = nn.Linear(d_model, d_model, bias=False)
         self.head_norm = HeadNorm(num_heads, self.head_dim, bias=False)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
+
+    def flops(self, new: int, seen: int) -> int:
+        return self.num_heads * recurrence_flops(new, self.head_dim, self.head_dim + 1)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         heads = (self.num_heads, self.head_dim)

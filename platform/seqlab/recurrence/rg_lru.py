@@ -54,6 +54,9 @@ class RGLRU(AlignedMixer):
         self.decay = nn.Parameter(torch.log(torch.expm1(-torch.log(0.9 + 0.099 * torch.rand(self.d_state)) / _C)))
         self.out_proj = nn.Linear(self.d_state, d_model)
 
+    def flops(self, new: int, seen: int) -> int:
+        return 2 * new * (self.input_gate_weight.numel() + self.recurrent_gate_weight.numel())
+
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         u, conv = self.conv(self.in_proj(x), state["conv"], length)
         start, position = state["h"], state["position"]

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from seqlab.mixer import Entry, Spec, State
-from seqlab.nn.matrix_recurrence import matrix_recurrence
+from seqlab.nn.matrix_recurrence import matrix_recurrence, recurrence_flops
 from seqlab.nn.norm import HeadNorm
 from seqlab.nn.recurrent_mixer import RecurrentMixer
 from seqlab.nn.updates import Updates
@@ -82,6 +82,9 @@ class RWKV7(RecurrentMixer):
         self.bonus = nn.Parameter(torch.full((self.num_heads, head_dim), -0.04))
         self.head_norm = HeadNorm(self.num_heads, head_dim, eps=1e-5 * head_dim)
         self.out_proj = nn.Linear(d_model, d_model, bias=False)
+
+    def flops(self, new: int, seen: int) -> int:
+        return self.num_heads * recurrence_flops(new, self.head_dim, self.head_dim, writers=2)
 
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         history = torch.cat((state["shift"].unsqueeze(1), x), dim=1)  # (B, 1 + T, D)

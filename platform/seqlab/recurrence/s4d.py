@@ -71,6 +71,13 @@ class S4D(AlignedMixer):
         self.skip = nn.Parameter(torch.randn(d_model))
         self.out_proj = nn.Linear(d_model, 2 * d_model)
 
+    def flops(self, new: int, seen: int) -> int:
+        if new == 1:  # the state turned and read: each product of complex numbers is four
+            return 8 * self.d_model * self.d_state
+        size = min(CHUNK, new)
+        chunks = -(-new // size) * size * (2 * self.d_state + size)
+        return 2 * self.d_model * (chunks + size * self.d_state)  # and where the sequence ends
+
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         with torch.autocast(x.device.type, enabled=False):
             y, h = self.in_chunks(self._precise(x), self._entries(state), length)

@@ -49,6 +49,9 @@ class SLSTM(RecurrentMixer):
         self.bias = nn.Parameter(torch.cat((zeros, zeros, remember, zeros)).repeat(num_heads, 1))
         self.head_norm = HeadNorm(num_heads, self.head_dim, bias=False)
 
+    def flops(self, new: int, seen: int) -> int:
+        return 2 * new * self.feedback_weight.numel()
+
     def mix(self, x: Tensor, state: State, real: Tensor | None, *, single: bool) -> tuple[Tensor, State]:
         gates = torch.unflatten(self.in_proj(x), -1, (self.num_heads, -1)) + self.bias  # (B, T, H, 4 K)
         real = x.new_ones(x.shape[:2], dtype=torch.bool) if real is None else real

@@ -33,6 +33,9 @@ class Window(AlignedMixer):
     def mix(self, history: Tensor) -> Tensor:
         """y (B, T, D) for the last T inputs of history (B, R + T, D)."""
 
+    def flops(self, new: int, seen: int) -> int:
+        return 0
+
     def run(self, x: Tensor, state: State, length: Tensor | None) -> tuple[Tensor, State]:
         history, inputs = extend_history(state["inputs"], x, length)
         return self.mix(history), {"inputs": inputs}
