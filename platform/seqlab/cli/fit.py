@@ -149,7 +149,7 @@ def _importing() -> Iterator[None]:
         gc.enable()
 
 
-@verb("continue a run where its last checkpoint is", RUN, TRUST)
+@verb("continue a run from its last checkpoint", RUN, TRUST)
 def resume(options: argparse.Namespace) -> int:
     from seqlab.checkpoints.io import read_checkpoint
     from seqlab.config.trust import only_trusted

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 @verb(
-    "prove models in every precision on every runtime",
-    argument("--models", nargs="+", required=True, metavar="CONFIG", help="configs, untrained, or runs"),
+    "measure the parity of models in every precision on every runtime",
+    argument("--models", nargs="+", required=True, metavar="CONFIG", help="configs (untrained models) or runs"),
     argument(
         "--precisions",
         nargs="+",
         default=["fp32", "fp16", "bf16", "int8", "int4"],
         metavar="NAME",
-        help="default: all of fp32, fp16, bf16, int8, int4",
+        help="precisions; default: fp32, fp16, bf16, int8 and int4",
     ),
-    argument("--out", metavar="DIR", help="folder of parity.md and parity.json; default: they are not written"),
+    argument("--out", metavar="DIR", help="folder for parity.md and parity.json; default: not written"),
     TRUST,
 )
 def parity(options: argparse.Namespace) -> int:
@@ -62,10 +62,10 @@ def parity(options: argparse.Namespace) -> int:
 
 
 @verb(
-    "measure every mixer with every positional encoding",
-    argument("--mixers", nargs="+", metavar="NAME", help="also class paths of your own; default: all"),
-    argument("--positions", nargs="+", metavar="NAME", help="also class paths of your own; default: all"),
-    argument("--out", metavar="DIR", help="folder of conformance.md and .json; default: not written"),
+    "check the laws of every mixer with every positional encoding and measure the errors",
+    argument("--mixers", nargs="+", metavar="NAME", help="names or class paths; default: all"),
+    argument("--positions", nargs="+", metavar="NAME", help="names or class paths; default: all"),
+    argument("--out", metavar="DIR", help="folder for conformance.md and .json; default: not written"),
 )
 def conformance(options: argparse.Namespace) -> int:
     from rich.console import Console

@@ -12,9 +12,9 @@ TRACE = "trace.json.gz"
 
 
 @verb(
-    "say which parts of a model a training step spends its time on; takes the options of fit",
-    argument("--out", default="profile", metavar="FOLDER", help="of the trace; default: profile"),
-    argument("--steps", type=whole, default=5, metavar="N", help="to look at; default: 5"),
+    "measure the time of each part of a training step; takes the options of fit",
+    argument("--out", default="profile", metavar="FOLDER", help="folder for the trace; default: profile"),
+    argument("--steps", type=whole, default=5, metavar="N", help="number of steps to profile; default: 5"),
 )
 def profile(options: argparse.Namespace) -> int:
     from seqlab.files.place_to_write import files_to_write

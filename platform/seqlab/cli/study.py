@@ -16,24 +16,29 @@ SCRIPT = "figures.js"
 
 
 @verb(
-    "put claims of the field to the test",
-    argument("does", choices=["list", "run", "page", "notebook"], metavar="list|run|page|notebook", help="what to do"),
+    "test claims of the field",
+    argument("does", choices=["list", "run", "page", "notebook"], metavar="list|run|page|notebook", help="action"),
     argument(
         "name",
         nargs="?",
         metavar="NAME",
         help="study, or the path of a .py file that declares one; `worksheet` is a notebook with exercises",
     ),
-    argument("--scale", choices=SCALES, default="cpu", help="smoke shows that it runs; default: cpu"),
-    argument("--seeds", type=whole, default=3, metavar="N", help="default: 3"),
-    argument("--jobs", type=whole, metavar="N", help="fits at a time; default: one for each core"),
+    argument(
+        "--scale",
+        choices=SCALES,
+        default="cpu",
+        help="size of the experiments; smoke only shows that they run; default: cpu",
+    ),
+    argument("--seeds", type=whole, default=3, metavar="N", help="number of seeds; default: 3"),
+    argument("--jobs", type=whole, metavar="N", help="concurrent fits; default: one per core"),
     argument(
         "--all",
         action="store_true",
-        help="the pages of all studies that were run here, with an index, or all notebooks",
+        help="write the pages of all studies run here and an index, or all notebooks",
     ),
     argument(
-        "--out", default="study-pages", metavar="DIR", help="folder of the pages or notebooks; default: study-pages"
+        "--out", default="study-pages", metavar="DIR", help="output folder of pages and notebooks; default: study-pages"
     ),
 )
 def study(options: argparse.Namespace) -> int:

@@ -40,12 +40,12 @@ exit "$code"
 
 
 @verb(
-    "print the script of a SLURM job that fits and goes on until it is done",
-    argument("--config", action="append", required=True, metavar="NAME|PATH", help="as of fit"),
-    argument("--nodes", type=whole, default=1, metavar="N", help="default: 1"),
-    argument("--gpus", type=whole, default=1, metavar="N", help="of each node, a process for each; default: 1"),
-    argument("--time", metavar="D-HH:MM:SS", help="after which the job is queued again; default: the queue's"),
-    argument("--go", action="store_true", help="hand it to sbatch"),
+    "print the script of a SLURM job that fits and requeues itself until done",
+    argument("--config", action="append", required=True, metavar="NAME|PATH", help="as in fit"),
+    argument("--nodes", type=whole, default=1, metavar="N", help="number of nodes; default: 1"),
+    argument("--gpus", type=whole, default=1, metavar="N", help="GPUs per node, one process each; default: 1"),
+    argument("--time", metavar="D-HH:MM:SS", help="time limit after which the job is requeued; default: the queue's"),
+    argument("--go", action="store_true", help="submit the script with sbatch"),
 )
 def submit(options: argparse.Namespace) -> int:
     script = sbatch_script(options.config, options.overrides, options.nodes, options.gpus, options.time)

@@ -26,26 +26,30 @@ JOINING = 60.0
 
 
 @verb(
-    "fit a config many times with options that vary",
-    argument("file", nargs="?", metavar="SWEEP.yaml", help="these options, and the fits' own under `fit`"),
-    argument("--config", action="append", metavar="NAME|PATH", help="as of fit"),
+    "fit a config many times with varying options",
+    argument(
+        "file", nargs="?", metavar="SWEEP.yaml", help="YAML file with these options, and options of fit under `fit`"
+    ),
+    argument("--config", action="append", metavar="NAME|PATH", help="as in fit"),
     argument("--vary", action="append", metavar="OPTION=VALUES", help="LOW..HIGH, LOW..HIGH:log, or A,B,C; repeatable"),
-    argument("--seeds", type=whole, metavar="N", help="fits of a trial, whose value is their mean; default: 1"),
-    argument("--trials", type=whole, metavar="N", help="settings to try; a grid tries all"),
-    argument("--jobs", type=whole, metavar="N", help="trials at a time; default: 1"),
+    argument("--seeds", type=whole, metavar="N", help="fits per trial, scored by their mean; default: 1"),
+    argument("--trials", type=whole, metavar="N", help="number of trials; a grid runs all"),
+    argument("--jobs", type=whole, metavar="N", help="concurrent trials; default: 1"),
     argument("--sampler", metavar="S", help="tpe, random or grid; default: tpe"),
     argument(
         "--objective",
         action="append",
         metavar="M,...",
-        help="metrics; of several, all that none beats are best; default: val/loss",
+        help="metrics to optimise; several give a Pareto front; default: val/loss",
     ),
-    argument("--prune", action="store_const", const=True, help="stop by successive halving what does badly"),
-    argument("--name", metavar="NAME", help="of the sweep; default: from its options, so that it goes on"),
-    argument("--experiment", metavar="NAME", help="of the runs; default: the sweep's name"),
-    argument("--storage", metavar="URL", help="Optuna's; default: sweeps.db beside the runs"),
-    argument("--devices-per-trial", type=whole, metavar="N", help="a fit's --trainer.devices, and GPUs of its own"),
-    argument("--worker", action="store_true", help="work on a sweep that the same command has begun without this"),
+    argument("--prune", action="store_const", const=True, help="stop bad trials early by successive halving"),
+    argument("--name", metavar="NAME", help="name of the sweep; default: derived from its options, so that it resumes"),
+    argument("--experiment", metavar="NAME", help="experiment of the runs; default: the sweep's name"),
+    argument("--storage", metavar="URL", help="Optuna storage; default: sweeps.db beside the runs"),
+    argument(
+        "--devices-per-trial", type=whole, metavar="N", help="--trainer.devices of each fit, each with GPUs of its own"
+    ),
+    argument("--worker", action="store_true", help="join a sweep that the same command started without this flag"),
 )
 def sweep(options: argparse.Namespace) -> int:
     from seqlab.files.plain_tables import SQLITE

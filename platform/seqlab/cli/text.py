@@ -22,13 +22,13 @@ LINES_AT_ONCE = 64
 
 
 @verb(
-    "continue a prompt with a run or a bundle",
+    "generate text from a prompt with a run or a bundle",
     RUN_OR_BUNDLE,
     argument(
         "--prompt",
         default="",
         metavar="TEXT",
-        help="or ids, where there is no tokenizer; - is all of standard input",
+        help="prompt text, or ids where there is no tokenizer; - reads standard input",
     ),
     *text_arguments(GENERATE),
     PROVIDER,
@@ -49,10 +49,10 @@ def generate(options: argparse.Namespace) -> int:
 
 
 @verb(
-    "write the target of each line of standard input",
+    "translate each line of standard input",
     RUN_OR_BUNDLE,
     *text_arguments(TRANSLATE),
-    argument("--n-best", type=whole, metavar="N", help="print the N best of each line, after its number"),
+    argument("--n-best", type=whole, metavar="N", help="print the N best outputs per line, each after the line number"),
     PROVIDER,
     TRUST,
 )
@@ -75,7 +75,7 @@ def translate(options: argparse.Namespace) -> int:
     return 0
 
 
-@verb("print each line of standard input's class and probability, or its tags", RUN_OR_BUNDLE, PROVIDER, TRUST)
+@verb("classify or tag each line of standard input", RUN_OR_BUNDLE, PROVIDER, TRUST)
 def classify(options: argparse.Namespace) -> int:
     model = _text_model(options)
     for text in _input_lines(model):

@@ -68,10 +68,10 @@ def text_arguments(options: Iterable[Option]) -> tuple[Argument, ...]:
     )
 
 
-A_RUN = "an id, a unique beginning of one, a name or a checkpoint"
+A_RUN = "run id, unique prefix of one, run name or checkpoint"
 RUN = argument("target", metavar="RUN", help=A_RUN)
-RUN_OR_BUNDLE = argument("target", metavar="RUN|BUNDLE", help=f"{A_RUN}, or a bundle's folder")
-PROVIDER = argument("--provider", default="cpu", choices=["cpu", "cuda"], help="onnxruntime's device")
+RUN_OR_BUNDLE = argument("target", metavar="RUN|BUNDLE", help=f"{A_RUN}, or a bundle folder")
+PROVIDER = argument("--provider", default="cpu", choices=["cpu", "cuda"], help="device of onnxruntime")
 TRUST = argument(
-    "--trust", action="append", default=[], metavar="MODULE", help="let a stored config import this module"
+    "--trust", action="append", default=[], metavar="MODULE", help="allow a stored config to import this module"
 )

@@ -26,22 +26,22 @@ class Option(NamedTuple):
 
 
 REPETITION = (
-    Option("repetition_penalty", float, 1.0, "X", "above 1 avoids repetition"),
-    Option("no_repeat_ngram", int, None, "N", "write no sequence of N tokens twice"),
+    Option("repetition_penalty", float, 1.0, "X", "above 1 penalises repetition"),
+    Option("no_repeat_ngram", int, None, "N", "never repeat a sequence of N tokens"),
 )
 GENERATE = (
-    Option("max_new_tokens", int, 200, "N", "most tokens to write"),
-    Option("temperature", float, 1.0, "X", "0 is greedy"),
-    Option("top_k", int, None, "K", "choose among the K likeliest"),
-    Option("top_p", float, 1.0, "P", "choose among the likeliest that make up P"),
-    Option("min_p", float, 0.0, "P", "choose among those P times the likeliest"),
-    Option("seed", int, 0, "N", "of the random numbers"),
+    Option("max_new_tokens", int, 200, "N", "maximum number of tokens to generate"),
+    Option("temperature", float, 1.0, "X", "sampling temperature; 0 is greedy"),
+    Option("top_k", int, None, "K", "sample from the K likeliest tokens"),
+    Option("top_p", float, 1.0, "P", "sample from the likeliest tokens of total probability P"),
+    Option("min_p", float, 0.0, "P", "sample from tokens at least P times as likely as the likeliest"),
+    Option("seed", int, 0, "N", "random seed"),
     *REPETITION,
 )
 TRANSLATE = (
-    Option("beams", int, 1, "K", "1 is greedy"),
-    Option("length_penalty", float, 1.0, "X", "0 prefers short"),
-    Option("prefix", str, "", "TEXT", "each target begins with it"),
+    Option("beams", int, 1, "K", "number of beams; 1 is greedy"),
+    Option("length_penalty", float, 1.0, "X", "exponent of the length; 0 favours short outputs"),
+    Option("prefix", str, "", "TEXT", "text that every output begins with"),
     *REPETITION,
 )
 
