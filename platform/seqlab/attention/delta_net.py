@@ -1,4 +1,4 @@
-"""The delta rule: a write replaces what the key held (Yang et al. 2024).
+"""The delta rule: a write replaces the value stored under its key (Yang et al. 2024).
 
 B batch, T length, D d_model, H heads, K head_dim, W convolution width.
 """
@@ -19,18 +19,19 @@ from seqlab.nn.updates import Updates
 class DeltaNet(LinearFamily):
     """Yang et al. 2024, "Parallelizing Linear Transformers with the Delta Rule", sections 2.2 and 3.3:
     S_t = S_{t-1} + beta_t k_t (v_t - S_{t-1}^T k_t)^T and o_t = S_t^T q_t / sqrt(K), with q_t and k_t the unit vectors
-    along swish(conv(W x)), v_t = swish(conv(W x)) and beta_t = sigmoid(W x); then y = W_o norm(o), the root mean
-    square norm of each head.
+    along swish(conv(W x)), v_t = swish(conv(W x)) and beta_t = sigmoid(W x); then y = W_o norm(o), with an RMS norm
+    per head.
 
-    The state is that of `LinearFamily`.
+    The state is documented in `LinearFamily`.
 
     Args:
-        num_heads: must divide d_model.
-        conv_width: W; None = no convolution, and then no swish of queries, keys and values.
-        negative_eigenvalues: beta reaches 2, and a write can turn what it finds around (Grazzi et al. 2024).
+        num_heads: number of heads; must divide d_model.
+        conv_width: kernel width W; None = no convolution, and no swish of queries, keys and values either.
+        negative_eigenvalues: whether beta ranges up to 2, so that a write can negate the stored value (Grazzi et al.
+            2024).
 
     Raises:
-        ValueError: a number of heads that does not divide d_model.
+        ValueError: num_heads does not divide d_model.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The delta rule with a decay: a write replaces what the key held, and everything fades (Yang et al. 2024).
+"""The gated delta rule: a write replaces the value stored under its key, and the whole state decays (Yang et al. 2024).
 
 B batch, T length, D d_model, H heads, K head_dim, V value width, W convolution width.
 """
@@ -21,20 +21,20 @@ from seqlab.nn.updates import Updates
 class GatedDeltaNet(LinearFamily):
     """Yang et al. 2024, "Gated Delta Networks", equation 10 and figure 1: S_t = alpha_t (I - beta_t k_t k_t^T) S_{t-1}
     + beta_t k_t v_t^T and o_t = S_t^T q_t / sqrt(K), with alpha_t = exp(-exp(a) softplus(W x_t + b)), the decay of
-    Mamba-2; q, k, v and beta as in `DeltaNet`; y = W_o (swish(W_g x) * norm(o)), the root mean square norm of each
-    head.
+    Mamba-2; q, k, v and beta as in `DeltaNet`; y = W_o (swish(W_g x) * norm(o)), with an RMS norm per head.
 
-    The state is that of `LinearFamily`.
+    The state is documented in `LinearFamily`.
 
     Args:
-        num_heads: H.
-        head_dim: K; None = d_model / num_heads.
-        expand: V / K; the paper has 2.
-        conv_width: W; None = no convolution, and then no swish of queries, keys and values.
-        negative_eigenvalues: beta reaches 2, and a write can turn what it finds around (Grazzi et al. 2024).
+        num_heads: number of heads H.
+        head_dim: key width K; None = d_model / num_heads.
+        expand: ratio V / K of value width to key width; 2 in the paper.
+        conv_width: kernel width W; None = no convolution, and no swish of queries, keys and values either.
+        negative_eigenvalues: whether beta ranges up to 2, so that a write can negate the stored value (Grazzi et al.
+            2024).
 
     Raises:
-        ValueError: a number of heads that does not divide d_model, where no head_dim is given.
+        ValueError: head_dim is None and num_heads does not divide d_model.
     """
 
     def __init__(

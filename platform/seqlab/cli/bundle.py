@@ -1,4 +1,4 @@
-"""The verbs of bundles: export, promote, verify."""
+"""Verbs for bundles: export, promote, verify."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def export(options: argparse.Namespace) -> int:
 
 
 def export_run(loaded: LoadedRun, precision: Any, out: Path, **options: Any) -> Report:
-    """The bundle of a run; see `export_bundle`."""
+    """Exports a run as a bundle; see `export_bundle`."""
     from seqlab_export.bundle import export_bundle
 
     return export_bundle(
@@ -154,11 +154,11 @@ def promote(options: argparse.Namespace) -> int:
 
 
 def _registered(bundle: Path, provider: Any, store: Store) -> tuple[TrackedRun, Version | None]:
-    """The run of a bundle, and the version that the bundle is of the run's model, once it is proven; None, and what
-    failed is printed, where it is not.
+    """Proves a bundle and registers it. Returns its run and its version of the run's model. If the proof fails, prints
+    the report and returns None as the version.
 
     Raises:
-        ValueError: its run is not in the store.
+        ValueError: the bundle has no run, or its run is not in the store.
     """
     from seqlab.tracking.registry import register
     from seqlab.tracking.runs import find_run

@@ -1,4 +1,4 @@
-"""The verb of plans: estimate."""
+"""Verb for planning: estimate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verbs that measure many models at once: parity, conformance."""
+"""Verbs that measure many models at once: parity, conformance."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def conformance(options: argparse.Namespace) -> int:
 
 
 def _folder(out: str | None, name: str, first: str) -> Path | None:
-    """The folder of a matrix, whose cells begin with this key; None where it is not written."""
+    """Output folder of a matrix; None = not written. `first` is the first key of each cell in its JSON file."""
     marks = {f"{name}.md": f"Made by `seqlab {name}`", f"{name}.json": f'[\n {{\n  "{first}": "'}
     return None if out is None else files_to_write(out, marks)
 
@@ -107,7 +107,7 @@ def _write(out: Path, name: str, page: str, cells: list[dict[str, Any]]) -> None
 
 
 def _chosen(names: list[str] | None, known: dict[str, Any], base: type) -> dict[str, Any]:
-    """Known entries of these names, or classes of these paths; by default all that are known."""
+    """Known entries by name, or classes by path; all known entries by default."""
     return {name: known[name] if name in known else _own_class(name, known, base) for name in names or known}
 
 

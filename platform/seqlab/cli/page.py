@@ -1,4 +1,4 @@
-"""The verbs of pages, which run bundles in a browser: page, inspect."""
+"""Verbs for pages that run bundles in a browser: page, inspect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb of where time goes: profile."""
+"""Verb for measuring time: profile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def profile(options: argparse.Namespace) -> int:
         raise ValueError(f"--steps must be at least 1, got {options.steps}")
     trace = files_to_write(options.out, {TRACE: '"schemaVersion"'}) / TRACE
 
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler would say when it begins and ends
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # silences start and stop messages of torch's profiler
 
     def profiled() -> None:
         from seqlab.cli.profiled import profiled

@@ -1,4 +1,4 @@
-"""The verbs of configs and runs: configs, compare, ui, import-hf, consolidate."""
+"""Verbs for configs and runs: configs, compare, ui, import-hf, consolidate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verb of studies: list, run, page."""
+"""Verb for studies: list, run, page, notebook."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from seqlab.files.place_to_write import files_to_write
 
 SCALES = ("smoke", "cpu", "gpu")
 SCRIPT = "figures.js"
-"""The script that the pages of `--all` share."""
+"""Script shared by the pages of `--all`."""
 
 
 @verb(
@@ -91,7 +91,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _page(name: str | None, out: str) -> int:
-    """The page of one study, or of all that were run here, and the index of these."""
+    """Writes the page of one study, or of all studies run here, and an index."""
     from seqlab.files.atomic import make_folder, write_whole
     from seqlab.study.conduct import latest
     from seqlab.study.find import find_study, packaged
@@ -119,7 +119,7 @@ def _page(name: str | None, out: str) -> int:
 
 
 def _notebook(name: str | None, out: str) -> int:
-    """The notebook of one study or the worksheet, or all."""
+    """Writes the notebook of one study, the worksheet, or all notebooks."""
     from seqlab.files.atomic import make_folder, write_whole
     from seqlab.study.find import find_study, packaged
     from seqlab.study.notebook import WORKSHEET, notebook
@@ -128,7 +128,7 @@ def _notebook(name: str | None, out: str) -> int:
         None if one == WORKSHEET else find_study(one) for one in ([*packaged(), WORKSHEET] if name is None else [name])
     ]
     notebooks = {WORKSHEET if study is None else study.name: notebook(study) for study in studies}
-    folder = files_to_write(out, {f"{one}.ipynb": "" for one in notebooks})  # who has one has written answers into it
+    folder = files_to_write(out, {f"{one}.ipynb": "" for one in notebooks})  # it may hold answers
     make_folder(folder)
     for one, content in notebooks.items():
         write_whole(folder / f"{one}.ipynb", content)

@@ -1,4 +1,4 @@
-"""The verb of batch queues: submit."""
+"""Verb for batch queues: submit."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from seqlab.cli.terminal import for_programs
 from seqlab.cli.verb import argument, verb, whole
 
 WARNING = 120
-"""Seconds before the time limit at which SLURM tells a fit to stop."""
+"""Seconds before the time limit at which SLURM signals a fit to stop."""
 OURS = {"--trainer.devices": "--gpus", "--trainer.num_nodes": "--nodes", "--resume": "auto"}
-"""Options that the script sets itself, and what it sets them by."""
+"""Options that the script sets itself, with the submit option or value that sets them."""
 
-# 138 is a fit's exit code after USR1, with `last` written: the job goes on from there.
+# 138 is a fit's exit code after USR1, with `last` written; the requeued job continues from it.
 SCRIPT = """\
 #!/bin/bash
 #SBATCH --job-name={name}
@@ -59,15 +59,16 @@ def submit(options: argparse.Namespace) -> int:
 
 
 def sbatch_script(configs: list[str], overrides: list[str], nodes: int, gpus: int, time: str | None) -> str:
-    """The script of a job of `nodes` times `gpus` processes, which runs in this folder and with this Python.
+    """Script of a job with `nodes` times `gpus` processes, which runs in this folder and with this Python.
 
     Args:
-        configs: as `--config` takes them.
+        configs: config names or paths, as for `--config`.
         overrides: further options of `fit`.
-        time: as SLURM writes it; None = what the queue has.
+        nodes, gpus: number of nodes, and of GPUs and processes per node.
+        time: time limit in SLURM's format; None = the queue's limit.
 
     Raises:
-        ValueError: one of these is not what it must be, or `fit` refuses its options.
+        ValueError: an argument is invalid, or `fit` refuses its options.
     """
     for name, count in {"--nodes": nodes, "--gpus": gpus}.items():
         if count < 1:
@@ -104,7 +105,7 @@ def sbatch_script(configs: list[str], overrides: list[str], nodes: int, gpus: in
 
 
 def _seconds(time: str) -> int:
-    """Seconds of a time limit as SLURM takes it: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS."""
+    """Seconds of a time limit in SLURM's formats: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS."""
     found = re.fullmatch(r"(?:(\d+)-)?(\d+)(?::(\d\d))?(?::(\d\d))?", time)
     if found is None:
         raise ValueError(f"--time is {time!r}; accepted: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM, D-HH:MM:SS")

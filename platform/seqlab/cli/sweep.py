@@ -1,4 +1,4 @@
-"""The verb of sweeps."""
+"""Verb for sweeps."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from seqlab.tracking.store import Store
 
 BESIDE = 8
-"""Lines of a terminal that the table does not take while a sweep runs."""
+"""Terminal lines reserved for other output than the table while a sweep runs."""
 JOINING = 60.0
-"""Seconds that a worker waits for the sweep to begin: a batch queue starts all at once."""
+"""Seconds that a worker waits for the sweep to begin, because a batch queue starts all processes at once."""
 
 
 @verb(
@@ -100,7 +100,7 @@ def _check_storage(url: str, store: Store, *, is_given: bool) -> None:
 
 
 def _conduct(plan: Plan, queue: Queue, places: list[Place], store: Store) -> int:
-    """Works to the end of a sweep, and says what it found, in its run too."""
+    """Runs a sweep to its end, and reports the results on stdout and in its run."""
     from seqlab.tracking.job import run_of_job
     from seqlab.tracking.logger import RunLogger
     from seqlab.tracking.runs import SWEEP_TAG
@@ -126,10 +126,10 @@ def _conduct(plan: Plan, queue: Queue, places: list[Place], store: Store) -> int
 
 
 def _work(plan: Plan, queue: Queue, parent: str, folder: Path, places: list[Place], *, to_the_end: bool) -> None:
-    """Works on a sweep, which Ctrl-C and a batch queue's request end alike: its fits stop, and their trials wait again.
+    """Works on a sweep. On Ctrl-C or a batch queue's signal, its fits are stopped and their trials are requeued.
 
     Raises:
-        StoppedError: one of these came.
+        StoppedError: a signal was received.
     """
     from rich.console import Console
     from rich.live import Live
@@ -161,7 +161,7 @@ def _work(plan: Plan, queue: Queue, parent: str, folder: Path, places: list[Plac
 
 
 def _tell(plan: Plan, queue: Queue, logger: RunLogger, store: Store) -> int:
-    """Prints the table, how much each option matters, and the best configs, which the run keeps with a report."""
+    """Prints the table, the importance of each option, and the best configs. Stores these and a report in the run."""
     from rich.console import Console
 
     from seqlab.comparison.comparison import compare
@@ -193,10 +193,10 @@ def _tell(plan: Plan, queue: Queue, logger: RunLogger, store: Store) -> int:
 
 
 def _check_fits(plan: Plan) -> None:
-    """Refuses what a fit would: each value of a list, and both ends of a range, beside the first of all others.
+    """Checks the fits of a plan: each value of a list and both ends of a range, with the first value of other options.
 
     Raises:
-        ValueError: an option is not one, or has another value than it takes.
+        ValueError: an option is unknown or has an invalid value.
     """
     from optuna.distributions import CategoricalDistribution
 
@@ -215,7 +215,7 @@ def _check_fits(plan: Plan) -> None:
 
 
 def _places(jobs: int, devices: int | None) -> list[Place]:
-    """Places of each job's fits: an equal share of the cores, and of the GPUs if each takes some.
+    """Place of each job's fits: an equal share of the cores and, if `devices` is given, separate GPUs.
 
     Raises:
         ValueError: there are fewer GPUs than the jobs need.

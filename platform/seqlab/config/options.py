@@ -1,5 +1,5 @@
-"""Options of fit and the other verbs of Lightning: seqlab's own as data, for a help that need not import Lightning, and
-checks of what Lightning takes in silence or answers with a traceback."""
+"""Options of fit and the other Lightning verbs: seqlab's own as data, so that help does not import Lightning, and
+checks of options that Lightning accepts silently or answers with a traceback."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def options(verb: str) -> tuple[Option, ...]:
 
 
 def wants_help(args: list[str]) -> bool:
-    """True if a command line asks for this help; `--help all` asks for jsonargparse's."""
+    """True if a command line requests the short help; `--help all` requests jsonargparse's."""
     asked = [place for place, arg in enumerate(args) if arg in ("-h", "--help") or arg.split("=")[0].endswith(".help")]
     return bool(asked) and args[asked[0] + 1 : asked[0] + 2] != ["all"]
 
@@ -73,14 +73,14 @@ LEAST = {
 }
 
 COUNTS_OR_SHARES = ("train", "val", "test", "predict")
-"""The splits of which `limit_SPLIT_batches` reads a number of batches, 1, or a share of them, 1.0."""
+"""Splits whose `limit_SPLIT_batches` is a number of batches (an int, 1) or a share of them (a float, 1.0)."""
 
 
 def numbers_before_shares() -> None:
-    """Has the command line read `limit_val_batches=1` as one batch, whatever was imported before Lightning.
+    """Makes the command line read `limit_val_batches=1` as one batch, whatever was imported before Lightning.
 
-    The two types are tried in their order, and `typing` keeps `Optional[Union[float, int]]` for the equal
-    `Optional[Union[int, float]]` of Lightning where another module has made it first.
+    The types of a union are tried in order, and `typing` caches equal unions: `Optional[Union[float, int]]` from
+    another module would replace Lightning's `Optional[Union[int, float]]`.
     """
     import lightning as L
 
@@ -89,10 +89,10 @@ def numbers_before_shares() -> None:
 
 
 def check_trainer(given: Any) -> None:
-    """Checks the trainer's options that Lightning does not.
+    """Checks trainer options that Lightning does not check.
 
     Raises:
-        ValueError: a number is below what it may be, or a precision needs a package that is not installed.
+        ValueError: a number is below its minimum, or a precision needs a package that is not installed.
     """
     for name, least in LEAST.items():
         value = given.get(name)
@@ -106,10 +106,10 @@ def check_trainer(given: Any) -> None:
 
 
 def check_precision(trainer: L.Trainer, requested: str | int | None) -> None:
-    """Checks that the trainer computes in the precision that it was asked for.
+    """Checks that the trainer uses the requested precision.
 
     Raises:
-        ValueError: it does not; 16-mixed on a CPU is bf16-mixed.
+        ValueError: it does not, as when Lightning replaces 16-mixed by bf16-mixed on a CPU.
     """
     from lightning.fabric.connector import _convert_precision_to_unified_args
 
@@ -121,10 +121,11 @@ def check_precision(trainer: L.Trainer, requested: str | int | None) -> None:
 
 
 def tell_whole_numbers(given: Any) -> None:
-    """Tells data that could take whole numbers for classes that this task predicts numbers.
+    """Sets the data option `whole_numbers` where the task predicts numbers and the user has not set it. Otherwise
+    integer targets might be read as classes.
 
     Args:
-        given: the options, of which those of the data are changed.
+        given: parsed options; those of the data module are modified.
     """
     task = resolve_name(given.model.class_path)
     data = given.get("data.init_args") or {}
@@ -133,10 +134,10 @@ def tell_whole_numbers(given: Any) -> None:
 
 
 def check_tokenizers(datamodule: L.LightningDataModule) -> None:
-    """Checks that what a data module calls its tokenizers can be stored with a run.
+    """Checks that a data module's tokenizers can be stored with a run.
 
     Raises:
-        ValueError: one is neither None nor a `seqlab_data.tokenizers.Tokenizer`.
+        ValueError: a tokenizer is neither None nor a `seqlab_data.tokenizers.Tokenizer`.
     """
     from seqlab_data.tokenizers import Tokenizer
 

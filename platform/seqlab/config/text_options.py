@@ -1,6 +1,6 @@
-"""Options of a model that writes: one table, for the command line, MLflow's params and Triton's inputs alike.
+"""Options of text generation, in one table for the command line, MLflow's params and Triton's inputs.
 
-It imports no NumPy: the command line's `--help` reads it.
+This module does not import NumPy, because the command line's `--help` reads it.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 
 class Option(NamedTuple):
-    """An option that a caller may give or leave out.
+    """An optional setting of a request.
 
     Attributes:
         type: int, float or str.
-        default: None = it is not asked for.
-        metavar: what stands for its value in the help.
+        default: default value; None = disabled.
+        metavar: placeholder of the value in the help.
     """
 
     name: str
@@ -47,10 +47,10 @@ TRANSLATE = (
 
 
 def values(options: Iterable[Option], given: Mapping[str, Any]) -> dict[str, Any]:
-    """The value of each option: what is given and not None, else its default.
+    """Value of each option: the given value if it is not None, else the default.
 
     Raises:
-        ValueError: there is no such option.
+        ValueError: an option is unknown.
     """
     known = {option.name: option.default for option in options}
     said = {name: value for name, value in given.items() if value is not None}

@@ -1,4 +1,4 @@
-"""RWKV-7 "Goose": a delta rule with a decay a channel (Peng et al. 2025).
+"""RWKV-7 "Goose": a delta rule with a decay per channel (Peng et al. 2025).
 
 B batch, T length, D d_model, H heads, K head_dim.
 """
@@ -34,12 +34,12 @@ class RWKV7(RecurrentMixer):
     `s (B, H, K, K)`, S transposed.
 
     Args:
-        head_dim: K; must divide d_model.
+        head_dim: head width K; must divide d_model.
         decay_rank: inner width of lora_w and lora_a; None = the authors' choice for d_model.
-        gate_rank: inner width of lora_g; None likewise.
+        gate_rank: inner width of lora_g; None = the authors' choice for d_model.
 
     Raises:
-        ValueError: a head_dim that does not divide d_model.
+        ValueError: head_dim does not divide d_model.
     """
 
     looks_back = True
@@ -69,7 +69,7 @@ class RWKV7(RecurrentMixer):
         self.rate_up = nn.Linear(decay_rank, d_model, bias=False)
         self.gate_down = nn.Linear(d_model, gate_rank, bias=False)
         self.gate_up = nn.Linear(gate_rank, d_model, bias=False)
-        # As the authors' code for its first layer; there, later ones start with less of the token before.
+        # As in the authors' code for the first layer; later layers there start with less of the previous token.
         place = torch.arange(d_model) / d_model
         spread = torch.linspace(-0.5, 0.5, d_model)
         zigzag = torch.linspace(-1.0, 1.0, head_dim).repeat(self.num_heads) if head_dim > 1 else torch.zeros(d_model)
@@ -107,7 +107,7 @@ class RWKV7(RecurrentMixer):
         if real is None:
             shift = x[:, -1]
         else:
-            # (B, 1, D) places in the history, whose first is the state's.
+            # (B, 1, D) indices into the history, whose first entry comes from the state.
             last = real.sum(dim=1).view(-1, 1, 1).expand(-1, 1, self.d_model)
             shift = history.gather(1, last).squeeze(1)
         return self.out_proj(gate * heads.flatten(2)), {"shift": shift.to(state["shift"].dtype), "s": s}
